@@ -1,0 +1,1 @@
+//! What a body says and where it stands in the bytes: conversation, messages, parts. Nothing is copied.

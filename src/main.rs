@@ -1,0 +1,2 @@
+//! The `antiphon` binary.
+fn main() {}

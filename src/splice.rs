@@ -1,0 +1,254 @@
+//! Edits over the original bytes of a body, and the segments that come out.
+//!
+//! Never parses and never copies the original: what is not edited leaves as slices of the very same [`Bytes`].
+#![warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)]
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+/// A range of bytes of a body, end exclusive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Span {
+    /// Offset of the first byte.
+    pub start: usize,
+    /// Offset behind the last byte. Invariant: `start <= end`.
+    pub end: usize,
+}
+
+impl Span {
+    /// The span from `start` to `end`; an end before the start gives the empty span at `start`.
+    pub const fn new(start: usize, end: usize) -> Self {
+        Self { start, end: if end < start { start } else { end } }
+    }
+
+    /// The empty span at `offset`: where an insertion stands.
+    pub const fn at(offset: usize) -> Self {
+        Self { start: offset, end: offset }
+    }
+
+    /// Length in bytes.
+    pub const fn len(self) -> usize {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// Whether the span holds no byte.
+    pub const fn is_empty(self) -> bool {
+        self.end <= self.start
+    }
+
+    /// The span as a range.
+    pub const fn range(self) -> Range<usize> {
+        self.start..self.end
+    }
+
+    /// The bytes of the span in `body`; empty if the span does not lie inside.
+    pub fn of(self, body: &[u8]) -> &[u8] {
+        body.get(self.range()).unwrap_or_default()
+    }
+}
+
+/// One piece of a replacement: bytes of the original, or bytes that we wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// A slice of the original body.
+    Original(Span),
+    /// Constant bytes of ours.
+    Constant(&'static str),
+    /// Bytes made for this body (an id, an escaped text).
+    Made(String),
+}
+
+impl Piece {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Original(span) => span.len(),
+            Self::Constant(text) => text.len(),
+            Self::Made(text) => text.len(),
+        }
+    }
+
+    /// Whether the piece holds no byte.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The replacement of one span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// What is replaced; empty for an insertion.
+    pub span: Span,
+    /// What stands there instead; empty for a removal.
+    pub pieces: Vec<Piece>,
+}
+
+/// Two edits touch the same byte, or one lies outside the body: a bug of the planner, never the input's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("edits overlap or leave the body at byte {at}")]
+pub struct Overlap {
+    /// Where the second of the two begins.
+    pub at: usize,
+}
+
+/// Edits of one body.
+///
+/// Invariant: sorted by start, disjoint, inside the original; [`EditList::new`] alone makes one.
+/// Insertions at one offset keep the order in which they were given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EditList {
+    edits: Vec<Edit>,
+}
+
+impl EditList {
+    /// Sorts `edits` and checks the invariant against a body of `length` bytes.
+    pub fn new(mut edits: Vec<Edit>, length: usize) -> Result<Self, Overlap> {
+        edits.sort_by_key(|edit| edit.span);
+        let mut end = 0;
+        for edit in &edits {
+            if edit.span.start < end || edit.span.end > length || edit.span.end < edit.span.start {
+                return Err(Overlap { at: edit.span.start });
+            }
+            let inside = |piece: &Piece| !matches!(piece, Piece::Original(span) if span.end > length);
+            if !edit.pieces.iter().all(inside) {
+                return Err(Overlap { at: edit.span.start });
+            }
+            end = edit.span.end;
+        }
+        Ok(Self { edits })
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.edits.is_empty()
+    }
+
+    /// The edits in order.
+    pub fn as_slice(&self) -> &[Edit] {
+        &self.edits
+    }
+
+    /// The edited body: slices of `original` and the inserted pieces. Without edits it is the same handle.
+    pub fn apply(&self, original: &Bytes) -> Segments {
+        if self.edits.is_empty() {
+            return Segments::whole(original.clone());
+        }
+        let mut segments = Segments { parts: Vec::new(), len: 0, original: false };
+        let mut from = 0;
+        for edit in &self.edits {
+            segments.push(slice(original, Span::new(from, edit.span.start)));
+            for piece in &edit.pieces {
+                segments.push(match piece {
+                    Piece::Original(span) => slice(original, *span),
+                    Piece::Constant(text) => Bytes::from_static(text.as_bytes()),
+                    Piece::Made(text) => Bytes::copy_from_slice(text.as_bytes()),
+                });
+            }
+            from = edit.span.end;
+        }
+        segments.push(slice(original, Span::new(from, original.len())));
+        segments
+    }
+}
+
+/// A slice that shares the original's memory; empty where the span leaves the body.
+fn slice(original: &Bytes, span: Span) -> Bytes {
+    if span.end <= original.len() && span.start < span.end { original.slice(span.range()) } else { Bytes::new() }
+}
+
+/// A body as a list of byte slices, ready to be sent.
+#[derive(Clone, Debug, Default)]
+pub struct Segments {
+    // Invariant: no empty part; `len` is the sum of their lengths.
+    parts: Vec<Bytes>,
+    len: usize,
+    original: bool,
+}
+
+impl Segments {
+    /// The untouched body.
+    pub fn whole(body: Bytes) -> Self {
+        let mut segments = Self { parts: Vec::new(), len: 0, original: true };
+        segments.push(body);
+        segments
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the body is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether this is the body as it came: the same memory, the same length.
+    pub fn is_original(&self) -> bool {
+        self.original
+    }
+
+    /// The slices in order.
+    pub fn parts(&self) -> &[Bytes] {
+        &self.parts
+    }
+
+    /// The slices in order, given away.
+    pub fn into_parts(self) -> Vec<Bytes> {
+        self.parts
+    }
+
+    /// The body in one piece of memory: for files and tests, not for the data path.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.parts.concat()
+    }
+
+    fn push(&mut self, part: Bytes) {
+        if !part.is_empty() {
+            self.len = self.len.saturating_add(part.len());
+            self.parts.push(part);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edit(start: usize, end: usize, text: &'static str) -> Edit {
+        Edit { span: Span::new(start, end), pieces: vec![Piece::Constant(text)] }
+    }
+
+    #[test]
+    fn no_edit_gives_the_same_handle() {
+        let body = Bytes::from_static(b"abc");
+        let out = EditList::default().apply(&body);
+        assert!(out.is_original());
+        assert_eq!(out.parts()[0].as_ptr(), body.as_ptr());
+        assert_eq!(out.len(), 3);
+    }
+
+    #[test]
+    fn edits_are_sorted_and_original_slices_can_move() {
+        let body = Bytes::from_static(b"0123456789");
+        let moved = Edit { span: Span::at(0), pieces: vec![Piece::Original(Span::new(8, 10))] };
+        let list = EditList::new(vec![edit(8, 10, ""), edit(4, 5, "xx"), moved], 10).unwrap();
+        assert_eq!(list.apply(&body).to_vec(), b"890123xx567");
+    }
+
+    #[test]
+    fn insertions_at_one_place_keep_their_order() {
+        let body = Bytes::from_static(b"ab");
+        let list = EditList::new(vec![edit(1, 1, "1"), edit(1, 1, "2"), edit(1, 2, "3")], 2).unwrap();
+        assert_eq!(list.apply(&body).to_vec(), b"a123");
+    }
+
+    #[test]
+    fn overlaps_and_strays_are_refused() {
+        assert_eq!(EditList::new(vec![edit(0, 3, ""), edit(2, 4, "")], 9), Err(Overlap { at: 2 }));
+        assert_eq!(EditList::new(vec![edit(0, 3, "")], 2), Err(Overlap { at: 0 }));
+        let stray = Edit { span: Span::at(0), pieces: vec![Piece::Original(Span::new(0, 9))] };
+        assert_eq!(EditList::new(vec![stray], 2), Err(Overlap { at: 0 }));
+    }
+}

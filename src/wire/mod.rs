@@ -1,0 +1,129 @@
+//! The wire formats: read a body, write one block, shape an error. One format a folder, the same parts in the same order.
+
+use std::{fmt, str::FromStr};
+
+/// A wire format whose history we read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Anthropic Messages: `messages[]` with content blocks.
+    Anthropic,
+    /// OpenAI Chat Completions: `messages[]` with `tool_calls` and role `tool`.
+    OpenAiChat,
+}
+
+/// How one provider's reading of a format differs from the format's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// The format's author: api.anthropic.com, api.openai.com.
+    #[default]
+    Standard,
+    /// Amazon Bedrock with Anthropic bodies: consecutive messages of one role are not combined.
+    Bedrock,
+    /// DeepSeek: counts exactly, combines nothing, ids carry state.
+    DeepSeek,
+    /// Mistral: nine letters or digits an id; no user words directly behind a tool message.
+    Mistral,
+    /// xAI: a tool message without id answers by position.
+    Xai,
+    /// Any other server that speaks the format: ids are left as they are.
+    Compatible,
+}
+
+/// A format as one kind of provider reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wire {
+    /// The format.
+    pub format: Format,
+    /// Whose reading of it.
+    pub dialect: Dialect,
+}
+
+impl Format {
+    /// Every format, in the order of the documentation.
+    pub const ALL: [Self; 2] = [Self::Anthropic, Self::OpenAiChat];
+
+    /// The name in metrics, logs and `--wire`: lower case, underscores.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::OpenAiChat => "openai_chat",
+        }
+    }
+}
+
+impl Wire {
+    /// Anthropic Messages as Anthropic reads it.
+    pub const ANTHROPIC: Self = Self { format: Format::Anthropic, dialect: Dialect::Standard };
+    /// Chat Completions as OpenAI reads it.
+    pub const OPENAI_CHAT: Self = Self { format: Format::OpenAiChat, dialect: Dialect::Standard };
+
+    /// The names that `--wire` takes, with what they mean.
+    pub const NAMES: &'static [(&'static str, Self)] = &[
+        ("anthropic", Self::ANTHROPIC),
+        ("anthropic-bedrock", Self { format: Format::Anthropic, dialect: Dialect::Bedrock }),
+        ("anthropic-deepseek", Self { format: Format::Anthropic, dialect: Dialect::DeepSeek }),
+        ("anthropic-compatible", Self { format: Format::Anthropic, dialect: Dialect::Compatible }),
+        ("openai-chat", Self::OPENAI_CHAT),
+        ("openai-chat-deepseek", Self { format: Format::OpenAiChat, dialect: Dialect::DeepSeek }),
+        ("openai-chat-mistral", Self { format: Format::OpenAiChat, dialect: Dialect::Mistral }),
+        ("openai-chat-xai", Self { format: Format::OpenAiChat, dialect: Dialect::Xai }),
+        ("openai-chat-compatible", Self { format: Format::OpenAiChat, dialect: Dialect::Compatible }),
+    ];
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::NAMES.iter().find(|(_, wire)| wire == self).map(|(name, _)| *name);
+        f.write_str(name.unwrap_or_else(|| self.format.label()))
+    }
+}
+
+/// The name is none of [`Wire::NAMES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown wire format")]
+pub struct UnknownWire;
+
+impl FromStr for Wire {
+    type Err = UnknownWire;
+
+    fn from_str(name: &str) -> Result<Self, UnknownWire> {
+        let name = name.replace('_', "-");
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, wire)| *wire).ok_or(UnknownWire)
+    }
+}
+
+/// Why a body is forwarded as it came, unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Unreadable {
+    /// Not JSON: what `serde_json` refuses as a raw value.
+    #[error("not JSON")]
+    NotJson,
+    /// The key that holds the history stands twice at the top.
+    #[error("the history key stands twice")]
+    DuplicateHistory,
+    /// JSON, but not of the shape of the format where we walk.
+    #[error("not of the format's shape")]
+    Shape,
+    /// Larger than the inspection limit.
+    #[error("larger than the inspection limit")]
+    TooLarge,
+    /// A content coding that we do not decode, or a coded body that does not decode.
+    #[error("unknown or broken content coding")]
+    Coding,
+}
+
+impl Unreadable {
+    /// Every reason: the values of the metric label.
+    pub const ALL: [Self; 5] = [Self::NotJson, Self::DuplicateHistory, Self::Shape, Self::TooLarge, Self::Coding];
+
+    /// The stable name in metrics and logs.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::NotJson => "not_json",
+            Self::DuplicateHistory => "duplicate_history",
+            Self::Shape => "shape",
+            Self::TooLarge => "too_large",
+            Self::Coding => "coding",
+        }
+    }
+}
