@@ -1,0 +1,3 @@
+//! Logging set-up and the sink of events.
+
+pub mod events;
