@@ -2,6 +2,13 @@
 
 use std::{fmt, str::FromStr};
 
+use crate::conversation::{Conversation, rules::PairingRules};
+
+pub(crate) mod anthropic;
+pub mod json;
+pub(crate) mod openai_chat;
+mod quote;
+
 /// A wire format whose history we read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -52,6 +59,22 @@ impl Format {
 }
 
 impl Wire {
+    /// Reads a body into a conversation of spans.
+    pub fn read(self, body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
+        match self.format {
+            Format::Anthropic => anthropic::read(body),
+            Format::OpenAiChat => openai_chat::read(body),
+        }
+    }
+
+    /// What the provider wants of a history.
+    pub const fn rules(self) -> PairingRules {
+        match self.format {
+            Format::Anthropic => anthropic::rules(self.dialect),
+            Format::OpenAiChat => openai_chat::rules(self.dialect),
+        }
+    }
+
     /// Anthropic Messages as Anthropic reads it.
     pub const ANTHROPIC: Self = Self { format: Format::Anthropic, dialect: Dialect::Standard };
     /// Chat Completions as OpenAI reads it.
@@ -110,11 +133,15 @@ pub enum Unreadable {
     /// A content coding that we do not decode, or a coded body that does not decode.
     #[error("unknown or broken content coding")]
     Coding,
+    /// Our own edits overlapped: a bug, never the body's fault.
+    #[error("edits overlapped")]
+    Overlap,
 }
 
 impl Unreadable {
     /// Every reason: the values of the metric label.
-    pub const ALL: [Self; 5] = [Self::NotJson, Self::DuplicateHistory, Self::Shape, Self::TooLarge, Self::Coding];
+    pub const ALL: [Self; 6] =
+        [Self::NotJson, Self::DuplicateHistory, Self::Shape, Self::TooLarge, Self::Coding, Self::Overlap];
 
     /// The stable name in metrics and logs.
     pub const fn code(self) -> &'static str {
@@ -124,6 +151,7 @@ impl Unreadable {
             Self::Shape => "shape",
             Self::TooLarge => "too_large",
             Self::Coding => "coding",
+            Self::Overlap => "overlap",
         }
     }
 }
