@@ -1,5 +1,9 @@
 //! Antiphon: a reverse proxy in front of LLM provider APIs that makes sure every tool call has exactly one answer.
 
+#[cfg(feature = "server")]
+pub mod app;
+#[cfg(feature = "server")]
+pub mod clock;
 pub mod conversation;
 #[cfg(feature = "server")]
 pub mod provider;
