@@ -14,9 +14,9 @@ use crate::{
 pub enum Shape {
     /// Anthropic Messages.
     Anthropic,
-    /// `OpenAI`, and what imitates it.
+    /// OpenAI, and what imitates it.
     OpenAi,
-    /// `OpenAI` Responses: as `OpenAI`, but its streams carry typed events.
+    /// OpenAI Responses: as `OpenAI`, but its streams carry typed events.
     Responses,
     /// Google Gemini and Vertex.
     Gemini,
