@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::mpsc;
+
 use crate::support::{
     app::{before, post},
     wire::{Message, Upstream},
@@ -147,16 +149,16 @@ async fn a_provider_that_answers_twice_poisons_nobody() {
 async fn a_stale_connection_is_replaced_unseen() {
     let delivered = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&delivered);
-    let upstream = Upstream::script(move |mut conn, number| {
-        let count = Arc::clone(&count);
+    let (report, mut closed) = mpsc::unbounded_channel();
+    let upstream = Upstream::script(move |mut conn, _| {
+        let (count, report) = (Arc::clone(&count), report.clone());
         async move {
             conn.request().await;
             count.fetch_add(1, Ordering::SeqCst);
             conn.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
-            // Closed without a word, at a different moment each time.
-            for _ in 0..number % 7 {
-                tokio::task::yield_now().await;
-            }
+            // Closed without a word.
+            drop(conn);
+            report.send(()).unwrap();
         }
     })
     .await;
@@ -167,6 +169,11 @@ async fn a_stale_connection_is_replaced_unseen() {
         let answer = client.response().await;
         assert_eq!((answer.status(), answer.text()), (200, "ok"), "round {round}: {answer:?}");
         assert_eq!(delivered.load(Ordering::SeqCst), round);
+        closed.recv().await.unwrap();
+        if round % 3 == 0 {
+            // Sometimes the pool has noticed, sometimes it has not.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 }
 

@@ -273,7 +273,7 @@ impl Upstream {
         Self { address, connections, requests: Arc::default(), task }
     }
 
-    /// Answers every request with the same bytes, and keeps the requests.
+    /// Answers every whole request with the same bytes, and keeps it.
     pub async fn answering(answer: impl Into<Vec<u8>>) -> Self {
         let answer: Arc<[u8]> = answer.into().into();
         let requests: Arc<Mutex<Vec<Message>>> = Arc::default();
@@ -283,6 +283,9 @@ impl Upstream {
             async move {
                 while !conn.buffer.is_empty() || conn.more().await {
                     let request = conn.request().await;
+                    if !request.complete {
+                        return;
+                    }
                     kept.lock().unwrap().push(request);
                     conn.send(&answer).await;
                 }
