@@ -42,14 +42,29 @@ pub enum StartError {
 
 /// Binds both listeners and serves until the drain.
 pub async fn start(parts: Parts) -> Result<Running, StartError> {
-    let Parts { routes, server, admin_listen, admin, proxy, upstream, telemetry } = parts;
+    let Parts {
+        routes,
+        server,
+        admin_listen,
+        admin,
+        proxy,
+        upstream,
+        telemetry,
+    } = parts;
     let tasks = Tasks::default();
     let data = server::bind(server.listen).await?;
     let admin_listener = server::bind(admin_listen).await?;
     let data_address = data.local_addr().unwrap_or(server.listen);
     let admin_address = admin_listener.local_addr().unwrap_or(admin_listen);
     let sender = Sender::new(&upstream, tasks.clone())?;
-    let proxy = Proxy::new(routes, proxy, sender, telemetry, data_address.ip(), upstream.idle_timeout);
+    let proxy = Proxy::new(
+        routes,
+        proxy,
+        sender,
+        telemetry,
+        data_address.ip(),
+        upstream.idle_timeout,
+    );
     let drain_timeout = server.drain_timeout;
     tasks.spawn_background(server::serve(data, server, tasks.clone(), proxy));
     // The admin listener answers until the end, so that a drain can be watched.
@@ -58,7 +73,12 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
             tracing::error!(%error, "the admin listener has ended");
         }
     });
-    Ok(Running { data: data_address, admin: admin_address, tasks, drain_timeout })
+    Ok(Running {
+        data: data_address,
+        admin: admin_address,
+        tasks,
+        drain_timeout,
+    })
 }
 
 /// The running proxy.

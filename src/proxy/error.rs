@@ -57,6 +57,7 @@ impl ProxyError {
             Self::Rejected(_) => "rejected",
             Self::Upstream { error, .. } => match (error.phase, error.kind) {
                 (_, Kind::Request) => "body_broken",
+                (_, Kind::Protocol) => "answer_malformed",
                 (Phase::Resolve, _) => "dns",
                 (Phase::Connect, Kind::Io) => "connect",
                 (Phase::Connect, Kind::TimedOut) => "connect_timeout",
@@ -105,7 +106,7 @@ impl ProxyError {
             Self::Body(ClientFault::Stalled) => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Upstream { error, .. } => match error.kind {
-                Kind::Io => StatusCode::BAD_GATEWAY,
+                Kind::Io | Kind::Protocol => StatusCode::BAD_GATEWAY,
                 Kind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
                 Kind::Request => StatusCode::BAD_REQUEST,
             },
@@ -144,6 +145,7 @@ impl ProxyError {
         let io = error.cause::<std::io::Error>().map(std::io::Error::kind);
         match (error.phase, error.kind) {
             (_, Kind::Request) => "http_request_error",
+            (_, Kind::Protocol) => "http_protocol_error",
             (Phase::Resolve, _) => "dns_error",
             (Phase::Connect, Kind::TimedOut) => "connection_timeout",
             (Phase::Connect, _) if io == Some(std::io::ErrorKind::ConnectionRefused) => "connection_refused",
@@ -153,9 +155,6 @@ impl ProxyError {
             (Phase::Send, Kind::TimedOut) => "connection_write_timeout",
             (Phase::Headers, Kind::TimedOut) => "http_response_timeout",
             (Phase::Body, Kind::TimedOut) => "connection_read_timeout",
-            (Phase::Headers, _) if error.cause::<hyper::Error>().is_some_and(hyper::Error::is_parse) => {
-                "http_protocol_error"
-            }
             (Phase::Body, Kind::Io) => "http_response_incomplete",
             (Phase::Send | Phase::Headers, Kind::Io) => "connection_terminated",
         }
@@ -214,6 +213,7 @@ fn is_certificate(error: &SendError) -> bool {
 fn upstream_message(upstream: &str, error: &SendError) -> String {
     let what = match (error.phase, error.kind) {
         (_, Kind::Request) => return "the request's body is malformed or was cut short".to_owned(),
+        (_, Kind::Protocol) => "its answer is not valid http; check that the url is right",
         (Phase::Resolve, _) => "the host name does not resolve; check the url and the network",
         (Phase::Connect, Kind::Io) => "cannot connect; check that it is up and that its url is right",
         (Phase::Connect, Kind::TimedOut) => "connecting took too long; check the network, or try again",

@@ -1,6 +1,7 @@
 //! Listeners, connection limits, owned tasks, drain.
 
 pub mod framing;
+mod stall;
 mod tasks;
 
 use std::{convert::Infallible, fmt, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
@@ -19,6 +20,7 @@ use tokio::{
 };
 
 use framing::{Heads, Witnessed};
+use stall::Impatient;
 pub use tasks::Tasks;
 
 /// Largest request head, and what hyper may hold of one connection.
@@ -27,6 +29,8 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
 /// Streams at once on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
+/// How long a client may take nothing of its answer.
+const READ_STALL: Duration = Duration::from_secs(120);
 /// Rest after an accept that failed for want of resources.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
@@ -127,7 +131,7 @@ where
     // Both are hints: a socket that refuses them still works.
     drop(stream.set_nodelay(true));
     drop(socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES));
-    let (stream, heads) = Witnessed::new(stream);
+    let (stream, heads) = Witnessed::new(Impatient::new(stream, READ_STALL));
     let service = Framed {
         heads: heads.clone(),
         service,

@@ -19,9 +19,9 @@ use hyper_util::{
         legacy::connect::{
             HttpConnector,
             dns::{GaiAddrs, GaiResolver, Name},
-            proxy::Tunnel,
+            proxy::{SocksV5, Tunnel},
         },
-        proxy::matcher::Matcher,
+        proxy::matcher::{Intercept, Matcher},
     },
     rt::TokioIo,
 };
@@ -110,13 +110,34 @@ impl Service<Uri> for Dialer {
             let Some(intercept) = intercept else {
                 return http.call(target).await.map_err(|error| dial_error(error.into()));
             };
-            // A tunnel for `http` targets too: the proxy sees no request of ours.
-            let mut tunnel = Tunnel::new(intercept.uri().clone(), http);
-            if let Some(credential) = intercept.basic_auth() {
+            through(&intercept, http, target).await.map_err(dial_error)
+        })
+    }
+}
+
+/// A tunnel through a proxy, for `http` targets too: the proxy sees no request of ours.
+async fn through(
+    proxy: &Intercept,
+    http: HttpConnector<Resolver>,
+    target: Uri,
+) -> Result<TokioIo<TcpStream>, BoxError> {
+    let address = proxy.uri().clone();
+    match address.scheme_str() {
+        Some("http") => {
+            let mut tunnel = Tunnel::new(address, http);
+            if let Some(credential) = proxy.basic_auth() {
                 tunnel = tunnel.with_auth(credential.clone());
             }
-            tunnel.call(target).await.map_err(|error| dial_error(error.into()))
-        })
+            Ok(tunnel.call(target).await?)
+        }
+        Some(socks @ ("socks5" | "socks5h")) => {
+            let mut tunnel = SocksV5::new(address.clone(), http).local_dns(socks == "socks5");
+            if let Some((user, password)) = proxy.raw_auth() {
+                tunnel = tunnel.with_auth(user.to_owned(), password.to_owned());
+            }
+            Ok(tunnel.call(target).await?)
+        }
+        _ => Err("only http and socks5 proxies are supported".into()),
     }
 }
 

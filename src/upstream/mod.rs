@@ -6,7 +6,10 @@ mod sending;
 use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{
+    HeaderMap, Request, Response,
+    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+};
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use hyper_util::{
@@ -87,6 +90,8 @@ pub enum Kind {
     Io,
     /// A clock of ours ran out.
     TimedOut,
+    /// The answer is not HTTP, or can be read in two ways.
+    Protocol,
     /// The request's own body failed: nobody upstream is at fault.
     Request,
 }
@@ -171,7 +176,28 @@ impl Sender {
                 return Err(SendError { phase: progress.phase(), kind: Kind::TimedOut, source: None });
             }
         };
-        sent.map_err(|error| send_error(error, &progress))
+        let answer = sent.map_err(|error| send_error(error, &progress))?;
+        if is_ambiguous(answer.headers()) {
+            // Dropping the answer closes its connection: nothing behind it can reach another exchange.
+            return Err(SendError {
+                phase: Phase::Headers,
+                kind: Kind::Protocol,
+                source: None,
+            });
+        }
+        Ok(answer)
+    }
+}
+
+/// Whether two readers could find different ends of the body, or it has a coding that hyper would hand on.
+fn is_ambiguous(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => false,
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
+            headers.contains_key(CONTENT_LENGTH)
+        }
+        _ => true,
     }
 }
 
@@ -186,6 +212,9 @@ fn send_error(error: legacy::Error, progress: &Progress) -> SendError {
     let (phase, kind) = match dial::find::<SendError>(&error) {
         Some(dialing) => (dialing.phase, dialing.kind),
         None if error.is_connect() => (Phase::Connect, Kind::Io),
+        None if dial::find::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse) => {
+            (Phase::Headers, Kind::Protocol)
+        }
         None => (progress.phase(), Kind::Io),
     };
     SendError {

@@ -51,7 +51,11 @@ async fn a_coded_body_that_needs_nothing_goes_up_as_the_very_bytes_that_came() {
         let upstream = Upstream::ok().await;
         let app = before(upstream.address).start().await;
         let answer = app.ask(coded(coding, &body)).await;
-        assert_eq!((answer.status(), answer.header("x-antiphon-repair")), (200, Some(repair)), "{coding}");
+        assert_eq!(
+            (answer.status(), answer.header("x-antiphon-repair")),
+            (200, Some(repair)),
+            "{coding}"
+        );
         let request = upstream.request();
         assert_eq!(request.body, body, "{coding}");
         assert_eq!(request.header("content-encoding"), Some(coding));
@@ -71,7 +75,10 @@ async fn a_body_over_the_limit_streams_through_unread() {
         let upstream = Upstream::ok().await;
         let app = before(upstream.address).start().await;
         let answer = app.ask(&request).await;
-        assert_eq!((answer.status(), answer.header("x-antiphon-repair")), (200, Some("unreadable")));
+        assert_eq!(
+            (answer.status(), answer.header("x-antiphon-repair")),
+            (200, Some("unreadable"))
+        );
         assert!(upstream.request().text() == body, "the body has changed");
     }
 }
@@ -82,7 +89,9 @@ async fn a_strict_route_refuses_what_it_cannot_read_for_its_size() {
     let app = before(upstream.address).mode(Mode::Strict).start().await;
     let mut client = app.client().await;
     // The claim is enough: no byte of the body is waited for.
-    client.send("POST /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000000\r\n\r\n").await;
+    client
+        .send("POST /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000000\r\n\r\n")
+        .await;
     let answer = client.response().await;
     assert_eq!(answer.status(), 413);
     assert_eq!(answer.json()["error"]["type"], "request_too_large");
@@ -106,11 +115,23 @@ async fn the_mode_header_can_only_make_a_route_stricter() {
     ];
     for (mode, trusted, asked, repair) in rows {
         let upstream = Upstream::ok().await;
-        let app = before(upstream.address).mode(mode).with(|app| app.proxy.trust_mode_header = trusted).start().await;
-        let line = if asked.is_empty() { String::new() } else { format!("\r\nX-Antiphon-Mode: {asked}") };
+        let app = before(upstream.address)
+            .mode(mode)
+            .with(|app| app.proxy.trust_mode_header = trusted)
+            .start()
+            .await;
+        let line = if asked.is_empty() {
+            String::new()
+        } else {
+            format!("\r\nX-Antiphon-Mode: {asked}")
+        };
         let request = post("/anthropic/v1/messages", BODY).replacen("\r\n\r\n", &format!("{line}\r\n\r\n"), 1);
         let answer = app.ask(request).await;
-        assert_eq!(answer.header("x-antiphon-repair"), Some(repair), "{mode:?} {trusted} {asked}");
+        assert_eq!(
+            answer.header("x-antiphon-repair"),
+            Some(repair),
+            "{mode:?} {trusted} {asked}"
+        );
     }
 }
 

@@ -36,7 +36,10 @@ async fn a_running_stream_comes_to_its_end() {
     let address = app.running.data;
     let drained = spawn(app.running.drain());
     assert!(idle.is_closed().await, "an idle connection outlives the drain");
-    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "the drain still accepts");
+    assert!(
+        tokio::net::TcpStream::connect(address).await.is_err(),
+        "the drain still accepts"
+    );
     assert!(!drained.is_finished());
     gate.notify_one();
     let rest = String::from_utf8(client.rest().await).unwrap();

@@ -19,20 +19,39 @@ use crate::support::{
 const BODY: &str = "{\"messages\":[]}";
 
 fn fault(answer: &Message) -> (u16, Option<&str>, Option<&str>, Option<&str>) {
-    (answer.status(), answer.header("x-antiphon-fault"), answer.header("x-antiphon-phase"), answer.header("proxy-status"))
+    (
+        answer.status(),
+        answer.header("x-antiphon-fault"),
+        answer.header("x-antiphon-phase"),
+        answer.header("proxy-status"),
+    )
 }
 
 #[tokio::test]
 async fn a_refused_connection_is_a_502_in_each_providers_shape() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let app = before(address).start().await;
-    let refused = (502, Some("network"), Some("connect"), Some("antiphon; error=connection_refused"));
+    let refused = (
+        502,
+        Some("network"),
+        Some("connect"),
+        Some("antiphon; error=connection_refused"),
+    );
     let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
     assert_eq!(fault(&answer), refused);
     let error = answer.json();
-    assert_eq!((&error["type"], &error["error"]["type"]), (&"error".into(), &"api_error".into()));
+    assert_eq!(
+        (&error["type"], &error["error"]["type"]),
+        (&"error".into(), &"api_error".into())
+    );
     assert_eq!(error["request_id"].as_str(), answer.header("x-antiphon-request-id"));
-    assert!(error["error"]["message"].as_str().unwrap().contains("anthropic (127.0.0.1)"), "{error}");
+    assert!(
+        error["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("anthropic (127.0.0.1)"),
+        "{error}"
+    );
     let answer = app.ask(post("/openai/v1/chat/completions", BODY)).await;
     assert_eq!(fault(&answer), refused);
     assert_eq!(answer.json()["error"]["code"], "connect");
@@ -46,12 +65,18 @@ async fn a_name_that_does_not_resolve_is_a_502() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address)
         .with(|builder| {
-            builder.upstreams.iter_mut().for_each(|upstream| upstream.authority = "host.invalid:80".parse().unwrap());
+            builder
+                .upstreams
+                .iter_mut()
+                .for_each(|upstream| upstream.authority = "host.invalid:80".parse().unwrap());
         })
         .start()
         .await;
     let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
-    assert_eq!(fault(&answer), (502, Some("network"), Some("connect"), Some("antiphon; error=dns_error")));
+    assert_eq!(
+        fault(&answer),
+        (502, Some("network"), Some("connect"), Some("antiphon; error=dns_error"))
+    );
 }
 
 #[tokio::test]
@@ -63,12 +88,23 @@ async fn plain_http_behind_https_is_a_tls_error() {
     .await;
     let app = before(upstream.address)
         .with(|builder| {
-            builder.upstreams.iter_mut().for_each(|upstream| upstream.scheme = "https".parse().unwrap());
+            builder
+                .upstreams
+                .iter_mut()
+                .for_each(|upstream| upstream.scheme = "https".parse().unwrap());
         })
         .start()
         .await;
     let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
-    assert_eq!(fault(&answer), (502, Some("network"), Some("connect"), Some("antiphon; error=tls_protocol_error")));
+    assert_eq!(
+        fault(&answer),
+        (
+            502,
+            Some("network"),
+            Some("connect"),
+            Some("antiphon; error=tls_protocol_error")
+        )
+    );
 }
 
 #[tokio::test]
@@ -82,7 +118,12 @@ async fn a_hanging_provider_is_a_504() {
         .start()
         .await;
     let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
-    let late = (504, Some("provider"), Some("headers"), Some("antiphon; error=http_response_timeout"));
+    let late = (
+        504,
+        Some("provider"),
+        Some("headers"),
+        Some("antiphon; error=http_response_timeout"),
+    );
     assert_eq!(fault(&answer), late);
     assert_eq!(answer.json()["error"]["type"], "timeout_error");
     assert_eq!(answer.header("x-antiphon-attempts"), Some("1"));
@@ -97,12 +138,23 @@ async fn a_hanging_handshake_is_a_504() {
     let app = before(upstream.address)
         .with(|builder| {
             builder.upstream.connect_timeout = Duration::from_millis(60);
-            builder.upstreams.iter_mut().for_each(|upstream| upstream.scheme = "https".parse().unwrap());
+            builder
+                .upstreams
+                .iter_mut()
+                .for_each(|upstream| upstream.scheme = "https".parse().unwrap());
         })
         .start()
         .await;
     let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
-    assert_eq!(fault(&answer), (504, Some("network"), Some("connect"), Some("antiphon; error=connection_timeout")));
+    assert_eq!(
+        fault(&answer),
+        (
+            504,
+            Some("network"),
+            Some("connect"),
+            Some("antiphon; error=connection_timeout")
+        )
+    );
 }
 
 #[tokio::test]
@@ -120,18 +172,31 @@ async fn what_may_have_been_processed_is_never_sent_again() {
     .await;
     let app = before(upstream.address).start().await;
     let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
-    let broken = (502, Some("network"), Some("headers"), Some("antiphon; error=connection_terminated"));
+    let broken = (
+        502,
+        Some("network"),
+        Some("headers"),
+        Some("antiphon; error=connection_terminated"),
+    );
     assert_eq!(fault(&answer), broken);
     assert_eq!(delivered.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
 async fn an_answer_that_is_not_http_is_a_502() {
-    for junk in ["SSH-2.0-OpenSSH_9\r\n\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab"] {
+    for junk in [
+        "SSH-2.0-OpenSSH_9\r\n\r\n",
+        "HTTP/1.1 abc\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
+    ] {
         let upstream = Upstream::answering(junk).await;
         let app = before(upstream.address).start().await;
         let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
-        assert_eq!((answer.status(), answer.header("x-antiphon-fault")), (502, Some("network")), "{junk:?}: {answer:?}");
+        assert_eq!(
+            (answer.status(), answer.header("x-antiphon-fault")),
+            (502, Some("network")),
+            "{junk:?}: {answer:?}"
+        );
     }
 }
 
@@ -167,7 +232,11 @@ async fn a_stale_connection_is_replaced_unseen() {
     for round in 1..=300 {
         client.send(post("/anthropic/v1/messages", BODY)).await;
         let answer = client.response().await;
-        assert_eq!((answer.status(), answer.text()), (200, "ok"), "round {round}: {answer:?}");
+        assert_eq!(
+            (answer.status(), answer.text()),
+            (200, "ok"),
+            "round {round}: {answer:?}"
+        );
         assert_eq!(delivered.load(Ordering::SeqCst), round);
         closed.recv().await.unwrap();
         if round % 3 == 0 {
@@ -181,13 +250,16 @@ async fn a_stale_connection_is_replaced_unseen() {
 async fn an_early_answer_reaches_a_client_that_still_sends() {
     let upstream = Upstream::script(|mut conn, _| async move {
         conn.head().await;
-        conn.send("HTTP/1.1 413 Payload Too Large\r\ncontent-length: 3\r\nconnection: close\r\n\r\nbig").await;
+        conn.send("HTTP/1.1 413 Payload Too Large\r\ncontent-length: 3\r\nconnection: close\r\n\r\nbig")
+            .await;
         conn.rest().await;
     })
     .await;
     let app = before(upstream.address).start().await;
     let mut client = app.client().await;
-    client.send("POST /anthropic/v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\nstart").await;
+    client
+        .send("POST /anthropic/v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\nstart")
+        .await;
     let answer = client.response().await;
     assert_eq!((answer.status(), answer.text()), (413, "big"));
 }

@@ -44,10 +44,14 @@ async fn ambiguous_requests_get_400_and_a_close() {
     for row in AMBIGUOUS {
         for path in ["/anthropic/v1/messages", "/anthropic/v1/files"] {
             let mut client = app.client().await;
-            client.send(format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{row}")).await;
+            client
+                .send(format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{row}"))
+                .await;
             let answer = client.response().await;
             assert_eq!(answer.status(), 400, "{row:?} gave {answer:?}");
-            client.send("GET /anthropic/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+            client
+                .send("GET /anthropic/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                .await;
             assert!(client.is_closed().await, "{row:?}: the connection lives on");
         }
     }
@@ -58,7 +62,8 @@ async fn ambiguous_requests_get_400_and_a_close() {
 async fn http_1_0_has_no_transfer_coding() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
-    let request = "POST /anthropic/v1/messages HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    let request =
+        "POST /anthropic/v1/messages HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
     assert_eq!(app.ask(request).await.status(), 400);
     assert_eq!(upstream.connections(), 0);
 }
@@ -68,7 +73,8 @@ async fn a_conflict_behind_a_good_request_is_found_in_its_own_place() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
     let good = post("/anthropic/v1/messages", "{\"messages\":[]}");
-    let chunked = format!("{MESSAGES}Transfer-Encoding: chunked\r\n\r\n3;a=b\r\n{{\"a\r\n4\r\n\":1}}\r\n0\r\nX: y\r\n\r\n");
+    let chunked =
+        format!("{MESSAGES}Transfer-Encoding: chunked\r\n\r\n3;a=b\r\n{{\"a\r\n4\r\n\":1}}\r\n0\r\nX: y\r\n\r\n");
     let bad = format!("{MESSAGES}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{good}");
     let mut client = app.client().await;
     client.send(format!("{good}{chunked}{good}{bad}")).await;
@@ -77,12 +83,21 @@ async fn a_conflict_behind_a_good_request_is_found_in_its_own_place() {
     }
     assert_eq!(client.response().await.status(), 400);
     assert!(client.is_closed().await);
-    let bodies: Vec<_> = upstream.requests().iter().map(|request| request.text().to_owned()).collect();
+    let bodies: Vec<_> = upstream
+        .requests()
+        .iter()
+        .map(|request| request.text().to_owned())
+        .collect();
     assert_eq!(bodies, ["{\"messages\":[]}", "{\"a\":1}", "{\"messages\":[]}"]);
 }
 
 /// Chunked bodies that break, from the first byte behind the head.
-const BROKEN: &[&str] = &["zz\r\n{}\r\n0\r\n\r\n", "2\r\n{}0\r\n\r\n", "-2\r\n{}\r\n0\r\n\r\n", "11111111111111111\r\n{}\r\n0\r\n\r\n"];
+const BROKEN: &[&str] = &[
+    "zz\r\n{}\r\n0\r\n\r\n",
+    "2\r\n{}0\r\n\r\n",
+    "-2\r\n{}\r\n0\r\n\r\n",
+    "11111111111111111\r\n{}\r\n0\r\n\r\n",
+];
 
 #[tokio::test]
 async fn a_broken_body_is_the_clients_fault_wherever_it_goes() {
@@ -103,7 +118,10 @@ async fn a_broken_body_is_the_clients_fault_wherever_it_goes() {
 async fn a_body_cut_short_never_goes_up() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
-    for head in ["Content-Length: 10\r\n\r\n{}", "Transfer-Encoding: chunked\r\n\r\n5\r\n{}"] {
+    for head in [
+        "Content-Length: 10\r\n\r\n{}",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\n{}",
+    ] {
         let mut client = app.client().await;
         client.send(format!("{MESSAGES}{head}")).await;
         client.finish().await;
@@ -122,9 +140,17 @@ async fn a_silent_upload_gets_408() {
         .await;
     for path in ["/anthropic/v1/messages", "/anthropic/v1/files"] {
         let mut client = app.client().await;
-        client.send(format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{{")).await;
+        client
+            .send(format!(
+                "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{{"
+            ))
+            .await;
         let answer = client.response().await;
-        assert_eq!((answer.status(), answer.header("x-antiphon-fault")), (408, Some("client")), "{answer:?}");
+        assert_eq!(
+            (answer.status(), answer.header("x-antiphon-fault")),
+            (408, Some("client")),
+            "{answer:?}"
+        );
     }
     assert!(upstream.requests().is_empty());
 }
@@ -134,7 +160,9 @@ async fn an_expected_continue_is_answered_once_and_ends_here() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
     let mut client = app.client().await;
-    client.send(format!("{MESSAGES}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")).await;
+    client
+        .send(format!("{MESSAGES}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n"))
+        .await;
     assert_eq!(client.head().await, "HTTP/1.1 100 Continue");
     client.send("{}").await;
     let answer = client.head().await;

@@ -17,5 +17,8 @@ mod drain;
 mod faults;
 mod framing;
 mod guard;
+mod http2;
+mod mending;
 mod passthrough;
+mod proxied;
 mod streaming;

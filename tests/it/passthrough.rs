@@ -9,7 +9,8 @@ use crate::support::{
 async fn a_healthy_body_goes_up_byte_for_byte() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
-    let body = "{ \"messages\" : [ {\"role\":\"user\",\"content\":\"caf\\u00e9 \u{1F600}\"} ],\n \"max_tokens\":1e2 }\n";
+    let body =
+        "{ \"messages\" : [ {\"role\":\"user\",\"content\":\"caf\\u00e9 \u{1F600}\"} ],\n \"max_tokens\":1e2 }\n";
     let answer = app.ask(post("/anthropic/v1/messages?beta=true", body)).await;
     assert_eq!(answer.status(), 200, "{answer:?}");
     assert_eq!(answer.text(), "{}");
@@ -66,7 +67,11 @@ async fn hop_by_hop_headers_end_here_in_both_directions() {
         assert_eq!(request.header(gone), None, "{gone}");
     }
     assert_eq!(request.header("x-api-key"), Some("sk"));
-    assert_eq!(request.header("accept-encoding"), Some("gzip"), "not an inspected route");
+    assert_eq!(
+        request.header("accept-encoding"),
+        Some("gzip"),
+        "not an inspected route"
+    );
     assert_eq!(request.all("x-multi"), ["a", "b"]);
     assert_eq!(request.all("x-forwarded-for"), ["1.2.3.4"]);
 }
@@ -76,11 +81,17 @@ async fn a_length_is_ours_and_a_request_without_body_has_none() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
     let mut client = app.client().await;
-    client.send("POST /openai/v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0003\r\n\r\nabc").await;
+    client
+        .send("POST /openai/v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0003\r\n\r\nabc")
+        .await;
     assert_eq!(client.response().await.status(), 200);
-    client.send("GET /openai/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    client
+        .send("GET /openai/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await;
     assert_eq!(client.response().await.status(), 200);
-    client.send("POST /openai/v1/responses/r/cancel HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    client
+        .send("POST /openai/v1/responses/r/cancel HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await;
     assert_eq!(client.response().await.status(), 200);
     let requests = upstream.requests();
     assert_eq!(requests[0].header("content-length"), Some("3"));
@@ -114,13 +125,20 @@ async fn head_and_bodiless_answers_keep_their_framing() {
     let app = before(upstream.address).start().await;
     let mut client = app.client().await;
     for _ in 0..2 {
-        client.send("HEAD /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+        client
+            .send("HEAD /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .await;
         let head = client.head().await;
-        assert!(head.starts_with("HTTP/1.1 200") && head.contains("content-length: 1234"), "{head}");
+        assert!(
+            head.starts_with("HTTP/1.1 200") && head.contains("content-length: 1234"),
+            "{head}"
+        );
     }
     let empty = Upstream::answering("HTTP/1.1 204 No Content\r\nx-a: b\r\n\r\n").await;
     let app = before(empty.address).start().await;
-    let answer = app.ask("DELETE /openai/v1/files/f HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    let answer = app
+        .ask("DELETE /openai/v1/files/f HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await;
     assert_eq!((answer.status(), answer.header("x-a")), (204, Some("b")));
 }
 
@@ -131,7 +149,13 @@ async fn redirects_and_codings_of_answers_are_the_clients_business() {
     let upstream = Upstream::answering(*answer).await;
     let app = before(upstream.address).start().await;
     let got = app.ask(post("/openai/v1/chat/completions", "{\"messages\":[]}")).await;
-    assert_eq!((got.status(), got.header("location")), (302, Some("http://169.254.169.254/")));
-    assert_eq!((got.header("content-encoding"), got.body.as_slice()), (Some("gzip"), &b"\x1f\x8b\x00\xff"[..]));
+    assert_eq!(
+        (got.status(), got.header("location")),
+        (302, Some("http://169.254.169.254/"))
+    );
+    assert_eq!(
+        (got.header("content-encoding"), got.body.as_slice()),
+        (Some("gzip"), &b"\x1f\x8b\x00\xff"[..])
+    );
     assert_eq!(upstream.requests().len(), 1);
 }

@@ -90,7 +90,8 @@ async fn a_slow_reader_holds_the_provider_back() {
         let report = report.clone();
         async move {
             conn.request().await;
-            conn.send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n").await;
+            conn.send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+                .await;
             let piece = vec![b'x'; 64 * 1024];
             let written = conn.flood(&piece, Duration::from_millis(100), 64 * 1024 * 1024).await;
             report.send(written).unwrap();
@@ -125,7 +126,11 @@ async fn a_client_that_leaves_cancels_the_provider() {
         let mut client = app.client().await;
         client.send(ask()).await;
         client.until("data: 1\n\n").await;
-        if reset { client.reset() } else { drop(client) }
+        if reset {
+            client.reset()
+        } else {
+            drop(client)
+        }
         assert!(tokio::time::timeout(PATIENCE, closed.recv()).await.unwrap().unwrap());
     }
 }
@@ -187,10 +192,17 @@ async fn a_broken_stream_ends_with_an_error_event_and_a_cut() {
         ] {
             let (text, whole) = broken("/anthropic/v1/messages", sent, reset).await;
             assert!(!whole, "a broken stream looked whole: {text}");
-            let event = text.strip_prefix(before).unwrap_or_else(|| panic!("{text:?} lost bytes of {before:?}"));
-            let data = event.strip_prefix("event: error\ndata: ").unwrap_or_else(|| panic!("{event:?}"));
+            let event = text
+                .strip_prefix(before)
+                .unwrap_or_else(|| panic!("{text:?} lost bytes of {before:?}"));
+            let data = event
+                .strip_prefix("event: error\ndata: ")
+                .unwrap_or_else(|| panic!("{event:?}"));
             let data: serde_json::Value = serde_json::from_str(data.strip_suffix("\n\n").unwrap()).unwrap();
-            assert_eq!((&data["type"], &data["error"]["type"]), (&"error".into(), &"api_error".into()));
+            assert_eq!(
+                (&data["type"], &data["error"]["type"]),
+                (&"error".into(), &"api_error".into())
+            );
         }
     }
     let (text, whole) = broken("/openai/v1/chat/completions", b"data: 1\n\n", true).await;
@@ -207,16 +219,25 @@ async fn a_silent_stream_ends_with_a_timeout_event_and_a_cut() {
     })
     .await;
     let idle = Duration::from_millis(80);
-    let app = before(upstream.address).with(|builder| builder.upstream.idle_timeout = idle).start().await;
+    let app = before(upstream.address)
+        .with(|builder| builder.upstream.idle_timeout = idle)
+        .start()
+        .await;
     let answer = app.ask(ask()).await;
     assert!(!answer.complete);
-    assert!(answer.text().starts_with("data: 1\n\nevent: error\ndata: "), "{answer:?}");
+    assert!(
+        answer.text().starts_with("data: 1\n\nevent: error\ndata: "),
+        "{answer:?}"
+    );
     assert!(answer.text().contains("timeout_error"), "{answer:?}");
 }
 
 #[tokio::test]
 async fn a_broken_plain_answer_is_cut_too() {
-    for body in ["content-length: 100\r\n\r\n{\"a\":", "transfer-encoding: chunked\r\n\r\n5\r\n{\"a\":\r\n"] {
+    for body in [
+        "content-length: 100\r\n\r\n{\"a\":",
+        "transfer-encoding: chunked\r\n\r\n5\r\n{\"a\":\r\n",
+    ] {
         let answer = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{body}");
         let upstream = Upstream::script(move |mut conn, _| {
             let answer = answer.clone();
@@ -237,7 +258,8 @@ async fn a_broken_plain_answer_is_cut_too() {
 async fn a_stream_that_promised_its_length_gets_no_event_of_ours() {
     let upstream = Upstream::script(|mut conn, _| async move {
         conn.request().await;
-        conn.send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 50\r\n\r\ndata: 1\n\n").await;
+        conn.send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 50\r\n\r\ndata: 1\n\n")
+            .await;
         break_off(conn, true).await;
     })
     .await;

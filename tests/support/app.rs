@@ -88,7 +88,9 @@ impl Builder {
             upstream: self.upstream,
             telemetry,
         };
-        App { running: app::start(parts).await.unwrap() }
+        App {
+            running: app::start(parts).await.unwrap(),
+        }
     }
 }
 

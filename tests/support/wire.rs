@@ -20,7 +20,9 @@ use tokio::{
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("waited too long: {what}"))
+    timeout(PATIENCE, future)
+        .await
+        .unwrap_or_else(|_| panic!("waited too long: {what}"))
 }
 
 /// A request or an answer as it stood on the wire, chunked coding taken off.
@@ -42,13 +44,20 @@ impl Message {
 
     /// The status of an answer.
     pub fn status(&self) -> u16 {
-        self.line().split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+        self.line()
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or(0)
     }
 
     /// Every value of a header, in order.
     pub fn all(&self, name: &str) -> Vec<&str> {
         let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
-        lines.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).collect()
+        lines
+            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+            .collect()
     }
 
     /// The first value of a header.
@@ -86,7 +95,10 @@ impl Conn {
 
     fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
-        Self { stream, buffer: Vec::new() }
+        Self {
+            stream,
+            buffer: Vec::new(),
+        }
     }
 
     /// Writes bytes; a connection that is gone is no failure.
@@ -103,11 +115,18 @@ impl Conn {
     /// Reads until the buffer holds `text`, and takes everything up to its end.
     pub async fn until(&mut self, text: &str) -> Vec<u8> {
         loop {
-            let found = self.buffer.windows(text.len()).position(|window| window == text.as_bytes());
+            let found = self
+                .buffer
+                .windows(text.len())
+                .position(|window| window == text.as_bytes());
             if let Some(at) = found {
                 return self.buffer.drain(..at + text.len()).collect();
             }
-            assert!(self.more().await, "ended before {text:?}: {:?}", String::from_utf8_lossy(&self.buffer));
+            assert!(
+                self.more().await,
+                "ended before {text:?}: {:?}",
+                String::from_utf8_lossy(&self.buffer)
+            );
         }
     }
 
@@ -122,6 +141,11 @@ impl Conn {
         self.rest().await.is_empty()
     }
 
+    /// Whether there is a byte to read; waits for one or the end.
+    pub async fn is_open(&mut self) -> bool {
+        !self.buffer.is_empty() || self.more().await
+    }
+
     /// Half-closes: no more bytes from us.
     pub async fn finish(&mut self) {
         drop(self.stream.shutdown().await);
@@ -129,12 +153,16 @@ impl Conn {
 
     /// Drops the connection with a reset.
     pub fn reset(self) {
-        socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
+        socket2::SockRef::from(&self.stream)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
     }
 
     /// Keeps the kernel's receive buffer small.
     pub fn narrow(&self) {
-        socket2::SockRef::from(&self.stream).set_recv_buffer_size(8 * 1024).unwrap();
+        socket2::SockRef::from(&self.stream)
+            .set_recv_buffer_size(8 * 1024)
+            .unwrap();
     }
 
     /// Writes as much as the other side takes, and gives up when nothing moved for `pause`.
@@ -157,14 +185,20 @@ impl Conn {
 
     /// The next request, whole.
     pub async fn request(&mut self) -> Message {
-        let message = Message { head: self.head().await, ..Message::default() };
+        let message = Message {
+            head: self.head().await,
+            ..Message::default()
+        };
         self.body(message, false).await
     }
 
     /// The next answer that is not informational, whole, or as far as it came.
     pub async fn response(&mut self) -> Message {
         loop {
-            let message = Message { head: self.head().await, ..Message::default() };
+            let message = Message {
+                head: self.head().await,
+                ..Message::default()
+            };
             if message.status() >= 200 {
                 return self.body(message, true).await;
             }
@@ -172,8 +206,12 @@ impl Conn {
     }
 
     async fn body(&mut self, mut message: Message, to_end: bool) -> Message {
-        let chunked = message.header("transfer-encoding").is_some_and(|coding| coding.ends_with("chunked"));
-        let length = message.header("content-length").map(|length| length.parse::<usize>().unwrap());
+        let chunked = message
+            .header("transfer-encoding")
+            .is_some_and(|coding| coding.ends_with("chunked"));
+        let length = message
+            .header("content-length")
+            .map(|length| length.parse::<usize>().unwrap());
         if message.status() == 204 || message.status() == 304 {
             message.complete = true;
         } else if chunked {
@@ -270,7 +308,12 @@ impl Upstream {
                 spawn(script(Conn::over(stream), number));
             }
         });
-        Self { address, connections, requests: Arc::default(), task }
+        Self {
+            address,
+            connections,
+            requests: Arc::default(),
+            task,
+        }
     }
 
     /// Answers every whole request with the same bytes, and keeps it.
@@ -281,7 +324,7 @@ impl Upstream {
         let mut upstream = Self::script(move |mut conn, _| {
             let (answer, kept) = (Arc::clone(&answer), Arc::clone(&kept));
             async move {
-                while !conn.buffer.is_empty() || conn.more().await {
+                while conn.is_open().await {
                     let request = conn.request().await;
                     if !request.complete {
                         return;
