@@ -185,7 +185,6 @@ impl ProxyError {
             fields.insert("x-amzn-errortype", HeaderValue::from_static(kind));
         }
         match self {
-            Self::Rejected(_) => drop(fields.insert(headers::REPAIR, HeaderValue::from_static("rejected"))),
             Self::Refused(Refusal::Upgrade) => {
                 // RFC 9110 15.5.22: the answer names the protocol to use instead.
                 fields.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));

@@ -136,11 +136,7 @@ impl Inner {
         let route = self.route(&request)?;
         *shape = Shape::of(&route);
         record.event.upstream = Some(route.upstream.name.clone());
-        let Prepared {
-            request,
-            repair,
-            renamed,
-        } = request::prepare(&self.settings, &route, request, record).await?;
+        let Prepared { request, renamed } = request::prepare(&self.settings, &route, request, record).await?;
         let began = clock::now();
         (record.phase, record.event.attempts) = ("headers", 1);
         let sent = self
@@ -150,7 +146,7 @@ impl Inner {
             .map_err(|error| upstream_error(&route, error))?;
         record.event.upstream_head = Some(clock::now().duration_since(began));
         record.phase = "body";
-        let answer = Answer::new(sent, repair, route.wire.is_some());
+        let answer = Answer::new(sent, route.wire.is_some());
         let answer = answer.with_old_ids(&renamed, self.idle_timeout).await;
         answer.map(Some).map_err(|error| upstream_error(&route, error))
     }
@@ -195,35 +191,24 @@ fn failed(error: &ProxyError, mut record: Record, shape: Shape) -> Response<Answ
     if let Some(source) = std::error::Error::source(error) {
         tracing::debug!(error = source, code = error.code(), "exchange failed");
     }
-    let mut answer = error.answer(shape, &record.event.request_id).map(AnswerBody::full);
-    answer
-        .headers_mut()
-        .extend(response::request_id(&record.event.request_id));
-    if record.event.attempts > 0 {
-        answer
-            .headers_mut()
-            .insert(headers::ATTEMPTS, record.event.attempts.into());
-    }
-    record.answered(answer.status());
-    record.event.bytes_out = http_body::Body::size_hint(answer.body()).lower();
+    let (mut head, body) = error.answer(shape, &record.event.request_id).into_parts();
+    record.answered(head.status, &mut head.headers);
+    record.event.bytes_out = body.len() as u64;
     record.end(End {
         side: Some(error.side()),
         phase: error.phase(),
         code: error.code(),
     });
-    answer
+    Response::from_parts(head, AnswerBody::full(body))
 }
 
 /// The answer to a preflight of an allowed web page: what the path takes, and nothing that opens it further.
 fn preflight(mut record: Record) -> Response<AnswerBody> {
-    let mut answer = Response::new(AnswerBody::empty());
-    *answer.status_mut() = StatusCode::NO_CONTENT;
+    let (mut head, body) = Response::new(AnswerBody::empty()).into_parts();
+    head.status = StatusCode::NO_CONTENT;
     let methods = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-    answer.headers_mut().insert(ALLOW, methods);
-    answer
-        .headers_mut()
-        .extend(response::request_id(&record.event.request_id));
-    record.answered(answer.status());
+    head.headers.insert(ALLOW, methods);
+    record.answered(head.status, &mut head.headers);
     record.end(End::OK);
-    answer
+    Response::from_parts(head, body)
 }

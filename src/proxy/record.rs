@@ -8,10 +8,11 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::headers;
 use crate::{
     clock,
     telemetry::{Telemetry, events::ExchangeEnded},
@@ -44,6 +45,8 @@ pub(super) struct Record {
     pub event: Box<ExchangeEnded>,
     /// The phase the exchange is in.
     pub phase: &'static str,
+    /// The value of `x-antiphon-repair`; none where nothing was inspected.
+    pub(super) repair: Option<HeaderValue>,
     /// Bytes of the request's body read so far.
     pub bytes_in: Arc<AtomicU64>,
     telemetry: Telemetry,
@@ -79,6 +82,7 @@ impl Record {
         Self {
             event,
             phase: "request",
+            repair: None,
             bytes_in: Arc::default(),
             telemetry,
             began: clock::now(),
@@ -91,9 +95,18 @@ impl Record {
         &self.telemetry
     }
 
-    /// Notes the status that goes to the client.
-    pub(super) fn answered(&mut self, status: StatusCode) {
+    /// Puts our notes on a head that goes to the client, and notes its status.
+    pub(super) fn answered(&mut self, status: StatusCode, fields: &mut HeaderMap) {
         self.event.status = status.as_u16();
+        if let Ok(id) = HeaderValue::from_str(&self.event.request_id) {
+            fields.insert(headers::REQUEST_ID, id);
+        }
+        if self.event.attempts > 0 {
+            fields.insert(headers::ATTEMPTS, self.event.attempts.into());
+        }
+        if let Some(repair) = self.repair.take() {
+            fields.insert(headers::REPAIR, repair);
+        }
     }
 
     /// Ends the record; only the first end counts.

@@ -1,6 +1,6 @@
 //! The request side: collect, read, mend, and what goes up. Never parses a body itself.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{fmt::Write as _, panic::catch_unwind, sync::Arc};
 
 use bytes::Bytes;
 use http::{
@@ -25,7 +25,7 @@ use super::{
 use crate::{
     clock,
     provider::Route,
-    repair::{Action, Mode, Repaired, Report, repair},
+    repair::{Action, Mode, RepairPolicy, Repaired, Report, repair},
     splice::Segments,
     upstream::SendBody,
     wire::{Unreadable, Wire},
@@ -36,8 +36,6 @@ use crate::{
 pub(super) struct Prepared {
     /// The request, with its full URL.
     pub request: Request<SendBody>,
-    /// The value of `x-antiphon-repair`; none where nothing was to be inspected.
-    pub repair: Option<HeaderValue>,
     /// Ids that were replaced: (new, old).
     pub renamed: Vec<(String, String)>,
 }
@@ -47,8 +45,18 @@ struct Verdict {
     body: SendBody,
     /// Whether the body goes up plain although it came coded.
     decoded: bool,
-    repair: HeaderValue,
     renamed: Vec<(String, String)>,
+}
+
+impl Verdict {
+    /// The bytes that came.
+    fn untouched(body: SendBody) -> Self {
+        Self {
+            body,
+            decoded: false,
+            renamed: Vec::new(),
+        }
+    }
 }
 
 /// Turns the client's request into the one that goes up.
@@ -62,11 +70,11 @@ pub(super) async fn prepare(
     let mode = mode(&parts.headers, route.upstream.mode, settings.trust_mode_header)?;
     let body = ClientBody::new(body, settings.upload_idle_timeout, Arc::clone(&record.bytes_in));
     let Some(wire) = route.wire.filter(|_| !body.is_end_stream()) else {
-        return Ok(finish(parts, route, None, streamed(body)));
+        return Ok(finish(parts, route, Verdict::untouched(streamed(body))));
     };
     (record.event.format, record.event.mode) = (Some(wire.format), Some(mode));
     let verdict = inspect(settings, wire, mode, &parts.headers, body, record).await?;
-    Ok(finish_inspected(parts, route, verdict))
+    Ok(finish(parts, route, verdict))
 }
 
 /// Reads the body and decides what goes up in its place.
@@ -94,7 +102,7 @@ async fn inspect(
     let began = clock::now();
     let read = coding
         .decode(&came, limit)
-        .and_then(|plain| repair(&plain, wire, &settings.policy));
+        .and_then(|plain| mend(&plain, wire, &settings.policy));
     record.event.overhead = clock::now().duration_since(began);
     match read {
         Ok(repaired) => decide(came, coding, repaired, wire, mode, headers, record),
@@ -116,9 +124,11 @@ fn decide(
     let Repaired { body, mut report } = repaired;
     let signed = is_signed(headers);
     let mode = if signed { Mode::Observe } else { mode };
+    record.event.mode = Some(mode);
     match mode {
         Mode::Strict if !report.findings.is_empty() => {
             record.event.rejected = true;
+            record.repair = Some(HeaderValue::from_static("rejected"));
             let findings = report.findings.clone();
             record.event.report = Some(report);
             Err(ProxyError::Rejected(Rejection {
@@ -127,7 +137,7 @@ fn decide(
             }))
         }
         Mode::Repair => {
-            let repair = actions(&report);
+            record.repair = Some(actions(&report));
             let renamed = report.renamed.clone();
             record.event.report = Some(report);
             // Untouched, the very bytes that came go up, coded as they were.
@@ -140,7 +150,6 @@ fn decide(
             Ok(Verdict {
                 body: in_memory(body),
                 decoded,
-                repair,
                 renamed,
             })
         }
@@ -152,42 +161,30 @@ fn decide(
                 (Mode::Observe, false) => "observed",
                 _ => "none",
             };
-            let body = in_memory(Segments::whole(came));
-            Ok(Verdict {
-                body,
-                decoded: false,
-                repair: HeaderValue::from_static(repair),
-                renamed: Vec::new(),
-            })
+            record.repair = Some(HeaderValue::from_static(repair));
+            Ok(Verdict::untouched(in_memory(Segments::whole(came))))
         }
     }
+}
+
+/// Reads and mends. A panic of the core would be our bug, so that the provider judges the original.
+fn mend(plain: &Bytes, wire: Wire, policy: &RepairPolicy) -> Result<Repaired, Unreadable> {
+    catch_unwind(|| repair(plain, wire, policy)).unwrap_or(Err(Unreadable::Overlap))
 }
 
 /// A body that goes up as it came, unread.
 fn unread(record: &mut Record, reason: Unreadable, body: SendBody) -> Verdict {
     record.event.unreadable = Some(reason);
-    let repair = HeaderValue::from_static("unreadable");
-    Verdict {
-        body,
-        decoded: false,
-        repair,
-        renamed: Vec::new(),
-    }
-}
-
-fn finish_inspected(mut parts: Parts, route: &Route<'_>, verdict: Verdict) -> Prepared {
-    if verdict.decoded {
-        parts.headers.remove(CONTENT_ENCODING);
-    }
-    let prepared = finish(parts, route, Some(verdict.repair), verdict.body);
-    Prepared {
-        renamed: verdict.renamed,
-        ..prepared
-    }
+    record.repair = Some(HeaderValue::from_static("unreadable"));
+    Verdict::untouched(body)
 }
 
 /// Puts head and body together, addressed to the upstream.
-fn finish(parts: Parts, route: &Route<'_>, repair: Option<HeaderValue>, body: SendBody) -> Prepared {
+fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict) -> Prepared {
+    let Verdict { body, decoded, renamed } = verdict;
+    if decoded {
+        parts.headers.remove(CONTENT_ENCODING);
+    }
     let claimed = parts.headers.contains_key(CONTENT_LENGTH);
     let mut request = Request::new(body);
     *request.headers_mut() = headers::for_upstream(parts.headers, route.wire.is_some());
@@ -199,11 +196,7 @@ fn finish(parts: Parts, route: &Route<'_>, repair: Option<HeaderValue>, body: Se
     }
     *request.method_mut() = parts.method;
     *request.uri_mut() = address(route);
-    Prepared {
-        request,
-        repair,
-        renamed: Vec::new(),
-    }
+    Prepared { request, renamed }
 }
 
 fn address(route: &Route<'_>) -> Uri {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
+    HeaderMap, HeaderValue, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
 };
 use http_body_util::BodyExt;
@@ -26,7 +26,6 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Answer {
     response: Response<Body>,
-    repair: Option<HeaderValue>,
     inspected: bool,
 }
 
@@ -39,11 +38,10 @@ enum Body {
 }
 
 impl Answer {
-    /// Takes an answer; `repair` is the value of `x-antiphon-repair`.
-    pub(super) fn new(response: Response<Incoming>, repair: Option<HeaderValue>, inspected: bool) -> Self {
+    /// Takes an answer, `inspected` if its request's path carries a history.
+    pub(super) fn new(response: Response<Incoming>, inspected: bool) -> Self {
         Self {
             response: response.map(|body| Body::Streamed(Bytes::new(), body)),
-            repair,
             inspected,
         }
     }
@@ -101,12 +99,7 @@ impl Answer {
             record.telemetry().watcher_blind();
         }
         headers::for_client(&mut head.headers);
-        head.headers.extend(request_id(&record.event.request_id));
-        head.headers.insert(headers::ATTEMPTS, record.event.attempts.into());
-        if let Some(repair) = self.repair {
-            head.headers.insert(headers::REPAIR, repair);
-        }
-        record.answered(head.status);
+        record.answered(head.status, &mut head.headers);
         let stream = is_event_stream(&head.headers);
         // An event of ours fits only into a stream whose length nobody has promised.
         let open = stream && !compressed && !head.headers.contains_key(CONTENT_LENGTH);
@@ -123,11 +116,6 @@ impl Answer {
         };
         Response::from_parts(head, body)
     }
-}
-
-/// `x-antiphon-request-id`.
-pub(super) fn request_id(id: &str) -> Option<(HeaderName, HeaderValue)> {
-    Some((headers::REQUEST_ID, HeaderValue::from_str(id).ok()?))
 }
 
 fn is_event_stream(fields: &HeaderMap) -> bool {

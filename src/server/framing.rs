@@ -1,4 +1,5 @@
-//! A witness of HTTP/1 framing: notes per request head what hyper resolves silently. Never changes a byte.
+//! A witness of HTTP/1 framing: notes per request head what hyper resolves silently, and how long a head takes. Never
+//! changes a byte.
 //!
 //! hyper drops `content-length` where `transfer-encoding` stands too, and folds equal lengths into one. Both are how
 //! request smuggling begins, so the proxy wants to refuse them. The witness follows the framing of well-formed requests
@@ -9,10 +10,16 @@ use std::{
     io,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Sleep,
+};
+
+use crate::clock;
 
 /// What stood in one request head about the length of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,26 +36,15 @@ pub enum Framing {
 
 /// The heads seen on one connection and not yet asked for. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Heads(Arc<Mutex<Shared>>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    heads: VecDeque<Framing>,
-    opened: bool,
-}
+pub struct Heads(Arc<Mutex<VecDeque<Framing>>>);
 
 impl Heads {
     /// The framing of the next request in order of arrival.
     pub fn next(&self) -> Framing {
-        self.lock().heads.pop_front().unwrap_or(Framing::Unknown)
+        self.lock().pop_front().unwrap_or(Framing::Unknown)
     }
 
-    /// Whether the client has sent enough to tell which protocol it speaks.
-    pub fn opened(&self) -> bool {
-        self.lock().opened
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Framing>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -75,6 +71,8 @@ struct Witness {
     lengths: usize,
     codings: usize,
     length: Option<u64>,
+    // Heads that came to their end.
+    ended: u64,
     heads: Heads,
 }
 
@@ -88,8 +86,15 @@ impl Witness {
             lengths: 0,
             codings: 0,
             length: None,
+            ended: 0,
             heads,
         }
+    }
+
+    /// Whether the client owes us the rest of a head, or its first.
+    fn awaits_head(&self) -> bool {
+        let begun = self.lines > 0 || !self.line.is_empty() || self.ended == 0;
+        matches!(self.state, State::Head) && begun
     }
 
     fn read(&mut self, mut bytes: &[u8]) {
@@ -143,12 +148,9 @@ impl Witness {
             }
             return;
         }
-        if self.lines == 0 {
-            self.heads.lock().opened = true;
-            if line.starts_with(b"PRI * HTTP/2.0") {
-                self.state = State::Blind;
-                return;
-            }
+        if self.lines == 0 && line.starts_with(b"PRI * HTTP/2.0") {
+            self.state = State::Blind;
+            return;
         }
         self.lines = self.lines.saturating_add(1);
         let Some(colon) = memchr::memchr(b':', line) else {
@@ -177,7 +179,8 @@ impl Witness {
             },
             (2.., 0) => (Framing::RepeatedLength, State::Blind),
         };
-        self.heads.lock().heads.push_back(framing);
+        self.heads.lock().push_back(framing);
+        self.ended = self.ended.saturating_add(1);
         self.state = state;
         (self.lines, self.lengths, self.codings, self.length) = (0, 0, 0, None);
     }
@@ -197,24 +200,46 @@ fn chunk_size(line: &[u8]) -> State {
     }
 }
 
-/// A connection whose incoming bytes the witness sees.
+/// A connection whose incoming bytes the witness sees, and which fails where a head takes too long.
 #[derive(Debug)]
 pub struct Witnessed<T> {
     inner: T,
     witness: Witness,
+    head_timeout: Duration,
+    // Armed while a head is due, with the number of heads before it.
+    alarm: Option<(u64, Pin<Box<Sleep>>)>,
 }
 
 impl<T> Witnessed<T> {
     /// Wraps `inner`; the framing of each request can be asked of the second value.
-    pub fn new(inner: T) -> (Self, Heads) {
+    pub fn new(inner: T, head_timeout: Duration) -> (Self, Heads) {
         let heads = Heads::default();
+        let witness = Witness::new(heads.clone());
         (
             Self {
                 inner,
-                witness: Witness::new(heads.clone()),
+                witness,
+                head_timeout,
+                alarm: None,
             },
             heads,
         )
+    }
+
+    /// Ready once the head that is due is late.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let ended = self.witness.ended;
+        if !self.witness.awaits_head() || self.alarm.as_ref().is_some_and(|(before, _)| *before != ended) {
+            self.alarm = None;
+        }
+        if !self.witness.awaits_head() {
+            return Poll::Pending;
+        }
+        let deadline = clock::now() + self.head_timeout;
+        let (_, alarm) = self
+            .alarm
+            .get_or_insert_with(|| (ended, Box::pin(tokio::time::sleep_until(deadline))));
+        alarm.as_mut().poll(cx)
     }
 }
 
@@ -224,8 +249,13 @@ impl<T: AsyncRead + Unpin> AsyncRead for Witnessed<T> {
         let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
         if polled.is_ready() {
             self.witness.read(buf.filled().get(before..).unwrap_or_default());
+            return polled;
         }
-        polled
+        ready!(self.poll_late(cx));
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the head of the request is late",
+        )))
     }
 }
 
@@ -264,7 +294,7 @@ mod tests {
         let mut witness = Witness::new(heads.clone());
         witness.read(&input[..cut]);
         witness.read(&input[cut..]);
-        heads.lock().heads.drain(..).collect()
+        heads.lock().drain(..).collect()
     }
 
     #[test]

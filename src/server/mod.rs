@@ -29,6 +29,8 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
 /// Streams at once on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
+/// How long a connection is kept for the next request: longer than common clients keep it, so that they close first.
+const KEEP_ALIVE: Duration = Duration::from_secs(120);
 /// How long a client may take nothing of its answer.
 const READ_STALL: Duration = Duration::from_secs(120);
 /// Rest after an accept that failed for want of resources.
@@ -131,17 +133,12 @@ where
     // Both are hints: a socket that refuses them still works.
     drop(stream.set_nodelay(true));
     drop(socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES));
-    let (stream, heads) = Witnessed::new(Impatient::new(stream, READ_STALL));
-    let service = Framed {
-        heads: heads.clone(),
-        service,
-    };
-    let builder = builder(header_timeout, tasks.clone());
+    let (stream, heads) = Witnessed::new(Impatient::new(stream, READ_STALL), header_timeout);
+    let service = Framed { heads, service };
+    let builder = builder(tasks.clone());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let stop = tasks.stopping();
-    // hyper's own clock starts once it knows which protocol the client speaks.
-    let mut opening = pin!(tokio::time::sleep(header_timeout));
-    let (mut stopping, mut opened) = (false, false);
+    let mut stopping = false;
     loop {
         tokio::select! {
             ended = connection.as_mut() => {
@@ -154,22 +151,17 @@ where
                 stopping = true;
                 connection.as_mut().graceful_shutdown();
             }
-            () = opening.as_mut(), if !opened => {
-                opened = true;
-                if !heads.opened() {
-                    return;
-                }
-            }
         }
     }
 }
 
-fn builder(header_timeout: Duration, tasks: Tasks) -> auto::Builder<Tasks> {
+fn builder(tasks: Tasks) -> auto::Builder<Tasks> {
     let mut builder = auto::Builder::new(tasks);
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(header_timeout)
+        // Counts from the end of the exchange before: the head itself has a clock of its own below.
+        .header_read_timeout(KEEP_ALIVE)
         .max_buf_size(HEAD_BYTES_MAX)
         .http2()
         .timer(TokioTimer::new())

@@ -95,7 +95,7 @@ mod tests {
         let mut near = Impatient::new(near, Duration::from_secs(120));
         near.write_all(b"full").await.unwrap();
         let slow = async {
-            for _ in 0..3 {
+            for _ in 0..4 {
                 tokio::time::sleep(Duration::from_secs(100)).await;
                 far.read_exact(&mut [0; 4]).await.unwrap();
             }

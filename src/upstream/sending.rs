@@ -21,6 +21,8 @@ pub(super) struct Progress(Arc<Mutex<Shared>>);
 #[derive(Debug)]
 struct Shared {
     moved: Instant,
+    // The body itself is not ready: nobody upstream is waited for.
+    starved: bool,
     done: bool,
     failure: Option<BoxError>,
 }
@@ -29,17 +31,21 @@ impl Progress {
     pub(super) fn start() -> Self {
         Self(Arc::new(Mutex::new(Shared {
             moved: clock::now(),
+            starved: false,
             done: false,
             failure: None,
         })))
     }
 
-    /// Ready once nothing has moved for `limit`.
+    /// Ready once the other end has let us wait for `limit`.
     pub(super) async fn silence(&self, limit: Duration) {
         loop {
             let moved = self.lock().moved;
             tokio::time::sleep_until(moved + limit).await;
-            if self.lock().moved == moved {
+            let mut shared = self.lock();
+            if shared.starved {
+                shared.moved = clock::now();
+            } else if shared.moved == moved {
                 return;
             }
         }
@@ -84,10 +90,12 @@ impl Body for Tracked {
     type Error = BodyFailed;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFailed>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let mut shared = self.progress.lock();
+        shared.starved = polled.is_pending();
+        let Poll::Ready(frame) = polled else {
             return Poll::Pending;
         };
-        let mut shared = self.progress.lock();
         shared.moved = clock::now();
         let frame = match frame {
             Some(Err(error)) => {

@@ -184,3 +184,39 @@ async fn a_silent_or_slow_head_is_cut() {
         assert!(!rest.starts_with(b"HTTP/1.1 200"), "{start:?}");
     }
 }
+
+#[tokio::test]
+async fn an_idle_connection_outlives_the_clock_of_heads() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address)
+        .with(|builder| builder.server.header_timeout = Duration::from_millis(40))
+        .start()
+        .await;
+    let mut client = app.client().await;
+    for _ in 0..2 {
+        client.send(post("/anthropic/v1/messages", "{}")).await;
+        assert_eq!(client.response().await.status(), 200);
+        tokio::time::sleep(Duration::from_millis(80)).await;
+    }
+    client.send("GET /openai/v1/mo").await;
+    assert!(client.is_closed().await, "a head that never ends");
+}
+
+#[tokio::test]
+async fn a_slow_upload_is_not_a_slow_provider() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address)
+        .with(|builder| builder.upstream.headers_timeout = Duration::from_millis(40))
+        .start()
+        .await;
+    let mut client = app.client().await;
+    client
+        .send("POST /anthropic/v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\na")
+        .await;
+    for byte in ["b", "c"] {
+        tokio::time::sleep(Duration::from_millis(80)).await;
+        client.send(byte).await;
+    }
+    assert_eq!(client.response().await.status(), 200);
+    assert_eq!(upstream.request().text(), "abc");
+}

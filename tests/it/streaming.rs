@@ -177,7 +177,11 @@ async fn broken(path: &str, sent: &'static [u8], reset: bool) -> (String, bool) 
 async fn break_off(conn: Conn, reset: bool) {
     // The bytes before must arrive; a reset may overtake them.
     tokio::time::sleep(Duration::from_millis(20)).await;
-    if reset { conn.reset() } else { drop(conn) }
+    if reset {
+        conn.reset()
+    } else {
+        drop(conn)
+    };
 }
 
 #[tokio::test]
