@@ -127,9 +127,9 @@ async fn a_client_that_leaves_cancels_the_provider() {
         client.send(ask()).await;
         client.until("data: 1\n\n").await;
         if reset {
-            client.reset()
+            client.reset();
         } else {
-            drop(client)
+            drop(client);
         }
         assert!(tokio::time::timeout(PATIENCE, closed.recv()).await.unwrap().unwrap());
     }
@@ -178,10 +178,10 @@ async fn break_off(conn: Conn, reset: bool) {
     // The bytes before must arrive; a reset may overtake them.
     tokio::time::sleep(Duration::from_millis(20)).await;
     if reset {
-        conn.reset()
+        conn.reset();
     } else {
-        drop(conn)
-    };
+        drop(conn);
+    }
 }
 
 #[tokio::test]
