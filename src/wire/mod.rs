@@ -5,9 +5,12 @@ use std::{fmt, str::FromStr};
 use crate::conversation::{Conversation, rules::PairingRules};
 
 pub(crate) mod anthropic;
+mod detect;
 pub mod json;
 pub(crate) mod openai_chat;
 mod quote;
+
+pub use detect::{Undetected, detect};
 
 /// A wire format whose history we read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
