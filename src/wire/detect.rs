@@ -38,7 +38,11 @@ pub fn detect(body: &[u8]) -> Result<Wire, Undetected> {
     if votes.converse || top.converse {
         return Err(Undetected::Unsupported("Bedrock Converse"));
     }
-    Ok(if votes.chat || !(votes.anthropic || top.anthropic) { Wire::OPENAI_CHAT } else { Wire::ANTHROPIC })
+    Ok(if votes.chat || !(votes.anthropic || top.anthropic) {
+        Wire::OPENAI_CHAT
+    } else {
+        Wire::ANTHROPIC
+    })
 }
 
 /// What the top-level keys say.
@@ -106,7 +110,11 @@ impl Votes {
                 let known = matches!(&*kind, b"thinking" | b"redacted_thinking" | b"document" | b"image");
                 self.anthropic |= known || kind.ends_with(b"tool_use") || kind.ends_with(b"tool_result");
             }
-            None => self.converse |= ["toolUse", "toolResult", "text"].iter().any(|key| json.member(block, key).is_some()),
+            None => {
+                self.converse |= ["toolUse", "toolResult", "text"]
+                    .iter()
+                    .any(|key| json.member(block, key).is_some())
+            }
         }
     }
 }
@@ -119,11 +127,23 @@ mod tests {
     fn formats_by_their_marks() {
         let rows: &[(&str, Result<Wire, Undetected>)] = &[
             (r#"{"messages":[{"role":"user","content":"x"}]}"#, Ok(Wire::OPENAI_CHAT)),
-            (r#"{"model":"claude-opus-4-5","messages":[{"role":"user","content":"x"}]}"#, Ok(Wire::ANTHROPIC)),
-            (r#"{"messages":[{"role":"user","content":[{"type":"tool_result"}]}]}"#, Ok(Wire::ANTHROPIC)),
-            (r#"{"messages":[{"role":"tool","tool_call_id":"a","content":"x"}]}"#, Ok(Wire::OPENAI_CHAT)),
+            (
+                r#"{"model":"claude-opus-4-5","messages":[{"role":"user","content":"x"}]}"#,
+                Ok(Wire::ANTHROPIC),
+            ),
+            (
+                r#"{"messages":[{"role":"user","content":[{"type":"tool_result"}]}]}"#,
+                Ok(Wire::ANTHROPIC),
+            ),
+            (
+                r#"{"messages":[{"role":"tool","tool_call_id":"a","content":"x"}]}"#,
+                Ok(Wire::OPENAI_CHAT),
+            ),
             (r#"{"system":"s","messages":[]}"#, Ok(Wire::ANTHROPIC)),
-            (r#"{"messages":[{"role":"user","content":[{"text":"x"}]}]}"#, Err(Undetected::Unsupported("Bedrock Converse"))),
+            (
+                r#"{"messages":[{"role":"user","content":[{"text":"x"}]}]}"#,
+                Err(Undetected::Unsupported("Bedrock Converse")),
+            ),
             (r#"{"input":"x"}"#, Err(Undetected::Unsupported("OpenAI Responses"))),
             (r#"{"contents":[]}"#, Err(Undetected::Unsupported("Gemini"))),
             ("{}", Err(Undetected::NoHistory)),

@@ -7,7 +7,7 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use antiphon::{
     conversation::Finding,
-    repair::{Report, RepairPolicy, repair},
+    repair::{RepairPolicy, Report, repair},
     wire::{Format, Wire},
 };
 use bytes::Bytes;
@@ -21,11 +21,19 @@ fn every_case_comes_out_as_written() {
     for (wire, folder) in folders() {
         count += 1;
         if let Err(why) = check(wire, &folder) {
-            failures.push(format!("{}: {why}", folder.strip_prefix(ROOT).unwrap_or(&folder).display()));
+            failures.push(format!(
+                "{}: {why}",
+                folder.strip_prefix(ROOT).unwrap_or(&folder).display()
+            ));
         }
     }
     assert!(count >= 80, "only {count} cases found under {ROOT}");
-    assert!(failures.is_empty(), "{} of {count} cases failed:\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {count} cases failed:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
 }
 
 /// Every case folder with its wire.
@@ -40,7 +48,10 @@ pub(crate) fn folders() -> Vec<(Wire, std::path::PathBuf)> {
 }
 
 fn sorted(folder: &Path) -> Vec<std::path::PathBuf> {
-    let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut entries: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     entries.retain(|path| path.is_dir());
     entries.sort();
     entries
@@ -51,13 +62,17 @@ fn check(wire: Wire, folder: &Path) -> Result<(), String> {
     let (findings, repaired) = match repair(&request, wire, &RepairPolicy::default()) {
         Err(unreadable) => (format!("unreadable: {}\n", unreadable.code()), None),
         Ok(done) => {
-            if done.body.is_original() && done.body.parts().first().map(|part| part.as_ptr()) != Some(request.as_ptr()) {
+            if done.body.is_original() && done.body.parts().first().map(|part| part.as_ptr()) != Some(request.as_ptr())
+            {
                 return Err("a healthy body was copied".to_owned());
             }
             let out = Bytes::from(done.body.to_vec());
             let again = repair(&out, wire, &RepairPolicy::default()).map_err(|why| format!("the output: {why}"))?;
             if !again.body.is_original() {
-                return Err(format!("repairing the output adds edits: {}", String::from_utf8_lossy(&again.body.to_vec())));
+                return Err(format!(
+                    "repairing the output adds edits: {}",
+                    String::from_utf8_lossy(&again.body.to_vec())
+                ));
             }
             (describe(&done.report, wire), (!done.body.is_original()).then_some(out))
         }
@@ -67,10 +82,17 @@ fn check(wire: Wire, folder: &Path) -> Result<(), String> {
     }
     let expected = fs::read(folder.join("repaired.json")).ok();
     if expected.as_deref() != repaired.as_deref() {
-        return Err(format!("repaired body differs:\n{}", String::from_utf8_lossy(repaired.as_deref().unwrap_or(&request))));
+        return Err(format!(
+            "repaired body differs:\n{}",
+            String::from_utf8_lossy(repaired.as_deref().unwrap_or(&request))
+        ));
     }
     let expected = fs::read_to_string(folder.join("findings.txt")).unwrap_or_default();
-    if expected == findings { Ok(()) } else { Err(format!("findings differ:\n{findings}")) }
+    if expected == findings {
+        Ok(())
+    } else {
+        Err(format!("findings differ:\n{findings}"))
+    }
 }
 
 fn update(folder: &Path, findings: &str, repaired: Option<&[u8]>) {
@@ -98,8 +120,19 @@ fn describe(report: &Report, wire: Wire) -> String {
 }
 
 fn line(finding: &Finding, wire: Wire) -> String {
-    let list = if wire.format == Format::Anthropic { "content" } else { "tool_calls" };
+    let list = if wire.format == Format::Anthropic {
+        "content"
+    } else {
+        "tool_calls"
+    };
     let part = finding.part.map(|part| format!(".{list}[{part}]")).unwrap_or_default();
     let detail = finding.detail.map(|detail| format!(" {detail}")).unwrap_or_default();
-    format!("messages[{}]{part} {}{detail} {}", finding.message, finding.kind.code(), finding.id).trim_end().to_owned()
+    format!(
+        "messages[{}]{part} {}{detail} {}",
+        finding.message,
+        finding.kind.code(),
+        finding.id
+    )
+    .trim_end()
+    .to_owned()
 }

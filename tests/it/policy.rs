@@ -13,25 +13,45 @@ const BODY: &str = r#"{"messages":[{"role":"user","content":"go"},
 
 fn labels(policy: &RepairPolicy) -> Vec<String> {
     let done = repair(&Bytes::from_static(BODY.as_bytes()), Wire::ANTHROPIC, policy).unwrap();
-    done.report.actions.iter().map(|(action, count)| format!("{}={count}", action.label())).collect()
+    done.report
+        .actions
+        .iter()
+        .map(|(action, count)| format!("{}={count}", action.label()))
+        .collect()
 }
 
 #[test]
 fn less_is_applied_the_safer_the_least_allowed_class() {
     let rows = [
-        (Applicability::Lossy, vec!["moved=1", "quoted=1", "dropped=1", "placeholder=1", "fixed=1"]),
-        (Applicability::Inventive, vec!["moved=1", "quoted=2", "placeholder=1", "fixed=1"]),
+        (
+            Applicability::Lossy,
+            vec!["moved=1", "quoted=1", "dropped=1", "placeholder=1", "fixed=1"],
+        ),
+        (
+            Applicability::Inventive,
+            vec!["moved=1", "quoted=2", "placeholder=1", "fixed=1"],
+        ),
         (Applicability::Salvage, vec!["moved=1", "quoted=2", "fixed=1"]),
         (Applicability::Lossless, vec!["moved=1", "fixed=1"]),
     ];
     for (least, wanted) in rows {
-        assert_eq!(labels(&RepairPolicy { least, ..RepairPolicy::default() }), wanted, "{least:?}");
+        assert_eq!(
+            labels(&RepairPolicy {
+                least,
+                ..RepairPolicy::default()
+            }),
+            wanted,
+            "{least:?}"
+        );
     }
 }
 
 #[test]
 fn hygiene_can_be_switched_off() {
-    let policy = RepairPolicy { hygiene: false, ..RepairPolicy::default() };
+    let policy = RepairPolicy {
+        hygiene: false,
+        ..RepairPolicy::default()
+    };
     assert!(!labels(&policy).contains(&"fixed=1".to_owned()));
 }
 
