@@ -183,11 +183,7 @@ fn mended(talk: &Conversation, body: &[u8], refused: bool, tally: &mut Tally) ->
 /// The members beside the history, each as its bytes.
 fn members(body: &[u8]) -> Vec<(String, String)> {
     let members: BTreeMap<String, &RawValue> = serde_json::from_slice(body).unwrap();
-    members
-        .into_iter()
-        .filter(|(key, _)| key != "messages")
-        .map(|(key, value)| (key, value.get().to_owned()))
-        .collect()
+    members.into_iter().filter(|(key, _)| key != "messages").map(|(key, value)| (key, value.get().to_owned())).collect()
 }
 
 /// The bytes in front of the history and those behind it.
@@ -272,7 +268,9 @@ fn arbitrary_bytes_do_no_harm() {
         let mut rng = Rng::new(seed ^ 0xA5A5);
         let whole = bodies::mangle(seed, wire).0.bytes();
         let body = match rng.below(4) {
-            0 => (0..rng.below(200)).map(|_| *rng.pick(b"{}[]\",:\\ \nmesagrolcnt_ui0123456789eE-+.ulfa\xff\xc3")).collect(),
+            0 => (0..rng.below(200))
+                .map(|_| *rng.pick(b"{}[]\",:\\ \nmesagrolcnt_ui0123456789eE-+.ulfa\xff\xc3"))
+                .collect(),
             1 => whole[..rng.below(whole.len() + 1)].to_vec(),
             2 => {
                 let mut body = whole;
@@ -297,7 +295,16 @@ fn arbitrary_bytes_do_no_harm() {
 #[test]
 fn odd_shapes_do_no_harm() {
     let rows = [
-        "", " ", "null", "[]", "{}", "\"messages\"", "0", "{\"messages\":null}", "{\"messages\":[]}", "{\"messages\":{}}",
+        "",
+        " ",
+        "null",
+        "[]",
+        "{}",
+        "\"messages\"",
+        "0",
+        "{\"messages\":null}",
+        "{\"messages\":[]}",
+        "{\"messages\":{}}",
         r#"{"messages":[null,1,"x",[],{}]}"#,
         r#"{"messages":[{"role":1,"content":2}]}"#,
         r#"{"messages":[{"role":"user"},{"role":"assistant"},{"role":"tool"}]}"#,
@@ -348,14 +355,27 @@ fn large_bodies_finish() {
         ("equal results", body(turn("user", many(count, &|_| result(1))))),
         ("answered", body(format!("{},{}", turn("assistant", many(count, &call)), turn("user", many(count, &result))))),
         ("messages", body(many(count, &|n| turn("assistant", call(n))))),
-        ("messages with equal ids", body(many(count, &|n| if n % 2 == 0 { turn("assistant", call(1)) } else { turn("user", result(1)) }))),
-        ("all late", body(format!("{},{}", many(count / 4, &|n| turn("assistant", call(n)) + r#",{"role":"user","content":"x"}"#), turn("user", many(count / 4, &result))))),
+        (
+            "messages with equal ids",
+            body(many(count, &|n| {
+                if n % 2 == 0 { turn("assistant", call(1)) } else { turn("user", result(1)) }
+            })),
+        ),
+        (
+            "all late",
+            body(format!(
+                "{},{}",
+                many(count / 4, &|n| turn("assistant", call(n)) + r#",{"role":"user","content":"x"}"#),
+                turn("user", many(count / 4, &result))
+            )),
+        ),
     ];
     for (name, body) in rows {
         let out = mend(body.as_bytes(), Wire::ANTHROPIC);
         println!("{name}: {} bytes in, {} out, {:?}", body.len(), out.body.len(), out.report.actions);
     }
-    let call = |n: usize| format!(r#"{{"id":"call_{n}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}"#);
+    let call =
+        |n: usize| format!(r#"{{"id":"call_{n}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}"#);
     let asks = |calls: String| format!(r#"{{"role":"assistant","content":null,"tool_calls":[{calls}]}}"#);
     let tool = |n: usize| format!(r#"{{"role":"tool","tool_call_id":"call_{n}","content":"r"}}"#);
     for body in [

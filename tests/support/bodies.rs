@@ -207,10 +207,7 @@ impl Conversation {
 
     /// The messages as JSON.
     pub fn written(&self) -> Vec<Json> {
-        self.messages
-            .iter()
-            .map(|message| if self.anthropic() { anthropic(message) } else { chat(message) })
-            .collect()
+        self.messages.iter().map(|message| if self.anthropic() { anthropic(message) } else { chat(message) }).collect()
     }
 
     fn tools(&self) -> Json {
@@ -265,12 +262,9 @@ fn anthropic_block(block: &Block) -> Json {
         }
         Block::Redacted(data) => object([("type", text("redacted_thinking")), ("data", text(data))]),
         Block::Image(data) => image(data),
-        Block::Call { id, name, input, .. } => object([
-            ("type", text("tool_use")),
-            ("id", text(id)),
-            ("name", text(name)),
-            ("input", input.clone()),
-        ]),
+        Block::Call { id, name, input, .. } => {
+            object([("type", text("tool_use")), ("id", text(id)), ("name", text(name)), ("input", input.clone())])
+        }
         Block::Result { id, said, is_error } => {
             let mut members = vec![("type".to_owned(), text("tool_result"))];
             members.extend(id.iter().map(|id| ("tool_use_id".to_owned(), text(id))));
@@ -318,11 +312,14 @@ fn chat(message: &Message) -> Json {
     let mut members = vec![("role".to_owned(), role(message.role))];
     if let [Block::Result { id, said, .. }] = message.blocks.as_slice() {
         members.extend(id.iter().map(|id| ("tool_call_id".to_owned(), text(id))));
-        members.push(("content".into(), match said {
-            Said::Nothing => text(""),
-            Said::Text(said) => text(said),
-            Said::Blocks(texts, _) => Json::List(texts.iter().map(|said| words(said)).collect()),
-        }));
+        members.push((
+            "content".into(),
+            match said {
+                Said::Nothing => text(""),
+                Said::Text(said) => text(said),
+                Said::Blocks(texts, _) => Json::List(texts.iter().map(|said| words(said)).collect()),
+            },
+        ));
         return Json::Object(members);
     }
     let mut parts = Vec::new();

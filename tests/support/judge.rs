@@ -9,7 +9,7 @@ mod texts;
 use antiphon::wire::{Dialect, Format, Wire};
 use serde_json::Value;
 
-pub use texts::{Kind, Texts, blocks, lost, texts};
+pub use texts::{Kind, blocks, lost, texts};
 
 /// A provider's 400.
 #[derive(Clone, Debug, PartialEq, Eq)]

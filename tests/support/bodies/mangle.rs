@@ -193,7 +193,9 @@ fn gap(talk: &mut Conversation, rng: &mut Rng, role: Role) -> bool {
 }
 
 fn words_first(talk: &mut Conversation, rng: &mut Rng) -> bool {
-    let Some((m, b)) = results(talk, rng).filter(|_| talk.anthropic()) else { return false };
+    let Some((m, b)) = results(talk, rng).filter(|_| talk.anthropic()) else {
+        return false;
+    };
     let words = talk.tag("user");
     talk.messages[m].blocks.insert(b, Block::Text(words, false));
     true
@@ -201,7 +203,9 @@ fn words_first(talk: &mut Conversation, rng: &mut Rng) -> bool {
 
 fn split(talk: &mut Conversation, rng: &mut Rng) -> bool {
     let several = |message: &Message, block: &Block| block.is_result() && message.blocks.len() > 1;
-    let Some((m, b)) = find(talk, rng, several) else { return false };
+    let Some((m, b)) = find(talk, rng, several) else {
+        return false;
+    };
     let tail = talk.messages[m].blocks.split_off(b.max(1));
     let words = talk.tag("user");
     talk.messages.insert(m + 1, Message::new(Role::User, tail));
@@ -222,9 +226,13 @@ fn swap(talk: &mut Conversation, rng: &mut Rng) -> bool {
 }
 
 fn reuse(talk: &mut Conversation, rng: &mut Rng) -> bool {
-    let (Some(first), Some(second)) = (callers(talk, rng), callers(talk, rng)) else { return false };
+    let (Some(first), Some(second)) = (callers(talk, rng), callers(talk, rng)) else {
+        return false;
+    };
     let id = |at: usize| talk.messages[at].calls().next().map(str::to_owned);
-    let (Some(old), Some(new)) = (id(first), id(second)) else { return false };
+    let (Some(old), Some(new)) = (id(first), id(second)) else {
+        return false;
+    };
     rename(talk, &old, &new);
     first != second
 }
@@ -278,7 +286,9 @@ fn bad_id(talk: &mut Conversation, rng: &mut Rng) -> bool {
 }
 
 fn misfile(talk: &mut Conversation, rng: &mut Rng) -> bool {
-    let Some(from) = results(talk, rng).filter(|_| talk.anthropic()) else { return false };
+    let Some(from) = results(talk, rng).filter(|_| talk.anthropic()) else {
+        return false;
+    };
     let id = match &talk.messages[from.0].blocks[from.1] {
         Block::Result { id: Some(id), .. } => id.clone(),
         _ => return false,
@@ -303,7 +313,9 @@ fn blank(talk: &mut Conversation, rng: &mut Rng) -> bool {
     if !talk.anthropic() || talk.wire.dialect == Dialect::DeepSeek {
         return false;
     }
-    let Some((m, _)) = find(talk, rng, |message, _| message.role == Role::User) else { return false };
+    let Some((m, _)) = find(talk, rng, |message, _| message.role == Role::User) else {
+        return false;
+    };
     let words = *rng.pick(&["", " ", "\n\t "]);
     talk.messages[m].blocks.push(Block::Text(words.into(), false));
     true
@@ -311,7 +323,9 @@ fn blank(talk: &mut Conversation, rng: &mut Rng) -> bool {
 
 fn empty_calls(talk: &mut Conversation, rng: &mut Rng) -> bool {
     let silent = |message: &Message, _: &Block| message.role == Role::Assistant && message.calls().next().is_none();
-    let Some((m, _)) = find(talk, rng, silent).filter(|_| !talk.anthropic()) else { return false };
+    let Some((m, _)) = find(talk, rng, silent).filter(|_| !talk.anthropic()) else {
+        return false;
+    };
     talk.messages[m].empty_calls = true;
     true
 }
@@ -321,7 +335,9 @@ fn bad_input(talk: &mut Conversation, rng: &mut Rng) -> bool {
         return false;
     }
     let calm = |message: &Message, block: &Block| matches!(block, Block::Call { .. }) && !message.thinks();
-    let Some((m, b)) = find(talk, rng, calm) else { return false };
+    let Some((m, b)) = find(talk, rng, calm) else {
+        return false;
+    };
     let whole = format!("{{\"path\": \"{}\"}}", talk.tag("input"));
     if let Block::Call { input, .. } = &mut talk.messages[m].blocks[b] {
         *input = match rng.below(3) {
@@ -334,7 +350,9 @@ fn bad_input(talk: &mut Conversation, rng: &mut Rng) -> bool {
 }
 
 fn double_call(talk: &mut Conversation, rng: &mut Rng) -> bool {
-    let Some((m, b)) = find(talk, rng, |_, block| matches!(block, Block::Call { .. })) else { return false };
+    let Some((m, b)) = find(talk, rng, |_, block| matches!(block, Block::Call { .. })) else {
+        return false;
+    };
     let copy = talk.messages[m].blocks[b].clone();
     talk.messages[m].blocks.insert(b + 1, copy);
     true
@@ -342,8 +360,7 @@ fn double_call(talk: &mut Conversation, rng: &mut Rng) -> bool {
 
 /// Two loops that follow each other become two loops that write one log at once.
 fn interleave(talk: &mut Conversation, rng: &mut Rng) -> bool {
-    let first: Vec<usize> =
-        (0..talk.messages.len()).filter(|at| talk.messages[*at].calls().next().is_some()).collect();
+    let first: Vec<usize> = (0..talk.messages.len()).filter(|at| talk.messages[*at].calls().next().is_some()).collect();
     let pairs: Vec<(usize, usize)> = first.windows(2).map(|pair| (pair[0], pair[1])).collect();
     if pairs.is_empty() {
         return false;

@@ -41,6 +41,7 @@ pub fn sized(format: Format, shape: Shape, bytes: usize) -> Vec<u8> {
         talk.messages.push(Message::new(talk.answering(), vec![result]));
     }
     let middle = 2 * (rounds / 2) + 2;
+    talk.messages.push(Message::say(Role::Assistant, "Done."));
     match shape {
         Shape::Balanced => {}
         Shape::Orphan => drop(talk.messages.remove(middle)),
@@ -49,7 +50,6 @@ pub fn sized(format: Format, shape: Shape, bytes: usize) -> Vec<u8> {
             talk.messages.push(late);
         }
     }
-    talk.messages.push(Message::say(Role::Assistant, "Done."));
     talk.messages.push(Message::say(Role::User, "Go on."));
     talk.bytes()
 }

@@ -110,7 +110,8 @@ fn shape(message: &Message<'_>, rules: &Rules) -> Verdict {
     if rules.positional && message.role != "user" && message.has("name") {
         return refuse_plainly("Only messages of role 'user' can have a name.");
     }
-    if message.role == "assistant" && matches!(message.value.get("tool_calls"), Some(Value::Array(calls)) if calls.is_empty())
+    if message.role == "assistant"
+        && matches!(message.value.get("tool_calls"), Some(Value::Array(calls)) if calls.is_empty())
     {
         return refuse_plainly(format!(
             "Invalid 'messages[{index}].tool_calls': empty array. Expected an array with minimum length 1, \
@@ -190,10 +191,7 @@ fn answered(calls: &[Value], run: &[Message<'_>], rules: &Rules) -> Verdict {
                     'tool_call_id'.";
         let words = match (rules.deepseek, stranger) {
             (true, None) => format!("{lead} (insufficient tool messages following tool_calls message)"),
-            _ => format!(
-                "{lead} The following tool_call_ids did not have response messages: {}",
-                open.join(", ")
-            ),
+            _ => format!("{lead} The following tool_call_ids did not have response messages: {}", open.join(", ")),
         };
         return refuse(words, open);
     }
