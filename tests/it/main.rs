@@ -16,3 +16,5 @@ mod judge_self;
 mod long_session;
 mod properties;
 mod referee;
+#[cfg(feature = "server")]
+mod strict_provider;
