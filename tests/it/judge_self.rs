@@ -14,7 +14,7 @@ fn anthropic(short: &str) -> Value {
     let messages: Vec<Value> = short
         .split('|')
         .map(|message| {
-            let (who, rest) = message.trim().split_once(' ').unwrap_or((message.trim(), ""));
+            let (who, rest) = message.trim().split_once(' ').unwrap_or_else(|| (message.trim(), ""));
             let role = match who {
                 "u" => "user",
                 "a" => "assistant",

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 
 use antiphon::wire::{Format, Wire};
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, StreamBody, combinators::BoxBody};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Collected, StreamBody, combinators::BoxBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -142,7 +142,7 @@ async fn exchange(
     inner: Arc<Inner>,
 ) -> Result<Response<BoxBody<Bytes, Infallible>>, Infallible> {
     let (head, body) = request.into_parts();
-    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
     let path = head.uri.path().to_owned();
     let answer = inner.answer(&head.method, &path, &head.headers, &body);
     let number = {
@@ -204,7 +204,7 @@ impl Inner {
 
 /// The body without its content coding.
 fn decoded(headers: &HeaderMap, body: &Bytes) -> Option<Vec<u8>> {
-    match headers.get("content-encoding").map(|coding| coding.as_bytes()) {
+    match headers.get("content-encoding").map(HeaderValue::as_bytes) {
         None | Some(b"identity") => Some(body.to_vec()),
         Some(b"gzip") => {
             let mut plain = Vec::new();

@@ -10,8 +10,8 @@ pub enum Json {
     /// The digits as they are to stand.
     Number(String),
     Text(String),
-    List(Vec<Json>),
-    Object(Vec<(String, Json)>),
+    List(Vec<Self>),
+    Object(Vec<(String, Self)>),
 }
 
 /// A string.
@@ -92,7 +92,7 @@ impl Writer<'_> {
             Json::Bool(false) => self.out.extend(b"false"),
             Json::Number(digits) => self.out.extend(digits.as_bytes()),
             Json::Text(words) => self.string(words),
-            Json::List(items) => self.list(b'[', b']', items, |writer, item| writer.value(item)),
+            Json::List(items) => self.list(b'[', b']', items, Self::value),
             Json::Object(members) => {
                 let mut members: Vec<&(String, Json)> = members.iter().collect();
                 if self.style.shuffled {
@@ -130,9 +130,8 @@ impl Writer<'_> {
     /// The space in front of an item or a closing bracket.
     fn between(&mut self, behind_comma: bool) {
         match self.style.spacing {
-            Spacing::Tight => {}
             Spacing::Blanks if behind_comma => self.out.push(b' '),
-            Spacing::Blanks => {}
+            Spacing::Tight | Spacing::Blanks => {}
             Spacing::Pretty | Spacing::Windows => self.line(),
             Spacing::Wild => self.blank(true),
         }
