@@ -1,0 +1,15 @@
+//! What tests and benches share. Each includes it by path and uses a part of it.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::allow_attributes,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "shared by several binaries, none of which is shipped"
+)]
+
+pub mod bodies;
+pub mod judge;
+#[cfg(feature = "server")]
+pub mod provider;
