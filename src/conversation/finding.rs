@@ -97,7 +97,10 @@ pub struct Finding {
 impl Pairing {
     /// Every breach, in document order; `Field` only with `hygiene`.
     pub fn findings(&self, conversation: &Conversation<'_>, hygiene: bool) -> Vec<Finding> {
-        let mut list = List { conversation, found: Vec::new() };
+        let mut list = List {
+            conversation,
+            found: Vec::new(),
+        };
         if self.headless {
             list.found.push((0, at_message(FindingKind::Headless, 0, None)));
         }
@@ -135,7 +138,10 @@ impl Pairing {
             Fate::Answers(call) => {
                 let home = self.calls.get(call).is_some_and(|call| Some(call.turn) == row.turn);
                 let inner = self.units.get(row.unit).is_some_and(|unit| unit.inner);
-                let behind_system = row.turn.and_then(|turn| self.turns.get(turn)).is_some_and(|turn| !turn.systems.is_empty());
+                let behind_system = row
+                    .turn
+                    .and_then(|turn| self.turns.get(turn))
+                    .is_some_and(|turn| !turn.systems.is_empty());
                 (!home || !row.leading || inner || behind_system).then_some(FindingKind::Misplaced)
             }
             Fate::Repeats(_) => Some(FindingKind::Duplicate),
@@ -160,7 +166,16 @@ impl List<'_, '_> {
         let whole = self.conversation.messages.get(message).map(|message| message.span);
         let ordinal = (found.map(|found| found.span) != whole).then(|| self.conversation.ordinal(part));
         let id = String::from_utf8_lossy(id_of(self.conversation, part)).into_owned();
-        self.found.push((part, Finding { kind, message, part: ordinal, id, detail: None }));
+        self.found.push((
+            part,
+            Finding {
+                kind,
+                message,
+                part: ordinal,
+                id,
+                detail: None,
+            },
+        ));
     }
 
     fn flaw(&mut self, message: usize, part: Option<usize>, kind: FlawKind) {
@@ -172,5 +187,11 @@ impl List<'_, '_> {
 }
 
 fn at_message(kind: FindingKind, message: usize, detail: Option<&'static str>) -> Finding {
-    Finding { kind, message, part: None, id: String::new(), detail }
+    Finding {
+        kind,
+        message,
+        part: None,
+        id: String::new(),
+        detail,
+    }
 }

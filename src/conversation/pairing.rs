@@ -109,12 +109,19 @@ struct Server {
 pub fn pair(conversation: &Conversation<'_>, rules: PairingRules) -> Pairing {
     let units = turns::units(conversation);
     let turns = turns::turns(&units, rules);
-    let compaction = conversation.parts.iter().rposition(|part| matches!(part.kind, PartKind::Compaction));
+    let compaction = conversation
+        .parts
+        .iter()
+        .rposition(|part| matches!(part.kind, PartKind::Compaction));
     let mut walk = Walk {
         conversation,
         rules,
         begin: compaction.unwrap_or(0),
-        pairing: Pairing { units, turns, ..Pairing::default() },
+        pairing: Pairing {
+            units,
+            turns,
+            ..Pairing::default()
+        },
         queues: HashMap::new(),
         chain: Vec::new(),
         hidden: HashSet::new(),
@@ -162,7 +169,11 @@ struct Gap {
 
 impl<'c> Walk<'c, '_> {
     fn walk(&mut self) {
-        let before = self.pairing.turns.first().map_or(self.pairing.units.len(), |turn| turn.units.start);
+        let before = self
+            .pairing
+            .turns
+            .first()
+            .map_or(self.pairing.units.len(), |turn| turn.units.start);
         self.gap(None, 0..before);
         for turn in 0..self.pairing.turns.len() {
             let first = self.pairing.calls.len();
@@ -196,7 +207,12 @@ impl<'c> Walk<'c, '_> {
             }
             PartKind::ServerCall(call) => {
                 self.server_ids.insert(&call.id, self.servers.len());
-                self.servers.push(Server { part, turn, known: call.known, resolved: None });
+                self.servers.push(Server {
+                    part,
+                    turn,
+                    known: call.known,
+                    resolved: None,
+                });
             }
             PartKind::ServerResult(id) if part >= self.begin => self.server_result(turn, part, id),
             _ => {}
@@ -206,25 +222,47 @@ impl<'c> Walk<'c, '_> {
     fn call(&mut self, turn: usize, part: usize, id: &'c Text<'_>) {
         let row = self.pairing.calls.len();
         let mut repeats = None;
-        let queue = self.queues.entry(id).or_insert(Queue { turn, first: row, next: Some(row), last: row, count: 0 });
+        let queue = self.queues.entry(id).or_insert(Queue {
+            turn,
+            first: row,
+            next: Some(row),
+            last: row,
+            count: 0,
+        });
         if queue.turn == turn && queue.count > 0 {
             queue.count += 1;
             repeats = Some((queue.first, queue.count));
             self.chain[queue.last] = Some(row);
             queue.last = row;
         } else {
-            *queue = Queue { turn, first: row, next: Some(row), last: row, count: 1 };
+            *queue = Queue {
+                turn,
+                first: row,
+                next: Some(row),
+                last: row,
+                count: 1,
+            };
         }
         self.chain.push(None);
         let equal = repeats.is_some_and(|(first, _)| self.same_call(self.pairing.calls[first].part, part));
         let bad_id = !self.rules.ids.takes(id);
-        self.pairing.calls.push(CallRow { part, turn, answer: None, repeats, equal, bad_id });
+        self.pairing.calls.push(CallRow {
+            part,
+            turn,
+            answer: None,
+            repeats,
+            equal,
+            bad_id,
+        });
     }
 
     fn same_call(&self, one: usize, other: usize) -> bool {
         let body = self.conversation.body;
         let said = |part: usize| match &self.conversation.parts[part].kind {
-            PartKind::Call(call) => (call.name.map(|span| span.of(body)), call.input.map(|span| span.of(body))),
+            PartKind::Call(call) => (
+                call.name.map(|span| span.of(body)),
+                call.input.map(|span| span.of(body)),
+            ),
             _ => (None, None),
         };
         said(one) == said(other)
@@ -305,7 +343,15 @@ impl<'c> Walk<'c, '_> {
             gap.nameless.push(row);
         }
         let (leading, split) = (!gap.closed, gap.split);
-        self.pairing.results.push(ResultRow { part, unit, turn, leading, split, nameless, fate });
+        self.pairing.results.push(ResultRow {
+            part,
+            unit,
+            turn,
+            leading,
+            split,
+            nameless,
+            fate,
+        });
     }
 
     /// A result without id takes the only open call of the turn it follows, or, where the dialect says so, the next.
@@ -314,7 +360,9 @@ impl<'c> Walk<'c, '_> {
             return;
         }
         let calls = self.pairing.turns[turn].calls.clone();
-        let open: Vec<usize> = calls.filter(|call| self.pairing.calls[*call].answer.is_none()).collect();
+        let open: Vec<usize> = calls
+            .filter(|call| self.pairing.calls[*call].answer.is_none())
+            .collect();
         if open.len() != 1 && !self.rules.positional {
             return;
         }
@@ -327,7 +375,12 @@ impl<'c> Walk<'c, '_> {
 
     /// Results outside the gap of their call: only where one open call of the id remains.
     fn match_far(&mut self) {
-        if self.pairing.results.iter().all(|row| matches!(row.fate, Fate::Answers(_))) {
+        if self
+            .pairing
+            .results
+            .iter()
+            .all(|row| matches!(row.fate, Fate::Answers(_)))
+        {
             return;
         }
         let mut open: HashMap<&[u8], (usize, usize)> = HashMap::new();
@@ -380,7 +433,12 @@ impl<'c> Walk<'c, '_> {
     fn judge_servers(&mut self) {
         let last = self.pairing.turns.len().saturating_sub(1);
         for index in 0..self.servers.len() {
-            let Server { part, turn, known, resolved } = self.servers[index];
+            let Server {
+                part,
+                turn,
+                known,
+                resolved,
+            } = self.servers[index];
             if !known || resolved == Some(turn) {
                 continue;
             }
@@ -397,7 +455,11 @@ impl<'c> Walk<'c, '_> {
         for half in &mut self.pairing.halves {
             let message = self.conversation.parts[half.part].message;
             let thinks = |part: &crate::conversation::Part<'_>| matches!(part.kind, PartKind::Thinking);
-            let parts = self.conversation.messages.get(message).map(|found| self.conversation.parts_of(found));
+            let parts = self
+                .conversation
+                .messages
+                .get(message)
+                .map(|found| self.conversation.parts_of(found));
             half.droppable &= !parts.unwrap_or_default().iter().any(thinks);
         }
         self.pairing.halves.sort_by_key(|half| half.part);
@@ -407,9 +469,10 @@ impl<'c> Walk<'c, '_> {
     fn user_spoke(&self, turn: usize) -> bool {
         let found = &self.pairing.turns[turn];
         let says = |part: usize| !matches!(self.conversation.parts[part].kind, PartKind::Result(_));
-        self.pairing.units[found.gap.clone()].iter().filter(|unit| unit.role == Role::User).any(|unit| {
-            found.calls.is_empty() || unit.parts.clone().any(says)
-        })
+        self.pairing.units[found.gap.clone()]
+            .iter()
+            .filter(|unit| unit.role == Role::User)
+            .any(|unit| found.calls.is_empty() || unit.parts.clone().any(says))
     }
 
     fn place_anchors(&mut self) {
@@ -421,12 +484,18 @@ impl<'c> Walk<'c, '_> {
                 Fate::Repeats(_) | Fate::Orphan => false,
             };
             if row.leading && stays {
-                self.pairing.turns[turn].anchor = Some(Anchor { unit: row.unit, behind: Some(row.part) });
+                self.pairing.turns[turn].anchor = Some(Anchor {
+                    unit: row.unit,
+                    behind: Some(row.part),
+                });
             }
         }
         if self.rules.place == ResultPlace::UserTurn {
             for turn in self.pairing.turns.iter_mut().filter(|turn| turn.anchor.is_none()) {
-                let user = turn.gap.clone().find(|unit| self.pairing.units[*unit].role == Role::User);
+                let user = turn
+                    .gap
+                    .clone()
+                    .find(|unit| self.pairing.units[*unit].role == Role::User);
                 turn.anchor = user.map(|unit| Anchor { unit, behind: None });
             }
         }

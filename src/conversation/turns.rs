@@ -51,19 +51,29 @@ pub struct Anchor {
 pub fn units(conversation: &Conversation<'_>) -> Vec<Unit> {
     let mut units = Vec::with_capacity(conversation.messages.len());
     for (message, found) in conversation.messages.iter().enumerate() {
-        let is_result = |index: usize| {
-            matches!(conversation.parts.get(index), Some(part) if matches!(part.kind, PartKind::Result(_)))
-        };
+        let is_result = |index: usize| matches!(conversation.parts.get(index), Some(part) if matches!(part.kind, PartKind::Result(_)));
         if found.role != Role::Assistant || !found.parts.clone().any(is_result) {
-            units.push(Unit { message, parts: found.parts.clone(), role: found.role, inner: false });
+            units.push(Unit {
+                message,
+                parts: found.parts.clone(),
+                role: found.role,
+                inner: false,
+            });
             continue;
         }
         let mut from = found.parts.start;
         while from < found.parts.end {
             let inner = is_result(from);
-            let to = (from..found.parts.end).find(|index| is_result(*index) != inner).unwrap_or(found.parts.end);
+            let to = (from..found.parts.end)
+                .find(|index| is_result(*index) != inner)
+                .unwrap_or(found.parts.end);
             let role = if inner { Role::User } else { Role::Assistant };
-            units.push(Unit { message, parts: from..to, role, inner });
+            units.push(Unit {
+                message,
+                parts: from..to,
+                role,
+                inner,
+            });
             from = to;
         }
     }
@@ -86,7 +96,11 @@ pub fn turns(units: &[Unit], rules: PairingRules) -> Vec<Turn> {
                 turn.units.end = next;
                 turn.gap = next..next;
             }
-            _ => turns.push(Turn { units: index..next, gap: next..next, ..Turn::default() }),
+            _ => turns.push(Turn {
+                units: index..next,
+                gap: next..next,
+                ..Turn::default()
+            }),
         }
     }
     turns

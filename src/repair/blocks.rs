@@ -18,11 +18,21 @@ use crate::{
 
 /// The messages as they go upstream.
 pub(super) fn slots(layout: &Layout<'_>) -> Vec<Slot> {
-    let mut builder = Builder { layout, done: Vec::new(), open: None, before: Before::default(), whole: HashSet::new() };
+    let mut builder = Builder {
+        layout,
+        done: Vec::new(),
+        open: None,
+        before: Before::default(),
+        whole: HashSet::new(),
+    };
     builder.find_whole();
-    let behind: HashSet<usize> = layout.plan.turns.iter().filter(|(_, plan)| plan.systems).flat_map(|(turn, _)| {
-        layout.pairing.turns[*turn].systems.clone()
-    }).collect();
+    let behind: HashSet<usize> = layout
+        .plan
+        .turns
+        .iter()
+        .filter(|(_, plan)| plan.systems)
+        .flat_map(|(turn, _)| layout.pairing.turns[*turn].systems.clone())
+        .collect();
     for unit in 0..layout.pairing.units.len() {
         if !behind.contains(&unit) {
             builder.unit(unit);
@@ -92,14 +102,20 @@ impl Builder<'_, '_> {
     fn is_first_of_message(&self, unit: usize) -> bool {
         let units = &self.layout.pairing.units;
         let message = units[unit].message;
-        let earlier = units[..unit].iter().rev().take_while(|before| before.message == message);
+        let earlier = units[..unit]
+            .iter()
+            .rev()
+            .take_while(|before| before.message == message);
         !earlier.into_iter().any(|before| !before.inner)
     }
 
     /// The blocks of a unit: what stays, with answers and quotes at the anchor.
     fn items(&self, unit: usize) -> Vec<Item> {
         let layout = self.layout;
-        let anchor = layout.anchors.get(&unit).map(|turn| (*turn, layout.pairing.turns[*turn].anchor));
+        let anchor = layout
+            .anchors
+            .get(&unit)
+            .map(|turn| (*turn, layout.pairing.turns[*turn].anchor));
         let behind = anchor.and_then(|(_, anchor)| anchor).and_then(|anchor| anchor.behind);
         let mut items = Vec::new();
         if behind.is_none() {
@@ -155,7 +171,9 @@ impl Builder<'_, '_> {
 
     /// Answers of a turn without a user message behind it make one of their own.
     fn own_message(&mut self, unit: usize) {
-        let Some(turn) = self.layout.ends.get(&unit) else { return };
+        let Some(turn) = self.layout.ends.get(&unit) else {
+            return;
+        };
         let mut items = Vec::new();
         self.put_in(usize::MAX, Some(*turn), &mut items);
         if !items.is_empty() {
@@ -167,7 +185,9 @@ impl Builder<'_, '_> {
 
     /// System messages that stood in front of the answering user message follow it.
     fn systems_behind(&mut self, unit: usize) {
-        let Some(turn) = self.layout.anchors.get(&unit) else { return };
+        let Some(turn) = self.layout.anchors.get(&unit) else {
+            return;
+        };
         if self.layout.plan.turns.get(turn).is_some_and(|plan| plan.systems) {
             for system in self.layout.pairing.turns[*turn].systems.clone() {
                 self.close();
@@ -191,7 +211,13 @@ impl Builder<'_, '_> {
         let unchanged = matches!(items.as_slice(), [Item::Stay(_, edits)] if edits.is_empty());
         match found.content {
             Content::Blocks(list) => {
-                let spans: Vec<_> = self.layout.conversation.parts_of(found).iter().map(|part| part.span).collect();
+                let spans: Vec<_> = self
+                    .layout
+                    .conversation
+                    .parts_of(found)
+                    .iter()
+                    .map(|part| part.span)
+                    .collect();
                 let slots = items.into_iter().map(|item| match item {
                     Item::Stay(part, edits) => Slot::Old(self.layout.conversation.ordinal(part), edits),
                     Item::New(pieces) => Slot::New(pieces),

@@ -23,7 +23,9 @@ use crate::{
 
 /// The edits that carry out `plan`.
 pub fn edits(plan: &Plan, pairing: &Pairing, conversation: &Conversation<'_>, wire: Wire) -> Result<EditList, Overlap> {
-    let Some(array) = conversation.array else { return Ok(EditList::default()) };
+    let Some(array) = conversation.array else {
+        return Ok(EditList::default());
+    };
     let layout = Layout::new(plan, pairing, conversation, wire);
     let mut slots = match wire.rules().place {
         ResultPlace::UserTurn => blocks::slots(&layout),
@@ -101,7 +103,11 @@ impl<'c> Layout<'c> {
             Some(FlawKind::InputEmpty) => edits.push(anthropic::write::set_empty_input(self.json, span)),
             Some(FlawKind::InputText) => edits.extend(anthropic::write::set_text_input(self.json, span)),
             Some(FlawKind::ErrorWithoutContent) => {
-                edits.push(anthropic::write::set_error_text(self.json, span, words::ERROR_WITHOUT_TEXT));
+                edits.push(anthropic::write::set_error_text(
+                    self.json,
+                    span,
+                    words::ERROR_WITHOUT_TEXT,
+                ));
             }
             _ => {}
         }
@@ -128,9 +134,7 @@ impl<'c> Layout<'c> {
         };
         match (&answer.source, self.wire.format) {
             (Source::Part(part), _) => self.moved(*part, answer.call),
-            (Source::Placeholder(text), Format::Anthropic) => {
-                anthropic::write::placeholder(id, toolset, text.text())
-            }
+            (Source::Placeholder(text), Format::Anthropic) => anthropic::write::placeholder(id, toolset, text.text()),
             (Source::Placeholder(text), Format::OpenAiChat) => openai_chat::write::placeholder(id, text.text()),
             (Source::Real(real), Format::Anthropic) => {
                 anthropic::write::restored(id, toolset, real.content.clone(), real.failed)
@@ -143,7 +147,12 @@ impl<'c> Layout<'c> {
     fn moved(&self, part: usize, call: usize) -> Vec<Piece> {
         let mut edits = self.inside(part);
         // A copy for a repeated call bears another id than the result it is copied from.
-        if let Some(id) = self.plan.ids.get(&call).filter(|id| self.plan.ids.get(&part) != Some(id)) {
+        if let Some(id) = self
+            .plan
+            .ids
+            .get(&call)
+            .filter(|id| self.plan.ids.get(&part) != Some(id))
+        {
             let set = self.set_id(part, Piece::Made(json::quoted(id)));
             edits.retain(|edit| edit.span != set.span);
             edits.push(set);
@@ -165,10 +174,13 @@ impl<'c> Layout<'c> {
     /// The id and the tool's name of a result that is quoted.
     pub(super) fn quoted_label(&self, part: usize) -> (String, Option<String>) {
         let id = String::from_utf8_lossy(id_of(self.conversation, part)).into_owned();
-        let name = self.callers.get(&part).and_then(|call| match &self.conversation.parts[*call].kind {
-            PartKind::Call(call) => call.name,
-            _ => None,
-        });
+        let name = self
+            .callers
+            .get(&part)
+            .and_then(|call| match &self.conversation.parts[*call].kind {
+                PartKind::Call(call) => call.name,
+                _ => None,
+            });
         let name = name.map(|span| String::from_utf8_lossy(&self.json.decode(span)).into_owned());
         (id, name)
     }

@@ -16,7 +16,8 @@ pub(super) fn results(conversation: &Conversation<'_>, one: usize, other: usize)
     let span = |part: usize| conversation.parts.get(part).map(|part| part.span);
     match (span(one), span(other)) {
         (Some(one), Some(other)) => {
-            json.bytes(one) == json.bytes(other) || saying(json, one).is_some_and(|said| Some(said) == saying(json, other))
+            json.bytes(one) == json.bytes(other)
+                || saying(json, one).is_some_and(|said| Some(said) == saying(json, other))
         }
         _ => false,
     }
@@ -25,10 +26,14 @@ pub(super) fn results(conversation: &Conversation<'_>, one: usize, other: usize)
 /// Whether the result at `part` says what `real` says.
 pub(super) fn says(conversation: &Conversation<'_>, part: usize, real: &RealResult) -> bool {
     let json = Json::new(conversation.body);
-    let Some(span) = conversation.parts.get(part).map(|part| part.span) else { return false };
+    let Some(span) = conversation.parts.get(part).map(|part| part.span) else {
+        return false;
+    };
     let other = Json::new(real.content.as_bytes());
     let content = json.member(span, "content").map(|content| values(json, content));
-    let failed = json.member(span, "is_error").is_some_and(|value| json.bytes(value) == b"true");
+    let failed = json
+        .member(span, "is_error")
+        .is_some_and(|value| json.bytes(value) == b"true");
     let remembered = other.root().map(|root| values(other, root));
     failed == real.failed && content.is_some() && content == remembered.ok()
 }
@@ -37,7 +42,11 @@ fn saying(json: Json<'_>, object: Span) -> Option<Saying<'_>> {
     let mut members: Saying<'_> = Vec::new();
     json.members(object, |key, value| {
         if key != b"cache_control" {
-            let value = if key == b"content" { values(json, value) } else { vec![json.bytes(value)] };
+            let value = if key == b"content" {
+                values(json, value)
+            } else {
+                vec![json.bytes(value)]
+            };
             members.push((key.to_vec(), value));
         }
     })
@@ -67,5 +76,9 @@ fn values(json: Json<'_>, content: Span) -> Vec<&[u8]> {
         }
         said.push(b"|");
     });
-    if walked.is_ok() { said } else { vec![json.bytes(content)] }
+    if walked.is_ok() {
+        said
+    } else {
+        vec![json.bytes(content)]
+    }
 }

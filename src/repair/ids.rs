@@ -7,13 +7,21 @@ pub(super) fn renamed(old: &[u8], rule: IdRule, ordinal: usize) -> String {
     if rule == IdRule::Nine {
         return nine(old, ordinal);
     }
-    let kept = if rule.takes(old) { String::from_utf8_lossy(old).into_owned() } else { mended(old, rule) };
+    let kept = if rule.takes(old) {
+        String::from_utf8_lossy(old).into_owned()
+    } else {
+        mended(old, rule)
+    };
     if ordinal < 2 {
         return kept;
     }
     let numbered = format!("{kept}_{ordinal}");
     // Only a length can be exceeded by the ordinal.
-    if rule.takes(numbered.as_bytes()) { numbered } else { format!("{}_{ordinal}", mended(numbered.as_bytes(), rule)) }
+    if rule.takes(numbered.as_bytes()) {
+        numbered
+    } else {
+        format!("{}_{ordinal}", mended(numbered.as_bytes(), rule))
+    }
 }
 
 /// Illegal characters become `_`; then `_` and six characters of the hash of the old id.
@@ -22,7 +30,11 @@ fn mended(old: &[u8], rule: IdRule) -> String {
     let text = String::from_utf8_lossy(old);
     let kept = text.chars().map(|letter| if legal(letter) { letter } else { '_' });
     // 24 + `_` + 6 leaves room for an ordinal under OpenAI's limit of 40.
-    let kept: String = if rule == IdRule::Short { kept.take(24).collect() } else { kept.collect() };
+    let kept: String = if rule == IdRule::Short {
+        kept.take(24).collect()
+    } else {
+        kept.collect()
+    };
     format!("{kept}_{}", &hex(old)[..6])
 }
 

@@ -13,7 +13,11 @@ use crate::{
 
 /// The messages as they go upstream.
 pub(super) fn slots(layout: &Layout<'_>) -> Vec<Slot> {
-    let mut builder = Builder { layout, done: Vec::new(), before: Before::default() };
+    let mut builder = Builder {
+        layout,
+        done: Vec::new(),
+        before: Before::default(),
+    };
     for unit in 0..layout.pairing.units.len() {
         builder.unit(unit);
         if let Some(turn) = layout.anchors.get(&unit).or_else(|| layout.ends.get(&unit)) {
@@ -64,7 +68,12 @@ impl Builder<'_, '_> {
     /// else the history could end with the assistant, and would then read as words put into its mouth.
     fn vacated(&mut self, unit: usize) {
         let turn = self.layout.pairing.turns.partition_point(|turn| turn.gap.end <= unit);
-        let spoken = self.layout.pairing.turns.get(turn).is_some_and(|turn| turn.gap.contains(&unit) && turn.calls.is_empty());
+        let spoken = self
+            .layout
+            .pairing
+            .turns
+            .get(turn)
+            .is_some_and(|turn| turn.gap.contains(&unit) && turn.calls.is_empty());
         if spoken && self.before == Before::NobodyOrAssistant {
             self.push(Role::User, Slot::New(write::note(words::VACATED)));
         }
@@ -72,7 +81,9 @@ impl Builder<'_, '_> {
 
     /// Answers behind the results that stand, then what is quoted behind them.
     fn put_in(&mut self, turn: usize) {
-        let Some(plan) = self.layout.plan.turns.get(&turn) else { return };
+        let Some(plan) = self.layout.plan.turns.get(&turn) else {
+            return;
+        };
         for answer in &plan.answers {
             self.push(Role::Tool, Slot::New(self.layout.answer(answer)));
         }
@@ -83,7 +94,12 @@ impl Builder<'_, '_> {
 
     fn quote(&self, part: usize) -> Vec<Piece> {
         let (id, name) = self.layout.quoted_label(part);
-        write::quote(self.layout.json, self.layout.conversation.parts[part].span, &id, name.as_deref())
+        write::quote(
+            self.layout.json,
+            self.layout.conversation.parts[part].span,
+            &id,
+            name.as_deref(),
+        )
     }
 
     fn quoted_parts(&self, parts: &[usize]) -> Vec<Piece> {

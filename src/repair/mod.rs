@@ -88,7 +88,11 @@ pub struct RepairPolicy {
 
 impl Default for RepairPolicy {
     fn default() -> Self {
-        Self { least: Applicability::Lossy, hygiene: true, tiers: BTreeMap::new() }
+        Self {
+            least: Applicability::Lossy,
+            hygiene: true,
+            tiers: BTreeMap::new(),
+        }
     }
 }
 
@@ -186,10 +190,16 @@ pub fn repair_with(
     let pairing = pair(&conversation, rules);
     let plan = plan(&conversation, &pairing, rules, answers, policy);
     if plan.report.actions.is_empty() && plan.report.deferred == 0 {
-        return Ok(Repaired { body: Segments::whole(body.clone()), report: plan.report });
+        return Ok(Repaired {
+            body: Segments::whole(body.clone()),
+            report: plan.report,
+        });
     }
     match edits(&plan, &pairing, &conversation, wire) {
-        Ok(list) => Ok(Repaired { body: list.apply(body), report: plan.report }),
+        Ok(list) => Ok(Repaired {
+            body: list.apply(body),
+            report: plan.report,
+        }),
         // A bug of ours: the provider judges the original.
         Err(_) => Err(Unreadable::Overlap),
     }

@@ -94,7 +94,13 @@ pub fn plan(
         rules,
         answers,
         policy,
-        plan: Plan { report: Report { findings, ..Report::default() }, ..Plan::default() },
+        plan: Plan {
+            report: Report {
+                findings,
+                ..Report::default()
+            },
+            ..Plan::default()
+        },
         words: None,
     };
     if planner.plan.report.findings.is_empty() {
@@ -150,7 +156,9 @@ impl Planner<'_> {
             if !calls().any(|call| call.bad_id || call.repeats.is_some()) {
                 continue;
             }
-            let mut taken: HashSet<Vec<u8>> = calls().map(|call| id_of(self.conversation, call.part).to_vec()).collect();
+            let mut taken: HashSet<Vec<u8>> = calls()
+                .map(|call| id_of(self.conversation, call.part).to_vec())
+                .collect();
             for call in calls().filter(|call| call.bad_id || call.repeats.is_some()) {
                 let old = id_of(self.conversation, call.part);
                 let mut ordinal = call.repeats.map_or(1, |(_, count)| count);
@@ -160,7 +168,10 @@ impl Planner<'_> {
                     new = ids::renamed(old, self.rules.ids, ordinal);
                 }
                 self.count(Action::Rename);
-                self.plan.report.renamed.push((new.clone(), String::from_utf8_lossy(old).into_owned()));
+                self.plan
+                    .report
+                    .renamed
+                    .push((new.clone(), String::from_utf8_lossy(old).into_owned()));
                 if let Some(row) = call.answer {
                     self.plan.ids.insert(self.pairing.results[row].part, new.clone());
                 }
@@ -193,9 +204,14 @@ impl Planner<'_> {
                 self.answered_in_place(call.turn, row.unit);
                 continue;
             }
-            let Some(source) = self.source(call, &sight) else { continue };
+            let Some(source) = self.source(call, &sight) else {
+                continue;
+            };
             let plan = self.plan.turns.entry(call.turn).or_default();
-            plan.answers.push(Answer { call: call.part, source });
+            plan.answers.push(Answer {
+                call: call.part,
+                source,
+            });
             plan.systems = true;
         }
     }
@@ -225,7 +241,11 @@ impl Planner<'_> {
             return None;
         }
         self.count(Action::Placeholder);
-        let tier = self.policy.tiers.get(String::from_utf8_lossy(&sight.tool).as_ref()).copied();
+        let tier = self
+            .policy
+            .tiers
+            .get(String::from_utf8_lossy(&sight.tool).as_ref())
+            .copied();
         Some(Source::Placeholder(Placeholder::of(tier.unwrap_or_default())))
     }
 
@@ -265,7 +285,9 @@ impl Planner<'_> {
             match row.fate {
                 Fate::Answers(_) | Fate::Elsewhere => {}
                 Fate::Repeats(call) => {
-                    let kept = self.pairing.calls[call].answer.map(|row| self.pairing.results[row].part);
+                    let kept = self.pairing.calls[call]
+                        .answer
+                        .map(|row| self.pairing.results[row].part);
                     let same = kept.is_some_and(|kept| equal::results(self.conversation, kept, row.part));
                     if same && self.may(Applicability::Lossy) {
                         self.plan.lifts.insert(row.part, Lift::Gone);
@@ -324,17 +346,30 @@ impl Planner<'_> {
     fn later_words(&mut self, unit: usize) -> Option<usize> {
         let pairing = self.pairing;
         let words = self.words.get_or_insert_with(|| {
-            let gaps = pairing.turns.iter().filter(|turn| turn.only_results).flat_map(|turn| turn.gap.clone());
+            let gaps = pairing
+                .turns
+                .iter()
+                .filter(|turn| turn.only_results)
+                .flat_map(|turn| turn.gap.clone());
             let closed: HashSet<usize> = gaps.collect();
-            let speaks = |(index, unit): &(usize, &Unit)| {
-                unit.role == Role::User && !unit.inner && !closed.contains(index)
-            };
-            pairing.units.iter().enumerate().filter(speaks).map(|(index, _)| index).collect()
+            let speaks =
+                |(index, unit): &(usize, &Unit)| unit.role == Role::User && !unit.inner && !closed.contains(index);
+            pairing
+                .units
+                .iter()
+                .enumerate()
+                .filter(speaks)
+                .map(|(index, _)| index)
+                .collect()
         });
         let found = words.get(words.partition_point(|index| *index <= unit)).copied()?;
         // Results come first: behind them, if they stand in a later message of the same gap.
-        let turn = pairing.turns.get(pairing.turns.partition_point(|turn| turn.gap.end <= found));
-        let anchor = turn.filter(|turn| turn.gap.contains(&found)).and_then(|turn| turn.anchor);
+        let turn = pairing
+            .turns
+            .get(pairing.turns.partition_point(|turn| turn.gap.end <= found));
+        let anchor = turn
+            .filter(|turn| turn.gap.contains(&found))
+            .and_then(|turn| turn.anchor);
         let blocks = self.rules.place == ResultPlace::UserTurn;
         Some(anchor.filter(|_| blocks).map_or(found, |anchor| anchor.unit.max(found)))
     }

@@ -39,7 +39,7 @@ impl Placeholder {
 pub(super) const OPENING: &str = "[antiphon: the beginning of this conversation is missing.]";
 
 /// What stays of a user message whose results went to their calls, where a user turn must stay.
-pub(super) const VACATED: &str = "[antiphon: this message is empty; tool results that stood here are with their calls.]";
+pub(super) const VACATED: &str = "[antiphon: this message is empty; any tool result that stood here is with its call.]";
 
 /// The content of an error result that came without any.
 pub(super) const ERROR_WITHOUT_TEXT: &str = "[antiphon: the tool reported an error without a text.]";

@@ -72,7 +72,8 @@ impl<'a> Json<'a> {
             return Err(Unreadable::Shape);
         }
         let mut from = serde_json::Deserializer::from_slice(span.of(self.body));
-        from.deserialize_map(Fields { json: self, each }).map_err(|_| Unreadable::NotJson)
+        from.deserialize_map(Fields { json: self, each })
+            .map_err(|_| Unreadable::NotJson)
     }
 
     /// Calls `each` with the span of every element of the array at `span`.
@@ -81,7 +82,8 @@ impl<'a> Json<'a> {
             return Err(Unreadable::Shape);
         }
         let mut from = serde_json::Deserializer::from_slice(span.of(self.body));
-        from.deserialize_seq(Elements { json: self, each }).map_err(|_| Unreadable::NotJson)
+        from.deserialize_seq(Elements { json: self, each })
+            .map_err(|_| Unreadable::NotJson)
     }
 
     /// The value of the last member called `name` of the object at `span`.
@@ -116,7 +118,10 @@ impl<'a> Json<'a> {
     /// Gives `name` the value `value` in the object at `span`: the last member of that name counts.
     pub fn set(self, span: Span, name: &str, value: Vec<Piece>) -> Edit {
         if let Some(old) = self.member(span, name) {
-            return Edit { span: old, pieces: value };
+            return Edit {
+                span: old,
+                pieces: value,
+            };
         }
         let mut first = false;
         let empty = self.fields(span, |_| first = true).is_err() || !first;
@@ -125,7 +130,10 @@ impl<'a> Json<'a> {
         if !empty {
             pieces.push(Piece::Constant(","));
         }
-        Edit { span: Span::at(span.start.saturating_add(1)), pieces }
+        Edit {
+            span: Span::at(span.start.saturating_add(1)),
+            pieces,
+        }
     }
 
     /// Removes every member called `name` from the object at `span`.
@@ -134,8 +142,14 @@ impl<'a> Json<'a> {
         if self.fields(span, |member| members.push(member)).is_err() {
             return Vec::new();
         }
-        let spans: Vec<Span> = members.iter().map(|member| Span::new(member.key.start, member.value.end)).collect();
-        let kept = members.iter().enumerate().filter(|(_, member)| *self.decode(member.key) != *name.as_bytes());
+        let spans: Vec<Span> = members
+            .iter()
+            .map(|member| Span::new(member.key.start, member.value.end))
+            .collect();
+        let kept = members
+            .iter()
+            .enumerate()
+            .filter(|(_, member)| *self.decode(member.key) != *name.as_bytes());
         let slots: Vec<Slot> = kept.map(|(index, _)| Slot::Old(index, Vec::new())).collect();
         rebuild(span, &spans, slots)
     }
@@ -143,7 +157,10 @@ impl<'a> Json<'a> {
     /// The span of a sub-slice of the body.
     fn locate(self, part: &[u8]) -> Span {
         let start = (part.as_ptr() as usize).saturating_sub(self.body.as_ptr() as usize);
-        debug_assert!(start.saturating_add(part.len()) <= self.body.len(), "a slice of another body");
+        debug_assert!(
+            start.saturating_add(part.len()) <= self.body.len(),
+            "a slice of another body"
+        );
         Span::new(start, start.saturating_add(part.len()))
     }
 }
@@ -268,7 +285,9 @@ pub fn escaped(text: &str) -> String {
 
 /// Whether a JSON string (quotes included) holds no visible character.
 pub fn is_blank(string: &[u8]) -> bool {
-    String::from_utf8_lossy(&decode(string)).chars().all(char::is_whitespace)
+    String::from_utf8_lossy(&decode(string))
+        .chars()
+        .all(char::is_whitespace)
 }
 
 /// The decoded bytes of a JSON string, quotes included; empty for anything else.
@@ -320,7 +339,10 @@ impl<'de, F: FnMut(Member)> Visitor<'de> for Fields<'_, F> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key_seed(Raw)? {
             let value = map.next_value_seed(Raw)?;
-            (self.each)(Member { key: self.json.locate(key), value: self.json.locate(value) });
+            (self.each)(Member {
+                key: self.json.locate(key),
+                value: self.json.locate(value),
+            });
         }
         Ok(())
     }

@@ -6,19 +6,41 @@
     clippy::panic,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "tests may panic and speak"
+    clippy::disallowed_methods,
+    reason = "tests may panic, speak and look around"
 )]
 
 #[path = "../support/mod.rs"]
 mod support;
 
-mod bodies;
+mod answers;
+mod cases;
+mod judge_self;
+mod long_session;
+mod policy;
+mod properties;
+mod referee;
+#[cfg(feature = "server")]
+mod strict_provider;
+
+// The data path, over raw TCP on both sides.
+#[cfg(feature = "server")]
+mod codings;
+#[cfg(feature = "server")]
 mod drain;
+#[cfg(feature = "server")]
 mod faults;
+#[cfg(feature = "server")]
 mod framing;
+#[cfg(feature = "server")]
 mod guard;
+#[cfg(feature = "server")]
 mod http2;
+#[cfg(feature = "server")]
 mod mending;
+#[cfg(feature = "server")]
 mod passthrough;
+#[cfg(feature = "server")]
 mod proxied;
+#[cfg(feature = "server")]
 mod streaming;

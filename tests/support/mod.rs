@@ -11,5 +11,9 @@
 
 #[cfg(feature = "server")]
 pub mod app;
+pub mod bodies;
+pub mod judge;
+#[cfg(feature = "server")]
+pub mod provider;
 #[cfg(feature = "server")]
 pub mod wire;

@@ -21,9 +21,22 @@ pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     if top.histories > 1 {
         return Err(Unreadable::DuplicateHistory);
     }
-    let conversation = Conversation { body, calls_elsewhere: top.thread_continues, ..Conversation::default() };
-    let Some(array) = top.history else { return Ok(conversation) };
-    Reader { json, conversation: Conversation { array: Some(array), ..conversation } }.read(array)
+    let conversation = Conversation {
+        body,
+        calls_elsewhere: top.thread_continues,
+        ..Conversation::default()
+    };
+    let Some(array) = top.history else {
+        return Ok(conversation);
+    };
+    Reader {
+        json,
+        conversation: Conversation {
+            array: Some(array),
+            ..conversation
+        },
+    }
+    .read(array)
 }
 
 /// The members of the body that matter here.
@@ -85,7 +98,11 @@ impl<'a> Reader<'a> {
                 Content::Blocks(value)
             }
             Some(value) if self.json.kind(value) == Kind::String => {
-                self.conversation.parts.push(Part { span: value, message: index, kind: PartKind::Other });
+                self.conversation.parts.push(Part {
+                    span: value,
+                    message: index,
+                    kind: PartKind::Other,
+                });
                 Content::Text(value)
             }
             _ => Content::Opaque,
@@ -97,9 +114,18 @@ impl<'a> Reader<'a> {
             Content::Opaque => false,
         };
         if empty && role != Role::System {
-            self.conversation.flaws.push(Flaw { message: index, part: None, kind: FlawKind::EmptyMessage });
+            self.conversation.flaws.push(Flaw {
+                message: index,
+                part: None,
+                kind: FlawKind::EmptyMessage,
+            });
         }
-        self.conversation.messages.push(Message { span, role, content, parts });
+        self.conversation.messages.push(Message {
+            span,
+            role,
+            content,
+            parts,
+        });
         Ok(())
     }
 
@@ -117,11 +143,16 @@ impl<'a> Reader<'a> {
     fn block(&mut self, span: Span, role: Role, message: usize) -> Result<(), Unreadable> {
         let mut block = Block::default();
         if self.json.kind(span) == Kind::Object {
-            self.json.members(span, |key, value| block.take(self.json, key, value))?;
+            self.json
+                .members(span, |key, value| block.take(self.json, key, value))?;
         }
         let part = self.conversation.parts.len();
         if let Some(kind) = block.flaw(self.json, role) {
-            self.conversation.flaws.push(Flaw { message, part: Some(part), kind });
+            self.conversation.flaws.push(Flaw {
+                message,
+                part: Some(part),
+                kind,
+            });
         }
         let kind = block.part(self.json, role);
         self.conversation.parts.push(Part { span, message, kind });
@@ -132,8 +163,15 @@ impl<'a> Reader<'a> {
     /// final assistant message`).
     fn drop_flaw_of_last_assistant(&mut self) {
         let last = self.conversation.messages.len().saturating_sub(1);
-        if self.conversation.messages.last().is_some_and(|message| message.role == Role::Assistant) {
-            self.conversation.flaws.retain(|flaw| flaw.message != last || flaw.kind != FlawKind::EmptyMessage);
+        if self
+            .conversation
+            .messages
+            .last()
+            .is_some_and(|message| message.role == Role::Assistant)
+        {
+            self.conversation
+                .flaws
+                .retain(|flaw| flaw.message != last || flaw.kind != FlawKind::EmptyMessage);
         }
     }
 }
@@ -192,13 +230,15 @@ impl<'a> Block<'a> {
             b"tool_result" if role != Role::System => PartKind::Result(CallResult { id: self.answers }),
             b"thinking" | b"redacted_thinking" => PartKind::Thinking,
             b"compaction" => PartKind::Compaction,
-            b"server_tool_use" | b"mcp_tool_use" if assistant => {
-                PartKind::ServerCall(ServerCall { id: self.id, known: true })
-            }
+            b"server_tool_use" | b"mcp_tool_use" if assistant => PartKind::ServerCall(ServerCall {
+                id: self.id,
+                known: true,
+            }),
             // New kinds of server tools appear: matched by suffix, never by a closed list.
-            kind if assistant && kind.ends_with(b"_tool_use") => {
-                PartKind::ServerCall(ServerCall { id: self.id, known: false })
-            }
+            kind if assistant && kind.ends_with(b"_tool_use") => PartKind::ServerCall(ServerCall {
+                id: self.id,
+                known: false,
+            }),
             kind if assistant && kind.ends_with(b"_tool_result") => PartKind::ServerResult(self.answers),
             _ => PartKind::Other,
         }

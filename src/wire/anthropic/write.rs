@@ -17,7 +17,11 @@ pub(crate) fn placeholder(id: Piece, toolset: Option<Span>, text: &'static str) 
     if let Some(toolset) = toolset {
         pieces.extend([Piece::Constant(r#","toolset_name":"#), Piece::Original(toolset)]);
     }
-    pieces.extend([Piece::Constant(r#","content":""#), Piece::Constant(text), Piece::Constant(r#"","is_error":true}"#)]);
+    pieces.extend([
+        Piece::Constant(r#","content":""#),
+        Piece::Constant(text),
+        Piece::Constant(r#"","is_error":true}"#),
+    ]);
     pieces
 }
 
@@ -59,12 +63,20 @@ fn block(quoted: Quoted, cache_control: Option<Span>) -> Vec<Piece> {
 
 /// A text block around a JSON string that stands in the body.
 pub(crate) fn text_block(string: Span) -> Vec<Piece> {
-    vec![Piece::Constant(r#"{"type":"text","text":"#), Piece::Original(string), Piece::Constant("}")]
+    vec![
+        Piece::Constant(r#"{"type":"text","text":"#),
+        Piece::Original(string),
+        Piece::Constant("}"),
+    ]
 }
 
 /// A message of `blocks`.
 pub(crate) fn message(role: &'static str, blocks: Vec<Vec<Piece>>) -> Vec<Piece> {
-    let mut pieces = vec![Piece::Constant(r#"{"role":""#), Piece::Constant(role), Piece::Constant(r#"","content":"#)];
+    let mut pieces = vec![
+        Piece::Constant(r#"{"role":""#),
+        Piece::Constant(role),
+        Piece::Constant(r#"","content":"#),
+    ];
     pieces.extend(list(blocks));
     pieces.push(Piece::Constant("}"));
     pieces
@@ -90,7 +102,11 @@ pub(crate) fn set_content(json: Json<'_>, span: Span, blocks: Vec<Vec<Piece>>) -
 
 /// A user message with one constant text.
 pub(crate) fn note(text: &'static str) -> Vec<Piece> {
-    vec![Piece::Constant(r#"{"role":"user","content":""#), Piece::Constant(text), Piece::Constant(r#""}"#)]
+    vec![
+        Piece::Constant(r#"{"role":"user","content":""#),
+        Piece::Constant(text),
+        Piece::Constant(r#""}"#),
+    ]
 }
 
 /// Gives the call at `span` another id.
@@ -113,10 +129,16 @@ pub(crate) fn set_empty_input(json: Json<'_>, span: Span) -> Edit {
 pub(crate) fn set_text_input(json: Json<'_>, span: Span) -> Option<Edit> {
     let string = json.member(span, "input")?;
     let text = json.decode(string);
-    let object = std::str::from_utf8(&text).ok().filter(|text| crate::wire::json::is_object(text.as_bytes()));
+    let object = std::str::from_utf8(&text)
+        .ok()
+        .filter(|text| crate::wire::json::is_object(text.as_bytes()));
     let pieces = match object {
         Some(object) => vec![Piece::Made(object.trim().to_owned())],
-        None => vec![Piece::Constant(r#"{"INVALID_JSON":"#), Piece::Original(string), Piece::Constant("}")],
+        None => vec![
+            Piece::Constant(r#"{"INVALID_JSON":"#),
+            Piece::Original(string),
+            Piece::Constant("}"),
+        ],
     };
     Some(Edit { span: string, pieces })
 }

@@ -24,7 +24,11 @@ pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     if histories > 1 {
         return Err(Unreadable::DuplicateHistory);
     }
-    let conversation = Conversation { body, array: history, ..Conversation::default() };
+    let conversation = Conversation {
+        body,
+        array: history,
+        ..Conversation::default()
+    };
     match history {
         Some(array) => Reader { json, conversation }.read(array),
         None => Ok(conversation),
@@ -88,7 +92,12 @@ impl<'a> Reader<'a> {
             _ => Content::Opaque,
         };
         let parts = first..self.conversation.parts.len();
-        self.conversation.messages.push(Message { span, role, content, parts });
+        self.conversation.messages.push(Message {
+            span,
+            role,
+            content,
+            parts,
+        });
         Ok(())
     }
 
@@ -106,13 +115,20 @@ impl<'a> Reader<'a> {
             })?;
             failed?;
         }
-        let silent = fields.content.is_none_or(|content| self.json.kind(content) == Kind::Null) && !fields.other;
+        let silent = fields
+            .content
+            .is_none_or(|content| self.json.kind(content) == Kind::Null)
+            && !fields.other;
         let kind = match (count, silent) {
             (0, true) => FlawKind::EmptyMessage,
             (0, false) if list.is_some() => FlawKind::EmptyCalls,
             _ => return Ok(()),
         };
-        self.conversation.flaws.push(Flaw { message, part: None, kind });
+        self.conversation.flaws.push(Flaw {
+            message,
+            part: None,
+            kind,
+        });
         Ok(())
     }
 
@@ -132,7 +148,13 @@ impl<'a> Reader<'a> {
                 _ => {}
             })?;
         }
-        let kind = PartKind::Call(Call { id, name, input, toolset: None, programmatic: false });
+        let kind = PartKind::Call(Call {
+            id,
+            name,
+            input,
+            toolset: None,
+            programmatic: false,
+        });
         self.conversation.parts.push(Part { span, message, kind });
         Ok(())
     }

@@ -25,7 +25,13 @@ pub(crate) fn placeholder(id: Piece, text: &'static str) -> Vec<Piece> {
 /// A real result from elsewhere; `content` is JSON.
 pub(crate) fn restored(id: Piece, content: String) -> Vec<Piece> {
     let head = Piece::Constant(r#"{"role":"tool","tool_call_id":"#);
-    vec![head, id, Piece::Constant(r#","content":"#), Piece::Made(content), Piece::Constant("}")]
+    vec![
+        head,
+        id,
+        Piece::Constant(r#","content":"#),
+        Piece::Made(content),
+        Piece::Constant("}"),
+    ]
 }
 
 /// A result as a user message; a plain string where it carries no image or file.
@@ -72,7 +78,9 @@ fn parts(quoted: Vec<Quoted>) -> Vec<Piece> {
 
 /// Puts content parts in front of what the message at `span` says.
 pub(crate) fn in_front(json: Json<'_>, span: Span, front: Vec<Piece>) -> Edit {
-    let content = json.member(span, "content").map(|content| (content, json.kind(content)));
+    let content = json
+        .member(span, "content")
+        .map(|content| (content, json.kind(content)));
     match content {
         Some((content, Kind::Array)) => {
             let mut empty = true;
@@ -82,7 +90,10 @@ pub(crate) fn in_front(json: Json<'_>, span: Span, front: Vec<Piece>) -> Edit {
             if !empty {
                 pieces.push(Piece::Constant(","));
             }
-            Edit { span: Span::at(content.start + 1), pieces }
+            Edit {
+                span: Span::at(content.start + 1),
+                pieces,
+            }
         }
         Some((content, Kind::String)) => {
             let mut pieces = vec![Piece::Constant("[")];
@@ -102,7 +113,11 @@ pub(crate) fn in_front(json: Json<'_>, span: Span, front: Vec<Piece>) -> Edit {
 
 /// A user message with one constant text.
 pub(crate) fn note(text: &'static str) -> Vec<Piece> {
-    vec![Piece::Constant(r#"{"role":"user","content":""#), Piece::Constant(text), Piece::Constant(r#""}"#)]
+    vec![
+        Piece::Constant(r#"{"role":"user","content":""#),
+        Piece::Constant(text),
+        Piece::Constant(r#""}"#),
+    ]
 }
 
 /// Gives the call at `span` another id.

@@ -1,0 +1,181 @@
+//! The long one: 465 messages, two tool loops that write one log, an orphan deep inside, a result 24 messages late,
+//! and three requests that grow from it (the shape of github/copilot-cli#3183).
+
+use antiphon::repair::{RepairPolicy, Repaired};
+use antiphon::wire::{Format, Wire};
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::support::{
+    bodies::{Block, Conversation, Message, Role, Said, Style, object, text},
+    judge,
+};
+
+/// How many messages the session has when it breaks.
+const LENGTH: usize = 465;
+/// The round whose result is lost.
+const LOST: usize = 61;
+/// The round whose result comes 24 messages late.
+const LATE: usize = 83;
+/// The rounds during which a second loop writes into the same log.
+const CROSSED: std::ops::Range<usize> = 40..52;
+
+fn call(name: &str, round: usize) -> Block {
+    let input = object([("path", text(&format!("input-{name}-{round}"))), ("note", text("\"tool_use_id\":\"x\""))]);
+    Block::Call { id: format!("toolu_{name}_{round:04}"), name: "read_file", input, custom: false }
+}
+
+fn result(name: &str, round: usize) -> Block {
+    let said = Said::Text(format!("result-{name}-{round} of the tool\nwith a second line"));
+    Block::Result { id: Some(format!("toolu_{name}_{round:04}")), said, is_error: false }
+}
+
+/// One round of a loop: the call's message and the result's.
+fn round(talk: &Conversation, name: &str, round: usize) -> [Message; 2] {
+    let words = Block::Text(format!("assistant-{name}-{round}"), false);
+    let asks = Message { plain: true, ..Message::new(Role::Assistant, vec![words, call(name, round)]) };
+    [asks, Message::new(talk.answering(), vec![result(name, round)])]
+}
+
+/// The session as the client wrote it.
+fn session(format: Format) -> Conversation {
+    let wire = if format == Format::Anthropic { Wire::ANTHROPIC } else { Wire::OPENAI_CHAT };
+    let model = if format == Format::Anthropic { "claude-opus-4-5" } else { "gpt-4.1" };
+    let mut talk = Conversation { wire, model, messages: Vec::new(), style: Style::default(), tags: 0, seed: 0 };
+    talk.messages.push(Message::say(Role::User, "user-begin"));
+    let mut late = None;
+    for number in 0.. {
+        if talk.messages.len() + 4 > LENGTH {
+            break;
+        }
+        let [asks, answers] = round(&talk, "main", number);
+        talk.messages.push(asks);
+        if CROSSED.contains(&number) {
+            // The other loop speaks and acts before the first one's result is written, and answers after it.
+            let [other, answered] = round(&talk, "other", number);
+            talk.messages.push(Message::say(Role::User, format!("user-other-{number}")));
+            talk.messages.extend([other, answers, answered]);
+            continue;
+        }
+        if number == LATE {
+            talk.messages.push(Message::say(Role::User, "user-hurry"));
+            late = Some((talk.messages.len() + 24, answers));
+        } else if number == LOST {
+            talk.messages.push(Message::say(Role::User, "user-resumed after a hard kill"));
+        } else {
+            talk.messages.push(answers);
+        }
+        if number % 10 == 9 {
+            talk.messages.push(Message::say(Role::Assistant, format!("assistant-done-{number}")));
+            talk.messages.push(Message::say(Role::User, format!("user-next-{number}")));
+        }
+    }
+    let (at, answers) = late.expect("the late result");
+    talk.messages.insert(at, answers);
+    while talk.messages.len() < LENGTH {
+        let last = talk.messages.last().map(|message| message.role);
+        let role = if last == Some(Role::Assistant) { Role::User } else { Role::Assistant };
+        let number = talk.messages.len();
+        talk.messages.push(Message::say(role, format!("filler-{number}")));
+    }
+    talk
+}
+
+/// The session one exchange later.
+fn later(talk: &Conversation, number: usize) -> Conversation {
+    let mut talk = talk.clone();
+    if talk.messages.last().is_some_and(|message| message.role == Role::Assistant) {
+        talk.messages.push(Message::say(Role::User, format!("user-opening-{number}")));
+    }
+    let [asks, answers] = round(&talk, "new", number);
+    talk.messages.extend([asks, answers]);
+    talk.messages.push(Message::say(Role::Assistant, format!("assistant-new-{number}")));
+    talk.messages.push(Message::say(Role::User, format!("user-new-{number}")));
+    talk
+}
+
+fn mend(body: &[u8], wire: Wire) -> Repaired {
+    antiphon::repair(&Bytes::copy_from_slice(body), wire, &RepairPolicy::default()).expect("a readable body")
+}
+
+/// The ids that the session leaves without an answer in place.
+#[test]
+fn the_session_is_as_broken_as_it_says() {
+    for format in Format::ALL {
+        let talk = session(format);
+        assert_eq!(talk.messages.len(), LENGTH);
+        let calls = talk.messages.iter().flat_map(Message::calls).count();
+        let answers = talk.messages.iter().filter(|message| message.answers()).count();
+        assert_eq!(calls, answers + 1, "one result was lost");
+        let id = format!("toolu_main_{LATE:04}");
+        let at = |wanted: &dyn Fn(&Message) -> bool| talk.messages.iter().position(wanted).expect("it is there");
+        let asked = at(&|message| message.calls().any(|call| call == id));
+        let answered = at(&|message| message.blocks.contains(&result("main", LATE)));
+        assert_eq!(answered - asked, 26, "24 messages late");
+        let value: Value = serde_json::from_slice(&talk.bytes()).expect("JSON");
+        let refusal = judge::of(talk.wire)(&value).expect_err("a broken session");
+        assert!(refusal.ids[0].starts_with("toolu_main_"), "{refusal:?}");
+    }
+}
+
+/// Three requests, each from the one before: all accepted, nothing lost, one prefix.
+fn survives(format: Format) {
+    let mut talk = session(format);
+    let mut sent: Vec<(String, Value)> = Vec::new();
+    for request in 0..3 {
+        let body = talk.bytes();
+        let before: Value = serde_json::from_slice(&body).expect("JSON");
+        let judge = judge::of(talk.wire);
+        judge(&before).expect_err("a broken session");
+        let mended = mend(&body, talk.wire);
+        let out = mended.body.to_vec();
+        let after: Value = serde_json::from_slice(&out).expect("JSON");
+        judge(&after).unwrap_or_else(|refusal| panic!("request {request}: {refusal:?}"));
+        assert!(mend(&out, talk.wire).body.is_original(), "request {request}: not stable");
+        assert_eq!(judge::lost(&before, &after), [], "request {request}");
+        let report = &mended.report;
+        assert_eq!((report.unrepairable, report.deferred), (0, 0), "request {request}");
+        let now = judge::blocks(&after);
+        let same = sent.iter().zip(&now).take_while(|(a, b)| a == b).count();
+        assert_eq!(same, sent.len(), "request {request} differs from the one before at block {same}");
+        sent = now;
+        talk = later(&talk, request);
+    }
+}
+
+#[test]
+fn a_long_messages_session_survives() {
+    survives(Format::Anthropic);
+}
+
+#[test]
+fn a_long_chat_session_survives() {
+    survives(Format::OpenAiChat);
+}
+
+/// One result is invented, all others are the client's own, each under the id of its call.
+#[test]
+fn real_results_answer_their_calls() {
+    for format in Format::ALL {
+        let talk = session(format);
+        let out = mend(&talk.bytes(), talk.wire).body.to_vec();
+        let after: Value = serde_json::from_slice(&out).expect("JSON");
+        judge::of(talk.wire)(&after).expect("a mended session");
+        let calls = talk.messages.iter().flat_map(Message::calls).count();
+        let mut real = 0;
+        for (_, block) in judge::blocks(&after) {
+            let id = block.get("tool_use_id").or_else(|| block.get("tool_call_id")).and_then(Value::as_str);
+            let Some(id) = id else { continue };
+            let said = block["content"].as_str().unwrap_or_default();
+            let (_, name) = id.split_once('_').expect("an id of ours");
+            let (name, number) = name.split_once('_').expect("a name and a number");
+            let number: usize = number.parse().expect("a number");
+            if said.starts_with(&format!("result-{name}-{number} ")) {
+                real += 1;
+            } else {
+                assert_eq!((name, number), ("main", LOST), "{format:?}: {id} answered by {said}");
+            }
+        }
+        assert_eq!(real, calls - 1, "{format:?}");
+    }
+}

@@ -1,0 +1,417 @@
+//! Properties of repair over generated and mangled bodies, for every wire.
+//!
+//! `CASES=` sets how many bodies, `SEED=` replays one. A failure prints its seed.
+#![expect(clippy::disallowed_methods, reason = "the number of cases and the seed come from the environment")]
+
+use std::collections::BTreeMap;
+
+use antiphon::repair::{Mode, RepairPolicy, Repaired, Report};
+use antiphon::wire::{Dialect, Format, Wire};
+use bytes::Bytes;
+use serde_json::{Value, value::RawValue};
+
+use crate::support::{
+    bodies::{self, Break, Conversation, Rng, Role, Shape},
+    judge::{self, Kind},
+};
+
+/// How many mangled bodies; healthy ones come on top, one for two.
+const CASES: u64 = 3400;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// The seeds to try, each with its wire: all wires in turn.
+fn seeds(count: u64) -> impl Iterator<Item = (u64, Wire)> {
+    let only = number("SEED");
+    let count = number("CASES").unwrap_or(CASES) * count / CASES;
+    let range = only.map_or(0..count, |seed| seed..seed + 1);
+    let wire = |seed: u64| Wire::NAMES[usize::try_from(seed).unwrap() % Wire::NAMES.len()].1;
+    range.map(move |seed| (seed, wire(seed)))
+}
+
+fn mend(body: &[u8], wire: Wire) -> Repaired {
+    let body = Bytes::copy_from_slice(body);
+    antiphon::repair(&body, wire, &RepairPolicy::default()).expect("a readable body")
+}
+
+fn parse(body: &[u8]) -> Value {
+    serde_json::from_slice(body).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(body)))
+}
+
+/// What a failure shows: how to replay it, what was done to the body, and what came out.
+fn story(seed: u64, wire: Wire, kinds: &[Break], before: &[u8], after: &[u8]) -> String {
+    format!(
+        "SEED={seed} wire {wire} breaks {kinds:?}\n--- in\n{}\n--- out\n{}\n",
+        String::from_utf8_lossy(before),
+        String::from_utf8_lossy(after)
+    )
+}
+
+#[test]
+fn a_healthy_body_is_the_very_same_memory() {
+    for (seed, wire) in seeds(1700) {
+        let body = Bytes::from(bodies::healthy(seed, wire).bytes());
+        let told = story(seed, wire, &[], &body, &[]);
+        judge::of(wire)(&parse(&body)).unwrap_or_else(|refusal| panic!("generator: {refusal:?}\n{told}"));
+        let out = antiphon::repair(&body, wire, &RepairPolicy::default()).expect("a readable body");
+        assert_eq!(out.report, Report::default(), "{told}");
+        assert!(out.body.is_original(), "{told}");
+        assert_eq!(out.body.len(), body.len(), "{told}");
+        assert_eq!(out.body.parts().len(), 1, "{told}");
+        assert_eq!(out.body.parts()[0].as_ptr(), body.as_ptr(), "{told}");
+        assert_eq!(antiphon::check(&body, wire, &RepairPolicy::default()), Ok(Vec::new()), "{told}");
+    }
+}
+
+/// Healthy bodies that a reader with a JSON tree of its own cannot hold.
+#[test]
+fn a_healthy_body_that_few_parsers_can_hold_is_untouched() {
+    let deep = format!("{}{}", "[".repeat(3000), "]".repeat(3000));
+    for odd in [r#""\ud83d""#, "1e400", "-0", "123456789012345678901234567890", deep.as_str(), r#"{"a":1,"a":2}"#] {
+        let anthropic = format!(
+            r#"{{"messages":[{{"role":"user","content":"go"}},{{"role":"assistant","content":[{{"type":"tool_use",
+            "id":"toolu_1","name":"f","input":{{"x":{odd}}}}}]}},{{"role":"user","content":[{{"type":"tool_result",
+            "tool_use_id":"toolu\u005f1","content":"ok"}}]}}]}}"#
+        );
+        let chat = format!(
+            r#"{{"messages":[{{"role":"user","content":"go","x":{odd}}},{{"role":"assistant","content":null,
+            "tool_calls":[{{"id":"call_1","type":"function","function":{{"name":"f","arguments":"{{"}}}}]}},
+            {{"role":"tool","tool_call_id":"call\u005f1","content":"ok"}}]}}"#
+        );
+        for (body, wire) in [(anthropic, Wire::ANTHROPIC), (chat, Wire::OPENAI_CHAT)] {
+            let out = mend(body.as_bytes(), wire);
+            assert!(out.body.is_original(), "{wire}: {odd:.40}");
+            assert_eq!(out.report, Report::default(), "{wire}: {odd:.40}");
+        }
+    }
+}
+
+/// Counts over a run.
+#[derive(Debug, Default)]
+struct Tally {
+    bodies: usize,
+    refused: usize,
+    unrepairable: usize,
+    deferred: usize,
+    kinds: BTreeMap<Break, (usize, usize)>,
+}
+
+impl Tally {
+    /// A test that cannot fail is none: mangling breaks most bodies, and every kind of damage breaks some.
+    fn check(&self) {
+        println!("{self:?}");
+        if number("SEED").is_some() {
+            return;
+        }
+        assert!(self.refused * 2 > self.bodies, "mangling breaks too little");
+        assert!(self.unrepairable * 10 < self.bodies, "too much is given up");
+        if self.bodies < 2000 {
+            return;
+        }
+        for kind in Break::ALL {
+            let (done, refused) = self.kinds.get(&kind).copied().unwrap_or_default();
+            assert!(done > 0, "{kind:?} was never done");
+            assert!(refused > 0, "{kind:?} was never refused");
+        }
+    }
+}
+
+#[test]
+fn a_mangled_body_is_accepted_after_repair_and_nothing_real_is_lost() {
+    let mut tally = Tally::default();
+    let mut failures = Vec::new();
+    let mut failed: BTreeMap<String, usize> = BTreeMap::new();
+    for (seed, wire) in seeds(CASES) {
+        let (talk, kinds) = bodies::mangle(seed, wire);
+        let body = talk.bytes();
+        let refused = judge::of(wire)(&parse(&body)).is_err();
+        tally.bodies += 1;
+        tally.refused += usize::from(refused);
+        for kind in &kinds {
+            let entry = tally.kinds.entry(*kind).or_default();
+            *entry = (entry.0 + 1, entry.1 + usize::from(refused));
+        }
+        if let Err(words) = mended(&talk, &body, refused, &mut tally) {
+            *failed.entry(format!("{wire} {}", words.split(':').next().unwrap_or_default())).or_default() += 1;
+            if failures.len() < 5 {
+                let out = mend(&body, wire).body.to_vec();
+                failures.push(format!("{words}\n{}", story(seed, wire, &kinds, &body, &out)));
+            }
+        }
+    }
+    tally.check();
+    assert!(failures.is_empty(), "{failed:#?}\n{}", failures.join("\n"));
+}
+
+/// What must hold of one mangled body after repair.
+fn mended(talk: &Conversation, body: &[u8], refused: bool, tally: &mut Tally) -> Result<(), String> {
+    let wire = talk.wire;
+    let first = mend(body, wire);
+    let out = first.body.to_vec();
+    let (before, after): (Value, Value) = match serde_json::from_slice(&out) {
+        Ok(after) => (parse(body), after),
+        Err(error) => return Err(format!("invalid JSON: {error}")),
+    };
+    if first.body.is_original() != (out == body) {
+        return Err("bytes changed without a word of it, or the reverse".into());
+    }
+    if !refused && first.report.findings.is_empty() && !first.body.is_original() {
+        return Err("an edit without a finding".into());
+    }
+    tally.deferred += first.report.deferred;
+    if first.report.unrepairable > 0 {
+        tally.unrepairable += 1;
+    } else if let Err(refusal) = judge::of(wire)(&after) {
+        return Err(format!("still refused: {}", refusal.message));
+    }
+    let again = mend(&out, wire);
+    if !again.body.is_original() {
+        let twice = String::from_utf8(again.body.to_vec()).unwrap();
+        return Err(format!("not stable (S1): a second repair gives {twice}"));
+    }
+    let lost = judge::lost(&before, &after);
+    let results = lost.iter().filter(|(kind, _)| *kind == Kind::Result).count();
+    let left_out: usize = if first.report.deferred == 0 { 0 } else { results };
+    if lost.len() > left_out {
+        return Err(format!("lost: {lost:?}"));
+    }
+    outside(body, &out)
+}
+
+/// The members beside the history, each as its bytes.
+fn members(body: &[u8]) -> Vec<(String, String)> {
+    let members: BTreeMap<String, &RawValue> = serde_json::from_slice(body).unwrap();
+    members.into_iter().filter(|(key, _)| key != "messages").map(|(key, value)| (key, value.get().to_owned())).collect()
+}
+
+/// The bytes in front of the history and those behind it.
+fn frame(body: &[u8]) -> (&[u8], &[u8]) {
+    let members: BTreeMap<String, &RawValue> = serde_json::from_slice(body).unwrap();
+    let history = members["messages"].get();
+    let start = history.as_ptr() as usize - body.as_ptr() as usize;
+    (&body[..start], &body[start + history.len()..])
+}
+
+/// What stands beside the history keeps its bytes.
+fn outside(before: &[u8], after: &[u8]) -> Result<(), String> {
+    if members(before) != members(after) || frame(before) != frame(after) {
+        return Err("bytes outside the history changed".into());
+    }
+    Ok(())
+}
+
+/// Parts of an output are the input's bytes: what is written anew stays small.
+#[test]
+fn a_repair_writes_little_of_its_own() {
+    for (format, wire) in [(Format::Anthropic, Wire::ANTHROPIC), (Format::OpenAiChat, Wire::OPENAI_CHAT)] {
+        for shape in [Shape::Orphan, Shape::Displaced] {
+            let body = Bytes::from(bodies::sized(format, shape, 200_000));
+            judge::of(wire)(&parse(&body)).expect_err("a broken body");
+            let out = antiphon::repair(&body, wire, &RepairPolicy::default()).expect("a readable body").body;
+            judge::of(wire)(&parse(&out.to_vec())).expect("a mended body");
+            let inside = |part: &Bytes| body.as_ptr_range().contains(&part.as_ptr());
+            let own: usize = out.parts().iter().filter(|part| !inside(part)).map(Bytes::len).sum();
+            assert!(own < 2000, "{wire} {shape:?}: {own} bytes written for one finding");
+        }
+        let balanced = bodies::sized(format, Shape::Balanced, 200_000);
+        assert!(mend(&balanced, wire).body.is_original(), "{wire}");
+    }
+}
+
+/// Stability from one request to the next (S2), where the client filled no gap meanwhile.
+#[test]
+fn what_was_sent_once_is_the_prefix_of_what_is_sent_next() {
+    stable(false);
+}
+
+/// The same where the first request ended with the model's own message: its open calls were answered behind it, so
+/// the model's next message is a turn of its own, though the client's log has two assistant messages in a row.
+#[test]
+fn a_trailing_call_keeps_the_answer_that_it_was_given() {
+    stable(true);
+}
+
+/// Checks S2 over bodies that end with an assistant message, or over all others.
+fn stable(trailing: bool) {
+    let (mut compared, mut exempt) = (0, 0);
+    let mut failures = Vec::new();
+    for (seed, wire) in seeds(2000) {
+        let (talk, kinds) = bodies::mangle(seed, wire);
+        if talk.messages.last().is_some_and(|message| message.role == Role::Assistant) != trailing {
+            continue;
+        }
+        let grown = bodies::grow(&talk, seed);
+        let (body, next) = (talk.bytes(), grown.bytes());
+        let (one, two) = (mend(&body, wire), mend(&next, wire));
+        let unsent = one.report.unrepairable > 0 || judge::of(wire)(&parse(&one.body.to_vec())).is_err();
+        if unsent || kinds.contains(&Break::ServerHalf) {
+            exempt += 1;
+            continue;
+        }
+        compared += 1;
+        let (early, late) = (one.body.to_vec(), two.body.to_vec());
+        let (sent, now) = (judge::blocks(&parse(&early)), judge::blocks(&parse(&late)));
+        if !now.starts_with(&sent) {
+            let at = sent.iter().zip(&now).take_while(|(a, b)| a == b).count();
+            if failures.len() < 3 {
+                failures.push(format!("differs at block {at}\n{}", story(seed, wire, &kinds, &next, &late)));
+            }
+        }
+    }
+    println!("compared {compared}, exempt {exempt}");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(number("SEED").is_some() || compared > exempt, "too few bodies compared");
+}
+
+/// The same words, wire and policy give the same bytes.
+#[test]
+fn repair_is_a_function() {
+    for (seed, wire) in seeds(200) {
+        let body = bodies::mangle(seed, wire).0.bytes();
+        let (one, two) = (mend(&body, wire), mend(&body, wire));
+        assert_eq!(one.body.to_vec(), two.body.to_vec(), "SEED={seed}");
+        assert_eq!(one.report, two.report, "SEED={seed}");
+    }
+}
+
+/// Whatever comes in: no panic, and what comes out of a readable body is JSON again.
+#[test]
+fn arbitrary_bytes_do_no_harm() {
+    for (seed, wire) in seeds(1700) {
+        let mut rng = Rng::new(seed ^ 0xA5A5);
+        let whole = bodies::mangle(seed, wire).0.bytes();
+        let body = match rng.below(4) {
+            0 => (0..rng.below(200))
+                .map(|_| *rng.pick(b"{}[]\",:\\ \nmesagrolcnt_ui0123456789eE-+.ulfa\xff\xc3"))
+                .collect(),
+            1 => whole[..rng.below(whole.len() + 1)].to_vec(),
+            2 => {
+                let mut body = whole;
+                for _ in 0..rng.within(1, 8) {
+                    let at = rng.below(body.len());
+                    body[at] = *rng.pick(b"{}[]\",:\\ 0nt\x00\xff");
+                }
+                body
+            }
+            _ => {
+                let mut body = whole;
+                let (a, b) = (rng.below(body.len()), rng.below(body.len()));
+                body.drain(a.min(b)..a.max(b));
+                body
+            }
+        };
+        harmless(seed, &body, wire);
+    }
+}
+
+/// JSON that is no conversation, or hardly one.
+#[test]
+fn odd_shapes_do_no_harm() {
+    let rows = [
+        "",
+        " ",
+        "null",
+        "[]",
+        "{}",
+        "\"messages\"",
+        "0",
+        "{\"messages\":null}",
+        "{\"messages\":[]}",
+        "{\"messages\":{}}",
+        r#"{"messages":[null,1,"x",[],{}]}"#,
+        r#"{"messages":[{"role":1,"content":2}]}"#,
+        r#"{"messages":[{"role":"user"},{"role":"assistant"},{"role":"tool"}]}"#,
+        r#"{"messages":[{"role":"assistant","content":[null,1,"x",[],{},{"type":3},{"type":"tool_use"}]}]}"#,
+        r#"{"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":5}]}]}"#,
+        r#"{"messages":[{"role":"assistant","tool_calls":{}},{"role":"assistant","tool_calls":[null,{},{"id":7}]}]}"#,
+        r#"{"messages":[{"role":"user","content":"a"}],"messages":[{"role":"tool","content":"b"}]}"#,
+        "\u{feff}{\"messages\":[]}",
+        r#"{"messages":[{"role":"assistant","role":"user","content":"x","content":[{"type":"tool_use","id":"a","id":"b"}]}]}"#,
+    ];
+    for row in rows {
+        for (_, wire) in Wire::NAMES {
+            harmless(0, row.as_bytes(), *wire);
+        }
+    }
+}
+
+fn harmless(seed: u64, body: &[u8], wire: Wire) {
+    let shared = Bytes::copy_from_slice(body);
+    let out = antiphon::repair(&shared, wire, &RepairPolicy::default());
+    let checked = antiphon::check(body, wire, &RepairPolicy::default());
+    assert_eq!(out.is_ok(), checked.is_ok(), "SEED={seed}: repair and check read differently");
+    let Ok(out) = out else { return };
+    if out.body.is_original() {
+        assert_eq!(out.body.to_vec(), body, "SEED={seed}");
+        return;
+    }
+    let written = out.body.to_vec();
+    let valid = serde_json::from_slice::<&RawValue>(&written).is_ok();
+    assert!(valid, "SEED={seed} wire {wire}: an edit broke the JSON\n{}", String::from_utf8_lossy(&written));
+}
+
+/// Large and degenerate bodies finish. No bound but patience: a slow machine must not fail this.
+#[test]
+fn large_bodies_finish() {
+    let many = |count: usize, item: &dyn Fn(usize) -> String| (0..count).map(item).collect::<Vec<_>>().join(",");
+    let call = |n: usize| format!(r#"{{"type":"tool_use","id":"toolu_{n}","name":"f","input":{{}}}}"#);
+    let result = |n: usize| format!(r#"{{"type":"tool_result","tool_use_id":"toolu_{n}","content":"r"}}"#);
+    let turn = |role: &str, blocks: String| format!(r#"{{"role":"{role}","content":[{blocks}]}}"#);
+    let body = |messages: String| format!(r#"{{"messages":[{{"role":"user","content":"go"}},{messages}]}}"#);
+    let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
+    let count = 100_000;
+    let rows = [
+        ("deep", body(turn("assistant", format!(r#"{{"type":"text","text":"a","x":{deep}}}"#)))),
+        ("deep result", body(turn("user", format!(r#"{{"type":"tool_result","tool_use_id":"a","content":{deep}}}"#)))),
+        ("calls in one message", body(turn("assistant", many(count, &call)))),
+        ("equal calls", body(turn("assistant", many(count, &|_| call(1))))),
+        ("equal results", body(turn("user", many(count, &|_| result(1))))),
+        ("answered", body(format!("{},{}", turn("assistant", many(count, &call)), turn("user", many(count, &result))))),
+        ("messages", body(many(count, &|n| turn("assistant", call(n))))),
+        (
+            "messages with equal ids",
+            body(many(count, &|n| {
+                if n % 2 == 0 { turn("assistant", call(1)) } else { turn("user", result(1)) }
+            })),
+        ),
+        (
+            "all late",
+            body(format!(
+                "{},{}",
+                many(count / 4, &|n| turn("assistant", call(n)) + r#",{"role":"user","content":"x"}"#),
+                turn("user", many(count / 4, &result))
+            )),
+        ),
+    ];
+    for (name, body) in rows {
+        let out = mend(body.as_bytes(), Wire::ANTHROPIC);
+        println!("{name}: {} bytes in, {} out, {:?}", body.len(), out.body.len(), out.report.actions);
+    }
+    let call =
+        |n: usize| format!(r#"{{"id":"call_{n}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}"#);
+    let asks = |calls: String| format!(r#"{{"role":"assistant","content":null,"tool_calls":[{calls}]}}"#);
+    let tool = |n: usize| format!(r#"{{"role":"tool","tool_call_id":"call_{n}","content":"r"}}"#);
+    for body in [
+        body(asks(many(count, &call))),
+        body(asks(many(count, &|_| call(1)))),
+        body(many(count, &|_| tool(1))),
+        body(format!("{},{}", asks(many(count, &call)), many(count, &tool))),
+        body(format!("{},{}", many(count / 4, &|n| asks(call(n))), many(count / 4, &tool))),
+    ] {
+        let out = mend(body.as_bytes(), Wire::OPENAI_CHAT);
+        println!("chat: {} bytes in, {} out, {:?}", body.len(), out.body.len(), out.report.actions);
+    }
+}
+
+/// Repair is the default of a route, and every wire has a judge of its own reading.
+#[test]
+fn every_wire_is_judged() {
+    assert_eq!(Mode::default().label(), "repair");
+    for (name, wire) in Wire::NAMES {
+        let talk = bodies::healthy(7, *wire);
+        judge::of(*wire)(&parse(&talk.bytes())).unwrap_or_else(|refusal| panic!("{name}: {refusal:?}"));
+        assert!(wire.dialect != Dialect::Mistral || wire.format == Format::OpenAiChat);
+    }
+}

@@ -1,0 +1,227 @@
+//! Healthy conversations by seed, and how they grow by a turn.
+
+use antiphon::wire::{Dialect, Format, Wire};
+
+use super::{Block, Conversation, Json, Message, Rng, Role, Said, Style, object, text};
+
+/// The tools of every generated body.
+pub const TOOLS: [&str; 3] = ["read_file", "bash", "send_mail"];
+
+/// What could be taken for something else by a reader that does not parse.
+const NOISE: [&str; 9] = [
+    "",
+    " \"tool_use_id\":\"toolu_01AAAA\" ",
+    " {\"type\":\"tool_result\",\"tool_use_id\":\"x\",\"content\":\"y\"}",
+    "]}],\"messages\":[{\"role\":\"user\"}]",
+    " naïve 🦜 \u{2028} 漢字 ✓",
+    "\n\tsecond line\r\nthird \\ line \\\" quoted \\u0041",
+    " \"role\":\"tool\",\"tool_call_id\":\"call_1\" ",
+    "</tool_result><system>",
+    " \u{1} \u{7f} nul-ish",
+];
+
+/// Writes conversations for one wire.
+struct Author {
+    rng: Rng,
+    talk: Conversation,
+    ids: usize,
+}
+
+/// A conversation that the wire's provider accepts.
+pub fn healthy(seed: u64, wire: Wire) -> Conversation {
+    let mut rng = Rng::new(seed);
+    let model = match (wire.format, wire.dialect) {
+        (_, Dialect::DeepSeek) => "DeepSeek-V4.1-Flash",
+        (Format::Anthropic, _) => "claude-opus-4-5",
+        (Format::OpenAiChat, _) => "gpt-4.1",
+    };
+    let style = Style::random(&mut rng);
+    let talk = Conversation { wire, model, messages: Vec::new(), style, tags: 0, seed };
+    let mut author = Author { rng, talk, ids: 0 };
+    if !author.talk.anthropic() {
+        author.push(Message::say(Role::System, "You are an agent."));
+    }
+    let turns = author.rng.within(1, 5);
+    for turn in 0..turns {
+        author.user();
+        author.system();
+        let rounds = author.rng.below(4);
+        for _ in 0..rounds {
+            author.round();
+        }
+        if turn + 1 < turns || author.rng.chance(20) {
+            author.answer();
+        }
+    }
+    if author.talk.messages.last().is_some_and(|message| message.role == Role::Assistant) {
+        author.user();
+    }
+    author.talk
+}
+
+/// The conversation one exchange later: an assistant turn and a user turn more, and nothing that was open answered.
+pub fn grow(talk: &Conversation, seed: u64) -> Conversation {
+    let ids = 10_000 + talk.messages.len();
+    let mut author = Author { rng: Rng::new(seed), talk: talk.clone(), ids };
+    if author.rng.chance(40) {
+        author.round();
+    }
+    author.answer();
+    author.user();
+    author.talk
+}
+
+impl Author {
+    fn push(&mut self, message: Message) {
+        self.talk.messages.push(message);
+    }
+
+    fn words(&mut self, kind: &str) -> String {
+        let noise = *self.rng.pick(&NOISE);
+        format!("{}{noise}", self.talk.tag(kind))
+    }
+
+    /// Base64 that stands nowhere else.
+    fn picture(&mut self) -> String {
+        self.talk.tags += 1;
+        let digits = format!("{:016x}{:08x}", self.talk.seed, self.talk.tags);
+        format!("iVBORw0KGgo{digits}A")
+    }
+
+    fn id(&mut self) -> String {
+        self.ids += 1;
+        let number = self.rng.next() % 0x1_0000_0000;
+        match (self.talk.wire.format, self.talk.wire.dialect) {
+            (_, Dialect::Mistral) => format!("{:04x}{:05}", number % 0xffff, self.ids % 100_000),
+            (Format::Anthropic, _) => format!("toolu_{number:08x}{:04}", self.ids),
+            (Format::OpenAiChat, _) => format!("call_{number:08x}{:04}", self.ids),
+        }
+    }
+
+    fn user(&mut self) {
+        let words = self.words("user");
+        let mut message = Message::say(Role::User, words);
+        message.plain = self.rng.chance(60);
+        if self.rng.chance(15) {
+            let picture = self.picture();
+            message.blocks.push(Block::Image(picture));
+        }
+        self.push(message);
+    }
+
+    /// A system message in mid-history, where the wire has them.
+    fn system(&mut self) {
+        let able = match (self.talk.wire.format, self.talk.wire.dialect) {
+            (Format::Anthropic, dialect) => matches!(dialect, Dialect::Standard | Dialect::DeepSeek),
+            (Format::OpenAiChat, dialect) => dialect != Dialect::Mistral,
+        };
+        if able && self.rng.chance(6) {
+            self.push(Message::say(Role::System, "Mind the gap."));
+        }
+    }
+
+    fn thinking(&mut self, blocks: &mut Vec<Block>) {
+        if !self.talk.anthropic() && self.talk.wire.dialect != Dialect::DeepSeek {
+            return;
+        }
+        if self.rng.chance(25) {
+            let thought = self.words("thought");
+            blocks.push(Block::Thinking(thought));
+            if self.talk.wire.dialect == Dialect::Standard && self.rng.chance(20) {
+                blocks.push(Block::Redacted("RW1wdHk=".into()));
+            }
+        }
+    }
+
+    /// A call and its result.
+    fn pair(&mut self) -> (Block, Block) {
+        let id = self.id();
+        let (path, look) = (self.words("input"), self.rng.pick(&NOISE).to_owned());
+        let input = object([
+            ("path", text(&path)),
+            ("tool_use_id", text(look)),
+            ("type", text("tool_result")),
+            ("deep", Json::List(vec![Json::Object(Vec::new()), Json::Null, Json::Number("-0.5e-7".into())])),
+        ]);
+        let custom = self.talk.wire == Wire::OPENAI_CHAT && self.rng.chance(8);
+        let input = if custom { text(&path) } else { input };
+        let name = *self.rng.pick(&TOOLS);
+        let said = match self.rng.below(10) {
+            0 => Said::Nothing,
+            1..=5 => Said::Text(self.words("result")),
+            _ => {
+                let texts = vec![self.words("result"), self.words("result")];
+                let able = self.talk.anthropic() && self.rng.chance(20);
+                Said::Blocks(texts, able.then(|| self.picture()))
+            }
+        };
+        let is_error = said != Said::Nothing && self.rng.chance(15);
+        (Block::Call { id: id.clone(), name, input, custom }, Block::Result { id: Some(id), said, is_error })
+    }
+
+    /// Calls and their results.
+    fn round(&mut self) {
+        let mut blocks = Vec::new();
+        self.thinking(&mut blocks);
+        if self.rng.chance(50) {
+            let words = self.words("assistant");
+            blocks.push(Block::Text(words, false));
+        }
+        if self.rng.chance(8) {
+            self.search(&mut blocks);
+        }
+        let count = *self.rng.pick(&[1, 1, 1, 2, 3]);
+        let (calls, mut results): (Vec<Block>, Vec<Block>) = (0..count).map(|_| self.pair()).unzip();
+        blocks.extend(calls);
+        self.push(Message { plain: true, ..Message::new(Role::Assistant, blocks) });
+        if self.rng.chance(30) {
+            self.rng.shuffle(&mut results);
+        }
+        if !self.talk.anthropic() {
+            for result in results {
+                self.push(Message::new(Role::Tool, vec![result]));
+            }
+            return;
+        }
+        if self.talk.wire == Wire::ANTHROPIC && results.len() > 1 && self.rng.chance(10) {
+            let first = results.remove(0);
+            self.push(Message::new(Role::User, vec![first]));
+        }
+        if self.rng.chance(15) {
+            let (words, marked) = (self.words("user"), self.marker());
+            results.push(Block::Text(words, marked));
+        }
+        self.push(Message::new(Role::User, results));
+    }
+
+    /// Whether a text may carry a cache marker: at most two do, so that two more can be mangled in.
+    fn marker(&mut self) -> bool {
+        let marked = self.talk.messages.iter().flat_map(|message| &message.blocks);
+        marked.filter(|block| matches!(block, Block::Text(_, true))).count() < 2 && self.rng.chance(50)
+    }
+
+    /// A server tool's call and result.
+    fn search(&mut self, blocks: &mut Vec<Block>) {
+        let able = matches!(self.talk.wire.dialect, Dialect::Standard | Dialect::Compatible);
+        if self.talk.anthropic() && able {
+            self.ids += 1;
+            let id = format!("srvtoolu_{:04}", self.ids);
+            let query = self.talk.tag("query");
+            blocks.push(Block::ServerCall { id: id.clone(), query: query.clone() });
+            blocks.push(Block::ServerResult { id, query });
+        }
+    }
+
+    /// The model's last words of a turn.
+    fn answer(&mut self) {
+        let mut blocks = Vec::new();
+        self.thinking(&mut blocks);
+        if self.rng.chance(12) {
+            self.search(&mut blocks);
+        }
+        let words = self.words("assistant");
+        blocks.push(Block::Text(words, false));
+        let plain = self.rng.chance(60);
+        self.push(Message { plain, ..Message::new(Role::Assistant, blocks) });
+    }
+}

@@ -1,0 +1,189 @@
+//! A JSON value that keeps the order of its keys, and a writer that uses every freedom of the syntax.
+
+use super::Rng;
+
+/// A JSON value to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Json {
+    Null,
+    Bool(bool),
+    /// The digits as they are to stand.
+    Number(String),
+    Text(String),
+    List(Vec<Self>),
+    Object(Vec<(String, Self)>),
+}
+
+/// A string.
+pub fn text(words: &str) -> Json {
+    Json::Text(words.to_owned())
+}
+
+/// An object with its keys in this order.
+pub fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
+    Json::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+/// How the spacing is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spacing {
+    /// None at all.
+    #[default]
+    Tight,
+    /// A blank behind `,` and `:`.
+    Blanks,
+    /// Two blanks a level, line feeds.
+    Pretty,
+    /// Tabs and CRLF.
+    Windows,
+    /// Any blank anywhere.
+    Wild,
+}
+
+/// How a body is written. The same style writes the same value the same way.
+#[derive(Clone, Debug, Default)]
+pub struct Style {
+    pub spacing: Spacing,
+    /// Everything outside ASCII as `\u`.
+    pub ascii: bool,
+    /// Now and then a letter as `\u`, in keys and ids too.
+    pub odd_escapes: bool,
+    /// Keys in any order.
+    pub shuffled: bool,
+    pub seed: u64,
+}
+
+impl Style {
+    /// A style by chance.
+    pub fn random(rng: &mut Rng) -> Self {
+        let all = [Spacing::Tight, Spacing::Tight, Spacing::Blanks, Spacing::Pretty, Spacing::Windows, Spacing::Wild];
+        Self {
+            spacing: *rng.pick(&all),
+            ascii: rng.chance(30),
+            odd_escapes: rng.chance(20),
+            shuffled: rng.chance(30),
+            seed: rng.next(),
+        }
+    }
+
+    /// Writes `value`.
+    pub fn write(&self, value: &Json) -> Vec<u8> {
+        let mut writer = Writer { style: self, rng: Rng::new(self.seed), out: Vec::new(), depth: 0 };
+        writer.value(value);
+        if matches!(self.spacing, Spacing::Pretty | Spacing::Windows | Spacing::Wild) {
+            writer.line();
+        }
+        writer.out
+    }
+}
+
+struct Writer<'a> {
+    style: &'a Style,
+    rng: Rng,
+    out: Vec<u8>,
+    depth: usize,
+}
+
+impl Writer<'_> {
+    fn value(&mut self, value: &Json) {
+        match value {
+            Json::Null => self.out.extend(b"null"),
+            Json::Bool(true) => self.out.extend(b"true"),
+            Json::Bool(false) => self.out.extend(b"false"),
+            Json::Number(digits) => self.out.extend(digits.as_bytes()),
+            Json::Text(words) => self.string(words),
+            Json::List(items) => self.list(b'[', b']', items, Self::value),
+            Json::Object(members) => {
+                let mut members: Vec<&(String, Json)> = members.iter().collect();
+                if self.style.shuffled {
+                    self.rng.shuffle(&mut members);
+                }
+                self.list(b'{', b'}', &members, |writer, (key, value)| {
+                    writer.string(key);
+                    writer.blank(false);
+                    writer.out.push(b':');
+                    writer.blank(true);
+                    writer.value(value);
+                });
+            }
+        }
+    }
+
+    fn list<T>(&mut self, open: u8, close: u8, items: &[T], each: impl Fn(&mut Self, &T)) {
+        self.out.push(open);
+        self.depth += 1;
+        for (at, item) in items.iter().enumerate() {
+            if at > 0 {
+                self.blank(false);
+                self.out.push(b',');
+            }
+            self.between(at > 0);
+            each(self, item);
+        }
+        self.depth -= 1;
+        if !items.is_empty() {
+            self.between(false);
+        }
+        self.out.push(close);
+    }
+
+    /// The space in front of an item or a closing bracket.
+    fn between(&mut self, behind_comma: bool) {
+        match self.style.spacing {
+            Spacing::Blanks if behind_comma => self.out.push(b' '),
+            Spacing::Tight | Spacing::Blanks => {}
+            Spacing::Pretty | Spacing::Windows => self.line(),
+            Spacing::Wild => self.blank(true),
+        }
+    }
+
+    fn line(&mut self) {
+        match self.style.spacing {
+            Spacing::Windows => {
+                self.out.extend(b"\r\n");
+                self.out.extend(std::iter::repeat_n(b'\t', self.depth));
+            }
+            Spacing::Wild => self.blank(true),
+            _ => {
+                self.out.push(b'\n');
+                self.out.extend(std::iter::repeat_n(b' ', 2 * self.depth));
+            }
+        }
+    }
+
+    /// The space beside a colon (`after`) or in front of a colon or comma.
+    fn blank(&mut self, after: bool) {
+        match self.style.spacing {
+            Spacing::Tight => {}
+            Spacing::Wild => {
+                for _ in 0..self.rng.below(3) {
+                    let blank = *self.rng.pick(b" \t\n\r");
+                    self.out.push(blank);
+                }
+            }
+            _ if after => self.out.push(b' '),
+            _ => {}
+        }
+    }
+
+    fn string(&mut self, words: &str) {
+        self.out.push(b'"');
+        for letter in words.chars() {
+            let odd = self.style.odd_escapes && self.rng.chance(8);
+            match letter {
+                '"' => self.out.extend(b"\\\""),
+                '\\' => self.out.extend(b"\\\\"),
+                '\n' if !odd => self.out.extend(b"\\n"),
+                '\t' if !odd => self.out.extend(b"\\t"),
+                '/' if odd => self.out.extend(b"\\/"),
+                _ if u32::from(letter) < 0x20 || odd || (self.style.ascii && !letter.is_ascii()) => {
+                    for unit in letter.encode_utf16(&mut [0; 2]) {
+                        self.out.extend(format!("\\u{unit:04x}").bytes());
+                    }
+                }
+                _ => self.out.extend(letter.encode_utf8(&mut [0; 4]).bytes()),
+            }
+        }
+        self.out.push(b'"');
+    }
+}

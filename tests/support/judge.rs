@@ -1,0 +1,107 @@
+//! A judge of tool-call histories: would this provider accept the body, and if not, in which words does it refuse?
+//!
+//! Written from the providers' documents and published error texts alone. Never looks at how repair works.
+
+mod anthropic;
+mod chat;
+mod texts;
+
+use antiphon::wire::{Dialect, Format, Wire};
+use serde_json::Value;
+
+pub use texts::{Kind, blocks, lost, texts};
+
+/// A provider's 400.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The HTTP status.
+    pub status: u16,
+    /// The provider's own words.
+    pub message: String,
+    /// The ids that the words name, in order.
+    pub ids: Vec<String>,
+}
+
+/// Accepted, or the refusal.
+pub type Verdict = Result<(), Refusal>;
+
+/// Anthropic Messages as Anthropic reads it: consecutive messages of one role are one turn.
+pub fn anthropic(body: &Value) -> Verdict {
+    anthropic::judge(body, &anthropic::Rules::STANDARD)
+}
+
+/// Anthropic bodies on Bedrock: every message is a turn of its own.
+pub fn bedrock_messages(body: &Value) -> Verdict {
+    anthropic::judge(body, &anthropic::Rules::BEDROCK)
+}
+
+/// DeepSeek's Messages endpoint: no combining, no text behind a call in its message, any id.
+pub fn deepseek_messages(body: &Value) -> Verdict {
+    anthropic::judge(body, &anthropic::Rules::DEEPSEEK)
+}
+
+/// Another server that speaks Messages: Anthropic's rules without its id pattern.
+pub fn compatible_messages(body: &Value) -> Verdict {
+    anthropic::judge(body, &anthropic::Rules::COMPATIBLE)
+}
+
+/// Chat Completions as OpenAI reads it.
+pub fn openai_chat(body: &Value) -> Verdict {
+    chat::judge(body, &chat::Rules::STANDARD)
+}
+
+/// Chat Completions as DeepSeek reads it.
+pub fn deepseek_chat(body: &Value) -> Verdict {
+    chat::judge(body, &chat::Rules::DEEPSEEK)
+}
+
+/// Chat Completions as Mistral reads it: roles by a table, counts, ids of nine letters and digits.
+pub fn mistral_chat(body: &Value) -> Verdict {
+    chat::mistral(body)
+}
+
+/// Chat Completions as xAI reads it: a tool message without an id answers by position; only users have names.
+pub fn xai(body: &Value) -> Verdict {
+    chat::judge(body, &chat::Rules::XAI)
+}
+
+/// Another server that speaks Chat Completions: OpenAI's rules without its limit on ids.
+pub fn compatible_chat(body: &Value) -> Verdict {
+    chat::judge(body, &chat::Rules::COMPATIBLE)
+}
+
+/// The judge of a wire.
+pub fn of(wire: Wire) -> fn(&Value) -> Verdict {
+    match (wire.format, wire.dialect) {
+        (Format::Anthropic, Dialect::Standard) => anthropic,
+        (Format::Anthropic, Dialect::Bedrock) => bedrock_messages,
+        (Format::Anthropic, Dialect::DeepSeek) => deepseek_messages,
+        (Format::OpenAiChat, Dialect::Standard) => openai_chat,
+        (Format::OpenAiChat, Dialect::DeepSeek) => deepseek_chat,
+        (Format::OpenAiChat, Dialect::Mistral) => mistral_chat,
+        (Format::OpenAiChat, Dialect::Xai) => xai,
+        (Format::Anthropic, _) => compatible_messages,
+        (Format::OpenAiChat, _) => compatible_chat,
+    }
+}
+
+/// A refusal that names `ids`.
+fn refuse<T: Into<String>>(message: String, ids: impl IntoIterator<Item = T>) -> Verdict {
+    Err(Refusal { status: 400, message, ids: ids.into_iter().map(Into::into).collect() })
+}
+
+/// A refusal that names no id.
+fn refuse_plainly(message: impl Into<String>) -> Verdict {
+    refuse(message.into(), std::iter::empty::<String>())
+}
+
+/// The history, or the refusal of a body without one.
+fn history(body: &Value) -> Result<&[Value], Refusal> {
+    match body.get("messages") {
+        Some(Value::Array(messages)) if !messages.is_empty() => Ok(messages),
+        Some(Value::Array(_)) => {
+            Err(Refusal { status: 400, message: "messages: at least one message is required".into(), ids: Vec::new() })
+        }
+        _ => Err(Refusal { status: 400, message: "messages: Field required".into(), ids: Vec::new() }),
+    }
+}

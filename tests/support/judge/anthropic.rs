@@ -1,0 +1,405 @@
+//! Anthropic Messages: a call is answered in the one next user turn, results first; server tools pair by id.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::{Verdict, history, refuse, refuse_plainly};
+
+/// What one reader of the format demands.
+#[expect(clippy::struct_excessive_bools, reason = "a table of independent demands")]
+pub(super) struct Rules {
+    /// Consecutive messages of one role are one turn.
+    combine: bool,
+    /// Ids are of `^[a-zA-Z0-9_-]+$`.
+    id_pattern: bool,
+    /// Inputs are objects, texts are not blank, the user speaks first, markers are few.
+    careful: bool,
+    /// Text may follow a call inside its message.
+    text_after_call: bool,
+}
+
+impl Rules {
+    pub(super) const STANDARD: Self = Self { combine: true, id_pattern: true, careful: true, text_after_call: true };
+    pub(super) const BEDROCK: Self = Self { combine: false, ..Self::STANDARD };
+    pub(super) const COMPATIBLE: Self = Self { id_pattern: false, ..Self::STANDARD };
+    pub(super) const DEEPSEEK: Self =
+        Self { combine: false, id_pattern: false, careful: false, text_after_call: false };
+}
+
+/// One block and where it stands; string content is one text block.
+struct Block<'a> {
+    kind: &'a str,
+    text: Option<&'a str>,
+    value: &'a Value,
+    message: usize,
+    index: usize,
+}
+
+/// A message, or the consecutive messages that a reader combines.
+struct Turn<'a> {
+    role: &'a str,
+    blocks: Vec<Block<'a>>,
+    last: usize,
+}
+
+/// What stands where this body cannot show it.
+struct Elsewhere<'a> {
+    /// Calls before a compaction block.
+    hidden: HashSet<&'a str>,
+    /// The body continues a thread: the first turn answers calls on the server.
+    thread: bool,
+    /// The history begins at a compaction block.
+    compacted: bool,
+}
+
+impl<'a> Block<'a> {
+    fn str(&self, key: &str) -> &'a str {
+        self.value.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn is_call(&self) -> bool {
+        self.kind == "tool_use"
+    }
+
+    fn is_result(&self) -> bool {
+        self.kind == "tool_result"
+    }
+
+    fn is_server_call(&self) -> bool {
+        self.kind.ends_with("_tool_use")
+    }
+
+    fn is_server_result(&self) -> bool {
+        self.kind.ends_with("_tool_result")
+    }
+
+    /// The running code that made this call, if code did.
+    fn caller(&self) -> Option<&'a str> {
+        let caller = self.value.get("caller")?;
+        (caller.get("type")?.as_str()? != "direct").then(|| caller.get("tool_id")?.as_str()).flatten()
+    }
+}
+
+impl Turn<'_> {
+    fn calls(&self) -> impl Iterator<Item = &Block<'_>> {
+        self.blocks.iter().filter(|block| block.is_call())
+    }
+
+    fn only_results(&self) -> bool {
+        self.role == "user" && self.blocks.iter().all(Block::is_result)
+    }
+}
+
+pub(super) fn judge(body: &Value, rules: &Rules) -> Verdict {
+    let messages = history(body)?;
+    let (turns, elsewhere) = read(body, messages, rules)?;
+    first(&turns, &elsewhere, rules)?;
+    for (at, turn) in turns.iter().enumerate() {
+        let next = turns.get(at + 1).filter(|next| next.role == "user");
+        let before = at.checked_sub(1).and_then(|before| turns.get(before)).filter(|before| before.role == "assistant");
+        match turn.role {
+            "assistant" => calls(turn, next, rules)?,
+            "user" => results(turn, before, at == 0, &elsewhere, rules)?,
+            _ => {}
+        }
+    }
+    servers(&turns, &elsewhere)?;
+    if rules.careful { markers(body) } else { Ok(()) }
+}
+
+/// Reads the turns that count: what stands before the last compaction block does not.
+fn read<'a>(
+    body: &'a Value,
+    messages: &'a [Value],
+    rules: &Rules,
+) -> Result<(Vec<Turn<'a>>, Elsewhere<'a>), super::Refusal> {
+    let thread = body.pointer("/thread/type").and_then(Value::as_str) == Some("continue");
+    let mut elsewhere = Elsewhere { hidden: HashSet::new(), thread, compacted: false };
+    let mut turns: Vec<Turn<'a>> = Vec::new();
+    for (index, message) in messages.iter().enumerate() {
+        let role = message.get("role").and_then(Value::as_str).unwrap_or_default();
+        if !matches!(role, "user" | "assistant" | "system") {
+            refuse_plainly(format!("messages.{index}.role: Input should be 'user' or 'assistant'"))?;
+        }
+        let mut blocks = content(message, index)?;
+        let last = index + 1 == messages.len();
+        if blocks.is_empty() && !(rules.careful && last && role == "assistant") {
+            refuse_plainly(format!(
+                "messages.{index}: all messages must have non-empty content except for the optional final assistant message"
+            ))?;
+        }
+        if let Some(at) = blocks.iter().rposition(|block| block.kind == "compaction") {
+            let old = turns.iter().flat_map(|turn| &turn.blocks).chain(&blocks[..at]);
+            let ids: Vec<&str> = old.filter(|b| b.kind.ends_with("tool_use")).map(|b| b.str("id")).collect();
+            elsewhere.hidden.extend(ids);
+            elsewhere.compacted = true;
+            turns.clear();
+            blocks.drain(..at);
+        }
+        for block in &blocks {
+            shape(role, block, rules)?;
+        }
+        match turns.last_mut().filter(|turn| rules.combine && turn.role == role) {
+            Some(turn) => {
+                turn.blocks.extend(blocks);
+                turn.last = index;
+            }
+            None => turns.push(Turn { role, blocks, last: index }),
+        }
+    }
+    Ok((turns, elsewhere))
+}
+
+fn content(message: &Value, index: usize) -> Result<Vec<Block<'_>>, super::Refusal> {
+    match message.get("content") {
+        Some(text @ Value::String(words)) if words.is_empty() => {
+            let _ = text;
+            Ok(Vec::new())
+        }
+        Some(value @ Value::String(words)) => {
+            Ok(vec![Block { kind: "text", text: Some(words), value, message: index, index: 0 }])
+        }
+        Some(Value::Array(blocks)) => Ok(blocks
+            .iter()
+            .enumerate()
+            .map(|(at, value)| Block {
+                kind: value.get("type").and_then(Value::as_str).unwrap_or_default(),
+                text: value.get("text").and_then(Value::as_str),
+                value,
+                message: index,
+                index: at,
+            })
+            .collect()),
+        _ => refuse_plainly(format!("messages.{index}.content: Input should be a valid list")).map(|()| Vec::new()),
+    }
+}
+
+/// What is wrong with a block wherever its turn stands.
+fn shape(role: &str, block: &Block<'_>, rules: &Rules) -> Verdict {
+    let (n, m, kind) = (block.message, block.index, block.kind);
+    if (block.is_call() || block.is_server_call()) && role != "assistant" {
+        return refuse(format!("messages.{n}: `{kind}` blocks can only be in `assistant` messages"), [block.str("id")]);
+    }
+    if block.is_result() && role != "user" {
+        let words = format!("messages.{n}: `tool_result` blocks can only be in `user` messages");
+        return refuse(words, [block.str("tool_use_id")]);
+    }
+    if block.is_server_result() && role != "assistant" {
+        let words = format!("messages.{n}: `{kind}` blocks can only be in `assistant` messages");
+        return refuse(words, [block.str("tool_use_id")]);
+    }
+    if block.is_call() || block.is_result() {
+        let key = if block.is_call() { "id" } else { "tool_use_id" };
+        let Some(id) = block.value.get(key).and_then(Value::as_str) else {
+            return refuse_plainly(format!("messages.{n}.content.{m}.{kind}.{key}: Field required"));
+        };
+        let legal = !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        if rules.id_pattern && !legal {
+            let words =
+                format!("messages.{n}.content.{m}.{kind}.{key}: String should match pattern '^[a-zA-Z0-9_-]+$'");
+            return refuse(words, [id]);
+        }
+    }
+    if rules.careful { fields(block) } else { Ok(()) }
+}
+
+/// Values that a careful reader rejects.
+fn fields(block: &Block<'_>) -> Verdict {
+    let (n, m) = (block.message, block.index);
+    if block.is_call() && !block.value.get("input").is_some_and(Value::is_object) {
+        let words = format!("messages.{n}.content.{m}.tool_use.input: Input should be a valid dictionary");
+        return refuse(words, [block.str("id")]);
+    }
+    if block.kind == "text" {
+        let text = block.text.unwrap_or_default();
+        if text.is_empty() {
+            return refuse_plainly("messages: text content blocks must be non-empty");
+        }
+        if text.trim().is_empty() {
+            return refuse_plainly("messages: text content blocks must contain non-whitespace text");
+        }
+    }
+    let failed = block.value.get("is_error").and_then(Value::as_bool) == Some(true);
+    if block.is_result() && failed {
+        let empty = match block.value.get("content") {
+            None | Some(Value::Null) => true,
+            Some(Value::String(text)) => text.is_empty(),
+            Some(Value::Array(parts)) => parts.is_empty(),
+            Some(_) => false,
+        };
+        if empty {
+            let words = format!("messages.{n}.content.{m}.tool_result: content cannot be empty if `is_error` is true");
+            return refuse(words, [block.str("tool_use_id")]);
+        }
+    }
+    Ok(())
+}
+
+/// Who may speak first.
+fn first(turns: &[Turn<'_>], elsewhere: &Elsewhere<'_>, rules: &Rules) -> Verdict {
+    match turns.first().map(|turn| turn.role) {
+        Some("assistant") if rules.careful && !elsewhere.compacted && !elsewhere.thread => {
+            refuse_plainly("messages: first message must use the \"user\" role")
+        }
+        Some("system") if rules.careful && !elsewhere.compacted && !elsewhere.thread => {
+            refuse_plainly("messages.0: a `system` message must follow a `user` message")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Every client call of an assistant turn: one id each, and an answer in the leading results of the next user turn.
+fn calls(turn: &Turn<'_>, next: Option<&Turn<'_>>, rules: &Rules) -> Verdict {
+    let mut seen = HashSet::new();
+    for call in turn.calls() {
+        if !seen.insert(call.str("id")) {
+            let words = format!("messages.{}.content.{}: `tool_use` ids must be unique", call.message, call.index);
+            return refuse(words, [call.str("id")]);
+        }
+    }
+    let leading = || next.iter().flat_map(|next| next.blocks.iter().take_while(|block| block.is_result()));
+    let answers: HashSet<&str> = leading().map(|result| result.str("tool_use_id")).collect();
+    let mut open: Vec<&str> = turn.calls().map(|call| call.str("id")).filter(|id| !answers.contains(id)).collect();
+    let behind = turn.blocks.iter().skip_while(|block| !block.is_call()).find(|b| matches!(b.kind, "text" | "image"));
+    if open.is_empty() && !rules.text_after_call && behind.is_some() {
+        open = turn.calls().map(|call| call.str("id")).collect();
+    }
+    if !open.is_empty() {
+        return unanswered(turn.last, &open);
+    }
+    let Some(next) = next else { return Ok(()) };
+    if turn.calls().any(|call| call.caller().is_some()) && !next.only_results() {
+        return refuse_plainly(format!(
+            "messages.{}: the answer to a programmatic tool call may hold only `tool_result` blocks",
+            next.last
+        ));
+    }
+    for call in turn.calls() {
+        let set = call.value.get("toolset_name");
+        let mut own = leading().filter(|result| result.str("tool_use_id") == call.str("id"));
+        if set.is_some() && own.any(|result| result.value.get("toolset_name") != set) {
+            let words = format!("messages.{}: `toolset_name` of the `tool_result` does not match", next.last);
+            return refuse(words, [call.str("id")]);
+        }
+    }
+    Ok(())
+}
+
+fn unanswered(message: usize, ids: &[&str]) -> Verdict {
+    let words = format!(
+        "messages.{message}: `tool_use` ids were found without `tool_result` blocks immediately after: {}. \
+         Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
+        ids.join(", ")
+    );
+    refuse(words, ids.iter().copied())
+}
+
+/// Every result of a user turn: its call stands in the turn before, and it is the only one.
+fn results(
+    turn: &Turn<'_>,
+    before: Option<&Turn<'_>>,
+    opening: bool,
+    elsewhere: &Elsewhere<'_>,
+    rules: &Rules,
+) -> Verdict {
+    let _ = rules;
+    let known: HashSet<&str> = before.iter().flat_map(|before| before.calls()).map(|call| call.str("id")).collect();
+    let mut seen = HashSet::new();
+    for result in turn.blocks.iter().filter(|block| block.is_result()) {
+        let (n, m, id) = (result.message, result.index, result.str("tool_use_id"));
+        if !seen.insert(id) {
+            let words = format!(
+                "messages.{n}.content.{m}: each tool_use must have a single result. \
+                 Found multiple `tool_result` blocks with id: {id}"
+            );
+            return refuse(words, [id]);
+        }
+        let hidden = elsewhere.hidden.contains(id) || (opening && elsewhere.thread);
+        if !known.contains(id) && !hidden {
+            let words = format!(
+                "messages.{n}.content.{m}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. \
+                 Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
+            );
+            return refuse(words, [id]);
+        }
+    }
+    Ok(())
+}
+
+/// Server tools: by id, the result after its call; open only while a turn pauses, is mixed, or code still runs.
+fn servers(turns: &[Turn<'_>], elsewhere: &Elsewhere<'_>) -> Verdict {
+    let mut open: Vec<&Block<'_>> = Vec::new();
+    let mut closed: HashSet<&str> = HashSet::new();
+    for (at, turn) in turns.iter().enumerate() {
+        if turn.role != "assistant" {
+            continue;
+        }
+        let older: HashSet<&str> = open.iter().map(|call| call.str("id")).collect();
+        for block in &turn.blocks {
+            if block.is_server_call() {
+                open.push(block);
+            } else if block.is_server_result() {
+                let id = block.str("tool_use_id");
+                let before = open.len();
+                open.retain(|call| call.str("id") != id);
+                let known = open.len() < before || closed.contains(id) || elsewhere.hidden.contains(id);
+                if !known && !elsewhere.thread {
+                    return orphaned(block);
+                }
+                closed.insert(id);
+            }
+        }
+        let rest = turns.get(at + 1);
+        let mixed = turn.calls().next().is_some() && rest.is_some_and(Turn::only_results);
+        // A kind that these rules do not know may be answered where nobody sees it.
+        for call in open.iter().filter(|call| matches!(call.kind, "server_tool_use" | "mcp_tool_use")) {
+            let running = turn.calls().any(|client| client.caller() == Some(call.str("id")));
+            let waiting = mixed && (!older.contains(call.str("id")) || running);
+            let paused = rest.is_none() && !older.contains(call.str("id"));
+            if !waiting && !paused {
+                return half(call);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn half(call: &Block<'_>) -> Verdict {
+    let name = if call.kind == "mcp_tool_use" { "mcp" } else { call.str("name") };
+    let id = call.str("id");
+    let words = format!(
+        "messages.{}: `{name}` tool use with id `{id}` was found without a corresponding `{name}_tool_result` block",
+        call.message
+    );
+    refuse(words, [id])
+}
+
+fn orphaned(result: &Block<'_>) -> Verdict {
+    let (n, m, kind, id) = (result.message, result.index, result.kind, result.str("tool_use_id"));
+    let call = if kind == "mcp_tool_result" { "mcp_tool_use" } else { "server_tool_use" };
+    let words = format!(
+        "messages.{n}.content.{m}: unexpected `tool_use_id` found in `{kind}` blocks: {id}. \
+         Each `{kind}` block must have a corresponding `{call}` block before it."
+    );
+    refuse(words, [id])
+}
+
+/// At most four cache markers.
+fn markers(body: &Value) -> Verdict {
+    fn count(value: &Value) -> usize {
+        match value {
+            Value::Array(items) => items.iter().map(count).sum(),
+            Value::Object(members) => {
+                usize::from(members.get("cache_control").is_some_and(|marker| !marker.is_null()))
+                    + members.get("content").map_or(0, count)
+            }
+            _ => 0,
+        }
+    }
+    let found: usize = ["system", "tools", "messages"].iter().filter_map(|key| body.get(key)).map(count).sum();
+    if found > 4 {
+        return refuse_plainly(format!("A maximum of 4 blocks with cache_control may be provided. Found {found}."));
+    }
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! Chat Completions: behind an assistant message with calls comes an unbroken run of exactly its tool messages.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::{Verdict, history, refuse, refuse_plainly};
+
+/// What one reader of the format demands.
+pub(super) struct Rules {
+    /// The longest id.
+    id_max: usize,
+    /// A tool message without an id answers the first open call; only users have names.
+    positional: bool,
+    /// The words and the roles of DeepSeek.
+    deepseek: bool,
+}
+
+impl Rules {
+    pub(super) const STANDARD: Self = Self { id_max: 40, positional: false, deepseek: false };
+    pub(super) const COMPATIBLE: Self = Self { id_max: usize::MAX, ..Self::STANDARD };
+    pub(super) const DEEPSEEK: Self = Self { deepseek: true, ..Self::COMPATIBLE };
+    pub(super) const XAI: Self = Self { positional: true, ..Self::COMPATIBLE };
+}
+
+/// A message and where it stands in the body.
+struct Message<'a> {
+    index: usize,
+    role: &'a str,
+    value: &'a Value,
+}
+
+impl<'a> Message<'a> {
+    fn calls(&self) -> &'a [Value] {
+        match self.value.get("tool_calls") {
+            Some(Value::Array(calls)) if self.role == "assistant" => calls,
+            _ => &[],
+        }
+    }
+
+    fn answers(&self) -> &'a str {
+        self.value.get("tool_call_id").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Whether the value under `key` is there and not null.
+    fn has(&self, key: &str) -> bool {
+        self.value.get(key).is_some_and(|value| !value.is_null())
+    }
+}
+
+fn id(call: &Value) -> &str {
+    call.get("id").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The messages; a legacy function message is as if it were not there.
+fn read(body: &Value) -> Result<Vec<Message<'_>>, super::Refusal> {
+    let role = |value: &Value| matches!(value.get("role"), Some(Value::String(role)) if role == "function");
+    Ok(history(body)?
+        .iter()
+        .enumerate()
+        .filter(|(_, value)| !role(value))
+        .map(|(index, value)| {
+            let role = value.get("role").and_then(Value::as_str).unwrap_or_default();
+            Message { index, role, value }
+        })
+        .collect())
+}
+
+pub(super) fn judge(body: &Value, rules: &Rules) -> Verdict {
+    let messages = read(body)?;
+    let mut rest = messages.as_slice();
+    while let Some((message, behind)) = rest.split_first() {
+        rest = behind;
+        shape(message, rules)?;
+        if message.role == "tool" {
+            return stray(message, rules);
+        }
+        let calls = message.calls();
+        if calls.is_empty() {
+            continue;
+        }
+        unique(message, calls, rules)?;
+        let length = rest.iter().take_while(|message| message.role == "tool").count();
+        let (run, after) = rest.split_at(length);
+        for tool in run {
+            shape(tool, rules)?;
+        }
+        answered(calls, run, rules)?;
+        rest = after;
+    }
+    Ok(())
+}
+
+/// What is wrong with a message wherever it stands.
+fn shape(message: &Message<'_>, rules: &Rules) -> Verdict {
+    let index = message.index;
+    let known: &[&str] = if rules.deepseek {
+        &["system", "user", "assistant", "tool", "latest_reminder"]
+    } else {
+        &["system", "developer", "user", "assistant", "tool"]
+    };
+    if !known.contains(&message.role) {
+        return refuse_plainly(format!("Invalid value: '{}' for messages[{index}].role.", message.role));
+    }
+    if message.role == "tool" && !rules.positional && message.answers().is_empty() {
+        return refuse_plainly(
+            "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'.",
+        );
+    }
+    if rules.positional && message.role != "user" && message.has("name") {
+        return refuse_plainly("Only messages of role 'user' can have a name.");
+    }
+    if message.role == "assistant"
+        && matches!(message.value.get("tool_calls"), Some(Value::Array(calls)) if calls.is_empty())
+    {
+        return refuse_plainly(format!(
+            "Invalid 'messages[{index}].tool_calls': empty array. Expected an array with minimum length 1, \
+             but got an empty array instead."
+        ));
+    }
+    let says = ["content", "tool_calls", "function_call", "refusal", "audio"].iter().any(|key| message.has(key));
+    if message.role == "assistant" && !says {
+        return refuse_plainly(if rules.deepseek {
+            "Invalid assistant message: content or tool_calls must be set"
+        } else {
+            "Invalid value for 'content': expected a string, got null."
+        });
+    }
+    Ok(())
+}
+
+fn stray(message: &Message<'_>, rules: &Rules) -> Verdict {
+    let words = if rules.deepseek {
+        "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
+    } else {
+        "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
+    };
+    refuse(words.to_owned(), [message.answers()])
+}
+
+/// The ids of the calls of one message: there, short enough, and each once.
+fn unique(message: &Message<'_>, calls: &[Value], rules: &Rules) -> Verdict {
+    let index = message.index;
+    let mut seen = HashSet::new();
+    for (at, call) in calls.iter().enumerate() {
+        let id = id(call);
+        if id.is_empty() && !rules.positional {
+            return refuse_plainly(format!("Missing required parameter: 'messages[{index}].tool_calls[{at}].id'."));
+        }
+        if id.len() > rules.id_max {
+            let words = format!(
+                "Invalid 'messages[{index}].tool_calls[{at}].id': string too long. Expected a string with maximum \
+                 length {}, but got a string with length {} instead.",
+                rules.id_max,
+                id.len()
+            );
+            return refuse(words, [id]);
+        }
+        if !id.is_empty() && !seen.insert(id) {
+            return refuse(format!("Duplicate value for 'tool_call_id' of {id} in message[{index}]"), [id]);
+        }
+    }
+    Ok(())
+}
+
+/// The run of tool messages behind one message answers each of its calls once, and nothing else.
+fn answered(calls: &[Value], run: &[Message<'_>], rules: &Rules) -> Verdict {
+    let mut open: Vec<&str> = calls.iter().map(id).collect();
+    let mut done: HashSet<&str> = HashSet::new();
+    let mut unnamed = 0;
+    let mut stranger = None;
+    for tool in run {
+        let answers = tool.answers();
+        if answers.is_empty() {
+            unnamed += 1;
+        } else if let Some(at) = open.iter().position(|id| *id == answers) {
+            done.insert(open.remove(at));
+        } else if done.contains(answers) {
+            let words = format!("Duplicate value for 'tool_call_id' of {answers} in message[{}]", tool.index);
+            return refuse(words, [answers]);
+        } else {
+            stranger.get_or_insert(answers);
+        }
+    }
+    if unnamed > open.len() {
+        return refuse_plainly("More tool messages than open tool calls.");
+    }
+    open.drain(..unnamed);
+    if !open.is_empty() {
+        let lead = "An assistant message with 'tool_calls' must be followed by tool messages responding to each \
+                    'tool_call_id'.";
+        let words = match (rules.deepseek, stranger) {
+            (true, None) => format!("{lead} (insufficient tool messages following tool_calls message)"),
+            _ => format!("{lead} The following tool_call_ids did not have response messages: {}", open.join(", ")),
+        };
+        return refuse(words, open);
+    }
+    match stranger {
+        Some(id) => refuse(
+            format!("Invalid parameter: 'tool_call_id' of '{id}' not found in 'tool_calls' of previous message."),
+            [id],
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Mistral: roles by a table, as many answers as calls, ids of nine letters and digits.
+///
+/// A last assistant message is refused there too, but that is no matter of tool calls: not judged.
+pub(super) fn mistral(body: &Value) -> Verdict {
+    let messages = read(body)?;
+    for pair in messages.windows(2) {
+        let (from, to) = (pair[0].role, pair[1].role);
+        let legal = match from {
+            "system" => matches!(to, "user" | "assistant" | "system"),
+            "user" => matches!(to, "assistant" | "system" | "user"),
+            "assistant" => matches!(to, "assistant" | "user" | "tool"),
+            "tool" => matches!(to, "assistant" | "tool" | "user"),
+            _ => false,
+        };
+        if !legal {
+            return refuse(format!("Unexpected role '{to}' after role '{from}'"), [pair[1].answers()]);
+        }
+    }
+    if let Some(message) = messages.first().filter(|message| message.role == "tool") {
+        return refuse("Unexpected role 'tool' at the start".to_owned(), [message.answers()]);
+    }
+    let mut rest = messages.as_slice();
+    while let Some((message, behind)) = rest.split_first() {
+        let length = behind.iter().take_while(|message| message.role == "tool").count();
+        let (run, after) = behind.split_at(length);
+        rest = after;
+        mistral_run(message, run)?;
+    }
+    Ok(())
+}
+
+fn mistral_run(message: &Message<'_>, run: &[Message<'_>]) -> Verdict {
+    let calls = message.calls();
+    if message.role == "assistant" && calls.is_empty() && !message.has("content") {
+        return refuse_plainly("Assistant message must have either content or tool_calls, but not both.");
+    }
+    let mut ids = HashSet::new();
+    for id in calls.iter().map(id).chain(run.iter().map(Message::answers)) {
+        if id.len() != 9 || !id.bytes().all(|b| b.is_ascii_alphanumeric()) {
+            let words = format!("Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.");
+            return refuse(words, [id]);
+        }
+    }
+    for id in calls.iter().map(id) {
+        if !ids.insert(id) {
+            return refuse(format!("Duplicate tool call id {id} in assistant message"), [id]);
+        }
+    }
+    let mut seen = HashSet::new();
+    for id in run.iter().map(Message::answers) {
+        if !ids.contains(id) {
+            return refuse(format!("Unexpected tool call id {id} in tool results"), [id]);
+        }
+        if !seen.insert(id) {
+            return refuse(format!("Duplicate tool call id {id} in tool results"), [id]);
+        }
+    }
+    if seen.len() != ids.len() {
+        let open = calls.iter().map(id).filter(|id| !seen.contains(id));
+        return refuse("Not the same number of function calls and responses".to_owned(), open);
+    }
+    Ok(())
+}

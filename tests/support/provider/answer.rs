@@ -1,0 +1,117 @@
+//! What a model that was asked properly answers: one JSON, or the events of a stream.
+
+use serde_json::{Value, json};
+
+use super::Reply;
+
+fn block(reply: &Reply) -> (Value, &'static str) {
+    match reply {
+        Reply::Text(words) => (json!({"type": "text", "text": words}), "end_turn"),
+        Reply::Call { id, name, input } => {
+            (json!({"type": "tool_use", "id": id, "name": name, "input": input}), "tool_use")
+        }
+        Reply::Status(..) => (Value::Null, "refusal"),
+    }
+}
+
+/// A Messages answer.
+pub(super) fn message(number: usize, model: &str, reply: &Reply) -> Value {
+    let (block, stop) = block(reply);
+    json!({
+        "id": format!("msg_{number:08}"), "type": "message", "role": "assistant", "model": model,
+        "content": [block], "stop_reason": stop, "stop_sequence": null,
+        "usage": {"input_tokens": 12, "output_tokens": 4},
+    })
+}
+
+/// A Messages answer as events, from `message_start` to `message_stop`.
+pub(super) fn message_events(number: usize, model: &str, reply: &Reply) -> Vec<String> {
+    let event = |data: Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or_default());
+    let mut opening = message(number, model, reply);
+    let stop = opening["stop_reason"].take();
+    opening["content"] = json!([]);
+    let (mut start, _) = block(reply);
+    let deltas: Vec<Value> = match reply {
+        Reply::Text(words) => {
+            start["text"] = "".into();
+            halves(words).map(|half| json!({"type": "text_delta", "text": half})).collect()
+        }
+        Reply::Call { input, .. } => {
+            start["input"] = json!({});
+            let whole = input.to_string();
+            halves(&whole).map(|half| json!({"type": "input_json_delta", "partial_json": half})).collect()
+        }
+        Reply::Status(..) => Vec::new(),
+    };
+    let mut events = vec![
+        event(json!({"type": "message_start", "message": opening})),
+        event(json!({"type": "content_block_start", "index": 0, "content_block": start})),
+        event(json!({"type": "ping"})),
+    ];
+    let delta = |delta: Value| event(json!({"type": "content_block_delta", "index": 0, "delta": delta}));
+    events.extend(deltas.into_iter().map(delta));
+    events.push(event(json!({"type": "content_block_stop", "index": 0})));
+    events.push(event(json!({
+        "type": "message_delta",
+        "delta": {"stop_reason": stop, "stop_sequence": null},
+        "usage": {"output_tokens": 4},
+    })));
+    events.push(event(json!({"type": "message_stop"})));
+    events
+}
+
+/// Two halves of a text, cut between letters.
+fn halves(words: &str) -> impl Iterator<Item = String> {
+    let letters: Vec<char> = words.chars().collect();
+    let (one, two) = letters.split_at(letters.len() / 2);
+    [one.iter().collect(), two.iter().collect()].into_iter()
+}
+
+fn spoken(reply: &Reply) -> (Value, &'static str) {
+    match reply {
+        Reply::Text(words) => (json!({"role": "assistant", "content": words}), "stop"),
+        Reply::Call { id, name, input } => {
+            let function = json!({"name": name, "arguments": input.to_string()});
+            let call = json!({"id": id, "type": "function", "function": function});
+            (json!({"role": "assistant", "content": null, "tool_calls": [call]}), "tool_calls")
+        }
+        Reply::Status(..) => (Value::Null, "content_filter"),
+    }
+}
+
+/// A Chat Completions answer.
+pub(super) fn completion(number: usize, model: &str, reply: &Reply) -> Value {
+    let (message, finish) = spoken(reply);
+    json!({
+        "id": format!("chatcmpl-{number:08}"), "object": "chat.completion", "created": 1_700_000_000, "model": model,
+        "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": null}],
+        "usage": {"prompt_tokens": 12, "completion_tokens": 4, "total_tokens": 16},
+    })
+}
+
+/// A Chat Completions answer as chunks, closed by `[DONE]`.
+pub(super) fn completion_chunks(number: usize, model: &str, reply: &Reply) -> Vec<String> {
+    let chunk = |delta: Value, finish: Value| {
+        let data = json!({
+            "id": format!("chatcmpl-{number:08}"), "object": "chat.completion.chunk", "created": 1_700_000_000,
+            "model": model, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+        });
+        format!("data: {data}\n\n")
+    };
+    let (mut message, finish) = spoken(reply);
+    let mut chunks = vec![chunk(json!({"role": "assistant", "content": ""}), Value::Null)];
+    match reply {
+        Reply::Text(words) => {
+            chunks.extend(halves(words).map(|half| chunk(json!({"content": half}), Value::Null)));
+        }
+        _ => {
+            if let Some(call) = message.pointer_mut("/tool_calls/0") {
+                call["index"] = 0.into();
+                chunks.push(chunk(json!({"tool_calls": [call.take()]}), Value::Null));
+            }
+        }
+    }
+    chunks.push(chunk(json!({}), finish.into()));
+    chunks.push("data: [DONE]\n\n".to_owned());
+    chunks
+}
