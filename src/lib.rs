@@ -2,6 +2,8 @@
 
 pub mod conversation;
 #[cfg(feature = "server")]
+mod path;
+#[cfg(feature = "server")]
 pub mod provider;
 #[cfg(feature = "server")]
 pub mod proxy;
