@@ -1,5 +1,7 @@
 //! Antiphon: a reverse proxy in front of LLM provider APIs that makes sure every tool call has exactly one answer.
 
+#[cfg(feature = "server")]
+pub mod config;
 pub mod conversation;
 #[cfg(feature = "server")]
 mod path;
