@@ -3,6 +3,10 @@
 #[cfg(feature = "server")]
 pub mod admin;
 #[cfg(feature = "server")]
+pub mod app;
+#[cfg(feature = "server")]
+pub mod cli;
+#[cfg(feature = "server")]
 pub mod config;
 pub mod conversation;
 #[cfg(feature = "server")]
