@@ -84,13 +84,16 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     }
     let mut err = io::stderr().lock();
     drop(writeln!(err, "antiphon: {error:#}"));
-    if error.is::<StartError>() {
+    let taken = error
+        .downcast_ref::<StartError>()
+        .is_some_and(|error| matches!(error, StartError::Bind { .. }));
+    if taken {
         drop(writeln!(
             err,
             "another antiphon may be running; --listen and --admin-listen take other addresses"
         ));
     }
-    if error.is::<ConfigError>() || error.is::<StartError>() {
+    if taken || error.is::<ConfigError>() {
         ExitCode::from(EXIT_USAGE)
     } else {
         ExitCode::FAILURE

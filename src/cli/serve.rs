@@ -123,9 +123,9 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Other machines reach us under some name; without `allow_hosts` every one of them is refused.
+/// On every address at once, no name of ours is known but loopback: without `allow_hosts` other machines are refused.
 fn warn_of_closed_door(listen: &std::net::SocketAddr, allow_hosts: &[String]) {
-    if !listen.ip().is_loopback() && allow_hosts.is_empty() {
+    if listen.ip().is_unspecified() && allow_hosts.is_empty() {
         tracing::warn!(%listen, "other machines get 403: put the host names they use into server.allow_hosts");
     }
 }
