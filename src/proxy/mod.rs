@@ -144,8 +144,7 @@ impl Inner {
             .send(request)
             .await
             .map_err(|error| upstream_error(&route, error))?;
-        record.event.upstream_head = Some(clock::now().duration_since(began));
-        record.phase = "body";
+        record.head_came(began);
         let answer = Answer::new(sent, route.wire.is_some());
         let answer = answer.with_old_ids(&renamed, self.idle_timeout).await;
         answer.map(Some).map_err(|error| upstream_error(&route, error))

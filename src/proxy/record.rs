@@ -51,6 +51,7 @@ pub(super) struct Record {
     pub bytes_in: Arc<AtomicU64>,
     telemetry: Telemetry,
     began: Instant,
+    head_came: Option<Instant>,
     ended: bool,
 }
 
@@ -73,6 +74,7 @@ impl Record {
             bytes_out: 0,
             overhead: Duration::ZERO,
             upstream_head: None,
+            upstream_body: None,
             duration: Duration::ZERO,
             side: None,
             phase: "request",
@@ -86,6 +88,7 @@ impl Record {
             bytes_in: Arc::default(),
             telemetry,
             began: clock::now(),
+            head_came: None,
             ended: false,
         }
     }
@@ -93,6 +96,14 @@ impl Record {
     /// The sink, for what is counted on the way.
     pub(super) fn telemetry(&self) -> &Telemetry {
         &self.telemetry
+    }
+
+    /// Notes that the provider's answer has begun; `sent` is when its request was ready.
+    pub(super) fn head_came(&mut self, sent: Instant) {
+        let now = clock::now();
+        self.phase = "body";
+        self.event.upstream_head = Some(now.duration_since(sent));
+        self.head_came = Some(now);
     }
 
     /// Puts our notes on a head that goes to the client, and notes its status.
@@ -116,7 +127,9 @@ impl Record {
         }
         self.ended = true;
         self.event.bytes_in = self.bytes_in.load(Ordering::Relaxed);
-        self.event.duration = clock::now().duration_since(self.began);
+        let now = clock::now();
+        self.event.duration = now.duration_since(self.began);
+        self.event.upstream_body = self.head_came.map(|came| now.duration_since(came));
         (self.event.side, self.event.phase, self.event.code) = (end.side, end.phase, end.code);
         self.telemetry.exchange_ended(&self.event);
     }

@@ -44,3 +44,15 @@ mod passthrough;
 mod proxied;
 #[cfg(feature = "server")]
 mod streaming;
+
+// The rooms around it.
+#[cfg(feature = "server")]
+mod admin;
+#[cfg(feature = "server")]
+mod cli_config;
+#[cfg(feature = "server")]
+mod config;
+#[cfg(feature = "server")]
+mod metrics;
+#[cfg(feature = "server")]
+mod routes;
