@@ -27,6 +27,8 @@ mod strict_provider;
 #[cfg(feature = "server")]
 mod codings;
 #[cfg(feature = "server")]
+mod counted;
+#[cfg(feature = "server")]
 mod drain;
 #[cfg(feature = "server")]
 mod faults;

@@ -86,9 +86,10 @@ impl Builder {
             admin: axum::Router::new(),
             proxy: self.proxy,
             upstream: self.upstream,
-            telemetry,
+            telemetry: telemetry.clone(),
         };
         App {
+            telemetry,
             running: app::start(parts).await.unwrap(),
         }
     }
@@ -97,6 +98,7 @@ impl Builder {
 /// A running app.
 pub struct App {
     pub running: Running,
+    pub telemetry: Telemetry,
 }
 
 impl App {
