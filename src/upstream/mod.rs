@@ -137,6 +137,7 @@ pub type SendBody = UnsyncBoxBody<Bytes, BoxError>;
 pub struct Sender {
     client: Client<Connector, Tracked>,
     headers_timeout: Duration,
+    connect_timeout: Duration,
 }
 
 impl Sender {
@@ -160,6 +161,7 @@ impl Sender {
         Ok(Self {
             client,
             headers_timeout: settings.headers_timeout,
+            connect_timeout: settings.connect_timeout,
         })
     }
 
@@ -172,7 +174,7 @@ impl Sender {
         let request = Request::from_parts(head, Tracked::new(body, progress.clone()));
         let sent = tokio::select! {
             sent = self.client.request(request) => sent,
-            () = progress.silence(self.headers_timeout) => {
+            () = progress.silence(self.headers_timeout, self.connect_timeout) => {
                 return Err(SendError { phase: progress.phase(), kind: Kind::TimedOut, source: None });
             }
         };

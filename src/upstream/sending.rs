@@ -9,18 +9,27 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{BoxError, Phase, SendBody};
 use crate::clock;
 
 /// How far the request's body is. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Progress(Arc<Mutex<Shared>>);
+pub(super) struct Progress(Arc<Watched>);
+
+#[derive(Debug)]
+struct Watched {
+    shared: Mutex<Shared>,
+    // Told once, when a connection begins to take the body.
+    taken: Notify,
+}
 
 #[derive(Debug)]
 struct Shared {
     moved: Instant,
+    // Whether a connection has begun to take the body.
+    taken: bool,
     // The body itself is not ready: nobody upstream is waited for.
     starved: bool,
     done: bool,
@@ -29,23 +38,33 @@ struct Shared {
 
 impl Progress {
     pub(super) fn start() -> Self {
-        Self(Arc::new(Mutex::new(Shared {
+        let shared = Mutex::new(Shared {
             moved: clock::now(),
+            taken: false,
             starved: false,
             done: false,
             failure: None,
-        })))
+        });
+        Self(Arc::new(Watched {
+            shared,
+            taken: Notify::new(),
+        }))
     }
 
-    /// Ready once the other end has let us wait for `limit`.
-    pub(super) async fn silence(&self, limit: Duration) {
+    /// Ready once the other end has let us wait for `limit`; until a connection takes the request, for `connect` more.
+    pub(super) async fn silence(&self, limit: Duration, connect: Duration) {
+        let mut deadline = self.lock().moved + limit + connect;
         loop {
-            let moved = self.lock().moved;
-            tokio::time::sleep_until(moved + limit).await;
+            tokio::select! {
+                () = tokio::time::sleep_until(deadline) => {}
+                () = self.0.taken.notified() => {}
+            }
             let mut shared = self.lock();
             if shared.starved {
                 shared.moved = clock::now();
-            } else if shared.moved == moved {
+            }
+            deadline = shared.moved + if shared.taken { limit } else { limit + connect };
+            if deadline <= clock::now() {
                 return;
             }
         }
@@ -62,7 +81,7 @@ impl Progress {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -92,6 +111,9 @@ impl Body for Tracked {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFailed>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         let mut shared = self.progress.lock();
+        if !std::mem::replace(&mut shared.taken, true) {
+            self.progress.0.taken.notify_one();
+        }
         shared.starved = polled.is_pending();
         let Poll::Ready(frame) = polled else {
             return Poll::Pending;
