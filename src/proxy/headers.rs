@@ -88,7 +88,7 @@ pub(super) fn for_trailers(trailers: &mut HeaderMap) {
     }
 }
 
-/// Removes hop-by-hop headers, those named in `Connection`, and ours.
+/// Removes hop-by-hop headers, those named in `Connection`, ours, and what a gateway behind may take for framing.
 fn strip(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
@@ -96,14 +96,19 @@ fn strip(headers: &mut HeaderMap) {
         .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
         .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
         .collect();
-    let ours: Vec<HeaderName> = headers
-        .keys()
-        .filter(|name| name.as_str().starts_with(OURS))
-        .cloned()
-        .collect();
+    let ours = |name: &&HeaderName| name.as_str().starts_with(OURS) || is_framing_in_disguise(name);
+    let ours: Vec<HeaderName> = headers.keys().filter(ours).cloned().collect();
     for name in HOP_BY_HOP.into_iter().chain(named).chain(ours) {
         headers.remove(name);
     }
+}
+
+/// CGI-like gateways read `_` as `-`.
+fn is_framing_in_disguise(name: &HeaderName) -> bool {
+    name.as_str().contains('_')
+        && [CONTENT_LENGTH, TRANSFER_ENCODING, HOST, CONNECTION]
+            .iter()
+            .any(|framing| name.as_str().replace('_', "-") == framing.as_str())
 }
 
 /// Headers for a log: names, and values only where they are known to be harmless.
@@ -128,6 +133,8 @@ impl fmt::Debug for Redacted<'_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prelude::*, sample::select};
+
     use super::*;
 
     fn map(pairs: &[(&str, &str)]) -> HeaderMap {
@@ -159,6 +166,39 @@ mod tests {
         out.append("x-three", "b".parse().unwrap());
         out.append("x-forwarded-for", "1.2.3.4".parse().unwrap());
         assert_eq!(for_upstream(headers, false), out);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn no_hop_by_hop_header_leaks(
+            names in vec(select(vec![
+                "Connection", "keep-alive", "TE", "trailer", "Transfer-Encoding", "upgrade", "proxy-authorization",
+                "x-api-key", "authorization", "x-a", "x-b", "content-type", "host", "content-length", "expect",
+                "x-antiphon-mode", "content_length",
+            ]), 0..12),
+            values in vec(select(vec!["a", "close", "x-a", "X-B , close", "authorization", ",,", "\"x-a\"", "x-a;q=1"]), 12),
+            inspected in any::<bool>(),
+        ) {
+            let pairs: Vec<_> = names.into_iter().zip(values).collect();
+            let headers = map(&pairs);
+            let named = |name: &str| pairs.iter().any(|(key, value)| {
+                key.eq_ignore_ascii_case("connection") && value.split(',').any(|word| word.trim().eq_ignore_ascii_case(name))
+            });
+            let out = for_upstream(headers.clone(), inspected);
+            for name in out.keys().map(HeaderName::as_str) {
+                prop_assert!(!HOP_BY_HOP.iter().any(|hop| hop == name) && !named(name), "{name} leaked");
+                prop_assert!(!["host", "content-length", "content_length", "expect", "x-antiphon-mode"].contains(&name));
+            }
+            for name in ["x-api-key", "authorization", "x-a", "x-b", "content-type"] {
+                if !named(name) {
+                    let (before, after) = (headers.get_all(name), out.get_all(name));
+                    prop_assert!(before.iter().eq(after.iter()), "{name} changed");
+                }
+            }
+            prop_assert_eq!(out.contains_key("accept-encoding"), inspected);
+        }
     }
 
     #[test]

@@ -52,6 +52,9 @@ impl Heads {
 /// Bytes of a line that are kept: enough for any name and length we look for.
 const LINE_BYTES_MAX: usize = 256;
 
+/// How long a client that we have answered may go on sending.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 #[derive(Debug)]
 enum State {
     Head,
@@ -95,6 +98,11 @@ impl Witness {
     fn awaits_head(&self) -> bool {
         let begun = self.lines > 0 || !self.line.is_empty() || self.ended == 0;
         matches!(self.state, State::Head) && begun
+    }
+
+    /// Whether the client may still be sending a body, or what we refused.
+    fn awaits_body(&self) -> bool {
+        !matches!(self.state, State::Head)
     }
 
     fn read(&mut self, mut bytes: &[u8]) {
@@ -159,7 +167,9 @@ impl Witness {
         let (name, value) = line.split_at(colon);
         if name.eq_ignore_ascii_case(b"content-length") {
             self.lengths = self.lengths.saturating_add(1);
-            let digits = value.get(1..).unwrap_or_default().trim_ascii();
+            // A line that was not kept whole says nothing sure.
+            let whole = line.len() < LINE_BYTES_MAX;
+            let digits = value.get(1..).filter(|_| whole).unwrap_or_default().trim_ascii();
             self.length = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             self.codings = self.codings.saturating_add(1);
@@ -208,6 +218,7 @@ pub struct Witnessed<T> {
     head_timeout: Duration,
     // Armed while a head is due, with the number of heads before it.
     alarm: Option<(u64, Pin<Box<Sleep>>)>,
+    farewell: Option<Pin<Box<Sleep>>>,
 }
 
 impl<T> Witnessed<T> {
@@ -221,6 +232,7 @@ impl<T> Witnessed<T> {
                 witness,
                 head_timeout,
                 alarm: None,
+                farewell: None,
             },
             heads,
         )
@@ -243,6 +255,28 @@ impl<T> Witnessed<T> {
     }
 }
 
+impl<T: AsyncRead + Unpin> Witnessed<T> {
+    /// Reads away what a refused client is still sending: closed at once, it would be reset before it reads our answer.
+    fn poll_farewell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.witness.awaits_body() {
+            return Poll::Ready(());
+        }
+        let deadline = clock::now() + FAREWELL;
+        let farewell = self
+            .farewell
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        let mut scratch = [0; 4096];
+        while farewell.as_mut().poll(cx).is_pending() {
+            let mut buffer = ReadBuf::new(&mut scratch);
+            let read = ready!(Pin::new(&mut self.inner).poll_read(cx, &mut buffer));
+            if read.is_err() || buffer.filled().is_empty() {
+                break;
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
 impl<T: AsyncRead + Unpin> AsyncRead for Witnessed<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
@@ -259,7 +293,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Witnessed<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Witnessed<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Witnessed<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(cx, buf)
     }
@@ -269,7 +303,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Witnessed<T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
+        ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
+        self.poll_farewell(cx).map(Ok)
     }
 
     fn poll_write_vectored(
@@ -307,6 +342,12 @@ mod tests {
         for cut in 0..=input.len() {
             assert_eq!(heads(input, cut), want, "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn a_length_that_is_not_kept_whole_is_unknown() {
+        let input = format!("POST / HTTP/1.1\r\nContent-Length: {}1\r\n\r\na", "0".repeat(300));
+        assert_eq!(heads(input.as_bytes(), 40), [Framing::Unknown]);
     }
 
     #[test]

@@ -29,6 +29,8 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
 /// Streams at once on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
+/// Silence after which the kernel asks whether a client is still there.
+const CLIENT_KEEPALIVE: Duration = Duration::from_secs(30);
 /// How long a connection is kept for the next request: longer than common clients keep it, so that they close first.
 const KEEP_ALIVE: Duration = Duration::from_secs(120);
 /// How long a client may take nothing of its answer.
@@ -130,9 +132,7 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    // Both are hints: a socket that refuses them still works.
-    drop(stream.set_nodelay(true));
-    drop(socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES));
+    tune(&stream);
     let (stream, heads) = Witnessed::new(Impatient::new(stream, READ_STALL), header_timeout);
     let service = Framed { heads, service };
     let builder = builder(tasks.clone());
@@ -153,6 +153,15 @@ where
             }
         }
     }
+}
+
+/// Hints only: a socket that refuses them still works.
+fn tune(stream: &TcpStream) {
+    let socket = socket2::SockRef::from(stream);
+    drop(socket.set_tcp_nodelay(true));
+    drop(socket.set_send_buffer_size(SEND_BUFFER_BYTES));
+    // A client that vanished without a word must not hold a provider that thinks for minutes.
+    drop(socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(CLIENT_KEEPALIVE)));
 }
 
 fn builder(tasks: Tasks) -> auto::Builder<Tasks> {

@@ -6,7 +6,7 @@ use antiphon::repair::Mode;
 
 use crate::support::{
     app::{before, post},
-    wire::{Upstream, chunk},
+    wire::{PATIENCE, Upstream, chunk},
 };
 
 const BODY: &str = "{\"messages\":[{\"role\":\"user\",\"content\":\"hello hello hello hello hello\"}]}";
@@ -144,4 +144,20 @@ async fn a_signed_body_is_only_observed() {
     let answer = app.ask(request).await;
     assert_eq!(answer.header("x-antiphon-repair"), Some("observed; reason=signed"));
     assert_eq!(upstream.request().text(), BODY);
+}
+
+#[tokio::test]
+async fn a_refused_upload_gets_to_read_why() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address).mode(Mode::Strict).start().await;
+    let mut client = app.client().await;
+    let size = 8 * 1024 * 1024;
+    client
+        .send(format!(
+            "POST /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n"
+        ))
+        .await;
+    let sent = client.flood(&vec![b' '; 64 * 1024], PATIENCE, size).await;
+    assert!(sent >= size, "reset under the client's hands after {sent} bytes");
+    assert_eq!(client.response().await.status(), 413);
 }

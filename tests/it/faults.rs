@@ -188,6 +188,12 @@ async fn an_answer_that_is_not_http_is_a_502() {
         "SSH-2.0-OpenSSH_9\r\n\r\n",
         "HTTP/1.1 abc\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
+        "HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\nab",
+        "HTTP/1.1 200 OK\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nx: a\r\n folded\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nx\0: a\r\ncontent-length: 0\r\n\r\n",
     ] {
         let upstream = Upstream::answering(junk).await;
         let app = before(upstream.address).start().await;

@@ -45,6 +45,8 @@ mod passthrough;
 #[cfg(feature = "server")]
 mod proxied;
 #[cfg(feature = "server")]
+mod smuggling;
+#[cfg(feature = "server")]
 mod streaming;
 
 // The rooms around it.
