@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::conversation::{
-    Conversation, Flaw, PartKind, Role, Text,
+    Conversation, Flaw, FlawKind, PartKind, Role, Text,
     rules::{PairingRules, ResultPlace},
     turns::{self, Anchor, Turn, Unit},
 };
@@ -23,8 +23,8 @@ pub struct Pairing {
     pub results: Vec<ResultRow>,
     /// Server calls and server results that lack their other half.
     pub halves: Vec<Half>,
-    /// Fields that may be mended.
-    pub flaws: Vec<Flaw>,
+    /// Fields that the target rejects, and whether they may be mended: not in a turn with thinking.
+    pub flaws: Vec<(Flaw, bool)>,
     /// Whether the history begins with an assistant turn where the user is wanted.
     pub headless: bool,
 }
@@ -108,11 +108,11 @@ struct Server {
 /// Pairs the calls and results of `conversation`.
 pub fn pair(conversation: &Conversation<'_>, rules: PairingRules) -> Pairing {
     let units = turns::units(conversation);
-    let turns = turns::turns(&units, rules);
     let compaction = conversation
         .parts
         .iter()
         .rposition(|part| matches!(part.kind, PartKind::Compaction));
+    let turns = turns::turns(conversation, &units, rules, compaction.unwrap_or(0));
     let mut walk = Walk {
         conversation,
         rules,
@@ -501,7 +501,8 @@ impl<'c> Walk<'c, '_> {
         }
     }
 
-    /// Hygiene never touches a turn with thinking, nor what stands behind a compaction.
+    /// Hygiene never touches a turn with thinking, where blank text is the model's own, nor what stands behind a
+    /// compaction.
     fn keep_flaws(&mut self) {
         if self.conversation.flaws.is_empty() {
             return;
@@ -511,11 +512,13 @@ impl<'c> Walk<'c, '_> {
             thinking.extend(self.pairing.units[turn.units.clone()].iter().map(|unit| unit.message));
         }
         let begin = self.conversation.parts.get(self.begin).map_or(0, |part| part.message);
-        let judged = |flaw: &&Flaw| {
-            !thinking.contains(&flaw.message)
-                && (self.begin == 0 || flaw.message > begin || flaw.part.is_some_and(|part| part >= self.begin))
-        };
-        self.pairing.flaws = self.conversation.flaws.iter().filter(judged).copied().collect();
+        for flaw in &self.conversation.flaws {
+            let thinks = thinking.contains(&flaw.message);
+            let hidden = self.begin > 0 && flaw.message <= begin && flaw.part.is_none_or(|part| part < self.begin);
+            if !hidden && !(thinks && flaw.kind == FlawKind::BlankText) {
+                self.pairing.flaws.push((*flaw, !thinks));
+            }
+        }
     }
 }
 

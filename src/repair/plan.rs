@@ -393,7 +393,11 @@ impl Planner<'_> {
         if !self.policy.hygiene {
             return;
         }
-        for flaw in &self.pairing.flaws {
+        for (flaw, mendable) in &self.pairing.flaws {
+            if !mendable {
+                self.plan.report.unrepairable += 1;
+                continue;
+            }
             if let (FlawKind::BlankText, Some(part)) = (flaw.kind, flaw.part) {
                 self.plan.lifts.insert(part, Lift::Gone);
             }
