@@ -1,6 +1,16 @@
 //! Antiphon: a reverse proxy in front of LLM provider APIs that makes sure every tool call has exactly one answer.
 
+#[cfg(feature = "server")]
+pub mod admin;
+#[cfg(feature = "server")]
+pub mod app;
+#[cfg(feature = "server")]
+pub mod cli;
+#[cfg(feature = "server")]
+pub mod config;
 pub mod conversation;
+#[cfg(feature = "server")]
+mod path;
 #[cfg(feature = "server")]
 pub mod provider;
 #[cfg(feature = "server")]

@@ -1,6 +1,6 @@
 //! The HTTP client: one send with its deadlines.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// Clocks and pool limits towards providers.
 #[derive(Clone, Debug)]
@@ -15,4 +15,28 @@ pub struct UpstreamSettings {
     pub pool_idle_timeout: Duration,
     /// Connections kept per host.
     pub pool_idle_max: usize,
+    /// The proxies of the environment.
+    pub proxies: ProxyEnvironment,
+}
+
+/// The proxy variables, as they were found; a URL may hold a password.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ProxyEnvironment {
+    /// `HTTPS_PROXY`.
+    pub https: Option<String>,
+    /// `HTTP_PROXY`.
+    pub http: Option<String>,
+    /// `ALL_PROXY`.
+    pub all: Option<String>,
+    /// `NO_PROXY`.
+    pub no: Option<String>,
+}
+
+impl fmt::Debug for ProxyEnvironment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = |value: &Option<String>| value.as_ref().map(|_| "set");
+        let mut debug = f.debug_struct("ProxyEnvironment");
+        debug.field("https", &set(&self.https)).field("http", &set(&self.http));
+        debug.field("all", &set(&self.all)).field("no", &self.no).finish()
+    }
 }

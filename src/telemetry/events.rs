@@ -40,6 +40,8 @@ pub struct ExchangeEnded {
     pub overhead: Duration,
     /// From the send to the answer's head.
     pub upstream_head: Option<Duration>,
+    /// From the answer's head to the end of its body.
+    pub upstream_body: Option<Duration>,
     /// From the first byte of the request to the last of the answer.
     pub duration: Duration,
     /// Who ended it: `client`, `proxy`, `network`, `provider`; none for a plain end.

@@ -1,3 +1,181 @@
-//! Logging set-up and the sink of events.
+//! Logging set-up and the sink of events: one event in, its log line and its metrics out.
+//!
+//! Never content, never a secret, never a query string.
 
 pub mod events;
+mod log;
+mod metrics;
+
+use std::{sync::Arc, time::Duration};
+
+pub use log::{LogFormat, LogSettings};
+use metrics::{ExchangeLabels, Metrics};
+
+use crate::{repair::Report, telemetry::events::ExchangeEnded};
+
+/// Characters of a path that are logged.
+const PATH_MAX: usize = 256;
+
+/// Where events go. A cheap handle: every clone counts into the same metrics.
+#[derive(Clone, Debug)]
+pub struct Telemetry {
+    metrics: Arc<Metrics>,
+}
+
+impl Default for Telemetry {
+    /// Telemetry that knows no upstream.
+    fn default() -> Self {
+        Self::new(Vec::<String>::new())
+    }
+}
+
+impl Telemetry {
+    /// Telemetry for upstreams of these names: no other value ever becomes an `upstream` label.
+    pub fn new<N: Into<String>>(upstreams: impl IntoIterator<Item = N>) -> Self {
+        Self {
+            metrics: Arc::new(Metrics::new(upstreams.into_iter().map(Into::into).collect())),
+        }
+    }
+
+    /// An exchange has ended: one log line under the target `antiphon::exchange`, and its metrics.
+    pub fn exchange_ended(&self, event: &ExchangeEnded) {
+        self.count(event);
+        log_exchange(event);
+    }
+
+    /// An answer's body has begun to flow.
+    pub fn stream_opened(&self) {
+        self.metrics.streams_active.inc();
+    }
+
+    /// An answer's body has ended, however it did.
+    pub fn stream_closed(&self) {
+        self.metrics.streams_active.dec();
+    }
+
+    /// An answer on an inspected route could not be watched.
+    pub fn watcher_blind(&self) {
+        self.metrics.watcher_blind.inc();
+    }
+
+    /// Every metric as OpenMetrics text.
+    pub fn encode(&self) -> String {
+        self.metrics.encode()
+    }
+
+    fn count(&self, event: &ExchangeEnded) {
+        let metrics = &self.metrics;
+        let format = event.format.map_or("none", crate::wire::Format::label);
+        metrics.request(&ExchangeLabels {
+            upstream: metrics.known_upstream(event.upstream.as_deref()),
+            format,
+            code_class: code_class(event.status),
+            outcome: event.side.unwrap_or("ok"),
+        });
+        if let Some(report) = &event.report {
+            for finding in &report.findings {
+                metrics.finding(finding.kind, format);
+            }
+            for (action, times) in &report.actions {
+                metrics.repair(*action, format, as_u64(*times));
+            }
+            metrics.deferred.inc_by(as_u64(report.deferred));
+            metrics.unrepairable.inc_by(as_u64(report.unrepairable));
+        }
+        if let Some(reason) = event.unreadable {
+            metrics.unreadable(reason);
+        }
+        if event.rejected {
+            metrics.rejection(format);
+        }
+        if event.format.is_some() {
+            metrics.overhead.observe(event.overhead.as_secs_f64());
+        }
+        if let Some(head) = event.upstream_head {
+            metrics.upstream_duration("headers", head);
+        }
+        if let Some(body) = event.upstream_body {
+            metrics.upstream_duration("body", body);
+        }
+    }
+}
+
+fn log_exchange(event: &ExchangeEnded) {
+    let ExchangeEnded {
+        request_id,
+        method,
+        status,
+        attempts,
+        bytes_in,
+        bytes_out,
+        phase,
+        code,
+        ..
+    } = event;
+    let path: String = event
+        .path
+        .split('?')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(PATH_MAX)
+        .collect();
+    tracing::info!(
+        target: "antiphon::exchange",
+        request_id, method, path,
+        upstream = event.upstream.as_deref(),
+        format = event.format.map(crate::wire::Format::label),
+        mode = event.mode.map(crate::repair::Mode::label),
+        status,
+        repair = repair_words(event),
+        attempts, bytes_in, bytes_out,
+        overhead_us = micros(event.overhead),
+        head_ms = event.upstream_head.map(millis),
+        dur_ms = millis(event.duration),
+        side = event.side.unwrap_or("-"),
+        phase, code,
+        "exchange ended"
+    );
+}
+
+/// What was done about the body, in the words of `x-antiphon-repair`; none where no body was looked at.
+fn repair_words(event: &ExchangeEnded) -> Option<String> {
+    if event.rejected {
+        return Some("rejected".to_owned());
+    }
+    if let Some(reason) = event.unreadable {
+        return Some(format!("unreadable; reason={}", reason.code()));
+    }
+    let Report { findings, actions, .. } = event.report.as_ref()?;
+    if !actions.is_empty() {
+        let counted: Vec<String> = actions
+            .iter()
+            .map(|(action, times)| format!("{}={times}", action.label()))
+            .collect();
+        return Some(counted.join(", "));
+    }
+    Some(if findings.is_empty() { "none" } else { "observed" }.to_owned())
+}
+
+const fn code_class(status: u16) -> &'static str {
+    match status {
+        100..=199 => "1xx",
+        200..=299 => "2xx",
+        300..=399 => "3xx",
+        400..=499 => "4xx",
+        500..=599 => "5xx",
+        _ => "none",
+    }
+}
+
+fn as_u64(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -13,12 +13,22 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[cfg(feature = "server")]
+mod admin;
 mod answers;
 mod cases;
+#[cfg(feature = "server")]
+mod cli_config;
+#[cfg(feature = "server")]
+mod config;
 mod judge_self;
 mod long_session;
+#[cfg(feature = "server")]
+mod metrics;
 mod policy;
 mod properties;
 mod referee;
+#[cfg(feature = "server")]
+mod routes;
 #[cfg(feature = "server")]
 mod strict_provider;

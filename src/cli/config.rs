@@ -1,0 +1,77 @@
+//! `antiphon config check | print | schema`.
+#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::Subcommand;
+
+use crate::config::{self, Flags, Loaded};
+
+/// Arguments of `antiphon config`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Report every problem of the configuration with its line; exit 2 if there is one
+    Check(Source),
+    /// Print the configuration in force as TOML: file, variables and defaults together
+    Print {
+        #[command(flatten)]
+        source: Source,
+        /// Print the defaults alone: no file, no variables
+        #[arg(long, conflicts_with = "config")]
+        defaults: bool,
+    },
+    /// Print the JSON Schema of the configuration file, for editors
+    Schema,
+}
+
+#[derive(Debug, clap::Args)]
+struct Source {
+    /// Configuration file [env: ANTIPHON_CONFIG] [default: none needed]
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Source {
+    fn load(&self) -> Result<Loaded, config::ConfigError> {
+        let flags = Flags {
+            config: self.config.clone(),
+            ..Flags::default()
+        };
+        config::load(&flags, &config::process_environment)
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    match &args.action {
+        Action::Check(source) => {
+            let loaded = source.load()?;
+            let count = loaded.config.upstreams.len();
+            writeln!(
+                out,
+                "ok: {count} upstreams, listening on {}",
+                loaded.config.server.listen
+            )?;
+        }
+        Action::Print { source, defaults } => {
+            let loaded = if *defaults {
+                config::lower(None, &Flags::default(), &|_| None)?
+            } else {
+                source.load()?
+            };
+            out.write_all(loaded.to_toml()?.as_bytes())?;
+        }
+        Action::Schema => writeln!(out, "{:#}", config::schema().as_value())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

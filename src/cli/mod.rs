@@ -1,0 +1,101 @@
+//! The command line: one file a subcommand, each with its arguments and its `run`.
+//!
+//! Data goes to stdout, talk to stderr. Exit codes: 0 done or clean, 1 findings or a failure at run time, 2 usage,
+//! configuration or unreadable input, 130 on a second SIGINT.
+
+pub mod banner;
+mod config;
+mod serve;
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+
+use crate::{app::StartError, config::ConfigError};
+
+/// Usage, configuration or unreadable input.
+const EXIT_USAGE: u8 = 2;
+/// Stopped at once by a second SIGINT.
+const EXIT_INTERRUPTED: u8 = 130;
+
+const ABOUT: &str = "A reverse proxy for LLM provider APIs that makes sure every tool call has exactly one answer";
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done, or nothing found
+  1    findings, or a failure at run time
+  2    usage, configuration or unreadable input
+  130  stopped at once by a second SIGINT";
+
+#[derive(Debug, Parser)]
+#[command(name = "antiphon", version, about = ABOUT, after_help = EXIT_CODES)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: serve::Args,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the proxy (also what `antiphon` alone does)
+    #[command(after_help = serve::AFTER_HELP)]
+    Serve(serve::Args),
+    /// Check, print or describe the configuration
+    Config(config::Args),
+}
+
+/// Runs one command line, program name first, and says how it went.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(answer) => {
+            // Help and version are answers, not mistakes; nobody listens if writing them fails.
+            drop(answer.print());
+            return if answer.use_stderr() {
+                ExitCode::from(EXIT_USAGE)
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    let result = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
+        Command::Serve(args) => serve::run(&args),
+        Command::Config(args) => config::run(&args),
+    };
+    result.unwrap_or_else(|error| failed(&error))
+}
+
+/// Tells what went wrong, and how bad it is.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    let closed = |cause: &(dyn std::error::Error + 'static)| {
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    };
+    if error.chain().any(closed) {
+        // Whoever read our output has read enough.
+        return ExitCode::SUCCESS;
+    }
+    let mut err = io::stderr().lock();
+    drop(writeln!(err, "antiphon: {error:#}"));
+    let taken = error
+        .downcast_ref::<StartError>()
+        .is_some_and(|error| matches!(error, StartError::Bind { .. }));
+    if taken {
+        drop(writeln!(
+            err,
+            "another antiphon may be running; --listen and --admin-listen take other addresses"
+        ));
+    }
+    if taken || error.is::<ConfigError>() {
+        ExitCode::from(EXIT_USAGE)
+    } else {
+        ExitCode::FAILURE
+    }
+}

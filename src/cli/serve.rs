@@ -1,0 +1,172 @@
+//! `antiphon serve`: configuration, log lines, the parts, signals.
+#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context;
+use clap::ArgAction;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{EXIT_INTERRUPTED, banner};
+use crate::{
+    admin::{self, Readiness},
+    app::{self, Parts},
+    config::{self, Config, Flags},
+    provider::{self, Routes, Upstream},
+    telemetry::Telemetry,
+};
+
+/// Time for what is left after the drain, or at once after a second SIGINT.
+const STOP_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// What stands below the flags in the help text.
+pub(super) const AFTER_HELP: &str = "\
+A flag goes before a variable, a variable before the file, the file before the default.
+Also read: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for the way to providers, SSL_CERT_FILE, NO_COLOR.
+SIGTERM or Ctrl-C finishes running exchanges first; a second Ctrl-C stops at once.";
+
+/// Arguments of `antiphon serve`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Configuration file [env: ANTIPHON_CONFIG] [default: none needed]
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Address and port of the proxy [env: ANTIPHON_LISTEN] [default: 127.0.0.1:4747]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Address and port of health and metrics, loopback only [env: ANTIPHON_ADMIN_LISTEN] [default: 127.0.0.1:4748]
+    #[arg(long, value_name = "ADDRESS")]
+    admin_listen: Option<String>,
+    /// Provider endpoint under a name of your choice, or another URL for a built-in one; repeatable
+    /// [env: ANTIPHON_UPSTREAM, comma-separated]
+    #[arg(long = "upstream", value_name = "NAME=URL")]
+    upstreams: Vec<String>,
+    /// How log lines look [env: ANTIPHON_LOG_FORMAT] [default: auto: text on a terminal, else json]
+    #[arg(long, value_name = "FORMAT", value_parser = ["auto", "json", "text"], hide_possible_values = false)]
+    log_format: Option<String>,
+    /// Log more: -v debug, -vv trace [env: ANTIPHON_LOG, else RUST_LOG] [default: info]
+    #[arg(short, long, action = ArgAction::Count)]
+    verbose: u8,
+    /// Log less: -q warnings, -qq errors
+    #[arg(short, long, action = ArgAction::Count, conflicts_with = "verbose")]
+    quiet: u8,
+}
+
+impl Args {
+    fn flags(&self) -> Flags {
+        let louder = i8::try_from(self.verbose).unwrap_or(i8::MAX);
+        let quieter = i8::try_from(self.quiet).unwrap_or(i8::MAX);
+        Flags {
+            config: self.config.clone(),
+            listen: self.listen.clone(),
+            admin_listen: self.admin_listen.clone(),
+            upstreams: self.upstreams.clone(),
+            log_format: self.log_format.clone(),
+            verbosity: louder.saturating_sub(quieter),
+        }
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = config::load(&args.flags(), &config::process_environment)?.config;
+    config.log.install().context("cannot set up log lines")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start threads")?;
+    let result = runtime.block_on(Box::pin(serve(config)));
+    runtime.shutdown_timeout(STOP_TIMEOUT);
+    result
+}
+
+async fn serve(config: Config) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::new().context("cannot listen for signals")?;
+    let readiness = Readiness::new();
+    let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
+    let routes = Routes::new(config.upstreams);
+    warn_of_closed_door(&config.server.listen, &config.proxy.allow_hosts);
+    warn_of_plain_text(&routes);
+    let running = app::start(Parts {
+        routes: routes.clone(),
+        server: config.server,
+        admin_listen: config.admin_listen,
+        admin: admin::router(telemetry.clone(), readiness.clone()),
+        proxy: config.proxy,
+        upstream: config.upstream,
+        telemetry,
+    })
+    .await?;
+    tracing::info!(listen = %running.data, admin_listen = %running.admin, version = env!("CARGO_PKG_VERSION"), "serving");
+    if io::stderr().is_terminal() {
+        // Nothing depends on the banner: a terminal that is gone is no reason to stop.
+        let banner = banner::text(&routes, running.data, running.admin);
+        drop(writeln!(io::stderr().lock(), "\n{banner}"));
+    }
+
+    signals.stop().await;
+    readiness.draining();
+    tracing::info!("draining; press Ctrl-C again to stop at once");
+    tokio::select! {
+        () = running.drain() => {
+            tracing::info!("stopped");
+            Ok(ExitCode::SUCCESS)
+        }
+        () = signals.interrupt() => {
+            tracing::warn!("stopped at once; running exchanges were cut");
+            Ok(ExitCode::from(EXIT_INTERRUPTED))
+        }
+    }
+}
+
+/// On every address at once, no name of ours is known but loopback: without `allow_hosts` other machines are refused.
+fn warn_of_closed_door(listen: &std::net::SocketAddr, allow_hosts: &[String]) {
+    if listen.ip().is_unspecified() && allow_hosts.is_empty() {
+        tracing::warn!(%listen, "other machines get 403: put the host names they use into server.allow_hosts");
+    }
+}
+
+/// Credentials that leave this machine without TLS can be read on the way.
+fn warn_of_plain_text(routes: &Routes) {
+    let plain = |upstream: &&Upstream| {
+        upstream.scheme == http::uri::Scheme::HTTP && !provider::is_loopback(upstream.authority.host())
+    };
+    for upstream in routes.upstreams().iter().filter(plain) {
+        tracing::warn!(
+            upstream = upstream.name,
+            "credentials go to this upstream unencrypted: its url is http://"
+        );
+    }
+}
+
+/// The signals that stop us. While this lives they no longer kill the process.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for the first SIGTERM or SIGINT.
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Waits for the next SIGINT.
+    async fn interrupt(&mut self) {
+        self.interrupt.recv().await;
+    }
+}

@@ -1,0 +1,317 @@
+//! What may be written in the configuration file: every key, its default and its meaning. Values are still text here.
+//!
+//! The one list of keys: the JSON Schema, the reader's "did you mean", `config print` and the defaults all come from it.
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::RecursiveTransform};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    provider::Kind,
+    repair::{Applicability, Mode, Tier},
+    telemetry::LogFormat,
+};
+
+/// Configuration of Antiphon: one TOML file, in which every key may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct File {
+    /// Where to listen, who may call, and how much at once.
+    pub server: Server,
+    /// Clocks towards providers.
+    pub timeouts: Timeouts,
+    /// What is done about breaches of the pairing rules.
+    pub repair: Repair,
+    /// Log lines on stderr.
+    pub log: Log,
+    /// Provider endpoints by name. The name is the path prefix: `http://127.0.0.1:4747/NAME`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub upstreams: BTreeMap<String, Upstream>,
+    /// What is known of tools, by their name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, Tool>,
+}
+
+/// `[server]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Server {
+    /// Address and port of the proxy.
+    pub listen: String,
+    /// Address and port of health, metrics and administration; loopback only.
+    pub admin_listen: String,
+    /// Origins of web pages that may call the proxy, exactly as browsers send them: `https://app.example.com`.
+    pub allow_origins: Vec<String>,
+    /// Host names, besides loopback, under which the proxy may be called; no port.
+    pub allow_hosts: Vec<String>,
+    /// Whether the request header `x-antiphon-mode` may also make a route less strict.
+    pub trust_mode_header: bool,
+    /// Client connections at once; more wait in the kernel's queue.
+    pub connections_max: usize,
+    /// Time for a client to send its request's head.
+    pub header_timeout: String,
+    /// Silence of a client in the middle of its request's body.
+    pub upload_idle_timeout: String,
+    /// Time for running exchanges to finish after SIGTERM.
+    pub drain_timeout: String,
+    /// Request bodies above this size are forwarded without being read.
+    pub inspect_bytes_max: String,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:4747".into(),
+            admin_listen: "127.0.0.1:4748".into(),
+            allow_origins: Vec::new(),
+            allow_hosts: Vec::new(),
+            trust_mode_header: false,
+            connections_max: 10_000,
+            header_timeout: "30s".into(),
+            upload_idle_timeout: "30s".into(),
+            drain_timeout: "30s".into(),
+            inspect_bytes_max: "64MiB".into(),
+        }
+    }
+}
+
+/// `[timeouts]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Timeouts {
+    /// DNS, TCP and TLS together.
+    pub connect: String,
+    /// From the request sent to the head of the answer.
+    pub headers: String,
+    /// Silence between two pieces of an answer's body.
+    pub idle: String,
+    /// How long an idle connection is kept for the next request.
+    pub pool_idle: String,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: "10s".into(),
+            headers: "600s".into(),
+            idle: "300s".into(),
+            pool_idle: "25s".into(),
+        }
+    }
+}
+
+/// `[repair]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Repair {
+    /// What routes do about findings, unless their upstream says otherwise.
+    pub mode: ModeName,
+    /// The least safe class of action that is still applied.
+    pub least: LeastName,
+    /// Whether field values that the provider rejects are mended too.
+    pub hygiene: bool,
+}
+
+impl Default for Repair {
+    fn default() -> Self {
+        Self {
+            mode: ModeName::Repair,
+            least: LeastName::Lossy,
+            hygiene: true,
+        }
+    }
+}
+
+/// `[log]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// How a line looks.
+    pub format: LogFormatName,
+    /// Level, or directives as `RUST_LOG` takes them: `info`, `antiphon=debug,warn`.
+    pub level: String,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            format: LogFormatName::Auto,
+            level: "info".into(),
+        }
+    }
+}
+
+/// `[upstreams.NAME]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Upstream {
+    /// `http` or `https`, host, optional port, optional path. May be left out for a built-in name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Whose API it speaks; by default told from the name, then from the host, then `compatible`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<KindName>,
+    /// What its routes do about findings; by default `repair.mode`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<ModeName>,
+}
+
+/// `[tools."NAME"]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tool {
+    /// How far its effect can be taken back: picks the words that stand in for a result that never came.
+    pub tier: TierName,
+}
+
+/// A closed list of words: the enum of the file, its twin in the code, and the way between them.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident => $twin:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+        pub enum $name { $($(#[$variant_doc])* #[serde(rename = $word)] $variant),+ }
+
+        impl From<$name> for $twin {
+            fn from(name: $name) -> Self {
+                match name { $($name::$variant => Self::$variant),+ }
+            }
+        }
+
+        impl From<$twin> for $name {
+            fn from(value: $twin) -> Self {
+                match value { $($twin::$variant => Self::$variant),+ }
+            }
+        }
+
+        impl $name {
+            /// The words, in the order of the documentation.
+            pub const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant)),+];
+        }
+    };
+}
+
+words! {
+    /// What a route does about findings.
+    ModeName => Mode {
+        /// Mend what can be mended and forward.
+        Repair = "repair",
+        /// Answer 400 in the provider's own shape, naming every finding.
+        Strict = "strict",
+        /// Forward unchanged and count.
+        Observe = "observe",
+    }
+}
+
+words! {
+    /// A class of repair, from the least safe to the safest.
+    LeastName => Applicability {
+        /// Also remove bytes that said nothing of their own.
+        Lossy = "lossy",
+        /// At most write a result, marked as such, where nobody gave one.
+        Inventive = "inventive",
+        /// At most keep a result as marked text.
+        Salvage = "salvage",
+        /// Only put real results where they belong.
+        Lossless = "lossless",
+    }
+}
+
+words! {
+    /// How far a tool's effect can be taken back.
+    TierName => Tier {
+        /// Reads only: safe to run again.
+        Read = "read",
+        /// Can be undone.
+        Revertible = "revertible",
+        /// Stays.
+        Durable = "durable",
+        /// Cannot be undone.
+        OneWay = "one_way",
+    }
+}
+
+impl Default for TierName {
+    fn default() -> Self {
+        Tier::default().into()
+    }
+}
+
+words! {
+    /// Whose API an upstream speaks.
+    KindName => Kind {
+        /// Anthropic.
+        Anthropic = "anthropic",
+        /// OpenAI.
+        OpenAi = "openai",
+        /// Google Gemini.
+        Gemini = "gemini",
+        /// Amazon Bedrock.
+        Bedrock = "bedrock",
+        /// Azure.
+        Azure = "azure",
+        /// Google Vertex AI.
+        Vertex = "vertex",
+        /// DeepSeek.
+        DeepSeek = "deepseek",
+        /// Mistral.
+        Mistral = "mistral",
+        /// xAI.
+        Xai = "xai",
+        /// Any other server that speaks one of the formats.
+        Compatible = "compatible",
+    }
+}
+
+words! {
+    /// How a log line looks.
+    LogFormatName => LogFormat {
+        /// Text on a terminal, else JSON.
+        Auto = "auto",
+        /// One JSON object a line.
+        Json = "json",
+        /// Text for people.
+        Text = "text",
+    }
+}
+
+/// The JSON Schema of the file, for editors; all in one piece, without references.
+pub fn schema() -> Schema {
+    SchemaSettings::draft2020_12()
+        .with(|settings| settings.inline_subschemas = true)
+        .with_transform(RecursiveTransform(without_null))
+        .into_generator()
+        .into_root_schema_for::<File>()
+}
+
+/// TOML has no null: a key that may be left out has the schema of its value.
+fn without_null(schema: &mut Schema) {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            schema.insert("type".into(), only);
+        }
+    }
+    if let Some(Value::Array(mut choices)) = schema.remove("anyOf") {
+        choices.retain(|choice| choice.get("type").is_none_or(|name| name != "null"));
+        match choices.pop() {
+            Some(Value::Object(only)) if choices.is_empty() => {
+                for (key, value) in only {
+                    if !(key == "description" && schema.get("description").is_some()) {
+                        schema.insert(key, value);
+                    }
+                }
+            }
+            Some(last) => {
+                choices.push(last);
+                schema.insert("anyOf".into(), Value::Array(choices));
+            }
+            None => {}
+        }
+    }
+    if schema.get("default").is_some_and(Value::is_null) {
+        schema.remove("default");
+    }
+}

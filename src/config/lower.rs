@@ -1,0 +1,353 @@
+//! File + variables + flags → [`Config`]: every problem at once. Holds the names of all variables; nothing else reads
+//! the environment.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use super::{
+    Config, Loaded, Lookup,
+    file::{File, LogFormatName},
+    problem::{ConfigError, Place, Problem},
+    read::{self, Flaw},
+    values,
+};
+use crate::{
+    proxy::ProxySettings,
+    repair::RepairPolicy,
+    server::ServerSettings,
+    telemetry::{LogFormat, LogSettings},
+    upstream::{ProxyEnvironment, UpstreamSettings},
+};
+
+const CONFIG: &str = "ANTIPHON_CONFIG";
+const LISTEN: &str = "ANTIPHON_LISTEN";
+const ADMIN_LISTEN: &str = "ANTIPHON_ADMIN_LISTEN";
+const UPSTREAM: &str = "ANTIPHON_UPSTREAM";
+const LOG: &str = "ANTIPHON_LOG";
+const LOG_FORMAT: &str = "ANTIPHON_LOG_FORMAT";
+const RUST_LOG: &str = "RUST_LOG";
+
+/// Every variable that is read, with what it sets. Proxy variables are read in lower case too.
+pub const VARIABLES: &[(&str, &str)] = &[
+    (CONFIG, "path of the configuration file"),
+    (LISTEN, "server.listen"),
+    (ADMIN_LISTEN, "server.admin_listen"),
+    (UPSTREAM, "upstreams, as NAME=URL,NAME=URL"),
+    (LOG, "log.level"),
+    (LOG_FORMAT, "log.format"),
+    (RUST_LOG, "log.level, where ANTIPHON_LOG is not set"),
+    ("HTTPS_PROXY", "proxy towards https upstreams"),
+    ("HTTP_PROXY", "proxy towards http upstreams"),
+    ("ALL_PROXY", "proxy towards all other upstreams"),
+    ("NO_PROXY", "hosts that are reached without a proxy"),
+];
+
+/// Connections kept per upstream host.
+const POOL_IDLE_MAX: usize = 64;
+/// The shortest clock that makes sense.
+const TIMEOUT_MIN: Duration = Duration::from_millis(1);
+
+/// What the command line said.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// `--listen`.
+    pub listen: Option<String>,
+    /// `--admin-listen`.
+    pub admin_listen: Option<String>,
+    /// `--upstream`, each `NAME=URL`.
+    pub upstreams: Vec<String>,
+    /// `--log-format`.
+    pub log_format: Option<String>,
+    /// `-v` counts up, `-q` down; 0 leaves the level to variables and file.
+    pub verbosity: i8,
+}
+
+/// The value of a variable of this process; none if it is not set or empty.
+pub fn process_environment(name: &str) -> Option<String> {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+    let value = std::env::var_os(name)?;
+    Some(value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
+}
+
+/// Reads the file that `flags` or the environment name, if any, and builds the configuration.
+pub fn load(flags: &Flags, variable: &Lookup<'_>) -> Result<Loaded, ConfigError> {
+    let (path, key) = match &flags.config {
+        Some(path) => (Some(path.clone()), "--config"),
+        None => (
+            variable(CONFIG).filter(|path| !path.is_empty()).map(PathBuf::from),
+            CONFIG,
+        ),
+    };
+    let Some(path) = path else {
+        return lower(None, flags, variable);
+    };
+    let name = path.display().to_string();
+    match std::fs::read_to_string(&path) {
+        Ok(text) => lower(Some((&name, &text)), flags, variable),
+        Err(error) => {
+            let problem = Problem::new(key, format!("cannot read {name}: {error}"))
+                .hint("name a readable TOML file, or leave it out: every key has a default");
+            Err(ConfigError {
+                file: None,
+                problems: vec![problem],
+            })
+        }
+    }
+}
+
+/// Builds the configuration from the file's name and text, if there is a file, and the rest. Pure: reads nothing itself.
+pub fn lower(file: Option<(&str, &str)>, flags: &Flags, variable: &Lookup<'_>) -> Result<Loaded, ConfigError> {
+    let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let reading = file.map(|(_, text)| read::read(text, &variable)).unwrap_or_default();
+    let mut lowering = Lowering {
+        places: reading.places,
+        origins: BTreeMap::new(),
+        problems: reading.problems,
+        file: reading.file,
+    };
+    lowering.overlay(flags, &variable);
+    let config = lowering.config(proxy_environment(&variable));
+    let mut problems = lowering.problems;
+    if problems.is_empty() {
+        return Ok(Loaded {
+            config,
+            effective: lowering.file,
+        });
+    }
+    let position = |problem: &Problem| {
+        problem
+            .place
+            .as_ref()
+            .map_or((usize::MAX, 0), |place| (place.line, place.column))
+    };
+    problems.sort_by_key(position);
+    Err(ConfigError {
+        file: file.map(|(name, _)| name.to_owned()),
+        problems,
+    })
+}
+
+fn proxy_environment(variable: &Lookup<'_>) -> ProxyEnvironment {
+    let either = |name: &str| variable(&name.to_ascii_lowercase()).or_else(|| variable(name));
+    ProxyEnvironment {
+        https: either("HTTPS_PROXY"),
+        http: either("HTTP_PROXY"),
+        all: either("ALL_PROXY"),
+        no: either("NO_PROXY"),
+    }
+}
+
+pub(super) struct Lowering {
+    pub(super) file: File,
+    /// Where values of the file stand, by key.
+    pub(super) places: BTreeMap<String, Place>,
+    /// Variables and flags that gave a value, by the key they gave it to.
+    origins: BTreeMap<String, String>,
+    problems: Vec<Problem>,
+}
+
+impl Lowering {
+    /// Puts variables over the file and flags over both.
+    fn overlay(&mut self, flags: &Flags, variable: &Lookup<'_>) {
+        let given = |name: &str, flag: &str, said: Option<&String>| match said {
+            Some(value) => Some((value.clone(), flag.to_owned())),
+            None => variable(name).map(|value| (value, name.to_owned())),
+        };
+        if let Some((value, origin)) = given(LISTEN, "--listen", flags.listen.as_ref()) {
+            self.file.server.listen = value;
+            self.origins.insert("server.listen".into(), origin);
+        }
+        if let Some((value, origin)) = given(ADMIN_LISTEN, "--admin-listen", flags.admin_listen.as_ref()) {
+            self.file.server.admin_listen = value;
+            self.origins.insert("server.admin_listen".into(), origin);
+        }
+        if let Some((value, origin)) = given(LOG_FORMAT, "--log-format", flags.log_format.as_ref()) {
+            let words: Vec<&str> = LogFormatName::WORDS.iter().map(|(word, _)| *word).collect();
+            self.origins.insert("log.format".into(), origin);
+            if let Some(word) = self.take("log.format", read::one_of(value, &words)) {
+                let named = LogFormatName::WORDS.iter().find(|(known, _)| *known == word);
+                self.file.log.format = named.map_or(self.file.log.format, |(_, format)| *format);
+            }
+        }
+        self.overlay_level(flags.verbosity, variable);
+        if let Some(list) = variable(UPSTREAM) {
+            let pairs: Vec<&str> = list.split(',').map(str::trim).filter(|pair| !pair.is_empty()).collect();
+            self.overlay_upstreams(&pairs, UPSTREAM);
+        }
+        let pairs: Vec<&str> = flags.upstreams.iter().map(String::as_str).collect();
+        self.overlay_upstreams(&pairs, "--upstream");
+    }
+
+    fn overlay_level(&mut self, verbosity: i8, variable: &Lookup<'_>) {
+        let said = match verbosity {
+            0 => None,
+            1 => Some("debug"),
+            2.. => Some("trace"),
+            -1 => Some("warn"),
+            _ => Some("error"),
+        };
+        // `RUST_LOG` is often set for another program: if it makes no sense here, it is not ours.
+        let foreign = || variable(RUST_LOG).filter(|level| LogSettings::check_level(level).is_ok());
+        if let Some(level) = said {
+            level.clone_into(&mut self.file.log.level);
+            self.origins.insert("log.level".into(), "-v/-q".into());
+        } else if let Some(level) = variable(LOG) {
+            self.file.log.level = level;
+            self.origins.insert("log.level".into(), LOG.into());
+        } else if let Some(level) = foreign() {
+            self.file.log.level = level;
+            self.origins.insert("log.level".into(), RUST_LOG.into());
+        }
+    }
+
+    fn overlay_upstreams(&mut self, pairs: &[&str], origin: &str) {
+        let mut seen = Vec::new();
+        for pair in pairs {
+            let Some((name, url)) = pair.split_once('=').filter(|(name, _)| !name.contains("://")) else {
+                // The value is not repeated: a URL may hold a password.
+                let problem =
+                    Problem::new(origin, "expected NAME=URL").hint("write it like work=https://llm.example.com");
+                self.problems.push(problem);
+                continue;
+            };
+            if seen.contains(&name) {
+                self.problems
+                    .push(Problem::new(origin, format!("upstream {name:?} is given twice")).hint("remove one"));
+                continue;
+            }
+            seen.push(name);
+            self.file.upstreams.entry(name.to_owned()).or_default().url = Some(url.to_owned());
+            let key = read::join("upstreams", name);
+            self.origins.insert(read::join(&key, "url"), origin.to_owned());
+            self.origins.insert(key, origin.to_owned());
+        }
+    }
+
+    /// Reports what is wrong with the value of `key`, under the name of whoever gave it.
+    pub(super) fn report(&mut self, key: &str, flaw: Flaw) {
+        let (name, place) = match self.origins.get(key) {
+            Some(origin) => (origin.clone(), None),
+            None => (key.to_owned(), self.places.get(key).cloned()),
+        };
+        let problem = Problem {
+            key: name,
+            message: flaw.message,
+            hint: flaw.hint,
+            place,
+        };
+        // The line of a URL may hold a password.
+        let is_url = key.rsplit('.').next() == Some("url");
+        self.problems.push(if is_url { problem.concealed() } else { problem });
+    }
+
+    pub(super) fn take<T>(&mut self, key: &str, value: Result<T, Flaw>) -> Option<T> {
+        value.map_err(|flaw| self.report(key, flaw)).ok()
+    }
+
+    fn duration(&mut self, key: &str, text: &str, min: Duration) -> Duration {
+        self.take(key, values::duration(text, min)).unwrap_or_default()
+    }
+
+    /// Every part's settings. Where a value is unusable its problem is noted and something stands in for it.
+    fn config(&mut self, proxies: ProxyEnvironment) -> Config {
+        let server = self.server();
+        let admin_listen = self.admin_listen(&server);
+        let timeouts = self.file.timeouts.clone();
+        let upstream = UpstreamSettings {
+            connect_timeout: self.duration("timeouts.connect", &timeouts.connect, TIMEOUT_MIN),
+            headers_timeout: self.duration("timeouts.headers", &timeouts.headers, TIMEOUT_MIN),
+            idle_timeout: self.duration("timeouts.idle", &timeouts.idle, TIMEOUT_MIN),
+            pool_idle_timeout: self.duration("timeouts.pool_idle", &timeouts.pool_idle, TIMEOUT_MIN),
+            pool_idle_max: POOL_IDLE_MAX,
+            proxies,
+        };
+        let proxy = self.proxy();
+        let upstreams = self.upstreams(&server);
+        let level = self.file.log.level.clone();
+        self.take(
+            "log.level",
+            LogSettings::check_level(&level).map_err(|(message, hint)| Flaw { message, hint }),
+        );
+        let log = LogSettings {
+            format: LogFormat::from(self.file.log.format),
+            level,
+        };
+        Config {
+            server,
+            admin_listen,
+            proxy,
+            upstream,
+            upstreams,
+            log,
+        }
+    }
+
+    fn server(&mut self) -> ServerSettings {
+        let file = self.file.server.clone();
+        if file.connections_max == 0 {
+            self.report("server.connections_max", Flaw::new("expected at least 1"));
+        }
+        ServerSettings {
+            listen: self
+                .take("server.listen", values::address(&file.listen))
+                .unwrap_or_else(anywhere),
+            connections_max: file.connections_max,
+            header_timeout: self.duration("server.header_timeout", &file.header_timeout, TIMEOUT_MIN),
+            drain_timeout: self.duration("server.drain_timeout", &file.drain_timeout, Duration::ZERO),
+        }
+    }
+
+    fn admin_listen(&mut self, server: &ServerSettings) -> std::net::SocketAddr {
+        const KEY: &str = "server.admin_listen";
+        let text = self.file.server.admin_listen.clone();
+        let address = self.take(KEY, values::address(&text)).unwrap_or_else(anywhere);
+        if !address.ip().is_loopback() {
+            let flaw = Flaw::new(format!(
+                "{address} can be reached from other machines, and nobody has to log in there"
+            ));
+            self.report(KEY, flaw.hint(format!("write \"127.0.0.1:{}\"", address.port())));
+        }
+        if address == server.listen && address.port() != 0 {
+            let flaw = Flaw::new(format!("{address} is the proxy's own address"));
+            self.report(KEY, flaw.hint("take another port"));
+        }
+        address
+    }
+
+    fn proxy(&mut self) -> ProxySettings {
+        let file = self.file.server.clone();
+        let each = |this: &mut Self, list: &str, texts: &[String], parse: fn(&str) -> Result<String, Flaw>| {
+            let mut parsed = Vec::new();
+            for (i, text) in texts.iter().enumerate() {
+                let key = format!("{list}[{i}]");
+                // An item that was no string has its problem already; an empty text stands in for it.
+                if !this.problems.iter().any(|problem| problem.key == key) {
+                    parsed.extend(this.take(&key, parse(text)));
+                }
+            }
+            parsed
+        };
+        let tools = self.file.tools.iter();
+        let tiers = tools.map(|(name, tool)| (name.clone(), tool.tier.into())).collect();
+        ProxySettings {
+            inspect_bytes_max: self
+                .take("server.inspect_bytes_max", values::size(&file.inspect_bytes_max))
+                .unwrap_or_default(),
+            upload_idle_timeout: self.duration("server.upload_idle_timeout", &file.upload_idle_timeout, TIMEOUT_MIN),
+            allow_origins: each(self, "server.allow_origins", &file.allow_origins, values::origin),
+            allow_hosts: each(self, "server.allow_hosts", &file.allow_hosts, values::host),
+            trust_mode_header: file.trust_mode_header,
+            policy: RepairPolicy {
+                least: self.file.repair.least.into(),
+                hygiene: self.file.repair.hygiene,
+                tiers,
+            },
+        }
+    }
+}
+
+/// Stands in for an address that has a problem.
+fn anywhere() -> std::net::SocketAddr {
+    std::net::SocketAddr::from(([127, 0, 0, 1], 0))
+}

@@ -1,0 +1,59 @@
+//! Configuration: validated and typed, with no text left that means something else.
+//!
+//! Built from one TOML file, variables and flags; a flag goes before a variable, a variable before the file, the file
+//! before the default. No part of the program holds a [`Config`]: each is given its own settings.
+
+pub mod file;
+mod lower;
+mod problem;
+mod read;
+mod upstreams;
+mod values;
+
+use std::net::SocketAddr;
+
+pub use file::{File, schema};
+pub use lower::{Flags, VARIABLES, load, lower, process_environment};
+pub use problem::{ConfigError, Place, Problem};
+
+use crate::{
+    provider::Upstream, proxy::ProxySettings, server::ServerSettings, telemetry::LogSettings,
+    upstream::UpstreamSettings,
+};
+
+/// Answers with the value of a variable; an empty one counts as not set.
+pub type Lookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
+/// The settings of every part.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The listener of the data path.
+    pub server: ServerSettings,
+    /// Where health, metrics and administration are; always loopback.
+    pub admin_listen: SocketAddr,
+    /// The data path.
+    pub proxy: ProxySettings,
+    /// The client towards providers.
+    pub upstream: UpstreamSettings,
+    /// Built-in upstreams in their order, then the others by name.
+    pub upstreams: Vec<Upstream>,
+    /// Log lines.
+    pub log: LogSettings,
+}
+
+/// A configuration, and the file that would say all of it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The settings.
+    pub config: Config,
+    /// Every key with its value in force, whoever gave it: what `config print` shows.
+    pub effective: File,
+}
+
+impl Loaded {
+    /// The effective file as TOML: read again, it gives the same configuration.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        // Variables are put in already; what looks like one now is meant as it stands.
+        Ok(toml::to_string(&self.effective)?.replace("${", "$${"))
+    }
+}

@@ -1,0 +1,176 @@
+//! What is wrong with a configuration, as values, and how it is shown.
+
+use std::{fmt, ops::Range};
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What it is about: a key with its tables (`server.listen`), a variable, or a flag; empty for the file as a whole.
+    pub key: String,
+    /// What is wrong and what was expected.
+    pub message: String,
+    /// What to do.
+    pub hint: Option<String>,
+    /// Where in the file, if it stands in the file.
+    pub place: Option<Place>,
+}
+
+impl Problem {
+    /// A problem without a hint and without a place.
+    pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            message: message.into(),
+            hint: None,
+            place: None,
+        }
+    }
+
+    /// With a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// With a place.
+    #[must_use]
+    pub fn at(mut self, place: Option<Place>) -> Self {
+        self.place = place;
+        self
+    }
+
+    /// Without the text of its line, which may hold a secret.
+    #[must_use]
+    pub fn concealed(mut self) -> Self {
+        if let Some(place) = &mut self.place {
+            place.text.clear();
+        }
+        self
+    }
+
+    /// Its line in the file, from 1.
+    pub fn line(&self) -> Option<usize> {
+        self.place.as_ref().map(|place| place.line)
+    }
+}
+
+/// A stretch of one line of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// Width in characters, at least 1.
+    pub width: usize,
+    /// The whole line; empty if it is not to be shown.
+    pub text: String,
+}
+
+impl Place {
+    /// The place of a byte range of `source`; of its first line if it has several.
+    pub fn of(source: &str, span: &Range<usize>) -> Self {
+        let before = source.get(..span.start).unwrap_or(source);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let rest = source.get(line_start..).unwrap_or_default();
+        let text = rest.lines().next().unwrap_or_default();
+        let column = before.get(line_start..).unwrap_or_default().chars().count();
+        let spanned = source.get(span.clone()).unwrap_or_default();
+        let wanted = spanned.lines().next().unwrap_or_default().chars().count();
+        let room = text.chars().count().saturating_sub(column);
+        Self {
+            line: before.matches('\n').count() + 1,
+            column: column + 1,
+            width: wanted.min(room).max(1),
+            text: text.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(place) = &self.place {
+            write!(f, "line {}, column {}: ", place.line, place.column)?;
+        }
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.message)?;
+        if let Some(hint) = &self.hint {
+            write!(f, " ({hint})")?;
+        }
+        if let Some(place) = self.place.as_ref().filter(|place| !place.text.is_empty()) {
+            let gutter = place.line.to_string().len();
+            // A tab keeps its width, so that the caret stands below what it means.
+            let indent = place
+                .text
+                .chars()
+                .take(place.column - 1)
+                .map(|c| if c == '\t' { '\t' } else { ' ' });
+            let indent: String = indent.collect();
+            write!(
+                f,
+                "\n{:gutter$} |\n{} | {}\n{:gutter$} | {indent}",
+                "", place.line, place.text, ""
+            )?;
+            write!(f, "{}", "^".repeat(place.width))?;
+        }
+        Ok(())
+    }
+}
+
+/// Why there is no configuration: every problem, in the order of the file, then variables, then flags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The file that was read, if one was.
+    pub file: Option<String>,
+    /// The problems; at least one.
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.problems.len();
+        write!(f, "{count} configuration problem{}", if count == 1 { "" } else { "s" })?;
+        if let Some(file) = &self.file {
+            write!(f, " in {file}")?;
+        }
+        for problem in &self.problems {
+            write!(f, "\n\n{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// The one of `known` that a typing mistake may have turned into `word`.
+pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let word = word.to_lowercase().replace('-', "_");
+    let allowed = (word.chars().count() / 3).clamp(1, 3);
+    let scored = known.into_iter().map(|known| (distance(&word, known), known));
+    scored
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+/// Insertions, removals, replacements and swaps of neighbours between two words.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for (i, from) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, to) in b.iter().enumerate() {
+            let replaced = rows[i][j] + usize::from(from != to);
+            let mut best = replaced.min(rows[i][j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && a[i - 1] == *to && b[j - 1] == *from {
+                best = best.min(rows[i - 1][j - 1] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows.last().and_then(|row| row.last()).copied().unwrap_or_default()
+}

@@ -1,0 +1,192 @@
+//! The small languages of values: durations, sizes, addresses, URLs, origins, upstream names.
+
+use std::{net::SocketAddr, str::FromStr, time::Duration};
+
+use http::uri::{Authority, Scheme};
+
+use super::read::Flaw;
+use crate::{path::is_plain, provider};
+
+/// The longest duration that may be configured.
+const DURATION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// The largest size that may be configured, in bytes.
+const SIZE_MAX: u64 = 4 << 30;
+/// Characters of an upstream's name.
+const NAME_MAX: usize = 64;
+
+/// A duration of at least `min` and at most a day: `30s`, `1m 30s`, `250ms`.
+pub(super) fn duration(text: &str, min: Duration) -> Result<Duration, Flaw> {
+    let bad = || Flaw::new(format!("expected a duration, found {text:?}"));
+    let hint = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        format!("write \"{text}s\" for seconds")
+    } else {
+        "write it like \"30s\", \"250ms\" or \"1m 30s\"".to_owned()
+    };
+    let duration = humantime::parse_duration(text.trim()).map_err(|_| bad().hint(hint))?;
+    if duration < min || duration > DURATION_MAX {
+        let range = format!(
+            "from {} to {}",
+            humantime::format_duration(min),
+            humantime::format_duration(DURATION_MAX)
+        );
+        return Err(Flaw::new(format!("expected a duration {range}, found {text:?}")));
+    }
+    Ok(duration)
+}
+
+/// A size in bytes, from 1 byte to 4 GiB: `64MiB`, `500kB`, `1048576`.
+pub(super) fn size(text: &str) -> Result<usize, Flaw> {
+    let bad = || {
+        Flaw::new(format!("expected a size, found {text:?}")).hint("write it like \"64MiB\", \"500kB\" or \"4096B\"")
+    };
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(digits).ok_or_else(bad)?;
+    let unit: u64 = match unit.trim_start().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" => 1_000,
+        "kib" => 1 << 10,
+        "mb" => 1_000_000,
+        "mib" => 1 << 20,
+        "gb" => 1_000_000_000,
+        "gib" => 1 << 30,
+        _ => return Err(bad()),
+    };
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    let bytes = number.checked_mul(unit).filter(|bytes| (1..=SIZE_MAX).contains(bytes));
+    let bytes = bytes.ok_or_else(|| Flaw::new(format!("expected a size from 1B to 4GiB, found {text:?}")))?;
+    usize::try_from(bytes).map_err(|_| bad())
+}
+
+/// An address and port. `localhost` stands for 127.0.0.1: other names may have several addresses.
+pub(super) fn address(text: &str) -> Result<SocketAddr, Flaw> {
+    let text = text.trim();
+    let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    SocketAddr::from_str(numeric.as_deref().unwrap_or(text)).map_err(|_| {
+        let port = text.strip_prefix(':').unwrap_or(text);
+        let hint = match (port.parse::<u16>(), text.parse::<std::net::IpAddr>()) {
+            (Ok(port), _) => format!("write \"127.0.0.1:{port}\""),
+            (_, Ok(ip)) => format!("write the port too: \"{}\"", SocketAddr::new(ip, 4747)),
+            _ => "write it like \"127.0.0.1:4747\", \"0.0.0.0:4747\" or \"[::1]:4747\"".to_owned(),
+        };
+        Flaw::new(format!("expected an address with a port, found {text:?}")).hint(hint)
+    })
+}
+
+/// The parts of an upstream's URL.
+#[derive(Debug)]
+pub(super) struct Url {
+    pub(super) scheme: Scheme,
+    pub(super) authority: Authority,
+    pub(super) base_path: String,
+}
+
+/// An upstream's URL: scheme, host, optional port and path. The message never repeats what may be a password.
+pub(super) fn url(text: &str) -> Result<Url, Flaw> {
+    let text = text.trim();
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return Err(Flaw::new("expected a URL that begins with http:// or https://"));
+    };
+    let scheme = match scheme.to_ascii_lowercase().as_str() {
+        "http" => Scheme::HTTP,
+        "https" => Scheme::HTTPS,
+        other => return Err(Flaw::new(format!("expected http:// or https://, found {other}://"))),
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    if authority.contains('@') {
+        return Err(Flaw::new("the URL holds a user name or password")
+            .hint("remove it: clients send their own credential, which is passed on"));
+    }
+    if path.contains('#') {
+        return Err(Flaw::new("the URL has a fragment").hint("remove everything from `#`"));
+    }
+    if path.contains('?') {
+        return Err(
+            Flaw::new("the URL has a query").hint("remove everything from `?`: the client's own query is passed on")
+        );
+    }
+    let base_path = path.trim_end_matches('/');
+    for endpoint in ["/chat/completions", "/messages"] {
+        if let Some(base) = base_path.strip_suffix(endpoint) {
+            return Err(
+                Flaw::new(format!("the URL names one endpoint, {endpoint}")).hint(format!(
+                    "write the part in front of it: \"{scheme}://{authority}{base}\""
+                )),
+            );
+        }
+    }
+    let parses = base_path.is_empty() || http::uri::PathAndQuery::from_str(base_path).is_ok();
+    if !is_plain(base_path) || !parses {
+        return Err(Flaw::new(
+            "the URL's path has dot segments, leading double slashes or characters that need escaping",
+        ));
+    }
+    let bad_host = || Flaw::new(format!("expected a host and at most a port, found {authority:?}"));
+    let authority = Authority::from_str(authority).map_err(|_| bad_host())?;
+    let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+    let port_is_good = port.is_empty() || authority.port_u16().is_some_and(|port| port != 0);
+    if authority.host().is_empty() || !port_is_good {
+        return Err(bad_host());
+    }
+    Ok(Url {
+        scheme,
+        authority,
+        base_path: base_path.to_owned(),
+    })
+}
+
+/// The name of an upstream: a path segment and a metric label.
+pub(super) fn upstream_name(name: &str) -> Result<(), Flaw> {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_' | b'.');
+    if provider::RESERVED_NAMES.contains(&name) {
+        return Err(Flaw::new(format!(
+            "{name:?} cannot name an upstream: paths without a prefix begin with it"
+        ))
+        .hint("choose another name"));
+    }
+    let begins_well = name
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    if !begins_well || name.len() > NAME_MAX || !name.bytes().all(allowed) {
+        let flaw = Flaw::new(format!(
+            "expected a name of lower-case letters, digits, `-`, `_` and `.`, at most {NAME_MAX}, found {name:?}"
+        ));
+        let lower = name.to_ascii_lowercase();
+        return Err(if lower != name && upstream_name(&lower).is_ok() {
+            flaw.hint(format!("write {lower:?}"))
+        } else {
+            flaw
+        });
+    }
+    Ok(())
+}
+
+/// An origin as browsers send it, in lower case.
+pub(super) fn origin(text: &str) -> Result<String, Flaw> {
+    let flaw = || Flaw::new(format!("expected an origin, found {text:?}"));
+    if matches!(text, "*" | "null") {
+        return Err(flaw().hint("name every origin: any web page could call the proxy otherwise"));
+    }
+    let host = text
+        .split_once("://")
+        .filter(|(scheme, _)| !scheme.is_empty())
+        .map(|(_, host)| host);
+    match host.map(Authority::from_str) {
+        Some(Ok(host)) if !host.as_str().contains('@') => Ok(text.to_ascii_lowercase()),
+        _ => Err(flaw().hint("write scheme, host and port only: \"https://app.example.com\"")),
+    }
+}
+
+/// A host name without a port, in lower case.
+pub(super) fn host(text: &str) -> Result<String, Flaw> {
+    let flaw = || Flaw::new(format!("expected a host name, found {text:?}"));
+    if text.contains('*') {
+        return Err(flaw().hint("name every host: any web page could call the proxy otherwise"));
+    }
+    match Authority::from_str(text) {
+        Ok(host) if host.host() == text => Ok(text.to_ascii_lowercase()),
+        _ => Err(flaw().hint("write the name only, without scheme, port and path: \"proxy.internal\"")),
+    }
+}

@@ -1,0 +1,70 @@
+//! Which request paths have one reading only. Never decodes for others: a path is refused or forwarded as it came.
+
+/// Whether a path has one reading only, so that our decision holds for whoever reads it next.
+pub(crate) fn is_plain(path: &str) -> bool {
+    if path.starts_with("//") || path.bytes().any(|byte| byte == b'\\' || byte.is_ascii_control()) {
+        return false;
+    }
+    if !path.contains(['%', ';']) {
+        return path.split('/').all(|segment| segment != "." && segment != "..");
+    }
+    let mut segments = path.split('/').peekable();
+    while let Some(segment) = segments.next() {
+        let in_model = segment == "model";
+        if is_dots(segment) || !escapes_are_plain(segment, Slashes::Refused) {
+            return false;
+        }
+        // AWS clients write the slash of an ARN as %2F; they do so in no other place.
+        let arn =
+            |next: &&str| in_model && (next.starts_with("arn:") || next.to_ascii_lowercase().starts_with("arn%3a"));
+        if let Some(model) = segments.next_if(arn)
+            && (model.contains("..") || !escapes_are_plain(model, Slashes::InArn))
+        {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether a segment is `.` or `..`, escaped or not, with or without parameters (`..;x`).
+fn is_dots(segment: &str) -> bool {
+    let plain = segment.replace("%2e", ".").replace("%2E", ".");
+    let end = plain
+        .find(';')
+        .or_else(|| plain.to_ascii_lowercase().find("%3b"))
+        .unwrap_or(plain.len());
+    plain.get(..end).is_some_and(|name| name == "." || name == "..")
+}
+
+/// Whether an encoded slash is allowed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slashes {
+    Refused,
+    InArn,
+}
+
+/// Whether no escape hides a separator, a control character, or a further escape of a separator or dot.
+fn escapes_are_plain(segment: &str, slashes: Slashes) -> bool {
+    segment.split('%').skip(1).all(|escape| {
+        let code = escape.get(..2).map(str::to_ascii_lowercase);
+        match code.as_deref() {
+            Some("2f") => slashes == Slashes::InArn,
+            Some("2e") => slashes == Slashes::Refused,
+            // c0 and c1 begin overlong forms: other names of ASCII characters, never valid UTF-8.
+            Some("5c" | "7f" | "c0" | "c1") => false,
+            Some("25") => !hides_separator(&escape[2..]),
+            Some(code) => !matches!(u8::from_str_radix(code, 16), Ok(0..=0x1f)),
+            None => true,
+        }
+    })
+}
+
+/// Whether what stands behind `%25` is, decoded as often as it takes, a dot, a slash or a backslash.
+fn hides_separator(behind: &str) -> bool {
+    let mut rest = behind;
+    while let Some(deeper) = rest.strip_prefix("25") {
+        rest = deeper;
+    }
+    rest.get(..2)
+        .is_some_and(|code| matches!(code.to_ascii_lowercase().as_str(), "2e" | "2f" | "5c"))
+}

@@ -1,0 +1,145 @@
+//! The admin listener, over a socket.
+
+use std::net::SocketAddr;
+
+use antiphon::{
+    admin::{Readiness, router},
+    telemetry::Telemetry,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+/// Serves the router and asks it once for each request; gives the answers' heads and bodies.
+async fn ask(readiness: Readiness, requests: &[(&str, &str)]) -> Vec<(String, String)> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = router(Telemetry::new(["anthropic"]), readiness);
+    let exchanges = async {
+        let mut answers = Vec::new();
+        for (line, headers) in requests {
+            answers.push(exchange(address, line, headers).await);
+        }
+        answers
+    };
+    tokio::select! {
+        served = async { axum::serve(listener, router).await } => panic!("the server ended: {served:?}"),
+        answers = exchanges => answers,
+    }
+}
+
+async fn exchange(address: SocketAddr, line: &str, headers: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("{line} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_ascii_lowercase(), body.to_owned())
+}
+
+const LOCAL: &str = "Host: 127.0.0.1:4748\r\n";
+
+#[tokio::test]
+async fn health_while_serving() {
+    let asked = [
+        ("GET /livez", LOCAL),
+        ("GET /readyz", LOCAL),
+        ("GET /healthz", LOCAL),
+        ("GET /readyz?verbose", LOCAL),
+        ("HEAD /readyz", LOCAL),
+        ("GET /", LOCAL),
+    ];
+    let answers = ask(Readiness::new(), &asked).await;
+    for (head, _) in &answers {
+        assert!(head.starts_with("http/1.1 200 "), "{head}");
+        assert!(head.contains("cache-control: no-store"), "{head}");
+    }
+    let bodies: Vec<&str> = answers.iter().map(|(_, body)| body.as_str()).collect();
+    assert_eq!(
+        bodies[..5],
+        ["ok\n", "ok\n", "ok\n", "[+]serving ok\n[+]not-draining ok\nok\n", ""]
+    );
+    for path in ["/livez", "/readyz", "/healthz", "/metrics"] {
+        assert!(bodies[5].contains(path), "{}", bodies[5]);
+    }
+}
+
+#[tokio::test]
+async fn the_drain_shows_in_readiness_and_nowhere_else() {
+    let readiness = Readiness::new();
+    assert!(readiness.is_ready());
+    readiness.clone().draining();
+    assert!(!readiness.is_ready());
+    let answers = ask(
+        readiness,
+        &[("GET /readyz", LOCAL), ("GET /livez", LOCAL), ("GET /metrics", LOCAL)],
+    )
+    .await;
+    assert!(answers[0].0.starts_with("http/1.1 503 "), "{}", answers[0].0);
+    assert_eq!(answers[0].1, "[+]serving ok\n[-]not-draining failed\nfailed\n");
+    assert!(answers[1].0.starts_with("http/1.1 200 ") && answers[2].0.starts_with("http/1.1 200 "));
+}
+
+#[tokio::test]
+async fn metrics_are_open_metrics() {
+    let answers = ask(Readiness::new(), &[("GET /metrics", LOCAL)]).await;
+    let (head, body) = &answers[0];
+    assert!(
+        head.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        "{head}"
+    );
+    assert!(
+        body.contains("antiphon_build_info") && body.ends_with("# EOF\n"),
+        "{body}"
+    );
+}
+
+#[tokio::test]
+async fn only_this_machine_under_its_own_names_is_answered() {
+    for (headers, status) in [
+        ("Host: localhost\r\n", "200"),
+        ("Host: LOCALHOST:4748\r\n", "200"),
+        ("Host: 127.0.0.2:1\r\n", "200"),
+        ("Host: [::1]:4748\r\n", "200"),
+        ("Host: localhost:4748\r\nOrigin: http://localhost:4748\r\n", "200"),
+        ("Host: evil.example:4748\r\n", "403"),
+        ("Host: localhost.evil.example\r\n", "403"),
+        ("Host: 127.0.0.1.evil.example\r\n", "403"),
+        ("Host: localhost@evil.example\r\n", "403"),
+        ("Host: 192.168.1.1:4748\r\n", "403"),
+        ("Host: \r\n", "403"),
+        ("", "403"),
+        ("Host: localhost\r\nHost: evil.example\r\n", "403"),
+        ("Host: localhost\r\nOrigin: https://evil.example\r\n", "403"),
+        ("Host: localhost\r\nOrigin: null\r\n", "403"),
+        (
+            "Host: localhost\r\nOrigin: http://localhost\r\nOrigin: http://evil.example\r\n",
+            "403",
+        ),
+    ] {
+        let answers = ask(Readiness::new(), &[("GET /livez", headers), ("GET /nothing", headers)]).await;
+        assert!(
+            answers[0].0.starts_with(&format!("http/1.1 {status} ")),
+            "{headers}: {}",
+            answers[0].0
+        );
+        let other = if status == "403" { "403" } else { "404" };
+        assert!(
+            answers[1].0.starts_with(&format!("http/1.1 {other} ")),
+            "{headers}: {}",
+            answers[1].0
+        );
+    }
+    let absolute = ask(Readiness::new(), &[("GET http://evil.example/livez", LOCAL)]).await;
+    assert!(absolute[0].0.starts_with("http/1.1 403 "), "{}", absolute[0].0);
+}
+
+#[tokio::test]
+async fn nothing_can_be_changed_here() {
+    let answers = ask(Readiness::new(), &[("POST /readyz", LOCAL), ("DELETE /metrics", LOCAL)]).await;
+    for (head, _) in answers {
+        assert!(head.starts_with("http/1.1 405 "), "{head}");
+    }
+}

@@ -1,0 +1,507 @@
+//! From file, variables and flags to settings, and every problem on the way.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use antiphon::{
+    config::{ConfigError, Flags, Loaded, VARIABLES, lower, schema},
+    provider::Kind,
+    repair::{Applicability, Mode, Tier},
+    telemetry::LogFormat,
+};
+use serde_json::Value;
+
+const EXAMPLE: &str = include_str!("../../config.example.toml");
+
+fn with(file: Option<&str>, flags: &Flags, variables: &[(&str, &str)]) -> Result<Loaded, ConfigError> {
+    let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
+    lower(file.map(|text| ("antiphon.toml", text)), flags, &|name| {
+        variables.get(name).map(ToString::to_string)
+    })
+}
+
+fn file(text: &str) -> Loaded {
+    with(Some(text), &Flags::default(), &[]).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn defaults() -> Loaded {
+    with(None, &Flags::default(), &[]).unwrap()
+}
+
+/// Checks the problems of a file: each row is `line key: words of the message … (words of the hint)`.
+fn problems(text: &str, expected: &[(usize, &str, &str, &str)]) {
+    let error = with(Some(text), &Flags::default(), &[]).expect_err(text);
+    let found: Vec<String> = error
+        .problems
+        .iter()
+        .map(|p| format!("{:?} {} {:?}", p.line(), p, p.hint))
+        .collect();
+    assert_eq!(error.problems.len(), expected.len(), "{text}\n{found:#?}");
+    for (problem, (line, key, message, hint)) in error.problems.iter().zip(expected) {
+        let context = format!("{text}\n{problem}");
+        assert_eq!(problem.line(), (*line > 0).then_some(*line), "{context}");
+        assert_eq!(problem.key, *key, "{context}");
+        assert!(
+            problem.message.contains(message),
+            "message lacks {message:?}: {context}"
+        );
+        let said = problem.hint.as_deref().unwrap_or_default();
+        assert!(
+            said.contains(hint) && hint.is_empty() == said.is_empty(),
+            "hint should say {hint:?}: {context}"
+        );
+    }
+}
+
+/// Text of a file, then line, key, words of the message and words of the hint of its only problem.
+#[rustfmt::skip]
+const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
+    ("lisen = 1", 1, "lisen", "unknown key", "known here: log, repair, server"),
+    ("sever = {}", 1, "sever", "unknown key", "did you mean `server`?"),
+    ("listen = \"127.0.0.1:1\"", 1, "listen", "unknown key", "it belongs under [server]"),
+    ("[server]\n\nlisen = \"127.0.0.1:1\"", 3, "server.lisen", "unknown key", "did you mean `listen`?"),
+    ("[server]\nadmin-listen = \"127.0.0.1:1\"", 2, "server.admin-listen", "unknown key", "`admin_listen`"),
+    ("[server]\nfrobnicate = 1", 2, "server.frobnicate", "unknown key", "known here: admin_listen"),
+    ("[upstreams.a]\nurl = \"http://h\"\nkeys = 1", 3, "upstreams.a.keys", "unknown key", "known here: kind, mode, url"),
+    ("[tools.\"a b\"]\nteir = \"read\"", 2, "tools.\"a b\".teir", "unknown key", "did you mean `tier`?"),
+    ("server = 3", 1, "server", "expected a table, found a whole number", ""),
+    ("[server]\nlisten = 4747", 2, "server.listen", "expected a string, found a whole number", "quotes"),
+    ("[server]\ntrust_mode_header = \"yes\"", 2, "server.trust_mode_header", "expected a boolean, found a string", "without quotes"),
+    ("[server]\nconnections_max = \"9\"", 2, "server.connections_max", "expected a whole number, found a string", "without quotes"),
+    ("[server]\nconnections_max = 1.5", 2, "server.connections_max", "expected a whole number, found a float", ""),
+    ("[server]\nconnections_max = -1", 2, "server.connections_max", "from 0 up", ""),
+    ("[server]\nconnections_max = 0", 2, "server.connections_max", "at least 1", ""),
+    ("[server]\nconnections_max = 99999999999999999999", 2, "server.connections_max", "expected a whole number", ""),
+    ("[server]\nallow_hosts = \"a\"", 2, "server.allow_hosts", "expected an array of strings, found a string", "brackets"),
+    ("[server]\nallow_hosts = [\"a\", 2]", 2, "server.allow_hosts[1]", "expected a string", "quotes"),
+    ("[server]\nallow_hosts = [\"http://a\"]", 2, "server.allow_hosts[0]", "expected a host name", "without scheme"),
+    ("[server]\nallow_hosts = [\"a:80\"]", 2, "server.allow_hosts[0]", "expected a host name", "port"),
+    ("[server]\nallow_hosts = [\"*\"]", 2, "server.allow_hosts[0]", "expected a host name", "name every host"),
+    ("[server]\nallow_origins = [\"*\"]", 2, "server.allow_origins[0]", "expected an origin", "name every origin"),
+    ("[server]\nallow_origins = [\"a.example\"]", 2, "server.allow_origins[0]", "expected an origin", "scheme, host"),
+    ("[server]\nallow_origins = [\"https://a.example/\"]", 2, "server.allow_origins[0]", "expected an origin", "scheme, host"),
+    ("[server]\nlisten = \"4747\"", 2, "server.listen", "expected an address with a port", "write \"127.0.0.1:4747\""),
+    ("[server]\nlisten = \":4747\"", 2, "server.listen", "expected an address with a port", "write \"127.0.0.1:4747\""),
+    ("[server]\nlisten = \"0.0.0.0\"", 2, "server.listen", "expected an address with a port", "\"0.0.0.0:4747\""),
+    ("[server]\nlisten = \"::1\"", 2, "server.listen", "expected an address with a port", "\"[::1]:4747\""),
+    ("[server]\nlisten = \"example.com:1\"", 2, "server.listen", "expected an address with a port", "write it like"),
+    ("[server]\nadmin_listen = \"0.0.0.0:4748\"", 2, "server.admin_listen", "other machines", "write \"127.0.0.1:4748\""),
+    ("[server]\nadmin_listen = \"127.0.0.1:4747\"", 2, "server.admin_listen", "the proxy's own address", "another port"),
+    ("[server]\nheader_timeout = \"30\"", 2, "server.header_timeout", "expected a duration", "write \"30s\" for seconds"),
+    ("[server]\nheader_timeout = \"soon\"", 2, "server.header_timeout", "expected a duration", "write it like"),
+    ("[server]\nheader_timeout = \"0s\"", 2, "server.header_timeout", "expected a duration from 1ms to 1day", ""),
+    ("[timeouts]\nidle = \"2days\"", 2, "timeouts.idle", "expected a duration from 1ms to 1day", ""),
+    ("[timeouts]\nidle = 300", 2, "timeouts.idle", "expected a string", "with its unit"),
+    ("[server]\ninspect_bytes_max = \"64 parsecs\"", 2, "server.inspect_bytes_max", "expected a size", "64MiB"),
+    ("[server]\ninspect_bytes_max = \"0\"", 2, "server.inspect_bytes_max", "from 1B to 4GiB", ""),
+    ("[server]\ninspect_bytes_max = \"5GiB\"", 2, "server.inspect_bytes_max", "from 1B to 4GiB", ""),
+    ("[repair]\nmode = \"strikt\"", 2, "repair.mode", "expected one of repair, strict, observe", "did you mean `strict`?"),
+    ("[repair]\nmode = \"on\"", 2, "repair.mode", "expected one of repair, strict, observe; found \"on\"", ""),
+    ("[repair]\nleast = \"losless\"", 2, "repair.least", "expected one of lossy", "did you mean `lossless`?"),
+    ("[repair]\nhygiene = 1", 2, "repair.hygiene", "expected a boolean, found a whole number", ""),
+    ("[tools.t]\ntier = \"readonly\"", 2, "tools.t.tier", "expected one of read, revertible, durable, one_way", ""),
+    ("[log]\nformat = \"xml\"", 2, "log.format", "expected one of auto, json, text", ""),
+    ("[log]\nlevel = \"inof\"", 2, "log.level", "expected a log level, found \"inof\"", "directives"),
+    ("[log]\nlevel = \"antiphon=loud\"", 2, "log.level", "expected a log level", "directives"),
+    ("[upstreams.a]\nmode = \"strict\"", 1, "upstreams.a", "has no url", "write url"),
+    ("[upstreams.bedrock]", 1, "upstreams.bedrock", "has no url", "write url"),
+    ("[upstreams.A]\nurl = \"http://h\"", 1, "upstreams.A", "lower-case", "write \"a\""),
+    ("[upstreams.\"a/b\"]\nurl = \"http://h\"", 1, "upstreams.\"a/b\"", "lower-case", ""),
+    ("[upstreams.\"..\"]\nurl = \"http://h\"", 1, "upstreams.\"..\"", "lower-case", ""),
+    ("[upstreams.v1]\nurl = \"http://h\"", 1, "upstreams.v1", "cannot name an upstream", "another name"),
+    ("[upstreams.a]\nurl = \"http://h\"\nkind = \"antropic\"", 3, "upstreams.a.kind", "expected one of", "`anthropic`"),
+    ("[upstreams.a]\nurl = \"h.example\"", 2, "upstreams.a.url", "http:// or https://", ""),
+    ("[upstreams.a]\nurl = \"ftp://h\"", 2, "upstreams.a.url", "found ftp://", ""),
+    ("[upstreams.a]\nurl = \"https://\"", 2, "upstreams.a.url", "expected a host", ""),
+    ("[upstreams.a]\nurl = \"https://h:99999\"", 2, "upstreams.a.url", "expected a host", ""),
+    ("[upstreams.a]\nurl = \"https://h:\"", 2, "upstreams.a.url", "expected a host", ""),
+    ("[upstreams.a]\nurl = \"https://u:p@h\"", 2, "upstreams.a.url", "user name or password", "remove it"),
+    ("[upstreams.a]\nurl = \"https://h/v1?key=1\"", 2, "upstreams.a.url", "has a query", "remove"),
+    ("[upstreams.a]\nurl = \"https://h/#top\"", 2, "upstreams.a.url", "has a fragment", "remove"),
+    ("[upstreams.a]\nurl = \"https://h/../v1\"", 2, "upstreams.a.url", "dot segments", ""),
+    ("[upstreams.a]\nurl = \"https://h/a b\"", 2, "upstreams.a.url", "need escaping", ""),
+    ("[upstreams.a]\nurl = \"https://h/v1/chat/completions\"", 2, "upstreams.a.url", "one endpoint", "\"https://h/v1\""),
+    ("[upstreams.a]\nurl = \"http://localhost:4747/x\"", 2, "upstreams.a.url", "in circles", "provider's address"),
+    ("[upstreams.a]\nurl = \"${NOWHERE}\"", 2, "upstreams.a.url", "variable NOWHERE is not set", "${NOWHERE:-default}"),
+    ("[upstreams.a]\nurl = \"${}\"", 2, "upstreams.a.url", "names no variable", "write `${NAME}`"),
+    ("[upstreams.a]\nurl = \"${OPEN\"", 2, "upstreams.a.url", "without `}`", "$${"),
+    ("[server]\nlisten = ", 2, "", "not TOML", ""),
+];
+
+#[test]
+fn one_mistake_each() {
+    for (text, line, key, message, hint) in MISTAKES {
+        problems(text, &[(*line, key, message, hint)]);
+    }
+}
+
+#[test]
+fn many_mistakes_are_told_at_once_in_the_order_of_the_file() {
+    problems(
+        "[server]\nlisen = 1\nlisten = \"x\"\nallow_origins = [3, \"*\"]\n\n[repair]\nmode = \"x\"\n\n[upstreams.b]\nkind = 1\n",
+        &[
+            (2, "server.lisen", "unknown key", "listen"),
+            (3, "server.listen", "expected an address", "write it like"),
+            (4, "server.allow_origins[0]", "expected a string", "quotes"),
+            (4, "server.allow_origins[1]", "expected an origin", "name every"),
+            (7, "repair.mode", "expected one of", ""),
+            (9, "upstreams.b", "has no url", "write url"),
+            (10, "upstreams.b.kind", "expected a string", "quotes"),
+        ],
+    );
+}
+
+#[test]
+fn an_upstream_that_stands_twice_is_told_at_its_second_place() {
+    let twice = "the same key or table stands twice";
+    problems(
+        "[upstreams.a]\nurl = \"http://h\"\n[upstreams.a]\nurl = \"http://i\"",
+        &[(3, "", twice, "keep one"), (4, "", twice, "keep one")],
+    );
+}
+
+#[test]
+fn a_problem_shows_its_line_with_a_caret() {
+    let error = with(Some("[server]\n\tlisten = \"nö\" # x\n"), &Flags::default(), &[]).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with("1 configuration problem in antiphon.toml\n\nline 2, column 11: server.listen: "),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("\n  |\n2 | \tlisten = \"nö\" # x\n  | \t         ^^^^"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_url_with_a_password_is_not_repeated() {
+    let text = "[upstreams.a]\nurl = \"https://user:hunter2@h.example\"";
+    let error = with(Some(text), &Flags::default(), &[]).unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+    let flags = Flags {
+        upstreams: vec!["a=https://user:hunter2@h".into(), "https://user:hunter2@h".into()],
+        ..Flags::default()
+    };
+    let error = with(None, &flags, &[("ANTIPHON_UPSTREAM", "https://hunter2")]).unwrap_err();
+    assert_eq!(error.problems.len(), 3, "{error}");
+    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+}
+
+#[test]
+fn a_problem_names_whoever_gave_the_value() {
+    let flags = Flags {
+        listen: Some("x".into()),
+        upstreams: vec!["a=h".into(), "nothing".into(), "b=http://h".into(), "b=http://i".into()],
+        ..Flags::default()
+    };
+    let variables = [
+        ("ANTIPHON_ADMIN_LISTEN", "y"),
+        ("ANTIPHON_LOG", "loud"),
+        ("ANTIPHON_LOG_FORMAT", "xml"),
+    ];
+    let error = with(Some("[server]\nlisten = \"z\""), &flags, &variables).unwrap_err();
+    let mut keys: Vec<&str> = error.problems.iter().map(|problem| problem.key.as_str()).collect();
+    keys.sort_unstable();
+    let expected = [
+        "--listen",
+        "--upstream",
+        "--upstream",
+        "--upstream",
+        "ANTIPHON_ADMIN_LISTEN",
+        "ANTIPHON_LOG",
+        "ANTIPHON_LOG_FORMAT",
+    ];
+    assert_eq!(keys, expected, "{error}");
+}
+
+#[test]
+fn flag_before_variable_before_file_before_default() {
+    let text = "[server]\nlisten = \"127.0.0.1:2\"\n[log]\nlevel = \"error\"\nformat = \"text\"\n[upstreams.openai]\nurl = \"http://file\"";
+    let variables = [
+        ("ANTIPHON_LISTEN", "127.0.0.1:3"),
+        ("ANTIPHON_LOG", "warn"),
+        ("ANTIPHON_LOG_FORMAT", "json"),
+        ("ANTIPHON_UPSTREAM", "openai=http://variable, xai=http://other"),
+    ];
+    let flags = Flags {
+        listen: Some("127.0.0.1:4".into()),
+        log_format: Some("auto".into()),
+        upstreams: vec!["openai=http://flag".into()],
+        verbosity: 1,
+        ..Flags::default()
+    };
+    let seen = |loaded: Loaded| {
+        let openai = loaded
+            .config
+            .upstreams
+            .iter()
+            .find(|upstream| upstream.name == "openai")
+            .unwrap()
+            .authority
+            .to_string();
+        let config = loaded.config;
+        (config.server.listen.port(), config.log.level, config.log.format, openai)
+    };
+    let none = Flags::default();
+    assert_eq!(
+        seen(defaults()),
+        (4747, "info".into(), LogFormat::Auto, "api.openai.com".into())
+    );
+    assert_eq!(seen(file(text)), (2, "error".into(), LogFormat::Text, "file".into()));
+    let by_variable = with(Some(text), &none, &variables).unwrap();
+    assert_eq!(
+        seen(by_variable.clone()),
+        (3, "warn".into(), LogFormat::Json, "variable".into())
+    );
+    assert_eq!(
+        seen(with(Some(text), &flags, &variables).unwrap()),
+        (4, "debug".into(), LogFormat::Auto, "flag".into())
+    );
+    let xai = by_variable
+        .config
+        .upstreams
+        .iter()
+        .find(|upstream| upstream.name == "xai")
+        .unwrap();
+    assert_eq!(xai.authority.as_str(), "other");
+}
+
+#[test]
+fn an_empty_variable_is_not_set_and_rust_log_may_be_meant_for_others() {
+    let level = |variables: &[(&str, &str)]| with(None, &Flags::default(), variables).unwrap().config.log.level;
+    assert_eq!(level(&[("ANTIPHON_LOG", "")]), "info");
+    assert_eq!(level(&[("RUST_LOG", "debug")]), "debug");
+    assert_eq!(level(&[("RUST_LOG", "debug"), ("ANTIPHON_LOG", "warn")]), "warn");
+    assert_eq!(level(&[("RUST_LOG", "some_crate")]), "info");
+}
+
+#[test]
+fn proxy_variables_are_found_in_both_cases() {
+    let variables = [
+        ("https_proxy", "http://a"),
+        ("HTTPS_PROXY", "http://b"),
+        ("NO_PROXY", "localhost"),
+    ];
+    let proxies = with(None, &Flags::default(), &variables)
+        .unwrap()
+        .config
+        .upstream
+        .proxies;
+    assert_eq!(proxies.https.as_deref(), Some("http://a"));
+    assert_eq!(proxies.no.as_deref(), Some("localhost"));
+    assert_eq!((proxies.http, proxies.all), (None, None));
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one line a key")]
+fn every_key_reaches_its_setting() {
+    let config = file(
+        r#"
+        [server]
+        listen = "localhost:1"
+        admin_listen = "[::1]:2"
+        allow_origins = ["https://App.Example.com"]
+        allow_hosts = ["Proxy.internal"]
+        trust_mode_header = true
+        connections_max = 0x10
+        header_timeout = "1s"
+        upload_idle_timeout = "2s"
+        drain_timeout = "0s"
+        inspect_bytes_max = "1 kB"
+        [timeouts]
+        connect = "3s"
+        headers = "1m 4s"
+        idle = "5ms"
+        pool_idle = "6s"
+        [repair]
+        mode = "observe"
+        least = "salvage"
+        hygiene = false
+        [upstreams.gemini]
+        mode = "strict"
+        [upstreams.house]
+        url = "HTTP://llm.house:8080/v1/"
+        kind = "mistral"
+        [tools."read_file"]
+        tier = "read"
+        [tools.pay]
+        [log]
+        format = "json"
+        level = "antiphon=debug,warn"
+        "#,
+    )
+    .config;
+    assert_eq!(
+        (
+            config.server.listen.to_string().as_str(),
+            config.admin_listen.to_string().as_str()
+        ),
+        ("127.0.0.1:1", "[::1]:2")
+    );
+    assert_eq!(config.server.connections_max, 16);
+    assert_eq!(
+        (config.server.header_timeout, config.server.drain_timeout),
+        (Duration::from_secs(1), Duration::ZERO)
+    );
+    assert_eq!(config.proxy.allow_origins, ["https://app.example.com"]);
+    assert_eq!(config.proxy.allow_hosts, ["proxy.internal"]);
+    assert_eq!(config.proxy.upload_idle_timeout, Duration::from_secs(2));
+    assert_eq!(
+        (config.proxy.trust_mode_header, config.proxy.inspect_bytes_max),
+        (true, 1000)
+    );
+    assert_eq!(config.upstream.connect_timeout, Duration::from_secs(3));
+    assert_eq!(config.upstream.headers_timeout, Duration::from_secs(64));
+    assert_eq!(config.upstream.idle_timeout, Duration::from_millis(5));
+    assert_eq!(config.upstream.pool_idle_timeout, Duration::from_secs(6));
+    assert_eq!(
+        (config.proxy.policy.least, config.proxy.policy.hygiene),
+        (Applicability::Salvage, false)
+    );
+    assert_eq!(
+        config.proxy.policy.tiers,
+        [("pay".to_owned(), Tier::OneWay), ("read_file".to_owned(), Tier::Read)].into()
+    );
+    assert_eq!(
+        (config.log.format, config.log.level.as_str()),
+        (LogFormat::Json, "antiphon=debug,warn")
+    );
+    let find = |name: &str| config.upstreams.iter().find(|upstream| upstream.name == name).unwrap();
+    assert_eq!(
+        (find("gemini").mode, find("openai").mode),
+        (Mode::Strict, Mode::Observe)
+    );
+    let house = find("house");
+    assert_eq!(
+        (
+            house.scheme.as_str(),
+            house.authority.as_str(),
+            house.base_path.as_str()
+        ),
+        ("http", "llm.house:8080", "/v1")
+    );
+    assert_eq!((house.kind, house.mode), (Kind::Mistral, Mode::Observe));
+}
+
+#[test]
+fn variables_stand_for_values_but_never_for_keys() {
+    let text = "[upstreams.a]\nurl = \"https://${HOST}:${PORT:-8443}/$${x}\"\n[repair]\nmode = \"${MODE:-observe}\"";
+    let loaded = with(Some(text), &Flags::default(), &[("HOST", "h")]);
+    assert_eq!(loaded.unwrap().config.upstreams.last().unwrap().base_path, "/${x}");
+    let text = text.replace("/$${x}", "");
+    let loaded = with(Some(&text), &Flags::default(), &[("HOST", "h\"\nmode = \"strict")]);
+    assert!(loaded.is_err(), "a value cannot become TOML");
+    let loaded = with(Some(&text), &Flags::default(), &[("HOST", "h")]).unwrap();
+    let upstream = loaded.config.upstreams.last().unwrap();
+    assert_eq!((upstream.authority.as_str(), upstream.mode), ("h:8443", Mode::Observe));
+}
+
+#[test]
+fn what_is_printed_says_the_same_when_read_again() {
+    let text = "[upstreams.\"my.llm\"]\nurl = \"http://h/$${v1}\"\n[tools.\"a b\"]\ntier = \"durable\"\n[repair]\nmode = \"strict\"";
+    for loaded in [defaults(), file(text)] {
+        let printed = loaded.to_toml().unwrap();
+        let again = file(&printed);
+        assert_eq!(format!("{:?}", again.config), format!("{:?}", loaded.config));
+        assert_eq!(again.to_toml().unwrap(), printed);
+    }
+}
+
+#[test]
+fn the_example_says_the_defaults() {
+    assert_eq!(
+        format!("{:?}", file(EXAMPLE).config),
+        format!("{:?}", defaults().config)
+    );
+}
+
+#[test]
+fn the_example_names_every_key_and_its_commented_tables_are_right() {
+    let live = EXAMPLE.lines().map(|line| {
+        let inside = line.strip_prefix("# ").unwrap_or_default();
+        let is_toml = inside.starts_with('[') || inside.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+        if is_toml { inside } else { line }
+    });
+    let live = live.collect::<Vec<_>>().join("\n");
+    drop(file(&live));
+    let table: toml::Table = live.parse().unwrap();
+    let mut missing = Vec::new();
+    unnamed(schema().as_value(), &toml::Value::Table(table), "", &mut missing);
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// Collects the keys of the schema that the file does not name.
+fn unnamed(schema: &Value, value: &toml::Value, path: &str, missing: &mut Vec<String>) {
+    for (key, schema) in schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        let path = format!("{path}.{key}");
+        match value.get(key) {
+            Some(value) => unnamed(schema, value, &path, missing),
+            None => missing.push(path),
+        }
+    }
+    // Of a table with free names, some entry names each key.
+    if let (Some(free), Some(entries)) = (
+        schema.get("additionalProperties").filter(|free| free.is_object()),
+        value.as_table(),
+    ) {
+        let whole: toml::Table = entries
+            .values()
+            .filter_map(toml::Value::as_table)
+            .flatten()
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        unnamed(free, &toml::Value::Table(whole), path, missing);
+    }
+}
+
+#[test]
+fn the_schema_is_closed_documented_and_without_null() {
+    fn walk(schema: &Value, path: &str, leaves: &mut Vec<String>) {
+        assert!(
+            schema.get("$ref").is_none() && schema.get("anyOf").is_none(),
+            "{path}: {schema}"
+        );
+        assert!(schema.get("description").is_some(), "{path} has no description");
+        if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
+            assert_eq!(
+                schema.get("additionalProperties"),
+                Some(&Value::Bool(false)),
+                "{path} takes unknown keys"
+            );
+            for (key, schema) in properties {
+                walk(schema, &format!("{path}.{key}"), leaves);
+            }
+        } else if let Some(free) = schema.get("additionalProperties") {
+            walk(free, &format!("{path}.*"), leaves);
+        } else {
+            assert!(
+                schema.get("type").is_some_and(Value::is_string) || schema.get("oneOf").is_some(),
+                "{path}: {schema}"
+            );
+            leaves.push(path.to_owned());
+        }
+    }
+    let schema = schema();
+    let mut leaves = Vec::new();
+    walk(schema.as_value(), "", &mut leaves);
+    assert!(!schema.as_value().to_string().contains("null"));
+    assert_eq!(leaves.len(), 10 + 4 + 3 + 2 + 3 + 1, "{leaves:?}");
+}
+
+#[test]
+fn nothing_reads_a_variable_that_is_not_listed() {
+    let asked = std::cell::RefCell::new(std::collections::BTreeSet::new());
+    let lookup = |name: &str| {
+        asked.borrow_mut().insert(name.to_owned());
+        None
+    };
+    drop(antiphon::config::load(&Flags::default(), &lookup));
+    let listed: std::collections::BTreeSet<String> = VARIABLES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let asked: std::collections::BTreeSet<String> = asked.into_inner().iter().map(|name| name.to_uppercase()).collect();
+    assert_eq!(asked, listed);
+}

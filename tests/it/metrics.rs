@@ -1,0 +1,345 @@
+//! What an exchange leaves on the metrics page and in the log.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use antiphon::{
+    conversation::{Finding, FindingKind},
+    repair::{Action, Mode, Report},
+    telemetry::{Telemetry, events::ExchangeEnded},
+    wire::{Format, Unreadable},
+};
+
+fn ended() -> ExchangeEnded {
+    ExchangeEnded {
+        request_id: "0190b5a0-0000-7000-8000-000000000000".into(),
+        method: "POST",
+        upstream: Some("anthropic".into()),
+        path: "/anthropic/v1/messages".into(),
+        format: Some(Format::Anthropic),
+        mode: Some(Mode::Repair),
+        status: 200,
+        report: Some(Report::default()),
+        unreadable: None,
+        rejected: false,
+        attempts: 1,
+        bytes_in: 10,
+        bytes_out: 20,
+        overhead: Duration::from_micros(300),
+        upstream_head: Some(Duration::from_millis(700)),
+        upstream_body: Some(Duration::from_secs(3)),
+        duration: Duration::from_secs(4),
+        side: None,
+        phase: "done",
+        code: "ok",
+    }
+}
+
+fn telemetry() -> Telemetry {
+    Telemetry::new(["anthropic", "openai"])
+}
+
+fn has(page: &str, line: &str) {
+    assert!(page.lines().any(|known| known == line), "no line {line:?} in\n{page}");
+}
+
+#[test]
+fn what_is_known_beforehand_is_there_as_zero() {
+    let page = telemetry().encode();
+    for format in Format::ALL.map(Format::label) {
+        for kind in FindingKind::ALL {
+            has(
+                &page,
+                &format!(
+                    "antiphon_findings_total{{kind=\"{}\",format=\"{format}\"}} 0",
+                    kind.code()
+                ),
+            );
+        }
+        for action in Action::ALL {
+            has(
+                &page,
+                &format!(
+                    "antiphon_repairs_total{{action=\"{}\",format=\"{format}\"}} 0",
+                    action.label()
+                ),
+            );
+        }
+        has(&page, &format!("antiphon_rejections_total{{format=\"{format}\"}} 0"));
+    }
+    for reason in Unreadable::ALL {
+        has(
+            &page,
+            &format!("antiphon_unreadable_total{{reason=\"{}\"}} 0", reason.code()),
+        );
+    }
+    has(&page, "antiphon_streams_active 0");
+    has(&page, "antiphon_watcher_blind_total 0");
+    has(&page, "antiphon_deferred_total 0");
+    has(&page, "antiphon_unrepairable_total 0");
+    has(&page, "antiphon_overhead_seconds_count 0");
+    has(&page, "antiphon_upstream_duration_seconds_count{phase=\"headers\"} 0");
+    has(&page, "antiphon_upstream_duration_seconds_count{phase=\"body\"} 0");
+    has(
+        &page,
+        concat!("antiphon_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+    );
+    assert!(page.ends_with("# EOF\n"), "{page}");
+}
+
+#[test]
+fn every_metric_has_help_and_a_unit_where_it_measures() {
+    let telemetry = telemetry();
+    telemetry.exchange_ended(&ended());
+    let page = telemetry.encode();
+    let names: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .collect();
+    let expected = [
+        "antiphon_requests",
+        "antiphon_findings",
+        "antiphon_repairs",
+        "antiphon_unreadable",
+        "antiphon_rejections",
+        "antiphon_deferred",
+        "antiphon_unrepairable",
+        "antiphon_watcher_blind",
+        "antiphon_streams_active",
+        "antiphon_overhead_seconds",
+        "antiphon_upstream_duration_seconds",
+        "antiphon_build",
+    ];
+    assert_eq!(names, expected);
+    for name in names {
+        assert!(page.contains(&format!("# HELP {name} ")), "{name} has no help");
+        assert_eq!(
+            name.ends_with("_seconds"),
+            page.contains(&format!("# UNIT {name} seconds")),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn an_exchange_counts_once_everywhere() {
+    let telemetry = telemetry();
+    let finding = |kind| Finding {
+        kind,
+        message: 3,
+        part: None,
+        id: "call_secret".into(),
+        detail: None,
+    };
+    let report = Report {
+        findings: vec![
+            finding(FindingKind::Unanswered),
+            finding(FindingKind::Unanswered),
+            finding(FindingKind::Orphan),
+        ],
+        actions: BTreeMap::from([(Action::Placeholder, 2), (Action::Quote, 1)]),
+        deferred: 4,
+        unrepairable: 5,
+        renamed: Vec::new(),
+    };
+    telemetry.exchange_ended(&ExchangeEnded {
+        report: Some(report),
+        ..ended()
+    });
+    let clone = telemetry.clone();
+    clone.stream_opened();
+    telemetry.stream_opened();
+    telemetry.stream_closed();
+    telemetry.watcher_blind();
+    let page = telemetry.encode();
+    for line in [
+        "antiphon_requests_total{upstream=\"anthropic\",format=\"anthropic\",code_class=\"2xx\",outcome=\"ok\"} 1",
+        "antiphon_findings_total{kind=\"unanswered\",format=\"anthropic\"} 2",
+        "antiphon_findings_total{kind=\"orphan\",format=\"anthropic\"} 1",
+        "antiphon_repairs_total{action=\"placeholder\",format=\"anthropic\"} 2",
+        "antiphon_repairs_total{action=\"quoted\",format=\"anthropic\"} 1",
+        "antiphon_deferred_total 4",
+        "antiphon_unrepairable_total 5",
+        "antiphon_streams_active 1",
+        "antiphon_watcher_blind_total 1",
+        "antiphon_overhead_seconds_count 1",
+        "antiphon_upstream_duration_seconds_sum{phase=\"headers\"} 0.7",
+        "antiphon_upstream_duration_seconds_sum{phase=\"body\"} 3.0",
+    ] {
+        has(&page, line);
+    }
+    assert!(!page.contains("call_secret"));
+}
+
+#[test]
+fn refusals_and_failures_are_told_apart() {
+    let telemetry = telemetry();
+    telemetry.exchange_ended(&ExchangeEnded {
+        status: 400,
+        rejected: true,
+        side: Some("client"),
+        code: "rejected",
+        ..ended()
+    });
+    telemetry.exchange_ended(&ExchangeEnded {
+        report: None,
+        unreadable: Some(Unreadable::Shape),
+        ..ended()
+    });
+    telemetry.exchange_ended(&ExchangeEnded {
+        status: 0,
+        side: Some("client"),
+        format: None,
+        report: None,
+        ..ended()
+    });
+    let page = telemetry.encode();
+    for line in [
+        "antiphon_rejections_total{format=\"anthropic\"} 1",
+        "antiphon_unreadable_total{reason=\"shape\"} 1",
+        "antiphon_requests_total{upstream=\"anthropic\",format=\"anthropic\",code_class=\"4xx\",outcome=\"client\"} 1",
+        "antiphon_requests_total{upstream=\"anthropic\",format=\"none\",code_class=\"none\",outcome=\"client\"} 1",
+        "antiphon_overhead_seconds_count 2",
+    ] {
+        has(&page, line);
+    }
+}
+
+#[test]
+fn a_client_cannot_invent_labels() {
+    let telemetry = telemetry();
+    for n in 0..50 {
+        telemetry.exchange_ended(&ExchangeEnded {
+            upstream: Some(format!("made-up-{n}")),
+            ..ended()
+        });
+    }
+    let page = telemetry.encode();
+    has(
+        &page,
+        "antiphon_requests_total{upstream=\"none\",format=\"anthropic\",code_class=\"2xx\",outcome=\"ok\"} 50",
+    );
+    assert!(!page.contains("made-up"));
+    assert!(page.lines().count() < 300, "{} lines", page.lines().count());
+}
+
+/// Log lines, kept.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The line that an exchange leaves, as JSON.
+fn logged(event: &ExchangeEnded) -> serde_json::Value {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_writer(move || writer.clone())
+        .without_time()
+        .finish();
+    tracing::subscriber::with_default(subscriber, || telemetry().exchange_ended(event));
+    let bytes = lines.0.lock().unwrap().clone();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+#[test]
+fn an_exchange_is_one_line() {
+    let actions = BTreeMap::from([(Action::Move, 1), (Action::Placeholder, 2)]);
+    let line = logged(&ExchangeEnded {
+        report: Some(Report {
+            actions,
+            ..Report::default()
+        }),
+        ..ended()
+    });
+    let expected = serde_json::json!({
+        "level": "INFO", "target": "antiphon::exchange", "message": "exchange ended",
+        "request_id": "0190b5a0-0000-7000-8000-000000000000", "method": "POST", "path": "/anthropic/v1/messages",
+        "upstream": "anthropic", "format": "anthropic", "mode": "repair", "status": 200,
+        "repair": "moved=1, placeholder=2", "attempts": 1, "bytes_in": 10, "bytes_out": 20,
+        "overhead_us": 300, "head_ms": 700, "dur_ms": 4000, "side": "-", "phase": "done", "code": "ok",
+    });
+    assert_eq!(line, expected);
+}
+
+#[test]
+fn what_was_done_is_said_in_the_words_of_the_header() {
+    let finding = Finding {
+        kind: FindingKind::Orphan,
+        message: 0,
+        part: None,
+        id: "call_secret".into(),
+        detail: None,
+    };
+    let observed = Report {
+        findings: vec![finding],
+        ..Report::default()
+    };
+    for (event, words) in [
+        (ended(), "none"),
+        (
+            ExchangeEnded {
+                report: Some(observed),
+                ..ended()
+            },
+            "observed",
+        ),
+        (
+            ExchangeEnded {
+                rejected: true,
+                ..ended()
+            },
+            "rejected",
+        ),
+        (
+            ExchangeEnded {
+                unreadable: Some(Unreadable::NotJson),
+                ..ended()
+            },
+            "unreadable; reason=not_json",
+        ),
+    ] {
+        let line = logged(&event);
+        assert_eq!(line["repair"], words);
+        assert!(!line.to_string().contains("call_secret"));
+    }
+    let line = logged(&ExchangeEnded {
+        report: None,
+        upstream: None,
+        format: None,
+        ..ended()
+    });
+    assert!(
+        line.get("repair").is_none() && line.get("upstream").is_none() && line.get("format").is_none(),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_logged_path_is_short_and_has_no_query() {
+    let line = logged(&ExchangeEnded {
+        path: format!("/{}?key=secret", "ä".repeat(400)),
+        ..ended()
+    });
+    assert_eq!(line["path"].as_str().unwrap().chars().count(), 256);
+    let line = logged(&ExchangeEnded {
+        path: "/gemini?key=secret".into(),
+        ..ended()
+    });
+    assert_eq!(line["path"], "/gemini");
+}

@@ -1,0 +1,295 @@
+//! From method, path and headers to upstream, target and format.
+
+use antiphon::{
+    config::{Flags, lower},
+    provider::{BUILT_IN, Kind, NoRoute, Routes},
+    wire::Wire,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, uri::PathAndQuery};
+
+fn routes(upstreams: &[&str]) -> Routes {
+    let flags = Flags {
+        upstreams: upstreams.iter().map(ToString::to_string).collect(),
+        ..Flags::default()
+    };
+    Routes::new(lower(None, &flags, &|_| None).unwrap().config.upstreams)
+}
+
+fn everything() -> Routes {
+    routes(&[
+        "bedrock=https://bedrock-runtime.us-east-1.amazonaws.com",
+        "azure=https://me.openai.azure.com",
+        "vertex=https://us-east5-aiplatform.googleapis.com/v1",
+        "local=http://127.0.0.1:8000/v1",
+        "grocery=https://llm.example/openai/v1/",
+        "work=https://api.anthropic.com",
+        "dash=https://dashscope.aliyuncs.com",
+    ])
+}
+
+/// `upstream target wire`, or the status of our refusal.
+fn decide(routes: &Routes, request: &str, headers: &[&str]) -> String {
+    let (method, target) = request.split_once(' ').unwrap_or(("POST", request));
+    let method: Method = method.parse().unwrap();
+    let Ok(target) = target.parse::<PathAndQuery>() else {
+        return "unparsed".to_owned();
+    };
+    let mut map = HeaderMap::new();
+    for name in headers {
+        map.insert(name.parse::<HeaderName>().unwrap(), HeaderValue::from_static("x"));
+    }
+    match routes.route(&method, &target, &map) {
+        Ok(route) => {
+            let wire = route.wire.map_or_else(|| "-".to_owned(), |wire| wire.to_string());
+            assert!(
+                route
+                    .wire
+                    .is_none_or(|wire| Wire::NAMES.iter().any(|(_, known)| *known == wire)),
+                "{wire} has no name"
+            );
+            format!("{} {} {wire}", route.upstream.name, route.target)
+        }
+        Err(NoRoute::BadPath) => "400".to_owned(),
+        Err(NoRoute::Unknown) => "404".to_owned(),
+    }
+}
+
+fn check(rows: &[(&str, &[&str], &str)]) {
+    let routes = everything();
+    let wrong: Vec<String> = rows
+        .iter()
+        .filter_map(|(request, headers, expected)| {
+            let decided = decide(&routes, request, headers);
+            (decided != *expected)
+                .then(|| format!("{request} {headers:?}\n  expected {expected}\n  decided  {decided}"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{} rows\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_prefix_names_the_upstream_and_is_taken_away() {
+    #[rustfmt::skip]
+    check(&[
+        ("/anthropic/v1/messages", &[], "anthropic /v1/messages anthropic"),
+        ("/anthropic/v1/messages?beta=true", &[], "anthropic /v1/messages?beta=true anthropic"),
+        ("/anthropic/v1/messages/count_tokens?beta=true", &[], "anthropic /v1/messages/count_tokens?beta=true anthropic"),
+        ("/anthropic/v1/messages/batches", &[], "anthropic /v1/messages/batches -"),
+        ("/anthropic/v1/models", &[], "anthropic /v1/models -"),
+        ("GET /anthropic/v1/messages", &[], "anthropic /v1/messages -"),
+        ("HEAD /anthropic/v1/messages", &[], "anthropic /v1/messages -"),
+        ("HEAD /anthropic", &[], "anthropic / -"),
+        ("GET /anthropic/", &[], "anthropic / -"),
+        ("GET /anthropic?x=1", &[], "anthropic /?x=1 -"),
+        ("/work/v1/messages", &["x-goog-api-key"], "work /v1/messages anthropic"),
+        ("/openai/v1/chat/completions", &[], "openai /v1/chat/completions openai-chat"),
+        ("/openai/v1/chat/completions", &["x-api-key"], "openai /v1/chat/completions openai-chat"),
+        ("/openai/v1/responses", &[], "openai /v1/responses -"),
+        ("/openai/v1/threads/thread_1/messages", &[], "openai /v1/threads/thread_1/messages -"),
+        ("/openai/v1/embeddings", &[], "openai /v1/embeddings -"),
+        ("/gemini/v1beta/models/gemini-3-pro:generateContent", &[], "gemini /v1beta/models/gemini-3-pro:generateContent -"),
+        ("/gemini/v1beta/models/m:streamGenerateContent?alt=sse", &[], "gemini /v1beta/models/m:streamGenerateContent?alt=sse -"),
+        ("/gemini/v1beta/openai/chat/completions", &[], "gemini /v1beta/openai/chat/completions openai-chat-compatible"),
+        ("/deepseek/chat/completions", &[], "deepseek /chat/completions openai-chat-deepseek"),
+        ("/deepseek/anthropic/v1/messages", &[], "deepseek /anthropic/v1/messages anthropic-deepseek"),
+        ("/mistral/v1/chat/completions", &[], "mistral /v1/chat/completions openai-chat-mistral"),
+        ("/xai/v1/chat/completions", &[], "xai /v1/chat/completions openai-chat-xai"),
+        ("/xai/v1/messages", &[], "xai /v1/messages anthropic-compatible"),
+        ("/groq/openai/v1/chat/completions", &[], "groq /openai/v1/chat/completions openai-chat-compatible"),
+        ("/moonshot/v1/chat/completions", &[], "moonshot /v1/chat/completions openai-chat-compatible"),
+        ("/moonshot/anthropic/v1/messages", &[], "moonshot /anthropic/v1/messages anthropic-compatible"),
+        ("/dash/compatible-mode/v1/chat/completions", &[], "dash /compatible-mode/v1/chat/completions openai-chat-compatible"),
+        ("/bedrock/model/anthropic.claude-v1%3A0/invoke", &[], "bedrock /model/anthropic.claude-v1%3A0/invoke anthropic-bedrock"),
+        ("/bedrock/model/us.anthropic.claude/invoke-with-response-stream", &[], "bedrock /model/us.anthropic.claude/invoke-with-response-stream anthropic-bedrock"),
+        ("/bedrock/model/amazon.nova-pro-v1%3A0/invoke", &[], "bedrock /model/amazon.nova-pro-v1%3A0/invoke -"),
+        ("/bedrock/model/anthropic.claude/converse", &[], "bedrock /model/anthropic.claude/converse -"),
+        ("/bedrock/openai/v1/chat/completions", &[], "bedrock /openai/v1/chat/completions openai-chat-compatible"),
+        ("/bedrock/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Ainference-profile%2Fus.x/invoke", &[], "bedrock /model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Ainference-profile%2Fus.x/invoke anthropic-bedrock"),
+        ("/azure/openai/deployments/d/chat/completions?api-version=2024-10-21", &[], "azure /openai/deployments/d/chat/completions?api-version=2024-10-21 openai-chat"),
+        ("/azure/openai/v1/chat/completions", &[], "azure /openai/v1/chat/completions openai-chat"),
+        ("/azure/anthropic/v1/messages", &[], "azure /anthropic/v1/messages anthropic"),
+        ("/vertex/v1/projects/p/locations/l/publishers/anthropic/models/claude:rawPredict", &[], "vertex /v1/projects/p/locations/l/publishers/anthropic/models/claude:rawPredict anthropic"),
+        ("/vertex/v1/projects/p/locations/l/publishers/anthropic/models/claude:streamRawPredict", &[], "vertex /v1/projects/p/locations/l/publishers/anthropic/models/claude:streamRawPredict anthropic"),
+        ("/vertex/v1/projects/p/locations/l/publishers/google/models/gemini:generateContent", &[], "vertex /v1/projects/p/locations/l/publishers/google/models/gemini:generateContent -"),
+        ("/vertex/v1/projects/p/locations/l/endpoints/openapi/chat/completions", &[], "vertex /v1/projects/p/locations/l/endpoints/openapi/chat/completions openai-chat-compatible"),
+    ]);
+}
+
+#[test]
+fn the_base_path_is_said_once() {
+    #[rustfmt::skip]
+    check(&[
+        ("/openrouter/v1/chat/completions", &[], "openrouter /api/v1/chat/completions openai-chat-compatible"),
+        ("/openrouter/api/v1/chat/completions", &[], "openrouter /api/v1/chat/completions openai-chat-compatible"),
+        ("/openrouter/apis", &[], "openrouter /api/apis -"),
+        ("GET /openrouter", &[], "openrouter /api -"),
+        ("/local/v1/chat/completions", &[], "local /v1/chat/completions openai-chat-compatible"),
+        ("/local/chat/completions", &[], "local /v1/chat/completions openai-chat-compatible"),
+        ("/local/v1/messages?beta=true", &[], "local /v1/messages?beta=true anthropic-compatible"),
+        ("GET /local/v1", &[], "local /v1 -"),
+        ("/grocery/v1/chat/completions", &[], "grocery /openai/v1/chat/completions openai-chat-compatible"),
+        ("/grocery/openai/v1/chat/completions", &[], "grocery /openai/v1/chat/completions openai-chat-compatible"),
+        ("/grocery/chat/completions", &[], "grocery /openai/v1/chat/completions openai-chat-compatible"),
+        ("/grocery/v1beta/x", &[], "grocery /openai/v1/v1beta/x -"),
+    ]);
+}
+
+#[test]
+fn without_a_prefix_the_shape_of_the_path_decides() {
+    #[rustfmt::skip]
+    check(&[
+        ("/v1/messages", &[], "anthropic /v1/messages anthropic"),
+        ("/v1/messages?beta=true", &[], "anthropic /v1/messages?beta=true anthropic"),
+        ("/v1/messages/count_tokens", &[], "anthropic /v1/messages/count_tokens anthropic"),
+        ("/v1/messages/batches", &["authorization"], "anthropic /v1/messages/batches -"),
+        ("GET /api/oauth/profile", &[], "anthropic /api/oauth/profile -"),
+        ("GET /v1/models", &["anthropic-version"], "anthropic /v1/models -"),
+        ("GET /v1/models", &["x-api-key"], "anthropic /v1/models -"),
+        ("GET /v1/models", &["authorization"], "openai /v1/models -"),
+        ("/v1/chat/completions", &["authorization"], "openai /v1/chat/completions openai-chat"),
+        ("/v1/chat/completions", &["x-goog-api-key"], "gemini /v1/chat/completions openai-chat-compatible"),
+        ("/v1/responses", &[], "openai /v1/responses -"),
+        ("/v1beta/models/m:generateContent", &[], "gemini /v1beta/models/m:generateContent -"),
+        ("/upload/v1beta/files", &[], "gemini /upload/v1beta/files -"),
+        ("/v1alpha/models/m:generateContent", &["x-goog-api-key"], "gemini /v1alpha/models/m:generateContent -"),
+        ("/v1alpha/models/m:generateContent", &[], "404"),
+        ("/model/anthropic.claude/invoke", &[], "bedrock /model/anthropic.claude/invoke anthropic-bedrock"),
+        ("/model/anthropic.claude/converse-stream", &[], "bedrock /model/anthropic.claude/converse-stream -"),
+        ("/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", &["authorization"], "404"),
+        ("/v1", &[], "404"),
+        ("/", &[], "404"),
+        ("/chat/completions", &[], "404"),
+        ("/messages", &[], "404"),
+        ("/Anthropic/v1/messages", &[], "404"),
+        ("/%61nthropic/v1/messages", &[], "404"),
+        ("/anthropicx/v1/messages", &[], "404"),
+        ("GET /favicon.ico", &[], "404"),
+        ("OPTIONS *", &[], "404"),
+    ]);
+}
+
+#[test]
+fn azure_paths_go_to_azure_upstreams_only() {
+    #[rustfmt::skip]
+    check(&[
+        ("/openai/deployments/d/chat/completions?api-version=2024-10-21", &[], "404"),
+        ("/openai/deployments/d/chat/completions", &[], "404"),
+        ("/openai/v1/responses?api-version=preview", &[], "404"),
+        ("/v1/chat/completions?a=b&api-version=preview", &[], "404"),
+        ("/deployments/d/chat/completions", &[], "404"),
+        ("/local/deployments/d/chat/completions", &[], "404"),
+        ("/openai/v1/responses?my-api-version=1", &[], "openai /v1/responses?my-api-version=1 -"),
+        ("/openai/v1/deployments", &[], "openai /v1/deployments -"),
+    ]);
+}
+
+#[test]
+fn a_path_with_two_readings_is_refused() {
+    for path in [
+        "/anthropic/../openai/v1/messages",
+        "/anthropic/./v1/messages",
+        "/anthropic/v1/..",
+        "/anthropic/v1/.",
+        "/..",
+        "/anthropic/%2e%2e/v1/messages",
+        "/anthropic/%2E%2e/v1/messages",
+        "/anthropic/.%2e/v1/messages",
+        "/anthropic/%2e/v1/messages",
+        "/anthropic/..;/v1/messages",
+        "/anthropic/..;jsessionid=1/v1/messages",
+        "/anthropic/%2e%2e;x/v1/messages",
+        "/anthropic/..%3b/v1/messages",
+        "/anthropic/v1%2fmessages",
+        "/anthropic/v1%2Fmessages",
+        "/anthropic%2fv1/messages",
+        "/anthropic/v1%5cmessages",
+        "/anthropic/v1%5Cmessages",
+        "/anthropic/%252e%252e/v1/messages",
+        "/anthropic/v1%252fmessages",
+        "/anthropic/v1%252Fmessages",
+        "/anthropic/v1%255cmessages",
+        "/anthropic/v1%25252fmessages",
+        "//anthropic/v1/messages",
+        "//evil.example/v1/messages",
+        "/anthropic//v1/messages",
+        "/anthropic//evil.example/v1/messages",
+        "/anthropic/v1/messages%00",
+        "/anthropic/v1/messages%0d%0aHost:%20evil",
+        "/anthropic/v1/messages%1F",
+        "/anthropic/v1/messages%7f",
+        "/anthropic/%c0%ae%c0%ae/v1/messages",
+        "/anthropic/v1%c0%afmessages",
+        "/bedrock/model/arn%3Aaws%2F..%2Fx/invoke",
+        "/bedrock/model/arn%3Aaws%2F%2e%2e%2Fx/invoke",
+        "/bedrock/model/anthropic%2Fclaude/invoke",
+        "/unknown/../x",
+    ] {
+        assert_eq!(decide(&everything(), path, &[]), "400", "{path}");
+    }
+    let backslash = decide(&everything(), "/anthropic\\v1/messages", &[]);
+    assert!(matches!(backslash.as_str(), "400" | "unparsed"), "{backslash}");
+}
+
+#[test]
+fn harmless_escapes_and_dots_pass_as_they_came() {
+    #[rustfmt::skip]
+    check(&[
+        ("/gemini/v1beta/models/gemini-2%2e5:generateContent", &[], "gemini /v1beta/models/gemini-2%2e5:generateContent -"),
+        ("GET /openai/v1/files/my%20file...txt", &[], "openai /v1/files/my%20file...txt -"),
+        ("GET /openai/v1/files/..hidden", &[], "openai /v1/files/..hidden -"),
+        ("GET /openai/v1/models/ft%3Agpt%3Aorg", &[], "openai /v1/models/ft%3Agpt%3Aorg -"),
+        ("GET /openai/v1/files/100%25", &[], "openai /v1/files/100%25 -"),
+        ("GET /openai/v1/files/100%2520", &[], "openai /v1/files/100%2520 -"),
+        ("GET /openai/v1/files/%zz", &[], "openai /v1/files/%zz -"),
+        ("GET /openai/v1//files", &[], "openai /v1//files -"),
+        ("GET /openai/v1/files?next=%2F..%2Fx", &[], "openai /v1/files?next=%2F..%2Fx -"),
+    ]);
+}
+
+#[test]
+fn a_fallback_that_is_not_configured_is_unknown() {
+    let routes = routes(&[]);
+    assert_eq!(decide(&routes, "/model/anthropic.claude/invoke", &[]), "404");
+    assert_eq!(decide(&routes, "/bedrock/model/anthropic.claude/invoke", &[]), "404");
+    assert_eq!(decide(&Routes::new(Vec::new()), "/v1/messages", &[]), "404");
+}
+
+#[test]
+fn kinds_come_from_the_name_then_from_the_host() {
+    for (name, host, kind) in [
+        ("anthropic", "127.0.0.1", Kind::Anthropic),
+        ("vertex", "llm.example", Kind::Vertex),
+        ("work", "API.Anthropic.com", Kind::Anthropic),
+        ("work", "api.openai.com", Kind::OpenAi),
+        ("work", "bedrock-runtime.eu-west-1.amazonaws.com", Kind::Bedrock),
+        ("work", "me.openai.azure.com", Kind::Azure),
+        ("work", "aiplatform.googleapis.com", Kind::Vertex),
+        ("work", "us-east5-aiplatform.googleapis.com", Kind::Vertex),
+        ("work", "generativelanguage.googleapis.com", Kind::Gemini),
+        ("work", "api.groq.com", Kind::Compatible),
+        ("work", "api.anthropic.com.evil.example", Kind::Compatible),
+        ("work", "127.0.0.1", Kind::Compatible),
+    ] {
+        assert_eq!(Kind::of(name, host), kind, "{name} {host}");
+    }
+}
+
+#[test]
+fn base_urls_are_what_clients_set() {
+    let urls = routes(&["local=http://127.0.0.1:8000"]).base_urls("127.0.0.1:4747");
+    let of = |name: &str| {
+        urls.iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, url)| url.as_str())
+    };
+    assert_eq!(of("anthropic"), Some("http://127.0.0.1:4747/anthropic"));
+    assert_eq!(of("openai"), Some("http://127.0.0.1:4747/openai/v1"));
+    assert_eq!(of("gemini"), Some("http://127.0.0.1:4747/gemini"));
+    assert_eq!(of("local"), Some("http://127.0.0.1:4747/local"));
+    assert_eq!(
+        urls.first().map(|(name, _)| name.as_str()),
+        Some("anthropic"),
+        "built-in ones first, in their order"
+    );
+    assert_eq!(urls.len(), BUILT_IN.iter().filter(|row| row.url.is_some()).count() + 1);
+}
