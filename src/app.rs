@@ -1,9 +1,13 @@
-//! Composition root: starts every part and drains them in order.
+//! The composition root: builds every part from its settings, starts it, drains it in order.
 
-use std::{io, net::SocketAddr};
+use std::{net::SocketAddr, time::Duration};
 
 use crate::{
-    provider::Routes, proxy::ProxySettings, server::ServerSettings, telemetry::Telemetry, upstream::UpstreamSettings,
+    provider::Routes,
+    proxy::{Proxy, ProxySettings},
+    server::{self, BindError, ServerSettings, Tasks},
+    telemetry::Telemetry,
+    upstream::{Sender, UpstreamSettings},
 };
 
 /// Everything that `start` needs.
@@ -28,14 +32,53 @@ pub struct Parts {
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A listener's address is taken or not ours.
-    #[error("cannot listen on {address}")]
-    Bind {
-        /// The address.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// An address could not be listened on.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// TLS towards providers cannot be set up.
+    #[error("tls cannot be set up")]
+    Tls(#[from] rustls::Error),
+}
+
+/// Binds both listeners and serves until the drain.
+pub async fn start(parts: Parts) -> Result<Running, StartError> {
+    let Parts {
+        routes,
+        server,
+        admin_listen,
+        admin,
+        proxy,
+        upstream,
+        telemetry,
+    } = parts;
+    let tasks = Tasks::default();
+    let data = server::bind(server.listen).await?;
+    let admin_listener = server::bind(admin_listen).await?;
+    let data_address = data.local_addr().unwrap_or(server.listen);
+    let admin_address = admin_listener.local_addr().unwrap_or(admin_listen);
+    let sender = Sender::new(&upstream, tasks.clone())?;
+    let proxy = Proxy::new(
+        routes,
+        proxy,
+        sender,
+        telemetry,
+        data_address.ip(),
+        upstream.idle_timeout,
+    );
+    let drain_timeout = server.drain_timeout;
+    tasks.spawn_background(server::serve(data, server, tasks.clone(), proxy));
+    // The admin listener answers until the end, so that a drain can be watched.
+    tasks.spawn_background(async move {
+        if let Err(error) = axum::serve(admin_listener, admin).await {
+            tracing::error!(%error, "the admin listener has ended");
+        }
+    });
+    Ok(Running {
+        data: data_address,
+        admin: admin_address,
+        tasks,
+        drain_timeout,
+    })
 }
 
 /// The running proxy.
@@ -45,31 +88,16 @@ pub struct Running {
     pub data: SocketAddr,
     /// Where the admin listener is bound.
     pub admin: SocketAddr,
-    listeners: [tokio::net::TcpListener; 2],
-}
-
-/// Binds both listeners.
-pub async fn start(parts: Parts) -> Result<Running, StartError> {
-    let data = bind(parts.server.listen).await?;
-    let admin = bind(parts.admin_listen).await?;
-    let address = |listener: &tokio::net::TcpListener, asked| listener.local_addr().unwrap_or(asked);
-    Ok(Running {
-        data: address(&data, parts.server.listen),
-        admin: address(&admin, parts.admin_listen),
-        listeners: [data, admin],
-    })
-}
-
-async fn bind(address: SocketAddr) -> Result<tokio::net::TcpListener, StartError> {
-    tokio::net::TcpListener::bind(address)
-        .await
-        .map_err(|source| StartError::Bind { address, source })
+    tasks: Tasks,
+    drain_timeout: Duration,
 }
 
 impl Running {
-    /// Stops accepting, finishes what runs.
-    #[expect(clippy::unused_async, reason = "the interface")]
+    /// Stops accepting, lets what runs finish within the drain timeout, cuts the rest.
     pub async fn drain(self) {
-        drop(self.listeners);
+        let cut = self.tasks.drain(self.drain_timeout).await;
+        if cut > 0 {
+            tracing::warn!(connections = cut, "the drain timeout has passed: connections were cut");
+        }
     }
 }

@@ -7,6 +7,8 @@ pub mod app;
 #[cfg(feature = "server")]
 pub mod cli;
 #[cfg(feature = "server")]
+pub mod clock;
+#[cfg(feature = "server")]
 pub mod config;
 pub mod conversation;
 #[cfg(feature = "server")]

@@ -1,8 +1,44 @@
 //! The life of one exchange, top to bottom.
 
-use std::time::Duration;
+mod body;
+mod coding;
+mod error;
+mod guard;
+mod headers;
+mod record;
+mod reject;
+mod relay;
+mod request;
+mod response;
+mod shape;
 
-use crate::repair::RepairPolicy;
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+
+use http::{
+    HeaderMap, HeaderValue, Request, Response, StatusCode,
+    header::{ALLOW, HOST},
+    uri::PathAndQuery,
+};
+use hyper::{body::Incoming, service::Service};
+
+pub use body::ClientFault;
+pub use error::ProxyError;
+pub use guard::Refusal;
+pub use reject::Rejection;
+pub use relay::{AnswerBody, RelayError};
+pub use shape::Shape;
+
+use crate::{
+    clock,
+    provider::{Kind, NoRoute, Route, Routes},
+    repair::RepairPolicy,
+    telemetry::Telemetry,
+    upstream::{SendError, Sender},
+};
+use guard::{Admission, Guard};
+use record::{End, Record};
+use request::Prepared;
+use response::Answer;
 
 /// Settings of the data path.
 #[derive(Clone, Debug)]
@@ -19,4 +55,159 @@ pub struct ProxySettings {
     pub trust_mode_header: bool,
     /// What repair may do.
     pub policy: RepairPolicy,
+}
+
+/// The data path as a service: one call is one exchange. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Proxy(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    routes: Routes,
+    settings: ProxySettings,
+    guard: Guard,
+    sender: Sender,
+    idle_timeout: Duration,
+    telemetry: Telemetry,
+}
+
+impl Proxy {
+    /// Puts the data path together.
+    ///
+    /// `listen` is the address under which we are called; `idle_timeout` the longest silence within an answer.
+    pub fn new(
+        routes: Routes,
+        settings: ProxySettings,
+        sender: Sender,
+        telemetry: Telemetry,
+        listen: IpAddr,
+        idle_timeout: Duration,
+    ) -> Self {
+        let guard = Guard {
+            allow_origins: settings.allow_origins.clone(),
+            allow_hosts: settings.allow_hosts.clone(),
+            own: (!listen.is_unspecified()).then_some(listen),
+        };
+        Self(Arc::new(Inner {
+            routes,
+            settings,
+            guard,
+            sender,
+            idle_timeout,
+            telemetry,
+        }))
+    }
+}
+
+impl Service<Request<Incoming>> for Proxy {
+    type Response = Response<AnswerBody>;
+    type Error = Infallible;
+    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { Ok(inner.exchange(request).await) })
+    }
+}
+
+impl Inner {
+    /// One exchange. Whatever happens, the client gets an answer and the telemetry one event.
+    async fn exchange(&self, request: Request<Incoming>) -> Response<AnswerBody> {
+        let mut record = Record::begin(&self.telemetry, &request);
+        let mut shape = Shape::guess(request.uri().path(), request.headers());
+        tracing::trace!(headers = ?headers::Redacted(request.headers()), "request");
+        match self.run(request, &mut record, &mut shape).await {
+            Ok(Some(answer)) => answer.relay(record, shape, self.idle_timeout),
+            Ok(None) => preflight(record),
+            Err(error) => failed(&error, record, shape),
+        }
+    }
+
+    /// Guard, route, prepare, send, read the head. None is a preflight, answered here.
+    async fn run(
+        &self,
+        request: Request<Incoming>,
+        record: &mut Record,
+        shape: &mut Shape,
+    ) -> Result<Option<Answer>, ProxyError> {
+        if self.guard.admit(&request).map_err(ProxyError::Refused)? == Admission::Preflight {
+            return Ok(None);
+        }
+        let route = self.route(&request)?;
+        *shape = Shape::of(&route);
+        record.event.upstream = Some(route.upstream.name.clone());
+        let Prepared { request, renamed } = request::prepare(&self.settings, &route, request, record).await?;
+        let began = clock::now();
+        (record.phase, record.event.attempts) = ("headers", 1);
+        let sent = self
+            .sender
+            .send(request)
+            .await
+            .map_err(|error| upstream_error(&route, error))?;
+        record.head_came(began);
+        let answer = Answer::new(sent, route.wire.is_some());
+        let answer = answer.with_old_ids(&renamed, self.idle_timeout).await;
+        answer.map(Some).map_err(|error| upstream_error(&route, error))
+    }
+
+    fn route<B>(&self, request: &Request<B>) -> Result<Route<'_>, ProxyError> {
+        let root = PathAndQuery::from_static("/");
+        let target = request.uri().path_and_query().unwrap_or(&root);
+        self.routes
+            .route(request.method(), target, request.headers())
+            .map_err(|reason| match reason {
+                NoRoute::BadPath => ProxyError::Refused(Refusal::Path),
+                NoRoute::Unknown => ProxyError::NoRoute {
+                    bases: self.bases(request.uri(), request.headers()),
+                },
+            })
+    }
+
+    /// The base URLs to use in place of the one that led nowhere.
+    fn bases(&self, uri: &http::Uri, headers: &HeaderMap) -> Vec<String> {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        let host = host
+            .or_else(|| uri.authority().map(http::uri::Authority::as_str))
+            .unwrap_or("localhost");
+        let base = |upstream: &crate::provider::Upstream| {
+            let version = if upstream.kind == Kind::OpenAi { "/v1" } else { "" };
+            format!("http://{host}/{}{version}", upstream.name)
+        };
+        self.routes.upstreams().iter().map(base).collect()
+    }
+}
+
+fn upstream_error(route: &Route<'_>, error: SendError) -> ProxyError {
+    if let Some(fault) = error.cause::<ClientFault>() {
+        return ProxyError::Body(*fault);
+    }
+    let upstream = format!("{} ({})", route.upstream.name, route.upstream.authority.host());
+    ProxyError::Upstream { upstream, error }
+}
+
+/// An answer of ours in the shape that the client reads.
+fn failed(error: &ProxyError, mut record: Record, shape: Shape) -> Response<AnswerBody> {
+    if let Some(source) = std::error::Error::source(error) {
+        tracing::debug!(error = source, code = error.code(), "exchange failed");
+    }
+    let (mut head, body) = error.answer(shape, &record.event.request_id).into_parts();
+    record.answered(head.status, &mut head.headers);
+    record.event.bytes_out = body.len() as u64;
+    record.end(End {
+        side: Some(error.side()),
+        phase: error.phase(),
+        code: error.code(),
+    });
+    Response::from_parts(head, AnswerBody::full(body))
+}
+
+/// The answer to a preflight of an allowed web page: what the path takes, and nothing that opens it further.
+fn preflight(mut record: Record) -> Response<AnswerBody> {
+    let (mut head, body) = Response::new(AnswerBody::empty()).into_parts();
+    head.status = StatusCode::NO_CONTENT;
+    let methods = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+    head.headers.insert(ALLOW, methods);
+    record.answered(head.status, &mut head.headers);
+    record.end(End::OK);
+    Response::from_parts(head, body)
 }

@@ -13,22 +13,36 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-#[cfg(feature = "server")]
-mod admin;
+// The house.
+mod architecture;
+
+// The repair core.
 mod answers;
 mod cases;
-#[cfg(feature = "server")]
-mod cli_config;
-#[cfg(feature = "server")]
-mod config;
 mod judge_self;
 mod long_session;
-#[cfg(feature = "server")]
-mod metrics;
 mod policy;
 mod properties;
 mod referee;
-#[cfg(feature = "server")]
-mod routes;
-#[cfg(feature = "server")]
+
+// The data path, over raw TCP on both sides.
+mod codings;
+mod counted;
+mod drain;
+mod faults;
+mod framing;
+mod guard;
+mod http2;
+mod mending;
+mod passthrough;
+mod proxied;
+mod streaming;
 mod strict_provider;
+
+// The rooms around it.
+mod admin;
+mod cli_config;
+
+mod config;
+mod metrics;
+mod routes;

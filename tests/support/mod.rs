@@ -9,7 +9,11 @@
     reason = "shared by several binaries, none of which is shipped"
 )]
 
+#[cfg(feature = "server")]
+pub mod app;
 pub mod bodies;
 pub mod judge;
 #[cfg(feature = "server")]
 pub mod provider;
+#[cfg(feature = "server")]
+pub mod wire;

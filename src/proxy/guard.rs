@@ -1,0 +1,216 @@
+//! What is refused before anything else: foreign callers, and requests that two readers could read differently.
+
+use std::net::IpAddr;
+
+use http::{
+    HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, Version,
+    header::{CONTENT_LENGTH, EXPECT, HOST, ORIGIN, TRANSFER_ENCODING, UPGRADE},
+    uri::Authority,
+};
+
+use crate::server::framing::Framing;
+
+/// Why a request is refused at the door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// CONNECT or TRACE.
+    Method,
+    /// Not a path: absolute form, authority form or an asterisk.
+    Target,
+    /// Dot segments, encoded slashes and the like in the path.
+    Path,
+    /// `Host` is missing, repeated or not a host.
+    Host,
+    /// `Host` is not one of ours: a page that rebinds names, or a configuration that lacks one.
+    ForeignHost,
+    /// A web page that may not call us.
+    Origin,
+    /// The length of the body can be read in two ways.
+    Framing,
+    /// A WebSocket.
+    Upgrade,
+    /// An expectation that we cannot meet.
+    Expect,
+    /// `x-antiphon-mode` is none of the modes.
+    Mode,
+}
+
+impl Refusal {
+    /// The stable name.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Method => "method",
+            Self::Target => "target",
+            Self::Path => "path",
+            Self::Host => "host",
+            Self::ForeignHost => "foreign_host",
+            Self::Origin => "origin",
+            Self::Framing => "framing",
+            Self::Upgrade => "upgrade",
+            Self::Expect => "expect",
+            Self::Mode => "mode",
+        }
+    }
+
+    /// The status of the answer.
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Target | Self::Path | Self::Host | Self::Framing | Self::Mode => StatusCode::BAD_REQUEST,
+            Self::ForeignHost | Self::Origin => StatusCode::FORBIDDEN,
+            Self::Upgrade => StatusCode::UPGRADE_REQUIRED,
+            Self::Expect => StatusCode::EXPECTATION_FAILED,
+        }
+    }
+
+    /// What happened and what to do.
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Method => "this method is not proxied",
+            Self::Target => "the request target must be a path; use this proxy as a base url, not as an http proxy",
+            Self::Path => "the path must not hold dot segments, encoded slashes, backslashes or doubly encoded bytes",
+            Self::Host => "exactly one valid host header is needed",
+            Self::ForeignHost => {
+                "this host name is not one of this proxy's (call it by a loopback address, or add the name to server.allow_hosts)"
+            }
+            Self::Origin => "web pages of this origin may not call this proxy (add it to server.allow_origins)",
+            Self::Framing => {
+                "the length of the body is ambiguous: send one content-length, or transfer-encoding: chunked"
+            }
+            Self::Upgrade => "websockets are not supported: use http",
+            Self::Expect => "the only expectation that can be met is 100-continue",
+            Self::Mode => "x-antiphon-mode must be repair, strict or observe",
+        }
+    }
+}
+
+/// What the guard says of a request that is not refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// It may be routed.
+    Forward,
+    /// A preflight of an allowed web page: answered here.
+    Preflight,
+}
+
+/// Who may call.
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    /// Origins of web pages, exactly as browsers send them.
+    pub allow_origins: Vec<String>,
+    /// Host names besides loopback; no port.
+    pub allow_hosts: Vec<String>,
+    /// The address we listen on, unless it is every address.
+    pub own: Option<IpAddr>,
+}
+
+impl Guard {
+    /// Judges a request by its head alone.
+    pub(super) fn admit<B>(&self, request: &Request<B>) -> Result<Admission, Refusal> {
+        if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
+            return Err(Refusal::Method);
+        }
+        let http2 = request.version() >= Version::HTTP_2;
+        if !http2 {
+            framing(request)?;
+        }
+        target(request.uri(), http2)?;
+        self.host(request.uri(), request.headers(), http2)?;
+        let preflight = self.origin(request.headers())? && request.method() == Method::OPTIONS;
+        if wants_websocket(request.headers()) {
+            return Err(Refusal::Upgrade);
+        }
+        let unmet = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+        if request.headers().get_all(EXPECT).iter().any(unmet) {
+            return Err(Refusal::Expect);
+        }
+        Ok(if preflight {
+            Admission::Preflight
+        } else {
+            Admission::Forward
+        })
+    }
+
+    /// Whether there is an origin; an error if it is not an allowed one.
+    fn origin(&self, headers: &HeaderMap) -> Result<bool, Refusal> {
+        let mut origins = headers.get_all(ORIGIN).iter().peekable();
+        let present = origins.peek().is_some();
+        let allowed = |origin: &HeaderValue| {
+            self.allow_origins
+                .iter()
+                .any(|known| known.as_bytes() == origin.as_bytes())
+        };
+        if origins.all(allowed) {
+            Ok(present)
+        } else {
+            Err(Refusal::Origin)
+        }
+    }
+
+    fn host(&self, uri: &Uri, headers: &HeaderMap, http2: bool) -> Result<(), Refusal> {
+        let mut hosts = headers.get_all(HOST).iter();
+        let authority = match (uri.authority().filter(|_| http2), hosts.next(), hosts.next()) {
+            (Some(authority), None, _) => authority.clone(),
+            (Some(authority), Some(host), None) if authority.as_str().as_bytes() == host.as_bytes() => {
+                authority.clone()
+            }
+            (None, Some(host), None) => authority(host).ok_or(Refusal::Host)?,
+            _ => return Err(Refusal::Host),
+        };
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        let address = host.parse::<IpAddr>().ok();
+        let ours = host.eq_ignore_ascii_case("localhost")
+            || address.is_some_and(|address| address.is_loopback() || Some(address) == self.own)
+            || self.allow_hosts.iter().any(|known| known.eq_ignore_ascii_case(host));
+        if ours { Ok(()) } else { Err(Refusal::ForeignHost) }
+    }
+}
+
+/// A `Host` value as host and optional port; none if it is anything else.
+fn authority(host: &HeaderValue) -> Option<Authority> {
+    let text = host.to_str().ok()?;
+    if text.is_empty() || text.contains(['@', ',', '/', '\\', '?', '#', ' ', '\t']) {
+        return None;
+    }
+    let authority: Authority = text.parse().ok()?;
+    let port = text.get(authority.host().len()..)?;
+    let valid = port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
+    (valid && !authority.host().is_empty()).then_some(authority)
+}
+
+fn target(uri: &Uri, http2: bool) -> Result<(), Refusal> {
+    let absolute = !http2 && (uri.scheme().is_some() || uri.authority().is_some());
+    if absolute || !uri.path().starts_with('/') {
+        Err(Refusal::Target)
+    } else {
+        Ok(())
+    }
+}
+
+fn framing<B>(request: &Request<B>) -> Result<(), Refusal> {
+    let headers = request.headers();
+    let witnessed = request.extensions().get::<Framing>().copied();
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let coding = match (codings.next(), codings.next()) {
+        (None, _) => false,
+        (Some(value), None) if value.as_bytes().eq_ignore_ascii_case(b"chunked") => true,
+        _ => return Err(Refusal::Framing),
+    };
+    let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
+    let ambiguous = lengths > 1 || (coding && (lengths > 0 || request.version() < Version::HTTP_11));
+    // hyper hides what it resolves: the witness of the connection has seen it.
+    if ambiguous || witnessed.is_some_and(|framing| framing != Framing::Plain) {
+        return Err(Refusal::Framing);
+    }
+    Ok(())
+}
+
+fn wants_websocket(headers: &HeaderMap) -> bool {
+    let protocols = headers
+        .get_all(UPGRADE)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    protocols
+        .into_iter()
+        .any(|protocol| protocol.trim_ascii().eq_ignore_ascii_case(b"websocket"))
+}

@@ -1,0 +1,170 @@
+//! Which headers pass, both ways. Never adds a trace of us (`Via`, `X-Forwarded-*`) to a request.
+//!
+//! A header that the sender names in `Connection` is removed, as RFC 9110 7.6.1 says: a client that names its own
+//! credential there loses it. What we set ourselves is set afterwards, and cannot be removed that way.
+
+use std::fmt;
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{
+        ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    },
+};
+
+/// `x-antiphon-request-id`.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-antiphon-request-id");
+/// `x-antiphon-repair`.
+pub(super) const REPAIR: HeaderName = HeaderName::from_static("x-antiphon-repair");
+/// `x-antiphon-attempts`.
+pub(super) const ATTEMPTS: HeaderName = HeaderName::from_static("x-antiphon-attempts");
+/// `x-antiphon-fault`.
+pub(super) const FAULT: HeaderName = HeaderName::from_static("x-antiphon-fault");
+/// `x-antiphon-phase`.
+pub(super) const PHASE: HeaderName = HeaderName::from_static("x-antiphon-phase");
+/// `x-antiphon-mode`.
+pub(super) const MODE: HeaderName = HeaderName::from_static("x-antiphon-mode");
+/// `proxy-status`, RFC 9209.
+pub(super) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+
+const OURS: &str = "x-antiphon-";
+
+/// Headers of one connection, whoever sends them.
+const HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    PROXY_AUTHORIZATION,
+    PROXY_AUTHENTICATE,
+];
+
+/// Headers that may hold a secret.
+const SECRET: [HeaderName; 7] = [
+    AUTHORIZATION,
+    COOKIE,
+    SET_COOKIE,
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("api-key"),
+    HeaderName::from_static("x-goog-api-key"),
+    HeaderName::from_static("x-amz-security-token"),
+];
+
+/// What of a request's headers goes up. `Host` and `Content-Length` are not among them: the client sets its own.
+pub(super) fn for_upstream(mut headers: HeaderMap, inspected: bool) -> HeaderMap {
+    strip(&mut headers);
+    for name in [HOST, CONTENT_LENGTH, EXPECT] {
+        headers.remove(name);
+    }
+    if inspected {
+        // So that the answer can be read on its way; it is relayed untouched all the same.
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    }
+    for name in SECRET {
+        if let http::header::Entry::Occupied(mut entry) = headers.entry(name) {
+            entry.iter_mut().for_each(|value| value.set_sensitive(true));
+        }
+    }
+    headers
+}
+
+/// Takes from an answer's headers what is not for the client.
+pub(super) fn for_client(headers: &mut HeaderMap) {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
+    strip(headers);
+}
+
+/// Takes from trailers what may only stand in a head.
+pub(super) fn for_trailers(trailers: &mut HeaderMap) {
+    strip(trailers);
+    for name in [AUTHORIZATION, HOST, CONTENT_LENGTH, SET_COOKIE] {
+        trailers.remove(name);
+    }
+}
+
+/// Removes hop-by-hop headers, those named in `Connection`, and ours.
+fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+        .collect();
+    let ours: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| name.as_str().starts_with(OURS))
+        .cloned()
+        .collect();
+    for name in HOP_BY_HOP.into_iter().chain(named).chain(ours) {
+        headers.remove(name);
+    }
+}
+
+/// Headers for a log: names, and values only where they are known to be harmless.
+pub(super) struct Redacted<'a>(pub &'a HeaderMap);
+
+impl fmt::Debug for Redacted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const HARMLESS: [&str; 5] = [
+            "accept",
+            "content-length",
+            "content-type",
+            "content-encoding",
+            "accept-encoding",
+        ];
+        let shown = self.0.iter().map(|(name, value)| {
+            let value = value.to_str().ok().filter(|_| HARMLESS.contains(&name.as_str()));
+            (name.as_str(), value.unwrap_or("…"))
+        });
+        f.debug_map().entries(shown).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| {
+                (
+                    name.parse::<HeaderName>().unwrap(),
+                    value.parse::<HeaderValue>().unwrap(),
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_connection_names_is_removed_and_the_rest_keeps_its_order() {
+        let headers = map(&[
+            ("connection", "close, X-One"),
+            ("connection", "x-two"),
+            ("x-one", "1"),
+            ("x-two", "2"),
+            ("x-three", "a"),
+            ("x-three", "b"),
+            ("x-antiphon-session", "s"),
+            ("x-forwarded-for", "1.2.3.4"),
+        ]);
+        let mut out = HeaderMap::new();
+        out.append("x-three", "a".parse().unwrap());
+        out.append("x-three", "b".parse().unwrap());
+        out.append("x-forwarded-for", "1.2.3.4".parse().unwrap());
+        assert_eq!(for_upstream(headers, false), out);
+    }
+
+    #[test]
+    fn a_log_line_holds_no_secret() {
+        let headers = map(&[("x-api-key", "sk-canary"), ("content-type", "text/plain")]);
+        let shown = format!("{:?}", Redacted(&headers));
+        assert!(!shown.contains("canary") && shown.contains("text/plain"), "{shown}");
+    }
+}

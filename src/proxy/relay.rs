@@ -1,0 +1,323 @@
+//! The answer's body on its way down: every frame as it came, at once, and an end that says how it ended.
+//!
+//! A stream that broke never ends cleanly: its client gets an error event where the format has one, then a cut.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::Sleep;
+
+use super::{
+    headers,
+    record::{End, Record},
+    shape::Shape,
+};
+use crate::clock;
+
+/// Time for the last event to leave before the cut.
+const FAREWELL: Duration = Duration::from_millis(10);
+
+/// The answer's body could not be brought to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RelayError {
+    /// The provider's connection broke.
+    #[error("the answer broke off")]
+    Broken,
+    /// The provider fell silent.
+    #[error("the answer stalled")]
+    Stalled,
+}
+
+impl RelayError {
+    const fn end(self) -> End {
+        match self {
+            Self::Broken => End {
+                side: Some("network"),
+                phase: "body",
+                code: "answer_broken",
+            },
+            Self::Stalled => End {
+                side: Some("provider"),
+                phase: "body",
+                code: "answer_stalled",
+            },
+        }
+    }
+
+    const fn status(self) -> StatusCode {
+        match self {
+            Self::Broken => StatusCode::BAD_GATEWAY,
+            Self::Stalled => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    const fn message(self) -> &'static str {
+        match self {
+            Self::Broken => "the provider's connection broke in the middle of the answer; try again",
+            Self::Stalled => "the provider fell silent in the middle of the answer; try again",
+        }
+    }
+}
+
+/// The body of an answer: one of ours, or the provider's.
+#[derive(Debug)]
+pub struct AnswerBody(Inner);
+
+#[derive(Debug)]
+enum Inner {
+    Full(Option<Bytes>),
+    Relay(Box<Relay>),
+}
+
+impl AnswerBody {
+    pub(super) fn empty() -> Self {
+        Self(Inner::Full(None))
+    }
+
+    pub(super) fn full(body: Bytes) -> Self {
+        Self(Inner::Full(Some(body).filter(|body| !body.is_empty())))
+    }
+
+    pub(super) fn relay(relay: Relay) -> Self {
+        Self(Inner::Relay(Box::new(relay)))
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = RelayError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        match &mut self.0 {
+            Inner::Full(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+            Inner::Relay(relay) => relay.poll(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Inner::Full(body) => body.is_none(),
+            Inner::Relay(relay) => matches!(&relay.state, State::Relaying(body) if relay.is_end(body)),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Inner::Full(body) => SizeHint::with_exact(body.as_ref().map_or(0, Bytes::len) as u64),
+            Inner::Relay(relay) => match &relay.state {
+                State::Relaying(body) => relay.size_hint(body),
+                _ => SizeHint::new(),
+            },
+        }
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    Relaying(Incoming),
+    /// The error event has been handed out; the cut follows.
+    Leaving(RelayError),
+    Done,
+}
+
+/// The provider's body. Dropping it cancels the provider.
+#[derive(Debug)]
+pub(super) struct Relay {
+    state: State,
+    prefix: Bytes,
+    record: Record,
+    stream: bool,
+    shape: Option<Shape>,
+    tail: Tail,
+    idle_timeout: Duration,
+    idle: Pin<Box<Sleep>>,
+    waiting: bool,
+}
+
+impl Relay {
+    /// Relays `prefix`, then `body`. With a shape, a stream that breaks gets an error event.
+    pub(super) fn new(
+        prefix: Bytes,
+        body: Incoming,
+        record: Record,
+        stream: bool,
+        shape: Option<Shape>,
+        idle_timeout: Duration,
+    ) -> Self {
+        if stream {
+            record.telemetry().stream_opened();
+        }
+        let idle = Box::pin(tokio::time::sleep(idle_timeout));
+        let (state, tail) = (State::Relaying(body), Tail::default());
+        Self {
+            state,
+            prefix,
+            record,
+            stream,
+            shape,
+            tail,
+            idle_timeout,
+            idle,
+            waiting: false,
+        }
+    }
+
+    fn is_end(&self, body: &Incoming) -> bool {
+        self.prefix.is_empty() && body.is_end_stream()
+    }
+
+    fn size_hint(&self, body: &Incoming) -> SizeHint {
+        match body.size_hint().exact() {
+            Some(exact) => SizeHint::with_exact(exact.saturating_add(self.prefix.len() as u64)),
+            None => SizeHint::new(),
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        match &mut self.state {
+            State::Done => Poll::Ready(None),
+            State::Leaving(error) => {
+                let error = *error;
+                ready!(self.idle.as_mut().poll(cx));
+                self.state = State::Done;
+                Poll::Ready(Some(Err(error)))
+            }
+            State::Relaying(_) if !self.prefix.is_empty() => {
+                let prefix = std::mem::take(&mut self.prefix);
+                Poll::Ready(Some(Ok(self.passed(Frame::data(prefix)))))
+            }
+            State::Relaying(body) => match Pin::new(body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.passed(frame)))),
+                Poll::Ready(Some(Err(error))) => {
+                    tracing::debug!(%error, "the answer broke off");
+                    self.fail(RelayError::Broken)
+                }
+                Poll::Ready(None) => {
+                    self.record.end(End::OK);
+                    self.state = State::Done;
+                    Poll::Ready(None)
+                }
+                Poll::Pending => self.wait(cx),
+            },
+        }
+    }
+
+    /// The idle clock runs only while we wait for the provider, not while the client is slow to take.
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        if !self.waiting {
+            self.waiting = true;
+            self.idle.as_mut().reset(clock::now() + self.idle_timeout);
+        }
+        ready!(self.idle.as_mut().poll(cx));
+        self.fail(RelayError::Stalled)
+    }
+
+    /// Takes note of a frame; its bytes are not touched.
+    fn passed(&mut self, mut frame: Frame<Bytes>) -> Frame<Bytes> {
+        self.waiting = false;
+        if let Some(trailers) = frame.trailers_mut() {
+            headers::for_trailers(trailers);
+        }
+        if let Some(data) = frame.data_ref() {
+            self.record.event.bytes_out = self.record.event.bytes_out.saturating_add(data.len() as u64);
+            self.tail.push(data);
+        }
+        if matches!(&self.state, State::Relaying(body) if self.is_end(body)) {
+            // hyper does not ask again behind the last frame.
+            self.record.end(End::OK);
+        }
+        frame
+    }
+
+    fn fail(&mut self, error: RelayError) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        self.record.end(error.end());
+        // Dropping the body cancels the provider.
+        self.state = State::Done;
+        let id = &self.record.event.request_id;
+        let event = self
+            .shape
+            .and_then(|shape| shape.event(error.status(), error.end().code, error.message(), id));
+        let Some(event) = event else {
+            return Poll::Ready(Some(Err(error)));
+        };
+        self.state = State::Leaving(error);
+        self.idle.as_mut().reset(clock::now() + FAREWELL);
+        let mut data = BytesMut::from(self.tail.closing());
+        data.extend_from_slice(&event);
+        Poll::Ready(Some(Ok(Frame::data(data.freeze()))))
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        if self.stream {
+            self.record.telemetry().stream_closed();
+        }
+        if matches!(&self.state, State::Relaying(body) if self.is_end(body)) {
+            self.record.end(End::OK);
+        }
+    }
+}
+
+/// The last bytes of a stream: enough to tell whether an event is open.
+#[derive(Debug, Default)]
+struct Tail {
+    bytes: [u8; 4],
+    filled: usize,
+}
+
+impl Tail {
+    fn push(&mut self, data: &[u8]) {
+        let last = data.get(data.len().saturating_sub(4)..).unwrap_or_default();
+        self.bytes.rotate_left(last.len());
+        let from = self.bytes.len().saturating_sub(last.len());
+        for (slot, byte) in self.bytes.iter_mut().skip(from).zip(last) {
+            *slot = *byte;
+        }
+        self.filled = self.filled.saturating_add(last.len()).min(self.bytes.len());
+    }
+
+    /// What ends the open event, if there is one.
+    fn closing(&self) -> &'static [u8] {
+        let seen = self
+            .bytes
+            .get(self.bytes.len().saturating_sub(self.filled)..)
+            .unwrap_or_default();
+        let boundaries: [&[u8]; 4] = [b"\n\n", b"\r\r", b"\r\n\r\n", b"\n\r\n"];
+        if seen.is_empty() || boundaries.iter().any(|boundary| seen.ends_with(boundary)) {
+            b""
+        } else {
+            b"\n\n"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tail;
+
+    #[test]
+    fn an_open_event_is_closed_whatever_the_cut() {
+        for (text, closing) in [
+            ("", ""),
+            ("data: x", "\n\n"),
+            ("data: x\n", "\n\n"),
+            ("data: x\r\n\r\n", ""),
+            ("\n\n", ""),
+        ] {
+            for cut in 0..=text.len() {
+                let mut tail = Tail::default();
+                tail.push(&text.as_bytes()[..cut]);
+                tail.push(&text.as_bytes()[cut..]);
+                assert_eq!(tail.closing(), closing.as_bytes(), "{text:?} cut at {cut}");
+            }
+        }
+    }
+}

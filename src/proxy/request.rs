@@ -1,0 +1,268 @@
+//! The request side: collect, read, mend, and what goes up. Never parses a body itself.
+
+use std::{fmt::Write as _, panic::catch_unwind, sync::Arc};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Uri,
+    header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH},
+    request::Parts,
+};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use super::{
+    ProxySettings,
+    body::{ClientBody, Collected, Spliced},
+    coding::Coding,
+    error::ProxyError,
+    guard::Refusal,
+    headers,
+    record::Record,
+    reject::Rejection,
+};
+use crate::{
+    clock,
+    provider::Route,
+    repair::{Action, Mode, RepairPolicy, Repaired, Report, repair},
+    splice::Segments,
+    upstream::SendBody,
+    wire::{Unreadable, Wire},
+};
+
+/// A request that is ready to be sent.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    /// The request, with its full URL.
+    pub request: Request<SendBody>,
+    /// Ids that were replaced: (new, old).
+    pub renamed: Vec<(String, String)>,
+}
+
+/// What was decided about a body.
+struct Verdict {
+    body: SendBody,
+    /// Whether the body goes up plain although it came coded.
+    decoded: bool,
+    renamed: Vec<(String, String)>,
+}
+
+impl Verdict {
+    /// The bytes that came.
+    fn untouched(body: SendBody) -> Self {
+        Self {
+            body,
+            decoded: false,
+            renamed: Vec::new(),
+        }
+    }
+}
+
+/// Turns the client's request into the one that goes up.
+pub(super) async fn prepare(
+    settings: &ProxySettings,
+    route: &Route<'_>,
+    request: Request<Incoming>,
+    record: &mut Record,
+) -> Result<Prepared, ProxyError> {
+    let (parts, body) = request.into_parts();
+    let mode = mode(&parts.headers, route.upstream.mode, settings.trust_mode_header)?;
+    let body = ClientBody::new(body, settings.upload_idle_timeout, Arc::clone(&record.bytes_in));
+    let Some(wire) = route.wire.filter(|_| !body.is_end_stream()) else {
+        return Ok(finish(parts, route, Verdict::untouched(streamed(body))));
+    };
+    (record.event.format, record.event.mode) = (Some(wire.format), Some(mode));
+    let verdict = inspect(settings, wire, mode, &parts.headers, body, record).await?;
+    Ok(finish(parts, route, verdict))
+}
+
+/// Reads the body and decides what goes up in its place.
+async fn inspect(
+    settings: &ProxySettings,
+    wire: Wire,
+    mode: Mode,
+    headers: &HeaderMap,
+    body: ClientBody,
+    record: &mut Record,
+) -> Result<Verdict, ProxyError> {
+    let Some(coding) = Coding::of(headers) else {
+        return Ok(unread(record, Unreadable::Coding, streamed(body)));
+    };
+    let limit = settings.inspect_bytes_max;
+    let too_large = |record: &mut Record| {
+        record.event.unreadable = Some(Unreadable::TooLarge);
+        ProxyError::TooLarge { limit }
+    };
+    let came = match body.collect(limit).await.map_err(ProxyError::Body)? {
+        Collected::Whole(came) => came,
+        Collected::TooLarge(_) if mode == Mode::Strict => return Err(too_large(record)),
+        Collected::TooLarge(body) => return Ok(unread(record, Unreadable::TooLarge, streamed(body))),
+    };
+    let began = clock::now();
+    let read = coding
+        .decode(&came, limit)
+        .and_then(|plain| mend(&plain, wire, &settings.policy));
+    record.event.overhead = clock::now().duration_since(began);
+    match read {
+        Ok(repaired) => decide(came, coding, repaired, wire, mode, headers, record),
+        Err(Unreadable::TooLarge) if mode == Mode::Strict => Err(too_large(record)),
+        Err(reason) => Ok(unread(record, reason, in_memory(Segments::whole(came)))),
+    }
+}
+
+/// What goes up of a body that was read.
+fn decide(
+    came: Bytes,
+    coding: Coding,
+    repaired: Repaired,
+    wire: Wire,
+    mode: Mode,
+    headers: &HeaderMap,
+    record: &mut Record,
+) -> Result<Verdict, ProxyError> {
+    let Repaired { body, mut report } = repaired;
+    let signed = is_signed(headers);
+    let mode = if signed { Mode::Observe } else { mode };
+    record.event.mode = Some(mode);
+    match mode {
+        Mode::Strict if !report.findings.is_empty() => {
+            record.event.rejected = true;
+            record.repair = Some(HeaderValue::from_static("rejected"));
+            let findings = report.findings.clone();
+            record.event.report = Some(report);
+            Err(ProxyError::Rejected(Rejection {
+                findings,
+                format: wire.format,
+            }))
+        }
+        Mode::Repair => {
+            record.repair = Some(actions(&report));
+            let renamed = report.renamed.clone();
+            record.event.report = Some(report);
+            // Untouched, the very bytes that came go up, coded as they were.
+            let decoded = coding != Coding::Identity && !body.is_original();
+            let body = if body.is_original() {
+                Segments::whole(came)
+            } else {
+                body
+            };
+            Ok(Verdict {
+                body: in_memory(body),
+                decoded,
+                renamed,
+            })
+        }
+        Mode::Strict | Mode::Observe => {
+            report.actions.clear();
+            record.event.report = Some(report);
+            let repair = match (mode, signed) {
+                (Mode::Observe, true) => "observed; reason=signed",
+                (Mode::Observe, false) => "observed",
+                _ => "none",
+            };
+            record.repair = Some(HeaderValue::from_static(repair));
+            Ok(Verdict::untouched(in_memory(Segments::whole(came))))
+        }
+    }
+}
+
+/// Reads and mends. A panic of the core would be our bug, so that the provider judges the original.
+fn mend(plain: &Bytes, wire: Wire, policy: &RepairPolicy) -> Result<Repaired, Unreadable> {
+    catch_unwind(|| repair(plain, wire, policy)).unwrap_or(Err(Unreadable::Overlap))
+}
+
+/// A body that goes up as it came, unread.
+fn unread(record: &mut Record, reason: Unreadable, body: SendBody) -> Verdict {
+    record.event.unreadable = Some(reason);
+    record.repair = Some(HeaderValue::from_static("unreadable"));
+    Verdict::untouched(body)
+}
+
+/// Puts head and body together, addressed to the upstream.
+fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict) -> Prepared {
+    let Verdict { body, decoded, renamed } = verdict;
+    if decoded {
+        parts.headers.remove(CONTENT_ENCODING);
+    }
+    let claimed = parts.headers.contains_key(CONTENT_LENGTH);
+    let mut request = Request::new(body);
+    *request.headers_mut() = headers::for_upstream(parts.headers, route.wire.is_some());
+    // Our own length, never the client's: a POST without a body has one too.
+    let length = request.body().size_hint().exact();
+    let wanted = claimed || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
+    if let Some(length) = length.filter(|length| *length > 0 || wanted) {
+        request.headers_mut().insert(CONTENT_LENGTH, length.into());
+    }
+    *request.method_mut() = parts.method;
+    *request.uri_mut() = address(route);
+    Prepared { request, renamed }
+}
+
+fn address(route: &Route<'_>) -> Uri {
+    let mut parts = http::uri::Parts::default();
+    parts.scheme = Some(route.upstream.scheme.clone());
+    parts.authority = Some(route.upstream.authority.clone());
+    parts.path_and_query = Some(route.target.clone());
+    // All three are set, so that this cannot fail; an empty URL is an error of the client below.
+    Uri::from_parts(parts).unwrap_or_default()
+}
+
+fn streamed(body: ClientBody) -> SendBody {
+    body.map_err(Into::into).boxed_unsync()
+}
+
+fn in_memory(body: Segments) -> SendBody {
+    Spliced::from(body).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// The mode in force: the route's, or the header's where that is stricter or trusted.
+fn mode(headers: &HeaderMap, route: Mode, trusted: bool) -> Result<Mode, ProxyError> {
+    let mut values = headers.get_all(headers::MODE).iter();
+    let (first, second) = (values.next(), values.next());
+    let Some(value) = first else { return Ok(route) };
+    let known = [Mode::Observe, Mode::Repair, Mode::Strict];
+    let asked = known
+        .into_iter()
+        .find(|mode| mode.label().as_bytes() == value.as_bytes());
+    let Some(asked) = asked.filter(|_| second.is_none()) else {
+        return Err(ProxyError::Refused(Refusal::Mode));
+    };
+    Ok(if trusted || strictness(asked) > strictness(route) {
+        asked
+    } else {
+        route
+    })
+}
+
+const fn strictness(mode: Mode) -> u8 {
+    match mode {
+        Mode::Observe => 0,
+        Mode::Repair => 1,
+        Mode::Strict => 2,
+    }
+}
+
+/// A signature over the body: any edit would break it.
+fn is_signed(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(AUTHORIZATION)
+        .iter()
+        .any(|value| value.as_bytes().starts_with(b"AWS4-HMAC-SHA256"))
+}
+
+/// `none`, or the actions taken: `moved=1, merged=1`.
+fn actions(report: &Report) -> HeaderValue {
+    let mut text = String::new();
+    for action in Action::ALL {
+        if let Some(count) = report.actions.get(&action).filter(|count| **count > 0) {
+            let comma = if text.is_empty() { "" } else { ", " };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{comma}{}={count}", action.label());
+        }
+    }
+    if text.is_empty() {
+        return HeaderValue::from_static("none");
+    }
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("none"))
+}

@@ -1,0 +1,171 @@
+//! The response side: the head as it came, our notes on it, and the body handed to the relay.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{
+    HeaderMap, HeaderValue, Response, StatusCode,
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
+};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use memchr::memmem;
+
+use super::{
+    headers,
+    record::{End, Record},
+    relay::{AnswerBody, Relay},
+    shape::Shape,
+};
+use crate::upstream::{Kind, Phase, SendError};
+
+/// Error bodies up to this size are searched for replaced ids.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+
+/// The provider's answer, its head read.
+#[derive(Debug)]
+pub(super) struct Answer {
+    response: Response<Body>,
+    inspected: bool,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// As it comes, behind what was already read of it.
+    Streamed(Bytes, Incoming),
+    /// All of it, with the client's own ids.
+    Whole(Bytes),
+}
+
+impl Answer {
+    /// Takes an answer, `inspected` if its request's path carries a history.
+    pub(super) fn new(response: Response<Incoming>, inspected: bool) -> Self {
+        Self {
+            response: response.map(|body| Body::Streamed(Bytes::new(), body)),
+            inspected,
+        }
+    }
+
+    /// A 400 that may name ids which the client has never seen gets the client's own ids back.
+    pub(super) async fn with_old_ids(self, renamed: &[(String, String)], limit: Duration) -> Result<Self, SendError> {
+        if renamed.is_empty() || self.response.status() != StatusCode::BAD_REQUEST || !is_plain_json(&self.response) {
+            return Ok(self);
+        }
+        let (mut head, Body::Streamed(_, mut body)) = self.response.into_parts() else {
+            // An answer is whole only behind this point.
+            return Err(SendError {
+                phase: Phase::Body,
+                kind: Kind::Io,
+                source: None,
+            });
+        };
+        let mut read = BytesMut::new();
+        loop {
+            let frame = tokio::time::timeout(limit, body.frame()).await;
+            let frame = frame.map_err(|_| SendError {
+                phase: Phase::Body,
+                kind: Kind::TimedOut,
+                source: None,
+            })?;
+            let Some(frame) = frame else { break };
+            let frame = frame.map_err(|error| SendError {
+                phase: Phase::Body,
+                kind: Kind::Io,
+                source: Some(error.into()),
+            })?;
+            read.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+            if read.len() > ERROR_BYTES_MAX {
+                let response = Response::from_parts(head, Body::Streamed(read.freeze(), body));
+                return Ok(Self { response, ..self });
+            }
+        }
+        let mapped = map_back(read.freeze(), renamed);
+        head.headers.remove(TRANSFER_ENCODING);
+        head.headers.insert(CONTENT_LENGTH, mapped.len().into());
+        Ok(Self {
+            response: Response::from_parts(head, Body::Whole(mapped)),
+            ..self
+        })
+    }
+
+    /// The answer for the client: the head as it came with our notes, the body frame by frame.
+    pub(super) fn relay(self, mut record: Record, shape: Shape, idle_timeout: Duration) -> Response<AnswerBody> {
+        let (mut head, body) = self.response.into_parts();
+        let compressed = head
+            .headers
+            .get(CONTENT_ENCODING)
+            .is_some_and(|coding| coding.as_bytes() != b"identity");
+        if self.inspected && compressed {
+            record.telemetry().watcher_blind();
+        }
+        headers::for_client(&mut head.headers);
+        record.answered(head.status, &mut head.headers);
+        let stream = is_event_stream(&head.headers);
+        // An event of ours fits only into a stream whose length nobody has promised.
+        let open = stream && !compressed && !head.headers.contains_key(CONTENT_LENGTH);
+        let body = match body {
+            Body::Whole(body) => {
+                record.event.bytes_out = body.len() as u64;
+                record.end(End::OK);
+                AnswerBody::full(body)
+            }
+            Body::Streamed(prefix, body) => {
+                let shape = open.then_some(shape);
+                AnswerBody::relay(Relay::new(prefix, body, record, stream, shape, idle_timeout))
+            }
+        };
+        Response::from_parts(head, body)
+    }
+}
+
+fn is_event_stream(fields: &HeaderMap) -> bool {
+    let kind = fields.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let essence = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    essence.eq_ignore_ascii_case(b"text/event-stream")
+}
+
+fn is_plain_json<B>(response: &Response<B>) -> bool {
+    let fields = response.headers();
+    let kind = fields
+        .get(CONTENT_TYPE)
+        .map_or(&b""[..], HeaderValue::as_bytes)
+        .to_ascii_lowercase();
+    kind.starts_with(b"application/json") && !fields.contains_key(CONTENT_ENCODING)
+}
+
+/// Replaces each new id by the old one. The longest goes first, so that no id is mistaken for the head of another.
+fn map_back(body: Bytes, renamed: &[(String, String)]) -> Bytes {
+    let mut pairs: Vec<_> = renamed.iter().filter(|(new, _)| !new.is_empty()).collect();
+    pairs.sort_by_key(|(new, _)| std::cmp::Reverse(new.len()));
+    let mut out = Vec::with_capacity(body.len());
+    let mut rest = body.as_ref();
+    // One pass: what was written is not searched again.
+    while !rest.is_empty() {
+        let found = pairs
+            .iter()
+            .filter_map(|(new, old)| Some((memmem::find(rest, new.as_bytes())?, new, old)))
+            .min_by_key(|(at, new, _)| (*at, std::cmp::Reverse(new.len())));
+        let Some((at, new, old)) = found else { break };
+        let (before, after) = rest.split_at(at);
+        out.extend_from_slice(before);
+        out.extend_from_slice(old.as_bytes());
+        rest = after.get(new.len()..).unwrap_or_default();
+    }
+    if out.is_empty() && rest.len() == body.len() {
+        return body;
+    }
+    out.extend_from_slice(rest);
+    Bytes::from(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_mapped_back_in_one_pass() {
+        let pairs = [("a1".to_owned(), "a12".to_owned()), ("a12".to_owned(), "b".to_owned())];
+        let body = Bytes::from_static(b"a1 a12 a1x");
+        assert_eq!(map_back(body, &pairs), "a12 b a12x");
+    }
+}

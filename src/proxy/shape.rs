@@ -1,0 +1,130 @@
+//! The shapes of our errors: each client gets the one that its SDK reads. Never holds inner detail.
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+
+use crate::{
+    provider::{Kind, Route},
+    wire::Format,
+};
+
+/// Whose error shape a client reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Anthropic Messages.
+    Anthropic,
+    /// OpenAI, and what imitates it.
+    OpenAi,
+    /// OpenAI Responses: as `OpenAI`, but its streams carry typed events.
+    Responses,
+    /// Google Gemini and Vertex.
+    Gemini,
+    /// Amazon Bedrock.
+    Bedrock,
+}
+
+impl Shape {
+    /// The shape of a route.
+    pub fn of(route: &Route<'_>) -> Self {
+        let path = route.target.path();
+        match (route.upstream.kind, route.wire.map(|wire| wire.format)) {
+            (Kind::Bedrock, _) => Self::Bedrock,
+            (_, Some(Format::Anthropic)) | (Kind::Anthropic, None) => Self::Anthropic,
+            (Kind::Gemini | Kind::Vertex, None) => Self::Gemini,
+            _ if path.ends_with("/responses") => Self::Responses,
+            _ => Self::OpenAi,
+        }
+    }
+
+    /// The likely shape where no route is known.
+    pub fn guess(path: &str, headers: &HeaderMap) -> Self {
+        if headers.contains_key("anthropic-version") || headers.contains_key("x-api-key") || path.contains("/messages")
+        {
+            Self::Anthropic
+        } else if headers.contains_key("x-goog-api-key") || path.contains("/v1beta/") {
+            Self::Gemini
+        } else if path.starts_with("/model/") {
+            Self::Bedrock
+        } else {
+            Self::OpenAi
+        }
+    }
+
+    /// The body of an error.
+    pub fn body(self, status: StatusCode, code: &str, message: &str, request_id: &str) -> Value {
+        match self {
+            Self::Anthropic => json!({
+                "type": "error",
+                "error": { "type": anthropic_type(status), "message": message },
+                "request_id": request_id,
+            }),
+            Self::OpenAi | Self::Responses => json!({
+                "error": { "message": message, "type": openai_type(status), "param": null, "code": code },
+            }),
+            Self::Gemini => json!({
+                "error": { "code": status.as_u16(), "message": message, "status": gemini_status(status) },
+            }),
+            Self::Bedrock => json!({ "message": message }),
+        }
+    }
+
+    /// The value of `x-amzn-errortype`, which Bedrock's SDKs read in place of the body.
+    pub fn error_type_header(self, status: StatusCode) -> Option<&'static str> {
+        (self == Self::Bedrock).then(|| match status.as_u16() {
+            403 => "AccessDeniedException",
+            404 => "ResourceNotFoundException",
+            408 | 504 => "ModelTimeoutException",
+            500.. => "ServiceUnavailableException",
+            _ => "ValidationException",
+        })
+    }
+
+    /// An error as an event of a stream that has begun; none where the shape has no text events.
+    pub fn event(self, status: StatusCode, code: &str, message: &str, request_id: &str) -> Option<Bytes> {
+        let text = match self {
+            Self::Anthropic => {
+                format!(
+                    "event: error\ndata: {}\n\n",
+                    self.body(status, code, message, request_id)
+                )
+            }
+            Self::Responses => {
+                let data = json!({ "type": "error", "code": code, "message": message, "param": null });
+                format!("event: error\ndata: {data}\n\n")
+            }
+            Self::OpenAi | Self::Gemini => format!("data: {}\n\n", self.body(status, code, message, request_id)),
+            Self::Bedrock => return None,
+        };
+        Some(Bytes::from(text))
+    }
+}
+
+const fn anthropic_type(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        403 => "permission_error",
+        404 => "not_found_error",
+        408 | 504 => "timeout_error",
+        413 => "request_too_large",
+        500.. => "api_error",
+        _ => "invalid_request_error",
+    }
+}
+
+const fn openai_type(status: StatusCode) -> &'static str {
+    if status.as_u16() >= 500 {
+        "server_error"
+    } else {
+        "invalid_request_error"
+    }
+}
+
+const fn gemini_status(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        408 | 504 => "DEADLINE_EXCEEDED",
+        500.. => "UNAVAILABLE",
+        _ => "INVALID_ARGUMENT",
+    }
+}

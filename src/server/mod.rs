@@ -1,0 +1,196 @@
+//! Listeners, connection limits, owned tasks, drain.
+
+pub mod framing;
+mod stall;
+mod tasks;
+
+use std::{convert::Infallible, fmt, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response, Version};
+use http_body::Body;
+use hyper::{body::Incoming, service::Service};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
+
+use framing::{Heads, Witnessed};
+use stall::Impatient;
+pub use tasks::Tasks;
+
+/// Largest request head, and what hyper may hold of one connection.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of an answer that the kernel may hold for a client that reads slowly.
+const SEND_BUFFER_BYTES: usize = 256 * 1024;
+/// Streams at once on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 256;
+/// How long a connection is kept for the next request: longer than common clients keep it, so that they close first.
+const KEEP_ALIVE: Duration = Duration::from_secs(120);
+/// How long a client may take nothing of its answer.
+const READ_STALL: Duration = Duration::from_secs(120);
+/// Rest after an accept that failed for want of resources.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// Settings of one listener.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Connections at once; more wait in the kernel's queue.
+    pub connections_max: usize,
+    /// Time for a client to send its request's head.
+    pub header_timeout: Duration,
+    /// Time for what runs to finish after SIGTERM.
+    pub drain_timeout: Duration,
+}
+
+/// An address could not be listened on.
+#[derive(Debug, thiserror::Error)]
+pub struct BindError {
+    /// The address.
+    pub address: SocketAddr,
+    /// What the system said.
+    #[source]
+    pub source: io::Error,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.source.kind() == io::ErrorKind::AddrInUse {
+            write!(f, "address {} is taken", self.address)
+        } else {
+            write!(f, "cannot listen on {}: {}", self.address, self.source)
+        }
+    }
+}
+
+/// Listens on `address`; port 0 picks a free one.
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| BindError { address, source })
+}
+
+/// Accepts connections and serves each with a clone of `service`, until the drain begins.
+///
+/// Every HTTP/1 request carries its [`framing::Framing`] among its extensions.
+pub async fn serve<S, B>(listener: TcpListener, settings: ServerSettings, tasks: Tasks, service: S)
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
+    S::Future: Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let permits = Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS)));
+    let stopping = tasks.stopping();
+    while let Some(Ok(permit)) = stopping.run_until_cancelled(Arc::clone(&permits).acquire_owned()).await {
+        let Some(stream) = stopping.run_until_cancelled(accept(&listener)).await else {
+            break;
+        };
+        let connection = connection(stream, settings.header_timeout, tasks.clone(), service.clone());
+        tasks.spawn_connection(async move {
+            connection.await;
+            drop(permit);
+        });
+    }
+}
+
+/// The next connection. Waits a little where the system is out of descriptors or memory, so that it never spins.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept connections for the moment");
+                tokio::time::sleep(ACCEPT_BACKOFF).await;
+            }
+        }
+    }
+}
+
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
+    )
+}
+
+/// Serves one connection until it ends; a drain lets its exchanges finish.
+async fn connection<S, B>(stream: TcpStream, header_timeout: Duration, tasks: Tasks, service: S)
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + Sync + 'static,
+    S::Future: Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    // Both are hints: a socket that refuses them still works.
+    drop(stream.set_nodelay(true));
+    drop(socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES));
+    let (stream, heads) = Witnessed::new(Impatient::new(stream, READ_STALL), header_timeout);
+    let service = Framed { heads, service };
+    let builder = builder(tasks.clone());
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let stop = tasks.stopping();
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(error, "connection ended early");
+                }
+                return;
+            }
+            () = stop.cancelled(), if !stopping => {
+                stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+fn builder(tasks: Tasks) -> auto::Builder<Tasks> {
+    let mut builder = auto::Builder::new(tasks);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // Counts from the end of the exchange before: the head itself has a clock of its own below.
+        .header_read_timeout(KEEP_ALIVE)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
+        .keep_alive_interval(Duration::from_secs(20))
+        .keep_alive_timeout(Duration::from_secs(20));
+    builder
+}
+
+/// Puts the framing of each request among its extensions.
+#[derive(Clone, Debug)]
+struct Framed<S> {
+    heads: Heads,
+    service: S,
+}
+
+impl<S, B> Service<Request<Incoming>> for Framed<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+{
+    type Response = Response<B>;
+    type Error = Infallible;
+    type Future = S::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> S::Future {
+        if request.version() < Version::HTTP_2 {
+            request.extensions_mut().insert(self.heads.next());
+        }
+        self.service.call(request)
+    }
+}

@@ -1,0 +1,113 @@
+//! A limit on clients that stop reading: their connection is cut, so that they hold no provider for ever.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Sleep,
+};
+
+use crate::clock;
+
+/// A connection whose writes fail once nothing was taken for the limit.
+#[derive(Debug)]
+pub(super) struct Impatient<T> {
+    inner: T,
+    limit: Duration,
+    // Armed while a write waits.
+    alarm: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T> Impatient<T> {
+    pub(super) fn new(inner: T, limit: Duration) -> Self {
+        Self {
+            inner,
+            limit,
+            alarm: None,
+        }
+    }
+
+    fn judge<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        if written.is_ready() {
+            self.alarm = None;
+            return written;
+        }
+        let limit = self.limit;
+        let alarm = self
+            .alarm
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(clock::now() + limit)));
+        ready!(alarm.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the client stopped reading",
+        )))
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Impatient<T> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buf)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Impatient<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.judge(cx, written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.judge(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_reader_that_takes_nothing_is_cut() {
+        let (near, mut far) = tokio::io::duplex(4);
+        let mut near = Impatient::new(near, Duration::from_secs(120));
+        near.write_all(b"full").await.unwrap();
+        let slow = async {
+            for _ in 0..4 {
+                tokio::time::sleep(Duration::from_secs(100)).await;
+                far.read_exact(&mut [0; 4]).await.unwrap();
+            }
+        };
+        let (written, ()) = tokio::join!(near.write_all(b"full, and full"), slow);
+        written.unwrap();
+        near.write_all(b"ab").await.unwrap();
+        let began = clock::now();
+        assert_eq!(
+            near.write_all(b"more").await.unwrap_err().kind(),
+            io::ErrorKind::TimedOut
+        );
+        assert_eq!((clock::now() - began).as_secs(), 120);
+    }
+}

@@ -1,0 +1,244 @@
+//! Connections towards providers: name, TCP, the company's proxy, TLS. Never decides whether to try again.
+
+use std::{
+    error::Error,
+    future::Future,
+    io,
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+use http::Uri;
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::{
+    client::{
+        legacy::connect::{
+            HttpConnector,
+            dns::{GaiAddrs, GaiResolver, Name},
+            proxy::{SocksV5, Tunnel},
+        },
+        proxy::matcher::{Intercept, Matcher},
+    },
+    rt::TokioIo,
+};
+use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
+use rustls_platform_verifier::BuilderVerifierExt;
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+use super::{Kind, Phase, ProxyEnvironment, SendError, UpstreamSettings};
+
+/// Bytes of an answer that the kernel may hold while the client reads slowly.
+const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
+const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+
+type BoxError = Box<dyn Error + Send + Sync>;
+type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, SendError>> + Send>>;
+
+/// The name could not be resolved.
+#[derive(Debug, thiserror::Error)]
+#[error("the name does not resolve")]
+struct NameError(#[source] io::Error);
+
+/// The system's resolver, with errors that can be told from others.
+#[derive(Clone, Debug)]
+struct Resolver(GaiResolver);
+
+impl Service<Name> for Resolver {
+    type Response = GaiAddrs;
+    type Error = NameError;
+    type Future = Pin<Box<dyn Future<Output = Result<GaiAddrs, NameError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), NameError>> {
+        self.0.poll_ready(cx).map_err(NameError)
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        self.0.call(name).map(|addresses| addresses.map_err(NameError)).boxed()
+    }
+}
+
+/// TCP to the provider, or a tunnel through the company's proxy.
+#[derive(Clone, Debug)]
+pub(super) struct Dialer {
+    http: HttpConnector<Resolver>,
+    proxies: Arc<Matcher>,
+}
+
+impl Dialer {
+    fn new(environment: &ProxyEnvironment) -> Self {
+        let mut http = HttpConnector::new_with_resolver(Resolver(GaiResolver::new()));
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        http.set_keepalive(Some(TCP_KEEPALIVE));
+        http.set_recv_buffer_size(Some(RECEIVE_BUFFER_BYTES));
+        let value = |value: &Option<String>| value.clone().unwrap_or_default();
+        let proxies = Matcher::builder()
+            .all(value(&environment.all))
+            .http(value(&environment.http))
+            .https(value(&environment.https))
+            .no(value(&environment.no))
+            .build();
+        Self {
+            http,
+            proxies: Arc::new(proxies),
+        }
+    }
+}
+
+impl Service<Uri> for Dialer {
+    type Response = TokioIo<TcpStream>;
+    type Error = SendError;
+    type Future = Connecting<Self::Response>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, target: Uri) -> Self::Future {
+        let mut http = self.http.clone();
+        let intercept = if is_loopback(&target) {
+            None
+        } else {
+            self.proxies.intercept(&target)
+        };
+        Box::pin(async move {
+            let Some(intercept) = intercept else {
+                return http.call(target).await.map_err(|error| dial_error(error.into()));
+            };
+            through(&intercept, http, target).await.map_err(dial_error)
+        })
+    }
+}
+
+/// A tunnel through a proxy, for `http` targets too: the proxy sees no request of ours.
+async fn through(
+    proxy: &Intercept,
+    http: HttpConnector<Resolver>,
+    target: Uri,
+) -> Result<TokioIo<TcpStream>, BoxError> {
+    let address = proxy.uri().clone();
+    match address.scheme_str() {
+        Some("http") => {
+            let mut tunnel = Tunnel::new(address, http);
+            if let Some(credential) = proxy.basic_auth() {
+                tunnel = tunnel.with_auth(credential.clone());
+            }
+            Ok(tunnel.call(target).await?)
+        }
+        Some(socks @ ("socks5" | "socks5h")) => {
+            let mut tunnel = SocksV5::new(address.clone(), http).local_dns(socks == "socks5");
+            if let Some((user, password)) = proxy.raw_auth() {
+                tunnel = tunnel.with_auth(user.to_owned(), password.to_owned());
+            }
+            Ok(tunnel.call(target).await?)
+        }
+        _ => Err("only http and socks5 proxies are supported".into()),
+    }
+}
+
+fn is_loopback(target: &Uri) -> bool {
+    let host = target
+        .host()
+        .unwrap_or_default()
+        .trim_start_matches('[')
+        .trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn dial_error(source: BoxError) -> SendError {
+    let resolving = find::<NameError>(source.as_ref()).is_some();
+    let phase = if resolving { Phase::Resolve } else { Phase::Connect };
+    SendError {
+        phase,
+        kind: Kind::Io,
+        source: Some(source),
+    }
+}
+
+/// The first error of type `E` in the chain of sources.
+pub(super) fn find<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e E> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// The whole way to a provider under one clock, with TLS where the scheme wants it.
+#[derive(Clone, Debug)]
+pub(super) struct Connector {
+    https: HttpsConnector<Dialer>,
+    timeout: Duration,
+}
+
+impl Connector {
+    /// Builds the connector; fails only where the TLS library has no usable protocol version.
+    pub(super) fn new(settings: &UpstreamSettings) -> Result<Self, rustls::Error> {
+        let https = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(tls()?)
+            .https_or_http()
+            .enable_all_versions()
+            .wrap_connector(Dialer::new(&settings.proxies));
+        Ok(Self {
+            https,
+            timeout: settings.connect_timeout,
+        })
+    }
+}
+
+/// TLS 1.2 and 1.3 with the platform's roots, or Mozilla's where the platform has none.
+fn tls() -> Result<ClientConfig, rustls::Error> {
+    // The provider is named here: a second one in the tree must not make rustls panic.
+    let builder = || {
+        ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+    };
+    if let Ok(config) = builder()?.with_platform_verifier() {
+        return Ok(config.with_no_client_auth());
+    }
+    tracing::info!("the system has no CA certificates, using the built-in ones");
+    let roots: RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
+    Ok(builder()?.with_root_certificates(roots).with_no_client_auth())
+}
+
+impl Service<Uri> for Connector {
+    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Error = SendError;
+    type Future = Connecting<Self::Response>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, target: Uri) -> Self::Future {
+        let connecting = self.https.call(target);
+        let timeout = self.timeout;
+        Box::pin(async move {
+            match tokio::time::timeout(timeout, connecting).await {
+                Ok(Ok(stream)) => Ok(stream),
+                // What is not the dialer's own is the handshake's.
+                Ok(Err(error)) => Err(match error.downcast::<SendError>() {
+                    Ok(dialing) => *dialing,
+                    Err(source) => SendError {
+                        phase: Phase::Tls,
+                        kind: Kind::Io,
+                        source: Some(source),
+                    },
+                }),
+                Err(_) => Err(SendError {
+                    phase: Phase::Connect,
+                    kind: Kind::TimedOut,
+                    source: None,
+                }),
+            }
+        })
+    }
+}

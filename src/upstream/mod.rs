@@ -1,0 +1,225 @@
+//! The HTTP client: one send with its deadlines. Never retries what may have been processed, never follows a redirect.
+
+mod dial;
+mod sending;
+
+use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, Request, Response,
+    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+};
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
+use hyper_util::{
+    client::legacy::{self, Client},
+    rt::TokioTimer,
+};
+
+use dial::Connector;
+use sending::{Progress, Tracked};
+
+/// Largest head of an answer, and what hyper may hold of one connection.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Clocks and pool limits towards providers.
+#[derive(Clone, Debug)]
+pub struct UpstreamSettings {
+    /// DNS, TCP and TLS together.
+    pub connect_timeout: Duration,
+    /// From the request sent to the answer's head.
+    pub headers_timeout: Duration,
+    /// Silence between two pieces of an answer's body.
+    pub idle_timeout: Duration,
+    /// How long a connection is kept for the next request.
+    pub pool_idle_timeout: Duration,
+    /// Connections kept per host.
+    pub pool_idle_max: usize,
+    /// The proxies of the environment.
+    pub proxies: ProxyEnvironment,
+}
+
+/// What the environment says about proxies, as it was written; loopback upstreams are never proxied.
+#[derive(Clone, Default)]
+pub struct ProxyEnvironment {
+    /// `HTTPS_PROXY`.
+    pub https: Option<String>,
+    /// `HTTP_PROXY`.
+    pub http: Option<String>,
+    /// `ALL_PROXY`.
+    pub all: Option<String>,
+    /// `NO_PROXY`.
+    pub no: Option<String>,
+}
+
+impl fmt::Debug for ProxyEnvironment {
+    // The values may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = |value: &Option<String>| value.is_some();
+        f.debug_struct("ProxyEnvironment")
+            .field("https", &set(&self.https))
+            .field("http", &set(&self.http))
+            .field("all", &set(&self.all))
+            .field("no", &self.no)
+            .finish()
+    }
+}
+
+/// Where a send failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Looking up the name.
+    Resolve,
+    /// TCP, or the company's proxy.
+    Connect,
+    /// The TLS handshake.
+    Tls,
+    /// Writing the request.
+    Send,
+    /// Waiting for the answer's head.
+    Headers,
+    /// Reading the answer's body.
+    Body,
+}
+
+/// How a send failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The network or the other end broke off.
+    Io,
+    /// A clock of ours ran out.
+    TimedOut,
+    /// The answer is not HTTP, or can be read in two ways.
+    Protocol,
+    /// The request's own body failed: nobody upstream is at fault.
+    Request,
+}
+
+/// A send that gave no answer.
+#[derive(Debug)]
+pub struct SendError {
+    /// Where.
+    pub phase: Phase,
+    /// How.
+    pub kind: Kind,
+    /// The inner cause, for the log alone; for [`Kind::Request`] the error of the request's body.
+    pub source: Option<BoxError>,
+}
+
+impl SendError {
+    /// The first cause of type `E`.
+    pub fn cause<E: Error + 'static>(&self) -> Option<&E> {
+        self.source.as_deref().and_then(|source| dial::find(source))
+    }
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "send failed: {:?} in phase {:?}", self.kind, self.phase)
+    }
+}
+
+impl Error for SendError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
+
+/// An error of the request's body or of the stack below.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// The body of a request.
+pub type SendBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// The client towards every provider. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    client: Client<Connector, Tracked>,
+    headers_timeout: Duration,
+}
+
+impl Sender {
+    /// Builds the client; `tasks` runs its connections.
+    pub fn new<E>(settings: &UpstreamSettings, tasks: E) -> Result<Self, rustls::Error>
+    where
+        E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
+    {
+        let client = Client::builder(tasks)
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(settings.pool_idle_timeout)
+            .pool_max_idle_per_host(settings.pool_idle_max)
+            .http1_max_buf_size(HEAD_BYTES_MAX)
+            .http2_keep_alive_interval(Duration::from_secs(20))
+            .http2_keep_alive_timeout(Duration::from_secs(10))
+            .http2_max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
+            // Only what was never written is sent again.
+            .retry_canceled_requests(true)
+            .build(Connector::new(settings)?);
+        Ok(Self {
+            client,
+            headers_timeout: settings.headers_timeout,
+        })
+    }
+
+    /// Sends one request and waits for the answer's head.
+    ///
+    /// The clock runs from the last piece of the request that was taken: a slow upload is not a slow provider.
+    pub async fn send(&self, request: Request<SendBody>) -> Result<Response<Incoming>, SendError> {
+        let (head, body) = request.into_parts();
+        let progress = Progress::start();
+        let request = Request::from_parts(head, Tracked::new(body, progress.clone()));
+        let sent = tokio::select! {
+            sent = self.client.request(request) => sent,
+            () = progress.silence(self.headers_timeout) => {
+                return Err(SendError { phase: progress.phase(), kind: Kind::TimedOut, source: None });
+            }
+        };
+        let answer = sent.map_err(|error| send_error(error, &progress))?;
+        if is_ambiguous(answer.headers()) {
+            // Dropping the answer closes its connection: nothing behind it can reach another exchange.
+            return Err(SendError {
+                phase: Phase::Headers,
+                kind: Kind::Protocol,
+                source: None,
+            });
+        }
+        Ok(answer)
+    }
+}
+
+/// Whether two readers could find different ends of the body, or it has a coding that hyper would hand on.
+fn is_ambiguous(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => false,
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
+            headers.contains_key(CONTENT_LENGTH)
+        }
+        _ => true,
+    }
+}
+
+fn send_error(error: legacy::Error, progress: &Progress) -> SendError {
+    if let Some(source) = progress.take_failure() {
+        return SendError {
+            phase: Phase::Send,
+            kind: Kind::Request,
+            source: Some(source),
+        };
+    }
+    let (phase, kind) = match dial::find::<SendError>(&error) {
+        Some(dialing) => (dialing.phase, dialing.kind),
+        None if error.is_connect() => (Phase::Connect, Kind::Io),
+        None if dial::find::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse) => {
+            (Phase::Headers, Kind::Protocol)
+        }
+        None => (progress.phase(), Kind::Io),
+    };
+    SendError {
+        phase,
+        kind,
+        source: Some(error.into()),
+    }
+}

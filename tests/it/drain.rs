@@ -1,0 +1,62 @@
+//! The drain: nothing new, nothing cut that ends in time.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Notify;
+
+use crate::support::{
+    app::{before, post},
+    wire::{SSE, Upstream, chunk, spawn},
+};
+
+async fn streaming(gate: Arc<Notify>) -> Upstream {
+    Upstream::script(move |mut conn, _| {
+        let gate = Arc::clone(&gate);
+        async move {
+            conn.request().await;
+            conn.send(SSE).await;
+            conn.send(chunk("data: 1\n\n")).await;
+            gate.notified().await;
+            conn.send(chunk("data: 2\n\n")).await;
+            conn.send("0\r\n\r\n").await;
+            conn.rest().await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_running_stream_comes_to_its_end() {
+    let gate = Arc::new(Notify::new());
+    let upstream = streaming(Arc::clone(&gate)).await;
+    let app = before(upstream.address).start().await;
+    let (mut client, mut idle) = (app.client().await, app.client().await);
+    client.send(post("/anthropic/v1/messages", "{\"messages\":[]}")).await;
+    client.until("data: 1\n\n\r\n").await;
+    let address = app.running.data;
+    let drained = spawn(app.running.drain());
+    assert!(idle.is_closed().await, "an idle connection outlives the drain");
+    assert!(
+        tokio::net::TcpStream::connect(address).await.is_err(),
+        "the drain still accepts"
+    );
+    assert!(!drained.is_finished());
+    gate.notify_one();
+    let rest = String::from_utf8(client.rest().await).unwrap();
+    assert!(rest.contains("data: 2\n\n") && rest.ends_with("0\r\n\r\n"), "{rest}");
+    drained.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_does_not_end_in_time_is_cut() {
+    let upstream = streaming(Arc::default()).await;
+    let app = before(upstream.address)
+        .with(|builder| builder.server.drain_timeout = Duration::from_millis(50))
+        .start()
+        .await;
+    let mut client = app.client().await;
+    client.send(post("/anthropic/v1/messages", "{\"messages\":[]}")).await;
+    client.until("data: 1\n\n").await;
+    app.running.drain().await;
+    assert!(!String::from_utf8(client.rest().await).unwrap().contains("0\r\n\r\n"));
+}

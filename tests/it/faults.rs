@@ -1,0 +1,276 @@
+//! Providers that are down, silent or rude: the right status, the right side, the provider's own error shape.
+
+use std::{
+    net::TcpListener,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::mpsc;
+
+use crate::support::{
+    app::{before, post},
+    wire::{Message, Upstream},
+};
+
+const BODY: &str = "{\"messages\":[]}";
+
+fn fault(answer: &Message) -> (u16, Option<&str>, Option<&str>, Option<&str>) {
+    (
+        answer.status(),
+        answer.header("x-antiphon-fault"),
+        answer.header("x-antiphon-phase"),
+        answer.header("proxy-status"),
+    )
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_a_502_in_each_providers_shape() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let app = before(address).start().await;
+    let refused = (
+        502,
+        Some("network"),
+        Some("connect"),
+        Some("antiphon; error=connection_refused"),
+    );
+    let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
+    assert_eq!(fault(&answer), refused);
+    let error = answer.json();
+    assert_eq!(
+        (&error["type"], &error["error"]["type"]),
+        (&"error".into(), &"api_error".into())
+    );
+    assert_eq!(error["request_id"].as_str(), answer.header("x-antiphon-request-id"));
+    assert!(
+        error["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("anthropic (127.0.0.1)"),
+        "{error}"
+    );
+    let answer = app.ask(post("/openai/v1/chat/completions", BODY)).await;
+    assert_eq!(fault(&answer), refused);
+    assert_eq!(answer.json()["error"]["code"], "connect");
+    let answer = app.ask(post("/gemini/v1beta/models/m:generateContent", BODY)).await;
+    assert_eq!(fault(&answer), refused);
+    assert_eq!(answer.json()["error"]["status"], "UNAVAILABLE");
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_resolve_is_a_502() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address)
+        .with(|builder| {
+            builder
+                .upstreams
+                .iter_mut()
+                .for_each(|upstream| upstream.authority = "host.invalid:80".parse().unwrap());
+        })
+        .start()
+        .await;
+    let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
+    assert_eq!(
+        fault(&answer),
+        (502, Some("network"), Some("connect"), Some("antiphon; error=dns_error"))
+    );
+}
+
+#[tokio::test]
+async fn plain_http_behind_https_is_a_tls_error() {
+    let upstream = Upstream::script(|mut conn, _| async move {
+        conn.more().await;
+        conn.send("HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    })
+    .await;
+    let app = before(upstream.address)
+        .with(|builder| {
+            builder
+                .upstreams
+                .iter_mut()
+                .for_each(|upstream| upstream.scheme = "https".parse().unwrap());
+        })
+        .start()
+        .await;
+    let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
+    assert_eq!(
+        fault(&answer),
+        (
+            502,
+            Some("network"),
+            Some("connect"),
+            Some("antiphon; error=tls_protocol_error")
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_hanging_provider_is_a_504() {
+    let upstream = Upstream::script(|mut conn, _| async move {
+        conn.rest().await;
+    })
+    .await;
+    let app = before(upstream.address)
+        .with(|builder| builder.upstream.headers_timeout = Duration::from_millis(60))
+        .start()
+        .await;
+    let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
+    let late = (
+        504,
+        Some("provider"),
+        Some("headers"),
+        Some("antiphon; error=http_response_timeout"),
+    );
+    assert_eq!(fault(&answer), late);
+    assert_eq!(answer.json()["error"]["type"], "timeout_error");
+    assert_eq!(answer.header("x-antiphon-attempts"), Some("1"));
+}
+
+#[tokio::test]
+async fn a_hanging_handshake_is_a_504() {
+    let upstream = Upstream::script(|mut conn, _| async move {
+        conn.rest().await;
+    })
+    .await;
+    let app = before(upstream.address)
+        .with(|builder| {
+            builder.upstream.connect_timeout = Duration::from_millis(60);
+            builder
+                .upstreams
+                .iter_mut()
+                .for_each(|upstream| upstream.scheme = "https".parse().unwrap());
+        })
+        .start()
+        .await;
+    let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
+    assert_eq!(
+        fault(&answer),
+        (
+            504,
+            Some("network"),
+            Some("connect"),
+            Some("antiphon; error=connection_timeout")
+        )
+    );
+}
+
+#[tokio::test]
+async fn what_may_have_been_processed_is_never_sent_again() {
+    let delivered = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&delivered);
+    let upstream = Upstream::script(move |mut conn, _| {
+        let count = Arc::clone(&count);
+        async move {
+            conn.request().await;
+            count.fetch_add(1, Ordering::SeqCst);
+            conn.reset();
+        }
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
+    let broken = (
+        502,
+        Some("network"),
+        Some("headers"),
+        Some("antiphon; error=connection_terminated"),
+    );
+    assert_eq!(fault(&answer), broken);
+    assert_eq!(delivered.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_http_is_a_502() {
+    for junk in [
+        "SSH-2.0-OpenSSH_9\r\n\r\n",
+        "HTTP/1.1 abc\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
+    ] {
+        let upstream = Upstream::answering(junk).await;
+        let app = before(upstream.address).start().await;
+        let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
+        assert_eq!(
+            (answer.status(), answer.header("x-antiphon-fault")),
+            (502, Some("network")),
+            "{junk:?}: {answer:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_answers_twice_poisons_nobody() {
+    let one = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na";
+    let upstream = Upstream::answering(format!("{one}HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison")).await;
+    let app = before(upstream.address).start().await;
+    for _ in 0..5 {
+        assert_eq!(app.ask(post("/anthropic/v1/messages", BODY)).await.text(), "a");
+    }
+}
+
+#[tokio::test]
+async fn a_stale_connection_is_replaced_unseen() {
+    let delivered = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&delivered);
+    let (report, mut closed) = mpsc::unbounded_channel();
+    let upstream = Upstream::script(move |mut conn, _| {
+        let (count, report) = (Arc::clone(&count), report.clone());
+        async move {
+            conn.request().await;
+            count.fetch_add(1, Ordering::SeqCst);
+            conn.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+            // Closed without a word.
+            drop(conn);
+            report.send(()).unwrap();
+        }
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let mut client = app.client().await;
+    for round in 1..=300 {
+        client.send(post("/anthropic/v1/messages", BODY)).await;
+        let answer = client.response().await;
+        assert_eq!(
+            (answer.status(), answer.text()),
+            (200, "ok"),
+            "round {round}: {answer:?}"
+        );
+        assert_eq!(delivered.load(Ordering::SeqCst), round);
+        closed.recv().await.unwrap();
+        if round % 3 == 0 {
+            // Sometimes the pool has noticed, sometimes it has not.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_early_answer_reaches_a_client_that_still_sends() {
+    let upstream = Upstream::script(|mut conn, _| async move {
+        conn.head().await;
+        conn.send("HTTP/1.1 413 Payload Too Large\r\ncontent-length: 3\r\nconnection: close\r\n\r\nbig")
+            .await;
+        conn.rest().await;
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let mut client = app.client().await;
+    client
+        .send("POST /anthropic/v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\nstart")
+        .await;
+    let answer = client.response().await;
+    assert_eq!((answer.status(), answer.text()), (413, "big"));
+}
+
+#[tokio::test]
+async fn informational_answers_do_not_end_the_exchange() {
+    let upstream = Upstream::answering(
+        "HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+    )
+    .await;
+    let app = before(upstream.address).start().await;
+    let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
+    assert_eq!((answer.status(), answer.text()), (200, "ok"));
+}

@@ -1,0 +1,222 @@
+//! Requests that two readers could read differently, and bodies that break: the client's fault, every time.
+
+use std::time::Duration;
+
+use crate::support::{
+    app::{before, post},
+    wire::Upstream,
+};
+
+const MESSAGES: &str = "POST /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\n";
+
+/// Header lines and body: refused with 400, the connection closed, nothing sent up.
+const AMBIGUOUS: &[&str] = &[
+    "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+    "content-length: 0\r\nTRANSFER-ENCODING: Chunked\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding: chunked;q=1\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding:\r\n\r\n0\r\n\r\n",
+    "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    "Content-Length: 1\r\nContent-Length: 1\r\n\r\na",
+    "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    "Content-Length: 1, 1\r\n\r\na",
+    "Content-Length: +1\r\n\r\na",
+    "Content-Length: -1\r\n\r\na",
+    "Content-Length: 0x1\r\n\r\na",
+    "Content-Length: 99999999999999999999\r\n\r\na",
+    "Content-Length: \r\n\r\na",
+    "X: a\r\n folded\r\nContent-Length: 1\r\n\r\na",
+    "X\0: a\r\nContent-Length: 1\r\n\r\na",
+];
+
+#[tokio::test]
+async fn ambiguous_requests_get_400_and_a_close() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address).start().await;
+    for row in AMBIGUOUS {
+        for path in ["/anthropic/v1/messages", "/anthropic/v1/files"] {
+            let mut client = app.client().await;
+            client
+                .send(format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{row}"))
+                .await;
+            let answer = client.response().await;
+            assert_eq!(answer.status(), 400, "{row:?} gave {answer:?}");
+            client
+                .send("GET /anthropic/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                .await;
+            assert!(client.is_closed().await, "{row:?}: the connection lives on");
+        }
+    }
+    assert_eq!(upstream.connections(), 0, "the provider has seen a byte");
+}
+
+#[tokio::test]
+async fn http_1_0_has_no_transfer_coding() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address).start().await;
+    let request =
+        "POST /anthropic/v1/messages HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    assert_eq!(app.ask(request).await.status(), 400);
+    assert_eq!(upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_conflict_behind_a_good_request_is_found_in_its_own_place() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address).start().await;
+    let good = post("/anthropic/v1/messages", "{\"messages\":[]}");
+    let chunked =
+        format!("{MESSAGES}Transfer-Encoding: chunked\r\n\r\n3;a=b\r\n{{\"a\r\n4\r\n\":1}}\r\n0\r\nX: y\r\n\r\n");
+    let bad = format!("{MESSAGES}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{good}");
+    let mut client = app.client().await;
+    client.send(format!("{good}{chunked}{good}{bad}")).await;
+    for _ in 0..3 {
+        assert_eq!(client.response().await.status(), 200);
+    }
+    assert_eq!(client.response().await.status(), 400);
+    assert!(client.is_closed().await);
+    let bodies: Vec<_> = upstream
+        .requests()
+        .iter()
+        .map(|request| request.text().to_owned())
+        .collect();
+    assert_eq!(bodies, ["{\"messages\":[]}", "{\"a\":1}", "{\"messages\":[]}"]);
+}
+
+/// Chunked bodies that break, from the first byte behind the head.
+const BROKEN: &[&str] = &[
+    "zz\r\n{}\r\n0\r\n\r\n",
+    "2\r\n{}0\r\n\r\n",
+    "-2\r\n{}\r\n0\r\n\r\n",
+    "11111111111111111\r\n{}\r\n0\r\n\r\n",
+];
+
+#[tokio::test]
+async fn a_broken_body_is_the_clients_fault_wherever_it_goes() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address).start().await;
+    for row in BROKEN {
+        for path in ["/anthropic/v1/messages", "/anthropic/v1/files"] {
+            let request = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{row}");
+            let answer = app.ask(request).await;
+            assert_eq!(answer.status(), 400, "{path} {row:?} gave {answer:?}");
+            assert_eq!(answer.header("x-antiphon-fault"), Some("client"));
+        }
+    }
+    assert!(upstream.requests().is_empty(), "a broken body went up");
+}
+
+#[tokio::test]
+async fn a_body_cut_short_never_goes_up() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address).start().await;
+    for head in [
+        "Content-Length: 10\r\n\r\n{}",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\n{}",
+    ] {
+        let mut client = app.client().await;
+        client.send(format!("{MESSAGES}{head}")).await;
+        client.finish().await;
+        let rest = String::from_utf8(client.rest().await).unwrap();
+        assert!(rest.is_empty() || rest.starts_with("HTTP/1.1 400"), "{rest}");
+    }
+    assert_eq!(upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_silent_upload_gets_408() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address)
+        .with(|builder| builder.proxy.upload_idle_timeout = Duration::from_millis(50))
+        .start()
+        .await;
+    for path in ["/anthropic/v1/messages", "/anthropic/v1/files"] {
+        let mut client = app.client().await;
+        client
+            .send(format!(
+                "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{{"
+            ))
+            .await;
+        let answer = client.response().await;
+        assert_eq!(
+            (answer.status(), answer.header("x-antiphon-fault")),
+            (408, Some("client")),
+            "{answer:?}"
+        );
+    }
+    assert!(upstream.requests().is_empty());
+}
+
+#[tokio::test]
+async fn an_expected_continue_is_answered_once_and_ends_here() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address).start().await;
+    let mut client = app.client().await;
+    client
+        .send(format!("{MESSAGES}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n"))
+        .await;
+    assert_eq!(client.head().await, "HTTP/1.1 100 Continue");
+    client.send("{}").await;
+    let answer = client.head().await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(upstream.request().header("expect"), None);
+}
+
+#[tokio::test]
+async fn a_silent_or_slow_head_is_cut() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address)
+        .with(|builder| builder.server.header_timeout = Duration::from_millis(60))
+        .start()
+        .await;
+    for start in ["", "P", "PRI * HT", "GET / HTTP/1.1\r\nHost: loc"] {
+        let mut client = app.client().await;
+        client.send(start).await;
+        let rest = client.rest().await;
+        assert!(!rest.starts_with(b"HTTP/1.1 200"), "{start:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_outlives_the_clock_of_heads() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address)
+        .with(|builder| builder.server.header_timeout = Duration::from_millis(40))
+        .start()
+        .await;
+    let mut client = app.client().await;
+    for _ in 0..2 {
+        client.send(post("/anthropic/v1/messages", "{}")).await;
+        assert_eq!(client.response().await.status(), 200);
+        tokio::time::sleep(Duration::from_millis(80)).await;
+    }
+    client.send("GET /openai/v1/mo").await;
+    assert!(client.is_closed().await, "a head that never ends");
+}
+
+#[tokio::test]
+async fn a_slow_upload_is_not_a_slow_provider() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address)
+        .with(|builder| builder.upstream.headers_timeout = Duration::from_millis(40))
+        .start()
+        .await;
+    let mut client = app.client().await;
+    client
+        .send("POST /anthropic/v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\na")
+        .await;
+    for byte in ["b", "c"] {
+        tokio::time::sleep(Duration::from_millis(80)).await;
+        client.send(byte).await;
+    }
+    assert_eq!(client.response().await.status(), 200);
+    assert_eq!(upstream.request().text(), "abc");
+}

@@ -1,0 +1,97 @@
+//! HTTP/2 with prior knowledge on the way in: the same promises.
+
+use std::{net::SocketAddr, time::Duration};
+
+use antiphon::server::Tasks;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, client::conn::http2};
+use hyper_util::rt::TokioIo;
+
+use crate::support::{
+    app::before,
+    wire::{SSE, Upstream, chunk, spawn},
+};
+
+async fn connect(address: SocketAddr) -> http2::SendRequest<Full<Bytes>> {
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let (sender, connection) = http2::handshake(Tasks::default(), TokioIo::new(stream)).await.unwrap();
+    spawn(connection);
+    sender
+}
+
+fn request(authority: &str, path: &str, body: &'static str) -> Request<Full<Bytes>> {
+    Request::post(format!("http://{authority}{path}"))
+        .body(Full::from(body))
+        .unwrap()
+}
+
+async fn ask(address: SocketAddr, request: Request<Full<Bytes>>) -> Response<Incoming> {
+    connect(address).await.send_request(request).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_request_passes_as_over_http_1() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address).start().await;
+    let answer = ask(
+        app.running.data,
+        request("localhost:4747", "/anthropic/v1/messages", "{\"messages\":[]}"),
+    )
+    .await;
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "{}");
+    let request = upstream.request();
+    assert_eq!(
+        (request.line(), request.text()),
+        ("POST /v1/messages HTTP/1.1", "{\"messages\":[]}")
+    );
+    assert_eq!(request.header("host"), Some(upstream.address.to_string().as_str()));
+}
+
+#[tokio::test]
+async fn the_door_is_as_narrow_as_over_http_1() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address).start().await;
+    let answer = ask(
+        app.running.data,
+        request("evil.example", "/anthropic/v1/messages", "{}"),
+    )
+    .await;
+    assert_eq!(answer.status(), StatusCode::FORBIDDEN);
+    let mut two = request("localhost", "/anthropic/v1/messages", "{}");
+    two.headers_mut().insert("host", "evil.example".parse().unwrap());
+    assert_eq!(ask(app.running.data, two).await.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(upstream.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_broken_stream_ends_with_an_error_event_and_a_reset() {
+    let upstream = Upstream::script(|mut conn, _| async move {
+        conn.request().await;
+        conn.send(SSE).await;
+        conn.send(chunk("data: 1\n\n")).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        conn.reset();
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let answer = ask(
+        app.running.data,
+        request("localhost", "/anthropic/v1/messages", "{\"messages\":[]}"),
+    )
+    .await;
+    let mut body = answer.into_body();
+    let mut text = Vec::new();
+    let error = loop {
+        match body.frame().await {
+            Some(Ok(frame)) => text.extend_from_slice(frame.data_ref().unwrap()),
+            Some(Err(error)) => break Some(error),
+            None => break None,
+        }
+    };
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.starts_with("data: 1\n\nevent: error\ndata: {"), "{text}");
+    assert!(error.is_some(), "a broken stream looked whole");
+}

@@ -1,0 +1,134 @@
+//! The way out through a company's proxy, and connection limits on the way in.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use crate::support::{
+    app::{Builder, before, post},
+    wire::Upstream,
+};
+
+const BODY: &str = "{\"messages\":[]}";
+
+/// A proxy that opens the tunnel and then plays the provider itself.
+async fn tunnel() -> (Upstream, mpsc::UnboundedReceiver<String>) {
+    let (report, heads) = mpsc::unbounded_channel();
+    let proxy = Upstream::script(move |mut conn, _| {
+        let report = report.clone();
+        async move {
+            report.send(conn.head().await).unwrap();
+            conn.send("HTTP/1.1 200 Connection established\r\n\r\n").await;
+            while conn.is_open().await {
+                report.send(conn.request().await.line().to_owned()).unwrap();
+                conn.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+            }
+        }
+    })
+    .await;
+    (proxy, heads)
+}
+
+fn to(builder: &mut Builder, authority: &str) {
+    builder
+        .upstreams
+        .iter_mut()
+        .for_each(|upstream| upstream.authority = authority.parse().unwrap());
+}
+
+#[tokio::test]
+async fn a_provider_behind_a_proxy_is_reached_through_a_tunnel() {
+    let (proxy, mut heads) = tunnel().await;
+    let app = before(proxy.address)
+        .with(|builder| {
+            to(builder, "provider.invalid:80");
+            builder.upstream.proxies.http = Some(format!("http://user:secret@{}", proxy.address));
+        })
+        .start()
+        .await;
+    let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
+    assert_eq!((answer.status(), answer.text()), (200, "ok"));
+    let head = heads.recv().await.unwrap();
+    assert!(head.starts_with("CONNECT provider.invalid:80 HTTP/1.1"), "{head}");
+    assert!(
+        head.to_ascii_lowercase()
+            .contains("proxy-authorization: basic dxnlcjpzzwnyzxq="),
+        "{head}"
+    );
+    assert_eq!(heads.recv().await.unwrap(), "POST /v1/messages HTTP/1.1");
+}
+
+#[tokio::test]
+async fn exceptions_and_loopback_go_straight() {
+    let (proxy, mut heads) = tunnel().await;
+    let upstream = Upstream::ok().await;
+    let through = format!("http://{}", proxy.address);
+    let app = before(upstream.address)
+        .with(|builder| builder.upstream.proxies.all = Some(through.clone()))
+        .start()
+        .await;
+    assert_eq!(app.ask(post("/anthropic/v1/messages", BODY)).await.status(), 200);
+    let app = before(upstream.address)
+        .with(|builder| {
+            to(builder, "provider.invalid:80");
+            builder.upstream.proxies.all = Some(through);
+            builder.upstream.proxies.no = Some("other.example,.invalid".to_owned());
+        })
+        .start()
+        .await;
+    let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
+    assert_eq!(answer.header("proxy-status"), Some("antiphon; error=dns_error"));
+    assert!(heads.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_is_a_502_without_its_credential() {
+    let proxy = Upstream::answering("HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n").await;
+    let app = before(proxy.address)
+        .with(|builder| {
+            to(builder, "provider.invalid:80");
+            builder.upstream.proxies.http = Some(format!("http://user:secret@{}", proxy.address));
+        })
+        .start()
+        .await;
+    let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
+    assert_eq!(
+        (answer.status(), answer.header("x-antiphon-phase")),
+        (502, Some("connect")),
+        "{answer:?}"
+    );
+    assert!(!answer.text().contains("secret"));
+}
+
+#[tokio::test]
+async fn connections_over_the_limit_wait_for_their_turn() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address)
+        .with(|builder| builder.server.connections_max = 1)
+        .start()
+        .await;
+    let mut first = app.client().await;
+    first.send(post("/anthropic/v1/messages", BODY)).await;
+    assert_eq!(first.response().await.status(), 200);
+    let mut second = app.client().await;
+    second.send(post("/anthropic/v1/messages", BODY)).await;
+    assert!(
+        tokio::time::timeout(Duration::from_millis(50), second.more())
+            .await
+            .is_err(),
+        "one too many"
+    );
+    drop(first);
+    assert_eq!(second.response().await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_taken_address_is_named() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address).start().await;
+    let listener = antiphon::server::bind(app.running.data).await;
+    assert_eq!(
+        listener.unwrap_err().to_string(),
+        format!("address {} is taken", app.running.data)
+    );
+}

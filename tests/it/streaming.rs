@@ -1,0 +1,273 @@
+//! Streams come back untouched and at once, and a stream that broke never looks whole.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::{Notify, mpsc};
+
+use crate::support::{
+    app::{before, post},
+    wire::{Conn, PATIENCE, SSE, Upstream, chunk},
+};
+
+const STREAM: &str = "event: message_start\ndata: {\"type\":\"message_start\"}\n\n: ping\r\n\r\n\
+    data: caf\u{e9} \u{1F600}\n\nevent: message_stop\ndata: {}\n\n";
+
+fn ask() -> String {
+    post("/anthropic/v1/messages", "{\"messages\":[],\"stream\":true}")
+}
+
+#[tokio::test]
+async fn a_stream_cut_at_every_byte_comes_out_the_same() {
+    let (cuts, receive) = mpsc::unbounded_channel::<usize>();
+    let receive = Arc::new(tokio::sync::Mutex::new(receive));
+    let upstream = Upstream::script(move |mut conn, _| {
+        let receive = Arc::clone(&receive);
+        async move {
+            while let Some(cut) = receive.lock().await.recv().await {
+                conn.request().await;
+                conn.send(SSE).await;
+                let (first, second) = STREAM.as_bytes().split_at(cut);
+                if !first.is_empty() {
+                    conn.send(chunk(first)).await;
+                }
+                tokio::task::yield_now().await;
+                if !second.is_empty() {
+                    conn.send(chunk(second)).await;
+                }
+                conn.send("0\r\n\r\n").await;
+            }
+        }
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let mut client = app.client().await;
+    for cut in 0..=STREAM.len() {
+        cuts.send(cut).unwrap();
+        client.send(ask()).await;
+        let answer = client.response().await;
+        assert!(answer.complete);
+        assert_eq!(answer.body, STREAM.as_bytes(), "cut at {cut}");
+        assert_eq!(answer.header("content-type"), Some("text/event-stream"));
+    }
+    assert_eq!(upstream.connections(), 1);
+}
+
+#[tokio::test]
+async fn each_event_arrives_before_the_next_is_sent() {
+    let next = Arc::new(Notify::new());
+    let gate = Arc::clone(&next);
+    let upstream = Upstream::script(move |mut conn, _| {
+        let gate = Arc::clone(&gate);
+        async move {
+            conn.request().await;
+            conn.send(SSE).await;
+            for number in 0..50 {
+                gate.notified().await;
+                conn.send(chunk(format!("data: {number}\n\n"))).await;
+            }
+            gate.notified().await;
+            conn.send("0\r\n\r\n").await;
+        }
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let mut client = app.client().await;
+    client.send(ask()).await;
+    let head = client.head().await;
+    assert!(head.starts_with("HTTP/1.1 200"), "the head waits for nothing: {head}");
+    for number in 0..50 {
+        next.notify_one();
+        assert_eq!(client.chunk().await, format!("data: {number}\n\n").as_bytes());
+    }
+    next.notify_one();
+    client.until("0\r\n\r\n").await;
+}
+
+#[tokio::test]
+async fn a_slow_reader_holds_the_provider_back() {
+    let (report, mut taken) = mpsc::unbounded_channel();
+    let upstream = Upstream::script(move |mut conn, _| {
+        let report = report.clone();
+        async move {
+            conn.request().await;
+            conn.send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+                .await;
+            let piece = vec![b'x'; 64 * 1024];
+            let written = conn.flood(&piece, Duration::from_millis(100), 64 * 1024 * 1024).await;
+            report.send(written).unwrap();
+            conn.rest().await;
+        }
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let mut client = app.client().await;
+    client.narrow();
+    client.send(ask()).await;
+    let written = tokio::time::timeout(PATIENCE, taken.recv()).await.unwrap().unwrap();
+    // The test's own send buffer is not bounded by us: the kernel lets it grow to a few megabytes.
+    assert!(written < 12 * 1024 * 1024, "the provider got rid of {written} bytes");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_cancels_the_provider() {
+    for reset in [false, true] {
+        let (report, mut closed) = mpsc::unbounded_channel();
+        let upstream = Upstream::script(move |mut conn, _| {
+            let report = report.clone();
+            async move {
+                conn.request().await;
+                conn.send(SSE).await;
+                conn.send(chunk("data: 1\n\n")).await;
+                report.send(conn.is_closed().await).unwrap();
+            }
+        })
+        .await;
+        let app = before(upstream.address).start().await;
+        let mut client = app.client().await;
+        client.send(ask()).await;
+        client.until("data: 1\n\n").await;
+        if reset {
+            client.reset();
+        } else {
+            drop(client);
+        }
+        assert!(tokio::time::timeout(PATIENCE, closed.recv()).await.unwrap().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_before_the_head_cancels_the_provider() {
+    let (report, mut events) = mpsc::unbounded_channel();
+    let upstream = Upstream::script(move |mut conn, _| {
+        let report = report.clone();
+        async move {
+            conn.request().await;
+            report.send(true).unwrap();
+            report.send(conn.is_closed().await).unwrap();
+        }
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let mut client = app.client().await;
+    client.send(ask()).await;
+    assert_eq!(events.recv().await, Some(true));
+    drop(client);
+    assert_eq!(tokio::time::timeout(PATIENCE, events.recv()).await.unwrap(), Some(true));
+}
+
+/// Sends `sent` as a stream, then breaks off; gives what the client got and whether it looked whole.
+async fn broken(path: &str, sent: &'static [u8], reset: bool) -> (String, bool) {
+    let upstream = Upstream::script(move |mut conn, _| async move {
+        conn.request().await;
+        conn.send(SSE).await;
+        if !sent.is_empty() {
+            conn.send(chunk(sent)).await;
+        }
+        break_off(conn, reset).await;
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let mut client = app.client().await;
+    client.send(post(path, "{\"messages\":[]}")).await;
+    let answer = client.response().await;
+    assert_eq!(answer.status(), 200);
+    (answer.text().to_owned(), answer.complete)
+}
+
+async fn break_off(conn: Conn, reset: bool) {
+    // The bytes before must arrive; a reset may overtake them.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    if reset {
+        conn.reset();
+    } else {
+        drop(conn);
+    }
+}
+
+#[tokio::test]
+async fn a_broken_stream_ends_with_an_error_event_and_a_cut() {
+    for reset in [false, true] {
+        for (sent, before) in [
+            (&b""[..], ""),
+            (b"data: 1\n\n", "data: 1\n\n"),
+            (b"data: 1\r\n\r\n", "data: 1\r\n\r\n"),
+            (b"data: 1\n\ndata: {\"par", "data: 1\n\ndata: {\"par\n\n"),
+            (b"data: 1\n", "data: 1\n\n\n"),
+        ] {
+            let (text, whole) = broken("/anthropic/v1/messages", sent, reset).await;
+            assert!(!whole, "a broken stream looked whole: {text}");
+            let event = text
+                .strip_prefix(before)
+                .unwrap_or_else(|| panic!("{text:?} lost bytes of {before:?}"));
+            let data = event
+                .strip_prefix("event: error\ndata: ")
+                .unwrap_or_else(|| panic!("{event:?}"));
+            let data: serde_json::Value = serde_json::from_str(data.strip_suffix("\n\n").unwrap()).unwrap();
+            assert_eq!(
+                (&data["type"], &data["error"]["type"]),
+                (&"error".into(), &"api_error".into())
+            );
+        }
+    }
+    let (text, whole) = broken("/openai/v1/chat/completions", b"data: 1\n\n", true).await;
+    assert!(!whole && text.starts_with("data: 1\n\ndata: {\"error\":{"), "{text}");
+}
+
+#[tokio::test]
+async fn a_silent_stream_ends_with_a_timeout_event_and_a_cut() {
+    let upstream = Upstream::script(|mut conn, _| async move {
+        conn.request().await;
+        conn.send(SSE).await;
+        conn.send(chunk("data: 1\n\n")).await;
+        conn.rest().await;
+    })
+    .await;
+    let idle = Duration::from_millis(80);
+    let app = before(upstream.address)
+        .with(|builder| builder.upstream.idle_timeout = idle)
+        .start()
+        .await;
+    let answer = app.ask(ask()).await;
+    assert!(!answer.complete);
+    assert!(
+        answer.text().starts_with("data: 1\n\nevent: error\ndata: "),
+        "{answer:?}"
+    );
+    assert!(answer.text().contains("timeout_error"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_broken_plain_answer_is_cut_too() {
+    for body in [
+        "content-length: 100\r\n\r\n{\"a\":",
+        "transfer-encoding: chunked\r\n\r\n5\r\n{\"a\":\r\n",
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{body}");
+        let upstream = Upstream::script(move |mut conn, _| {
+            let answer = answer.clone();
+            async move {
+                conn.request().await;
+                conn.send(answer).await;
+                break_off(conn, false).await;
+            }
+        })
+        .await;
+        let app = before(upstream.address).start().await;
+        let answer = app.ask(ask()).await;
+        assert_eq!((answer.complete, answer.text()), (false, "{\"a\":"), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_promised_its_length_gets_no_event_of_ours() {
+    let upstream = Upstream::script(|mut conn, _| async move {
+        conn.request().await;
+        conn.send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 50\r\n\r\ndata: 1\n\n")
+            .await;
+        break_off(conn, true).await;
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let answer = app.ask(ask()).await;
+    assert_eq!((answer.complete, answer.text()), (false, "data: 1\n\n"));
+}

@@ -1,0 +1,124 @@
+//! The app on free ports, in front of one scripted upstream.
+
+use std::{net::SocketAddr, time::Duration};
+
+use antiphon::{
+    app::{self, Parts, Running},
+    provider::{Kind, Routes, Upstream},
+    proxy::ProxySettings,
+    repair::{Mode, RepairPolicy},
+    server::ServerSettings,
+    telemetry::Telemetry,
+    upstream::{ProxyEnvironment, UpstreamSettings},
+};
+
+use super::wire::Client;
+
+/// The app's settings, open to a test.
+pub struct Builder {
+    pub upstreams: Vec<Upstream>,
+    pub proxy: ProxySettings,
+    pub upstream: UpstreamSettings,
+    pub server: ServerSettings,
+}
+
+/// An app in front of `upstream`, as `/anthropic`, `/openai` and `/gemini`.
+pub fn before(upstream: SocketAddr) -> Builder {
+    let named = |name: &str, kind| Upstream {
+        name: name.to_owned(),
+        kind,
+        scheme: "http".parse().unwrap(),
+        authority: upstream.to_string().parse().unwrap(),
+        base_path: String::new(),
+        mode: Mode::Repair,
+    };
+    let long = Duration::from_secs(20);
+    Builder {
+        upstreams: vec![
+            named("anthropic", Kind::Anthropic),
+            named("openai", Kind::OpenAi),
+            named("gemini", Kind::Gemini),
+        ],
+        proxy: ProxySettings {
+            inspect_bytes_max: 1024 * 1024,
+            upload_idle_timeout: long,
+            allow_origins: vec!["https://app.example".to_owned()],
+            allow_hosts: vec!["llm.internal".to_owned()],
+            trust_mode_header: false,
+            policy: RepairPolicy::default(),
+        },
+        upstream: UpstreamSettings {
+            connect_timeout: long,
+            headers_timeout: long,
+            idle_timeout: long,
+            pool_idle_timeout: long,
+            pool_idle_max: 8,
+            proxies: ProxyEnvironment::default(),
+        },
+        server: ServerSettings {
+            listen: ([127, 0, 0, 1], 0).into(),
+            connections_max: 1000,
+            header_timeout: long,
+            drain_timeout: long,
+        },
+    }
+}
+
+impl Builder {
+    /// Changes settings in place.
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    /// Puts every upstream into one mode.
+    pub fn mode(self, mode: Mode) -> Self {
+        self.with(|builder| builder.upstreams.iter_mut().for_each(|upstream| upstream.mode = mode))
+    }
+
+    /// Starts it.
+    pub async fn start(self) -> App {
+        let telemetry = Telemetry::new(self.upstreams.iter().map(|upstream| upstream.name.clone()));
+        let parts = Parts {
+            routes: Routes::new(self.upstreams),
+            server: self.server,
+            admin_listen: ([127, 0, 0, 1], 0).into(),
+            admin: axum::Router::new(),
+            proxy: self.proxy,
+            upstream: self.upstream,
+            telemetry: telemetry.clone(),
+        };
+        App {
+            telemetry,
+            running: app::start(parts).await.unwrap(),
+        }
+    }
+}
+
+/// A running app.
+pub struct App {
+    pub running: Running,
+    pub telemetry: Telemetry,
+}
+
+impl App {
+    /// A new connection to the data listener.
+    pub async fn client(&self) -> Client {
+        Client::connect(self.running.data).await
+    }
+
+    /// One request on a connection of its own.
+    pub async fn ask(&self, request: impl AsRef<[u8]>) -> super::wire::Message {
+        let mut client = self.client().await;
+        client.send(request).await;
+        client.response().await
+    }
+}
+
+/// A POST with a JSON body.
+pub fn post(path: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}

@@ -1,0 +1,382 @@
+//! The wire kit: raw TCP on both sides of the proxy, byte by byte, with every wait bounded.
+
+use std::{
+    future::Future,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+
+/// Longest wait for anything in a test.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, future)
+        .await
+        .unwrap_or_else(|_| panic!("waited too long: {what}"))
+}
+
+/// A request or an answer as it stood on the wire, chunked coding taken off.
+#[derive(Clone, Debug, Default)]
+pub struct Message {
+    /// First line and headers, without the empty line.
+    pub head: String,
+    /// The body.
+    pub body: Vec<u8>,
+    /// Whether the body came to its end.
+    pub complete: bool,
+}
+
+impl Message {
+    /// The first line.
+    pub fn line(&self) -> &str {
+        self.head.lines().next().unwrap_or_default()
+    }
+
+    /// The status of an answer.
+    pub fn status(&self) -> u16 {
+        self.line()
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// Every value of a header, in order.
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        lines
+            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+            .collect()
+    }
+
+    /// The first value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.all(name).first().copied()
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.text()))
+    }
+}
+
+/// One side of a connection.
+#[derive(Debug)]
+pub struct Conn {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+/// The client's side.
+pub type Client = Conn;
+
+impl Conn {
+    /// Connects.
+    pub async fn connect(address: SocketAddr) -> Self {
+        let stream = soon("connect", TcpStream::connect(address)).await.unwrap();
+        Self::over(stream)
+    }
+
+    fn over(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).unwrap();
+        Self {
+            stream,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Writes bytes; a connection that is gone is no failure.
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        drop(soon("send", self.stream.write_all(bytes.as_ref())).await);
+    }
+
+    /// Reads more; false at the end or a reset.
+    pub async fn more(&mut self) -> bool {
+        let read = soon("more bytes", self.stream.read_buf(&mut self.buffer)).await;
+        read.is_ok_and(|read| read > 0)
+    }
+
+    /// Reads until the buffer holds `text`, and takes everything up to its end.
+    pub async fn until(&mut self, text: &str) -> Vec<u8> {
+        loop {
+            let found = self
+                .buffer
+                .windows(text.len())
+                .position(|window| window == text.as_bytes());
+            if let Some(at) = found {
+                return self.buffer.drain(..at + text.len()).collect();
+            }
+            assert!(
+                self.more().await,
+                "ended before {text:?}: {:?}",
+                String::from_utf8_lossy(&self.buffer)
+            );
+        }
+    }
+
+    /// Everything up to the end of the connection.
+    pub async fn rest(&mut self) -> Vec<u8> {
+        while self.more().await {}
+        std::mem::take(&mut self.buffer)
+    }
+
+    /// Whether the other side has closed, with nothing more to read.
+    pub async fn is_closed(&mut self) -> bool {
+        self.rest().await.is_empty()
+    }
+
+    /// Whether there is a byte to read; waits for one or the end.
+    pub async fn is_open(&mut self) -> bool {
+        !self.buffer.is_empty() || self.more().await
+    }
+
+    /// Half-closes: no more bytes from us.
+    pub async fn finish(&mut self) {
+        drop(self.stream.shutdown().await);
+    }
+
+    /// Drops the connection with a reset.
+    pub fn reset(self) {
+        socket2::SockRef::from(&self.stream)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+    }
+
+    /// Keeps the kernel's receive buffer small.
+    pub fn narrow(&self) {
+        socket2::SockRef::from(&self.stream)
+            .set_recv_buffer_size(8 * 1024)
+            .unwrap();
+    }
+
+    /// Writes as much as the other side takes, and gives up when nothing moved for `pause`.
+    pub async fn flood(&mut self, chunk: &[u8], pause: Duration, limit: usize) -> usize {
+        let mut written = 0;
+        while written < limit {
+            match timeout(pause, self.stream.write(chunk)).await {
+                Ok(Ok(taken)) => written += taken,
+                _ => break,
+            }
+        }
+        written
+    }
+
+    /// The next head.
+    pub async fn head(&mut self) -> String {
+        let head = self.until("\r\n\r\n").await;
+        String::from_utf8(head).unwrap().trim_end().to_owned()
+    }
+
+    /// The next request, whole.
+    pub async fn request(&mut self) -> Message {
+        let message = Message {
+            head: self.head().await,
+            ..Message::default()
+        };
+        self.body(message, false).await
+    }
+
+    /// The next answer that is not informational, whole, or as far as it came.
+    pub async fn response(&mut self) -> Message {
+        loop {
+            let message = Message {
+                head: self.head().await,
+                ..Message::default()
+            };
+            if message.status() >= 200 {
+                return self.body(message, true).await;
+            }
+        }
+    }
+
+    async fn body(&mut self, mut message: Message, to_end: bool) -> Message {
+        let chunked = message
+            .header("transfer-encoding")
+            .is_some_and(|coding| coding.ends_with("chunked"));
+        let length = message
+            .header("content-length")
+            .map(|length| length.parse::<usize>().unwrap());
+        if message.status() == 204 || message.status() == 304 {
+            message.complete = true;
+        } else if chunked {
+            message.complete = self.chunks(&mut message.body).await;
+        } else if let Some(length) = length {
+            while self.buffer.len() < length && self.more().await {}
+            let taken = length.min(self.buffer.len());
+            message.body = self.buffer.drain(..taken).collect();
+            message.complete = taken == length;
+        } else if to_end {
+            message.body = self.rest().await;
+            message.complete = true;
+        } else {
+            message.complete = true;
+        }
+        message
+    }
+
+    /// Reads chunks; false if they break off.
+    async fn chunks(&mut self, body: &mut Vec<u8>) -> bool {
+        loop {
+            let Some(line) = self.line().await else { return false };
+            let digits = line.split(';').next().unwrap_or_default().trim();
+            let size = usize::from_str_radix(digits, 16).unwrap_or_else(|_| panic!("chunk size {line:?}"));
+            while self.buffer.len() < size + 2 {
+                if !self.more().await {
+                    let taken = size.min(self.buffer.len());
+                    body.extend(self.buffer.drain(..taken));
+                    return false;
+                }
+            }
+            body.extend(self.buffer.drain(..size));
+            self.buffer.drain(..2);
+            if size == 0 {
+                return true;
+            }
+        }
+    }
+
+    /// The data of the next chunk.
+    pub async fn chunk(&mut self) -> Vec<u8> {
+        let line = self.line().await.expect("a chunk");
+        let size = usize::from_str_radix(line.trim(), 16).unwrap();
+        while self.buffer.len() < size + 2 {
+            assert!(self.more().await, "a chunk broke off");
+        }
+        let data = self.buffer.drain(..size).collect();
+        self.buffer.drain(..2);
+        data
+    }
+
+    async fn line(&mut self) -> Option<String> {
+        loop {
+            if let Some(at) = self.buffer.windows(2).position(|window| window == b"\r\n") {
+                let line: Vec<u8> = self.buffer.drain(..at + 2).collect();
+                return Some(String::from_utf8_lossy(&line[..at]).into_owned());
+            }
+            if !self.more().await {
+                return None;
+            }
+        }
+    }
+}
+
+/// A scripted upstream. Dropping it stops it.
+#[derive(Debug)]
+pub struct Upstream {
+    /// Where it listens.
+    pub address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+    requests: Arc<Mutex<Vec<Message>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Upstream {
+    /// Runs `script` on each connection, with its number from 0.
+    pub async fn script<F>(script: impl Fn(Conn, usize) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&connections);
+        let task = spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let number = count.fetch_add(1, Ordering::SeqCst);
+                spawn(script(Conn::over(stream), number));
+            }
+        });
+        Self {
+            address,
+            connections,
+            requests: Arc::default(),
+            task,
+        }
+    }
+
+    /// Answers every whole request with the same bytes, and keeps it.
+    pub async fn answering(answer: impl Into<Vec<u8>>) -> Self {
+        let answer: Arc<[u8]> = answer.into().into();
+        let requests: Arc<Mutex<Vec<Message>>> = Arc::default();
+        let kept = Arc::clone(&requests);
+        let mut upstream = Self::script(move |mut conn, _| {
+            let (answer, kept) = (Arc::clone(&answer), Arc::clone(&kept));
+            async move {
+                while conn.is_open().await {
+                    let request = conn.request().await;
+                    if !request.complete {
+                        return;
+                    }
+                    kept.lock().unwrap().push(request);
+                    conn.send(&answer).await;
+                }
+            }
+        })
+        .await;
+        upstream.requests = requests;
+        upstream
+    }
+
+    /// Answers 200 with a small body.
+    pub async fn ok() -> Self {
+        Self::answering("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}").await
+    }
+
+    /// Connections accepted so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    /// Requests that [`Self::answering`] has kept.
+    pub fn requests(&self) -> Vec<Message> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    /// The only request.
+    pub fn request(&self) -> Message {
+        let mut requests = self.requests();
+        assert_eq!(requests.len(), 1, "requests upstream: {requests:?}");
+        requests.remove(0)
+    }
+}
+
+/// Runs a task of a test.
+#[expect(clippy::disallowed_methods, reason = "a test's tasks are not drained")]
+pub fn spawn<F>(task: F) -> tokio::task::JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    tokio::spawn(task)
+}
+
+/// One HTTP/1.1 chunk.
+pub fn chunk(data: impl AsRef<[u8]>) -> Vec<u8> {
+    let data = data.as_ref();
+    [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat()
+}
+
+/// The head of a streamed answer.
+pub const SSE: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
