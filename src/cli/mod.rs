@@ -104,7 +104,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
             "another antiphon may be running; --listen and --admin-listen take other addresses"
         ));
     }
-    if taken || error.is::<ConfigError>() {
+    if taken || error.is::<ConfigError>() || error.is::<InputError>() {
         ExitCode::from(EXIT_USAGE)
     } else {
         ExitCode::FAILURE

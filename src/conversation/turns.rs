@@ -93,13 +93,26 @@ pub fn turns(conversation: &Conversation<'_>, units: &[Unit], rules: PairingRule
             continue;
         }
         let same = |unit: &&Unit| unit.role == Role::Assistant;
-        let end = index + if rules.combines { units[index..].iter().take_while(same).count() } else { 1 };
+        let end = index
+            + if rules.combines {
+                units[index..].iter().take_while(same).count()
+            } else {
+                1
+            };
         let mut start = index;
         for next in closed_units(conversation, units, index..end, begin) {
-            turns.push(Turn { units: start..next, gap: next..next, ..Turn::default() });
+            turns.push(Turn {
+                units: start..next,
+                gap: next..next,
+                ..Turn::default()
+            });
             start = next;
         }
-        turns.push(Turn { units: start..end, gap: end..end, ..Turn::default() });
+        turns.push(Turn {
+            units: start..end,
+            gap: end..end,
+            ..Turn::default()
+        });
         index = end;
     }
     turns
@@ -117,17 +130,27 @@ fn closed_units(
     let answered: HashSet<&[u8]> = if run.len() > 1 {
         let gap = units[run.end..].iter().take_while(|unit| unit.role != Role::Assistant);
         let results = gap.flat_map(|unit| conversation.parts[unit.parts.clone()].iter());
-        results.filter_map(|part| if let PartKind::Result(result) = &part.kind { Some(&*result.id) } else { None }).collect()
+        results
+            .filter_map(|part| {
+                if let PartKind::Result(result) = &part.kind {
+                    Some(&*result.id)
+                } else {
+                    None
+                }
+            })
+            .collect()
     } else {
         HashSet::new()
     };
     run.clone().skip(1).filter(move |next| {
         let parts = units[next - 1].parts.clone();
         let from = parts.start.max(begin).min(parts.end);
-        let mut calls = conversation.parts[from..parts.end].iter().filter_map(|part| match &part.kind {
-            PartKind::Call(call) => Some(&*call.id),
-            _ => None,
-        });
+        let mut calls = conversation.parts[from..parts.end]
+            .iter()
+            .filter_map(|part| match &part.kind {
+                PartKind::Call(call) => Some(&*call.id),
+                _ => None,
+            });
         let nameless = answered.contains(b"".as_slice());
         let first = calls.next();
         !nameless && first.is_some_and(|id| !answered.contains(id)) && !calls.any(|id| answered.contains(id))

@@ -12,8 +12,12 @@ const BODY: &str = "{\"messages\":[]}";
 /// The sum of all samples whose line begins with `name` and holds every one of `labels`.
 fn sum(app: &App, name: &str, labels: &[&str]) -> f64 {
     let text = app.telemetry.encode();
-    let lines = text.lines().filter(|line| line.starts_with(name) && labels.iter().all(|label| line.contains(label)));
-    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with(name) && labels.iter().all(|label| line.contains(label)));
+    lines
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum()
 }
 
 /// Waits until `count` exchanges have ended.
@@ -23,8 +27,15 @@ async fn ended(app: &App, count: f64) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, all).await.expect("an exchange was not counted");
-    assert_eq!(sum(app, "antiphon_requests_total", &[]), count, "{}", app.telemetry.encode());
+    tokio::time::timeout(PATIENCE, all)
+        .await
+        .expect("an exchange was not counted");
+    assert_eq!(
+        sum(app, "antiphon_requests_total", &[]),
+        count,
+        "{}",
+        app.telemetry.encode()
+    );
 }
 
 #[tokio::test]
@@ -66,7 +77,11 @@ async fn whoever_ends_an_exchange_is_named_once() {
         let before = sum(&app, "antiphon_requests_total", &[outcome]);
         assert_eq!(app.ask(scripted(script)).await.status(), 200);
         ended(&app, count).await;
-        assert_eq!(sum(&app, "antiphon_requests_total", &[outcome]), before + 1.0, "{script}");
+        assert_eq!(
+            sum(&app, "antiphon_requests_total", &[outcome]),
+            before + 1.0,
+            "{script}"
+        );
     }
     // A client that leaves: in the middle of a stream, and before the head.
     let mut client = app.client().await;

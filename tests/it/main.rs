@@ -42,6 +42,7 @@ mod strict_provider;
 // The rooms around it.
 mod admin;
 mod cli_config;
+mod cli_files;
 
 mod config;
 mod metrics;
