@@ -19,12 +19,18 @@ pub struct Span {
 impl Span {
     /// The span from `start` to `end`; an end before the start gives the empty span at `start`.
     pub const fn new(start: usize, end: usize) -> Self {
-        Self { start, end: if end < start { start } else { end } }
+        Self {
+            start,
+            end: if end < start { start } else { end },
+        }
     }
 
     /// The empty span at `offset`: where an insertion stands.
     pub const fn at(offset: usize) -> Self {
-        Self { start: offset, end: offset }
+        Self {
+            start: offset,
+            end: offset,
+        }
     }
 
     /// Length in bytes.
@@ -134,7 +140,11 @@ impl EditList {
         if self.edits.is_empty() {
             return Segments::whole(original.clone());
         }
-        let mut segments = Segments { parts: Vec::new(), len: 0, original: false };
+        let mut segments = Segments {
+            parts: Vec::new(),
+            len: 0,
+            original: false,
+        };
         let mut from = 0;
         for edit in &self.edits {
             segments.push(slice(original, Span::new(from, edit.span.start)));
@@ -154,7 +164,11 @@ impl EditList {
 
 /// A slice that shares the original's memory; empty where the span leaves the body.
 fn slice(original: &Bytes, span: Span) -> Bytes {
-    if span.end <= original.len() && span.start < span.end { original.slice(span.range()) } else { Bytes::new() }
+    if span.end <= original.len() && span.start < span.end {
+        original.slice(span.range())
+    } else {
+        Bytes::new()
+    }
 }
 
 /// A body as a list of byte slices, ready to be sent.
@@ -169,7 +183,11 @@ pub struct Segments {
 impl Segments {
     /// The untouched body.
     pub fn whole(body: Bytes) -> Self {
-        let mut segments = Self { parts: Vec::new(), len: 0, original: true };
+        let mut segments = Self {
+            parts: Vec::new(),
+            len: 0,
+            original: true,
+        };
         segments.push(body);
         segments
     }
@@ -217,7 +235,10 @@ mod tests {
     use super::*;
 
     fn edit(start: usize, end: usize, text: &'static str) -> Edit {
-        Edit { span: Span::new(start, end), pieces: vec![Piece::Constant(text)] }
+        Edit {
+            span: Span::new(start, end),
+            pieces: vec![Piece::Constant(text)],
+        }
     }
 
     #[test]
@@ -232,7 +253,10 @@ mod tests {
     #[test]
     fn edits_are_sorted_and_original_slices_can_move() {
         let body = Bytes::from_static(b"0123456789");
-        let moved = Edit { span: Span::at(0), pieces: vec![Piece::Original(Span::new(8, 10))] };
+        let moved = Edit {
+            span: Span::at(0),
+            pieces: vec![Piece::Original(Span::new(8, 10))],
+        };
         let list = EditList::new(vec![edit(8, 10, ""), edit(4, 5, "xx"), moved], 10).unwrap();
         assert_eq!(list.apply(&body).to_vec(), b"890123xx567");
     }
@@ -246,9 +270,15 @@ mod tests {
 
     #[test]
     fn overlaps_and_strays_are_refused() {
-        assert_eq!(EditList::new(vec![edit(0, 3, ""), edit(2, 4, "")], 9), Err(Overlap { at: 2 }));
+        assert_eq!(
+            EditList::new(vec![edit(0, 3, ""), edit(2, 4, "")], 9),
+            Err(Overlap { at: 2 })
+        );
         assert_eq!(EditList::new(vec![edit(0, 3, "")], 2), Err(Overlap { at: 0 }));
-        let stray = Edit { span: Span::at(0), pieces: vec![Piece::Original(Span::new(0, 9))] };
+        let stray = Edit {
+            span: Span::at(0),
+            pieces: vec![Piece::Original(Span::new(0, 9))],
+        };
         assert_eq!(EditList::new(vec![stray], 2), Err(Overlap { at: 0 }));
     }
 }

@@ -1,4 +1,9 @@
-//! Findings: breaches of the pairing rules, as values.
+//! Findings: breaches of the pairing rules, as values, listed from a pairing in document order.
+
+use crate::conversation::{
+    Conversation, FlawKind,
+    pairing::{Fate, Pairing, ResultRow, id_of},
+};
 
 /// The kinds of breach. The names are stable: metric labels, `check` output, strict answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,4 +92,106 @@ pub struct Finding {
     pub id: String,
     /// What exactly, for kinds that stand for several things (`Field`): a stable name.
     pub detail: Option<&'static str>,
+}
+
+impl Pairing {
+    /// Every breach, in document order; `Field` only with `hygiene`.
+    pub fn findings(&self, conversation: &Conversation<'_>, hygiene: bool) -> Vec<Finding> {
+        let mut list = List {
+            conversation,
+            found: Vec::new(),
+        };
+        if self.headless {
+            list.found.push((0, at_message(FindingKind::Headless, 0, None)));
+        }
+        for call in &self.calls {
+            if call.repeats.is_some() {
+                list.part(FindingKind::DuplicateCall, call.part);
+            }
+            if call.bad_id {
+                list.part(FindingKind::BadId, call.part);
+            }
+            if call.answer.is_none() {
+                list.part(FindingKind::Unanswered, call.part);
+            }
+        }
+        for row in &self.results {
+            if row.nameless {
+                list.part(FindingKind::NoId, row.part);
+            }
+            if let Some(kind) = self.breach(row) {
+                list.part(kind, row.part);
+            }
+        }
+        for half in &self.halves {
+            list.part(FindingKind::ServerHalf, half.part);
+        }
+        for flaw in self.flaws.iter().filter(|_| hygiene) {
+            list.flaw(flaw.message, flaw.part, flaw.kind);
+        }
+        list.found.sort_by_key(|(part, finding)| (finding.message, *part));
+        list.found.into_iter().map(|(_, finding)| finding).collect()
+    }
+
+    fn breach(&self, row: &ResultRow) -> Option<FindingKind> {
+        match row.fate {
+            Fate::Answers(call) => {
+                let home = self.calls.get(call).is_some_and(|call| Some(call.turn) == row.turn);
+                let inner = self.units.get(row.unit).is_some_and(|unit| unit.inner);
+                let behind_system = row
+                    .turn
+                    .and_then(|turn| self.turns.get(turn))
+                    .is_some_and(|turn| !turn.systems.is_empty());
+                (!home || !row.leading || inner || behind_system).then_some(FindingKind::Misplaced)
+            }
+            Fate::Repeats(_) => Some(FindingKind::Duplicate),
+            // A result without an id that found no call is `NoId` already.
+            Fate::Orphan if row.nameless => None,
+            Fate::Orphan => Some(FindingKind::Orphan),
+            Fate::Elsewhere => None,
+        }
+    }
+}
+
+struct List<'c, 'a> {
+    conversation: &'c Conversation<'a>,
+    /// With the index of the part, for the order.
+    found: Vec<(usize, Finding)>,
+}
+
+impl List<'_, '_> {
+    fn part(&mut self, kind: FindingKind, part: usize) {
+        let found = self.conversation.parts.get(part);
+        let message = found.map_or(0, |found| found.message);
+        let whole = self.conversation.messages.get(message).map(|message| message.span);
+        let ordinal = (found.map(|found| found.span) != whole).then(|| self.conversation.ordinal(part));
+        let id = String::from_utf8_lossy(id_of(self.conversation, part)).into_owned();
+        self.found.push((
+            part,
+            Finding {
+                kind,
+                message,
+                part: ordinal,
+                id,
+                detail: None,
+            },
+        ));
+    }
+
+    fn flaw(&mut self, message: usize, part: Option<usize>, kind: FlawKind) {
+        let ordinal = part.map(|part| self.conversation.ordinal(part));
+        let mut finding = at_message(FindingKind::Field, message, Some(kind.code()));
+        finding.part = ordinal;
+        self.found.push((part.unwrap_or(0), finding));
+    }
+}
+
+fn at_message(kind: FindingKind, message: usize, detail: Option<&'static str>) -> Finding {
+    Finding {
+        kind,
+        message,
+        part: None,
+        id: String::new(),
+        detail,
+    }
 }

@@ -1,5 +1,187 @@
 //! What a body says and where it stands in the bytes: conversation, messages, parts. Nothing is copied.
+//!
+//! Knows no wire format: the readers in [`crate::wire`] make these values, [`pairing`] judges them.
+
+use std::{borrow::Cow, ops::Range};
+
+use crate::splice::Span;
 
 mod finding;
+pub mod pairing;
+pub mod rules;
+pub mod turns;
 
 pub use finding::{Finding, FindingKind};
+
+/// The decoded bytes of a JSON string; a lone surrogate stands as its three bytes (WTF-8).
+pub type Text<'a> = Cow<'a, [u8]>;
+
+/// One body's history.
+#[derive(Clone, Debug, Default)]
+pub struct Conversation<'a> {
+    /// The body that every span points into.
+    pub body: &'a [u8],
+    /// The array that holds the messages, brackets included; none where the body has no history.
+    pub array: Option<Span>,
+    /// The messages in document order.
+    pub messages: Vec<Message>,
+    /// The parts of all messages in document order.
+    pub parts: Vec<Part<'a>>,
+    /// Fields with values that the target rejects, in document order of their messages.
+    pub flaws: Vec<Flaw>,
+    /// Whether calls may live outside the body (Anthropic `thread: continue`): a result without call is no finding.
+    pub calls_elsewhere: bool,
+}
+
+impl<'a> Conversation<'a> {
+    /// The parts of one message.
+    pub fn parts_of(&self, message: &Message) -> &[Part<'a>] {
+        self.parts.get(message.parts.clone()).unwrap_or_default()
+    }
+
+    /// The index of a part inside its message.
+    pub fn ordinal(&self, part: usize) -> usize {
+        let message = self.parts.get(part).and_then(|found| self.messages.get(found.message));
+        message.map_or(0, |found| part.saturating_sub(found.parts.start))
+    }
+}
+
+/// Who speaks in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The user; on Anthropic also the bearer of tool results.
+    User,
+    /// The model.
+    Assistant,
+    /// A tool result as a message of its own (chat).
+    Tool,
+    /// Instructions in the middle of a history, and every role that we do not know.
+    System,
+}
+
+/// One message.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// The message's object, braces included.
+    pub span: Span,
+    /// Who speaks.
+    pub role: Role,
+    /// The shape of its content.
+    pub content: Content,
+    /// Its parts, as indices into [`Conversation::parts`].
+    pub parts: Range<usize>,
+}
+
+/// The shape of a message's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A list of blocks: each element is one part.
+    Blocks(Span),
+    /// A bare string: one part.
+    Text(Span),
+    /// Absent, null, or of a shape that we do not look into: no parts.
+    Opaque,
+}
+
+/// One block of a message; in chat one entry of `tool_calls`, or a whole tool message.
+#[derive(Clone, Debug)]
+pub struct Part<'a> {
+    /// The bytes of the block.
+    pub span: Span,
+    /// Index of its message.
+    pub message: usize,
+    /// What it is.
+    pub kind: PartKind<'a>,
+}
+
+/// What a part is, as far as pairing is concerned.
+#[derive(Clone, Debug)]
+pub enum PartKind<'a> {
+    /// A call that the client answers.
+    Call(Call<'a>),
+    /// A client's answer to a call.
+    Result(CallResult<'a>),
+    /// A call that the provider answers itself.
+    ServerCall(ServerCall<'a>),
+    /// The provider's answer to its own call: the id.
+    ServerResult(Text<'a>),
+    /// Signed reasoning: its turn is never touched without need.
+    Thinking,
+    /// A summary that stands for everything before it.
+    Compaction,
+    /// Anything else: words, images, blocks of kinds to come.
+    Other,
+}
+
+/// A client tool call.
+#[derive(Clone, Debug)]
+pub struct Call<'a> {
+    /// The id; empty where it is missing.
+    pub id: Text<'a>,
+    /// The tool's name as its JSON string, quotes included.
+    pub name: Option<Span>,
+    /// The input or arguments, as raw JSON.
+    pub input: Option<Span>,
+    /// The toolset's name as its JSON string, quotes included: a result must echo it.
+    pub toolset: Option<Span>,
+    /// Whether code that runs at the provider makes the call: its turn may not lose the server call.
+    pub programmatic: bool,
+}
+
+/// A client tool result.
+#[derive(Clone, Debug)]
+pub struct CallResult<'a> {
+    /// The id of the call it answers; empty where it is missing.
+    pub id: Text<'a>,
+}
+
+/// A server tool call.
+#[derive(Clone, Debug)]
+pub struct ServerCall<'a> {
+    /// The id.
+    pub id: Text<'a>,
+    /// Whether its kind is one whose rules are documented; others are never judged.
+    pub known: bool,
+}
+
+/// A field whose value the target rejects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    /// Index of the message.
+    pub message: usize,
+    /// Index of the part in [`Conversation::parts`]; none where the message as a whole is meant.
+    pub part: Option<usize>,
+    /// What is wrong.
+    pub kind: FlawKind,
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlawKind {
+    /// A call's input is null, an empty list, or missing, where an object is wanted.
+    InputEmpty,
+    /// A call's input is a JSON string, where an object is wanted.
+    InputText,
+    /// A text block without a visible character.
+    BlankText,
+    /// A message without content, other than a final assistant message.
+    EmptyMessage,
+    /// An error result without content.
+    ErrorWithoutContent,
+    /// `tool_calls` is an empty list.
+    EmptyCalls,
+}
+
+impl FlawKind {
+    /// The stable name, as [`Finding::detail`].
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::InputEmpty => "input_empty",
+            Self::InputText => "input_text",
+            Self::BlankText => "blank_text",
+            Self::EmptyMessage => "empty_message",
+            Self::ErrorWithoutContent => "error_without_content",
+            Self::EmptyCalls => "empty_calls",
+        }
+    }
+}

@@ -5,10 +5,24 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::{
-    conversation::Finding,
+    conversation::{Finding, pairing::pair},
     splice::Segments,
     wire::{Unreadable, Wire},
 };
+
+mod answers;
+mod blocks;
+mod edits;
+mod equal;
+mod ids;
+mod messages;
+mod plan;
+mod words;
+
+pub use answers::{Answers, CallSight, Frozen, NoAnswers, RealResult};
+pub use edits::edits;
+pub use plan::{Plan, plan};
+pub use words::Placeholder;
 
 /// What a route does about findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -74,7 +88,11 @@ pub struct RepairPolicy {
 
 impl Default for RepairPolicy {
     fn default() -> Self {
-        Self { least: Applicability::Lossy, hygiene: true, tiers: BTreeMap::new() }
+        Self {
+            least: Applicability::Lossy,
+            hygiene: true,
+            tiers: BTreeMap::new(),
+        }
     }
 }
 
@@ -157,12 +175,38 @@ pub struct Repaired {
 
 /// Reads, checks, plans and splices one body. Pure: the output is a function of the arguments.
 pub fn repair(body: &Bytes, wire: Wire, policy: &RepairPolicy) -> Result<Repaired, Unreadable> {
-    let _ = (wire, policy);
-    Ok(Repaired { body: Segments::whole(body.clone()), report: Report::default() })
+    repair_with(body, wire, policy, &NoAnswers)
+}
+
+/// As [`repair`], with what is remembered of the calls in the body.
+pub fn repair_with(
+    body: &Bytes,
+    wire: Wire,
+    policy: &RepairPolicy,
+    answers: &dyn Answers,
+) -> Result<Repaired, Unreadable> {
+    let rules = wire.rules();
+    let conversation = wire.read(body)?;
+    let pairing = pair(&conversation, rules);
+    let plan = plan(&conversation, &pairing, rules, answers, policy);
+    if plan.report.actions.is_empty() && plan.report.deferred == 0 {
+        return Ok(Repaired {
+            body: Segments::whole(body.clone()),
+            report: plan.report,
+        });
+    }
+    match edits(&plan, &pairing, &conversation, wire) {
+        Ok(list) => Ok(Repaired {
+            body: list.apply(body),
+            report: plan.report,
+        }),
+        // A bug of ours: the provider judges the original.
+        Err(_) => Err(Unreadable::Overlap),
+    }
 }
 
 /// Reads and checks one body.
 pub fn check(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
-    let _ = (body, wire, policy);
-    Ok(Vec::new())
+    let conversation = wire.read(body)?;
+    Ok(pair(&conversation, wire.rules()).findings(&conversation, policy.hygiene))
 }

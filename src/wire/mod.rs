@@ -2,6 +2,17 @@
 
 use std::{fmt, str::FromStr};
 
+use crate::conversation::{Conversation, rules::PairingRules};
+
+pub(crate) mod anthropic;
+mod detect;
+pub mod frames;
+pub mod json;
+pub(crate) mod openai_chat;
+mod quote;
+
+pub use detect::{Undetected, detect};
+
 /// A wire format whose history we read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -52,22 +63,86 @@ impl Format {
 }
 
 impl Wire {
+    /// Reads a body into a conversation of spans.
+    pub fn read(self, body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
+        match self.format {
+            Format::Anthropic => anthropic::read(body),
+            Format::OpenAiChat => openai_chat::read(body),
+        }
+    }
+
+    /// What the provider wants of a history.
+    pub const fn rules(self) -> PairingRules {
+        match self.format {
+            Format::Anthropic => anthropic::rules(self.dialect),
+            Format::OpenAiChat => openai_chat::rules(self.dialect),
+        }
+    }
+
     /// Anthropic Messages as Anthropic reads it.
-    pub const ANTHROPIC: Self = Self { format: Format::Anthropic, dialect: Dialect::Standard };
+    pub const ANTHROPIC: Self = Self {
+        format: Format::Anthropic,
+        dialect: Dialect::Standard,
+    };
     /// Chat Completions as OpenAI reads it.
-    pub const OPENAI_CHAT: Self = Self { format: Format::OpenAiChat, dialect: Dialect::Standard };
+    pub const OPENAI_CHAT: Self = Self {
+        format: Format::OpenAiChat,
+        dialect: Dialect::Standard,
+    };
 
     /// The names that `--wire` takes, with what they mean.
     pub const NAMES: &'static [(&'static str, Self)] = &[
         ("anthropic", Self::ANTHROPIC),
-        ("anthropic-bedrock", Self { format: Format::Anthropic, dialect: Dialect::Bedrock }),
-        ("anthropic-deepseek", Self { format: Format::Anthropic, dialect: Dialect::DeepSeek }),
-        ("anthropic-compatible", Self { format: Format::Anthropic, dialect: Dialect::Compatible }),
+        (
+            "anthropic-bedrock",
+            Self {
+                format: Format::Anthropic,
+                dialect: Dialect::Bedrock,
+            },
+        ),
+        (
+            "anthropic-deepseek",
+            Self {
+                format: Format::Anthropic,
+                dialect: Dialect::DeepSeek,
+            },
+        ),
+        (
+            "anthropic-compatible",
+            Self {
+                format: Format::Anthropic,
+                dialect: Dialect::Compatible,
+            },
+        ),
         ("openai-chat", Self::OPENAI_CHAT),
-        ("openai-chat-deepseek", Self { format: Format::OpenAiChat, dialect: Dialect::DeepSeek }),
-        ("openai-chat-mistral", Self { format: Format::OpenAiChat, dialect: Dialect::Mistral }),
-        ("openai-chat-xai", Self { format: Format::OpenAiChat, dialect: Dialect::Xai }),
-        ("openai-chat-compatible", Self { format: Format::OpenAiChat, dialect: Dialect::Compatible }),
+        (
+            "openai-chat-deepseek",
+            Self {
+                format: Format::OpenAiChat,
+                dialect: Dialect::DeepSeek,
+            },
+        ),
+        (
+            "openai-chat-mistral",
+            Self {
+                format: Format::OpenAiChat,
+                dialect: Dialect::Mistral,
+            },
+        ),
+        (
+            "openai-chat-xai",
+            Self {
+                format: Format::OpenAiChat,
+                dialect: Dialect::Xai,
+            },
+        ),
+        (
+            "openai-chat-compatible",
+            Self {
+                format: Format::OpenAiChat,
+                dialect: Dialect::Compatible,
+            },
+        ),
     ];
 }
 
@@ -88,7 +163,11 @@ impl FromStr for Wire {
 
     fn from_str(name: &str) -> Result<Self, UnknownWire> {
         let name = name.replace('_', "-");
-        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, wire)| *wire).ok_or(UnknownWire)
+        Self::NAMES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, wire)| *wire)
+            .ok_or(UnknownWire)
     }
 }
 
@@ -110,11 +189,21 @@ pub enum Unreadable {
     /// A content coding that we do not decode, or a coded body that does not decode.
     #[error("unknown or broken content coding")]
     Coding,
+    /// Our own edits overlapped: a bug, never the body's fault.
+    #[error("edits overlapped")]
+    Overlap,
 }
 
 impl Unreadable {
     /// Every reason: the values of the metric label.
-    pub const ALL: [Self; 5] = [Self::NotJson, Self::DuplicateHistory, Self::Shape, Self::TooLarge, Self::Coding];
+    pub const ALL: [Self; 6] = [
+        Self::NotJson,
+        Self::DuplicateHistory,
+        Self::Shape,
+        Self::TooLarge,
+        Self::Coding,
+        Self::Overlap,
+    ];
 
     /// The stable name in metrics and logs.
     pub const fn code(self) -> &'static str {
@@ -124,6 +213,7 @@ impl Unreadable {
             Self::Shape => "shape",
             Self::TooLarge => "too_large",
             Self::Coding => "coding",
+            Self::Overlap => "overlap",
         }
     }
 }

@@ -6,14 +6,18 @@
     clippy::panic,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "tests may panic and speak"
+    clippy::disallowed_methods,
+    reason = "tests may panic, speak and look around"
 )]
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod answers;
+mod cases;
 mod judge_self;
 mod long_session;
+mod policy;
 mod properties;
 mod referee;
 #[cfg(feature = "server")]

@@ -1,0 +1,117 @@
+//! `antiphon check`: what breaks the pairing rules in request bodies, offline.
+#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use crate::{
+    cli::{EXIT_USAGE, input},
+    conversation::Finding,
+    repair::{self, RepairPolicy},
+    wire::Wire,
+};
+
+/// Arguments of `antiphon check`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Request bodies, one file each; `-` is standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    files: Vec<PathBuf>,
+    /// Wire format of the bodies; told from each body if not given
+    #[arg(long, value_name = "NAME", value_parser = input::wire_parser())]
+    wire: Option<Wire>,
+    /// How to report
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    output: Output,
+}
+
+/// How to report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// One line a finding, for people
+    Text,
+    /// One JSON document, for programs
+    Json,
+}
+
+/// What was seen of one file.
+struct Seen {
+    name: String,
+    verdict: Result<(Wire, Vec<Finding>), input::InputError>,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let seen: Vec<Seen> = args.files.iter().map(|path| look(path, args.wire)).collect();
+    let mut out = io::stdout().lock();
+    match args.output {
+        Output::Text => seen.iter().try_for_each(|file| text(&mut out, file))?,
+        Output::Json => writeln!(out, "{:#}", Value::from(seen.iter().map(document).collect::<Vec<_>>()))?,
+    }
+    let unreadable = seen.iter().any(|file| file.verdict.is_err());
+    let found = seen.iter().any(|file| matches!(&file.verdict, Ok((_, findings)) if !findings.is_empty()));
+    Ok(match (unreadable, found) {
+        (true, _) => ExitCode::from(EXIT_USAGE),
+        (false, true) => ExitCode::FAILURE,
+        (false, false) => ExitCode::SUCCESS,
+    })
+}
+
+fn look(path: &std::path::Path, wire: Option<Wire>) -> Seen {
+    let name = path.display().to_string();
+    let verdict = input::read(path, wire).and_then(|input| {
+        let (name, wire) = (input.name, input.wire);
+        repair::check(&input.body, wire, &RepairPolicy::default())
+            .map(|findings| (wire, findings))
+            .map_err(|source| input::InputError::Unreadable { name, wire, source })
+    });
+    Seen { name, verdict }
+}
+
+fn text(out: &mut impl Write, file: &Seen) -> io::Result<()> {
+    let (wire, findings) = match &file.verdict {
+        Ok((wire, findings)) => (*wire, findings),
+        Err(error) => return writeln!(io::stderr().lock(), "antiphon: {error}"),
+    };
+    for finding in findings {
+        let place = input::place(finding, wire.format);
+        let id = if finding.id.is_empty() { String::new() } else { format!(" ({})", finding.id) };
+        let detail = finding.detail.map(|detail| format!(" [{detail}]")).unwrap_or_default();
+        let (kind, explanation) = (finding.kind.code(), finding.kind.explanation());
+        writeln!(out, "{}: {place}: {kind}: {explanation}{detail}{id}", file.name)?;
+    }
+    let count = match findings.len() {
+        0 => "every tool call has its result".to_owned(),
+        1 => "1 finding".to_owned(),
+        count => format!("{count} findings"),
+    };
+    writeln!(out, "{}: {count} ({wire})", file.name)
+}
+
+fn document(file: &Seen) -> Value {
+    match &file.verdict {
+        Err(error) => json!({ "file": file.name, "error": error.to_string() }),
+        Ok((wire, findings)) => {
+            let findings: Vec<Value> = findings.iter().map(|finding| finding_document(finding, *wire)).collect();
+            json!({ "file": file.name, "wire": wire.to_string(), "findings": findings })
+        }
+    }
+}
+
+/// A finding as JSON: the shape that `check`, `repair` and strict answers share.
+pub(super) fn finding_document(finding: &Finding, wire: Wire) -> Value {
+    json!({
+        "kind": finding.kind.code(),
+        "place": input::place(finding, wire.format),
+        "message": finding.message,
+        "part": finding.part,
+        "id": finding.id,
+        "detail": finding.detail,
+        "explanation": finding.kind.explanation(),
+    })
+}

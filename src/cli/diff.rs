@@ -1,0 +1,75 @@
+//! A diff of a body before and after repair: the very bytes, one line a message head or block.
+
+use std::io::{self, Write};
+
+use similar::{ChangeTag, TextDiff};
+
+use crate::{
+    cli::input::Input,
+    conversation::{Content, Conversation},
+    repair::Repaired,
+    splice::Span,
+};
+
+/// Lines around a change.
+const CONTEXT: usize = 2;
+/// Longer lines are cut in the middle, in characters.
+const LINE_MAX: usize = 240;
+
+/// Writes a unified diff; nothing where nothing changed.
+pub(super) fn write(out: &mut impl Write, input: &Input, repaired: &Repaired) -> io::Result<()> {
+    let after = repaired.body.to_vec();
+    let (Ok(one), Ok(other)) = (input.wire.read(&input.body), input.wire.read(&after)) else { return Ok(()) };
+    let (one, other) = (lines(&one), lines(&other));
+    let (one, other): (Vec<&str>, Vec<&str>) =
+        (one.iter().map(String::as_str).collect(), other.iter().map(String::as_str).collect());
+    let diff = TextDiff::from_slices(&one, &other);
+    if repaired.body.is_original() {
+        return Ok(());
+    }
+    writeln!(out, "--- {}\n+++ {} (repaired)", input.name, input.name)?;
+    for group in diff.grouped_ops(CONTEXT) {
+        writeln!(out, "@@")?;
+        for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+            let mark = match change.tag() {
+                ChangeTag::Delete => '-',
+                ChangeTag::Insert => '+',
+                ChangeTag::Equal => ' ',
+            };
+            writeln!(out, "{mark}{}", shortened(change.value()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The body as lines: what stands before the history, each message with its blocks, what stands behind.
+fn lines(conversation: &Conversation<'_>) -> Vec<String> {
+    let text = |span: Span| String::from_utf8_lossy(span.of(conversation.body)).trim().to_owned();
+    let Some(array) = conversation.array else { return vec![text(Span::new(0, conversation.body.len()))] };
+    let mut lines = vec![text(Span::new(0, array.start + 1))];
+    for message in &conversation.messages {
+        let parts = conversation.parts_of(message);
+        match (message.content, parts) {
+            (Content::Blocks(_), [first, .., last]) if first.span.start > message.span.start => {
+                lines.push(text(Span::new(message.span.start, first.span.start)));
+                lines.extend(parts.iter().map(|part| format!("  {}", text(part.span))));
+                lines.push(text(Span::new(last.span.end, message.span.end)));
+            }
+            _ => lines.push(text(message.span)),
+        }
+    }
+    lines.push(text(Span::new(array.end - 1, conversation.body.len())));
+    lines
+}
+
+fn shortened(line: &str) -> String {
+    let flat: String = line.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    let length = flat.chars().count();
+    if length <= LINE_MAX {
+        return flat;
+    }
+    let half = LINE_MAX / 2;
+    let head: String = flat.chars().take(half).collect();
+    let tail: String = flat.chars().skip(length - half).collect();
+    format!("{head} … {tail}")
+}

@@ -1,0 +1,120 @@
+//! `antiphon repair`: the repaired body on stdout, what was done on stderr, offline.
+#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    cli::{
+        check::{Output, finding_document},
+        diff,
+        input::{self, Input, InputError},
+    },
+    repair::{self, Applicability, RepairPolicy, Repaired, Report},
+    wire::Wire,
+};
+
+/// Arguments of `antiphon repair`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A request body; `-` is standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+    /// Wire format of the body; told from the body if not given
+    #[arg(long, value_name = "NAME", value_parser = input::wire_parser())]
+    wire: Option<Wire>,
+    /// Write the repaired body there instead of stdout
+    #[arg(short, long = "out", value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write no body; exit 1 if the body would change
+    #[arg(long)]
+    check: bool,
+    /// Write a diff instead of the body, one line a block
+    #[arg(long)]
+    diff: bool,
+    /// The least safe class of action to apply
+    #[arg(long, value_name = "CLASS", default_value = "lossy", value_parser = least_parser)]
+    least: Applicability,
+    /// How to report on stderr
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    output: Output,
+}
+
+fn least_parser(name: &str) -> Result<Applicability, String> {
+    let classes = [
+        ("lossy", Applicability::Lossy),
+        ("inventive", Applicability::Inventive),
+        ("salvage", Applicability::Salvage),
+        ("lossless", Applicability::Lossless),
+    ];
+    let found = classes.iter().find(|(known, _)| *known == name);
+    found.map(|(_, class)| *class).ok_or_else(|| "expected lossy, inventive, salvage or lossless".to_owned())
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let input = input::read(&args.file, args.wire)?;
+    let policy = RepairPolicy { least: args.least, ..RepairPolicy::default() };
+    let repaired = repair::repair(&input.body, input.wire, &policy).map_err(|source| InputError::Unreadable {
+        name: input.name.clone(),
+        wire: input.wire,
+        source,
+    })?;
+    let report = &repaired.report;
+    match args.output {
+        Output::Text => writeln!(io::stderr().lock(), "antiphon: {}: {}", input.name, summary(report))?,
+        Output::Json => writeln!(io::stderr().lock(), "{:#}", document(report, &input))?,
+    }
+    if args.diff {
+        diff::write(&mut io::stdout().lock(), &input, &repaired)?;
+    } else if !args.check {
+        write_body(args, &repaired)?;
+    }
+    let changed = !repaired.body.is_original();
+    Ok(if args.check && changed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn write_body(args: &Args, repaired: &Repaired) -> io::Result<()> {
+    match &args.out {
+        Some(path) => fs::write(path, repaired.body.to_vec()),
+        None => {
+            let mut out = io::stdout().lock();
+            repaired.body.parts().iter().try_for_each(|part| out.write_all(part))?;
+            out.flush()
+        }
+    }
+}
+
+fn summary(report: &Report) -> String {
+    if report.findings.is_empty() {
+        return "nothing to repair: every byte as it came".to_owned();
+    }
+    let mut done: Vec<String> = report.actions.iter().map(|(action, count)| format!("{}={count}", action.label())).collect();
+    if report.deferred > 0 {
+        done.push(format!("deferred={}", report.deferred));
+    }
+    if report.unrepairable > 0 {
+        done.push(format!("unrepairable={}", report.unrepairable));
+    }
+    let count = report.findings.len();
+    let done = if done.is_empty() { "nothing applied".to_owned() } else { done.join(", ") };
+    format!("{count} finding{}: {done}", if count == 1 { "" } else { "s" })
+}
+
+fn document(report: &Report, input: &Input) -> Value {
+    let findings: Vec<Value> = report.findings.iter().map(|finding| finding_document(finding, input.wire)).collect();
+    let actions = report.actions.iter().map(|(action, count)| (action.label().to_owned(), json!(count)));
+    json!({
+        "file": input.name,
+        "wire": input.wire.to_string(),
+        "findings": findings,
+        "actions": Map::from_iter(actions),
+        "deferred": report.deferred,
+        "unrepairable": report.unrepairable,
+    })
+}

@@ -1,0 +1,59 @@
+//! What is known of a call beyond the body: frozen answers and the ledger's results (rows 2 and 4 of the order in
+//! which a call takes its answer).
+
+use crate::{conversation::Text, repair::words::Placeholder};
+
+/// A call as it stands in the body, for those who remember calls.
+#[derive(Clone, Debug)]
+pub struct CallSight<'a> {
+    /// The decoded id.
+    pub id: &'a [u8],
+    /// The decoded name of the tool.
+    pub tool: Text<'a>,
+    /// The raw input or arguments.
+    pub input: &'a [u8],
+    /// How many calls of this id stand before it.
+    pub occurrence: usize,
+}
+
+/// The answer that a call was given in an earlier request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frozen {
+    /// A placeholder.
+    Placeholder(Placeholder),
+    /// A real result.
+    Result(RealResult),
+}
+
+/// A real result that is not in the body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RealResult {
+    /// The content as JSON, without `cache_control`. Invariant: one valid JSON value.
+    pub content: String,
+    /// Whether the tool reported an error.
+    pub failed: bool,
+}
+
+/// Who remembers calls. Called once for each call that has no answer in its place; never blocks.
+/// A wrong answer puts one caller's result into another's history: an implementation answers for one caller only.
+pub trait Answers {
+    /// Row 2: the answer that this call was given before. It must be the same for as long as the call is sent.
+    fn frozen(&self, call: &CallSight<'_>) -> Option<Frozen>;
+
+    /// Row 4: the real result of this call, if it came.
+    fn settled(&self, call: &CallSight<'_>) -> Option<RealResult>;
+}
+
+/// Nobody remembers: rows 1, 3 and 5 alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoAnswers;
+
+impl Answers for NoAnswers {
+    fn frozen(&self, _: &CallSight<'_>) -> Option<Frozen> {
+        None
+    }
+
+    fn settled(&self, _: &CallSight<'_>) -> Option<RealResult> {
+        None
+    }
+}

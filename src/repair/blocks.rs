@@ -1,0 +1,256 @@
+//! Lays out a history whose results are blocks of the next user turn (Anthropic Messages).
+
+use std::collections::HashSet;
+
+use crate::{
+    conversation::{Content, FlawKind, Role},
+    repair::{
+        edits::{Before, Layout},
+        plan::Lift,
+        words,
+    },
+    splice::{Edit, Piece},
+    wire::{
+        anthropic::write,
+        json::{self, Slot},
+    },
+};
+
+/// The messages as they go upstream.
+pub(super) fn slots(layout: &Layout<'_>) -> Vec<Slot> {
+    let mut builder = Builder {
+        layout,
+        done: Vec::new(),
+        open: None,
+        before: Before::default(),
+        whole: HashSet::new(),
+    };
+    builder.find_whole();
+    let behind: HashSet<usize> = layout
+        .plan
+        .turns
+        .iter()
+        .filter(|(_, plan)| plan.systems)
+        .flat_map(|(turn, _)| layout.pairing.turns[*turn].systems.clone())
+        .collect();
+    for unit in 0..layout.pairing.units.len() {
+        if !behind.contains(&unit) {
+            builder.unit(unit);
+        }
+        builder.own_message(unit);
+        builder.systems_behind(unit);
+    }
+    builder.close();
+    builder.done
+}
+
+struct Builder<'l, 'c> {
+    layout: &'l Layout<'c>,
+    done: Vec<Slot>,
+    /// The message that is being written over the original one: units of a message that was split may join it.
+    open: Option<(usize, Vec<Item>)>,
+    before: Before,
+    /// Messages that are one unit.
+    whole: HashSet<usize>,
+}
+
+/// A block of a message.
+enum Item {
+    /// A part that stays, with edits inside it.
+    Stay(usize, Vec<Edit>),
+    /// A block of ours, or one from elsewhere.
+    New(Vec<Piece>),
+}
+
+impl Builder<'_, '_> {
+    fn find_whole(&mut self) {
+        self.whole = self.layout.pairing.units.iter().map(|unit| unit.message).collect();
+        for unit in self.layout.pairing.units.iter().filter(|unit| unit.inner) {
+            self.whole.remove(&unit.message);
+        }
+    }
+
+    fn unit(&mut self, unit: usize) {
+        let found = &self.layout.pairing.units[unit];
+        let (message, role) = (found.message, found.role);
+        if self.whole.contains(&message) && !self.layout.touches(unit) {
+            self.close();
+            self.before = self.before.then(role);
+            self.done.push(Slot::Old(message, Vec::new()));
+            return;
+        }
+        let items = self.items(unit);
+        if items.is_empty() {
+            self.emptied(unit, role);
+            return;
+        }
+        self.before = self.before.then(role);
+        if let Some((_, list)) = self.open.as_mut().filter(|(open, _)| *open == message && !found.inner) {
+            return list.extend(items);
+        }
+        self.close();
+        if found.inner {
+            self.done.push(Slot::New(self.fresh("user", items)));
+        } else if self.is_first_of_message(unit) {
+            self.open = Some((message, items));
+        } else {
+            self.done.push(Slot::New(self.fresh("assistant", items)));
+        }
+    }
+
+    /// Whether no earlier unit of the same message was laid out over the original.
+    fn is_first_of_message(&self, unit: usize) -> bool {
+        let units = &self.layout.pairing.units;
+        let message = units[unit].message;
+        let earlier = units[..unit]
+            .iter()
+            .rev()
+            .take_while(|before| before.message == message);
+        !earlier.into_iter().any(|before| !before.inner)
+    }
+
+    /// The blocks of a unit: what stays, with answers and quotes at the anchor.
+    fn items(&self, unit: usize) -> Vec<Item> {
+        let layout = self.layout;
+        let anchor = layout
+            .anchors
+            .get(&unit)
+            .map(|turn| (*turn, layout.pairing.turns[*turn].anchor));
+        let behind = anchor.and_then(|(_, anchor)| anchor).and_then(|anchor| anchor.behind);
+        let mut items = Vec::new();
+        if behind.is_none() {
+            self.put_in(unit, anchor.map(|(turn, _)| turn), &mut items);
+        }
+        let found = &layout.pairing.units[unit];
+        let says_nothing = layout.message_fixes.get(&found.message) == Some(&FlawKind::EmptyMessage);
+        for part in found.parts.clone().filter(|_| !says_nothing) {
+            match layout.plan.lifts.get(&part) {
+                None => items.push(Item::Stay(part, layout.inside(part))),
+                Some(Lift::Gone) => {}
+                Some(Lift::Quoted) => items.extend(self.quote(part)),
+            }
+            if behind == Some(part) {
+                self.put_in(unit, anchor.map(|(turn, _)| turn), &mut items);
+            }
+        }
+        items
+    }
+
+    fn put_in(&self, unit: usize, turn: Option<usize>, items: &mut Vec<Item>) {
+        if let Some(plan) = turn.and_then(|turn| self.layout.plan.turns.get(&turn)) {
+            items.extend(plan.answers.iter().map(|answer| Item::New(self.layout.answer(answer))));
+            items.extend(plan.quotes.iter().flat_map(|part| self.quote(*part)));
+        }
+        let deferred = self.layout.plan.deferred.get(&unit).into_iter().flatten();
+        items.extend(deferred.flat_map(|part| self.quote(*part)));
+    }
+
+    fn quote(&self, part: usize) -> Vec<Item> {
+        let (id, name) = self.layout.quoted_label(part);
+        let span = self.layout.conversation.parts[part].span;
+        let blocks = write::quote(self.layout.json, span, &id, name.as_deref());
+        blocks.into_iter().map(Item::New).collect()
+    }
+
+    /// A unit of which nothing is left. A user turn may vanish behind another one only: else an assistant turn
+    /// would come first, come last (prefill is refused by Claude 4.6 and later), or be merged with the one before.
+    fn emptied(&mut self, unit: usize, role: Role) {
+        let found = &self.layout.pairing.units[unit];
+        let had_parts = !found.parts.is_empty();
+        let mended = self.layout.message_fixes.get(&found.message) == Some(&FlawKind::EmptyMessage);
+        if !had_parts && !mended {
+            self.close();
+            self.before = self.before.then(role);
+            self.done.push(Slot::Old(found.message, Vec::new()));
+        } else if role == Role::User && !found.inner && self.before == Before::NobodyOrAssistant {
+            self.close();
+            self.before = Before::User;
+            self.done.push(Slot::New(write::note(words::VACATED)));
+        }
+    }
+
+    /// Answers of a turn without a user message behind it make one of their own.
+    fn own_message(&mut self, unit: usize) {
+        let Some(turn) = self.layout.ends.get(&unit) else {
+            return;
+        };
+        let mut items = Vec::new();
+        self.put_in(usize::MAX, Some(*turn), &mut items);
+        if !items.is_empty() {
+            self.close();
+            self.before = Before::User;
+            self.done.push(Slot::New(self.fresh("user", items)));
+        }
+    }
+
+    /// System messages that stood in front of the answering user message follow it.
+    fn systems_behind(&mut self, unit: usize) {
+        let Some(turn) = self.layout.anchors.get(&unit) else {
+            return;
+        };
+        if self.layout.plan.turns.get(turn).is_some_and(|plan| plan.systems) {
+            for system in self.layout.pairing.turns[*turn].systems.clone() {
+                self.close();
+                let message = self.layout.pairing.units[system].message;
+                let span = self.layout.conversation.messages[message].span;
+                self.done.push(Slot::New(vec![Piece::Original(span)]));
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some((message, items)) = self.open.take() {
+            let edits = self.rewritten(message, items);
+            self.done.push(Slot::Old(message, edits));
+        }
+    }
+
+    /// The edits that give a message of the body these blocks.
+    fn rewritten(&self, message: usize, items: Vec<Item>) -> Vec<Edit> {
+        let found = &self.layout.conversation.messages[message];
+        let unchanged = matches!(items.as_slice(), [Item::Stay(_, edits)] if edits.is_empty());
+        match found.content {
+            Content::Blocks(list) => {
+                let spans: Vec<_> = self
+                    .layout
+                    .conversation
+                    .parts_of(found)
+                    .iter()
+                    .map(|part| part.span)
+                    .collect();
+                let slots = items.into_iter().map(|item| match item {
+                    Item::Stay(part, edits) => Slot::Old(self.layout.conversation.ordinal(part), edits),
+                    Item::New(pieces) => Slot::New(pieces),
+                });
+                json::rebuild(list, &spans, slots.collect())
+            }
+            Content::Text(_) if unchanged => Vec::new(),
+            Content::Text(_) | Content::Opaque => {
+                vec![write::set_content(self.layout.json, found.span, self.blocks(items))]
+            }
+        }
+    }
+
+    /// A message of our own that holds these blocks.
+    fn fresh(&self, role: &'static str, items: Vec<Item>) -> Vec<Piece> {
+        write::message(role, self.blocks(items))
+    }
+
+    fn blocks(&self, items: Vec<Item>) -> Vec<Vec<Piece>> {
+        let parts = &self.layout.conversation.parts;
+        let block = |item| match item {
+            Item::New(pieces) => Some(pieces),
+            Item::Stay(part, edits) => {
+                let found = &parts[part];
+                let content = self.layout.conversation.messages[found.message].content;
+                match content {
+                    // A blank string says nothing, and a blank text block is refused.
+                    Content::Text(span) if json::is_blank(self.layout.json.bytes(span)) => None,
+                    Content::Text(span) => Some(write::text_block(span)),
+                    _ => Some(json::moved(found.span, edits)),
+                }
+            }
+        };
+        items.into_iter().filter_map(block).collect()
+    }
+}

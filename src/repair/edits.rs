@@ -1,0 +1,231 @@
+//! Plan → edit list: what both layouts of results need, and the choice between them.
+
+use std::collections::HashMap;
+
+use crate::{
+    conversation::{
+        Conversation, FlawKind, PartKind, Role,
+        pairing::{Fate, Pairing, id_of},
+        rules::ResultPlace,
+    },
+    repair::{
+        blocks, messages,
+        plan::{Answer, Plan, Source},
+        words,
+    },
+    splice::{Edit, EditList, Overlap, Piece},
+    wire::{
+        Format, Wire, anthropic,
+        json::{self, Json, Slot},
+        openai_chat,
+    },
+};
+
+/// The edits that carry out `plan`.
+pub fn edits(plan: &Plan, pairing: &Pairing, conversation: &Conversation<'_>, wire: Wire) -> Result<EditList, Overlap> {
+    let Some(array) = conversation.array else {
+        return Ok(EditList::default());
+    };
+    let layout = Layout::new(plan, pairing, conversation, wire);
+    let mut slots = match wire.rules().place {
+        ResultPlace::UserTurn => blocks::slots(&layout),
+        ResultPlace::ToolRun => messages::slots(&layout),
+    };
+    if plan.opening {
+        slots.insert(0, Slot::New(layout.note(words::OPENING)));
+    }
+    let spans: Vec<_> = conversation.messages.iter().map(|message| message.span).collect();
+    EditList::new(json::rebuild(array, &spans, slots), conversation.body.len())
+}
+
+/// A plan, what it is about, and the lookups that both layouts need.
+pub(super) struct Layout<'c> {
+    pub(super) plan: &'c Plan,
+    pub(super) pairing: &'c Pairing,
+    pub(super) conversation: &'c Conversation<'c>,
+    pub(super) json: Json<'c>,
+    wire: Wire,
+    /// Fields to mend, by part.
+    part_fixes: HashMap<usize, FlawKind>,
+    /// Fields to mend, by message.
+    pub(super) message_fixes: HashMap<usize, FlawKind>,
+    /// The call that a result part answers or repeats.
+    callers: HashMap<usize, usize>,
+    /// Turns with something to put in, by their last unit where they have no anchor.
+    pub(super) ends: HashMap<usize, usize>,
+    /// All turns with an anchor, by its unit.
+    pub(super) anchors: HashMap<usize, usize>,
+}
+
+impl<'c> Layout<'c> {
+    fn new(plan: &'c Plan, pairing: &'c Pairing, conversation: &'c Conversation<'c>, wire: Wire) -> Self {
+        let mut layout = Self {
+            plan,
+            pairing,
+            conversation,
+            json: Json::new(conversation.body),
+            wire,
+            part_fixes: HashMap::new(),
+            message_fixes: HashMap::new(),
+            callers: HashMap::new(),
+            ends: HashMap::new(),
+            anchors: HashMap::new(),
+        };
+        for flaw in &plan.fixes {
+            match flaw.part {
+                Some(part) => layout.part_fixes.insert(part, flaw.kind),
+                None => layout.message_fixes.insert(flaw.message, flaw.kind),
+            };
+        }
+        for row in &pairing.results {
+            if let Fate::Answers(call) | Fate::Repeats(call) = row.fate {
+                layout.callers.insert(row.part, pairing.calls[call].part);
+            }
+        }
+        for (index, turn) in pairing.turns.iter().enumerate() {
+            match turn.anchor {
+                Some(anchor) => layout.anchors.insert(anchor.unit, index),
+                None if plan.turns.contains_key(&index) => layout.ends.insert(turn.units.end - 1, index),
+                None => None,
+            };
+        }
+        layout
+    }
+
+    /// The edits inside a part that stays: new ids, mended fields.
+    pub(super) fn inside(&self, part: usize) -> Vec<Edit> {
+        let span = self.conversation.parts[part].span;
+        let mut edits = Vec::new();
+        if let Some(id) = self.plan.ids.get(&part) {
+            edits.push(self.set_id(part, Piece::Made(json::quoted(id))));
+        }
+        match self.part_fixes.get(&part) {
+            Some(FlawKind::InputEmpty) => edits.push(anthropic::write::set_empty_input(self.json, span)),
+            Some(FlawKind::InputText) => edits.extend(anthropic::write::set_text_input(self.json, span)),
+            Some(FlawKind::ErrorWithoutContent) => {
+                edits.push(anthropic::write::set_error_text(
+                    self.json,
+                    span,
+                    words::ERROR_WITHOUT_TEXT,
+                ));
+            }
+            _ => {}
+        }
+        edits
+    }
+
+    fn set_id(&self, part: usize, id: Piece) -> Edit {
+        let found = &self.conversation.parts[part];
+        let is_call = matches!(found.kind, PartKind::Call(_));
+        match (self.wire.format, is_call) {
+            (Format::Anthropic, true) => anthropic::write::set_call_id(self.json, found.span, id),
+            (Format::Anthropic, false) => anthropic::write::set_result_id(self.json, found.span, id),
+            (Format::OpenAiChat, true) => openai_chat::write::set_call_id(self.json, found.span, id),
+            (Format::OpenAiChat, false) => openai_chat::write::set_result_id(self.json, found.span, id),
+        }
+    }
+
+    /// An answer as a block or message of the format.
+    pub(super) fn answer(&self, answer: &Answer) -> Vec<Piece> {
+        let id = self.call_id(answer.call);
+        let toolset = match &self.conversation.parts[answer.call].kind {
+            PartKind::Call(call) => call.toolset,
+            _ => None,
+        };
+        match (&answer.source, self.wire.format) {
+            (Source::Part(part), _) => self.moved(*part, answer.call),
+            (Source::Placeholder(text), Format::Anthropic) => anthropic::write::placeholder(id, toolset, text.text()),
+            (Source::Placeholder(text), Format::OpenAiChat) => openai_chat::write::placeholder(id, text.text()),
+            (Source::Real(real), Format::Anthropic) => {
+                anthropic::write::restored(id, toolset, real.content.clone(), real.failed)
+            }
+            (Source::Real(real), Format::OpenAiChat) => openai_chat::write::restored(id, real.content.clone()),
+        }
+    }
+
+    /// A result of this body as the answer of `call`: its own bytes, with the id of the call where that changes.
+    fn moved(&self, part: usize, call: usize) -> Vec<Piece> {
+        let mut edits = self.inside(part);
+        // A copy for a repeated call bears another id than the result it is copied from.
+        if let Some(id) = self
+            .plan
+            .ids
+            .get(&call)
+            .filter(|id| self.plan.ids.get(&part) != Some(id))
+        {
+            let set = self.set_id(part, Piece::Made(json::quoted(id)));
+            edits.retain(|edit| edit.span != set.span);
+            edits.push(set);
+        }
+        json::moved(self.conversation.parts[part].span, edits)
+    }
+
+    /// The id of a call as it goes upstream: its own bytes, or the new id.
+    fn call_id(&self, call: usize) -> Piece {
+        if let Some(id) = self.plan.ids.get(&call) {
+            return Piece::Made(json::quoted(id));
+        }
+        match self.json.member(self.conversation.parts[call].span, "id") {
+            Some(span) => Piece::Original(span),
+            None => Piece::Constant("\"\""),
+        }
+    }
+
+    /// The id and the tool's name of a result that is quoted.
+    pub(super) fn quoted_label(&self, part: usize) -> (String, Option<String>) {
+        let id = String::from_utf8_lossy(id_of(self.conversation, part)).into_owned();
+        let name = self
+            .callers
+            .get(&part)
+            .and_then(|call| match &self.conversation.parts[*call].kind {
+                PartKind::Call(call) => call.name,
+                _ => None,
+            });
+        let name = name.map(|span| String::from_utf8_lossy(&self.json.decode(span)).into_owned());
+        (id, name)
+    }
+
+    /// A user message with one constant text.
+    pub(super) fn note(&self, text: &'static str) -> Vec<Piece> {
+        match self.wire.format {
+            Format::Anthropic => anthropic::write::note(text),
+            Format::OpenAiChat => openai_chat::write::note(text),
+        }
+    }
+
+    /// Whether anything of this unit changes, so that its message cannot stay as it is.
+    pub(super) fn touches(&self, unit: usize) -> bool {
+        let found = &self.pairing.units[unit];
+        let plans = |turn: &usize| self.plan.turns.contains_key(turn);
+        let changed = |part: usize| {
+            let plan = self.plan;
+            plan.lifts.contains_key(&part) || plan.ids.contains_key(&part) || self.part_fixes.contains_key(&part)
+        };
+        found.inner
+            || self.anchors.get(&unit).is_some_and(plans)
+            || self.plan.deferred.contains_key(&unit)
+            || self.message_fixes.contains_key(&found.message)
+            || found.parts.clone().any(changed)
+    }
+}
+
+/// Who spoke last in what is laid out so far, instructions left aside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Before {
+    /// Nobody, or the assistant: a user turn that becomes empty must not vanish.
+    #[default]
+    NobodyOrAssistant,
+    /// The user, or a tool.
+    User,
+}
+
+impl Before {
+    /// After a message of `role`.
+    pub(super) fn then(self, role: Role) -> Self {
+        match role {
+            Role::Assistant => Self::NobodyOrAssistant,
+            Role::User | Role::Tool => Self::User,
+            Role::System => self,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Whether two results say the same: byte for byte, but for `cache_control` and the order of members.
+
+use crate::{
+    conversation::Conversation,
+    repair::answers::RealResult,
+    splice::Span,
+    wire::json::{Json, Kind},
+};
+
+/// The members of an object that say something: decoded key and raw value, by key; the last of a key counts.
+type Saying<'a> = Vec<(Vec<u8>, Vec<&'a [u8]>)>;
+
+/// Whether the results at two parts say the same.
+pub(super) fn results(conversation: &Conversation<'_>, one: usize, other: usize) -> bool {
+    let json = Json::new(conversation.body);
+    let span = |part: usize| conversation.parts.get(part).map(|part| part.span);
+    match (span(one), span(other)) {
+        (Some(one), Some(other)) => {
+            json.bytes(one) == json.bytes(other)
+                || saying(json, one).is_some_and(|said| Some(said) == saying(json, other))
+        }
+        _ => false,
+    }
+}
+
+/// Whether the result at `part` says what `real` says.
+pub(super) fn says(conversation: &Conversation<'_>, part: usize, real: &RealResult) -> bool {
+    let json = Json::new(conversation.body);
+    let Some(span) = conversation.parts.get(part).map(|part| part.span) else {
+        return false;
+    };
+    let other = Json::new(real.content.as_bytes());
+    let content = json.member(span, "content").map(|content| values(json, content));
+    let failed = json
+        .member(span, "is_error")
+        .is_some_and(|value| json.bytes(value) == b"true");
+    let remembered = other.root().map(|root| values(other, root));
+    failed == real.failed && content.is_some() && content == remembered.ok()
+}
+
+fn saying(json: Json<'_>, object: Span) -> Option<Saying<'_>> {
+    let mut members: Saying<'_> = Vec::new();
+    json.members(object, |key, value| {
+        if key != b"cache_control" {
+            let value = if key == b"content" {
+                values(json, value)
+            } else {
+                vec![json.bytes(value)]
+            };
+            members.push((key.to_vec(), value));
+        }
+    })
+    .ok()?;
+    // Stable, so that of one key the last stands last and is the one that is kept.
+    members.sort_by(|(one, _), (other, _)| one.cmp(other));
+    members.reverse();
+    members.dedup_by(|(one, _), (other, _)| one == other);
+    Some(members)
+}
+
+/// A content's raw bytes, or those of its blocks' members without `cache_control`.
+fn values(json: Json<'_>, content: Span) -> Vec<&[u8]> {
+    if json.kind(content) != Kind::Array {
+        return vec![json.bytes(content)];
+    }
+    let mut said = Vec::new();
+    let walked = json.elements(content, |block| {
+        let plain = json.fields(block, |member| {
+            if *json.decode(member.key) != *b"cache_control" {
+                said.push(json.bytes(member.key));
+                said.push(json.bytes(member.value));
+            }
+        });
+        if plain.is_err() {
+            said.push(json.bytes(block));
+        }
+        said.push(b"|");
+    });
+    if walked.is_ok() {
+        said
+    } else {
+        vec![json.bytes(content)]
+    }
+}

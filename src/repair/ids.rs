@@ -1,0 +1,80 @@
+//! New ids for ids that the target rejects: a pure function of the old id and, within one turn, of its ordinal.
+
+use crate::conversation::rules::{IdRule, is_word};
+
+/// The id that stands for `old` under `rule`. `ordinal` is 1 but for an id that comes again in one turn.
+pub(super) fn renamed(old: &[u8], rule: IdRule, ordinal: usize) -> String {
+    if rule == IdRule::Nine {
+        return nine(old, ordinal);
+    }
+    let kept = if rule.takes(old) {
+        String::from_utf8_lossy(old).into_owned()
+    } else {
+        mended(old, rule)
+    };
+    if ordinal < 2 {
+        return kept;
+    }
+    let numbered = format!("{kept}_{ordinal}");
+    // Only a length can be exceeded by the ordinal.
+    if rule.takes(numbered.as_bytes()) {
+        numbered
+    } else {
+        format!("{}_{ordinal}", mended(numbered.as_bytes(), rule))
+    }
+}
+
+/// Illegal characters become `_`; then `_` and six characters of the hash of the old id.
+fn mended(old: &[u8], rule: IdRule) -> String {
+    let legal = |letter: char| u8::try_from(letter).is_ok_and(is_word);
+    let text = String::from_utf8_lossy(old);
+    let kept = text.chars().map(|letter| if legal(letter) { letter } else { '_' });
+    // 24 + `_` + 6 leaves room for an ordinal under OpenAI's limit of 40.
+    let kept: String = if rule == IdRule::Short {
+        kept.take(24).collect()
+    } else {
+        kept.collect()
+    };
+    format!("{kept}_{}", &hex(old)[..6])
+}
+
+/// Nine letters and digits, for Mistral.
+fn nine(old: &[u8], ordinal: usize) -> String {
+    if ordinal < 2 {
+        return hex(old)[..9].to_owned();
+    }
+    let mut numbered = old.to_vec();
+    numbered.extend(format!("#{ordinal}").bytes());
+    hex(&numbered)[..9].to_owned()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_ids_are_taken_and_depend_on_the_old_id_alone() {
+        let rows: &[(&str, IdRule, usize)] = &[
+            ("functions.Bash:0", IdRule::Word, 1),
+            ("functions.Bash:0", IdRule::Word, 3),
+            ("", IdRule::Word, 1),
+            ("", IdRule::NotEmpty, 2),
+            ("call|fc_123456789012345678901234567890123456789", IdRule::Short, 1),
+            ("call_89012345678901234567890123456789012", IdRule::Short, 2),
+            ("2968-LWy3uasib", IdRule::Nine, 1),
+            ("aB3dE6gH9", IdRule::Nine, 2),
+            ("übergröße", IdRule::Word, 12),
+        ];
+        for (old, rule, ordinal) in rows {
+            let new = renamed(old.as_bytes(), *rule, *ordinal);
+            assert!(rule.takes(new.as_bytes()), "{old} → {new}");
+            assert_eq!(new, renamed(old.as_bytes(), *rule, *ordinal));
+            assert_ne!(new, renamed(old.as_bytes(), *rule, ordinal + 1));
+        }
+        assert_eq!(renamed(b"toolu_1", IdRule::Word, 2), "toolu_1_2");
+    }
+}

@@ -1,0 +1,404 @@
+//! The plan: which answer each call takes, what becomes of every other result, and the report of it.
+//!
+//! A function of the conversation, the pairing, the policy and what is remembered of its calls; writes no byte.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::{
+    conversation::{
+        Conversation, Flaw, FlawKind, PartKind, Role,
+        pairing::{CallRow, Fate, Pairing, id_of},
+        rules::{PairingRules, ResultPlace},
+        turns::{Turn, Unit},
+    },
+    repair::{
+        Action, Applicability, RepairPolicy, Report,
+        answers::{Answers, CallSight, Frozen, RealResult},
+        equal, ids,
+        words::Placeholder,
+    },
+    wire::json::Json,
+};
+
+/// What will be done.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Answers and quotes to put in, by turn; only turns that need some.
+    pub(super) turns: BTreeMap<usize, TurnPlan>,
+    /// What becomes of parts that do not stay as they are.
+    pub(super) lifts: HashMap<usize, Lift>,
+    /// New ids of call and result parts.
+    pub(super) ids: HashMap<usize, String>,
+    /// Results to quote in front of the words of a later unit.
+    pub(super) deferred: BTreeMap<usize, Vec<usize>>,
+    /// Fields to mend.
+    pub(super) fixes: Vec<Flaw>,
+    /// Whether a user turn is put in front.
+    pub(super) opening: bool,
+    /// What was found and what is done about it.
+    pub report: Report,
+}
+
+/// What is put into the gap of one turn.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TurnPlan {
+    /// Answers, in the order of the calls.
+    pub(super) answers: Vec<Answer>,
+    /// Results that stood in front of the place of answers: quoted behind them.
+    pub(super) quotes: Vec<usize>,
+    /// Whether the system messages in front of the answering message go behind it.
+    pub(super) systems: bool,
+}
+
+/// An answer that is put in.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    /// The part of the call.
+    pub(super) call: usize,
+    /// Where it comes from.
+    pub(super) source: Source,
+}
+
+/// Where an answer comes from.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    /// A result of this body.
+    Part(usize),
+    /// A result from elsewhere.
+    Real(RealResult),
+    /// Nothing real is to be had.
+    Placeholder(Placeholder),
+}
+
+/// What becomes of a part that does not stay as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lift {
+    /// It leaves its place: moved, dropped, or quoted elsewhere.
+    Gone,
+    /// It is quoted where it stands.
+    Quoted,
+}
+
+/// Plans the repair of one conversation.
+pub fn plan(
+    conversation: &Conversation<'_>,
+    pairing: &Pairing,
+    rules: PairingRules,
+    answers: &dyn Answers,
+    policy: &RepairPolicy,
+) -> Plan {
+    let findings = pairing.findings(conversation, policy.hygiene);
+    let mut planner = Planner {
+        conversation,
+        pairing,
+        rules,
+        answers,
+        policy,
+        plan: Plan {
+            report: Report {
+                findings,
+                ..Report::default()
+            },
+            ..Plan::default()
+        },
+        words: None,
+    };
+    if planner.plan.report.findings.is_empty() {
+        return planner.plan;
+    }
+    planner.rename();
+    planner.answer();
+    planner.salvage();
+    planner.halves();
+    planner.fields();
+    planner.plan
+}
+
+struct Planner<'c> {
+    conversation: &'c Conversation<'c>,
+    pairing: &'c Pairing,
+    rules: PairingRules,
+    answers: &'c dyn Answers,
+    policy: &'c RepairPolicy,
+    plan: Plan,
+    /// Units in which the user may speak, once they are asked for.
+    words: Option<Vec<usize>>,
+}
+
+/// A call as those who remember calls see it.
+fn sight<'c>(conversation: &'c Conversation<'c>, part: usize, occurrence: usize) -> CallSight<'c> {
+    let json = Json::new(conversation.body);
+    let (tool, input) = match &conversation.parts[part].kind {
+        PartKind::Call(call) => (call.name, call.input),
+        _ => (None, None),
+    };
+    CallSight {
+        id: id_of(conversation, part),
+        tool: tool.map(|span| json.decode(span)).unwrap_or_default(),
+        input: input.map_or(b"", |span| json.bytes(span)),
+        occurrence,
+    }
+}
+
+impl Planner<'_> {
+    fn count(&mut self, action: Action) {
+        *self.plan.report.actions.entry(action).or_default() += 1;
+    }
+
+    fn may(&self, class: Applicability) -> bool {
+        class >= self.policy.least
+    }
+
+    /// New ids for calls and for the results that answer them.
+    fn rename(&mut self) {
+        for turn in &self.pairing.turns {
+            let calls = || self.pairing.calls[turn.calls.clone()].iter();
+            if !calls().any(|call| call.bad_id || call.repeats.is_some()) {
+                continue;
+            }
+            let mut taken: HashSet<Vec<u8>> = calls()
+                .map(|call| id_of(self.conversation, call.part).to_vec())
+                .collect();
+            for call in calls().filter(|call| call.bad_id || call.repeats.is_some()) {
+                let old = id_of(self.conversation, call.part);
+                let mut ordinal = call.repeats.map_or(1, |(_, count)| count);
+                let mut new = ids::renamed(old, self.rules.ids, ordinal);
+                while !taken.insert(new.clone().into_bytes()) {
+                    ordinal += 1;
+                    new = ids::renamed(old, self.rules.ids, ordinal);
+                }
+                self.count(Action::Rename);
+                self.plan
+                    .report
+                    .renamed
+                    .push((new.clone(), String::from_utf8_lossy(old).into_owned()));
+                if let Some(row) = call.answer {
+                    self.plan.ids.insert(self.pairing.results[row].part, new.clone());
+                }
+                self.plan.ids.insert(call.part, new);
+            }
+        }
+        for row in self.pairing.results.iter().filter(|row| row.nameless) {
+            if let Fate::Answers(call) = row.fate {
+                let call = self.pairing.calls[call].part;
+                let id = String::from_utf8_lossy(id_of(self.conversation, call)).into_owned();
+                let id = self.plan.ids.get(&call).cloned().unwrap_or(id);
+                self.plan.ids.insert(row.part, id);
+                self.count(Action::Rename);
+            }
+        }
+    }
+
+    /// Each call takes the first answer that applies.
+    fn answer(&mut self) {
+        let (conversation, pairing) = (self.conversation, self.pairing);
+        let mut seen: HashMap<&[u8], usize> = HashMap::new();
+        for call in &pairing.calls {
+            let occurrence = seen.entry(id_of(conversation, call.part)).or_default();
+            let sight = sight(conversation, call.part, *occurrence);
+            *occurrence += 1;
+            if let Some(row) = call.answer.map(|row| &pairing.results[row])
+                && row.turn == Some(call.turn)
+                && row.leading
+            {
+                self.answered_in_place(call.turn, row.unit);
+                continue;
+            }
+            let Some(source) = self.source(call, &sight) else {
+                continue;
+            };
+            let plan = self.plan.turns.entry(call.turn).or_default();
+            plan.answers.push(Answer {
+                call: call.part,
+                source,
+            });
+            plan.systems = true;
+        }
+    }
+
+    /// The answer of a call that has none in its place: frozen, elsewhere in the body, copied, remembered, invented.
+    fn source(&mut self, call: &CallRow, sight: &CallSight<'_>) -> Option<Source> {
+        if let Some(frozen) = self.answers.frozen(sight) {
+            return Some(self.thaw(frozen, call.answer));
+        }
+        if let Some(row) = call.answer.map(|row| &self.pairing.results[row]) {
+            let merged = row.split && row.turn == Some(call.turn);
+            self.count(if merged { Action::Merge } else { Action::Move });
+            self.plan.lifts.insert(row.part, Lift::Gone);
+            return Some(Source::Part(row.part));
+        }
+        // Two equal calls with one result: the second gets a copy. Its new id is counted already.
+        if let Some((first, _)) = call.repeats.filter(|_| call.equal)
+            && let Some(row) = self.pairing.calls[first].answer
+        {
+            return Some(Source::Part(self.pairing.results[row].part));
+        }
+        if let Some(real) = self.answers.settled(sight) {
+            self.count(Action::Restore);
+            return Some(Source::Real(real));
+        }
+        if !self.may(Applicability::Inventive) {
+            return None;
+        }
+        self.count(Action::Placeholder);
+        let tier = self
+            .policy
+            .tiers
+            .get(String::from_utf8_lossy(&sight.tool).as_ref())
+            .copied();
+        Some(Source::Placeholder(Placeholder::of(tier.unwrap_or_default())))
+    }
+
+    /// A result in its place may still have to be cut out of an assistant message, or put before a system message.
+    fn answered_in_place(&mut self, turn: usize, unit: usize) {
+        let behind_system = !self.pairing.turns[turn].systems.is_empty();
+        if behind_system {
+            self.plan.turns.entry(turn).or_default().systems = true;
+        }
+        if behind_system || self.pairing.units[unit].inner {
+            self.count(Action::Move);
+        }
+    }
+
+    /// A frozen answer stays; the same result elsewhere in the body is that answer, any other is quoted.
+    fn thaw(&mut self, frozen: Frozen, elsewhere: Option<usize>) -> Source {
+        let (source, action) = match frozen {
+            Frozen::Result(real) => (Source::Real(real), Action::Restore),
+            Frozen::Placeholder(placeholder) => (Source::Placeholder(placeholder), Action::Placeholder),
+        };
+        self.count(action);
+        if let Some(row) = elsewhere {
+            let part = self.pairing.results[row].part;
+            match &source {
+                Source::Real(real) if equal::says(self.conversation, part, real) => {
+                    self.plan.lifts.insert(part, Lift::Gone);
+                }
+                _ => self.quote(row),
+            }
+        }
+        source
+    }
+
+    /// Results that answer no call: equal duplicates go, everything else is kept as marked text.
+    fn salvage(&mut self) {
+        for (index, row) in self.pairing.results.iter().enumerate() {
+            match row.fate {
+                Fate::Answers(_) | Fate::Elsewhere => {}
+                Fate::Repeats(call) => {
+                    let kept = self.pairing.calls[call]
+                        .answer
+                        .map(|row| self.pairing.results[row].part);
+                    let same = kept.is_some_and(|kept| equal::results(self.conversation, kept, row.part));
+                    if same && self.may(Applicability::Lossy) {
+                        self.plan.lifts.insert(row.part, Lift::Gone);
+                        self.count(Action::Drop);
+                    } else {
+                        self.quote(index);
+                    }
+                }
+                Fate::Orphan => self.quote(index),
+            }
+        }
+    }
+
+    /// Keeps a result as marked user text: behind all results of its turn, or in front of later words.
+    fn quote(&mut self, row: usize) {
+        if !self.may(Applicability::Salvage) {
+            return;
+        }
+        let row = &self.pairing.results[row];
+        let part = row.part;
+        let turn = row.turn.map(|turn| &self.pairing.turns[turn]);
+        if turn.is_some_and(|found| self.holds_no_words(found, row.leading)) {
+            self.plan.lifts.insert(part, Lift::Gone);
+            match self.later_words(row.unit) {
+                Some(unit) => {
+                    self.plan.deferred.entry(unit).or_default().push(part);
+                    self.count(Action::Quote);
+                }
+                None => self.plan.report.deferred += 1,
+            }
+            return;
+        }
+        self.count(Action::Quote);
+        let Some((turn, found)) = row.turn.zip(turn) else {
+            self.plan.lifts.insert(part, Lift::Quoted);
+            return;
+        };
+        let in_front = match (self.rules.place, found.anchor) {
+            (_, Some(anchor)) => anchor.behind.is_some_and(|behind| part < behind) && row.unit <= anchor.unit,
+            (ResultPlace::ToolRun, None) => row.leading && !found.calls.is_empty(),
+            (ResultPlace::UserTurn, None) => false,
+        };
+        if in_front {
+            self.plan.lifts.insert(part, Lift::Gone);
+            self.plan.turns.entry(turn).or_default().quotes.push(part);
+        } else {
+            self.plan.lifts.insert(part, Lift::Quoted);
+        }
+    }
+
+    fn holds_no_words(&self, turn: &Turn, leading: bool) -> bool {
+        turn.only_results || (!self.rules.words_behind_results && leading && !turn.calls.is_empty())
+    }
+
+    /// The next unit behind `unit` in which the user may speak.
+    fn later_words(&mut self, unit: usize) -> Option<usize> {
+        let pairing = self.pairing;
+        let words = self.words.get_or_insert_with(|| {
+            let gaps = pairing
+                .turns
+                .iter()
+                .filter(|turn| turn.only_results)
+                .flat_map(|turn| turn.gap.clone());
+            let closed: HashSet<usize> = gaps.collect();
+            let speaks =
+                |(index, unit): &(usize, &Unit)| unit.role == Role::User && !unit.inner && !closed.contains(index);
+            pairing
+                .units
+                .iter()
+                .enumerate()
+                .filter(speaks)
+                .map(|(index, _)| index)
+                .collect()
+        });
+        let found = words.get(words.partition_point(|index| *index <= unit)).copied()?;
+        // Results come first: behind them, if they stand in a later message of the same gap.
+        let turn = pairing
+            .turns
+            .get(pairing.turns.partition_point(|turn| turn.gap.end <= found));
+        let anchor = turn
+            .filter(|turn| turn.gap.contains(&found))
+            .and_then(|turn| turn.anchor);
+        let blocks = self.rules.place == ResultPlace::UserTurn;
+        Some(anchor.filter(|_| blocks).map_or(found, |anchor| anchor.unit.max(found)))
+    }
+
+    fn halves(&mut self) {
+        for half in &self.pairing.halves {
+            if half.droppable && self.may(Applicability::Lossy) {
+                self.plan.lifts.insert(half.part, Lift::Gone);
+                self.count(Action::Drop);
+            } else {
+                self.plan.report.unrepairable += 1;
+            }
+        }
+    }
+
+    fn fields(&mut self) {
+        if self.pairing.headless && self.may(Applicability::Inventive) {
+            self.plan.opening = true;
+            self.count(Action::Open);
+        }
+        if !self.policy.hygiene {
+            return;
+        }
+        for flaw in &self.pairing.flaws {
+            if let (FlawKind::BlankText, Some(part)) = (flaw.kind, flaw.part) {
+                self.plan.lifts.insert(part, Lift::Gone);
+            }
+            self.plan.fixes.push(*flaw);
+            self.count(Action::Fix);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Every text that repair writes. Constant: a new wording is a new number for new rows, never a change of an old one.
+
+use crate::repair::Tier;
+
+/// The number of a placeholder text, as it is recorded with a frozen answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Placeholder {
+    /// 1: for tools that only read.
+    ReadInterrupted,
+    /// 2: for every other tool.
+    OutcomeUnknown,
+}
+
+impl Placeholder {
+    /// The one for a tool of `tier`.
+    pub const fn of(tier: Tier) -> Self {
+        match tier {
+            Tier::Read => Self::ReadInterrupted,
+            Tier::Revertible | Tier::Durable | Tier::OneWay => Self::OutcomeUnknown,
+        }
+    }
+
+    /// The text, ready for the inside of a JSON string.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::ReadInterrupted => {
+                "[antiphon: no result was recorded for this tool call; it was interrupted. \
+                 The tool only reads: it is safe to run it again.]"
+            }
+            Self::OutcomeUnknown => {
+                "[antiphon: no result was recorded for this tool call; its outcome is unknown. \
+                 The tool may have run: check before running it again.]"
+            }
+        }
+    }
+}
+
+/// The user turn in front of a history that begins with the assistant.
+pub(super) const OPENING: &str = "[antiphon: the beginning of this conversation is missing.]";
+
+/// What stays of a user message whose results went to their calls, where a user turn must stay.
+pub(super) const VACATED: &str = "[antiphon: this message is empty; any tool result that stood here is with its call.]";
+
+/// The content of an error result that came without any.
+pub(super) const ERROR_WITHOUT_TEXT: &str = "[antiphon: the tool reported an error without a text.]";

@@ -1,0 +1,29 @@
+//! Anthropic Messages: `messages[]` of `{role, content: string | block[]}`, results as blocks of the next user turn.
+
+mod read;
+pub(crate) mod write;
+
+pub(crate) use read::read;
+
+use crate::{
+    conversation::rules::{IdRule, PairingRules, ResultPlace},
+    wire::Dialect,
+};
+
+/// What the format wants, in each provider's reading.
+///
+/// Combining: Messages API reference, "consecutive user or assistant turns are combined"; Bedrock and DeepSeek do not.
+/// Ids: `tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'`; DeepSeek takes any.
+pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
+    PairingRules {
+        place: ResultPlace::UserTurn,
+        combines: !matches!(dialect, Dialect::Bedrock | Dialect::DeepSeek),
+        user_first: true,
+        ids: match dialect {
+            Dialect::DeepSeek | Dialect::Compatible => IdRule::NotEmpty,
+            _ => IdRule::Word,
+        },
+        positional: false,
+        words_behind_results: true,
+    }
+}

@@ -1,0 +1,150 @@
+//! Writes blocks and messages of the Messages format.
+
+use crate::{
+    splice::{Edit, Piece, Span},
+    wire::{
+        json::Json,
+        quote::{self, Quoted},
+    },
+};
+
+/// Blocks of a result that a user message may hold as they are.
+const CARRIED: [&[u8]; 3] = [b"image", b"document", b"search_result"];
+
+/// A result that nobody gave: the call's `toolset_name` is echoed, since results without it are rejected.
+pub(crate) fn placeholder(id: Piece, toolset: Option<Span>, text: &'static str) -> Vec<Piece> {
+    let mut pieces = vec![Piece::Constant(r#"{"type":"tool_result","tool_use_id":"#), id];
+    if let Some(toolset) = toolset {
+        pieces.extend([Piece::Constant(r#","toolset_name":"#), Piece::Original(toolset)]);
+    }
+    pieces.extend([
+        Piece::Constant(r#","content":""#),
+        Piece::Constant(text),
+        Piece::Constant(r#"","is_error":true}"#),
+    ]);
+    pieces
+}
+
+/// A real result from elsewhere; `content` is JSON.
+pub(crate) fn restored(id: Piece, toolset: Option<Span>, content: String, failed: bool) -> Vec<Piece> {
+    let mut pieces = vec![Piece::Constant(r#"{"type":"tool_result","tool_use_id":"#), id];
+    if let Some(toolset) = toolset {
+        pieces.extend([Piece::Constant(r#","toolset_name":"#), Piece::Original(toolset)]);
+    }
+    pieces.extend([Piece::Constant(r#","content":"#), Piece::Made(content)]);
+    pieces.push(Piece::Constant(if failed { r#","is_error":true}"# } else { "}" }));
+    pieces
+}
+
+/// A result as blocks of user text; a `cache_control` of the result stays on the last text.
+pub(crate) fn quote(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Vec<Piece>> {
+    let mut quoted = quote::quote(json, id, name, json.member(result, "content"), &CARRIED);
+    let last = quoted.pop();
+    let mut blocks: Vec<Vec<Piece>> = quoted.into_iter().map(|piece| block(piece, None)).collect();
+    blocks.extend(last.map(|piece| block(piece, json.member(result, "cache_control"))));
+    blocks
+}
+
+fn block(quoted: Quoted, cache_control: Option<Span>) -> Vec<Piece> {
+    match quoted {
+        Quoted::Block(span) => vec![Piece::Original(span)],
+        Quoted::Text(text) => {
+            let mut pieces = vec![Piece::Constant(r#"{"type":"text","text":""#)];
+            pieces.extend(text);
+            pieces.push(Piece::Constant("\""));
+            if let Some(marker) = cache_control {
+                pieces.extend([Piece::Constant(r#","cache_control":"#), Piece::Original(marker)]);
+            }
+            pieces.push(Piece::Constant("}"));
+            pieces
+        }
+    }
+}
+
+/// A text block around a JSON string that stands in the body.
+pub(crate) fn text_block(string: Span) -> Vec<Piece> {
+    vec![
+        Piece::Constant(r#"{"type":"text","text":"#),
+        Piece::Original(string),
+        Piece::Constant("}"),
+    ]
+}
+
+/// A message of `blocks`.
+pub(crate) fn message(role: &'static str, blocks: Vec<Vec<Piece>>) -> Vec<Piece> {
+    let mut pieces = vec![
+        Piece::Constant(r#"{"role":""#),
+        Piece::Constant(role),
+        Piece::Constant(r#"","content":"#),
+    ];
+    pieces.extend(list(blocks));
+    pieces.push(Piece::Constant("}"));
+    pieces
+}
+
+/// A list of `blocks`.
+pub(crate) fn list(blocks: Vec<Vec<Piece>>) -> Vec<Piece> {
+    let mut pieces = vec![Piece::Constant("[")];
+    for (index, block) in blocks.into_iter().enumerate() {
+        if index > 0 {
+            pieces.push(Piece::Constant(","));
+        }
+        pieces.extend(block);
+    }
+    pieces.push(Piece::Constant("]"));
+    pieces
+}
+
+/// Gives the message at `span` the list of `blocks` as its content.
+pub(crate) fn set_content(json: Json<'_>, span: Span, blocks: Vec<Vec<Piece>>) -> Edit {
+    json.set(span, "content", list(blocks))
+}
+
+/// A user message with one constant text.
+pub(crate) fn note(text: &'static str) -> Vec<Piece> {
+    vec![
+        Piece::Constant(r#"{"role":"user","content":""#),
+        Piece::Constant(text),
+        Piece::Constant(r#""}"#),
+    ]
+}
+
+/// Gives the call at `span` another id.
+pub(crate) fn set_call_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
+    json.set(span, "id", vec![id])
+}
+
+/// Gives the result at `span` another id.
+pub(crate) fn set_result_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
+    json.set(span, "tool_use_id", vec![id])
+}
+
+/// An empty object as the input of the call at `span`.
+pub(crate) fn set_empty_input(json: Json<'_>, span: Span) -> Edit {
+    json.set(span, "input", vec![Piece::Constant("{}")])
+}
+
+/// An object in place of a string as the input of the call at `span`: the object that the string spells, or, where
+/// it spells none, the documented form `{"INVALID_JSON": "<raw>"}` (Fine-grained tool streaming, 2026-11).
+pub(crate) fn set_text_input(json: Json<'_>, span: Span) -> Option<Edit> {
+    let string = json.member(span, "input")?;
+    let text = json.decode(string);
+    let object = std::str::from_utf8(&text)
+        .ok()
+        .filter(|text| crate::wire::json::is_object(text.as_bytes()));
+    let pieces = match object {
+        Some(object) => vec![Piece::Made(object.trim().to_owned())],
+        None => vec![
+            Piece::Constant(r#"{"INVALID_JSON":"#),
+            Piece::Original(string),
+            Piece::Constant("}"),
+        ],
+    };
+    Some(Edit { span: string, pieces })
+}
+
+/// A text as the content of the error result at `span`.
+pub(crate) fn set_error_text(json: Json<'_>, span: Span, text: &'static str) -> Edit {
+    let quoted = vec![Piece::Constant("\""), Piece::Constant(text), Piece::Constant("\"")];
+    json.set(span, "content", quoted)
+}

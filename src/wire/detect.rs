@@ -1,0 +1,157 @@
+//! Tells the wire format of a body that came without a path: for files.
+
+use crate::{
+    splice::Span,
+    wire::{
+        Unreadable, Wire,
+        json::{Json, Kind},
+    },
+};
+
+/// Why no format could be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undetected {
+    /// The body cannot be read at all.
+    #[error("{0}")]
+    Unreadable(#[from] Unreadable),
+    /// A format that this version does not read yet, by its name.
+    #[error("this looks like a body of {0}, which this version does not read")]
+    Unsupported(&'static str),
+    /// No history that we know.
+    #[error("no `messages` in this body; name its format with --wire if it has one")]
+    NoHistory,
+}
+
+/// Tells the format by the keys and blocks of `body`; a history that fits both reads as Chat Completions.
+pub fn detect(body: &[u8]) -> Result<Wire, Undetected> {
+    let json = Json::new(body);
+    let root = json.root()?;
+    let mut top = Top::default();
+    json.members(root, |key, value| top.take(json, key, value))?;
+    let Some(messages) = top.messages else {
+        return Err(top.other.map_or(Undetected::NoHistory, Undetected::Unsupported));
+    };
+    let mut votes = Votes::default();
+    if json.elements(messages, |message| votes.message(json, message)).is_err() {
+        return Err(Undetected::Unreadable(Unreadable::Shape));
+    }
+    if votes.converse || top.converse {
+        return Err(Undetected::Unsupported("Bedrock Converse"));
+    }
+    Ok(if votes.chat || !(votes.anthropic || top.anthropic) {
+        Wire::OPENAI_CHAT
+    } else {
+        Wire::ANTHROPIC
+    })
+}
+
+/// What the top-level keys say.
+#[derive(Default)]
+struct Top {
+    messages: Option<Span>,
+    anthropic: bool,
+    converse: bool,
+    other: Option<&'static str>,
+}
+
+impl Top {
+    fn take(&mut self, json: Json<'_>, key: &[u8], value: Span) {
+        match key {
+            b"messages" => self.messages = Some(value),
+            b"input" => self.other = Some("OpenAI Responses"),
+            b"contents" | b"generateContentRequest" => self.other = Some("Gemini"),
+            b"toolConfig" | b"inferenceConfig" => self.converse = true,
+            b"system" | b"anthropic_version" | b"thread" => self.anthropic = true,
+            b"model" => self.anthropic |= json.decode(value).starts_with(b"claude"),
+            b"tools" if json.kind(value) == Kind::Array => {
+                let walked = json.elements(value, |tool| {
+                    self.anthropic |= json.kind(tool) == Kind::Object && json.member(tool, "input_schema").is_some();
+                });
+                self.anthropic &= walked.is_ok();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What the messages say.
+#[derive(Default)]
+struct Votes {
+    chat: bool,
+    anthropic: bool,
+    converse: bool,
+}
+
+impl Votes {
+    fn message(&mut self, json: Json<'_>, message: Span) {
+        if json.kind(message) != Kind::Object {
+            return;
+        }
+        let (mut content, mut chat) = (None, false);
+        let walked = json.members(message, |key, value| match key {
+            b"role" => chat |= matches!(&*json.decode(value), b"tool" | b"function" | b"developer"),
+            b"tool_calls" | b"function_call" | b"tool_call_id" => chat = true,
+            b"content" => content = Some(value),
+            _ => {}
+        });
+        self.chat |= walked.is_ok() && chat;
+        if let Some(list) = content.filter(|content| json.kind(*content) == Kind::Array) {
+            let walked = json.elements(list, |block| self.block(json, block));
+            debug_assert!(walked.is_ok(), "the body was read before");
+        }
+    }
+
+    fn block(&mut self, json: Json<'_>, block: Span) {
+        if json.kind(block) != Kind::Object {
+            return;
+        }
+        match json.member(block, "type").map(|kind| json.decode(kind)) {
+            Some(kind) => {
+                let known = matches!(&*kind, b"thinking" | b"redacted_thinking" | b"document" | b"image");
+                self.anthropic |= known || kind.ends_with(b"tool_use") || kind.ends_with(b"tool_result");
+            }
+            None => {
+                self.converse |= ["toolUse", "toolResult", "text"]
+                    .iter()
+                    .any(|key| json.member(block, key).is_some())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_by_their_marks() {
+        let rows: &[(&str, Result<Wire, Undetected>)] = &[
+            (r#"{"messages":[{"role":"user","content":"x"}]}"#, Ok(Wire::OPENAI_CHAT)),
+            (
+                r#"{"model":"claude-opus-4-5","messages":[{"role":"user","content":"x"}]}"#,
+                Ok(Wire::ANTHROPIC),
+            ),
+            (
+                r#"{"messages":[{"role":"user","content":[{"type":"tool_result"}]}]}"#,
+                Ok(Wire::ANTHROPIC),
+            ),
+            (
+                r#"{"messages":[{"role":"tool","tool_call_id":"a","content":"x"}]}"#,
+                Ok(Wire::OPENAI_CHAT),
+            ),
+            (r#"{"system":"s","messages":[]}"#, Ok(Wire::ANTHROPIC)),
+            (
+                r#"{"messages":[{"role":"user","content":[{"text":"x"}]}]}"#,
+                Err(Undetected::Unsupported("Bedrock Converse")),
+            ),
+            (r#"{"input":"x"}"#, Err(Undetected::Unsupported("OpenAI Responses"))),
+            (r#"{"contents":[]}"#, Err(Undetected::Unsupported("Gemini"))),
+            ("{}", Err(Undetected::NoHistory)),
+            ("{", Err(Undetected::Unreadable(Unreadable::NotJson))),
+            (r#"{"messages":7}"#, Err(Undetected::Unreadable(Unreadable::Shape))),
+        ];
+        for (body, wanted) in rows {
+            assert_eq!(detect(body.as_bytes()), *wanted, "{body}");
+        }
+    }
+}

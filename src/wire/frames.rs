@@ -1,0 +1,151 @@
+//! Incremental framer of streamed answers: push bytes as they come, get the ranges of whole events.
+//!
+//! Server-sent events only so far (WHATWG HTML, "Parsing an event stream"): a line ends with LF, CR or CRLF, an event
+//! with an empty line. Never holds or changes a byte; the events are the same however the stream was cut.
+#![warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)]
+
+use std::ops::Range;
+
+/// Where a stream of server-sent events stands.
+#[derive(Clone, Debug, Default)]
+pub struct EventFramer {
+    /// Bytes pushed so far.
+    at: u64,
+    /// Where the event at hand began.
+    begin: u64,
+    line: Line,
+}
+
+/// Where the line at hand stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Line {
+    /// At its first byte.
+    #[default]
+    Begin,
+    /// Somewhere behind it.
+    Inside,
+    /// Behind a CR that ended it: an LF would belong to that end.
+    Return,
+    /// Behind a CR that ended an empty one: so would it, and the event is over.
+    LastReturn,
+}
+
+impl EventFramer {
+    /// Takes the next bytes and calls `each` with the range of every event that ends in them, terminator included,
+    /// as offsets from the beginning of the stream.
+    pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Range<u64>)) {
+        let mut rest = bytes;
+        while let Some(first) = rest.first().copied() {
+            match (self.line, first) {
+                (Line::Return, b'\n') => self.step(&mut rest, Line::Begin),
+                (Line::Return, _) => self.line = Line::Begin,
+                (Line::LastReturn, b'\n') => {
+                    self.step(&mut rest, Line::Begin);
+                    self.end(&mut each);
+                }
+                (Line::LastReturn, _) => {
+                    self.line = Line::Begin;
+                    self.end(&mut each);
+                }
+                (Line::Begin, b'\n') => {
+                    self.step(&mut rest, Line::Begin);
+                    self.end(&mut each);
+                }
+                (Line::Begin, b'\r') => self.step(&mut rest, Line::LastReturn),
+                (Line::Inside, b'\n') => self.step(&mut rest, Line::Begin),
+                (Line::Inside, b'\r') => self.step(&mut rest, Line::Return),
+                (Line::Begin | Line::Inside, _) => {
+                    let length = memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+                    self.at = self.at.saturating_add(length as u64);
+                    self.line = Line::Inside;
+                    rest = rest.get(length..).unwrap_or_default();
+                }
+            }
+        }
+    }
+
+    /// Whether an event of ours may be put here as it is: nothing of another one stands in front.
+    pub fn is_between_events(&self) -> bool {
+        self.begin == self.at || self.line == Line::LastReturn
+    }
+
+    fn step(&mut self, rest: &mut &[u8], line: Line) {
+        self.at = self.at.saturating_add(1);
+        self.line = line;
+        *rest = rest.get(1..).unwrap_or_default();
+    }
+
+    fn end(&mut self, each: &mut impl FnMut(Range<u64>)) {
+        each(self.begin..self.at);
+        self.begin = self.at;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The events of a whole stream, found another way: by normalised line ends.
+    fn reference(stream: &str) -> Vec<String> {
+        let plain = stream.replace("\r\n", "\n").replace('\r', "\n");
+        let mut events: Vec<String> = Vec::new();
+        let mut event = String::new();
+        for line in plain.split_inclusive('\n') {
+            event.push_str(line);
+            if line == "\n" {
+                events.push(std::mem::take(&mut event));
+            }
+        }
+        events
+    }
+
+    fn framed(chunks: &[&[u8]], stream: &str) -> (Vec<String>, bool) {
+        let mut framer = EventFramer::default();
+        let mut events = Vec::new();
+        for chunk in chunks {
+            framer.push(chunk, |range| {
+                let text = &stream[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()];
+                events.push(text.replace("\r\n", "\n").replace('\r', "\n"));
+            });
+        }
+        let between = framer.is_between_events();
+        // What follows tells whether a last CR was the end of the event.
+        framer.push(b"x", |range| {
+            let text = &stream[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()];
+            events.push(text.replace("\r\n", "\n").replace('\r', "\n"));
+        });
+        (events, between)
+    }
+
+    #[test]
+    fn every_cut_gives_the_same_events() {
+        let streams = [
+            "",
+            "data: a\n\n",
+            "data: a\n\ndata: b\n\n",
+            "event: x\r\ndata: {\"a\":1}\r\n\r\ndata: b\r\n\r\n",
+            "data: a\r\rdata: b\r\r",
+            ": ping\n\ndata: ü\u{2028}\n\n\n\ndata: open",
+            "\u{feff}data: a\n\r\ndata: b\r\n\ndata: c\r\n\r",
+        ];
+        for stream in streams {
+            let bytes = stream.as_bytes();
+            let wanted = reference(stream);
+            let between = framed(&[bytes], stream).1;
+            assert_eq!(
+                between,
+                reference(&format!("{stream}x")).concat().len() == stream.replace("\r\n", "\n").len()
+            );
+            for cut in 0..=bytes.len() {
+                for second in cut..=bytes.len() {
+                    let chunks = [&bytes[..cut], &bytes[cut..second], &bytes[second..]];
+                    assert_eq!(
+                        framed(&chunks, stream),
+                        (wanted.clone(), between),
+                        "{stream:?} cut at {cut}, {second}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! OpenAI Chat Completions: `messages[]` with `tool_calls`; results are messages of role `tool` in an unbroken run.
+
+mod read;
+pub(crate) mod write;
+
+pub(crate) use read::read;
+
+use crate::{
+    conversation::rules::{IdRule, PairingRules, ResultPlace},
+    wire::Dialect,
+};
+
+/// What the format wants, in each provider's reading.
+pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
+    PairingRules {
+        place: ResultPlace::ToolRun,
+        combines: false,
+        user_first: false,
+        ids: match dialect {
+            Dialect::Standard => IdRule::Short,
+            Dialect::Mistral => IdRule::Nine,
+            Dialect::Bedrock | Dialect::DeepSeek => IdRule::NotEmpty,
+            Dialect::Xai | Dialect::Compatible => IdRule::Any,
+        },
+        positional: matches!(dialect, Dialect::Xai),
+        // `Unexpected role 'user' after role 'tool'`, Mistral error 3230 (onyx-dot-app/onyx#6458, 2025-11).
+        words_behind_results: !matches!(dialect, Dialect::Mistral),
+    }
+}

@@ -1,0 +1,136 @@
+//! Writes messages of the Chat Completions format.
+
+use crate::{
+    splice::{Edit, Piece, Span},
+    wire::{
+        json::{Json, Kind},
+        quote::{self, Quoted},
+    },
+};
+
+/// Parts of a result that a user message may hold as they are.
+const CARRIED: [&[u8]; 3] = [b"image_url", b"input_audio", b"file"];
+
+/// A result that nobody gave. No `name`: xAI takes one on user messages only.
+pub(crate) fn placeholder(id: Piece, text: &'static str) -> Vec<Piece> {
+    vec![
+        Piece::Constant(r#"{"role":"tool","tool_call_id":"#),
+        id,
+        Piece::Constant(r#","content":""#),
+        Piece::Constant(text),
+        Piece::Constant(r#""}"#),
+    ]
+}
+
+/// A real result from elsewhere; `content` is JSON.
+pub(crate) fn restored(id: Piece, content: String) -> Vec<Piece> {
+    let head = Piece::Constant(r#"{"role":"tool","tool_call_id":"#);
+    vec![
+        head,
+        id,
+        Piece::Constant(r#","content":"#),
+        Piece::Made(content),
+        Piece::Constant("}"),
+    ]
+}
+
+/// A result as a user message; a plain string where it carries no image or file.
+pub(crate) fn quote(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Piece> {
+    let mut quoted = quote::quote(json, id, name, json.member(result, "content"), &CARRIED);
+    let mut pieces = vec![Piece::Constant(r#"{"role":"user","content":"#)];
+    match quoted.as_mut_slice() {
+        [Quoted::Text(text)] => {
+            pieces.push(Piece::Constant("\""));
+            pieces.append(text);
+            pieces.push(Piece::Constant("\"}"));
+        }
+        _ => {
+            pieces.push(Piece::Constant("["));
+            pieces.extend(parts(quoted));
+            pieces.push(Piece::Constant("]}"));
+        }
+    }
+    pieces
+}
+
+/// A result as content parts, joined by commas.
+pub(crate) fn quote_parts(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Piece> {
+    parts(quote::quote(json, id, name, json.member(result, "content"), &CARRIED))
+}
+
+fn parts(quoted: Vec<Quoted>) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    for (index, part) in quoted.into_iter().enumerate() {
+        if index > 0 {
+            pieces.push(Piece::Constant(","));
+        }
+        match part {
+            Quoted::Block(span) => pieces.push(Piece::Original(span)),
+            Quoted::Text(text) => {
+                pieces.push(Piece::Constant(r#"{"type":"text","text":""#));
+                pieces.extend(text);
+                pieces.push(Piece::Constant(r#""}"#));
+            }
+        }
+    }
+    pieces
+}
+
+/// Puts content parts in front of what the message at `span` says.
+pub(crate) fn in_front(json: Json<'_>, span: Span, front: Vec<Piece>) -> Edit {
+    let content = json
+        .member(span, "content")
+        .map(|content| (content, json.kind(content)));
+    match content {
+        Some((content, Kind::Array)) => {
+            let mut empty = true;
+            let walked = json.elements(content, |_| empty = false);
+            debug_assert!(walked.is_ok(), "the content was read before");
+            let mut pieces = front;
+            if !empty {
+                pieces.push(Piece::Constant(","));
+            }
+            Edit {
+                span: Span::at(content.start + 1),
+                pieces,
+            }
+        }
+        Some((content, Kind::String)) => {
+            let mut pieces = vec![Piece::Constant("[")];
+            pieces.extend(front);
+            pieces.extend([Piece::Constant(r#",{"type":"text","text":"#), Piece::Original(content)]);
+            pieces.push(Piece::Constant("}]"));
+            Edit { span: content, pieces }
+        }
+        _ => {
+            let mut pieces = vec![Piece::Constant("[")];
+            pieces.extend(front);
+            pieces.push(Piece::Constant("]"));
+            json.set(span, "content", pieces)
+        }
+    }
+}
+
+/// A user message with one constant text.
+pub(crate) fn note(text: &'static str) -> Vec<Piece> {
+    vec![
+        Piece::Constant(r#"{"role":"user","content":""#),
+        Piece::Constant(text),
+        Piece::Constant(r#""}"#),
+    ]
+}
+
+/// Gives the call at `span` another id.
+pub(crate) fn set_call_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
+    json.set(span, "id", vec![id])
+}
+
+/// Gives the tool message at `span` another id.
+pub(crate) fn set_result_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
+    json.set(span, "tool_call_id", vec![id])
+}
+
+/// Removes an empty `tool_calls` list (`Invalid 'messages[2].tool_calls': empty array`).
+pub(crate) fn drop_empty_calls(json: Json<'_>, span: Span) -> Vec<Edit> {
+    json.unset(span, "tool_calls")
+}

@@ -1,0 +1,138 @@
+//! Runs every folder of `tests/cases/<wire>/<story>`: `request.json` in, `findings.txt` and `repaired.json` out, byte for byte.
+//!
+//! A folder without `repaired.json` is a body that must come out as the very same bytes.
+//! `UPDATE_CASES=1 cargo cases` writes the expectations anew; read the difference before you keep it.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use antiphon::{
+    conversation::Finding,
+    repair::{RepairPolicy, Report, repair},
+    wire::{Format, Wire},
+};
+use bytes::Bytes;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases");
+
+#[test]
+fn every_case_comes_out_as_written() {
+    let mut failures = Vec::new();
+    let mut count = 0;
+    for (wire, folder) in folders() {
+        count += 1;
+        if let Err(why) = check(wire, &folder) {
+            failures.push(format!(
+                "{}: {why}",
+                folder.strip_prefix(ROOT).unwrap_or(&folder).display()
+            ));
+        }
+    }
+    assert!(count >= 80, "only {count} cases found under {ROOT}");
+    assert!(
+        failures.is_empty(),
+        "{} of {count} cases failed:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
+
+/// Every case folder with its wire.
+pub(crate) fn folders() -> Vec<(Wire, std::path::PathBuf)> {
+    let mut found = Vec::new();
+    for wire in sorted(Path::new(ROOT)) {
+        let name = wire.file_name().unwrap().to_string_lossy().into_owned();
+        let parsed: Wire = name.parse().unwrap_or_else(|_| panic!("{name} is no wire"));
+        found.extend(sorted(&wire).into_iter().map(|folder| (parsed, folder)));
+    }
+    found
+}
+
+fn sorted(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut entries: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    entries.retain(|path| path.is_dir());
+    entries.sort();
+    entries
+}
+
+fn check(wire: Wire, folder: &Path) -> Result<(), String> {
+    let request = Bytes::from(fs::read(folder.join("request.json")).map_err(|error| error.to_string())?);
+    let (findings, repaired) = match repair(&request, wire, &RepairPolicy::default()) {
+        Err(unreadable) => (format!("unreadable: {}\n", unreadable.code()), None),
+        Ok(done) => {
+            if done.body.is_original() && done.body.parts().first().map(|part| part.as_ptr()) != Some(request.as_ptr())
+            {
+                return Err("a healthy body was copied".to_owned());
+            }
+            let out = Bytes::from(done.body.to_vec());
+            let again = repair(&out, wire, &RepairPolicy::default()).map_err(|why| format!("the output: {why}"))?;
+            if !again.body.is_original() {
+                return Err(format!(
+                    "repairing the output adds edits: {}",
+                    String::from_utf8_lossy(&again.body.to_vec())
+                ));
+            }
+            (describe(&done.report, wire), (!done.body.is_original()).then_some(out))
+        }
+    };
+    if std::env::var_os("UPDATE_CASES").is_some() {
+        update(folder, &findings, repaired.as_deref());
+    }
+    let expected = fs::read(folder.join("repaired.json")).ok();
+    if expected.as_deref() != repaired.as_deref() {
+        return Err(format!(
+            "repaired body differs:\n{}",
+            String::from_utf8_lossy(repaired.as_deref().unwrap_or(&request))
+        ));
+    }
+    let expected = fs::read_to_string(folder.join("findings.txt")).unwrap_or_default();
+    if expected == findings {
+        Ok(())
+    } else {
+        Err(format!("findings differ:\n{findings}"))
+    }
+}
+
+fn update(folder: &Path, findings: &str, repaired: Option<&[u8]>) {
+    fs::write(folder.join("findings.txt"), findings).unwrap();
+    match repaired {
+        Some(body) => fs::write(folder.join("repaired.json"), body).unwrap(),
+        None => drop(fs::remove_file(folder.join("repaired.json"))),
+    }
+}
+
+fn describe(report: &Report, wire: Wire) -> String {
+    let mut text = String::new();
+    for finding in &report.findings {
+        writeln!(text, "{}", line(finding, wire)).unwrap();
+    }
+    for (action, count) in &report.actions {
+        writeln!(text, "{}={count}", action.label()).unwrap();
+    }
+    for (name, count) in [("deferred", report.deferred), ("unrepairable", report.unrepairable)] {
+        if count > 0 {
+            writeln!(text, "{name}={count}").unwrap();
+        }
+    }
+    text
+}
+
+fn line(finding: &Finding, wire: Wire) -> String {
+    let list = if wire.format == Format::Anthropic {
+        "content"
+    } else {
+        "tool_calls"
+    };
+    let part = finding.part.map(|part| format!(".{list}[{part}]")).unwrap_or_default();
+    let detail = finding.detail.map(|detail| format!(" {detail}")).unwrap_or_default();
+    format!(
+        "messages[{}]{part} {}{detail} {}",
+        finding.message,
+        finding.kind.code(),
+        finding.id
+    )
+    .trim_end()
+    .to_owned()
+}
