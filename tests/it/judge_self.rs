@@ -1,6 +1,6 @@
 //! The judge judged: small bodies written by hand from the providers' rules, each with its verdict.
 
-use antiphon::wire::Wire;
+use antiphon::wire::{Format, Wire};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -506,27 +506,48 @@ const CHAT: &[Row] = &[
     ),
 ];
 
-/// The judge by its name in the rows, and whether it reads chat.
-fn named(name: &str) -> (fn(&Value) -> judge::Verdict, bool) {
-    match name {
-        "anthropic" => (judge::anthropic, false),
-        "bedrock" => (judge::bedrock_messages, false),
-        "deepseek" => (judge::deepseek_messages, false),
-        "compatible" => (judge::compatible_messages, false),
-        "openai" => (judge::openai_chat, true),
-        "chat-deepseek" => (judge::deepseek_chat, true),
-        "chat-compatible" => (judge::compatible_chat, true),
-        "xai" => (judge::xai, true),
-        "mistral" => (judge::mistral_chat, true),
-        other => panic!("no judge {other}"),
-    }
+/// The wire by its name in the rows.
+fn named(name: &str) -> Wire {
+    let whole = match name {
+        "anthropic" => "anthropic",
+        "bedrock" => "anthropic-bedrock",
+        "deepseek" => "anthropic-deepseek",
+        "compatible" => "anthropic-compatible",
+        "openai" => "openai-chat",
+        "chat-deepseek" => "openai-chat-deepseek",
+        "chat-compatible" => "openai-chat-compatible",
+        "xai" => "openai-chat-xai",
+        "mistral" => "openai-chat-mistral",
+        other => panic!("no wire {other}"),
+    };
+    whole.parse().expect("a wire")
+}
+
+/// Every row as a body, with its wire and whether it is accepted.
+pub(crate) fn rows() -> impl Iterator<Item = (Wire, &'static str, Value, bool)> {
+    [PAIRS, TURNS, SERVERS, CHAT]
+        .into_iter()
+        .flatten()
+        .map(|(name, short, wanted)| {
+            let wire = named(name);
+            let body = if wire.format == Format::Anthropic {
+                anthropic(short)
+            } else {
+                chat(short)
+            };
+            (wire, *short, body, wanted.is_empty())
+        })
 }
 
 fn check(rows: &[Row]) {
     for (name, short, wanted) in rows {
-        let (judge, is_chat) = named(name);
-        let body = if is_chat { chat(short) } else { anthropic(short) };
-        match judge(&body) {
+        let wire = named(name);
+        let body = if wire.format == Format::Anthropic {
+            anthropic(short)
+        } else {
+            chat(short)
+        };
+        match judge::of(wire)(&body) {
             Ok(()) => assert!(wanted.is_empty(), "{name} accepts {short}, wanted {wanted:?}"),
             Err(refusal) => {
                 assert!(!wanted.is_empty(), "{name} refuses {short}: {refusal:?}");
@@ -602,7 +623,6 @@ fn texts_are_found_and_missed() {
 
 #[test]
 fn sized_bodies_are_what_they_say() {
-    use antiphon::wire::Format;
     use bodies::Shape;
     for format in Format::ALL {
         let wire = if format == Format::Anthropic {

@@ -13,6 +13,7 @@ use antiphon::wire::{Dialect, Format, Wire};
 use bytes::Bytes;
 use serde_json::{Value, value::RawValue};
 
+use crate::judge_self;
 use crate::support::{
     bodies::{self, Break, Conversation, Rng, Role, Shape},
     judge::{self, Kind},
@@ -121,6 +122,7 @@ impl Tally {
         }
         assert!(self.refused * 2 > self.bodies, "mangling breaks too little");
         assert!(self.unrepairable * 10 < self.bodies, "too much is given up");
+        assert!(self.deferred * 10 < self.bodies, "too much is left out");
         if self.bodies < 2000 {
             return;
         }
@@ -176,11 +178,17 @@ fn mended(talk: &Conversation, body: &[u8], refused: bool, tally: &mut Tally) ->
     if !refused && first.report.findings.is_empty() && !first.body.is_original() {
         return Err("an edit without a finding".into());
     }
-    tally.deferred += first.report.deferred;
-    if first.report.unrepairable > 0 {
-        tally.unrepairable += 1;
-    } else if let Err(refusal) = judge::of(wire)(&after) {
-        return Err(format!("still refused: {}", refusal.message));
+    // Where it is known what the provider takes, what it takes goes through byte for byte.
+    let known = matches!(wire.dialect, Dialect::Standard | Dialect::Bedrock | Dialect::DeepSeek);
+    if known && !refused && !first.body.is_original() {
+        return Err("an accepted body was edited".into());
+    }
+    tally.deferred += usize::from(first.report.deferred > 0);
+    match judge::of(wire)(&after) {
+        _ if first.report.unrepairable > 0 => tally.unrepairable += 1,
+        Err(refusal) if is_field_under_thinking(talk, &refusal.message) => tally.unrepairable += 1,
+        Err(refusal) => return Err(format!("still refused: {}", refusal.message)),
+        Ok(()) => {}
     }
     let again = mend(&out, wire);
     if !again.body.is_original() {
@@ -189,11 +197,73 @@ fn mended(talk: &Conversation, body: &[u8], refused: bool, tally: &mut Tally) ->
     }
     let lost = judge::lost(&before, &after);
     let results = lost.iter().filter(|(kind, _)| *kind == Kind::Result).count();
-    let left_out: usize = if first.report.deferred == 0 { 0 } else { results };
+    // A deferred result holds three texts at most.
+    let left_out = results.min(3 * first.report.deferred);
     if lost.len() > left_out {
         return Err(format!("lost: {lost:?}"));
     }
     outside(body, &out)
+}
+
+/// Whether a refusal is of a field in a body with signed thinking: its turn may be one that nobody may edit.
+fn is_field_under_thinking(talk: &Conversation, words: &str) -> bool {
+    let field = [
+        "tool_use.input: ",
+        "text content blocks must",
+        "must have non-empty content",
+    ];
+    talk.messages.iter().any(bodies::Message::thinks) && field.iter().any(|known| words.contains(known))
+}
+
+/// What repair may leave as it is: no matter of tool calls, or nothing that can be mended without loss.
+/// Words of the refusal, or of the row itself.
+const BESIDE: [&str; 10] = [
+    "toolset_name",
+    "Unexpected role 'system'",
+    "use 1; \"so\"",
+    "cache_control",
+    "blocks can only be in `assistant` messages",
+    "`system` message must follow",
+    ".role",
+    "may hold only `tool_result` blocks",
+    "can have a name",
+    "More tool messages than open tool calls",
+];
+
+/// The judge's own hand-written bodies: what is accepted is untouched, what is refused is mended.
+#[test]
+fn hand_written_bodies_keep_their_verdicts_or_are_mended() {
+    let mut failures = Vec::new();
+    for (wire, short, value, accepted) in judge_self::rows() {
+        let body = value.to_string().into_bytes();
+        let out = mend(&body, wire);
+        if accepted {
+            if !out.body.is_original() || !out.report.findings.is_empty() {
+                failures.push(format!("{wire}: accepted, but edited or found fault with: {short}"));
+            }
+            continue;
+        }
+        let written = out.body.to_vec();
+        let after = parse(&written);
+        let before = judge::of(wire)(&value).expect_err("a refused row").message;
+        let exempt = out.report.unrepairable > 0
+            || BESIDE
+                .iter()
+                .any(|words| before.contains(words) || short.contains(words));
+        if let Err(refusal) = judge::of(wire)(&after)
+            && !exempt
+        {
+            failures.push(format!("{wire}: still refused: {short}: {}", refusal.message));
+        }
+        if !mend(&written, wire).body.is_original() {
+            failures.push(format!("{wire}: not stable: {short}"));
+        }
+        let lost = judge::lost(&value, &after);
+        if !lost.is_empty() && out.report.deferred == 0 {
+            failures.push(format!("{wire}: lost {lost:?}: {short}"));
+        }
+    }
+    assert!(failures.is_empty(), "{} rows:\n{}", failures.len(), failures.join("\n"));
 }
 
 /// The members beside the history, each as its bytes.

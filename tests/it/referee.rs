@@ -159,6 +159,8 @@ fn it_takes_every_recorded_case() {
             match referee(&body, format) {
                 Ok(()) => taken += 1,
                 Err(words) if beside_the_point(&words) => beside += 1,
+                // It does not know that a refusal is something to say.
+                Err(words) if own.is_none() && words.contains("content or tool_calls must be set") => beside += 1,
                 Err(words) => panic!("{}: {words}\n{body:#}", case.display()),
             }
         }

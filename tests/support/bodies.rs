@@ -161,7 +161,7 @@ impl Message {
         })
     }
 
-    /// Whether it holds a result.
+    /// Whether it holds a result of a client call.
     pub fn answers(&self) -> bool {
         self.blocks.iter().any(Block::is_result)
     }

@@ -204,6 +204,9 @@ fn words_first(talk: &mut Conversation, rng: &mut Rng) -> bool {
     let Some((m, b)) = results(talk, rng).filter(|_| talk.anthropic()) else {
         return false;
     };
+    if talk.messages[m].role != Role::User {
+        return false;
+    }
     let words = talk.tag("user");
     talk.messages[m].blocks.insert(b, Block::Text(words, false));
     true
