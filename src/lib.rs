@@ -12,8 +12,6 @@ pub mod clock;
 pub mod config;
 pub mod conversation;
 #[cfg(feature = "server")]
-mod path;
-#[cfg(feature = "server")]
 pub mod provider;
 #[cfg(feature = "server")]
 pub mod proxy;

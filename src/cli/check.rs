@@ -54,7 +54,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Output::Json => writeln!(out, "{:#}", Value::from(seen.iter().map(document).collect::<Vec<_>>()))?,
     }
     let unreadable = seen.iter().any(|file| file.verdict.is_err());
-    let found = seen.iter().any(|file| matches!(&file.verdict, Ok((_, findings)) if !findings.is_empty()));
+    let found = seen
+        .iter()
+        .any(|file| matches!(&file.verdict, Ok((_, findings)) if !findings.is_empty()));
     Ok(match (unreadable, found) {
         (true, _) => ExitCode::from(EXIT_USAGE),
         (false, true) => ExitCode::FAILURE,
@@ -80,7 +82,11 @@ fn text(out: &mut impl Write, file: &Seen) -> io::Result<()> {
     };
     for finding in findings {
         let place = input::place(finding, wire.format);
-        let id = if finding.id.is_empty() { String::new() } else { format!(" ({})", finding.id) };
+        let id = if finding.id.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", finding.id)
+        };
         let detail = finding.detail.map(|detail| format!(" [{detail}]")).unwrap_or_default();
         let (kind, explanation) = (finding.kind.code(), finding.kind.explanation());
         writeln!(out, "{}: {place}: {kind}: {explanation}{detail}{id}", file.name)?;
@@ -97,7 +103,10 @@ fn document(file: &Seen) -> Value {
     match &file.verdict {
         Err(error) => json!({ "file": file.name, "error": error.to_string() }),
         Ok((wire, findings)) => {
-            let findings: Vec<Value> = findings.iter().map(|finding| finding_document(finding, *wire)).collect();
+            let findings: Vec<Value> = findings
+                .iter()
+                .map(|finding| finding_document(finding, *wire))
+                .collect();
             json!({ "file": file.name, "wire": wire.to_string(), "findings": findings })
         }
     }

@@ -19,10 +19,14 @@ const LINE_MAX: usize = 240;
 /// Writes a unified diff; nothing where nothing changed.
 pub(super) fn write(out: &mut impl Write, input: &Input, repaired: &Repaired) -> io::Result<()> {
     let after = repaired.body.to_vec();
-    let (Ok(one), Ok(other)) = (input.wire.read(&input.body), input.wire.read(&after)) else { return Ok(()) };
+    let (Ok(one), Ok(other)) = (input.wire.read(&input.body), input.wire.read(&after)) else {
+        return Ok(());
+    };
     let (one, other) = (lines(&one), lines(&other));
-    let (one, other): (Vec<&str>, Vec<&str>) =
-        (one.iter().map(String::as_str).collect(), other.iter().map(String::as_str).collect());
+    let (one, other): (Vec<&str>, Vec<&str>) = (
+        one.iter().map(String::as_str).collect(),
+        other.iter().map(String::as_str).collect(),
+    );
     let diff = TextDiff::from_slices(&one, &other);
     if repaired.body.is_original() {
         return Ok(());
@@ -45,7 +49,9 @@ pub(super) fn write(out: &mut impl Write, input: &Input, repaired: &Repaired) ->
 /// The body as lines: what stands before the history, each message with its blocks, what stands behind.
 fn lines(conversation: &Conversation<'_>) -> Vec<String> {
     let text = |span: Span| String::from_utf8_lossy(span.of(conversation.body)).trim().to_owned();
-    let Some(array) = conversation.array else { return vec![text(Span::new(0, conversation.body.len()))] };
+    let Some(array) = conversation.array else {
+        return vec![text(Span::new(0, conversation.body.len()))];
+    };
     let mut lines = vec![text(Span::new(0, array.start + 1))];
     for message in &conversation.messages {
         let parts = conversation.parts_of(message);
@@ -63,7 +69,10 @@ fn lines(conversation: &Conversation<'_>) -> Vec<String> {
 }
 
 fn shortened(line: &str) -> String {
-    let flat: String = line.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    let flat: String = line
+        .chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect();
     let length = flat.chars().count();
     if length <= LINE_MAX {
         return flat;

@@ -4,7 +4,11 @@
 //! configuration or unreadable input, 130 on a second SIGINT.
 
 pub mod banner;
+mod check;
 mod config;
+mod diff;
+mod input;
+mod repair;
 mod serve;
 
 use std::{
@@ -16,6 +20,7 @@ use std::{
 use clap::{Parser, Subcommand};
 
 use crate::{app::StartError, config::ConfigError};
+use input::InputError;
 
 /// Usage, configuration or unreadable input.
 const EXIT_USAGE: u8 = 2;
@@ -46,6 +51,10 @@ enum Command {
     /// Run the proxy (also what `antiphon` alone does)
     #[command(after_help = serve::AFTER_HELP)]
     Serve(serve::Args),
+    /// Report what breaks the pairing rules in request bodies, offline
+    Check(check::Args),
+    /// Write a request body as the proxy would send it, offline
+    Repair(repair::Args),
     /// Check, print or describe the configuration
     Config(config::Args),
 }
@@ -66,6 +75,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let result = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
         Command::Serve(args) => serve::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Repair(args) => repair::run(&args),
         Command::Config(args) => config::run(&args),
     };
     result.unwrap_or_else(|error| failed(&error))
@@ -93,7 +104,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
             "another antiphon may be running; --listen and --admin-listen take other addresses"
         ));
     }
-    if taken || error.is::<ConfigError>() {
+    if taken || error.is::<ConfigError>() || error.is::<InputError>() {
         ExitCode::from(EXIT_USAGE)
     } else {
         ExitCode::FAILURE

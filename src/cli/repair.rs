@@ -54,12 +54,17 @@ fn least_parser(name: &str) -> Result<Applicability, String> {
         ("lossless", Applicability::Lossless),
     ];
     let found = classes.iter().find(|(known, _)| *known == name);
-    found.map(|(_, class)| *class).ok_or_else(|| "expected lossy, inventive, salvage or lossless".to_owned())
+    found
+        .map(|(_, class)| *class)
+        .ok_or_else(|| "expected lossy, inventive, salvage or lossless".to_owned())
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let input = input::read(&args.file, args.wire)?;
-    let policy = RepairPolicy { least: args.least, ..RepairPolicy::default() };
+    let policy = RepairPolicy {
+        least: args.least,
+        ..RepairPolicy::default()
+    };
     let repaired = repair::repair(&input.body, input.wire, &policy).map_err(|source| InputError::Unreadable {
         name: input.name.clone(),
         wire: input.wire,
@@ -76,7 +81,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         write_body(args, &repaired)?;
     }
     let changed = !repaired.body.is_original();
-    Ok(if args.check && changed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if args.check && changed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn write_body(args: &Args, repaired: &Repaired) -> io::Result<()> {
@@ -94,7 +103,11 @@ fn summary(report: &Report) -> String {
     if report.findings.is_empty() {
         return "nothing to repair: every byte as it came".to_owned();
     }
-    let mut done: Vec<String> = report.actions.iter().map(|(action, count)| format!("{}={count}", action.label())).collect();
+    let mut done: Vec<String> = report
+        .actions
+        .iter()
+        .map(|(action, count)| format!("{}={count}", action.label()))
+        .collect();
     if report.deferred > 0 {
         done.push(format!("deferred={}", report.deferred));
     }
@@ -102,13 +115,24 @@ fn summary(report: &Report) -> String {
         done.push(format!("unrepairable={}", report.unrepairable));
     }
     let count = report.findings.len();
-    let done = if done.is_empty() { "nothing applied".to_owned() } else { done.join(", ") };
+    let done = if done.is_empty() {
+        "nothing applied".to_owned()
+    } else {
+        done.join(", ")
+    };
     format!("{count} finding{}: {done}", if count == 1 { "" } else { "s" })
 }
 
 fn document(report: &Report, input: &Input) -> Value {
-    let findings: Vec<Value> = report.findings.iter().map(|finding| finding_document(finding, input.wire)).collect();
-    let actions = report.actions.iter().map(|(action, count)| (action.label().to_owned(), json!(count)));
+    let findings: Vec<Value> = report
+        .findings
+        .iter()
+        .map(|finding| finding_document(finding, input.wire))
+        .collect();
+    let actions = report
+        .actions
+        .iter()
+        .map(|(action, count)| (action.label().to_owned(), json!(count)));
     json!({
         "file": input.name,
         "wire": input.wire.to_string(),

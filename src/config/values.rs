@@ -5,7 +5,7 @@ use std::{net::SocketAddr, str::FromStr, time::Duration};
 use http::uri::{Authority, Scheme};
 
 use super::read::Flaw;
-use crate::{path::is_plain, provider};
+use crate::provider::{self, is_plain};
 
 /// The longest duration that may be configured.
 const DURATION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -107,7 +107,7 @@ pub(super) fn url(text: &str) -> Result<Url, Flaw> {
         );
     }
     let base_path = path.trim_end_matches('/');
-    for endpoint in ["/chat/completions", "/messages"] {
+    for endpoint in provider::ENDPOINTS {
         if let Some(base) = base_path.strip_suffix(endpoint) {
             return Err(
                 Flaw::new(format!("the URL names one endpoint, {endpoint}")).hint(format!(

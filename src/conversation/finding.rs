@@ -126,7 +126,7 @@ impl Pairing {
         for half in &self.halves {
             list.part(FindingKind::ServerHalf, half.part);
         }
-        for flaw in self.flaws.iter().filter(|_| hygiene) {
+        for (flaw, _) in self.flaws.iter().filter(|_| hygiene) {
             list.flaw(flaw.message, flaw.part, flaw.kind);
         }
         list.found.sort_by_key(|(part, finding)| (finding.message, *part));

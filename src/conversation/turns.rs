@@ -1,6 +1,6 @@
 //! Units and turns: how messages group into turns, and what stands in the gap of each.
 
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range};
 
 use crate::conversation::{Conversation, PartKind, Role, rules::PairingRules};
 
@@ -80,28 +80,79 @@ pub fn units(conversation: &Conversation<'_>) -> Vec<Unit> {
     units
 }
 
-/// Groups the units into assistant turns, each with its gap.
-pub fn turns(units: &[Unit], rules: PairingRules) -> Vec<Turn> {
+/// Groups the units into assistant turns, each with its gap. Parts before `begin` are not judged.
+pub fn turns(conversation: &Conversation<'_>, units: &[Unit], rules: PairingRules, begin: usize) -> Vec<Turn> {
     let mut turns: Vec<Turn> = Vec::new();
-    for (index, unit) in units.iter().enumerate() {
-        let next = index + 1;
-        if unit.role != Role::Assistant {
+    let mut index = 0;
+    while index < units.len() {
+        if units[index].role != Role::Assistant {
+            index += 1;
             if let Some(turn) = turns.last_mut() {
-                turn.gap.end = next;
+                turn.gap.end = index;
             }
             continue;
         }
-        match turns.last_mut() {
-            Some(turn) if rules.combines && turn.units.end == index => {
-                turn.units.end = next;
-                turn.gap = next..next;
-            }
-            _ => turns.push(Turn {
-                units: index..next,
+        let same = |unit: &&Unit| unit.role == Role::Assistant;
+        let end = index
+            + if rules.combines {
+                units[index..].iter().take_while(same).count()
+            } else {
+                1
+            };
+        let mut start = index;
+        for next in closed_units(conversation, units, index..end, begin) {
+            turns.push(Turn {
+                units: start..next,
                 gap: next..next,
                 ..Turn::default()
-            }),
+            });
+            start = next;
         }
+        turns.push(Turn {
+            units: start..end,
+            gap: end..end,
+            ..Turn::default()
+        });
+        index = end;
     }
     turns
+}
+
+/// Where a run of assistant messages, which the provider would combine, is two turns all the same: behind a message
+/// none of whose calls has its result in the gap behind the run. Its calls were answered there and then, in an earlier
+/// request whose last message it was; so they are answered there again, and the prefix stays what it was.
+fn closed_units(
+    conversation: &Conversation<'_>,
+    units: &[Unit],
+    run: Range<usize>,
+    begin: usize,
+) -> impl Iterator<Item = usize> {
+    let answered: HashSet<&[u8]> = if run.len() > 1 {
+        let gap = units[run.end..].iter().take_while(|unit| unit.role != Role::Assistant);
+        let results = gap.flat_map(|unit| conversation.parts[unit.parts.clone()].iter());
+        results
+            .filter_map(|part| {
+                if let PartKind::Result(result) = &part.kind {
+                    Some(&*result.id)
+                } else {
+                    None
+                }
+            })
+            .collect()
+    } else {
+        HashSet::new()
+    };
+    run.clone().skip(1).filter(move |next| {
+        let parts = units[next - 1].parts.clone();
+        let from = parts.start.max(begin).min(parts.end);
+        let mut calls = conversation.parts[from..parts.end]
+            .iter()
+            .filter_map(|part| match &part.kind {
+                PartKind::Call(call) => Some(&*call.id),
+                _ => None,
+            });
+        let nameless = answered.contains(b"".as_slice());
+        let first = calls.next();
+        !nameless && first.is_some_and(|id| !answered.contains(id)) && !calls.any(|id| answered.contains(id))
+    })
 }

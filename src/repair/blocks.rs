@@ -152,8 +152,9 @@ impl Builder<'_, '_> {
         blocks.into_iter().map(Item::New).collect()
     }
 
-    /// A unit of which nothing is left. A user turn may vanish behind another one only: else an assistant turn
-    /// would come first, come last (prefill is refused by Claude 4.6 and later), or be merged with the one before.
+    /// A unit of which nothing is left. A user turn may vanish behind another one, or where results follow: else an
+    /// assistant turn would come first, come last (prefill is refused by Claude 4.6 and later), or be merged with the
+    /// one before.
     fn emptied(&mut self, unit: usize, role: Role) {
         let found = &self.layout.pairing.units[unit];
         let had_parts = !found.parts.is_empty();
@@ -162,7 +163,11 @@ impl Builder<'_, '_> {
             self.close();
             self.before = self.before.then(role);
             self.done.push(Slot::Old(found.message, Vec::new()));
-        } else if role == Role::User && !found.inner && self.before == Before::NobodyOrAssistant {
+        } else if role == Role::User
+            && !found.inner
+            && self.before == Before::NobodyOrAssistant
+            && !self.layout.is_in_gap_of_calls(unit)
+        {
             self.close();
             self.before = Before::User;
             self.done.push(Slot::New(write::note(words::VACATED)));

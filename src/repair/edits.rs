@@ -193,6 +193,13 @@ impl<'c> Layout<'c> {
         }
     }
 
+    /// Whether this unit stands behind a turn with calls, so that results stand or are put in beside it.
+    pub(super) fn is_in_gap_of_calls(&self, unit: usize) -> bool {
+        let turns = &self.pairing.turns;
+        let turn = turns.get(turns.partition_point(|turn| turn.gap.end <= unit));
+        turn.is_some_and(|turn| turn.gap.contains(&unit) && !turn.calls.is_empty())
+    }
+
     /// Whether anything of this unit changes, so that its message cannot stay as it is.
     pub(super) fn touches(&self, unit: usize) -> bool {
         let found = &self.pairing.units[unit];

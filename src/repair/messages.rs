@@ -67,14 +67,7 @@ impl Builder<'_, '_> {
     /// A tool message that left its place. Where it was the only word behind an assistant's words, a user turn stays:
     /// else the history could end with the assistant, and would then read as words put into its mouth.
     fn vacated(&mut self, unit: usize) {
-        let turn = self.layout.pairing.turns.partition_point(|turn| turn.gap.end <= unit);
-        let spoken = self
-            .layout
-            .pairing
-            .turns
-            .get(turn)
-            .is_some_and(|turn| turn.gap.contains(&unit) && turn.calls.is_empty());
-        if spoken && self.before == Before::NobodyOrAssistant {
+        if self.before == Before::NobodyOrAssistant && !self.layout.is_in_gap_of_calls(unit) {
             self.push(Role::User, Slot::New(write::note(words::VACATED)));
         }
     }

@@ -17,6 +17,7 @@ mod equal;
 mod ids;
 mod messages;
 mod plan;
+mod salvage;
 mod words;
 
 pub use answers::{Answers, CallSight, Frozen, NoAnswers, RealResult};

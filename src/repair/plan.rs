@@ -6,10 +6,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{
     conversation::{
-        Conversation, Flaw, FlawKind, PartKind, Role,
+        Conversation, Flaw, FlawKind, PartKind,
         pairing::{CallRow, Fate, Pairing, id_of},
-        rules::{PairingRules, ResultPlace},
-        turns::{Turn, Unit},
+        rules::PairingRules,
     },
     repair::{
         Action, Applicability, RepairPolicy, Report,
@@ -114,15 +113,15 @@ pub fn plan(
     planner.plan
 }
 
-struct Planner<'c> {
-    conversation: &'c Conversation<'c>,
-    pairing: &'c Pairing,
-    rules: PairingRules,
+pub(super) struct Planner<'c> {
+    pub(super) conversation: &'c Conversation<'c>,
+    pub(super) pairing: &'c Pairing,
+    pub(super) rules: PairingRules,
     answers: &'c dyn Answers,
     policy: &'c RepairPolicy,
-    plan: Plan,
+    pub(super) plan: Plan,
     /// Units in which the user may speak, once they are asked for.
-    words: Option<Vec<usize>>,
+    pub(super) words: Option<Vec<usize>>,
 }
 
 /// A call as those who remember calls see it.
@@ -141,11 +140,11 @@ fn sight<'c>(conversation: &'c Conversation<'c>, part: usize, occurrence: usize)
 }
 
 impl Planner<'_> {
-    fn count(&mut self, action: Action) {
+    pub(super) fn count(&mut self, action: Action) {
         *self.plan.report.actions.entry(action).or_default() += 1;
     }
 
-    fn may(&self, class: Applicability) -> bool {
+    pub(super) fn may(&self, class: Applicability) -> bool {
         class >= self.policy.least
     }
 
@@ -279,101 +278,6 @@ impl Planner<'_> {
         source
     }
 
-    /// Results that answer no call: equal duplicates go, everything else is kept as marked text.
-    fn salvage(&mut self) {
-        for (index, row) in self.pairing.results.iter().enumerate() {
-            match row.fate {
-                Fate::Answers(_) | Fate::Elsewhere => {}
-                Fate::Repeats(call) => {
-                    let kept = self.pairing.calls[call]
-                        .answer
-                        .map(|row| self.pairing.results[row].part);
-                    let same = kept.is_some_and(|kept| equal::results(self.conversation, kept, row.part));
-                    if same && self.may(Applicability::Lossy) {
-                        self.plan.lifts.insert(row.part, Lift::Gone);
-                        self.count(Action::Drop);
-                    } else {
-                        self.quote(index);
-                    }
-                }
-                Fate::Orphan => self.quote(index),
-            }
-        }
-    }
-
-    /// Keeps a result as marked user text: behind all results of its turn, or in front of later words.
-    fn quote(&mut self, row: usize) {
-        if !self.may(Applicability::Salvage) {
-            return;
-        }
-        let row = &self.pairing.results[row];
-        let part = row.part;
-        let turn = row.turn.map(|turn| &self.pairing.turns[turn]);
-        if turn.is_some_and(|found| self.holds_no_words(found, row.leading)) {
-            self.plan.lifts.insert(part, Lift::Gone);
-            match self.later_words(row.unit) {
-                Some(unit) => {
-                    self.plan.deferred.entry(unit).or_default().push(part);
-                    self.count(Action::Quote);
-                }
-                None => self.plan.report.deferred += 1,
-            }
-            return;
-        }
-        self.count(Action::Quote);
-        let Some((turn, found)) = row.turn.zip(turn) else {
-            self.plan.lifts.insert(part, Lift::Quoted);
-            return;
-        };
-        let in_front = match (self.rules.place, found.anchor) {
-            (_, Some(anchor)) => anchor.behind.is_some_and(|behind| part < behind) && row.unit <= anchor.unit,
-            (ResultPlace::ToolRun, None) => row.leading && !found.calls.is_empty(),
-            (ResultPlace::UserTurn, None) => false,
-        };
-        if in_front {
-            self.plan.lifts.insert(part, Lift::Gone);
-            self.plan.turns.entry(turn).or_default().quotes.push(part);
-        } else {
-            self.plan.lifts.insert(part, Lift::Quoted);
-        }
-    }
-
-    fn holds_no_words(&self, turn: &Turn, leading: bool) -> bool {
-        turn.only_results || (!self.rules.words_behind_results && leading && !turn.calls.is_empty())
-    }
-
-    /// The next unit behind `unit` in which the user may speak.
-    fn later_words(&mut self, unit: usize) -> Option<usize> {
-        let pairing = self.pairing;
-        let words = self.words.get_or_insert_with(|| {
-            let gaps = pairing
-                .turns
-                .iter()
-                .filter(|turn| turn.only_results)
-                .flat_map(|turn| turn.gap.clone());
-            let closed: HashSet<usize> = gaps.collect();
-            let speaks =
-                |(index, unit): &(usize, &Unit)| unit.role == Role::User && !unit.inner && !closed.contains(index);
-            pairing
-                .units
-                .iter()
-                .enumerate()
-                .filter(speaks)
-                .map(|(index, _)| index)
-                .collect()
-        });
-        let found = words.get(words.partition_point(|index| *index <= unit)).copied()?;
-        // Results come first: behind them, if they stand in a later message of the same gap.
-        let turn = pairing
-            .turns
-            .get(pairing.turns.partition_point(|turn| turn.gap.end <= found));
-        let anchor = turn
-            .filter(|turn| turn.gap.contains(&found))
-            .and_then(|turn| turn.anchor);
-        let blocks = self.rules.place == ResultPlace::UserTurn;
-        Some(anchor.filter(|_| blocks).map_or(found, |anchor| anchor.unit.max(found)))
-    }
-
     fn halves(&mut self) {
         for half in &self.pairing.halves {
             if half.droppable && self.may(Applicability::Lossy) {
@@ -393,7 +297,11 @@ impl Planner<'_> {
         if !self.policy.hygiene {
             return;
         }
-        for flaw in &self.pairing.flaws {
+        for (flaw, mendable) in &self.pairing.flaws {
+            if !mendable {
+                self.plan.report.unrepairable += 1;
+                continue;
+            }
             if let (FlawKind::BlankText, Some(part)) = (flaw.kind, flaw.part) {
                 self.plan.lifts.insert(part, Lift::Gone);
             }

@@ -25,8 +25,20 @@ const PURE: &[&str] = &["splice", "conversation", "wire", "repair", "provider"];
 
 /// What a pure room never names.
 const IMPURE: &[&str] = &[
-    "tokio", "hyper", "moka", "tracing", "rustls", "axum", "std::net", "std::fs", "std::env", "std::thread",
-    "std::process", "std::io", "Instant::now", "SystemTime",
+    "tokio",
+    "hyper",
+    "moka",
+    "tracing",
+    "rustls",
+    "axum",
+    "std::net",
+    "std::fs",
+    "std::env",
+    "std::thread",
+    "std::process",
+    "std::io",
+    "Instant::now",
+    "SystemTime",
 ];
 
 /// Literals that only these files may hold: (start of the literal, file or folder).
@@ -53,9 +65,21 @@ struct Source {
 #[test]
 fn every_file_opens_with_its_job_and_is_short() {
     for source in sources() {
-        assert!(source.text.starts_with("//!"), "{} does not open with `//!`", source.path);
-        let lines = source.text.lines().take_while(|line| line.trim() != "#[cfg(test)]").count();
-        assert!(lines <= LINES_MAX, "{} has {lines} lines, {LINES_MAX} at most", source.path);
+        assert!(
+            source.text.starts_with("//!"),
+            "{} does not open with `//!`",
+            source.path
+        );
+        let lines = source
+            .text
+            .lines()
+            .take_while(|line| line.trim() != "#[cfg(test)]")
+            .count();
+        assert!(
+            lines <= LINES_MAX,
+            "{} has {lines} lines, {LINES_MAX} at most",
+            source.path
+        );
     }
 }
 
@@ -77,14 +101,24 @@ fn imports_go_down_and_never_round() {
             if room == source.room {
                 continue;
             }
-            assert!(floor(&room) <= floor(&source.room), "{} imports {room}, which is above it", source.path);
+            assert!(
+                floor(&room) <= floor(&source.room),
+                "{} imports {room}, which is above it",
+                source.path
+            );
             uses.entry(source.room.clone()).or_default().insert(room);
         }
     }
     for room in uses.keys() {
-        assert!(!reaches(&uses, room, room, &mut BTreeSet::new()), "{room} imports itself in a round");
+        assert!(
+            !reaches(&uses, room, room, &mut BTreeSet::new()),
+            "{room} imports itself in a round"
+        );
     }
-    assert!(uses.get("repair").is_some_and(|rooms| rooms.contains("wire")), "the reader of imports sees nothing");
+    assert!(
+        uses.get("repair").is_some_and(|rooms| rooms.contains("wire")),
+        "the reader of imports sees nothing"
+    );
 }
 
 #[test]
@@ -101,7 +135,11 @@ fn each_fact_has_one_place() {
     for source in sources() {
         for (literal, place) in ONE_PLACE {
             let at_home = source.path.starts_with(place) || source.room == "cli";
-            assert!(at_home || !source.code.contains(literal), "{} holds {literal:?}, which belongs to {place}", source.path);
+            assert!(
+                at_home || !source.code.contains(literal),
+                "{} holds {literal:?}, which belongs to {place}",
+                source.path
+            );
         }
     }
 }
@@ -110,7 +148,11 @@ fn each_fact_has_one_place() {
 fn nobody_below_holds_the_configuration() {
     for source in sources() {
         let may = ["config", "app", "cli", "lib", "main"].contains(&source.room.as_str());
-        assert!(may || !source.code.contains("crate::config"), "{} imports config", source.path);
+        assert!(
+            may || !source.code.contains("crate::config"),
+            "{} imports config",
+            source.path
+        );
     }
 }
 
@@ -124,7 +166,11 @@ fn sources() -> Vec<Source> {
         let path = file.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/");
         let room = path.split('/').nth(1).unwrap().trim_end_matches(".rs").to_owned();
         let body = text.split("#[cfg(test)]").next().unwrap_or_default();
-        let code = body.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+        let code = body
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"))
+            .collect::<Vec<_>>()
+            .join("\n");
         Source { path, room, code, text }
     };
     files.iter().map(source).collect()
@@ -166,7 +212,11 @@ fn named_rooms(code: &str) -> BTreeSet<String> {
             heads.push(rest.to_owned());
         }
         for head in heads {
-            let name: String = head.trim().chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+            let name: String = head
+                .trim()
+                .chars()
+                .take_while(|letter| letter.is_alphanumeric() || *letter == '_')
+                .collect();
             if all.contains(name.as_str()) {
                 found.insert(name);
             }
@@ -183,11 +233,16 @@ fn names(code: &str, word: &str) -> bool {
 }
 
 fn floor(room: &str) -> usize {
-    FLOORS.iter().position(|floor| floor.contains(&room)).unwrap_or(usize::MAX)
+    FLOORS
+        .iter()
+        .position(|floor| floor.contains(&room))
+        .unwrap_or(usize::MAX)
 }
 
 fn reaches(uses: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str, seen: &mut BTreeSet<String>) -> bool {
     uses.get(from).is_some_and(|rooms| {
-        rooms.iter().any(|room| room == to || (seen.insert(room.clone()) && reaches(uses, room, to, seen)))
+        rooms
+            .iter()
+            .any(|room| room == to || (seen.insert(room.clone()) && reaches(uses, room, to, seen)))
     })
 }

@@ -261,7 +261,6 @@ fn serve_tells_where_it_is_and_stops_on_sigterm() {
 }
 
 #[test]
-#[ignore = "needs the data path to hold an exchange open"]
 fn a_second_interrupt_stops_at_once_with_130() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = format!("silent=http://{}", silent.local_addr().unwrap());

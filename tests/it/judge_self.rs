@@ -1,6 +1,6 @@
 //! The judge judged: small bodies written by hand from the providers' rules, each with its verdict.
 
-use antiphon::wire::Wire;
+use antiphon::wire::{Format, Wire};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -20,7 +20,12 @@ fn anthropic(short: &str) -> Value {
                 "a" => "assistant",
                 _ => "system",
             };
-            let blocks: Vec<Value> = rest.split(';').map(str::trim).filter(|b| !b.is_empty()).flat_map(block).collect();
+            let blocks: Vec<Value> = rest
+                .split(';')
+                .map(str::trim)
+                .filter(|b| !b.is_empty())
+                .flat_map(block)
+                .collect();
             json!({"role": role, "content": blocks})
         })
         .collect();
@@ -113,49 +118,161 @@ const PAIRS: &[Row] = &[
     ("anthropic", "u \"go\" | a use 1 | u bare 1", &[]),
     ("anthropic", "u \"go\" | a use 1; \"so\" | u res 1", &[]),
     ("anthropic", "u \"go\" | a \"pre\"", &[]),
-    ("anthropic", "u \"go\" | a use 1 | u \"hurry\"", &["messages.1: ", MISSING, ": 1. Each"]),
-    ("anthropic", "u \"go\" | a use 1 2 | u res 1", &["messages.1: ", MISSING, ": 2. Each"]),
-    ("anthropic", "u \"go\" | a use 1 2", &["messages.1: ", MISSING, ": 1, 2. Each"]),
-    ("anthropic", "u \"go\" | a use 1 | u \"hurry\"; res 1", &["messages.1: ", MISSING, ": 1. Each"]),
-    ("anthropic", "u \"go\" | a use 1 2 | u res 1; \"x\"; res 2", &["messages.1: ", MISSING, ": 2. Each"]),
-    ("anthropic", "u res 1; \"go\"", &["messages.0.content.0: ", STRAY, ": 1. Each"]),
-    ("anthropic", "u \"go\" | a \"x\" | u res 1", &["messages.2.content.0: ", STRAY]),
-    ("anthropic", "u \"go\" | a use 1 | u res 1 2", &["messages.2.content.1: ", STRAY, ": 2. Each"]),
-    ("anthropic", "u \"go\" | a use 1 | u res 1 | a \"x\" | u res 1", &["messages.4.content.0: ", STRAY]),
-    ("anthropic", "u \"go\" | a use 1 | u res 1 1", &["messages.2.content.1: ", TWICE, ": 1"]),
-    ("anthropic", "u \"go\" | a use 1 | u res 1 | u res 1", &["messages.3.content.0: ", TWICE]),
-    ("anthropic", "u \"go\" | a use 1 1 | u res 1", &["messages.1.content.1: ", UNIQUE]),
+    (
+        "anthropic",
+        "u \"go\" | a use 1 | u \"hurry\"",
+        &["messages.1: ", MISSING, ": 1. Each"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a use 1 2 | u res 1",
+        &["messages.1: ", MISSING, ": 2. Each"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a use 1 2",
+        &["messages.1: ", MISSING, ": 1, 2. Each"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a use 1 | u \"hurry\"; res 1",
+        &["messages.1: ", MISSING, ": 1. Each"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a use 1 2 | u res 1; \"x\"; res 2",
+        &["messages.1: ", MISSING, ": 2. Each"],
+    ),
+    (
+        "anthropic",
+        "u res 1; \"go\"",
+        &["messages.0.content.0: ", STRAY, ": 1. Each"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a \"x\" | u res 1",
+        &["messages.2.content.0: ", STRAY],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a use 1 | u res 1 2",
+        &["messages.2.content.1: ", STRAY, ": 2. Each"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a use 1 | u res 1 | a \"x\" | u res 1",
+        &["messages.4.content.0: ", STRAY],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a use 1 | u res 1 1",
+        &["messages.2.content.1: ", TWICE, ": 1"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a use 1 | u res 1 | u res 1",
+        &["messages.3.content.0: ", TWICE],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a use 1 1 | u res 1",
+        &["messages.1.content.1: ", UNIQUE],
+    ),
     ("anthropic", "u \"go\" | a use 1 | u res 1 | a use 1 | u res 1", &[]),
-    ("anthropic", "u \"go\"; use 1", &["messages.0: `tool_use` blocks can only be in `assistant` messages"]),
-    ("anthropic", "u \"go\" | a use 1; res 1", &["messages.1: `tool_result` blocks can only be in `user` messages"]),
-    ("anthropic", "u \"go\"; srv s", &["messages.0: `server_tool_use` blocks can only be in `assistant`"]),
-    ("anthropic", "u \"go\"; got s", &["messages.0: `web_search_tool_result` blocks can only be in `assistant`"]),
-    ("anthropic", "u \"go\" | a use f:0 | u res f:0", &["messages.1.content.0.tool_use.id: String should match"]),
-    ("anthropic", "u \"go\" | a use 1 | u noid r", &["messages.2.content.0.tool_result.tool_use_id: Field required"]),
+    (
+        "anthropic",
+        "u \"go\"; use 1",
+        &["messages.0: `tool_use` blocks can only be in `assistant` messages"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a use 1; res 1",
+        &["messages.1: `tool_result` blocks can only be in `user` messages"],
+    ),
+    (
+        "anthropic",
+        "u \"go\"; srv s",
+        &["messages.0: `server_tool_use` blocks can only be in `assistant`"],
+    ),
+    (
+        "anthropic",
+        "u \"go\"; got s",
+        &["messages.0: `web_search_tool_result` blocks can only be in `assistant`"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a use f:0 | u res f:0",
+        &["messages.1.content.0.tool_use.id: String should match"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a use 1 | u noid r",
+        &["messages.2.content.0.tool_result.tool_use_id: Field required"],
+    ),
     ("compatible", "u \"go\" | a use f:0 | u res f:0", &[]),
-    ("anthropic", "u \"go\" | a null 1 | u res 1", &["messages.1.content.0.tool_use.input: Input should be"]),
-    ("anthropic", "u \"go\" | a list 1 | u res 1", &["messages.1.content.0.tool_use.input: Input should be"]),
-    ("anthropic", "u \"go\" | a raw 1 | u res 1", &["messages.1.content.0.tool_use.input: Input should be"]),
-    ("anthropic", "u \"go\" | a use 1 | u failed 1", &["content cannot be empty if `is_error` is true"]),
+    (
+        "anthropic",
+        "u \"go\" | a null 1 | u res 1",
+        &["messages.1.content.0.tool_use.input: Input should be"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a list 1 | u res 1",
+        &["messages.1.content.0.tool_use.input: Input should be"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a raw 1 | u res 1",
+        &["messages.1.content.0.tool_use.input: Input should be"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a use 1 | u failed 1",
+        &["content cannot be empty if `is_error` is true"],
+    ),
     ("anthropic", "a \"hello\" | u \"go\"", &[OPENING]),
     ("anthropic", "s \"rules\" | u \"go\"", &["`system` message must follow"]),
-    ("anthropic", "u \"go\" | a | u \"on\"", &["messages.1: all messages must have non-empty content except"]),
+    (
+        "anthropic",
+        "u \"go\" | a | u \"on\"",
+        &["messages.1: all messages must have non-empty content except"],
+    ),
     ("anthropic", "u \"go\" | a", &[]),
-    ("anthropic", "u \"go\"; \"\"", &["text content blocks must be non-empty"]),
+    (
+        "anthropic",
+        "u \"go\"; \"\"",
+        &["text content blocks must be non-empty"],
+    ),
     ("anthropic", "u \"go\"; blank 1", &["must contain non-whitespace text"]),
     ("anthropic", "u \"go\" | a set 1 | u res 1", &["toolset_name"]),
     ("anthropic", "u \"go\" | a set 1 | u setres 1", &[]),
     ("anthropic", "u mark 1 2 3 4", &[]),
-    ("anthropic", "u mark 1 2 3 4 5", &["A maximum of 4 blocks with cache_control may be provided. Found 5."]),
+    (
+        "anthropic",
+        "u mark 1 2 3 4 5",
+        &["A maximum of 4 blocks with cache_control may be provided. Found 5."],
+    ),
     ("anthropic", "u \"go\" | a future 1 | u \"x\"", &[]),
 ];
 
 const TURNS: &[Row] = &[
     ("anthropic", "u \"go\" | a use 1 2 | u res 1 | u res 2", &[]),
     ("anthropic", "u \"go\" | a use 1 | a use 2 | u res 1 2", &[]),
-    ("anthropic", "u \"go\" | a use 1 2 | u res 1 | u \"x\" | u res 2", &[MISSING, ": 2. Each"]),
-    ("bedrock", "u \"go\" | a use 1 2 | u res 1 | u res 2", &["messages.1: ", MISSING, ": 2. Each"]),
-    ("bedrock", "u \"go\" | a use 1 | a use 2 | u res 1 2", &["messages.1: ", MISSING, ": 1. Each"]),
+    (
+        "anthropic",
+        "u \"go\" | a use 1 2 | u res 1 | u \"x\" | u res 2",
+        &[MISSING, ": 2. Each"],
+    ),
+    (
+        "bedrock",
+        "u \"go\" | a use 1 2 | u res 1 | u res 2",
+        &["messages.1: ", MISSING, ": 2. Each"],
+    ),
+    (
+        "bedrock",
+        "u \"go\" | a use 1 | a use 2 | u res 1 2",
+        &["messages.1: ", MISSING, ": 1. Each"],
+    ),
     ("bedrock", "u \"go\" | a use 1 2 | u res 1 2 | u \"x\"", &[]),
     ("deepseek", "u \"go\" | a use 1 2 | u res 1 | u res 2", &[MISSING]),
     ("deepseek", "u \"go\" | a use 1; \"so\" | u res 1", &[MISSING]),
@@ -163,10 +280,26 @@ const TURNS: &[Row] = &[
     ("deepseek", "u \"go\" | a use 1 | s \"x\" | u res 1", &[MISSING]),
     ("deepseek", "a \"hello\" | u \"go\"", &[]),
     ("anthropic", "u \"go\" | s \"x\" | a use 1 | u res 1 | s \"y\"", &[]),
-    ("anthropic", "u \"go\" | a use 1 | s \"x\" | u res 1", &["messages.1: ", MISSING]),
-    ("anthropic", "u \"go\" | a use 1 | u \"x\" | a \"y\" | u res 1", &["messages.1: ", MISSING]),
-    ("anthropic", "u \"a\" | a use 1 | u \"b\" | a compaction c | u \"d\"", &[]),
-    ("anthropic", "u \"a\" | a use 1 | u \"b\" | a compaction c; use 2 | u \"d\"", &[MISSING, ": 2. Each"]),
+    (
+        "anthropic",
+        "u \"go\" | a use 1 | s \"x\" | u res 1",
+        &["messages.1: ", MISSING],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a use 1 | u \"x\" | a \"y\" | u res 1",
+        &["messages.1: ", MISSING],
+    ),
+    (
+        "anthropic",
+        "u \"a\" | a use 1 | u \"b\" | a compaction c | u \"d\"",
+        &[],
+    ),
+    (
+        "anthropic",
+        "u \"a\" | a use 1 | u \"b\" | a compaction c; use 2 | u \"d\"",
+        &[MISSING, ": 2. Each"],
+    ),
     ("anthropic", "u \"a\" | a use 1; compaction c | u res 1", &[]),
 ];
 
@@ -185,22 +318,64 @@ const SERVERS: &[Row] = &[
     (
         "anthropic",
         "u \"go\" | a \"x\"; got s | u \"on\"",
-        &["messages.1.content.1: unexpected `tool_use_id` found in `web_search_tool_result` blocks: s. \
-         Each `web_search_tool_result` block must have a corresponding `server_tool_use` block before it."],
+        &[
+            "messages.1.content.1: unexpected `tool_use_id` found in `web_search_tool_result` blocks: s. \
+         Each `web_search_tool_result` block must have a corresponding `server_tool_use` block before it.",
+        ],
     ),
-    ("anthropic", "u \"go\" | a srv s | u res s", &["messages.2.content.0: ", STRAY, ": s. Each"]),
-    ("anthropic", "u \"go\" | a srv s | u \"x\"", &["`web_search` tool use with id `s`"]),
-    ("anthropic", "u \"go\" | a srv s; got s | u res s", &["messages.2.content.0: ", STRAY, ": s. Each"]),
+    (
+        "anthropic",
+        "u \"go\" | a srv s | u res s",
+        &["messages.2.content.0: ", STRAY, ": s. Each"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a srv s | u \"x\"",
+        &["`web_search` tool use with id `s`"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a srv s; got s | u res s",
+        &["messages.2.content.0: ", STRAY, ": s. Each"],
+    ),
     ("anthropic", "u \"go\" | a query_tool_use q; \"x\" | u \"on\"", &[]),
     ("anthropic", "u \"go\" | a srv s; use 1 | u res 1", &[]),
-    ("anthropic", "u \"go\" | a srv s; use 1 | u res 1 | a got s; \"x\" | u \"on\"", &[]),
-    ("anthropic", "u \"go\" | a srv s; use 1 | u res 1; \"and\"", &["`web_search` tool use with id `s`"]),
-    ("anthropic", "u \"go\" | a srv s; use 1 | u res 1 | a \"x\" | u \"on\"", &["`web_search` tool use with id `s`"]),
-    ("anthropic", "u \"go\" | a srv s; use 1 | u \"x\"", &[MISSING, ": 1. Each"]),
+    (
+        "anthropic",
+        "u \"go\" | a srv s; use 1 | u res 1 | a got s; \"x\" | u \"on\"",
+        &[],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a srv s; use 1 | u res 1; \"and\"",
+        &["`web_search` tool use with id `s`"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a srv s; use 1 | u res 1 | a \"x\" | u \"on\"",
+        &["`web_search` tool use with id `s`"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a srv s; use 1 | u \"x\"",
+        &[MISSING, ": 1. Each"],
+    ),
     ("anthropic", "u \"go\" | a run x; by x | u res c_x", &[]),
-    ("anthropic", "u \"go\" | a run x; by x | u res c_x | a ran x; \"x\" | u \"on\"", &[]),
-    ("anthropic", "u \"go\" | a run x; by x | u res c_x; \"what\"", &["may hold only `tool_result` blocks"]),
-    ("anthropic", "u \"go\" | a run x; ran x; by x | u res c_x | a \"y\" | u \"on\"", &[]),
+    (
+        "anthropic",
+        "u \"go\" | a run x; by x | u res c_x | a ran x; \"x\" | u \"on\"",
+        &[],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a run x; by x | u res c_x; \"what\"",
+        &["may hold only `tool_result` blocks"],
+    ),
+    (
+        "anthropic",
+        "u \"go\" | a run x; ran x; by x | u res c_x | a \"y\" | u \"on\"",
+        &[],
+    ),
 ];
 
 const C1: &str =
@@ -212,19 +387,51 @@ const CHAT: &[Row] = &[
     ("openai", "u | a 1 | t 1 | u | a 1 | t 1", &[]),
     ("openai", "u | a", &[]),
     ("openai", "u | a 1 | u", &[C1, "did not have response messages: 1"]),
-    ("openai", "u | a 1 2 | t 1 | u", &[C1, "did not have response messages: 2"]),
+    (
+        "openai",
+        "u | a 1 2 | t 1 | u",
+        &[C1, "did not have response messages: 2"],
+    ),
     ("openai", "u | a 1 2", &[C1, "did not have response messages: 1, 2"]),
-    ("openai", "u | a 1 | s | t 1", &[C1, "did not have response messages: 1"]),
-    ("openai", "u | a 1 | a 2 | t 1 | t 2", &[C1, "did not have response messages: 1"]),
+    (
+        "openai",
+        "u | a 1 | s | t 1",
+        &[C1, "did not have response messages: 1"],
+    ),
+    (
+        "openai",
+        "u | a 1 | a 2 | t 1 | t 2",
+        &[C1, "did not have response messages: 1"],
+    ),
     ("openai", "s | t 1 | a | u", &[C2]),
     ("openai", "u | t 1 | a 1 | u", &[C2]),
     ("openai", "u | a 1 | t 1 | u | t 1", &[C2]),
-    ("openai", "u | a 1 | t 1 | t 2", &["'tool_call_id' of '2' not found in 'tool_calls' of previous message."]),
-    ("openai", "u | a 1 | t 1 | t 1", &["Duplicate value for 'tool_call_id' of 1 in message[3]"]),
-    ("openai", "u | a 1 1 | t 1", &["Duplicate value for 'tool_call_id' of 1 in message[1]"]),
+    (
+        "openai",
+        "u | a 1 | t 1 | t 2",
+        &["'tool_call_id' of '2' not found in 'tool_calls' of previous message."],
+    ),
+    (
+        "openai",
+        "u | a 1 | t 1 | t 1",
+        &["Duplicate value for 'tool_call_id' of 1 in message[3]"],
+    ),
+    (
+        "openai",
+        "u | a 1 1 | t 1",
+        &["Duplicate value for 'tool_call_id' of 1 in message[1]"],
+    ),
     ("openai", "u | a 1 | t", &["Missing parameter 'tool_call_id'"]),
-    ("openai", "u | a empty", &["Invalid 'messages[1].tool_calls': empty array."]),
-    ("openai", "u | a null | u", &["Invalid value for 'content': expected a string, got null."]),
+    (
+        "openai",
+        "u | a empty",
+        &["Invalid 'messages[1].tool_calls': empty array."],
+    ),
+    (
+        "openai",
+        "u | a null | u",
+        &["Invalid value for 'content': expected a string, got null."],
+    ),
     ("openai", "u | a refusal | u", &[]),
     ("openai", "u | a custom 1 | t 1", &[]),
     ("openai", "u | a custom 1 | u", &[C1]),
@@ -239,15 +446,27 @@ const CHAT: &[Row] = &[
         "u | a 1234567890123456789012345678901234567890x | t 1234567890123456789012345678901234567890x",
         &[],
     ),
-    ("chat-deepseek", "u | a 1 2 | t 1 | u", &[C1, "(insufficient tool messages following tool_calls message)"]),
-    ("chat-deepseek", "u | t 1", &["must be a response to a preceding message with 'tool_calls'"]),
+    (
+        "chat-deepseek",
+        "u | a 1 2 | t 1 | u",
+        &[C1, "(insufficient tool messages following tool_calls message)"],
+    ),
+    (
+        "chat-deepseek",
+        "u | t 1",
+        &["must be a response to a preceding message with 'tool_calls'"],
+    ),
     ("chat-deepseek", "u | a null", &["content or tool_calls must be set"]),
     ("chat-deepseek", "d | u", &["messages[0].role"]),
     ("xai", "u | a 1 2 | t | t", &[]),
     ("xai", "u | a 1 2 | t 2 | t", &[]),
     ("xai", "u | a 1 2 | t", &[C1]),
     ("xai", "u | a 1 | t | t", &["More tool messages"]),
-    ("xai", "u | a 1 | t named 1", &["Only messages of role 'user' can have a name."]),
+    (
+        "xai",
+        "u | a 1 | t named 1",
+        &["Only messages of role 'user' can have a name."],
+    ),
     ("mistral", "s | u | a aaaaaaaa1 | t aaaaaaaa1 | a | u", &[]),
     ("mistral", "u | a aaaaaaaa1 | t aaaaaaaa1 | u", &[]),
     (
@@ -255,40 +474,88 @@ const CHAT: &[Row] = &[
         "u | a aaaaaaaa1 aaaaaaaa2 | t aaaaaaaa1 | a",
         &["Not the same number of function calls and responses"],
     ),
-    ("mistral", "u | t aaaaaaaa1", &["Unexpected role 'tool' after role 'user'"]),
-    ("mistral", "u | a call_1 | t call_1", &["Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."]),
-    ("mistral", "u | a aaaaaaaa1 | t aaaaaaaa2", &["Unexpected tool call id aaaaaaaa2 in tool results"]),
-    ("mistral", "u | a aaaaaaaa1 | t aaaaaaaa1 | t aaaaaaaa1", &["Duplicate tool call id aaaaaaaa1 in tool results"]),
-    ("mistral", "u | a aaaaaaaa1 aaaaaaaa1 | t aaaaaaaa1", &["Duplicate tool call id aaaaaaaa1 in assistant message"]),
-    ("mistral", "u | a | s", &["Unexpected role 'system' after role 'assistant'"]),
+    (
+        "mistral",
+        "u | t aaaaaaaa1",
+        &["Unexpected role 'tool' after role 'user'"],
+    ),
+    (
+        "mistral",
+        "u | a call_1 | t call_1",
+        &["Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."],
+    ),
+    (
+        "mistral",
+        "u | a aaaaaaaa1 | t aaaaaaaa2",
+        &["Unexpected tool call id aaaaaaaa2 in tool results"],
+    ),
+    (
+        "mistral",
+        "u | a aaaaaaaa1 | t aaaaaaaa1 | t aaaaaaaa1",
+        &["Duplicate tool call id aaaaaaaa1 in tool results"],
+    ),
+    (
+        "mistral",
+        "u | a aaaaaaaa1 aaaaaaaa1 | t aaaaaaaa1",
+        &["Duplicate tool call id aaaaaaaa1 in assistant message"],
+    ),
+    (
+        "mistral",
+        "u | a | s",
+        &["Unexpected role 'system' after role 'assistant'"],
+    ),
 ];
 
-/// The judge by its name in the rows, and whether it reads chat.
-fn named(name: &str) -> (fn(&Value) -> judge::Verdict, bool) {
-    match name {
-        "anthropic" => (judge::anthropic, false),
-        "bedrock" => (judge::bedrock_messages, false),
-        "deepseek" => (judge::deepseek_messages, false),
-        "compatible" => (judge::compatible_messages, false),
-        "openai" => (judge::openai_chat, true),
-        "chat-deepseek" => (judge::deepseek_chat, true),
-        "chat-compatible" => (judge::compatible_chat, true),
-        "xai" => (judge::xai, true),
-        "mistral" => (judge::mistral_chat, true),
-        other => panic!("no judge {other}"),
-    }
+/// The wire by its name in the rows.
+fn named(name: &str) -> Wire {
+    let whole = match name {
+        "anthropic" => "anthropic",
+        "bedrock" => "anthropic-bedrock",
+        "deepseek" => "anthropic-deepseek",
+        "compatible" => "anthropic-compatible",
+        "openai" => "openai-chat",
+        "chat-deepseek" => "openai-chat-deepseek",
+        "chat-compatible" => "openai-chat-compatible",
+        "xai" => "openai-chat-xai",
+        "mistral" => "openai-chat-mistral",
+        other => panic!("no wire {other}"),
+    };
+    whole.parse().expect("a wire")
+}
+
+/// Every row as a body, with its wire and whether it is accepted.
+pub(crate) fn rows() -> impl Iterator<Item = (Wire, &'static str, Value, bool)> {
+    [PAIRS, TURNS, SERVERS, CHAT]
+        .into_iter()
+        .flatten()
+        .map(|(name, short, wanted)| {
+            let wire = named(name);
+            let body = if wire.format == Format::Anthropic {
+                anthropic(short)
+            } else {
+                chat(short)
+            };
+            (wire, *short, body, wanted.is_empty())
+        })
 }
 
 fn check(rows: &[Row]) {
     for (name, short, wanted) in rows {
-        let (judge, is_chat) = named(name);
-        let body = if is_chat { chat(short) } else { anthropic(short) };
-        match judge(&body) {
+        let wire = named(name);
+        let body = if wire.format == Format::Anthropic {
+            anthropic(short)
+        } else {
+            chat(short)
+        };
+        match judge::of(wire)(&body) {
             Ok(()) => assert!(wanted.is_empty(), "{name} accepts {short}, wanted {wanted:?}"),
             Err(refusal) => {
                 assert!(!wanted.is_empty(), "{name} refuses {short}: {refusal:?}");
                 for words in *wanted {
-                    assert!(refusal.message.contains(words), "{name} {short}: {refusal:?}, wanted {words}");
+                    assert!(
+                        refusal.message.contains(words),
+                        "{name} {short}: {refusal:?}, wanted {words}"
+                    );
                 }
                 assert_eq!(refusal.status, 400);
             }
@@ -346,17 +613,23 @@ fn texts_are_found_and_missed() {
     assert_eq!(texts.get(&(Kind::Result, "result of 1".into())), Some(&1));
     assert_eq!(judge::lost(&before, &before), []);
     let after = anthropic("u \"one\" | a \"two\"");
-    assert_eq!(judge::lost(&before, &after), [(Kind::User, "three".into()), (Kind::Result, "result of 1".into())]);
+    assert_eq!(
+        judge::lost(&before, &after),
+        [(Kind::User, "three".into()), (Kind::Result, "result of 1".into())]
+    );
     let quoted = anthropic("u \"one\" | a \"two\" | u \"[note] result of 1 [end]\nthree");
     assert_eq!(judge::lost(&before, &quoted), []);
 }
 
 #[test]
 fn sized_bodies_are_what_they_say() {
-    use antiphon::wire::Format;
     use bodies::Shape;
     for format in Format::ALL {
-        let wire = if format == Format::Anthropic { Wire::ANTHROPIC } else { Wire::OPENAI_CHAT };
+        let wire = if format == Format::Anthropic {
+            Wire::ANTHROPIC
+        } else {
+            Wire::OPENAI_CHAT
+        };
         for size in [4_000, 64_000, 1_000_000] {
             for shape in [Shape::Balanced, Shape::Orphan, Shape::Displaced] {
                 let body = bodies::sized(format, shape, size);

@@ -21,27 +21,57 @@ const LATE: usize = 83;
 const CROSSED: std::ops::Range<usize> = 40..52;
 
 fn call(name: &str, round: usize) -> Block {
-    let input = object([("path", text(&format!("input-{name}-{round}"))), ("note", text("\"tool_use_id\":\"x\""))]);
-    Block::Call { id: format!("toolu_{name}_{round:04}"), name: "read_file", input, custom: false }
+    let input = object([
+        ("path", text(&format!("input-{name}-{round}"))),
+        ("note", text("\"tool_use_id\":\"x\"")),
+    ]);
+    Block::Call {
+        id: format!("toolu_{name}_{round:04}"),
+        name: "read_file",
+        input,
+        custom: false,
+    }
 }
 
 fn result(name: &str, round: usize) -> Block {
     let said = Said::Text(format!("result-{name}-{round} of the tool\nwith a second line"));
-    Block::Result { id: Some(format!("toolu_{name}_{round:04}")), said, is_error: false }
+    Block::Result {
+        id: Some(format!("toolu_{name}_{round:04}")),
+        said,
+        is_error: false,
+    }
 }
 
 /// One round of a loop: the call's message and the result's.
 fn round(talk: &Conversation, name: &str, round: usize) -> [Message; 2] {
     let words = Block::Text(format!("assistant-{name}-{round}"), false);
-    let asks = Message { plain: true, ..Message::new(Role::Assistant, vec![words, call(name, round)]) };
+    let asks = Message {
+        plain: true,
+        ..Message::new(Role::Assistant, vec![words, call(name, round)])
+    };
     [asks, Message::new(talk.answering(), vec![result(name, round)])]
 }
 
 /// The session as the client wrote it.
 fn session(format: Format) -> Conversation {
-    let wire = if format == Format::Anthropic { Wire::ANTHROPIC } else { Wire::OPENAI_CHAT };
-    let model = if format == Format::Anthropic { "claude-opus-4-5" } else { "gpt-4.1" };
-    let mut talk = Conversation { wire, model, messages: Vec::new(), style: Style::default(), tags: 0, seed: 0 };
+    let wire = if format == Format::Anthropic {
+        Wire::ANTHROPIC
+    } else {
+        Wire::OPENAI_CHAT
+    };
+    let model = if format == Format::Anthropic {
+        "claude-opus-4-5"
+    } else {
+        "gpt-4.1"
+    };
+    let mut talk = Conversation {
+        wire,
+        model,
+        messages: Vec::new(),
+        style: Style::default(),
+        tags: 0,
+        seed: 0,
+    };
     talk.messages.push(Message::say(Role::User, "user-begin"));
     let mut late = None;
     for number in 0.. {
@@ -53,7 +83,8 @@ fn session(format: Format) -> Conversation {
         if CROSSED.contains(&number) {
             // The other loop speaks and acts before the first one's result is written, and answers after it.
             let [other, answered] = round(&talk, "other", number);
-            talk.messages.push(Message::say(Role::User, format!("user-other-{number}")));
+            talk.messages
+                .push(Message::say(Role::User, format!("user-other-{number}")));
             talk.messages.extend([other, answers, answered]);
             continue;
         }
@@ -61,20 +92,27 @@ fn session(format: Format) -> Conversation {
             talk.messages.push(Message::say(Role::User, "user-hurry"));
             late = Some((talk.messages.len() + 24, answers));
         } else if number == LOST {
-            talk.messages.push(Message::say(Role::User, "user-resumed after a hard kill"));
+            talk.messages
+                .push(Message::say(Role::User, "user-resumed after a hard kill"));
         } else {
             talk.messages.push(answers);
         }
         if number % 10 == 9 {
-            talk.messages.push(Message::say(Role::Assistant, format!("assistant-done-{number}")));
-            talk.messages.push(Message::say(Role::User, format!("user-next-{number}")));
+            talk.messages
+                .push(Message::say(Role::Assistant, format!("assistant-done-{number}")));
+            talk.messages
+                .push(Message::say(Role::User, format!("user-next-{number}")));
         }
     }
     let (at, answers) = late.expect("the late result");
     talk.messages.insert(at, answers);
     while talk.messages.len() < LENGTH {
         let last = talk.messages.last().map(|message| message.role);
-        let role = if last == Some(Role::Assistant) { Role::User } else { Role::Assistant };
+        let role = if last == Some(Role::Assistant) {
+            Role::User
+        } else {
+            Role::Assistant
+        };
         let number = talk.messages.len();
         talk.messages.push(Message::say(role, format!("filler-{number}")));
     }
@@ -84,13 +122,20 @@ fn session(format: Format) -> Conversation {
 /// The session one exchange later.
 fn later(talk: &Conversation, number: usize) -> Conversation {
     let mut talk = talk.clone();
-    if talk.messages.last().is_some_and(|message| message.role == Role::Assistant) {
-        talk.messages.push(Message::say(Role::User, format!("user-opening-{number}")));
+    if talk
+        .messages
+        .last()
+        .is_some_and(|message| message.role == Role::Assistant)
+    {
+        talk.messages
+            .push(Message::say(Role::User, format!("user-opening-{number}")));
     }
     let [asks, answers] = round(&talk, "new", number);
     talk.messages.extend([asks, answers]);
-    talk.messages.push(Message::say(Role::Assistant, format!("assistant-new-{number}")));
-    talk.messages.push(Message::say(Role::User, format!("user-new-{number}")));
+    talk.messages
+        .push(Message::say(Role::Assistant, format!("assistant-new-{number}")));
+    talk.messages
+        .push(Message::say(Role::User, format!("user-new-{number}")));
     talk
 }
 
@@ -131,13 +176,20 @@ fn survives(format: Format) {
         let out = mended.body.to_vec();
         let after: Value = serde_json::from_slice(&out).expect("JSON");
         judge(&after).unwrap_or_else(|refusal| panic!("request {request}: {refusal:?}"));
-        assert!(mend(&out, talk.wire).body.is_original(), "request {request}: not stable");
+        assert!(
+            mend(&out, talk.wire).body.is_original(),
+            "request {request}: not stable"
+        );
         assert_eq!(judge::lost(&before, &after), [], "request {request}");
         let report = &mended.report;
         assert_eq!((report.unrepairable, report.deferred), (0, 0), "request {request}");
         let now = judge::blocks(&after);
         let same = sent.iter().zip(&now).take_while(|(a, b)| a == b).count();
-        assert_eq!(same, sent.len(), "request {request} differs from the one before at block {same}");
+        assert_eq!(
+            same,
+            sent.len(),
+            "request {request} differs from the one before at block {same}"
+        );
         sent = now;
         talk = later(&talk, request);
     }
@@ -164,7 +216,10 @@ fn real_results_answer_their_calls() {
         let calls = talk.messages.iter().flat_map(Message::calls).count();
         let mut real = 0;
         for (_, block) in judge::blocks(&after) {
-            let id = block.get("tool_use_id").or_else(|| block.get("tool_call_id")).and_then(Value::as_str);
+            let id = block
+                .get("tool_use_id")
+                .or_else(|| block.get("tool_call_id"))
+                .and_then(Value::as_str);
             let Some(id) = id else { continue };
             let said = block["content"].as_str().unwrap_or_default();
             let (_, name) = id.split_once('_').expect("an id of ours");

@@ -13,6 +13,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+// The house.
+mod architecture;
+
+// The repair core.
 mod answers;
 mod cases;
 mod judge_self;
@@ -20,43 +24,27 @@ mod long_session;
 mod policy;
 mod properties;
 mod referee;
-#[cfg(feature = "server")]
-mod strict_provider;
 
 // The data path, over raw TCP on both sides.
-#[cfg(feature = "server")]
 mod codings;
-#[cfg(feature = "server")]
 mod counted;
-#[cfg(feature = "server")]
 mod drain;
-#[cfg(feature = "server")]
 mod faults;
-#[cfg(feature = "server")]
 mod framing;
-#[cfg(feature = "server")]
 mod guard;
-#[cfg(feature = "server")]
 mod http2;
-#[cfg(feature = "server")]
 mod mending;
-#[cfg(feature = "server")]
 mod passthrough;
-#[cfg(feature = "server")]
 mod proxied;
-#[cfg(feature = "server")]
 mod smuggling;
-#[cfg(feature = "server")]
 mod streaming;
+mod strict_provider;
 
 // The rooms around it.
-#[cfg(feature = "server")]
 mod admin;
-#[cfg(feature = "server")]
 mod cli_config;
-#[cfg(feature = "server")]
+mod cli_files;
+
 mod config;
-#[cfg(feature = "server")]
 mod metrics;
-#[cfg(feature = "server")]
 mod routes;

@@ -93,9 +93,18 @@ pub enum Block {
     /// An image by its base64 data.
     Image(String),
     /// A client call; `custom` is chat's other kind.
-    Call { id: String, name: &'static str, input: Json, custom: bool },
+    Call {
+        id: String,
+        name: &'static str,
+        input: Json,
+        custom: bool,
+    },
     /// The result of a client call; no id where it was stripped.
-    Result { id: Option<String>, said: Said, is_error: bool },
+    Result {
+        id: Option<String>,
+        said: Said,
+        is_error: bool,
+    },
     /// A server tool's call.
     ServerCall { id: String, query: String },
     /// A server tool's result.
@@ -128,12 +137,20 @@ pub struct Conversation {
 impl Message {
     /// A message of `blocks`.
     pub fn new(role: Role, blocks: Vec<Block>) -> Self {
-        Self { role, blocks, plain: false, empty_calls: false }
+        Self {
+            role,
+            blocks,
+            plain: false,
+            empty_calls: false,
+        }
     }
 
     /// A message of one text.
     pub fn say(role: Role, words: impl Into<String>) -> Self {
-        Self { plain: true, ..Self::new(role, vec![Block::Text(words.into(), false)]) }
+        Self {
+            plain: true,
+            ..Self::new(role, vec![Block::Text(words.into(), false)])
+        }
     }
 
     /// The ids of its client calls.
@@ -144,14 +161,16 @@ impl Message {
         })
     }
 
-    /// Whether it holds a result.
+    /// Whether it holds a result of a client call.
     pub fn answers(&self) -> bool {
         self.blocks.iter().any(Block::is_result)
     }
 
     /// Whether it holds thinking.
     pub fn thinks(&self) -> bool {
-        self.blocks.iter().any(|block| matches!(block, Block::Thinking(_) | Block::Redacted(_)))
+        self.blocks
+            .iter()
+            .any(|block| matches!(block, Block::Thinking(_) | Block::Redacted(_)))
     }
 }
 
@@ -196,18 +215,33 @@ impl Conversation {
             ("messages".to_owned(), Json::List(self.written())),
         ];
         if self.anthropic() {
-            members.push(("system".to_owned(), text("You are an agent. \"messages\": [] is not yours.")));
+            members.push((
+                "system".to_owned(),
+                text("You are an agent. \"messages\": [] is not yours."),
+            ));
         }
         if self.wire.dialect == Dialect::Standard {
             let large = object([("n", Json::Number("123456789012345678901234567890".into()))]);
-            members.push(("x_unknown".to_owned(), Json::List(vec![large, Json::Number("1.50e+2".into())])));
+            members.push((
+                "x_unknown".to_owned(),
+                Json::List(vec![large, Json::Number("1.50e+2".into())]),
+            ));
         }
         self.style.write(&Json::Object(members))
     }
 
     /// The messages as JSON.
     pub fn written(&self) -> Vec<Json> {
-        self.messages.iter().map(|message| if self.anthropic() { anthropic(message) } else { chat(message) }).collect()
+        self.messages
+            .iter()
+            .map(|message| {
+                if self.anthropic() {
+                    anthropic(message)
+                } else {
+                    chat(message)
+                }
+            })
+            .collect()
     }
 
     fn tools(&self) -> Json {
@@ -222,7 +256,10 @@ impl Conversation {
         };
         let mut tools: Vec<Json> = grow::TOOLS.iter().map(tool).collect();
         if self.has_server_tools() {
-            tools.push(object([("type", text("web_search_20250305")), ("name", text("web_search"))]));
+            tools.push(object([
+                ("type", text("web_search_20250305")),
+                ("name", text("web_search")),
+            ]));
         }
         Json::List(tools)
     }
@@ -257,14 +294,19 @@ fn anthropic_block(block: &Block) -> Json {
             ("text", text(said)),
             ("cache_control", object([("type", text("ephemeral"))])),
         ]),
-        Block::Thinking(thought) => {
-            object([("type", text("thinking")), ("thinking", text(thought)), ("signature", text("EqQBCgIYAg=="))])
-        }
+        Block::Thinking(thought) => object([
+            ("type", text("thinking")),
+            ("thinking", text(thought)),
+            ("signature", text("EqQBCgIYAg==")),
+        ]),
         Block::Redacted(data) => object([("type", text("redacted_thinking")), ("data", text(data))]),
         Block::Image(data) => image(data),
-        Block::Call { id, name, input, .. } => {
-            object([("type", text("tool_use")), ("id", text(id)), ("name", text(name)), ("input", input.clone())])
-        }
+        Block::Call { id, name, input, .. } => object([
+            ("type", text("tool_use")),
+            ("id", text(id)),
+            ("name", text(name)),
+            ("input", input.clone()),
+        ]),
         Block::Result { id, said, is_error } => {
             let mut members = vec![("type".to_owned(), text("tool_result"))];
             members.extend(id.iter().map(|id| ("tool_use_id".to_owned(), text(id))));
@@ -272,7 +314,10 @@ fn anthropic_block(block: &Block) -> Json {
                 Said::Nothing => {}
                 Said::Text(said) => members.push(("content".into(), text(said))),
                 Said::Blocks(texts, data) => {
-                    let blocks = texts.iter().map(|said| words(said)).chain(data.iter().map(|data| image(data)));
+                    let blocks = texts
+                        .iter()
+                        .map(|said| words(said))
+                        .chain(data.iter().map(|data| image(data)));
                     members.push(("content".into(), Json::List(blocks.collect())));
                 }
             }
@@ -304,7 +349,11 @@ fn anthropic_block(block: &Block) -> Json {
 }
 
 fn image(data: &str) -> Json {
-    let source = object([("type", text("base64")), ("media_type", text("image/png")), ("data", text(data))]);
+    let source = object([
+        ("type", text("base64")),
+        ("media_type", text("image/png")),
+        ("data", text(data)),
+    ]);
     object([("type", text("image")), ("source", source)])
 }
 
@@ -332,7 +381,12 @@ fn chat(message: &Message) -> Json {
                 parts.push(object([("type", text("image_url")), ("image_url", url)]));
             }
             Block::Thinking(thought) => members.push(("reasoning_content".into(), text(thought))),
-            Block::Call { id, name, input, custom } => calls.push(chat_call(id, name, input, *custom)),
+            Block::Call {
+                id,
+                name,
+                input,
+                custom,
+            } => calls.push(chat_call(id, name, input, *custom)),
             _ => {}
         }
     }
@@ -353,7 +407,11 @@ fn chat_call(id: &str, name: &str, input: &Json, custom: bool) -> Json {
         Json::Text(raw) => raw.clone(),
         other => String::from_utf8(Style::default().write(other)).unwrap(),
     };
-    let (kind, key) = if custom { ("custom", "input") } else { ("function", "arguments") };
+    let (kind, key) = if custom {
+        ("custom", "input")
+    } else {
+        ("function", "arguments")
+    };
     let body = object([("name", text(name)), (key, text(&arguments))]);
     object([("id", text(id)), ("type", text(kind)), (kind, body)])
 }

@@ -87,7 +87,11 @@ pub fn of(wire: Wire) -> fn(&Value) -> Verdict {
 
 /// A refusal that names `ids`.
 fn refuse<T: Into<String>>(message: String, ids: impl IntoIterator<Item = T>) -> Verdict {
-    Err(Refusal { status: 400, message, ids: ids.into_iter().map(Into::into).collect() })
+    Err(Refusal {
+        status: 400,
+        message,
+        ids: ids.into_iter().map(Into::into).collect(),
+    })
 }
 
 /// A refusal that names no id.
@@ -99,9 +103,15 @@ fn refuse_plainly(message: impl Into<String>) -> Verdict {
 fn history(body: &Value) -> Result<&[Value], Refusal> {
     match body.get("messages") {
         Some(Value::Array(messages)) if !messages.is_empty() => Ok(messages),
-        Some(Value::Array(_)) => {
-            Err(Refusal { status: 400, message: "messages: at least one message is required".into(), ids: Vec::new() })
-        }
-        _ => Err(Refusal { status: 400, message: "messages: Field required".into(), ids: Vec::new() }),
+        Some(Value::Array(_)) => Err(Refusal {
+            status: 400,
+            message: "messages: at least one message is required".into(),
+            ids: Vec::new(),
+        }),
+        _ => Err(Refusal {
+            status: 400,
+            message: "messages: Field required".into(),
+            ids: Vec::new(),
+        }),
     }
 }

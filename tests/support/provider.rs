@@ -1,6 +1,10 @@
 //! A provider over real sockets that is as strict as the judge: it answers 400 in the provider's words and shape,
 //! else a plausible message, as JSON or as a stream. It keeps every request for assertions.
-#![allow(clippy::disallowed_methods, clippy::allow_attributes, reason = "a server of its own, with its own tasks")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::allow_attributes,
+    reason = "a server of its own, with its own tasks"
+)]
 
 mod answer;
 
@@ -70,12 +74,20 @@ struct Answer {
 impl Answer {
     fn json(status: u16, body: &Value) -> Self {
         let status = StatusCode::from_u16(status).unwrap();
-        Self { status, content_type: "application/json", frames: vec![body.to_string().into()] }
+        Self {
+            status,
+            content_type: "application/json",
+            frames: vec![body.to_string().into()],
+        }
     }
 
     fn events(frames: Vec<String>) -> Self {
         let frames = frames.into_iter().map(Bytes::from).collect();
-        Self { status: StatusCode::OK, content_type: "text/event-stream; charset=utf-8", frames }
+        Self {
+            status: StatusCode::OK,
+            content_type: "text/event-stream; charset=utf-8",
+            frames,
+        }
     }
 }
 
@@ -89,7 +101,12 @@ impl Provider {
     pub async fn reading_as(messages: Wire, chat: Wire) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let inner = Arc::new(Inner { messages, chat, seen: Mutex::default(), script: Mutex::default() });
+        let inner = Arc::new(Inner {
+            messages,
+            chat,
+            seen: Mutex::default(),
+            script: Mutex::default(),
+        });
         let task = tokio::spawn(serve(listener, Arc::clone(&inner)));
         Self { address, inner, task }
     }
@@ -132,7 +149,11 @@ async fn serve(listener: TcpListener, inner: Arc<Inner>) {
         let service = service_fn(move |request| exchange(request, Arc::clone(&inner)));
         tokio::spawn(async move {
             // A client that goes away is its own business.
-            drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+            drop(
+                hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await,
+            );
         });
     }
 }
@@ -148,7 +169,13 @@ async fn exchange(
     let number = {
         let mut seen = inner.seen.lock().unwrap();
         let path = head.uri.path_and_query().map_or(path, ToString::to_string);
-        seen.push(Seen { method: head.method, path, headers: head.headers, body, status: answer.status });
+        seen.push(Seen {
+            method: head.method,
+            path,
+            headers: head.headers,
+            body,
+            status: answer.status,
+        });
         seen.len()
     };
     let frames: Vec<_> = answer.frames.into_iter().map(|frame| Ok(Frame::data(frame))).collect();
@@ -175,9 +202,19 @@ impl Inner {
         }
         let body: Value = match decoded(headers, body).map(|body| serde_json::from_slice(&body)) {
             Some(Ok(value)) => value,
-            _ => return refused(format, 400, "The request body is not valid JSON: unexpected end of data"),
+            _ => {
+                return refused(
+                    format,
+                    400,
+                    "The request body is not valid JSON: unexpected end of data",
+                );
+            }
         };
-        let wire = if format == Format::Anthropic { self.messages } else { self.chat };
+        let wire = if format == Format::Anthropic {
+            self.messages
+        } else {
+            self.chat
+        };
         if let Err(refusal) = judge::of(wire)(&body) {
             return refused(format, refusal.status, &refusal.message);
         }

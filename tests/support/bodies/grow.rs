@@ -36,7 +36,14 @@ pub fn healthy(seed: u64, wire: Wire) -> Conversation {
         (Format::OpenAiChat, _) => "gpt-4.1",
     };
     let style = Style::random(&mut rng);
-    let talk = Conversation { wire, model, messages: Vec::new(), style, tags: 0, seed };
+    let talk = Conversation {
+        wire,
+        model,
+        messages: Vec::new(),
+        style,
+        tags: 0,
+        seed,
+    };
     let mut author = Author { rng, talk, ids: 0 };
     if !author.talk.anthropic() {
         author.push(Message::say(Role::System, "You are an agent."));
@@ -53,7 +60,12 @@ pub fn healthy(seed: u64, wire: Wire) -> Conversation {
             author.answer();
         }
     }
-    if author.talk.messages.last().is_some_and(|message| message.role == Role::Assistant) {
+    if author
+        .talk
+        .messages
+        .last()
+        .is_some_and(|message| message.role == Role::Assistant)
+    {
         author.user();
     }
     author.talk
@@ -62,7 +74,11 @@ pub fn healthy(seed: u64, wire: Wire) -> Conversation {
 /// The conversation one exchange later: an assistant turn and a user turn more, and nothing that was open answered.
 pub fn grow(talk: &Conversation, seed: u64) -> Conversation {
     let ids = 10_000 + talk.messages.len();
-    let mut author = Author { rng: Rng::new(seed), talk: talk.clone(), ids };
+    let mut author = Author {
+        rng: Rng::new(seed),
+        talk: talk.clone(),
+        ids,
+    };
     if author.rng.chance(40) {
         author.round();
     }
@@ -141,7 +157,14 @@ impl Author {
             ("path", text(&path)),
             ("tool_use_id", text(look)),
             ("type", text("tool_result")),
-            ("deep", Json::List(vec![Json::Object(Vec::new()), Json::Null, Json::Number("-0.5e-7".into())])),
+            (
+                "deep",
+                Json::List(vec![
+                    Json::Object(Vec::new()),
+                    Json::Null,
+                    Json::Number("-0.5e-7".into()),
+                ]),
+            ),
         ]);
         let custom = self.talk.wire == Wire::OPENAI_CHAT && self.rng.chance(8);
         let input = if custom { text(&path) } else { input };
@@ -156,7 +179,19 @@ impl Author {
             }
         };
         let is_error = said != Said::Nothing && self.rng.chance(15);
-        (Block::Call { id: id.clone(), name, input, custom }, Block::Result { id: Some(id), said, is_error })
+        (
+            Block::Call {
+                id: id.clone(),
+                name,
+                input,
+                custom,
+            },
+            Block::Result {
+                id: Some(id),
+                said,
+                is_error,
+            },
+        )
     }
 
     /// Calls and their results.
@@ -173,7 +208,10 @@ impl Author {
         let count = *self.rng.pick(&[1, 1, 1, 2, 3]);
         let (calls, mut results): (Vec<Block>, Vec<Block>) = (0..count).map(|_| self.pair()).unzip();
         blocks.extend(calls);
-        self.push(Message { plain: true, ..Message::new(Role::Assistant, blocks) });
+        self.push(Message {
+            plain: true,
+            ..Message::new(Role::Assistant, blocks)
+        });
         if self.rng.chance(30) {
             self.rng.shuffle(&mut results);
         }
@@ -207,7 +245,10 @@ impl Author {
             self.ids += 1;
             let id = format!("srvtoolu_{:04}", self.ids);
             let query = self.talk.tag("query");
-            blocks.push(Block::ServerCall { id: id.clone(), query: query.clone() });
+            blocks.push(Block::ServerCall {
+                id: id.clone(),
+                query: query.clone(),
+            });
             blocks.push(Block::ServerResult { id, query });
         }
     }
@@ -222,6 +263,9 @@ impl Author {
         let words = self.words("assistant");
         blocks.push(Block::Text(words, false));
         let plain = self.rng.chance(60);
-        self.push(Message { plain, ..Message::new(Role::Assistant, blocks) });
+        self.push(Message {
+            plain,
+            ..Message::new(Role::Assistant, blocks)
+        });
     }
 }

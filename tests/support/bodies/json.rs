@@ -21,7 +21,12 @@ pub fn text(words: &str) -> Json {
 
 /// An object with its keys in this order.
 pub fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
-    Json::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    Json::Object(
+        members
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect(),
+    )
 }
 
 /// How the spacing is chosen.
@@ -56,7 +61,14 @@ pub struct Style {
 impl Style {
     /// A style by chance.
     pub fn random(rng: &mut Rng) -> Self {
-        let all = [Spacing::Tight, Spacing::Tight, Spacing::Blanks, Spacing::Pretty, Spacing::Windows, Spacing::Wild];
+        let all = [
+            Spacing::Tight,
+            Spacing::Tight,
+            Spacing::Blanks,
+            Spacing::Pretty,
+            Spacing::Windows,
+            Spacing::Wild,
+        ];
         Self {
             spacing: *rng.pick(&all),
             ascii: rng.chance(30),
@@ -68,7 +80,12 @@ impl Style {
 
     /// Writes `value`.
     pub fn write(&self, value: &Json) -> Vec<u8> {
-        let mut writer = Writer { style: self, rng: Rng::new(self.seed), out: Vec::new(), depth: 0 };
+        let mut writer = Writer {
+            style: self,
+            rng: Rng::new(self.seed),
+            out: Vec::new(),
+            depth: 0,
+        };
         writer.value(value);
         if matches!(self.spacing, Spacing::Pretty | Spacing::Windows | Spacing::Wild) {
             writer.line();

@@ -120,7 +120,11 @@ type Place = (usize, usize);
 fn find(talk: &Conversation, rng: &mut Rng, wanted: impl Fn(&Message, &Block) -> bool) -> Option<Place> {
     let mut places = Vec::new();
     for (m, message) in talk.messages.iter().enumerate() {
-        let hits = message.blocks.iter().enumerate().filter(|(_, block)| wanted(message, block));
+        let hits = message
+            .blocks
+            .iter()
+            .enumerate()
+            .filter(|(_, block)| wanted(message, block));
         places.extend(hits.map(|(b, _)| (m, b)));
     }
     (!places.is_empty()).then(|| *rng.pick(&places))
@@ -148,7 +152,11 @@ fn take(talk: &mut Conversation, (m, b): Place) -> Block {
 fn put(talk: &mut Conversation, rng: &mut Rng, at: usize, result: Block) {
     let at = at.min(talk.messages.len());
     let joins = talk.anthropic() && rng.chance(50);
-    match talk.messages.get_mut(at).filter(|message| joins && message.role == Role::User) {
+    match talk
+        .messages
+        .get_mut(at)
+        .filter(|message| joins && message.role == Role::User)
+    {
         Some(message) => message.blocks.push(result),
         None => talk.messages.insert(at, Message::new(talk.answering(), vec![result])),
     }
@@ -196,6 +204,9 @@ fn words_first(talk: &mut Conversation, rng: &mut Rng) -> bool {
     let Some((m, b)) = results(talk, rng).filter(|_| talk.anthropic()) else {
         return false;
     };
+    if talk.messages[m].role != Role::User {
+        return false;
+    }
     let words = talk.tag("user");
     talk.messages[m].blocks.insert(b, Block::Text(words, false));
     true
@@ -252,7 +263,11 @@ fn cut(talk: &mut Conversation, rng: &mut Rng, head: bool) -> bool {
     let by = rng.within(1, 4).min(length - 1);
     if head {
         talk.messages.drain(..by);
-        let systems = talk.messages.iter().take_while(|message| message.role == Role::System).count();
+        let systems = talk
+            .messages
+            .iter()
+            .take_while(|message| message.role == Role::System)
+            .count();
         talk.messages.drain(..systems);
     } else {
         talk.messages.truncate(length - by);
@@ -269,7 +284,12 @@ fn strip(talk: &mut Conversation, rng: &mut Rng, left: Option<&str>) -> bool {
 }
 
 fn bad_id(talk: &mut Conversation, rng: &mut Rng) -> bool {
-    let ids: Vec<String> = talk.messages.iter().flat_map(Message::calls).map(str::to_owned).collect();
+    let ids: Vec<String> = talk
+        .messages
+        .iter()
+        .flat_map(Message::calls)
+        .map(str::to_owned)
+        .collect();
     if ids.is_empty() {
         return false;
     }
@@ -293,7 +313,11 @@ fn misfile(talk: &mut Conversation, rng: &mut Rng) -> bool {
         Block::Result { id: Some(id), .. } => id.clone(),
         _ => return false,
     };
-    let Some(to) = talk.messages.iter().position(|message| message.calls().any(|call| call == id)) else {
+    let Some(to) = talk
+        .messages
+        .iter()
+        .position(|message| message.calls().any(|call| call == id))
+    else {
         return false;
     };
     if talk.messages[to].thinks() {
@@ -360,7 +384,9 @@ fn double_call(talk: &mut Conversation, rng: &mut Rng) -> bool {
 
 /// Two loops that follow each other become two loops that write one log at once.
 fn interleave(talk: &mut Conversation, rng: &mut Rng) -> bool {
-    let first: Vec<usize> = (0..talk.messages.len()).filter(|at| talk.messages[*at].calls().next().is_some()).collect();
+    let first: Vec<usize> = (0..talk.messages.len())
+        .filter(|at| talk.messages[*at].calls().next().is_some())
+        .collect();
     let pairs: Vec<(usize, usize)> = first.windows(2).map(|pair| (pair[0], pair[1])).collect();
     if pairs.is_empty() {
         return false;

@@ -35,9 +35,21 @@ pub fn sized(format: Format, shape: Shape, bytes: usize) -> Vec<u8> {
         let id = format!("toolu_{round:024}");
         let input = object([("path", text(&format!("src/file_{round}.rs"))), ("limit", text("2000"))]);
         let words = Block::Text(format!("Reading file {round}."), false);
-        let call = Block::Call { id: id.clone(), name: "read_file", input, custom: false };
-        talk.messages.push(Message { plain: true, ..Message::new(Role::Assistant, vec![words, call]) });
-        let result = Block::Result { id: Some(id), said: Said::Text(line.repeat(30)), is_error: false };
+        let call = Block::Call {
+            id: id.clone(),
+            name: "read_file",
+            input,
+            custom: false,
+        };
+        talk.messages.push(Message {
+            plain: true,
+            ..Message::new(Role::Assistant, vec![words, call])
+        });
+        let result = Block::Result {
+            id: Some(id),
+            said: Said::Text(line.repeat(30)),
+            is_error: false,
+        };
         talk.messages.push(Message::new(talk.answering(), vec![result]));
     }
     let middle = 2 * (rounds / 2) + 2;

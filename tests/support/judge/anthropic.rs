@@ -20,11 +20,26 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    pub(super) const STANDARD: Self = Self { combine: true, id_pattern: true, careful: true, text_after_call: true };
-    pub(super) const BEDROCK: Self = Self { combine: false, ..Self::STANDARD };
-    pub(super) const COMPATIBLE: Self = Self { id_pattern: false, ..Self::STANDARD };
-    pub(super) const DEEPSEEK: Self =
-        Self { combine: false, id_pattern: false, careful: false, text_after_call: false };
+    pub(super) const STANDARD: Self = Self {
+        combine: true,
+        id_pattern: true,
+        careful: true,
+        text_after_call: true,
+    };
+    pub(super) const BEDROCK: Self = Self {
+        combine: false,
+        ..Self::STANDARD
+    };
+    pub(super) const COMPATIBLE: Self = Self {
+        id_pattern: false,
+        ..Self::STANDARD
+    };
+    pub(super) const DEEPSEEK: Self = Self {
+        combine: false,
+        id_pattern: false,
+        careful: false,
+        text_after_call: false,
+    };
 }
 
 /// One block and where it stands; string content is one text block.
@@ -77,7 +92,9 @@ impl<'a> Block<'a> {
     /// The running code that made this call, if code did.
     fn caller(&self) -> Option<&'a str> {
         let caller = self.value.get("caller")?;
-        (caller.get("type")?.as_str()? != "direct").then(|| caller.get("tool_id")?.as_str()).flatten()
+        (caller.get("type")?.as_str()? != "direct")
+            .then(|| caller.get("tool_id")?.as_str())
+            .flatten()
     }
 }
 
@@ -97,7 +114,10 @@ pub(super) fn judge(body: &Value, rules: &Rules) -> Verdict {
     first(&turns, &elsewhere, rules)?;
     for (at, turn) in turns.iter().enumerate() {
         let next = turns.get(at + 1).filter(|next| next.role == "user");
-        let before = at.checked_sub(1).and_then(|before| turns.get(before)).filter(|before| before.role == "assistant");
+        let before = at
+            .checked_sub(1)
+            .and_then(|before| turns.get(before))
+            .filter(|before| before.role == "assistant");
         match turn.role {
             "assistant" => calls(turn, next, rules)?,
             "user" => results(turn, before, at == 0, &elsewhere, rules)?,
@@ -115,7 +135,11 @@ fn read<'a>(
     rules: &Rules,
 ) -> Result<(Vec<Turn<'a>>, Elsewhere<'a>), super::Refusal> {
     let thread = body.pointer("/thread/type").and_then(Value::as_str) == Some("continue");
-    let mut elsewhere = Elsewhere { hidden: HashSet::new(), thread, compacted: false };
+    let mut elsewhere = Elsewhere {
+        hidden: HashSet::new(),
+        thread,
+        compacted: false,
+    };
     let mut turns: Vec<Turn<'a>> = Vec::new();
     for (index, message) in messages.iter().enumerate() {
         let role = message.get("role").and_then(Value::as_str).unwrap_or_default();
@@ -131,7 +155,10 @@ fn read<'a>(
         }
         if let Some(at) = blocks.iter().rposition(|block| block.kind == "compaction") {
             let old = turns.iter().flat_map(|turn| &turn.blocks).chain(&blocks[..at]);
-            let ids: Vec<&str> = old.filter(|b| b.kind.ends_with("tool_use")).map(|b| b.str("id")).collect();
+            let ids: Vec<&str> = old
+                .filter(|b| b.kind.ends_with("tool_use"))
+                .map(|b| b.str("id"))
+                .collect();
             elsewhere.hidden.extend(ids);
             elsewhere.compacted = true;
             turns.clear();
@@ -145,7 +172,11 @@ fn read<'a>(
                 turn.blocks.extend(blocks);
                 turn.last = index;
             }
-            None => turns.push(Turn { role, blocks, last: index }),
+            None => turns.push(Turn {
+                role,
+                blocks,
+                last: index,
+            }),
         }
     }
     Ok((turns, elsewhere))
@@ -157,9 +188,13 @@ fn content(message: &Value, index: usize) -> Result<Vec<Block<'_>>, super::Refus
             let _ = text;
             Ok(Vec::new())
         }
-        Some(value @ Value::String(words)) => {
-            Ok(vec![Block { kind: "text", text: Some(words), value, message: index, index: 0 }])
-        }
+        Some(value @ Value::String(words)) => Ok(vec![Block {
+            kind: "text",
+            text: Some(words),
+            value,
+            message: index,
+            index: 0,
+        }]),
         Some(Value::Array(blocks)) => Ok(blocks
             .iter()
             .enumerate()
@@ -179,7 +214,10 @@ fn content(message: &Value, index: usize) -> Result<Vec<Block<'_>>, super::Refus
 fn shape(role: &str, block: &Block<'_>, rules: &Rules) -> Verdict {
     let (n, m, kind) = (block.message, block.index, block.kind);
     if (block.is_call() || block.is_server_call()) && role != "assistant" {
-        return refuse(format!("messages.{n}: `{kind}` blocks can only be in `assistant` messages"), [block.str("id")]);
+        return refuse(
+            format!("messages.{n}: `{kind}` blocks can only be in `assistant` messages"),
+            [block.str("id")],
+        );
     }
     if block.is_result() && role != "user" {
         let words = format!("messages.{n}: `tool_result` blocks can only be in `user` messages");
@@ -254,14 +292,28 @@ fn calls(turn: &Turn<'_>, next: Option<&Turn<'_>>, rules: &Rules) -> Verdict {
     let mut seen = HashSet::new();
     for call in turn.calls() {
         if !seen.insert(call.str("id")) {
-            let words = format!("messages.{}.content.{}: `tool_use` ids must be unique", call.message, call.index);
+            let words = format!(
+                "messages.{}.content.{}: `tool_use` ids must be unique",
+                call.message, call.index
+            );
             return refuse(words, [call.str("id")]);
         }
     }
-    let leading = || next.iter().flat_map(|next| next.blocks.iter().take_while(|block| block.is_result()));
+    let leading = || {
+        next.iter()
+            .flat_map(|next| next.blocks.iter().take_while(|block| block.is_result()))
+    };
     let answers: HashSet<&str> = leading().map(|result| result.str("tool_use_id")).collect();
-    let mut open: Vec<&str> = turn.calls().map(|call| call.str("id")).filter(|id| !answers.contains(id)).collect();
-    let behind = turn.blocks.iter().skip_while(|block| !block.is_call()).find(|b| matches!(b.kind, "text" | "image"));
+    let mut open: Vec<&str> = turn
+        .calls()
+        .map(|call| call.str("id"))
+        .filter(|id| !answers.contains(id))
+        .collect();
+    let behind = turn
+        .blocks
+        .iter()
+        .skip_while(|block| !block.is_call())
+        .find(|b| matches!(b.kind, "text" | "image"));
     if open.is_empty() && !rules.text_after_call && behind.is_some() {
         open = turn.calls().map(|call| call.str("id")).collect();
     }
@@ -279,7 +331,10 @@ fn calls(turn: &Turn<'_>, next: Option<&Turn<'_>>, rules: &Rules) -> Verdict {
         let set = call.value.get("toolset_name");
         let mut own = leading().filter(|result| result.str("tool_use_id") == call.str("id"));
         if set.is_some() && own.any(|result| result.value.get("toolset_name") != set) {
-            let words = format!("messages.{}: `toolset_name` of the `tool_result` does not match", next.last);
+            let words = format!(
+                "messages.{}: `toolset_name` of the `tool_result` does not match",
+                next.last
+            );
             return refuse(words, [call.str("id")]);
         }
     }
@@ -304,7 +359,11 @@ fn results(
     rules: &Rules,
 ) -> Verdict {
     let _ = rules;
-    let known: HashSet<&str> = before.iter().flat_map(|before| before.calls()).map(|call| call.str("id")).collect();
+    let known: HashSet<&str> = before
+        .iter()
+        .flat_map(|before| before.calls())
+        .map(|call| call.str("id"))
+        .collect();
     let mut seen = HashSet::new();
     for result in turn.blocks.iter().filter(|block| block.is_result()) {
         let (n, m, id) = (result.message, result.index, result.str("tool_use_id"));
@@ -353,7 +412,10 @@ fn servers(turns: &[Turn<'_>], elsewhere: &Elsewhere<'_>) -> Verdict {
         let rest = turns.get(at + 1);
         let mixed = turn.calls().next().is_some() && rest.is_some_and(Turn::only_results);
         // A kind that these rules do not know may be answered where nobody sees it.
-        for call in open.iter().filter(|call| matches!(call.kind, "server_tool_use" | "mcp_tool_use")) {
+        for call in open
+            .iter()
+            .filter(|call| matches!(call.kind, "server_tool_use" | "mcp_tool_use"))
+        {
             let running = turn.calls().any(|client| client.caller() == Some(call.str("id")));
             let waiting = mixed && (!older.contains(call.str("id")) || running);
             let paused = rest.is_none() && !older.contains(call.str("id"));
@@ -366,7 +428,11 @@ fn servers(turns: &[Turn<'_>], elsewhere: &Elsewhere<'_>) -> Verdict {
 }
 
 fn half(call: &Block<'_>) -> Verdict {
-    let name = if call.kind == "mcp_tool_use" { "mcp" } else { call.str("name") };
+    let name = if call.kind == "mcp_tool_use" {
+        "mcp"
+    } else {
+        call.str("name")
+    };
     let id = call.str("id");
     let words = format!(
         "messages.{}: `{name}` tool use with id `{id}` was found without a corresponding `{name}_tool_result` block",
@@ -377,7 +443,11 @@ fn half(call: &Block<'_>) -> Verdict {
 
 fn orphaned(result: &Block<'_>) -> Verdict {
     let (n, m, kind, id) = (result.message, result.index, result.kind, result.str("tool_use_id"));
-    let call = if kind == "mcp_tool_result" { "mcp_tool_use" } else { "server_tool_use" };
+    let call = if kind == "mcp_tool_result" {
+        "mcp_tool_use"
+    } else {
+        "server_tool_use"
+    };
     let words = format!(
         "messages.{n}.content.{m}: unexpected `tool_use_id` found in `{kind}` blocks: {id}. \
          Each `{kind}` block must have a corresponding `{call}` block before it."
@@ -397,9 +467,15 @@ fn markers(body: &Value) -> Verdict {
             _ => 0,
         }
     }
-    let found: usize = ["system", "tools", "messages"].iter().filter_map(|key| body.get(key)).map(count).sum();
+    let found: usize = ["system", "tools", "messages"]
+        .iter()
+        .filter_map(|key| body.get(key))
+        .map(count)
+        .sum();
     if found > 4 {
-        return refuse_plainly(format!("A maximum of 4 blocks with cache_control may be provided. Found {found}."));
+        return refuse_plainly(format!(
+            "A maximum of 4 blocks with cache_control may be provided. Found {found}."
+        ));
     }
     Ok(())
 }

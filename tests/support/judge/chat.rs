@@ -17,10 +17,23 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    pub(super) const STANDARD: Self = Self { id_max: 40, positional: false, deepseek: false };
-    pub(super) const COMPATIBLE: Self = Self { id_max: usize::MAX, ..Self::STANDARD };
-    pub(super) const DEEPSEEK: Self = Self { deepseek: true, ..Self::COMPATIBLE };
-    pub(super) const XAI: Self = Self { positional: true, ..Self::COMPATIBLE };
+    pub(super) const STANDARD: Self = Self {
+        id_max: 40,
+        positional: false,
+        deepseek: false,
+    };
+    pub(super) const COMPATIBLE: Self = Self {
+        id_max: usize::MAX,
+        ..Self::STANDARD
+    };
+    pub(super) const DEEPSEEK: Self = Self {
+        deepseek: true,
+        ..Self::COMPATIBLE
+    };
+    pub(super) const XAI: Self = Self {
+        positional: true,
+        ..Self::COMPATIBLE
+    };
 }
 
 /// A message and where it stands in the body.
@@ -39,7 +52,10 @@ impl<'a> Message<'a> {
     }
 
     fn answers(&self) -> &'a str {
-        self.value.get("tool_call_id").and_then(Value::as_str).unwrap_or_default()
+        self.value
+            .get("tool_call_id")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
     }
 
     /// Whether the value under `key` is there and not null.
@@ -118,7 +134,9 @@ fn shape(message: &Message<'_>, rules: &Rules) -> Verdict {
              but got an empty array instead."
         ));
     }
-    let says = ["content", "tool_calls", "function_call", "refusal", "audio"].iter().any(|key| message.has(key));
+    let says = ["content", "tool_calls", "function_call", "refusal", "audio"]
+        .iter()
+        .any(|key| message.has(key));
     if message.role == "assistant" && !says {
         return refuse_plainly(if rules.deepseek {
             "Invalid assistant message: content or tool_calls must be set"
@@ -145,7 +163,9 @@ fn unique(message: &Message<'_>, calls: &[Value], rules: &Rules) -> Verdict {
     for (at, call) in calls.iter().enumerate() {
         let id = id(call);
         if id.is_empty() && !rules.positional {
-            return refuse_plainly(format!("Missing required parameter: 'messages[{index}].tool_calls[{at}].id'."));
+            return refuse_plainly(format!(
+                "Missing required parameter: 'messages[{index}].tool_calls[{at}].id'."
+            ));
         }
         if id.len() > rules.id_max {
             let words = format!(
@@ -157,7 +177,10 @@ fn unique(message: &Message<'_>, calls: &[Value], rules: &Rules) -> Verdict {
             return refuse(words, [id]);
         }
         if !id.is_empty() && !seen.insert(id) {
-            return refuse(format!("Duplicate value for 'tool_call_id' of {id} in message[{index}]"), [id]);
+            return refuse(
+                format!("Duplicate value for 'tool_call_id' of {id} in message[{index}]"),
+                [id],
+            );
         }
     }
     Ok(())
@@ -176,7 +199,10 @@ fn answered(calls: &[Value], run: &[Message<'_>], rules: &Rules) -> Verdict {
         } else if let Some(at) = open.iter().position(|id| *id == answers) {
             done.insert(open.remove(at));
         } else if done.contains(answers) {
-            let words = format!("Duplicate value for 'tool_call_id' of {answers} in message[{}]", tool.index);
+            let words = format!(
+                "Duplicate value for 'tool_call_id' of {answers} in message[{}]",
+                tool.index
+            );
             return refuse(words, [answers]);
         } else {
             stranger.get_or_insert(answers);
@@ -191,7 +217,10 @@ fn answered(calls: &[Value], run: &[Message<'_>], rules: &Rules) -> Verdict {
                     'tool_call_id'.";
         let words = match (rules.deepseek, stranger) {
             (true, None) => format!("{lead} (insufficient tool messages following tool_calls message)"),
-            _ => format!("{lead} The following tool_call_ids did not have response messages: {}", open.join(", ")),
+            _ => format!(
+                "{lead} The following tool_call_ids did not have response messages: {}",
+                open.join(", ")
+            ),
         };
         return refuse(words, open);
     }
@@ -219,7 +248,10 @@ pub(super) fn mistral(body: &Value) -> Verdict {
             _ => false,
         };
         if !legal {
-            return refuse(format!("Unexpected role '{to}' after role '{from}'"), [pair[1].answers()]);
+            return refuse(
+                format!("Unexpected role '{to}' after role '{from}'"),
+                [pair[1].answers()],
+            );
         }
     }
     if let Some(message) = messages.first().filter(|message| message.role == "tool") {

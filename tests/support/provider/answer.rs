@@ -7,9 +7,10 @@ use super::Reply;
 fn block(reply: &Reply) -> (Value, &'static str) {
     match reply {
         Reply::Text(words) => (json!({"type": "text", "text": words}), "end_turn"),
-        Reply::Call { id, name, input } => {
-            (json!({"type": "tool_use", "id": id, "name": name, "input": input}), "tool_use")
-        }
+        Reply::Call { id, name, input } => (
+            json!({"type": "tool_use", "id": id, "name": name, "input": input}),
+            "tool_use",
+        ),
         Reply::Status(..) => (Value::Null, "refusal"),
     }
 }
@@ -34,12 +35,16 @@ pub(super) fn message_events(number: usize, model: &str, reply: &Reply) -> Vec<S
     let deltas: Vec<Value> = match reply {
         Reply::Text(words) => {
             start["text"] = "".into();
-            halves(words).map(|half| json!({"type": "text_delta", "text": half})).collect()
+            halves(words)
+                .map(|half| json!({"type": "text_delta", "text": half}))
+                .collect()
         }
         Reply::Call { input, .. } => {
             start["input"] = json!({});
             let whole = input.to_string();
-            halves(&whole).map(|half| json!({"type": "input_json_delta", "partial_json": half})).collect()
+            halves(&whole)
+                .map(|half| json!({"type": "input_json_delta", "partial_json": half}))
+                .collect()
         }
         Reply::Status(..) => Vec::new(),
     };
@@ -73,7 +78,10 @@ fn spoken(reply: &Reply) -> (Value, &'static str) {
         Reply::Call { id, name, input } => {
             let function = json!({"name": name, "arguments": input.to_string()});
             let call = json!({"id": id, "type": "function", "function": function});
-            (json!({"role": "assistant", "content": null, "tool_calls": [call]}), "tool_calls")
+            (
+                json!({"role": "assistant", "content": null, "tool_calls": [call]}),
+                "tool_calls",
+            )
         }
         Reply::Status(..) => (Value::Null, "content_filter"),
     }

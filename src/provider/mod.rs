@@ -8,10 +8,16 @@ use http::{
 };
 
 use crate::{
-    path::is_plain,
     repair::Mode,
     wire::{Dialect, Format, Wire},
 };
+
+mod path;
+
+pub(crate) use path::is_plain;
+
+/// Endings of paths that carry a history: no base URL ends so.
+pub(crate) const ENDPOINTS: [&str; 2] = ["/chat/completions", "/messages"];
 
 /// Whose API an upstream speaks: decides the dialect and the shape of our errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

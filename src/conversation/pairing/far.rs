@@ -1,0 +1,71 @@
+//! Results outside the gap of their call: matched only where one open call of the id remains.
+
+use std::collections::HashMap;
+
+use crate::conversation::pairing::{Fate, id_of, walk::Walk};
+
+impl<'c> Walk<'c, '_> {
+    /// Results outside the gap of their call: only where one open call of the id remains.
+    pub(super) fn match_far(&mut self) {
+        if self
+            .pairing
+            .results
+            .iter()
+            .all(|row| matches!(row.fate, Fate::Answers(_)))
+        {
+            return;
+        }
+        let mut open: HashMap<&[u8], (usize, usize)> = HashMap::new();
+        for (call, row) in self.pairing.calls.iter().enumerate() {
+            if row.answer.is_none() && !row.equal {
+                let entry = open.entry(id_of(self.conversation, row.part)).or_insert((0, call));
+                entry.0 += 1;
+            }
+        }
+        for row in 0..self.pairing.results.len() {
+            if self.pairing.results[row].fate == Fate::Orphan {
+                let fate = self.far_fate(row, &mut open);
+                if let Fate::Answers(call) = fate {
+                    self.pairing.calls[call].answer = Some(row);
+                }
+                self.pairing.results[row].fate = fate;
+            }
+        }
+    }
+
+    fn far_fate(&self, row: usize, open: &mut HashMap<&'c [u8], (usize, usize)>) -> Fate {
+        let found = &self.pairing.results[row];
+        let id = id_of(self.conversation, found.part);
+        if id.is_empty() {
+            return Fate::Orphan;
+        }
+        if self.hidden.contains(id) {
+            return Fate::Elsewhere;
+        }
+        if let Some((count, call)) = open.get_mut(id)
+            && *count > 0
+        {
+            let begins = self.pairing.turns[self.pairing.calls[*call].turn].units.start;
+            // A counter starts anew with every run: what stands before the call belongs to a call that is gone.
+            if *count > 1 || (found.unit < begins && is_counter(id)) {
+                return Fate::Orphan;
+            }
+            *count = 0;
+            return Fate::Answers(*call);
+        }
+        match self.last_seen[row].or_else(|| self.queues.get(id).map(|queue| queue.last)) {
+            Some(call) if self.pairing.calls[call].answer.is_some() => Fate::Repeats(call),
+            Some(_) => Fate::Orphan,
+            None if self.conversation.calls_elsewhere => Fate::Elsewhere,
+            None => Fate::Orphan,
+        }
+    }
+}
+
+/// Whether an id is a counter (`call_0`, `functions.Bash:12`, `7`): the same one comes again in another run.
+fn is_counter(id: &[u8]) -> bool {
+    let digits = id.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let name = &id[..id.len() - digits];
+    let separated = name.last().is_none_or(|byte| !byte.is_ascii_alphanumeric());
+    (1..=4).contains(&digits) && separated && !name.iter().any(u8::is_ascii_digit)
+}

@@ -1,0 +1,128 @@
+//! The pairing algorithm, once for all formats: which result answers which call, and what breaks the rules.
+//!
+//! Walks the history once in document order; every step is linear, whatever ids a stranger sends. Never edits.
+
+mod close;
+mod far;
+mod walk;
+
+use crate::conversation::{
+    Conversation, Flaw, PartKind, Role,
+    rules::PairingRules,
+    turns::{self, Turn, Unit},
+};
+use walk::Walk;
+
+/// What was found out about one history.
+#[derive(Clone, Debug, Default)]
+pub struct Pairing {
+    /// Messages, or pieces of them, in document order.
+    pub units: Vec<Unit>,
+    /// Assistant turns in document order.
+    pub turns: Vec<Turn>,
+    /// Client calls in document order; those behind which a compaction stands are left out.
+    pub calls: Vec<CallRow>,
+    /// Client results in document order; likewise.
+    pub results: Vec<ResultRow>,
+    /// Server calls and server results that lack their other half.
+    pub halves: Vec<Half>,
+    /// Fields that the target rejects, and whether they may be mended: not in a turn with thinking.
+    pub flaws: Vec<(Flaw, bool)>,
+    /// Whether the history begins with an assistant turn where the user is wanted.
+    pub headless: bool,
+}
+
+/// One client call.
+#[derive(Clone, Debug)]
+pub struct CallRow {
+    /// Index of the part.
+    pub part: usize,
+    /// Index of the turn.
+    pub turn: usize,
+    /// The result that answers it, as an index into [`Pairing::results`].
+    pub answer: Option<usize>,
+    /// The first call of the turn with the same id, and how many stand before this one, itself included.
+    pub repeats: Option<(usize, usize)>,
+    /// Whether name and input equal those of the call it repeats.
+    pub equal: bool,
+    /// Whether the target rejects the id.
+    pub bad_id: bool,
+}
+
+/// One client result.
+#[derive(Clone, Debug)]
+pub struct ResultRow {
+    /// Index of the part.
+    pub part: usize,
+    /// Index of the unit.
+    pub unit: usize,
+    /// The turn in whose gap it stands.
+    pub turn: Option<usize>,
+    /// Whether it stands where results of that turn belong.
+    pub leading: bool,
+    /// Whether only a message border keeps it from leading.
+    pub split: bool,
+    /// Whether it names no call.
+    pub nameless: bool,
+    /// What it turned out to be.
+    pub fate: Fate,
+}
+
+/// What a result turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The answer of this call.
+    Answers(usize),
+    /// A further result of this call, which has another answer.
+    Repeats(usize),
+    /// Nobody's: no call of this history can own it for certain.
+    Orphan,
+    /// Its call lives outside the body, or behind a compaction: not ours to judge.
+    Elsewhere,
+}
+
+/// A server call without result in a closed turn, or a server result without call.
+#[derive(Clone, Copy, Debug)]
+pub struct Half {
+    /// Index of the part.
+    pub part: usize,
+    /// Whether it may be dropped: not in a turn with thinking, not under a programmatic call.
+    pub droppable: bool,
+}
+
+/// Pairs the calls and results of `conversation`.
+pub fn pair(conversation: &Conversation<'_>, rules: PairingRules) -> Pairing {
+    let units = turns::units(conversation);
+    let compaction = conversation
+        .parts
+        .iter()
+        .rposition(|part| matches!(part.kind, PartKind::Compaction));
+    let turns = turns::turns(conversation, &units, rules, compaction.unwrap_or(0));
+    let pairing = Pairing {
+        units,
+        turns,
+        ..Pairing::default()
+    };
+    let mut walk = Walk::new(conversation, rules, compaction.unwrap_or(0), pairing);
+    walk.walk();
+    walk.match_far();
+    walk.judge_servers();
+    walk.place_anchors();
+    walk.keep_flaws();
+    let pairing = &mut walk.pairing;
+    let assistant_first = pairing.units.first().is_some_and(|unit| unit.role == Role::Assistant);
+    let whole = compaction.is_none() && !conversation.calls_elsewhere;
+    pairing.headless = rules.user_first && whole && assistant_first;
+    walk.pairing
+}
+
+/// The call id that a call or a result part bears; empty for any other part.
+pub fn id_of<'c>(conversation: &'c Conversation<'_>, part: usize) -> &'c [u8] {
+    match conversation.parts.get(part).map(|found| &found.kind) {
+        Some(PartKind::Call(call)) => &call.id,
+        Some(PartKind::Result(result)) => &result.id,
+        Some(PartKind::ServerCall(call)) => &call.id,
+        Some(PartKind::ServerResult(id)) => id,
+        _ => b"",
+    }
+}

@@ -1,0 +1,144 @@
+//! `antiphon check` and `antiphon repair` on files and standard input: output and exit codes.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+const BROKEN: &str = "tests/cases/anthropic/unanswered_user_talks/request.json";
+const REPAIRED: &str = "tests/cases/anthropic/unanswered_user_talks/repaired.json";
+const HEALTHY: &str = "tests/cases/openai-chat/healthy_run_in_any_order/request.json";
+
+fn antiphon(arguments: &[&str], stdin: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_antiphon"))
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A child that does not read closes the pipe: no fault of ours.
+    drop(child.stdin.take().unwrap().write_all(stdin));
+    child.wait_with_output().unwrap()
+}
+
+fn file(path: &str) -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let folder = tempfile::tempdir().unwrap().keep();
+    folder.join(name)
+}
+
+#[test]
+fn check_names_every_finding_and_exits_1() {
+    let out = antiphon(&["check", BROKEN, HEALTHY], b"");
+    assert_eq!(out.status.code(), Some(1));
+    let lines = text(&out.stdout);
+    let wanted = format!(
+        "{BROKEN}: messages[1].content[0]: unanswered: the tool call has no result where one is due (toolu_01A)"
+    );
+    assert!(lines.contains(&wanted), "{lines}");
+    assert!(lines.contains(&format!("{BROKEN}: 1 finding (anthropic)")), "{lines}");
+    assert!(
+        lines.contains(&format!("{HEALTHY}: every tool call has its result (openai-chat)")),
+        "{lines}"
+    );
+}
+
+#[test]
+fn check_exits_0_on_a_healthy_body_and_2_on_an_unreadable_one() {
+    assert_eq!(antiphon(&["check", HEALTHY], b"").status.code(), Some(0));
+    let rows: &[(&[&str], &[u8], &str)] = &[
+        (&["check"], b"{\"messages\":[", "not JSON"),
+        (&["check", "-"], b"{}", "no `messages` in this body"),
+        (&["check"], b"{\"contents\":[]}", "Gemini"),
+        (&["check", "no/such/file.json"], b"", "no/such/file.json"),
+        (
+            &["check", "--wire", "anthropic"],
+            b"{\"messages\":[],\"messages\":[]}",
+            "the history key stands twice",
+        ),
+        (&["check", "--wire", "latin"], b"", "possible values"),
+        (&["repair"], b"[]", "not of the format's shape"),
+    ];
+    for (arguments, stdin, wanted) in rows {
+        let out = antiphon(arguments, stdin);
+        assert_eq!(out.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            text(&out.stderr).contains(wanted),
+            "{arguments:?}: {}",
+            text(&out.stderr)
+        );
+        assert!(out.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn check_speaks_json() {
+    let out = antiphon(&["check", "--output", "json", "-"], &file(BROKEN));
+    let document: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(document[0]["file"], "-");
+    assert_eq!(document[0]["wire"], "anthropic");
+    let finding = &document[0]["findings"][0];
+    assert_eq!(finding["kind"], "unanswered");
+    assert_eq!(finding["place"], "messages[1].content[0]");
+    assert_eq!(finding["id"], "toolu_01A");
+    assert_eq!(out.status.code(), Some(1));
+}
+
+#[test]
+fn repair_writes_the_body_to_stdout_and_the_report_to_stderr() {
+    let out = antiphon(&["repair", BROKEN], b"");
+    assert_eq!(out.status.code(), Some(0));
+    assert_eq!(out.stdout, file(REPAIRED));
+    assert!(
+        text(&out.stderr).contains("1 finding: placeholder=1"),
+        "{}",
+        text(&out.stderr)
+    );
+    let again = antiphon(&["repair", "-"], &out.stdout);
+    assert_eq!(again.stdout, out.stdout);
+    assert!(text(&again.stderr).contains("nothing to repair"));
+}
+
+#[test]
+fn repair_can_write_a_file_judge_only_or_show_the_difference() {
+    let target = scratch("out.json");
+    let out = antiphon(&["repair", BROKEN, "-o", target.to_str().unwrap()], b"");
+    assert!(out.stdout.is_empty() && out.status.success());
+    assert_eq!(std::fs::read(&target).unwrap(), file(REPAIRED));
+    let out = antiphon(&["repair", "--check", BROKEN], b"");
+    assert!(out.stdout.is_empty());
+    assert_eq!(out.status.code(), Some(1));
+    assert_eq!(antiphon(&["repair", "--check", HEALTHY], b"").status.code(), Some(0));
+    let out = antiphon(&["repair", "--diff", BROKEN], b"");
+    let lines = text(&out.stdout);
+    assert!(
+        lines
+            .lines()
+            .any(|line| line.starts_with("-{\"role\": \"user\", \"content\": \"hurry\"}")),
+        "{lines}"
+    );
+    assert!(
+        lines
+            .lines()
+            .any(|line| line.starts_with('+') && line.contains("tool_result")),
+        "{lines}"
+    );
+    assert!(antiphon(&["repair", "--diff", HEALTHY], b"").stdout.is_empty());
+}
+
+#[test]
+fn repair_applies_no_less_safe_class_than_asked() {
+    let out = antiphon(&["repair", "--least", "lossless", BROKEN], b"");
+    assert_eq!(out.stdout, file(BROKEN));
+    assert!(text(&out.stderr).contains("nothing applied"));
+}
