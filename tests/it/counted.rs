@@ -10,18 +10,18 @@ use crate::support::{
 const BODY: &str = "{\"messages\":[]}";
 
 /// The sum of all samples whose line begins with `name` and holds every one of `labels`.
-fn sum(app: &App, name: &str, labels: &[&str]) -> f64 {
+fn sum(app: &App, name: &str, labels: &[&str]) -> u64 {
     let text = app.telemetry.encode();
     let lines = text
         .lines()
         .filter(|line| line.starts_with(name) && labels.iter().all(|label| line.contains(label)));
     lines
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
         .sum()
 }
 
 /// Waits until `count` exchanges have ended.
-async fn ended(app: &App, count: f64) {
+async fn ended(app: &App, count: u64) {
     let all = async {
         while sum(app, "antiphon_requests_total", &[]) < count {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -69,17 +69,17 @@ async fn whoever_ends_an_exchange_is_named_once() {
         post("/anthropic/v1/messages", BODY).replacen("\r\n\r\n", &format!("\r\nX-Script: {script}\r\n\r\n"), 1)
     };
     for (count, script, outcome) in [
-        (1.0, "plain", "outcome=\"ok\""),
-        (2.0, "stream", "outcome=\"ok\""),
-        (3.0, "break", "outcome=\"network\""),
-        (4.0, "hang", "outcome=\"provider\""),
+        (1, "plain", "outcome=\"ok\""),
+        (2, "stream", "outcome=\"ok\""),
+        (3, "break", "outcome=\"network\""),
+        (4, "hang", "outcome=\"provider\""),
     ] {
         let before = sum(&app, "antiphon_requests_total", &[outcome]);
         assert_eq!(app.ask(scripted(script)).await.status(), 200);
         ended(&app, count).await;
         assert_eq!(
             sum(&app, "antiphon_requests_total", &[outcome]),
-            before + 1.0,
+            before + 1,
             "{script}"
         );
     }
@@ -87,17 +87,17 @@ async fn whoever_ends_an_exchange_is_named_once() {
     let mut client = app.client().await;
     client.send(scripted("hang")).await;
     client.until("data: 1\n\n").await;
-    assert_eq!(sum(&app, "antiphon_streams_active", &[]), 1.0);
+    assert_eq!(sum(&app, "antiphon_streams_active", &[]), 1);
     drop(client);
-    ended(&app, 5.0).await;
+    ended(&app, 5).await;
     let mut client = app.client().await;
     client.send(scripted("wait")).await;
     client.finish().await;
-    ended(&app, 6.0).await;
-    assert_eq!(sum(&app, "antiphon_requests_total", &["outcome=\"client\""]), 2.0);
+    ended(&app, 6).await;
+    assert_eq!(sum(&app, "antiphon_requests_total", &["outcome=\"client\""]), 2);
     // Refused at the door.
     app.ask("GET /x HTTP/1.1\r\nHost: evil.example\r\n\r\n").await;
-    ended(&app, 7.0).await;
-    assert_eq!(sum(&app, "antiphon_requests_total", &["outcome=\"client\""]), 3.0);
-    assert_eq!(sum(&app, "antiphon_streams_active", &[]), 0.0);
+    ended(&app, 7).await;
+    assert_eq!(sum(&app, "antiphon_requests_total", &["outcome=\"client\""]), 3);
+    assert_eq!(sum(&app, "antiphon_streams_active", &[]), 0);
 }
