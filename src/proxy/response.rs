@@ -101,8 +101,9 @@ impl Answer {
         headers::for_client(&mut head.headers);
         record.answered(head.status, &mut head.headers);
         let stream = is_event_stream(&head.headers);
-        // An event of ours fits only into a stream whose length nobody has promised.
-        let open = stream && !compressed && !head.headers.contains_key(CONTENT_LENGTH);
+        // An event of ours fits only into a stream whose events we know and whose length nobody has promised.
+        let known = self.inspected || matches!(shape, Shape::Responses | Shape::Gemini);
+        let open = stream && known && !compressed && !head.headers.contains_key(CONTENT_LENGTH);
         let body = match body {
             Body::Whole(body) => {
                 record.event.bytes_out = body.len() as u64;

@@ -214,6 +214,21 @@ async fn a_broken_stream_ends_with_an_error_event_and_a_cut() {
 }
 
 #[tokio::test]
+async fn a_stream_of_unknown_events_is_only_cut() {
+    for (path, event) in [
+        ("/openai/v1/audio/speech", ""),
+        ("/openai/v1/responses", "event: error\ndata: {"),
+    ] {
+        let (text, whole) = broken(path, b"data: 1\n\n", true).await;
+        let rest = text.strip_prefix("data: 1\n\n").unwrap();
+        assert!(
+            !whole && rest.starts_with(event) && rest.is_empty() == event.is_empty(),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_silent_stream_ends_with_a_timeout_event_and_a_cut() {
     let upstream = Upstream::script(|mut conn, _| async move {
         conn.request().await;
