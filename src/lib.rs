@@ -1,4 +1,54 @@
-//! Antiphon: a reverse proxy in front of LLM provider APIs that makes sure every tool call has exactly one answer.
+//! Antiphon is a reverse proxy in front of LLM provider APIs: it makes sure that every tool call in every request has
+//! exactly one answer. Healthy requests go up byte for byte; answers come back untouched.
+//!
+//! > Bytes come in once, are *read* into a conversation of spans, *checked* into findings, *planned* into actions,
+//! > *spliced* back over the same bytes, and *sent*; the answer is *relayed* untouched.
+//!
+//! # The map, from the ground up
+//!
+//! | room | job |
+//! |---|---|
+//! | [`splice`] | spans, edits, and the segments that come out |
+//! | [`conversation`] | messages and parts by their bytes; turns; the pairing rules and the one algorithm |
+//! | [`wire`] | the formats: read a body, write one block; the door to JSON; the framer of event streams |
+//! | [`repair`](mod@repair) | findings → plan → edits, and every text that we write |
+//! | `provider` | the table: names, hosts and paths → upstream and format |
+//! | `upstream` | the HTTP client: one send with its deadlines |
+//! | `proxy` | the life of one exchange, top to bottom |
+//! | `server` | listeners, limits, owned tasks, drain |
+//! | `admin`, `telemetry` | health and metrics; one struct an event = its log line and its counters |
+//! | `config` | file, variables and flags → settings of the rooms below |
+//! | `app`, `cli` | puts everything together; one file a subcommand |
+//!
+//! The first four are the core: they build alone with `--no-default-features`.
+//!
+//! # Invariants
+//!
+//! * A body is never serialized anew: edits are splices, bytes outside them are identical, and without findings the
+//!   very same handle goes upstream.
+//! * Reading cannot fail an exchange: what we cannot read passes through, with a counted reason.
+//! * Output is a function of body, rules, policy and remembered answers: no clock, counter, chance, host or lane.
+//! * Repairing what was repaired adds no edit.
+//! * The core and `provider` never open a socket or file, never log, and never panic on input.
+//! * Imports go down the map only; no room but `app` and `cli` knows `config`.
+//! * After the first byte of an answer has gone down nothing is retried, and a broken stream never ends cleanly.
+//! * Content and secrets are in no log line, metric or error of ours.
+//!
+//! # The words
+//!
+//! *Downstream* is the client's side, *upstream* the provider's. An *exchange* is one request and its answer, an
+//! *attempt* one send within it. A *conversation* is what a body says, a *message* one entry of it, a *part* one block.
+//! A *turn* is what the format makes of messages in a row; its *gap* is what stands between it and the next turn of
+//! the assistant. A *finding* is a breach of the pairing rules; a *plan* is what will be done, by *actions*; an *edit*
+//! replaces a *span*. A *placeholder* stands for a result that nobody gave; a *quote* keeps a result as marked text.
+//!
+//! # Where to start
+//!
+//! * Why was this body changed? [`conversation::pairing`], then [`repair::plan`].
+//! * What does a provider want? `wire/*/mod.rs` and [`conversation::rules`].
+//! * What does a header or a status of ours mean? `proxy/error.rs`, `proxy/headers.rs`.
+//! * A new provider: a row in `provider`. A new key: `config/file.rs`, `config/lower.rs`.
+//! * A bug: a folder in `tests/cases`.
 
 #[cfg(feature = "server")]
 pub mod admin;
@@ -26,3 +76,7 @@ pub mod upstream;
 pub mod wire;
 
 pub use repair::{check, repair};
+
+#[cfg(all(doctest, feature = "server"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

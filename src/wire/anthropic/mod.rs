@@ -18,7 +18,8 @@ pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
     PairingRules {
         place: ResultPlace::UserTurn,
         combines: !matches!(dialect, Dialect::Bedrock | Dialect::DeepSeek),
-        user_first: true,
+        // DeepSeek's own converter (deepseek-recipe 0.2.0) takes a history that begins with the assistant.
+        user_first: !matches!(dialect, Dialect::DeepSeek),
         ids: match dialect {
             Dialect::DeepSeek | Dialect::Compatible => IdRule::NotEmpty,
             _ => IdRule::Word,
