@@ -30,7 +30,7 @@ pub use shape::Shape;
 
 use crate::{
     clock,
-    provider::{Kind, NoRoute, Route, Routes},
+    provider::{NoRoute, Route, Routes},
     repair::RepairPolicy,
     telemetry::Telemetry,
     upstream::{SendError, Sender},
@@ -169,11 +169,7 @@ impl Inner {
         let host = host
             .or_else(|| uri.authority().map(http::uri::Authority::as_str))
             .unwrap_or("localhost");
-        let base = |upstream: &crate::provider::Upstream| {
-            let version = if upstream.kind == Kind::OpenAi { "/v1" } else { "" };
-            format!("http://{host}/{}{version}", upstream.name)
-        };
-        self.routes.upstreams().iter().map(base).collect()
+        self.routes.base_urls(host).into_iter().map(|(_, base)| base).collect()
     }
 }
 
