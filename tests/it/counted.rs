@@ -77,11 +77,7 @@ async fn whoever_ends_an_exchange_is_named_once() {
         let before = sum(&app, "antiphon_requests_total", &[outcome]);
         assert_eq!(app.ask(scripted(script)).await.status(), 200);
         ended(&app, count).await;
-        assert_eq!(
-            sum(&app, "antiphon_requests_total", &[outcome]),
-            before + 1,
-            "{script}"
-        );
+        assert_eq!(sum(&app, "antiphon_requests_total", &[outcome]), before + 1, "{script}");
     }
     // A client that leaves: in the middle of a stream, and before the head.
     let mut client = app.client().await;
