@@ -1,5 +1,4 @@
 //! `antiphon check`: what breaks the pairing rules in request bodies, offline.
-#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use std::{
     io::{self, Write},

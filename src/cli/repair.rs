@@ -1,5 +1,4 @@
 //! `antiphon repair`: the repaired body on stdout, what was done on stderr, offline.
-#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use std::{
     fs,
@@ -89,14 +88,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn write_body(args: &Args, repaired: &Repaired) -> io::Result<()> {
-    match &args.out {
-        Some(path) => fs::write(path, repaired.body.to_vec()),
-        None => {
-            let mut out = io::stdout().lock();
-            repaired.body.parts().iter().try_for_each(|part| out.write_all(part))?;
-            out.flush()
-        }
+    if let Some(path) = &args.out {
+        return fs::write(path, repaired.body.to_vec());
     }
+    let mut out = io::stdout().lock();
+    repaired.body.parts().iter().try_for_each(|part| out.write_all(part))?;
+    out.flush()
 }
 
 fn summary(report: &Report) -> String {
@@ -137,7 +134,7 @@ fn document(report: &Report, input: &Input) -> Value {
         "file": input.name,
         "wire": input.wire.to_string(),
         "findings": findings,
-        "actions": Map::from_iter(actions),
+        "actions": actions.collect::<Map<_, _>>(),
         "deferred": report.deferred,
         "unrepairable": report.unrepairable,
     })

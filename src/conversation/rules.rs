@@ -14,6 +14,8 @@ pub enum ResultPlace {
 pub enum IdRule {
     /// Any text, an empty one too.
     Any,
+    /// Any text; a result without an id answers by its position (xAI).
+    Position,
     /// `^[a-zA-Z0-9_-]+$`: Anthropic's error text, seen in maximhq/bifrost#5097 and farion1231/cc-switch#1181.
     Word,
     /// One to 40 characters: OpenAI's error text, `provider-rules` C6.
@@ -35,8 +37,6 @@ pub struct PairingRules {
     pub user_first: bool,
     /// Which ids are taken.
     pub ids: IdRule,
-    /// Whether a result without id answers by position.
-    pub positional: bool,
     /// Whether user words may stand directly behind a run of tool messages.
     pub words_behind_results: bool,
 }
@@ -45,7 +45,7 @@ impl IdRule {
     /// Whether the target takes `id`.
     pub fn takes(self, id: &[u8]) -> bool {
         match self {
-            Self::Any => true,
+            Self::Any | Self::Position => true,
             Self::NotEmpty => !id.is_empty(),
             Self::Word => !id.is_empty() && id.iter().all(|byte| is_word(*byte)),
             Self::Short => !id.is_empty() && characters(id) <= 40,

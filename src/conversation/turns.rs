@@ -142,7 +142,7 @@ fn closed_units(
     } else {
         HashSet::new()
     };
-    run.clone().skip(1).filter(move |next| {
+    run.skip(1).filter(move |next| {
         let parts = units[next - 1].parts.clone();
         let from = parts.start.max(begin).min(parts.end);
         let mut calls = conversation.parts[from..parts.end]

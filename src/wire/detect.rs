@@ -113,7 +113,7 @@ impl Votes {
             None => {
                 self.converse |= ["toolUse", "toolResult", "text"]
                     .iter()
-                    .any(|key| json.member(block, key).is_some())
+                    .any(|key| json.member(block, key).is_some());
             }
         }
     }

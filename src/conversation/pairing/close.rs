@@ -100,7 +100,8 @@ impl Walk<'_, '_> {
         for flaw in &self.conversation.flaws {
             let thinks = thinking.contains(&flaw.message);
             let hidden = self.begin > 0 && flaw.message <= begin && flaw.part.is_none_or(|part| part < self.begin);
-            if !hidden && !(thinks && flaw.kind == FlawKind::BlankText) {
+            let models_own = thinks && flaw.kind == FlawKind::BlankText;
+            if !hidden && !models_own {
                 self.pairing.flaws.push((*flaw, !thinks));
             }
         }

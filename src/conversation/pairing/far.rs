@@ -55,9 +55,8 @@ impl<'c> Walk<'c, '_> {
         }
         match self.last_seen[row].or_else(|| self.queues.get(id).map(|queue| queue.last)) {
             Some(call) if self.pairing.calls[call].answer.is_some() => Fate::Repeats(call),
-            Some(_) => Fate::Orphan,
             None if self.conversation.calls_elsewhere => Fate::Elsewhere,
-            None => Fate::Orphan,
+            Some(_) | None => Fate::Orphan,
         }
     }
 }

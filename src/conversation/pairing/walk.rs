@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::conversation::{
     Conversation, PartKind, Role, Text,
     pairing::{CallRow, Fate, Half, Pairing, ResultRow},
-    rules::{PairingRules, ResultPlace},
+    rules::{IdRule, PairingRules, ResultPlace},
 };
 
 /// The calls of one id in the turn at hand, first in, first out.
@@ -266,13 +266,13 @@ impl<'c, 'a> Walk<'c, 'a> {
         let open: Vec<usize> = calls
             .filter(|call| self.pairing.calls[*call].answer.is_none())
             .collect();
-        if open.len() != 1 && !self.rules.positional {
+        if open.len() != 1 && self.rules.ids != IdRule::Position {
             return;
         }
         for (row, call) in rows.iter().zip(open) {
             self.pairing.calls[call].answer = Some(*row);
             self.pairing.results[*row].fate = Fate::Answers(call);
-            self.pairing.results[*row].nameless = !self.rules.positional;
+            self.pairing.results[*row].nameless = self.rules.ids != IdRule::Position;
         }
     }
 }

@@ -24,7 +24,6 @@ pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
             Dialect::DeepSeek | Dialect::Compatible => IdRule::NotEmpty,
             _ => IdRule::Word,
         },
-        positional: false,
         words_behind_results: true,
     }
 }

@@ -20,9 +20,9 @@ pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
             Dialect::Standard => IdRule::Short,
             Dialect::Mistral => IdRule::Nine,
             Dialect::Bedrock | Dialect::DeepSeek => IdRule::NotEmpty,
-            Dialect::Xai | Dialect::Compatible => IdRule::Any,
+            Dialect::Xai => IdRule::Position,
+            Dialect::Compatible => IdRule::Any,
         },
-        positional: matches!(dialect, Dialect::Xai),
         // `Unexpected role 'user' after role 'tool'`, Mistral error 3230 (onyx-dot-app/onyx#6458, 2025-11).
         words_behind_results: !matches!(dialect, Dialect::Mistral),
     }

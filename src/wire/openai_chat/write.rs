@@ -38,17 +38,14 @@ pub(crate) fn restored(id: Piece, content: String) -> Vec<Piece> {
 pub(crate) fn quote(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Piece> {
     let mut quoted = quote::quote(json, id, name, json.member(result, "content"), &CARRIED);
     let mut pieces = vec![Piece::Constant(r#"{"role":"user","content":"#)];
-    match quoted.as_mut_slice() {
-        [Quoted::Text(text)] => {
-            pieces.push(Piece::Constant("\""));
-            pieces.append(text);
-            pieces.push(Piece::Constant("\"}"));
-        }
-        _ => {
-            pieces.push(Piece::Constant("["));
-            pieces.extend(parts(quoted));
-            pieces.push(Piece::Constant("]}"));
-        }
+    if let [Quoted::Text(text)] = quoted.as_mut_slice() {
+        pieces.push(Piece::Constant("\""));
+        pieces.append(text);
+        pieces.push(Piece::Constant("\"}"));
+    } else {
+        pieces.push(Piece::Constant("["));
+        pieces.extend(parts(quoted));
+        pieces.push(Piece::Constant("]}"));
     }
     pieces
 }
