@@ -19,7 +19,7 @@ use super::{
     record::{End, Record},
     shape::Shape,
 };
-use crate::clock;
+use crate::{clock, wire::frames::EventFramer};
 
 /// Time for the last event to leave before the cut.
 const FAREWELL: Duration = Duration::from_millis(10);
@@ -135,7 +135,7 @@ pub(super) struct Relay {
     record: Record,
     stream: bool,
     shape: Option<Shape>,
-    tail: Tail,
+    frames: EventFramer,
     idle_timeout: Duration,
     idle: Pin<Box<Sleep>>,
     waiting: bool,
@@ -155,14 +155,14 @@ impl Relay {
             record.telemetry().stream_opened();
         }
         let idle = Box::pin(tokio::time::sleep(idle_timeout));
-        let (state, tail) = (State::Relaying(body), Tail::default());
+        let (state, frames) = (State::Relaying(body), EventFramer::default());
         Self {
             state,
             prefix,
             record,
             stream,
             shape,
-            tail,
+            frames,
             idle_timeout,
             idle,
             waiting: false,
@@ -227,7 +227,9 @@ impl Relay {
         }
         if let Some(data) = frame.data_ref() {
             self.record.event.bytes_out = self.record.event.bytes_out.saturating_add(data.len() as u64);
-            self.tail.push(data);
+            if self.stream {
+                self.frames.push(data, |_| ());
+            }
         }
         if matches!(&self.state, State::Relaying(body) if self.is_end(body)) {
             // hyper does not ask again behind the last frame.
@@ -249,7 +251,9 @@ impl Relay {
         };
         self.state = State::Leaving(error);
         self.idle.as_mut().reset(clock::now() + FAREWELL);
-        let mut data = BytesMut::from(self.tail.closing());
+        // A partial event is ended first, so that ours can be read.
+        let open = !self.frames.is_between_events();
+        let mut data = BytesMut::from(if open { &b"\n\n"[..] } else { &[] });
         data.extend_from_slice(&event);
         Poll::Ready(Some(Ok(Frame::data(data.freeze()))))
     }
@@ -262,62 +266,6 @@ impl Drop for Relay {
         }
         if matches!(&self.state, State::Relaying(body) if self.is_end(body)) {
             self.record.end(End::OK);
-        }
-    }
-}
-
-/// The last bytes of a stream: enough to tell whether an event is open.
-#[derive(Debug, Default)]
-struct Tail {
-    bytes: [u8; 4],
-    filled: usize,
-}
-
-impl Tail {
-    fn push(&mut self, data: &[u8]) {
-        let last = data.get(data.len().saturating_sub(4)..).unwrap_or_default();
-        self.bytes.rotate_left(last.len());
-        let from = self.bytes.len().saturating_sub(last.len());
-        for (slot, byte) in self.bytes.iter_mut().skip(from).zip(last) {
-            *slot = *byte;
-        }
-        self.filled = self.filled.saturating_add(last.len()).min(self.bytes.len());
-    }
-
-    /// What ends the open event, if there is one.
-    fn closing(&self) -> &'static [u8] {
-        let seen = self
-            .bytes
-            .get(self.bytes.len().saturating_sub(self.filled)..)
-            .unwrap_or_default();
-        let boundaries: [&[u8]; 4] = [b"\n\n", b"\r\r", b"\r\n\r\n", b"\n\r\n"];
-        if seen.is_empty() || boundaries.iter().any(|boundary| seen.ends_with(boundary)) {
-            b""
-        } else {
-            b"\n\n"
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Tail;
-
-    #[test]
-    fn an_open_event_is_closed_whatever_the_cut() {
-        for (text, closing) in [
-            ("", ""),
-            ("data: x", "\n\n"),
-            ("data: x\n", "\n\n"),
-            ("data: x\r\n\r\n", ""),
-            ("\n\n", ""),
-        ] {
-            for cut in 0..=text.len() {
-                let mut tail = Tail::default();
-                tail.push(&text.as_bytes()[..cut]);
-                tail.push(&text.as_bytes()[cut..]);
-                assert_eq!(tail.closing(), closing.as_bytes(), "{text:?} cut at {cut}");
-            }
         }
     }
 }

@@ -121,7 +121,7 @@ fn decide(
     headers: &HeaderMap,
     record: &mut Record,
 ) -> Result<Verdict, ProxyError> {
-    let Repaired { body, mut report } = repaired;
+    let Repaired { body, report } = repaired;
     let signed = is_signed(headers);
     let mode = if signed { Mode::Observe } else { mode };
     record.event.mode = Some(mode);
@@ -130,7 +130,7 @@ fn decide(
             record.event.rejected = true;
             record.repair = Some(HeaderValue::from_static("rejected"));
             let findings = report.findings.clone();
-            record.event.report = Some(report);
+            record.event.report = Some(report.without_actions());
             Err(ProxyError::Rejected(Rejection {
                 findings,
                 format: wire.format,
@@ -154,8 +154,7 @@ fn decide(
             })
         }
         Mode::Strict | Mode::Observe => {
-            report.actions.clear();
-            record.event.report = Some(report);
+            record.event.report = Some(report.without_actions());
             let repair = match (mode, signed) {
                 (Mode::Observe, true) => "observed; reason=signed",
                 (Mode::Observe, false) => "observed",

@@ -165,6 +165,14 @@ pub struct Report {
     pub renamed: Vec<(String, String)>,
 }
 
+impl Report {
+    /// The report of a body that goes up as it came, or not at all: what was found, nothing done.
+    #[must_use]
+    pub fn without_actions(self) -> Self {
+        Self { findings: self.findings, ..Self::default() }
+    }
+}
+
 /// A body after repair.
 #[derive(Clone, Debug)]
 pub struct Repaired {
