@@ -463,16 +463,36 @@ fn harmless(seed: u64, body: &[u8], wire: Wire) {
     );
 }
 
+/// How many of everything in a large body.
+const COUNT: usize = 100_000;
+
+/// `count` items, parted by commas.
+fn many(count: usize, item: &dyn Fn(usize) -> String) -> String {
+    (0..count).map(item).collect::<Vec<_>>().join(",")
+}
+
+/// A body of these messages behind a first one.
+fn body(messages: impl std::fmt::Display) -> String {
+    format!(r#"{{"messages":[{{"role":"user","content":"go"}},{messages}]}}"#)
+}
+
+fn finishes(name: &str, body: &str, wire: Wire) {
+    let out = mend(body.as_bytes(), wire);
+    println!(
+        "{name}: {} bytes in, {} out, {:?}",
+        body.len(),
+        out.body.len(),
+        out.report.actions
+    );
+}
+
 /// Large and degenerate bodies finish. No bound but patience: a slow machine must not fail this.
 #[test]
 fn large_bodies_finish() {
-    let many = |count: usize, item: &dyn Fn(usize) -> String| (0..count).map(item).collect::<Vec<_>>().join(",");
     let call = |n: usize| format!(r#"{{"type":"tool_use","id":"toolu_{n}","name":"f","input":{{}}}}"#);
     let result = |n: usize| format!(r#"{{"type":"tool_result","tool_use_id":"toolu_{n}","content":"r"}}"#);
     let turn = |role: &str, blocks: String| format!(r#"{{"role":"{role}","content":[{blocks}]}}"#);
-    let body = |messages: String| format!(r#"{{"messages":[{{"role":"user","content":"go"}},{messages}]}}"#);
     let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
-    let count = 100_000;
     let rows = [
         (
             "deep",
@@ -485,21 +505,21 @@ fn large_bodies_finish() {
                 format!(r#"{{"type":"tool_result","tool_use_id":"a","content":{deep}}}"#),
             )),
         ),
-        ("calls in one message", body(turn("assistant", many(count, &call)))),
-        ("equal calls", body(turn("assistant", many(count, &|_| call(1))))),
-        ("equal results", body(turn("user", many(count, &|_| result(1))))),
+        ("calls in one message", body(turn("assistant", many(COUNT, &call)))),
+        ("equal calls", body(turn("assistant", many(COUNT, &|_| call(1))))),
+        ("equal results", body(turn("user", many(COUNT, &|_| result(1))))),
         (
             "answered",
             body(format!(
                 "{},{}",
-                turn("assistant", many(count, &call)),
-                turn("user", many(count, &result))
+                turn("assistant", many(COUNT, &call)),
+                turn("user", many(COUNT, &result))
             )),
         ),
-        ("messages", body(many(count, &|n| turn("assistant", call(n))))),
+        ("messages", body(many(COUNT, &|n| turn("assistant", call(n))))),
         (
             "messages with equal ids",
-            body(many(count, &|n| {
+            body(many(COUNT, &|n| {
                 if n % 2 == 0 {
                     turn("assistant", call(1))
                 } else {
@@ -511,43 +531,35 @@ fn large_bodies_finish() {
             "all late",
             body(format!(
                 "{},{}",
-                many(count / 4, &|n| turn("assistant", call(n))
+                many(COUNT / 4, &|n| turn("assistant", call(n))
                     + r#",{"role":"user","content":"x"}"#),
-                turn("user", many(count / 4, &result))
+                turn("user", many(COUNT / 4, &result))
             )),
         ),
     ];
     for (name, body) in rows {
-        let out = mend(body.as_bytes(), Wire::ANTHROPIC);
-        println!(
-            "{name}: {} bytes in, {} out, {:?}",
-            body.len(),
-            out.body.len(),
-            out.report.actions
-        );
+        finishes(name, &body, Wire::ANTHROPIC);
     }
+}
+
+#[test]
+fn large_chat_bodies_finish() {
     let call =
         |n: usize| format!(r#"{{"id":"call_{n}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}"#);
     let asks = |calls: String| format!(r#"{{"role":"assistant","content":null,"tool_calls":[{calls}]}}"#);
     let tool = |n: usize| format!(r#"{{"role":"tool","tool_call_id":"call_{n}","content":"r"}}"#);
     for body in [
-        body(asks(many(count, &call))),
-        body(asks(many(count, &|_| call(1)))),
-        body(many(count, &|_| tool(1))),
-        body(format!("{},{}", asks(many(count, &call)), many(count, &tool))),
+        body(asks(many(COUNT, &call))),
+        body(asks(many(COUNT, &|_| call(1)))),
+        body(many(COUNT, &|_| tool(1))),
+        body(format!("{},{}", asks(many(COUNT, &call)), many(COUNT, &tool))),
         body(format!(
             "{},{}",
-            many(count / 4, &|n| asks(call(n))),
-            many(count / 4, &tool)
+            many(COUNT / 4, &|n| asks(call(n))),
+            many(COUNT / 4, &tool)
         )),
     ] {
-        let out = mend(body.as_bytes(), Wire::OPENAI_CHAT);
-        println!(
-            "chat: {} bytes in, {} out, {:?}",
-            body.len(),
-            out.body.len(),
-            out.report.actions
-        );
+        finishes("chat", &body, Wire::OPENAI_CHAT);
     }
 }
 
