@@ -169,7 +169,10 @@ impl Report {
     /// The report of a body that goes up as it came, or not at all: what was found, nothing done.
     #[must_use]
     pub fn without_actions(self) -> Self {
-        Self { findings: self.findings, ..Self::default() }
+        Self {
+            findings: self.findings,
+            ..Self::default()
+        }
     }
 }
 
