@@ -22,8 +22,8 @@ pub(super) struct Args {
     /// Request bodies, one file each; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     files: Vec<PathBuf>,
-    /// Wire format of the bodies; told from each body if not given
-    #[arg(long, value_name = "NAME", value_parser = input::wire_parser())]
+    /// Wire format of the bodies; told from each body if not given (anthropic, openai-chat, openai-chat-mistral, …)
+    #[arg(long, value_name = "NAME")]
     wire: Option<Wire>,
     /// How to report
     #[arg(long, value_name = "FORM", default_value = "text")]

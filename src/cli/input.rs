@@ -7,7 +7,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::{
     conversation::Finding,
@@ -72,12 +71,6 @@ pub(super) fn read(path: &Path, wire: Option<Wire>) -> Result<Input, InputError>
         Ok(wire) => Ok(Input { name, body, wire }),
         Err(source) => Err(InputError::Undetected { name, source }),
     }
-}
-
-/// The parser of `--wire`.
-pub(super) fn wire_parser() -> impl TypedValueParser<Value = Wire> {
-    let names = PossibleValuesParser::new(Wire::NAMES.iter().map(|(name, _)| *name));
-    names.try_map(|name| name.parse::<Wire>())
 }
 
 /// Where a finding stands, as a path into the body.

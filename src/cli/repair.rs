@@ -25,8 +25,8 @@ pub(super) struct Args {
     /// A request body; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// Wire format of the body; told from the body if not given
-    #[arg(long, value_name = "NAME", value_parser = input::wire_parser())]
+    /// Wire format of the body; told from the body if not given (anthropic, openai-chat, openai-chat-mistral, …)
+    #[arg(long, value_name = "NAME")]
     wire: Option<Wire>,
     /// Write the repaired body there instead of stdout
     #[arg(short, long = "out", value_name = "FILE")]

@@ -90,6 +90,17 @@ impl Wire {
         dialect: Dialect::Standard,
     };
 
+    /// Shorter spellings of [`Wire::NAMES`]; `_` may stand for `-` in each.
+    pub const ALIASES: &'static [(&'static str, &'static str)] = &[
+        ("messages", "anthropic"),
+        ("chat", "openai-chat"),
+        ("openai", "openai-chat"),
+        ("bedrock", "anthropic-bedrock"),
+        ("deepseek", "openai-chat-deepseek"),
+        ("mistral", "openai-chat-mistral"),
+        ("xai", "openai-chat-xai"),
+    ];
+
     /// The names that `--wire` takes, with what they mean.
     pub const NAMES: &'static [(&'static str, Self)] = &[
         ("anthropic", Self::ANTHROPIC),
@@ -155,19 +166,22 @@ impl fmt::Display for Wire {
 
 /// The name is none of [`Wire::NAMES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown wire format")]
+#[error("expected one of {names}", names = names())]
 pub struct UnknownWire;
+
+fn names() -> String {
+    Wire::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
 
 impl FromStr for Wire {
     type Err = UnknownWire;
 
     fn from_str(name: &str) -> Result<Self, UnknownWire> {
-        let name = name.replace('_', "-");
-        Self::NAMES
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, wire)| *wire)
-            .ok_or(UnknownWire)
+        let name = name.to_ascii_lowercase().replace('_', "-");
+        let alias = Self::ALIASES.iter().find(|(alias, _)| *alias == name);
+        let name = alias.map_or(name.as_str(), |(_, name)| name);
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, wire)| *wire).ok_or(UnknownWire)
     }
 }
 

@@ -66,7 +66,7 @@ fn check_exits_0_on_a_healthy_body_and_2_on_an_unreadable_one() {
             b"{\"messages\":[],\"messages\":[]}",
             "the history key stands twice",
         ),
-        (&["check", "--wire", "latin"], b"", "possible values"),
+        (&["check", "--wire", "latin"], b"", "expected one of anthropic, "),
         (&["repair"], b"[]", "not of the format's shape"),
     ];
     for (arguments, stdin, wanted) in rows {
