@@ -24,6 +24,7 @@ mod long_session;
 mod policy;
 mod properties;
 mod referee;
+mod scanner;
 
 // The data path, over raw TCP on both sides.
 mod codings;

@@ -13,6 +13,7 @@
 pub mod app;
 pub mod bodies;
 pub mod judge;
+pub mod oracle;
 #[cfg(feature = "server")]
 pub mod provider;
 #[cfg(feature = "server")]
