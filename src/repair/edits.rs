@@ -128,16 +128,13 @@ impl<'c> Layout<'c> {
     /// An answer as a block or message of the format.
     pub(super) fn answer(&self, answer: &Answer) -> Vec<Piece> {
         let id = self.call_id(answer.call);
-        let toolset = match &self.conversation.parts[answer.call].kind {
-            PartKind::Call(call) => call.toolset,
-            _ => None,
-        };
+        let toolset = || self.conversation.details(answer.call).toolset;
         match (&answer.source, self.wire.format) {
             (Source::Part(part), _) => self.moved(*part, answer.call),
-            (Source::Placeholder(text), Format::Anthropic) => anthropic::write::placeholder(id, toolset, text.text()),
+            (Source::Placeholder(text), Format::Anthropic) => anthropic::write::placeholder(id, toolset(), text.text()),
             (Source::Placeholder(text), Format::OpenAiChat) => openai_chat::write::placeholder(id, text.text()),
             (Source::Real(real), Format::Anthropic) => {
-                anthropic::write::restored(id, toolset, real.content.clone(), real.failed)
+                anthropic::write::restored(id, toolset(), real.content.clone(), real.failed)
             }
             (Source::Real(real), Format::OpenAiChat) => openai_chat::write::restored(id, real.content.clone()),
         }
@@ -177,10 +174,7 @@ impl<'c> Layout<'c> {
         let name = self
             .callers
             .get(&part)
-            .and_then(|call| match &self.conversation.parts[*call].kind {
-                PartKind::Call(call) => call.name,
-                _ => None,
-            });
+            .and_then(|call| self.conversation.details(*call).name);
         let name = name.map(|span| String::from_utf8_lossy(&self.json.decode(span)).into_owned());
         (id, name)
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{
     conversation::{
-        Conversation, Flaw, FlawKind, PartKind,
+        CallDetails, Conversation, Flaw, FlawKind,
         pairing::{CallRow, Fate, Pairing, id_of},
         rules::PairingRules,
     },
@@ -127,10 +127,7 @@ pub(super) struct Planner<'c> {
 /// A call as those who remember calls see it.
 fn sight<'c>(conversation: &'c Conversation<'c>, part: usize, occurrence: usize) -> CallSight<'c> {
     let json = Json::new(conversation.body);
-    let (tool, input) = match &conversation.parts[part].kind {
-        PartKind::Call(call) => (call.name, call.input),
-        _ => (None, None),
-    };
+    let CallDetails { name: tool, input, .. } = conversation.details(part);
     CallSight {
         id: id_of(conversation, part),
         tool: tool.map(|span| json.decode(span)).unwrap_or_default(),

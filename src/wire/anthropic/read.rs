@@ -6,7 +6,8 @@
 
 use crate::{
     conversation::{
-        Call, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartKind, Role, ServerCall, Text,
+        Call, CallDetails, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartKind, Role,
+        ServerCall, Text,
     },
     splice::Span,
     wire::{
@@ -18,10 +19,7 @@ use crate::{
 /// Reads `body` in one pass; a body without `messages` is a conversation without messages.
 pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     let json = Json::new(body);
-    let conversation = Conversation {
-        body,
-        ..Conversation::default()
-    };
+    let conversation = Conversation::new(body, details);
     let mut reader = Reader { json, conversation };
     let mut cursor = Cursor::new(body, 0);
     cursor.object(|cursor, key| match key {
@@ -64,10 +62,10 @@ impl<'a> Reader<'a> {
         let (mut role, mut content) = (Role::System, Content::Opaque);
         let span = cursor.object(|cursor, key| {
             match key {
-                b"role" => role = role_of(&self.json.decode(cursor.value()?)),
+                b"role" => role = role_of(&cursor.text()?),
                 b"content" => {
                     // Of a key that stands twice the last counts.
-                    self.conversation.parts.truncate(first);
+                    self.conversation.forget(first);
                     self.conversation.flaws.truncate(flaws);
                     content = self.content(cursor)?;
                 }
@@ -100,7 +98,7 @@ impl<'a> Reader<'a> {
             Kind::String => {
                 let span = cursor.value()?;
                 let message = self.conversation.messages.len();
-                self.conversation.parts.push(Part {
+                self.conversation.push(Part {
                     span,
                     message,
                     kind: PartKind::Other,
@@ -114,11 +112,7 @@ impl<'a> Reader<'a> {
     fn block(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         let mut block = Block::default();
         let span = match cursor.kind() {
-            Kind::Object => cursor.object(|cursor, key| {
-                let value = cursor.value()?;
-                block.take(self.json, key, value);
-                Ok(())
-            })?,
+            Kind::Object => cursor.object(|cursor, key| block.take(self.json, key, cursor))?,
             _ => cursor.value()?,
         };
         let message = self.conversation.messages.len();
@@ -130,8 +124,8 @@ impl<'a> Reader<'a> {
                 kind,
             });
         }
-        let kind = block.part(self.json);
-        self.conversation.parts.push(Part { span, message, kind });
+        let kind = block.part();
+        self.conversation.push(Part { span, message, kind });
         Ok(())
     }
 
@@ -188,15 +182,27 @@ fn role_of(name: &[u8]) -> Role {
     }
 }
 
+/// What a `tool_use` block says.
+fn details(body: &[u8], block: Span) -> CallDetails {
+    let json = Json::new(body);
+    let string = |key: &str| {
+        json.member(block, key)
+            .filter(|value| json.kind(*value) == Kind::String)
+    };
+    CallDetails {
+        name: string("name"),
+        input: json.member(block, "input"),
+        toolset: string("toolset_name"),
+    }
+}
+
 /// The members of a block that matter here; of a key that stands twice the last counts.
 #[derive(Default)]
 struct Block<'a> {
     kind: Text<'a>,
     id: Text<'a>,
     answers: Text<'a>,
-    name: Option<Span>,
     input: Option<Span>,
-    toolset: Option<Span>,
     text: Option<Span>,
     content: Option<Span>,
     failed: bool,
@@ -204,31 +210,27 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    fn take(&mut self, json: Json<'a>, key: &[u8], value: Span) {
+    fn take(&mut self, json: Json<'a>, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         match key {
-            b"type" => self.kind = json.decode(value),
-            b"id" => self.id = json.decode(value),
-            b"tool_use_id" => self.answers = json.decode(value),
-            b"name" => self.name = Some(value),
-            b"input" => self.input = Some(value),
-            b"toolset_name" => self.toolset = (json.kind(value) == Kind::String).then_some(value),
-            b"text" => self.text = Some(value),
-            b"content" => self.content = Some(value),
-            b"is_error" => self.failed = json.bytes(value) == b"true",
+            b"type" => self.kind = cursor.text()?,
+            b"id" => self.id = cursor.text()?,
+            b"tool_use_id" => self.answers = cursor.text()?,
+            b"input" => self.input = Some(cursor.value()?),
+            b"text" => self.text = Some(cursor.value()?),
+            b"content" => self.content = Some(cursor.value()?),
+            b"is_error" => self.failed = json.bytes(cursor.value()?) == b"true",
             // `{"type":"direct"}` is an ordinary call; any other caller is code at the provider.
-            b"caller" => self.called_by_code = json.member(value, "tool_id").is_some(),
-            _ => {}
+            b"caller" => self.called_by_code = json.member(cursor.value()?, "tool_id").is_some(),
+            _ => drop(cursor.value()?),
         }
+        Ok(())
     }
 
     /// What the block is in the mouth of the side that may say it.
-    fn part(self, json: Json<'a>) -> PartKind<'a> {
+    fn part(self) -> PartKind<'a> {
         match self.kind.as_ref() {
             b"tool_use" => PartKind::Call(Call {
                 id: self.id,
-                name: self.name.filter(|name| json.kind(*name) == Kind::String),
-                input: self.input,
-                toolset: self.toolset,
                 programmatic: self.called_by_code,
             }),
             b"tool_result" => PartKind::Result(CallResult { id: self.answers }),

@@ -5,6 +5,7 @@
 //! [`Unreadable::Shape`]; whether it is JSON at all is for the full parse to say.
 
 use crate::{
+    conversation::Text,
     splice::Span,
     wire::{
         Unreadable,
@@ -108,6 +109,25 @@ impl<'a> Cursor<'a> {
         };
         self.at = end.ok_or(Unreadable::Shape)?;
         Ok(Span::new(start, self.at))
+    }
+
+    /// Passes the value here; the decoded string if it is one, else nothing.
+    #[inline]
+    pub(crate) fn text(&mut self) -> Result<Text<'a>, Unreadable> {
+        self.space();
+        let start = self.at;
+        if self.body.get(start) != Some(&b'"') {
+            return self.value().map(|_| Text::default());
+        }
+        let inside = start.saturating_add(1);
+        let (end, escaped) = skip::string(self.body, inside).ok_or(Unreadable::Shape)?;
+        self.at = end;
+        if escaped {
+            return Ok(decode(self.body.get(start..end).unwrap_or_default()));
+        }
+        Ok(Text::Borrowed(
+            self.body.get(inside..end.saturating_sub(1)).unwrap_or_default(),
+        ))
     }
 
     /// Whether nothing but white space is left.

@@ -5,7 +5,9 @@
 )]
 
 use crate::{
-    conversation::{Call, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartKind, Role, Text},
+    conversation::{
+        Call, CallDetails, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartKind, Role, Text,
+    },
     splice::Span,
     wire::{
         Unreadable,
@@ -16,10 +18,7 @@ use crate::{
 /// Reads `body` in one pass; a body without `messages` is a conversation without messages.
 pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     let json = Json::new(body);
-    let conversation = Conversation {
-        body,
-        ..Conversation::default()
-    };
+    let conversation = Conversation::new(body, details);
     let mut reader = Reader { json, conversation };
     let mut cursor = Cursor::new(body, 0);
     cursor.object(|cursor, key| match key {
@@ -63,13 +62,13 @@ impl<'a> Reader<'a> {
         let mut fields = Fields::default();
         let span = cursor.object(|cursor, key| {
             match key {
-                b"role" => fields.role = self.json.decode(cursor.value()?),
+                b"role" => fields.role = cursor.text()?,
                 b"content" => fields.content = Some(cursor.value()?),
                 b"tool_calls" => {
-                    self.conversation.parts.truncate(first);
+                    self.conversation.forget(first);
                     fields.calls = self.calls(cursor)?;
                 }
-                b"tool_call_id" => fields.answers = self.json.decode(cursor.value()?),
+                b"tool_call_id" => fields.answers = cursor.text()?,
                 b"name" => drop(cursor.value()?),
                 _ => {
                     fields.other |= cursor.kind() != Kind::Null;
@@ -84,11 +83,11 @@ impl<'a> Reader<'a> {
         match role {
             Role::Assistant => self.note_flaw(&fields, content.is_none_or(|(_, kind)| kind == Kind::Null), first),
             // Calls in the mouth of another role are not calls.
-            _ => self.conversation.parts.truncate(first),
+            _ => self.conversation.forget(first),
         }
         if role == Role::Tool {
             let kind = PartKind::Result(CallResult { id: fields.answers });
-            self.conversation.parts.push(Part { span, message, kind });
+            self.conversation.push(Part { span, message, kind });
         }
         let content = match content {
             Some((value, Kind::Array)) => Content::Blocks(value),
@@ -129,22 +128,10 @@ impl<'a> Reader<'a> {
     }
 
     fn call(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let json = self.json;
-        let (mut id, mut name, mut input) = (Text::default(), None, None);
+        let mut id = Text::default();
         let span = cursor.object(|cursor, key| {
             match key {
-                b"id" => id = json.decode(cursor.value()?),
-                b"function" | b"custom" if cursor.kind() == Kind::Object => {
-                    cursor.object(|cursor, key| {
-                        let value = cursor.value()?;
-                        match key {
-                            b"name" => name = (json.kind(value) == Kind::String).then_some(value),
-                            b"arguments" | b"input" => input = Some(value),
-                            _ => {}
-                        }
-                        Ok(())
-                    })?;
-                }
+                b"id" => id = cursor.text()?,
                 _ => drop(cursor.value()?),
             }
             Ok(())
@@ -152,13 +139,27 @@ impl<'a> Reader<'a> {
         let message = self.conversation.messages.len();
         let kind = PartKind::Call(Call {
             id,
-            name,
-            input,
-            toolset: None,
             programmatic: false,
         });
-        self.conversation.parts.push(Part { span, message, kind });
+        self.conversation.push(Part { span, message, kind });
         Ok(())
+    }
+}
+
+/// What an entry of `tool_calls` says: `function {name, arguments}` or `custom {name, input}`.
+fn details(body: &[u8], call: Span) -> CallDetails {
+    let json = Json::new(body);
+    let Some(function) = json.member(call, "function").or_else(|| json.member(call, "custom")) else {
+        return CallDetails::default();
+    };
+    CallDetails {
+        name: json
+            .member(function, "name")
+            .filter(|name| json.kind(*name) == Kind::String),
+        input: json
+            .member(function, "arguments")
+            .or_else(|| json.member(function, "input")),
+        toolset: None,
     }
 }
 
