@@ -91,6 +91,138 @@ fn random_documents_are_read_as_the_oracle_reads_them() {
     );
 }
 
+/// The full parse says what `serde_json` says of raw values.
+fn same_verdict(body: &[u8], name: &str) -> bool {
+    let wanted = serde_json::from_slice::<&serde_json::value::RawValue>(body).is_ok();
+    let told = antiphon::wire::json::validate(body).is_ok();
+    assert_eq!(told, wanted, "{name}: {}", String::from_utf8_lossy(body));
+    wanted
+}
+
+#[test]
+fn the_full_parse_refuses_what_serde_json_refuses() {
+    let rows: &[&[u8]] = &[
+        b"",
+        b" ",
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b"{}",
+        b"[]",
+        b" {} ",
+        b"{}{}",
+        b"[,]",
+        b"[1,]",
+        b"[1 2]",
+        b"{\"a\"}",
+        b"{\"a\":}",
+        b"{\"a\":1,}",
+        b"{,}",
+        b"{\"a\" 1}",
+        b"{1:2}",
+        b"[}",
+        b"{]",
+        b"[1}",
+        b"{\"a\":1]",
+        b"[[]",
+        b"nul",
+        b"null",
+        b"nulll",
+        b"true",
+        b"tru",
+        b"false",
+        b"falsee",
+        b"0",
+        b"00",
+        b"01",
+        b"-0",
+        b"-",
+        b"-a",
+        b"+1",
+        b"1.",
+        b".1",
+        b"1.5",
+        b"1e5",
+        b"1E+5",
+        b"1e",
+        b"1e+",
+        b"1.e5",
+        b"1e400",
+        b"-1.5e-7",
+        b"NaN",
+        b"Infinity",
+        b"\"",
+        b"\"a\"",
+        b"\"\\\"",
+        b"\"\\\"\"",
+        b"\"\\x\"",
+        b"\"\\u12\"",
+        b"\"\\u12g4\"",
+        b"\"\\ud83d\"",
+        b"\"\\u0000\"",
+        b"\"\n\"",
+        b"\"\x1f\"",
+        b"\"\x7f\"",
+        b"\"\xff\"",
+        b"\"\xc3\xa9\"",
+        b"\"\xed\xa0\x80\"",
+        b"\xef\xbb\xbf{}",
+        b"{}\x00",
+        b"\x0b{}",
+        b"[\"a\",\"b\"]x",
+        b"'a'",
+        b"{\"a\":1}//",
+    ];
+    let accepted = rows.iter().filter(|row| same_verdict(row, "row")).count();
+    assert!((15..rows.len()).contains(&accepted), "{accepted} rows accepted");
+    for row in rows {
+        // The same behind text of every length, so that each falls on every place of a block.
+        for length in 0..140 {
+            let mut body = format!("[\"{}\\\\\",", "x".repeat(length)).into_bytes();
+            body.extend_from_slice(row);
+            body.push(b']');
+            same_verdict(&body, "row in a list");
+        }
+    }
+    for depth in [1, 63, 64, 65, 127, 128, 129, 100_000] {
+        let mut body = "[{\"a\":".repeat(depth) + "1" + &"}]".repeat(depth);
+        assert!(same_verdict(body.as_bytes(), "deep"));
+        body.pop();
+        assert!(!same_verdict(body.as_bytes(), "deep and cut"));
+    }
+}
+
+#[test]
+fn the_full_parse_agrees_with_serde_json_on_damaged_documents() {
+    let (mut accepted, mut refused) = (0, 0);
+    for seed in 0..documents() / 2 {
+        let mut document = Document::new(seed);
+        let mut body = Document::new(seed).body().into_bytes();
+        for _ in 0..document.next(3) {
+            let at = document.next(body.len());
+            match document.next(4) {
+                0 => body.truncate(at),
+                1 => body[at] = b"\"\\{}[],:0x\n\x01 \xe9"[document.next(14)],
+                2 => drop(body.remove(at)),
+                _ => body.insert(at, b"\"\\{}[],:0-\t\x1f u"[document.next(14)]),
+            }
+            if body.is_empty() {
+                break;
+            }
+        }
+        if same_verdict(&body, &format!("SEED={seed}")) {
+            accepted += 1
+        } else {
+            refused += 1
+        }
+    }
+    assert!(
+        accepted > documents() / 20 && refused > documents() / 20,
+        "{accepted} accepted, {refused} refused"
+    );
+}
+
 /// Random JSON around the keys that the readers look for: any type in any place, keys twice, escapes everywhere.
 struct Document {
     state: u64,

@@ -256,7 +256,7 @@ impl<'a> Block<'a> {
                 None => Some(FlawKind::InputEmpty),
                 Some(input) => match json.kind(input) {
                     Kind::Null => Some(FlawKind::InputEmpty),
-                    Kind::Array if is_empty_list(json, input) => Some(FlawKind::InputEmpty),
+                    Kind::Array if json.is_empty(input) => Some(FlawKind::InputEmpty),
                     Kind::String => Some(FlawKind::InputText),
                     _ => None,
                 },
@@ -274,13 +274,8 @@ impl<'a> Block<'a> {
         self.content.is_none_or(|content| match json.kind(content) {
             Kind::Null => true,
             Kind::String => is_blank(json.bytes(content)),
-            Kind::Array => is_empty_list(json, content),
+            Kind::Array => json.is_empty(content),
             _ => false,
         })
     }
-}
-
-fn is_empty_list(json: Json<'_>, list: Span) -> bool {
-    let mut empty = true;
-    json.elements(list, |_| empty = false).is_ok() && empty
 }

@@ -102,7 +102,7 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let inside = start.saturating_add(1);
         let end = match self.body.get(start) {
-            Some(b'"') => skip::string(self.body, inside).map(|(end, _)| end),
+            Some(b'"') => skip::string_end(self.body, inside),
             Some(b'{' | b'[') => skip::container(self.body, inside),
             Some(_) => self.scalar_end(),
             None => None,

@@ -6,17 +6,18 @@
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
 )]
 
+mod blocks;
 mod cursor;
 mod mend;
 mod skip;
 mod text;
-
-use serde_json::value::RawValue;
+mod validate;
 
 pub(crate) use cursor::Cursor;
 pub use mend::{Slot, moved, rebuild};
 use text::decode;
 pub use text::{escaped, is_blank, is_object, quoted};
+pub use validate::validate;
 
 use crate::{conversation::Text, splice::Span, wire::Unreadable};
 
@@ -45,12 +46,6 @@ impl Kind {
             _ => Self::Other,
         }
     }
-}
-
-/// The full parse: whether `body` is one JSON value. Of any depth; a lone surrogate and `1e400` pass.
-pub fn validate(body: &[u8]) -> Result<(), Unreadable> {
-    let parsed: Result<&RawValue, _> = serde_json::from_slice(body);
-    parsed.map(|_| ()).map_err(|_| Unreadable::NotJson)
 }
 
 /// JSON text whose values are looked up by their spans.
@@ -82,6 +77,12 @@ impl<'a> Json<'a> {
     /// The type of the value at `span`.
     pub fn kind(self, span: Span) -> Kind {
         Kind::of(self.bytes(span).first())
+    }
+
+    /// Whether nothing but white space stands between the brackets of the object or array at `span`.
+    pub fn is_empty(self, span: Span) -> bool {
+        let inside = Span::new(span.start.saturating_add(1), span.end.saturating_sub(1));
+        self.bytes(inside).iter().all(u8::is_ascii_whitespace)
     }
 
     /// Calls `each` with the decoded key and the span of the value of every member of the object at `span`.

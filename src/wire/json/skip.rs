@@ -5,70 +5,86 @@
 
 use wide::u8x16;
 
-/// Bytes of a block: one bit each in a `u64`.
-const BLOCK: usize = 64;
-/// Bytes looked at first in a string: keys, types and ids end here.
-const PROBE: usize = 16;
+use crate::wire::json::blocks::{BLOCK, LANE, block, equal, escaped_bytes, lanes, mask};
+
+/// Lanes looked at first in a string: keys, types and ids end there.
+const PROBES: usize = 3;
 
 /// The end of the string whose first byte behind the quote is at `from`: the offset behind the closing quote, and
 /// whether a backslash stands in it.
 #[inline]
 pub(super) fn string(body: &[u8], from: usize) -> Option<(usize, bool)> {
-    if let Some(probe) = body.get(from..).and_then(<[u8]>::first_chunk::<PROBE>) {
-        let bytes = u8x16::new(*probe);
-        let quotes = equal(bytes, b'"').to_bitmask();
-        if quotes != 0 {
-            let end = quotes.trailing_zeros();
-            let escapes = equal(bytes, b'\\').to_bitmask();
-            if escapes == 0 || end < escapes.trailing_zeros() {
-                return Some((from + end as usize + 1, false));
-            }
-        }
+    if let Some(end) = short_string(body, from) {
+        return Some((end, false));
     }
-    long_string(body, from)
+    let end = long_string(body, from, 0)?;
+    let inside = body.get(from..end).unwrap_or_default();
+    Some((end, memchr::memchr(b'\\', inside).is_some()))
 }
 
-fn long_string(body: &[u8], from: usize) -> Option<(usize, bool)> {
+/// As [`string`], where nobody asks for backslashes.
+#[inline]
+pub(super) fn string_end(body: &[u8], from: usize) -> Option<usize> {
+    short_string(body, from).or_else(|| long_string(body, from, 0))
+}
+
+/// A string that ends within the first bytes, without a backslash before.
+#[inline]
+fn short_string(body: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    for _ in 0..PROBES {
+        let bytes = u8x16::new(*body.get(at..)?.first_chunk::<LANE>()?);
+        let stops = (equal(bytes, b'"') | equal(bytes, b'\\')).to_bitmask();
+        if stops != 0 {
+            let stop = at + stops.trailing_zeros() as usize;
+            return (body.get(stop) == Some(&b'"')).then_some(stop + 1);
+        }
+        at += LANE;
+    }
+    None
+}
+
+/// The end of a string of which everything before `from` is passed; `carry` as in [`escaped_bytes`].
+fn long_string(body: &[u8], from: usize, mut carry: u64) -> Option<usize> {
     let mut tail = [b' '; BLOCK];
-    let (mut at, mut carry, mut escaped) = (from, 0, false);
+    let mut at = from;
     while at < body.len() {
         let block = block(body, at, &mut tail);
         let quotes = mask(block, b'"');
-        let escapes = mask(block, b'\\');
-        let ends = if escapes == 0 && carry == 0 {
-            quotes
+        if quotes == 0 {
+            skip_plain(block, &mut carry);
         } else {
-            // A quote before the first backslash ends the string, whatever follows.
-            if carry == 0 && quotes.trailing_zeros() < escapes.trailing_zeros() {
-                return Some((at + quotes.trailing_zeros() as usize + 1, escaped));
+            let ends = quotes & !escaped_bytes(mask(block, b'\\'), &mut carry);
+            if ends != 0 {
+                return Some(at + ends.trailing_zeros() as usize + 1);
             }
-            escaped = true;
-            quotes & !escaped_bytes(escapes, &mut carry)
-        };
-        if ends != 0 {
-            return Some((at + ends.trailing_zeros() as usize + 1, escaped));
         }
         at += BLOCK;
     }
     None
 }
 
+/// Passes a block without quotes: backslashes matter only where a run of them reaches the end.
+#[inline(always)]
+fn skip_plain(block: &[u8; BLOCK], carry: &mut u64) {
+    if block[BLOCK - 1] == b'\\' {
+        escaped_bytes(mask(block, b'\\'), carry);
+    } else {
+        *carry = 0;
+    }
+}
+
 /// The end of the object or array whose first byte behind the bracket is at `from`: the offset behind its last bracket.
 /// Brackets and braces count alike: a container that mixes them is not JSON, and the full parse before an edit says so.
 pub(super) fn container(body: &[u8], from: usize) -> Option<usize> {
     let mut tail = [b' '; BLOCK];
-    // `inside` is all ones while a string is open at the border of two blocks.
-    let (mut at, mut carry, mut inside, mut depth) = (from, 0, 0_u64, 1_u64);
+    // No block begins inside a string: what reaches over its end is passed as a string is.
+    let (mut at, mut depth) = (from, 1_u64);
     while at < body.len() {
         let block = block(body, at, &mut tail);
-        let escapes = mask(block, b'\\');
-        let quotes = mask(block, b'"') & !escaped_bytes(escapes, &mut carry);
-        if quotes == 0 && inside != 0 {
-            at += BLOCK;
-            continue;
-        }
-        let strings = up_to_each(quotes) ^ inside;
-        inside = if strings >> (BLOCK - 1) == 0 { 0 } else { u64::MAX };
+        let mut carry = 0;
+        let quotes = mask(block, b'"') & !escaped_bytes(mask(block, b'\\'), &mut carry);
+        let strings = up_to_each(quotes);
         let opened = braces(block, b'{') & !strings;
         let closed = braces(block, b'}') & !strings;
         let count = u64::from(closed.count_ones());
@@ -79,6 +95,9 @@ pub(super) fn container(body: &[u8], from: usize) -> Option<usize> {
             return Some(at + end);
         }
         at += BLOCK;
+        if strings >> (BLOCK - 1) != 0 {
+            at = long_string(body, at, carry)?;
+        }
     }
     None
 }
@@ -99,61 +118,10 @@ fn last_bracket(opened: u64, mut closed: u64, depth: &mut u64) -> Option<usize> 
     None
 }
 
-/// The 64 bytes at `at`, with blanks behind the end of the body.
-#[inline(always)]
-fn block<'b>(body: &'b [u8], at: usize, tail: &'b mut [u8; BLOCK]) -> &'b [u8; BLOCK] {
-    let rest = body.get(at..).unwrap_or_default();
-    if let Some(block) = rest.first_chunk() {
-        return block;
-    }
-    tail.fill(b' ');
-    for (slot, byte) in tail.iter_mut().zip(rest) {
-        *slot = *byte;
-    }
-    tail
-}
-
-/// The bytes of a block that are `byte`.
-#[inline(always)]
-fn mask(block: &[u8; BLOCK], byte: u8) -> u64 {
-    lanes(block, |bytes| equal(bytes, byte))
-}
-
 /// The bytes of a block that are the brace `byte`, or the bracket of the same side: they differ in one bit.
 #[inline(always)]
 fn braces(block: &[u8; BLOCK], byte: u8) -> u64 {
     lanes(block, |bytes| equal(bytes | u8x16::splat(0x20), byte))
-}
-
-#[inline(always)]
-fn lanes(block: &[u8; BLOCK], test: impl Fn(u8x16) -> u8x16) -> u64 {
-    let (lanes, _) = block.as_chunks::<16>();
-    let mut bits = 0;
-    for (index, lane) in lanes.iter().enumerate() {
-        bits |= u64::from(test(u8x16::new(*lane)).to_bitmask()) << (16 * index);
-    }
-    bits
-}
-
-#[inline(always)]
-fn equal(bytes: u8x16, byte: u8) -> u8x16 {
-    bytes.simd_eq(u8x16::splat(byte))
-}
-
-/// The bytes that a backslash escapes. `carry` is 1 where a run of backslashes at the end of the block before escapes
-/// the first byte of this one.
-#[inline(always)]
-fn escaped_bytes(backslashes: u64, carry: &mut u64) -> u64 {
-    const EVEN: u64 = 0x5555_5555_5555_5555;
-    if backslashes == 0 {
-        return std::mem::take(carry);
-    }
-    let backslashes = backslashes & !*carry;
-    let follows = (backslashes << 1) | *carry;
-    // A run that begins at an odd place is lengthened by the sum, so that its end falls on the other parity.
-    let (runs, over) = (backslashes & !EVEN & !follows).overflowing_add(backslashes);
-    *carry = u64::from(over);
-    (EVEN ^ (runs << 1)) & follows
 }
 
 /// For each bit whether an odd number of bits stands at or below it: from the opening quote up to the closing one.
