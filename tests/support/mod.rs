@@ -12,6 +12,7 @@
 #[cfg(feature = "server")]
 pub mod app;
 pub mod bodies;
+pub mod documents;
 pub mod judge;
 pub mod oracle;
 #[cfg(feature = "server")]

@@ -65,7 +65,7 @@ impl<'c> Walk<'c, '_> {
         let before = calls.partition_point(|call| self.pairing.calls[*call].part < found.part);
         match before
             .checked_sub(1)
-            .map_or(calls.last(), |last| calls.get(last))
+            .map_or_else(|| calls.last(), |last| calls.get(last))
             .copied()
         {
             Some(call) if self.pairing.calls[call].answer.is_some() => Fate::Repeats(call),

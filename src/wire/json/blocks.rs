@@ -1,4 +1,12 @@
 //! 64 bytes at a time as bitmasks, one bit a byte: what skipping and validating share.
+#![cfg_attr(
+    not(test),
+    expect(
+        clippy::arithmetic_side_effects,
+        reason = "offsets stay within one block of the body's end, far from the ends of their type"
+    )
+)]
+#![expect(clippy::inline_always, reason = "a call per block costs more than the block")]
 
 use wide::u8x16;
 

@@ -2,6 +2,14 @@
 //!
 //! Validates nothing, never recurses and never allocates. Quotes that a backslash escapes are told apart by the parity
 //! of the run of backslashes before them; a block that lies in a string and holds no quote is left at once.
+#![cfg_attr(
+    not(test),
+    expect(
+        clippy::arithmetic_side_effects,
+        reason = "offsets stay within one block of the body's end, far from the ends of their type"
+    )
+)]
+#![expect(clippy::inline_always, reason = "a call per block costs more than the block")]
 
 use wide::u8x16;
 
