@@ -44,6 +44,7 @@ mod strict_provider;
 mod admin;
 mod cli_config;
 mod cli_files;
+mod cli_tools;
 
 mod config;
 mod metrics;
