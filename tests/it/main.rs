@@ -19,6 +19,7 @@ mod architecture;
 // The repair core.
 mod answers;
 mod cases;
+mod fuzzed;
 mod judge_self;
 mod long_session;
 mod policy;

@@ -17,3 +17,8 @@ pub mod judge;
 pub mod provider;
 #[cfg(feature = "server")]
 pub mod wire;
+
+/// The checks of the fuzz targets.
+#[cfg(feature = "server")]
+#[path = "../../fuzz/src/lib.rs"]
+pub mod checks;
