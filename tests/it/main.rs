@@ -21,12 +21,15 @@ mod answers;
 mod cases;
 mod fuzzed;
 mod judge_self;
+mod linear;
 mod long_session;
+mod odd_json;
 mod policy;
 mod properties;
 mod referee;
 
 // The data path, over raw TCP on both sides.
+mod backpressure;
 mod codings;
 mod counted;
 mod drain;
