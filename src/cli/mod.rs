@@ -5,9 +5,12 @@
 
 pub mod banner;
 mod check;
+mod completions;
 mod config;
 mod diff;
+mod healthcheck;
 mod input;
+mod man;
 mod repair;
 mod serve;
 
@@ -17,7 +20,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{app::StartError, config::ConfigError};
 use input::InputError;
@@ -57,6 +60,13 @@ enum Command {
     Repair(repair::Args),
     /// Check, print or describe the configuration
     Config(config::Args),
+    /// Ask a running proxy whether it is alive: exit 0 if so, else 1
+    Healthcheck(healthcheck::Args),
+    /// Write the completion script of a shell to standard output
+    #[command(after_help = completions::AFTER_HELP)]
+    Completions(completions::Args),
+    /// Write the manual page to standard output: antiphon man | man -l -
+    Man,
 }
 
 /// Runs one command line, program name first, and says how it went.
@@ -78,6 +88,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Repair(args) => repair::run(&args),
         Command::Config(args) => config::run(&args),
+        Command::Healthcheck(args) => healthcheck::run(&args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Man => man::run(Cli::command()),
     };
     result.unwrap_or_else(|error| failed(&error))
 }

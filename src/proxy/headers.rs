@@ -55,7 +55,7 @@ const SECRET: [HeaderName; 7] = [
 ];
 
 /// What of a request's headers goes up. `Host` and `Content-Length` are not among them: the client sets its own.
-pub(super) fn for_upstream(mut headers: HeaderMap, inspected: bool) -> HeaderMap {
+pub fn for_upstream(mut headers: HeaderMap, inspected: bool) -> HeaderMap {
     strip(&mut headers);
     for name in [HOST, CONTENT_LENGTH, EXPECT] {
         headers.remove(name);
@@ -73,7 +73,7 @@ pub(super) fn for_upstream(mut headers: HeaderMap, inspected: bool) -> HeaderMap
 }
 
 /// Takes from an answer's headers what is not for the client.
-pub(super) fn for_client(headers: &mut HeaderMap) {
+pub fn for_client(headers: &mut HeaderMap) {
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
@@ -81,7 +81,7 @@ pub(super) fn for_client(headers: &mut HeaderMap) {
 }
 
 /// Takes from trailers what may only stand in a head.
-pub(super) fn for_trailers(trailers: &mut HeaderMap) {
+pub fn for_trailers(trailers: &mut HeaderMap) {
     strip(trailers);
     for name in [AUTHORIZATION, HOST, CONTENT_LENGTH, SET_COOKIE] {
         trailers.remove(name);

@@ -4,7 +4,7 @@ mod body;
 mod coding;
 mod error;
 mod guard;
-mod headers;
+pub mod headers;
 mod record;
 mod reject;
 mod relay;

@@ -185,7 +185,13 @@ impl Builder<'_, '_> {
                 self.close();
                 let message = self.layout.pairing.units[system].message;
                 let span = self.layout.conversation.messages[message].span;
-                self.done.push(Slot::New(vec![Piece::Original(span)]));
+                let items = self.items(system);
+                if !self.layout.touches(message) {
+                    self.done.push(Slot::New(vec![Piece::Original(span)]));
+                } else if !items.is_empty() {
+                    let edits = self.rewritten(message, items);
+                    self.done.push(Slot::New(json::moved(span, edits)));
+                }
             }
         }
     }

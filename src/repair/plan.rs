@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{
     conversation::{
-        CallDetails, Conversation, Flaw, FlawKind,
+        CallDetails, Conversation, Flaw, FlawKind, Role,
         pairing::{CallRow, Fate, Pairing, id_of},
         rules::PairingRules,
     },
@@ -110,6 +110,7 @@ pub fn plan(
     planner.salvage();
     planner.halves();
     planner.fields();
+    planner.open();
     planner.plan
 }
 
@@ -188,8 +189,13 @@ impl Planner<'_> {
         for row in self.pairing.results.iter().filter(|row| row.nameless) {
             if let Fate::Answers(call) = row.fate {
                 let call = self.pairing.calls[call].part;
-                let id = String::from_utf8_lossy(id_of(self.conversation, call)).into_owned();
+                let old = id_of(self.conversation, call);
+                let id = String::from_utf8_lossy(old).into_owned();
                 let id = self.plan.ids.get(&call).cloned().unwrap_or(id);
+                if id.as_bytes() != old {
+                    // No text says a lone surrogate: then both get the new id.
+                    self.plan.ids.insert(call, id.clone());
+                }
                 self.plan.ids.insert(row.part, id);
                 self.count(Action::Rename);
             }
@@ -296,11 +302,29 @@ impl Planner<'_> {
         }
     }
 
-    fn fields(&mut self) {
-        if self.pairing.headless && self.may(Applicability::Inventive) {
+    fn open(&mut self) {
+        if (self.pairing.headless || self.loses_its_head()) && self.may(Applicability::Inventive) {
             self.plan.opening = true;
             self.count(Action::Open);
         }
+    }
+
+    /// Whether what stood in front of the first assistant message vanishes: results inside that message, or
+    /// instructions that say nothing. A user's message leaves a note behind.
+    fn loses_its_head(&self) -> bool {
+        let gone = |part: usize| self.plan.lifts.get(&part) == Some(&Lift::Gone);
+        let mut rest = self.pairing.units.iter().enumerate().skip_while(|(index, unit)| {
+            (unit.inner || unit.role != Role::User)
+                && !unit.parts.is_empty()
+                && unit.parts.clone().all(gone)
+                && !self.plan.deferred.contains_key(index)
+        });
+        let assistant_first = rest.next().is_some_and(|(_, unit)| unit.role == Role::Assistant);
+        let whole = !self.conversation.calls_elsewhere && self.conversation.compaction.is_none();
+        self.rules.user_first && whole && assistant_first
+    }
+
+    fn fields(&mut self) {
         if !self.policy.hygiene {
             return;
         }

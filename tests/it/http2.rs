@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 
 use crate::support::{
     app::before,
-    wire::{SSE, Upstream, chunk, spawn},
+    wire::{PATIENCE, SSE, Upstream, chunk, spawn},
 };
 
 async fn connect(address: SocketAddr) -> http2::SendRequest<Full<Bytes>> {
@@ -94,4 +94,31 @@ async fn a_broken_stream_ends_with_an_error_event_and_a_reset() {
     let text = String::from_utf8(text).unwrap();
     assert!(text.starts_with("data: 1\n\nevent: error\ndata: {"), "{text}");
     assert!(error.is_some(), "a broken stream looked whole");
+}
+
+#[tokio::test]
+async fn a_client_that_resets_its_stream_cancels_the_provider() {
+    let (report, mut closed) = tokio::sync::mpsc::unbounded_channel();
+    let upstream = Upstream::script(move |mut conn, _| {
+        let report = report.clone();
+        async move {
+            conn.request().await;
+            conn.send(SSE).await;
+            conn.send(chunk("data: 1\n\n")).await;
+            report.send(conn.is_closed().await).unwrap();
+        }
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let mut sender = connect(app.running.data).await;
+    let answer = sender
+        .send_request(request("localhost", "/anthropic/v1/messages", "{\"messages\":[]}"))
+        .await
+        .unwrap();
+    let mut body = answer.into_body();
+    assert_eq!(body.frame().await.unwrap().unwrap().data_ref().unwrap(), "data: 1\n\n");
+    // The connection stays: only this stream is given up.
+    drop(body);
+    assert!(tokio::time::timeout(PATIENCE, closed.recv()).await.unwrap().unwrap());
+    assert!(!sender.is_closed());
 }

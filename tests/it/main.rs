@@ -19,14 +19,18 @@ mod architecture;
 // The repair core.
 mod answers;
 mod cases;
+mod fuzzed;
 mod judge_self;
+mod linear;
 mod long_session;
+mod odd_json;
 mod policy;
 mod properties;
 mod referee;
 mod scanner;
 
 // The data path, over raw TCP on both sides.
+mod backpressure;
 mod codings;
 mod counted;
 mod drain;
@@ -45,6 +49,7 @@ mod strict_provider;
 mod admin;
 mod cli_config;
 mod cli_files;
+mod cli_tools;
 
 mod config;
 mod metrics;

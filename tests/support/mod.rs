@@ -19,3 +19,8 @@ pub mod oracle;
 pub mod provider;
 #[cfg(feature = "server")]
 pub mod wire;
+
+/// The checks of the fuzz targets.
+#[cfg(feature = "server")]
+#[path = "../../fuzz/src/lib.rs"]
+pub mod checks;

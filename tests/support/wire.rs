@@ -158,11 +158,11 @@ impl Conn {
             .unwrap();
     }
 
-    /// Keeps the kernel's receive buffer small.
+    /// Keeps the kernel's buffers of this side small.
     pub fn narrow(&self) {
-        socket2::SockRef::from(&self.stream)
-            .set_recv_buffer_size(8 * 1024)
-            .unwrap();
+        let socket = socket2::SockRef::from(&self.stream);
+        socket.set_recv_buffer_size(8 * 1024).unwrap();
+        socket.set_send_buffer_size(8 * 1024).unwrap();
     }
 
     /// Writes as much as the other side takes, and gives up when nothing moved for `pause`.

@@ -9,7 +9,7 @@ use crate::conversation::{
         walk::{Server, Walk},
     },
     rules::ResultPlace,
-    turns::Anchor,
+    turns::{Anchor, Unit},
 };
 
 impl Walk<'_, '_> {
@@ -36,17 +36,19 @@ impl Walk<'_, '_> {
                 found.only_results = true;
             }
         }
-        for half in &mut self.pairing.halves {
-            let message = self.conversation.parts[half.part].message;
+        for index in 0..self.pairing.halves.len() {
+            let part = self.pairing.halves[index].part;
             let thinks = |part: &Part<'_>| matches!(part.kind, PartKind::Thinking);
-            let parts = self
-                .conversation
-                .messages
-                .get(message)
-                .map(|found| self.conversation.parts_of(found));
-            half.droppable &= !parts.unwrap_or_default().iter().any(thinks);
+            let beside = &self.conversation.parts[self.unit_of(part).parts.clone()];
+            self.pairing.halves[index].droppable &= !beside.iter().any(thinks);
         }
         self.pairing.halves.sort_by_key(|half| half.part);
+    }
+
+    /// The unit that holds a part: a piece of a message that is cut up will be a message of its own.
+    fn unit_of(&self, part: usize) -> &Unit {
+        let behind = self.pairing.units.partition_point(|unit| unit.parts.start <= part);
+        &self.pairing.units[behind - 1]
     }
 
     /// Whether the gap holds words of the user, or anything at all where the turn has no client call to answer.
@@ -92,13 +94,18 @@ impl Walk<'_, '_> {
         if self.conversation.flaws.is_empty() {
             return;
         }
+        // By message and first part: pieces of one message may belong to several turns.
+        let name = |unit: &Unit| (unit.message, unit.parts.start);
         let mut thinking = HashSet::new();
         for turn in self.pairing.turns.iter().filter(|turn| turn.thinking) {
-            thinking.extend(self.pairing.units[turn.units.clone()].iter().map(|unit| unit.message));
+            thinking.extend(self.pairing.units[turn.units.clone()].iter().map(name));
         }
         let begin = self.conversation.parts.get(self.begin).map_or(0, |part| part.message);
         for flaw in &self.conversation.flaws {
-            let thinks = thinking.contains(&flaw.message);
+            let thinks = match flaw.part {
+                Some(part) => thinking.contains(&name(self.unit_of(part))),
+                None => thinking.iter().any(|(message, _)| *message == flaw.message),
+            };
             let hidden = self.begin > 0 && flaw.message <= begin && flaw.part.is_none_or(|part| part < self.begin);
             let models_own = thinks && flaw.kind == FlawKind::BlankText;
             if !hidden && !models_own {

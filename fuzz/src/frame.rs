@@ -1,0 +1,62 @@
+//! The framer of event streams against a reader that sees the whole stream.
+
+use std::ops::Range;
+
+use antiphon::wire::frames::EventFramer;
+
+/// Every chunking gives the events that a reader of the whole stream finds.
+pub fn frames(stream: &[u8]) {
+    let wanted = whole(stream);
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in stream {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    let mut sizes = hash;
+    let mut random = || {
+        sizes = sizes.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        usize::try_from(sizes >> 60).unwrap_or_default()
+    };
+    assert_eq!(framed(stream, || stream.len().max(1)), wanted, "in one chunk");
+    for size in [1, 2, 3, 7] {
+        assert_eq!(framed(stream, || size), wanted, "in chunks of {size}");
+    }
+    assert_eq!(
+        framed(stream, &mut random),
+        wanted,
+        "in random chunks, empty ones among them"
+    );
+}
+
+fn framed(stream: &[u8], mut size: impl FnMut() -> usize) -> (Vec<Range<u64>>, bool) {
+    let mut framer = EventFramer::default();
+    let mut events = Vec::new();
+    let mut rest = stream;
+    while !rest.is_empty() {
+        let (chunk, behind) = rest.split_at(size().min(rest.len()));
+        framer.push(chunk, |event| events.push(event));
+        rest = behind;
+    }
+    (events, framer.is_between_events())
+}
+
+/// The events, and whether the end lies between two. A CR at the very end ends nothing yet: an LF may belong to it.
+fn whole(stream: &[u8]) -> (Vec<Range<u64>>, bool) {
+    let (mut events, mut begin, mut line, mut at) = (Vec::new(), 0, 0, 0);
+    while at < stream.len() {
+        let end = match (stream[at], stream.get(at + 1)) {
+            (b'\r', None) => return (events, at == line || begin == stream.len()),
+            (b'\r', Some(b'\n')) => at + 2,
+            (b'\r' | b'\n', _) => at + 1,
+            _ => {
+                at += 1;
+                continue;
+            }
+        };
+        if at == line {
+            events.push(begin as u64..end as u64);
+            begin = end;
+        }
+        (line, at) = (end, end);
+    }
+    (events, begin == stream.len())
+}

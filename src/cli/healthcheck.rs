@@ -1,0 +1,88 @@
+//! `antiphon healthcheck`: whether a running proxy is alive, for images that have no other client.
+#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::{Context, anyhow};
+use bytes::Bytes;
+use http::{Request, StatusCode, Uri, header, uri::Scheme};
+use http_body_util::Empty;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use crate::config::{self, Flags};
+
+/// Longest wait for the whole answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Arguments of `antiphon healthcheck`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What to ask [default: /livez of the admin listener in force, http://127.0.0.1:4748/livez]
+    #[arg(long, value_name = "URL", value_parser = url)]
+    url: Option<Uri>,
+    /// Configuration file that names the admin listener [env: ANTIPHON_CONFIG] [default: none needed]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "url")]
+    config: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let url = match &args.url {
+        Some(url) => url.clone(),
+        None => admin(args.config.clone())?,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let status = runtime
+        .block_on(async { tokio::time::timeout(TIMEOUT, ask(&url)).await })
+        .unwrap_or_else(|_| Err(anyhow!("no answer within {} seconds", TIMEOUT.as_secs())))
+        .with_context(|| url.to_string())?;
+    if status.is_success() {
+        writeln!(io::stdout().lock(), "ok: {url}")?;
+        Ok(ExitCode::SUCCESS)
+    } else {
+        Err(anyhow!("{url}: answered {status}"))
+    }
+}
+
+/// An `http://` URL: what we have no client for is refused at once.
+fn url(text: &str) -> Result<Uri, String> {
+    let url: Uri = text.parse().map_err(|_| "expected an http:// URL".to_owned())?;
+    if url.scheme() == Some(&Scheme::HTTP) && url.host().is_some_and(|host| !host.is_empty()) {
+        Ok(url)
+    } else {
+        Err("expected an http:// URL".to_owned())
+    }
+}
+
+/// The admin listener in force. A configuration that cannot be read is a failed check, not wrong usage: exit code 1.
+fn admin(config: Option<PathBuf>) -> anyhow::Result<Uri> {
+    let flags = Flags {
+        config,
+        ..Flags::default()
+    };
+    let loaded = config::load(&flags, &config::process_environment).map_err(|problems| anyhow!("{problems}"))?;
+    Ok(format!("http://{}/livez", loaded.config.admin_listen).parse()?)
+}
+
+async fn ask(url: &Uri) -> anyhow::Result<StatusCode> {
+    let authority = url.authority().context("the URL names no host")?;
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    let stream = TcpStream::connect((host, authority.port_u16().unwrap_or(80))).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let path = url.path_and_query().map_or("/", |path| path.as_str());
+    let request = Request::get(path)
+        .header(header::HOST, authority.as_str())
+        .header(header::CONNECTION, "close")
+        .body(Empty::<Bytes>::new())?;
+    let exchange = async move {
+        // The body is of no interest: dropping it with the sender lets the connection end.
+        sender.send_request(request).await.map(|answer| answer.status())
+    };
+    let (status, _) = tokio::join!(exchange, connection);
+    Ok(status?)
+}

@@ -1,0 +1,63 @@
+//! `antiphon man`: one manual page for the program and all its subcommands, as roff.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap_mangen::Man;
+
+pub(super) fn run(mut command: clap::Command) -> anyhow::Result<ExitCode> {
+    command.build();
+    let mut page = Vec::new();
+    let man = Man::new(command.clone());
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    for subcommand in command.get_subcommands() {
+        section(subcommand, &mut page)?;
+    }
+    notes(&command, ".SH", &mut page)?;
+    man.render_version_section(&mut page)?;
+    io::stdout().lock().write_all(ascii(&page).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The page in ASCII: what formatters make of other bytes depends on their locale.
+fn ascii(page: &[u8]) -> String {
+    let letter = |letter: char| match letter {
+        letter if letter.is_ascii() => letter.to_string(),
+        letter => format!("\\[u{:04X}]", u32::from(letter)),
+    };
+    String::from_utf8_lossy(page).chars().map(letter).collect()
+}
+
+/// One subcommand as a section of its own, then those below it.
+fn section(command: &clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
+    let man = Man::new(command.clone());
+    let mut inside = Vec::new();
+    man.render_synopsis_section(&mut inside)?;
+    man.render_description_section(&mut inside)?;
+    man.render_options_section(&mut inside)?;
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    writeln!(page, ".SH \"{}\"", name.to_uppercase())?;
+    // Its sections become subsections of ours.
+    page.extend(String::from_utf8_lossy(&inside).replace("\n.SH ", "\n.SS ").bytes());
+    notes(command, ".SS", page)?;
+    command.get_subcommands().try_for_each(|below| section(below, page))
+}
+
+/// What stands below the flags in the help text, its lines as they are.
+fn notes(command: &clap::Command, heading: &str, page: &mut Vec<u8>) -> io::Result<()> {
+    let Some(text) = command.get_after_help() else {
+        return Ok(());
+    };
+    writeln!(page, "{heading} NOTES\n.nf")?;
+    for line in text.to_string().lines() {
+        // `\&` in front: a full stop or an apostrophe would begin a request.
+        writeln!(page, "\\&{}", line.replace('\\', "\\e").replace('-', "\\-"))?;
+    }
+    writeln!(page, ".fi")
+}

@@ -1,0 +1,191 @@
+//! `antiphon completions`, `man` and `healthcheck` through the built binary.
+
+use std::{
+    io::Write,
+    process::{Command, Output, Stdio},
+};
+
+use antiphon::{
+    admin::{Readiness, router},
+    config::VARIABLES,
+    telemetry::Telemetry,
+};
+
+const SUBCOMMANDS: [&str; 7] = [
+    "serve",
+    "check",
+    "repair",
+    "config",
+    "healthcheck",
+    "completions",
+    "man",
+];
+
+fn antiphon(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
+    for (name, _) in VARIABLES {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn out(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// What `program` with `arguments` says of a script on its standard input; none where it is not installed.
+fn judged(program: &str, arguments: &[&str], script: &str) -> Option<Output> {
+    let child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else {
+        println!("skipped: {program} is not installed");
+        return None;
+    };
+    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    Some(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn every_shell_has_a_script_that_knows_every_subcommand_and_parses() {
+    let parsers: [(&str, &str, &[&str]); 5] = [
+        ("bash", "bash", &["-n"]),
+        ("zsh", "zsh", &["-n"]),
+        ("fish", "fish", &["--no-execute"]),
+        ("powershell", "", &[]),
+        ("elvish", "", &[]),
+    ];
+    for (shell, program, arguments) in parsers {
+        let (code, script, err) = out(&antiphon(&["completions", shell]).output().unwrap());
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{shell}");
+        for word in SUBCOMMANDS.iter().chain(&["admin-listen", "wire", "schema"]) {
+            assert!(script.contains(word), "{shell} does not complete {word}");
+        }
+        let judgement = Some(program)
+            .filter(|program| !program.is_empty())
+            .and_then(|program| judged(program, arguments, &script));
+        if let Some(judgement) = judgement {
+            assert!(judgement.status.success(), "{shell}: {judgement:?}");
+        }
+    }
+    assert_eq!(
+        antiphon(&["completions", "csh"]).output().unwrap().status.code(),
+        Some(2)
+    );
+    assert_eq!(antiphon(&["completions"]).output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn the_completions_of_bash_complete() {
+    let (_, script, _) = out(&antiphon(&["completions", "bash"]).output().unwrap());
+    let asked = format!(
+        "{script}\nCOMP_WORDS=(antiphon heal); COMP_CWORD=1; _antiphon antiphon heal antiphon; echo \"${{COMPREPLY[@]}}\"\n"
+    );
+    if let Some(answer) = judged("bash", &[], &asked) {
+        assert_eq!(
+            String::from_utf8_lossy(&answer.stdout).trim(),
+            "healthcheck",
+            "{answer:?}"
+        );
+    }
+}
+
+#[test]
+fn the_manual_page_has_every_subcommand_and_its_flags() {
+    let (code, page, err) = out(&antiphon(&["man"]).output().unwrap());
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    for name in SUBCOMMANDS {
+        let heading = format!(".SH \"ANTIPHON {}\"", name.to_uppercase());
+        assert!(page.contains(&heading), "{heading} is missing");
+    }
+    for text in [
+        ".TH antiphon 1",
+        ".SH \"ANTIPHON CONFIG SCHEMA\"",
+        "\\-\\-admin\\-listen",
+        "\\-\\-diff",
+        "Exit codes:",
+        "ANTIPHON_UPSTREAM",
+    ] {
+        assert!(page.contains(text), "{text:?} is missing");
+    }
+    assert!(page.is_ascii());
+    if let Some(set) = judged("groff", &["-man", "-Tutf8", "-ww"], &page) {
+        let warnings = String::from_utf8_lossy(&set.stderr).into_owned();
+        assert_eq!((set.status.code(), warnings.as_str()), (Some(0), ""));
+        let text = String::from_utf8_lossy(&set.stdout).into_owned();
+        assert!(text.contains("  130  stopped at once"), "{text}");
+    }
+}
+
+/// Runs `antiphon healthcheck` against an admin listener, or none.
+async fn checked(path: &str, by_variable: bool) -> (Option<i32>, String, String) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let url = format!("http://{address}{path}");
+    let mut command = if by_variable {
+        antiphon(&["healthcheck"])
+    } else {
+        antiphon(&["healthcheck", "--url", &url])
+    };
+    command.env("ANTIPHON_ADMIN_LISTEN", address.to_string());
+    let readiness = Readiness::new();
+    readiness.draining();
+    let router = router(Telemetry::new(["anthropic"]), readiness);
+    let mut command = tokio::process::Command::from(command);
+    tokio::select! {
+        served = async { axum::serve(listener, router).await } => panic!("the server ended: {served:?}"),
+        output = command.output() => out(&output.unwrap()),
+    }
+}
+
+#[tokio::test]
+async fn a_live_proxy_is_healthy_and_anything_else_is_not() {
+    let (code, said, err) = checked("/livez", false).await;
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert!(said.starts_with("ok: http://127.0.0.1:"), "{said}");
+    let (code, said, _) = checked("", true).await;
+    assert_eq!(code, Some(0));
+    assert!(said.ends_with("/livez\n"), "{said}");
+    let (code, said, err) = checked("/readyz", false).await;
+    assert_eq!((code, said.as_str()), (Some(1), ""));
+    assert!(err.contains("503"), "{err}");
+    assert_eq!(checked("/nothing", false).await.0, Some(1));
+}
+
+#[test]
+fn where_nobody_listens_nobody_is_healthy() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let mut command = antiphon(&["healthcheck"]);
+    command.env("ANTIPHON_ADMIN_LISTEN", free.to_string());
+    let (code, said, err) = out(&command.output().unwrap());
+    assert_eq!((code, said.as_str()), (Some(1), ""));
+    assert!(err.starts_with(&format!("antiphon: http://{free}/livez: ")), "{err}");
+    command.env("ANTIPHON_ADMIN_LISTEN", "nonsense");
+    assert_eq!(command.output().unwrap().status.code(), Some(1));
+    for url in ["https://127.0.0.1/livez", "/livez", "http://", ""] {
+        let output = antiphon(&["healthcheck", "--url", url]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{url}");
+    }
+}
+
+/// A server that takes the connection and says nothing that is HTTP.
+#[test]
+fn a_stranger_on_the_port_is_not_healthy() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/livez", listener.local_addr().unwrap());
+    let stranger = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"SSH-2.0-OpenSSH_9\r\n").unwrap();
+    });
+    let (code, said, _) = out(&antiphon(&["healthcheck", "--url", &url]).output().unwrap());
+    assert_eq!((code, said.as_str()), (Some(1), ""));
+    stranger.join().unwrap();
+}

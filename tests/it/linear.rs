@@ -1,0 +1,205 @@
+//! Time grows with the size of what comes in and with nothing else: not with depth, equal ids or chosen ids.
+//!
+//! What comes out is checked, the times are printed (`--nocapture`): a slow machine must not fail this.
+
+use std::time::{Duration, Instant};
+
+use antiphon::{
+    repair::{Action, RepairPolicy, Repaired},
+    wire::{Format, Wire, frames::EventFramer},
+};
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use crate::support::bodies::{Rng, Shape, sized};
+
+fn mend(body: &Bytes, wire: Wire) -> (Repaired, Duration) {
+    let begin = Instant::now();
+    let done = antiphon::repair(body, wire, &RepairPolicy::default()).expect("a readable body");
+    (done, begin.elapsed())
+}
+
+fn count(done: &Repaired, action: Action) -> usize {
+    done.report.actions.get(&action).copied().unwrap_or_default()
+}
+
+/// One line a measurement: the time of each size, and what the largest took against the smallest.
+fn tell(what: &str, times: &[(usize, Duration)]) {
+    let (Some((small, quick)), Some((large, slow))) = (times.first(), times.last()) else {
+        return;
+    };
+    let all: Vec<String> = times.iter().map(|(size, time)| format!("{size}: {time:.1?}")).collect();
+    let (size, time) = (large / small.max(&1), slow.as_secs_f64() / quick.as_secs_f64());
+    println!(
+        "{what}: {size} times the size took {time:.1} times the time ({})",
+        all.join(", ")
+    );
+}
+
+#[test]
+fn a_history_of_eight_mebibytes() {
+    for (format, wire) in [
+        (Format::Anthropic, Wire::ANTHROPIC),
+        (Format::OpenAiChat, Wire::OPENAI_CHAT),
+    ] {
+        for shape in [Shape::Balanced, Shape::Orphan, Shape::Displaced] {
+            let mut times = Vec::new();
+            for mebibytes in [1, 2, 4, 8] {
+                let body = Bytes::from(sized(format, shape, mebibytes * 1024 * 1024));
+                let (done, time) = mend(&body, wire);
+                times.push((mebibytes, time));
+                let wanted = match shape {
+                    Shape::Balanced => (true, 0, 0),
+                    Shape::Orphan => (false, 1, 0),
+                    Shape::Displaced => (false, 0, 1),
+                };
+                let done = (
+                    done.body.is_original(),
+                    count(&done, Action::Placeholder),
+                    count(&done, Action::Move),
+                );
+                assert_eq!(done, wanted, "{wire} {shape:?} {mebibytes} MiB");
+            }
+            tell(&format!("{wire} {shape:?}, MiB"), &times);
+        }
+    }
+}
+
+/// `count` items, parted by commas.
+fn many(count: usize, item: impl Fn(usize) -> String) -> String {
+    (0..count).map(item).collect::<Vec<_>>().join(",")
+}
+
+fn history(messages: &str) -> Bytes {
+    format!(r#"{{"messages":[{{"role":"user","content":"go"}},{messages}]}}"#).into()
+}
+
+fn assistant(blocks: &str) -> String {
+    format!(r#"{{"role":"assistant","content":[{blocks}]}}"#)
+}
+
+fn call(id: &str) -> String {
+    format!(r#"{{"type":"tool_use","id":"{id}","name":"f","input":{{}}}}"#)
+}
+
+/// Repairs the body of `calls` calls for growing numbers of them; each call gets the same action.
+fn grows(what: &str, action: Action, body: impl Fn(usize) -> Bytes) {
+    let mut times = Vec::new();
+    for calls in [2_500, 5_000, 10_000, 20_000] {
+        let (done, time) = mend(&body(calls), Wire::ANTHROPIC);
+        times.push((calls, time));
+        assert_eq!(count(&done, action), calls, "{what}");
+        let out = done.body.to_vec();
+        assert!(serde_json::from_slice::<&RawValue>(&out).is_ok(), "{what}");
+    }
+    tell(what, &times);
+}
+
+#[test]
+fn calls_that_nobody_answered() {
+    grows("open calls in one message", Action::Placeholder, |calls| {
+        history(&assistant(&many(calls, |n| call(&format!("toolu_{n}")))))
+    });
+    grows("open calls, a message each", Action::Placeholder, |calls| {
+        history(&many(calls, |n| {
+            assistant(&call(&format!("toolu_{n}"))) + r#",{"role":"user","content":"x"}"#
+        }))
+    });
+    grows("results of no call", Action::Quote, |calls| {
+        let result = |n| format!(r#"{{"type":"tool_result","tool_use_id":"toolu_{n}","content":"r"}}"#);
+        history(&format!(r#"{{"role":"user","content":[{}]}}"#, many(calls, result)))
+    });
+}
+
+#[test]
+fn calls_that_all_have_one_id() {
+    grows("equal ids in one message", Action::Placeholder, |calls| {
+        history(&assistant(&many(calls, |n| {
+            format!(r#"{{"type":"tool_use","id":"toolu_1","name":"f","input":{{"n":{n}}}}}"#)
+        })))
+    });
+    grows("equal ids, a message each", Action::Placeholder, |calls| {
+        history(&many(calls, |_| {
+            assistant(&call("toolu_1")) + r#",{"role":"user","content":"x"}"#
+        }))
+    });
+}
+
+#[test]
+fn values_that_nest_deeply() {
+    let mut times = Vec::new();
+    for levels in [62_500, 125_000, 250_000, 500_000] {
+        let deep = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let input = format!(r#"{{"type":"tool_use","id":"toolu_1","name":"f","input":{{"x":{deep}}}}}"#);
+        let (done, time) = mend(&history(&assistant(&input)), Wire::ANTHROPIC);
+        times.push((levels, time));
+        assert_eq!(count(&done, Action::Placeholder), 1);
+    }
+    tell("levels", &times);
+}
+
+/// Ids that hash alike under the common fast hashes cost no more than random ones: ours is keyed.
+#[test]
+fn ids_that_were_chosen_to_collide() {
+    const CALLS: usize = 20_000;
+    let letters = |n: usize, pairs: [&str; 2]| (0..16).map(|bit| pairs[n >> bit & 1]).collect::<String>();
+    let mut rng = Rng::new(1);
+    let random: Vec<String> = (0..CALLS)
+        .map(|_| format!("{:016x}{:016x}", rng.next(), rng.next()))
+        .collect();
+    let ids = |id: &dyn Fn(usize) -> String| (0..CALLS).map(id).collect::<Vec<_>>();
+    let kinds = [
+        ("random ids", random),
+        // `Aa` and `BB` have one hash under h * 31 + c, whatever stands around them.
+        ("ids of one hash under h * 31 + c", ids(&|n| letters(n, ["Aa", "BB"]))),
+        ("ids that differ in their last bytes", ids(&|n| format!("{n:032}"))),
+    ];
+    for (kind, ids) in kinds {
+        let body = history(&assistant(&many(CALLS, |n| call(&ids[n]))));
+        let (done, time) = mend(&body, Wire::ANTHROPIC);
+        println!("{CALLS} calls, {kind}: {time:.1?}");
+        assert_eq!(count(&done, Action::Placeholder), CALLS, "{kind}");
+        assert!(done.report.renamed.is_empty(), "{kind}: two ids were taken for one");
+    }
+}
+
+/// How many events there are, and where the last one ends.
+fn framed(stream: &[u8], chunk: usize) -> (usize, u64, Duration) {
+    let (mut framer, mut events, mut end) = (EventFramer::default(), 0, 0);
+    let begin = Instant::now();
+    for chunk in stream.chunks(chunk) {
+        framer.push(chunk, |event| {
+            events += 1;
+            end = event.end;
+        });
+    }
+    (events, end, begin.elapsed())
+}
+
+#[test]
+fn one_huge_event_of_a_stream() {
+    let mut times = Vec::new();
+    for mebibytes in [2, 4, 8, 16] {
+        let stream = format!("data: {}\n\n", "x".repeat(mebibytes * 1024 * 1024));
+        let (events, end, time) = framed(stream.as_bytes(), 1024);
+        assert_eq!((events, end), (1, stream.len() as u64));
+        times.push((mebibytes, time));
+    }
+    tell("one event in chunks of 1 KiB, MiB", &times);
+}
+
+#[test]
+fn a_million_tiny_events_of_a_stream() {
+    let mut times = Vec::new();
+    for count in [125_000, 250_000, 500_000, 1_000_000] {
+        let stream = "data: x\n\n".repeat(count);
+        for chunk in [7, 4096] {
+            let (events, end, time) = framed(stream.as_bytes(), chunk);
+            assert_eq!((events, end), (count, stream.len() as u64));
+            if chunk == 4096 {
+                times.push((count, time));
+            }
+        }
+    }
+    tell("events in chunks of 4 KiB", &times);
+}
