@@ -27,9 +27,9 @@ use std::{
 use antiphon::{repair, repair::RepairPolicy, wire::Format};
 use bytes::Bytes;
 
-use loopback::{Child, Client, Stage, Who, request, settle, upstream};
+use loopback::{Child, Client, Stage, Who, request, settle, unread, upstream};
 use shared::bodies::{Shape, sized};
-use support::{Options, SIZES, Table, median, number, wire};
+use support::{Options, SIZES, Table, median, number, quantile, wire};
 
 /// Streams held open at once; below the usual limit of 1024 files.
 const STREAMS: usize = 400;
@@ -60,26 +60,61 @@ fn main() {
     options.conclude();
 }
 
-/// What is sent in one row of the table of processor time: by whom it passes, and what shape it has.
-const COLUMNS: [(Who, Shape); 4] = [
-    (Who::Floor, Shape::Balanced),
-    (Who::Ours, Shape::Balanced),
-    (Who::Ours, Shape::Orphan),
-    (Who::Ours, Shape::Displaced),
+/// One column of the table of processor time.
+#[derive(Clone, Copy, Debug)]
+enum Column {
+    Floor,
+    /// Ours on a path whose bodies are not read.
+    Unread,
+    /// Ours, read and mended where it is broken.
+    Read(Shape),
+}
+
+const COLUMNS: [Column; 5] = [
+    Column::Floor,
+    Column::Unread,
+    Column::Read(Shape::Balanced),
+    Column::Read(Shape::Orphan),
+    Column::Read(Shape::Displaced),
 ];
+
+impl Column {
+    /// Who is asked, and the request, after one look at how it arrives.
+    fn prepare(self, stage: &Stage, format: Format, bytes: usize) -> (Who, Vec<u8>) {
+        let (who, shape) = match self {
+            Self::Floor => (Who::Floor, Shape::Balanced),
+            Self::Unread => (Who::Ours, Shape::Balanced),
+            Self::Read(shape) => (Who::Ours, shape),
+        };
+        let body = sized(format, shape, bytes);
+        verify(stage, who, format, shape, &body);
+        let request = match self {
+            Self::Unread => unread(format, &body),
+            _ => request(who, format, upstream::TAKE, &body),
+        };
+        (who, request)
+    }
+}
 
 fn processor(options: Options, stage: &Stage) {
     let head = &[
-        "processor time",
-        "ours / floor",
-        "orphan / healthy",
-        "displaced / healthy",
-        "floor: µs a request",
-        "ours, healthy",
+        "ratios",
+        "ours : floor",
+        "ours unread : floor",
+        "orphan : healthy",
+        "displaced : healthy",
+    ];
+    let title = "Processor time of a request: times as long as the floor, or as a healthy one";
+    let mut ratios = Table::new(title, head);
+    let head = &[
+        "µs a request",
+        "floor",
+        "ours unread",
+        "ours healthy",
         "orphan",
         "displaced",
     ];
-    let mut table = Table::new("Processor time of a request", head);
+    let mut times = Table::new("Processor time of a request", head);
     let (rounds, sizes) = if options.quick {
         (3, &SIZES[..3])
     } else {
@@ -89,31 +124,27 @@ fn processor(options: Options, stage: &Stage) {
         for (size, bytes) in sizes {
             eprintln!("exchange: {} {size}", format.label());
             let count = ((128 << 20) / bytes).clamp(32, 1000) / if options.quick { 2 } else { 1 };
-            let requests = COLUMNS.map(|(who, shape)| {
-                let body = sized(format, shape, *bytes);
-                verify(stage, who, format, shape, &body);
-                request(who, format, upstream::TAKE, &body)
-            });
-            let mut costs: [Vec<f64>; 4] = Default::default();
+            let requests = COLUMNS.map(|column| column.prepare(stage, format, *bytes));
+            let mut costs: [Vec<f64>; COLUMNS.len()] = Default::default();
             for round in 0..rounds {
                 // Every second round runs the other way round, so that nobody is always first.
                 for step in 0..COLUMNS.len() {
                     let column = if round % 2 == 0 { step } else { COLUMNS.len() - 1 - step };
-                    let cost = stage.cost(COLUMNS[column].0, &requests[column], upstream::ANSWER, count);
-                    costs[column].push(cost.seconds);
+                    let (who, request) = &requests[column];
+                    costs[column].push(stage.cost(*who, request, upstream::ANSWER, count).seconds);
                 }
             }
-            let ratio =
-                |one: usize, other: usize| median(costs[one].iter().zip(&costs[other]).map(|(a, b)| a / b).collect());
-            let ratios = [ratio(1, 0), ratio(2, 1), ratio(3, 1)];
-            let times = costs.clone().map(|costs| median(costs) * 1e6);
-            table.row(
-                format!("{} {size}", format.label()),
-                ratios.into_iter().chain(times).map(number),
-            );
+            let ratio = |(one, other): (usize, usize)| {
+                let pairs = costs[one].iter().zip(&costs[other]);
+                number(median(pairs.map(|(one, other)| one / other).collect()))
+            };
+            let name = format!("{} {size}", format.label());
+            ratios.row(&name, [(2, 0), (1, 0), (3, 2), (4, 2)].map(ratio));
+            times.row(&name, costs.map(|costs| number(median(costs) * 1e6)));
         }
     }
-    table.print(options.markdown);
+    ratios.print(options.markdown);
+    times.print(options.markdown);
 }
 
 /// Healthy bodies arrive as they were sent; broken ones as the core mends them.
@@ -133,14 +164,14 @@ fn verify(stage: &Stage, who: Who, format: Format, shape: Shape, body: &[u8]) {
 /// One request at a time: what the client waits for, without a proxy, through the floor, through ours.
 fn latency(options: Options, stage: &Stage) {
     let head = &[
-        "median µs, one request at a time",
-        "added: ours / floor",
+        "µs, 10th percentile",
+        "added, ours : floor",
         "direct",
         "added by the floor",
         "added by ours",
-        "repaired (displaced)",
+        "by ours, displaced",
     ];
-    let mut table = Table::new("Latency (trust it on a quiet machine only)", head);
+    let mut table = Table::new("Latency, one request at a time (a busy machine blurs it)", head);
     let format = Format::Anthropic;
     for (size, bytes) in if options.quick { &SIZES[..2] } else { &SIZES[..] } {
         let body = sized(format, Shape::Balanced, *bytes);
@@ -161,7 +192,7 @@ fn latency(options: Options, stage: &Stage) {
                 times.push(begin.elapsed().as_secs_f64() * 1e6);
             }
         }
-        let [direct, floor, ours, mended] = clients.map(|(_, _, times)| median(times));
+        let [direct, floor, ours, mended] = clients.map(|(_, _, times)| quantile(times, 10));
         let figures = [
             (ours - direct) / (floor - direct),
             direct,

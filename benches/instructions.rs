@@ -49,9 +49,9 @@ fn main() {
     let sizes: &[(&str, usize)] = if options.quick { &SIZES[1..2] } else { &SIZES[1..3] };
     let head = &[
         "instructions",
-        "IgnoredAny / check",
-        "repair orphan / healthy",
-        "displaced / healthy",
+        "IgnoredAny : check",
+        "repair, orphan : healthy",
+        "displaced : healthy",
         "a byte: IgnoredAny",
         "check",
         "repair",

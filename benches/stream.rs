@@ -46,7 +46,7 @@ fn main() {
 fn framer(options: Options) {
     let stream = upstream::events().concat().repeat(8).into_bytes();
     let events = 8 * upstream::EVENTS;
-    let head = &["framer", "memmem / framer time", "GB/s", "ns an event", "memmem GB/s"];
+    let head = &["framer", "framer : memmem", "GB/s", "ns an event", "memmem GB/s"];
     let mut table = Table::new("Framing events, by the size of the chunks", head);
     for size in [16, 64, 256, 1 << 10, 4 << 10, 16 << 10, stream.len()] {
         let framed = || {
@@ -80,7 +80,7 @@ fn relay(options: Options) {
     let rounds = if options.quick { 3 } else { 9 };
     let head = &[
         "relay",
-        "ours / floor",
+        "ours : floor",
         "floor: µs an event",
         "ours",
         "floor: writes an event",

@@ -104,6 +104,15 @@ pub fn settle() {
     thread::sleep(Duration::from_millis(5));
 }
 
+/// The bytes of a request that the proxy does not read: another path, the same body.
+pub fn unread(format: Format, body: &[u8]) -> Vec<u8> {
+    let path = match format {
+        Format::Anthropic => "/anthropic/v1/files",
+        Format::OpenAiChat => "/openai/v1/files",
+    };
+    post(path, upstream::TAKE, body)
+}
+
 /// The bytes of a request to one of the two.
 pub fn request(who: Who, format: Format, bench: &str, body: &[u8]) -> Vec<u8> {
     let path = match (who, format) {

@@ -127,12 +127,15 @@ fn timed(count: u32, work: &mut dyn FnMut()) -> f64 {
 }
 
 /// The middle one; of an even number, the lower of the two.
-pub fn median(mut values: Vec<f64>) -> f64 {
+pub fn median(values: Vec<f64>) -> f64 {
+    quantile(values, 50)
+}
+
+/// The one below which `percent` of a hundred lie.
+pub fn quantile(mut values: Vec<f64>, percent: usize) -> f64 {
     values.sort_by(f64::total_cmp);
-    values
-        .get(values.len().saturating_sub(1) / 2)
-        .copied()
-        .unwrap_or(f64::NAN)
+    let index = values.len().saturating_sub(1) * percent / 100;
+    values.get(index).copied().unwrap_or(f64::NAN)
 }
 
 fn machine() -> String {
