@@ -207,7 +207,7 @@ fn latency(options: Options, stage: &Stage) {
 
 /// Each figure in a process of its own: memory that was used once is seldom given back.
 fn memory(options: Options) {
-    let head = &["memory", "floor", "ours", "ours / floor"];
+    let head = &["memory", "floor", "ours", "ours : floor"];
     let mut table = Table::new("Memory", head);
     let mut row = |name: &str, measure: &dyn Fn(&Child, Who) -> f64| {
         let [floor, ours] = [Who::Floor, Who::Ours].map(|who| {
