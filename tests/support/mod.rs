@@ -1,6 +1,7 @@
 //! What tests and benches share. Each includes it by path and uses a part of it.
 #![allow(
     dead_code,
+    unused_imports,
     unreachable_pub,
     clippy::allow_attributes,
     clippy::unwrap_used,
