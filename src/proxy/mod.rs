@@ -3,6 +3,7 @@
 mod body;
 mod coding;
 mod error;
+mod gather;
 mod guard;
 mod headers;
 mod record;
