@@ -18,7 +18,7 @@ use crate::{
     app::{self, Parts},
     config::{self, Config, Flags},
     provider::{self, Routes, Upstream},
-    telemetry::Telemetry,
+    telemetry::{self, Telemetry},
 };
 
 /// Time for what is left after the drain, or at once after a second SIGINT.
@@ -77,10 +77,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     config.log.install().context("cannot set up log lines")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .on_thread_park(telemetry::flush_lines)
         .build()
         .context("cannot start threads")?;
     let result = runtime.block_on(Box::pin(serve(config)));
     runtime.shutdown_timeout(STOP_TIMEOUT);
+    telemetry::flush_lines();
     result
 }
 
