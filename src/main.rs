@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-// 4 MiB bodies cost 1.3 times the CPU without it: page faults of blocks given back and taken again.
+// 4 MiB bodies cost 1.6 times the CPU without it: page faults of blocks given back and taken again.
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

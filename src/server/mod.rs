@@ -90,8 +90,8 @@ where
 {
     let permits = Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS)));
     let stopping = tasks.stopping();
-    while let Some(Ok(permit)) = stopping.until(Arc::clone(&permits).acquire_owned()).await {
-        let Some(stream) = stopping.until(accept(&listener)).await else {
+    while let Some(Ok(permit)) = stopping.until(pin!(Arc::clone(&permits).acquire_owned())).await {
+        let Some(stream) = stopping.until(pin!(accept(&listener))).await else {
             break;
         };
         let connection = connection(stream, settings.header_timeout, tasks.clone(), service.clone());
