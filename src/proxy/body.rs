@@ -16,9 +16,8 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use tokio::time::Sleep;
 
-use crate::{clock, splice::Segments};
+use crate::{clock::Silence, splice::Segments};
 
 /// A body that the client did not bring to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,22 +36,18 @@ pub(super) struct ClientBody {
     // Bytes that were collected before the stream turned out to be too large.
     prefix: Option<Bytes>,
     inner: Incoming,
-    idle_timeout: Duration,
-    idle: Pin<Box<Sleep>>,
-    waiting: bool,
+    // Runs only while we wait for the client, not while the provider is slow to take.
+    idle: Silence,
     read: Arc<AtomicU64>,
 }
 
 impl ClientBody {
     /// Wraps a body; `read` counts its bytes.
     pub(super) fn new(inner: Incoming, idle_timeout: Duration, read: Arc<AtomicU64>) -> Self {
-        let idle = Box::pin(tokio::time::sleep(idle_timeout));
         Self {
             prefix: None,
             inner,
-            idle_timeout,
-            idle,
-            waiting: false,
+            idle: Silence::new(idle_timeout),
             read,
         }
     }
@@ -97,7 +92,7 @@ impl Body for ClientBody {
         loop {
             match Pin::new(&mut self.inner).poll_frame(cx) {
                 Poll::Ready(frame) => {
-                    self.waiting = false;
+                    self.idle.heard();
                     match frame {
                         None => return Poll::Ready(None),
                         Some(Err(_)) => return Poll::Ready(Some(Err(ClientFault::Broken))),
@@ -109,13 +104,7 @@ impl Body for ClientBody {
                     }
                 }
                 Poll::Pending => {
-                    // The clock runs only while we wait for the client, not while the provider is slow to take.
-                    if !self.waiting {
-                        self.waiting = true;
-                        let deadline = clock::now() + self.idle_timeout;
-                        self.idle.as_mut().reset(deadline);
-                    }
-                    ready!(self.idle.as_mut().poll(cx));
+                    ready!(self.idle.poll(cx));
                     return Poll::Ready(Some(Err(ClientFault::Stalled)));
                 }
             }

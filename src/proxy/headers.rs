@@ -64,9 +64,9 @@ pub fn for_upstream(mut headers: HeaderMap, inspected: bool) -> HeaderMap {
         // So that the answer can be read on its way; it is relayed untouched all the same.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
-    for name in SECRET {
-        if let http::header::Entry::Occupied(mut entry) = headers.entry(name) {
-            entry.iter_mut().for_each(|value| value.set_sensitive(true));
+    for (name, value) in &mut headers {
+        if SECRET.contains(name) {
+            value.set_sensitive(true);
         }
     }
     headers
@@ -96,9 +96,11 @@ fn strip(headers: &mut HeaderMap) {
         .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
         .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
         .collect();
-    let ours = |name: &&HeaderName| name.as_str().starts_with(OURS) || is_framing_in_disguise(name);
-    let ours: Vec<HeaderName> = headers.keys().filter(ours).cloned().collect();
-    for name in HOP_BY_HOP.into_iter().chain(named).chain(ours) {
+    let goes = |name: &&HeaderName| {
+        HOP_BY_HOP.contains(name) || name.as_str().starts_with(OURS) || is_framing_in_disguise(name)
+    };
+    let gone: Vec<HeaderName> = headers.keys().filter(goes).cloned().collect();
+    for name in named.into_iter().chain(gone) {
         headers.remove(name);
     }
 }

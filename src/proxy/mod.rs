@@ -3,6 +3,7 @@
 mod body;
 mod coding;
 mod error;
+mod gather;
 mod guard;
 pub mod headers;
 mod record;
@@ -36,7 +37,7 @@ use crate::{
     upstream::{SendError, Sender},
 };
 use guard::{Admission, Guard};
-use record::{End, Record};
+use record::{End, Ids, Record};
 use request::Prepared;
 use response::Answer;
 
@@ -69,6 +70,7 @@ struct Inner {
     sender: Sender,
     idle_timeout: Duration,
     telemetry: Telemetry,
+    ids: Ids,
 }
 
 impl Proxy {
@@ -95,6 +97,7 @@ impl Proxy {
             sender,
             idle_timeout,
             telemetry,
+            ids: Ids::default(),
         }))
     }
 }
@@ -113,7 +116,7 @@ impl Service<Request<Incoming>> for Proxy {
 impl Inner {
     /// One exchange. Whatever happens, the client gets an answer and the telemetry one event.
     async fn exchange(&self, request: Request<Incoming>) -> Response<AnswerBody> {
-        let mut record = Record::begin(&self.telemetry, &request);
+        let mut record = Record::begin(&self.telemetry, &self.ids, &request);
         let mut shape = Shape::guess(request.uri().path(), request.headers());
         tracing::trace!(headers = ?headers::Redacted(request.headers()), "request");
         match self.run(request, &mut record, &mut shape).await {

@@ -1,6 +1,7 @@
 //! The record of one exchange: filled on its way, sent to the telemetry exactly once, whoever ends it.
 
 use std::{
+    hash::{BuildHasher, RandomState},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -10,7 +11,7 @@ use std::{
 
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use tokio::time::Instant;
-use uuid::Uuid;
+use uuid::Builder;
 
 use super::headers;
 use crate::{
@@ -38,6 +39,27 @@ impl End {
     };
 }
 
+/// Request ids: UUIDs of version 7.
+///
+/// Their random bits are a keyed hash of a counter: the system's own randomness would cost one call into it an id.
+#[derive(Debug, Default)]
+pub(super) struct Ids {
+    key: RandomState,
+    count: AtomicU64,
+}
+
+impl Ids {
+    fn next(&self) -> String {
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        let [high, low] = [0_u8, 1].map(|half| u128::from(self.key.hash_one((count, half))));
+        let random = ((high << 64) | low).to_be_bytes();
+        let random = random.first_chunk().copied().unwrap_or_default();
+        let millis = u64::try_from(clock::since_1970().as_millis()).unwrap_or(u64::MAX);
+        let id = Builder::from_unix_timestamp_millis(millis, &random);
+        id.into_uuid().to_string()
+    }
+}
+
 /// The record. Dropped before it was ended, the client has gone away.
 #[derive(Debug)]
 pub(super) struct Record {
@@ -57,9 +79,9 @@ pub(super) struct Record {
 
 impl Record {
     /// Begins the record of a request.
-    pub(super) fn begin<B>(telemetry: &Telemetry, request: &Request<B>) -> Self {
+    pub(super) fn begin<B>(telemetry: &Telemetry, ids: &Ids, request: &Request<B>) -> Self {
         let event = Box::new(ExchangeEnded {
-            request_id: Uuid::now_v7().to_string(),
+            request_id: ids.next(),
             method: method(request.method()),
             upstream: None,
             path: request.uri().path().to_owned(),
@@ -155,5 +177,27 @@ fn method(method: &Method) -> &'static str {
         Method::HEAD => "HEAD",
         Method::OPTIONS => "OPTIONS",
         _ => "OTHER",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use uuid::{Uuid, Variant};
+
+    use super::*;
+
+    #[test]
+    fn ids_are_uuids_of_version_7_and_all_differ() {
+        let ids = Ids::default();
+        let made: HashSet<String> = (0..10_000).map(|_| ids.next()).collect();
+        assert_eq!(made.len(), 10_000);
+        for id in made {
+            let id: Uuid = id.parse().unwrap();
+            assert_eq!((id.get_version_num(), id.get_variant()), (7, Variant::RFC4122));
+            let (seconds, _) = id.get_timestamp().unwrap().to_unix();
+            assert!(clock::since_1970().as_secs() - seconds < 60);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The answer's body on its way down: every frame as it came, at once, and an end that says how it ended.
+//! The answer's body on its way down: every byte as it came, at once, and an end that says how it ended.
 //!
 //! A stream that broke never ends cleanly: its client gets an error event where the format has one, then a cut.
 
@@ -11,15 +11,14 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
-use tokio::time::Sleep;
 
 use super::{
+    gather::Gathered,
     headers,
     record::{End, Record},
     shape::Shape,
 };
-use crate::{clock, wire::frames::EventFramer};
+use crate::{clock::Silence, wire::frames::EventFramer};
 
 /// Time for the last event to leave before the cut.
 const FAREWELL: Duration = Duration::from_millis(10);
@@ -121,7 +120,7 @@ impl Body for AnswerBody {
 
 #[derive(Debug)]
 enum State {
-    Relaying(Incoming),
+    Relaying(Gathered),
     /// The error event has been handed out; the cut follows.
     Leaving(RelayError),
     Done,
@@ -136,16 +135,15 @@ pub(super) struct Relay {
     stream: bool,
     shape: Option<Shape>,
     frames: EventFramer,
-    idle_timeout: Duration,
-    idle: Pin<Box<Sleep>>,
-    waiting: bool,
+    // Runs only while we wait for the provider, not while the client is slow to take.
+    idle: Silence,
 }
 
 impl Relay {
     /// Relays `prefix`, then `body`. With a shape, a stream that breaks gets an error event.
     pub(super) fn new(
         prefix: Bytes,
-        body: Incoming,
+        body: Gathered,
         record: Record,
         stream: bool,
         shape: Option<Shape>,
@@ -154,27 +152,23 @@ impl Relay {
         if stream {
             record.telemetry().stream_opened();
         }
-        let idle = Box::pin(tokio::time::sleep(idle_timeout));
-        let (state, frames) = (State::Relaying(body), EventFramer::default());
         Self {
-            state,
+            state: State::Relaying(body),
             prefix,
             record,
             stream,
             shape,
-            frames,
-            idle_timeout,
-            idle,
-            waiting: false,
+            frames: EventFramer::default(),
+            idle: Silence::new(idle_timeout),
         }
     }
 
-    fn is_end(&self, body: &Incoming) -> bool {
-        self.prefix.is_empty() && body.is_end_stream()
+    fn is_end(&self, body: &Gathered) -> bool {
+        self.prefix.is_empty() && body.is_end()
     }
 
-    fn size_hint(&self, body: &Incoming) -> SizeHint {
-        match body.size_hint().exact() {
+    fn size_hint(&self, body: &Gathered) -> SizeHint {
+        match body.length() {
             Some(exact) => SizeHint::with_exact(exact.saturating_add(self.prefix.len() as u64)),
             None => SizeHint::new(),
         }
@@ -185,7 +179,7 @@ impl Relay {
             State::Done => Poll::Ready(None),
             State::Leaving(error) => {
                 let error = *error;
-                ready!(self.idle.as_mut().poll(cx));
+                ready!(self.idle.poll(cx));
                 self.state = State::Done;
                 Poll::Ready(Some(Err(error)))
             }
@@ -193,7 +187,7 @@ impl Relay {
                 let prefix = std::mem::take(&mut self.prefix);
                 Poll::Ready(Some(Ok(self.passed(Frame::data(prefix)))))
             }
-            State::Relaying(body) => match Pin::new(body).poll_frame(cx) {
+            State::Relaying(body) => match body.poll(cx) {
                 Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.passed(frame)))),
                 Poll::Ready(Some(Err(error))) => {
                     tracing::debug!(%error, "the answer broke off");
@@ -204,24 +198,17 @@ impl Relay {
                     self.state = State::Done;
                     Poll::Ready(None)
                 }
-                Poll::Pending => self.wait(cx),
+                Poll::Pending => {
+                    ready!(self.idle.poll(cx));
+                    self.fail(RelayError::Stalled)
+                }
             },
         }
     }
 
-    /// The idle clock runs only while we wait for the provider, not while the client is slow to take.
-    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
-        if !self.waiting {
-            self.waiting = true;
-            self.idle.as_mut().reset(clock::now() + self.idle_timeout);
-        }
-        ready!(self.idle.as_mut().poll(cx));
-        self.fail(RelayError::Stalled)
-    }
-
     /// Takes note of a frame; its bytes are not touched.
     fn passed(&mut self, mut frame: Frame<Bytes>) -> Frame<Bytes> {
-        self.waiting = false;
+        self.idle.heard();
         if let Some(trailers) = frame.trailers_mut() {
             headers::for_trailers(trailers);
         }
@@ -250,7 +237,7 @@ impl Relay {
             return Poll::Ready(Some(Err(error)));
         };
         self.state = State::Leaving(error);
-        self.idle.as_mut().reset(clock::now() + FAREWELL);
+        self.idle = Silence::new(FAREWELL);
         // A partial event is ended first, so that ours can be read.
         let open = !self.frames.is_between_events();
         let mut data = BytesMut::from(if open { &b"\n\n"[..] } else { &[] });

@@ -12,12 +12,13 @@ use hyper::body::Incoming;
 use memchr::memmem;
 
 use super::{
+    gather::Gathered,
     headers,
     record::{End, Record},
     relay::{AnswerBody, Relay},
     shape::Shape,
 };
-use crate::upstream::{Kind, Phase, SendError};
+use crate::upstream::{Ebb, Kind, Phase, SendError};
 
 /// Error bodies up to this size are searched for replaced ids.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
@@ -112,6 +113,7 @@ impl Answer {
             }
             Body::Streamed(prefix, body) => {
                 let shape = open.then_some(shape);
+                let body = Gathered::new(body, head.extensions.remove::<Ebb>());
                 AnswerBody::relay(Relay::new(prefix, body, record, stream, shape, idle_timeout))
             }
         };

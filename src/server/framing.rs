@@ -52,6 +52,12 @@ impl Heads {
 /// Bytes of a line that are kept: enough for any name and length we look for.
 const LINE_BYTES_MAX: usize = 256;
 
+/// Bytes of a short body that are read at once: just too few for hyper to let its buffer grow, which it keeps for the
+/// life of the connection. An idle stream after a 64 kB request holds 0.7 times the memory, for no CPU that could be seen.
+const SHORT_READ: usize = 16 * 1024 - 1;
+/// Longest body that is read so: at 4 MiB it would be 1.2 times the CPU.
+const SHORT_BODY: u64 = 256 * 1024;
+
 /// How long a client that we have answered may go on sending.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -74,6 +80,8 @@ struct Witness {
     lengths: usize,
     codings: usize,
     length: Option<u64>,
+    // Length of the body at hand.
+    body: u64,
     // Heads that came to their end.
     ended: u64,
     heads: Heads,
@@ -89,6 +97,7 @@ impl Witness {
             lengths: 0,
             codings: 0,
             length: None,
+            body: 0,
             ended: 0,
             heads,
         }
@@ -98,6 +107,11 @@ impl Witness {
     fn awaits_head(&self) -> bool {
         let begun = self.lines > 0 || !self.line.is_empty() || self.ended == 0;
         matches!(self.state, State::Head) && begun
+    }
+
+    /// Whether what comes next belongs to a body that is short altogether.
+    fn is_in_short_body(&self) -> bool {
+        matches!(self.state, State::Length(_)) && self.body <= SHORT_BODY
     }
 
     /// Whether the client may still be sending a body, or what we refused.
@@ -190,6 +204,7 @@ impl Witness {
             (2.., 0) => (Framing::RepeatedLength, State::Blind),
         };
         self.heads.lock().push_back(framing);
+        self.body = self.length.unwrap_or(0);
         self.ended = self.ended.saturating_add(1);
         self.state = state;
         (self.lines, self.lengths, self.codings, self.length) = (0, 0, 0, None);
@@ -280,7 +295,15 @@ impl<T: AsyncRead + Unpin> Witnessed<T> {
 impl<T: AsyncRead + Unpin> AsyncRead for Witnessed<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
+        let polled = if self.witness.is_in_short_body() && buf.remaining() > SHORT_READ {
+            let mut short = ReadBuf::new(buf.initialize_unfilled_to(SHORT_READ));
+            let polled = Pin::new(&mut self.inner).poll_read(cx, &mut short);
+            let read = short.filled().len();
+            buf.advance(read);
+            polled
+        } else {
+            Pin::new(&mut self.inner).poll_read(cx, buf)
+        };
         if polled.is_ready() {
             self.witness.read(buf.filled().get(before..).unwrap_or_default());
             return polled;

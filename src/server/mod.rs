@@ -21,7 +21,7 @@ use tokio::{
 
 use framing::{Heads, Witnessed};
 use stall::Impatient;
-pub use tasks::Tasks;
+pub use tasks::{Signal, Tasks};
 
 /// Largest request head, and what hyper may hold of one connection.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -90,8 +90,8 @@ where
 {
     let permits = Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS)));
     let stopping = tasks.stopping();
-    while let Some(Ok(permit)) = stopping.run_until_cancelled(Arc::clone(&permits).acquire_owned()).await {
-        let Some(stream) = stopping.run_until_cancelled(accept(&listener)).await else {
+    while let Some(Ok(permit)) = stopping.until(pin!(Arc::clone(&permits).acquire_owned())).await {
+        let Some(stream) = stopping.until(pin!(accept(&listener))).await else {
             break;
         };
         let connection = connection(stream, settings.header_timeout, tasks.clone(), service.clone());
@@ -137,21 +137,14 @@ where
     let service = Framed { heads, service };
     let builder = builder(tasks.clone());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let stop = tasks.stopping();
-    let mut stopping = false;
-    loop {
-        tokio::select! {
-            ended = connection.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(error, "connection ended early");
-                }
-                return;
-            }
-            () = stop.cancelled(), if !stopping => {
-                stopping = true;
-                connection.as_mut().graceful_shutdown();
-            }
-        }
+    let ended = if let Some(ended) = tasks.stopping().until(connection.as_mut()).await {
+        ended
+    } else {
+        connection.as_mut().graceful_shutdown();
+        connection.await
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error, "connection ended early");
     }
 }
 

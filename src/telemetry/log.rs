@@ -5,10 +5,12 @@ use std::io::{self, IsTerminal};
 use tracing::{Level, Metadata};
 use tracing_subscriber::{
     EnvFilter, Layer,
-    filter::{ParseError, filter_fn},
+    filter::{FilterExt, LevelFilter, ParseError, filter_fn},
     layer::SubscriberExt,
     util::SubscriberInitExt,
 };
+
+use super::lines::Lines;
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,29 +61,27 @@ impl LogSettings {
     /// Sends log lines of the whole process to stderr. Fails if that was done before.
     pub fn install(&self) -> io::Result<()> {
         let filter = filter(&self.level).map_err(io::Error::other)?;
+        // One filter that knows its level: two of them leave every line of every library to be asked about when it runs.
+        let filter = filter.and(filter_fn(is_discreet).with_max_level_hint(LevelFilter::TRACE));
         let terminal = io::stderr().is_terminal();
         let text = match self.format {
             LogFormat::Auto => terminal,
             LogFormat::Json => false,
             LogFormat::Text => true,
         };
-        let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+        let lines = tracing_subscriber::fmt::layer().with_writer(Lines);
         // On a terminal the layer's own default holds: colours, unless `NO_COLOR` is set.
         let lines = if terminal { lines } else { lines.with_ansi(false) };
         let registry = tracing_subscriber::registry();
         let installed = if text {
-            registry
-                .with(lines.compact().with_filter(filter).with_filter(filter_fn(is_discreet)))
-                .try_init()
+            registry.with(lines.compact().with_filter(filter)).try_init()
         } else {
             let lines = lines
                 .json()
                 .flatten_event(true)
                 .with_current_span(false)
                 .with_span_list(false);
-            registry
-                .with(lines.with_filter(filter).with_filter(filter_fn(is_discreet)))
-                .try_init()
+            registry.with(lines.with_filter(filter)).try_init()
         };
         installed.map_err(io::Error::other)
     }

@@ -3,11 +3,13 @@
 //! Never content, never a secret, never a query string.
 
 pub mod events;
+mod lines;
 mod log;
 mod metrics;
 
 use std::{sync::Arc, time::Duration};
 
+pub use lines::flush as flush_lines;
 pub use log::{LogFormat, LogSettings};
 use metrics::{ExchangeLabels, Metrics};
 
@@ -112,16 +114,11 @@ fn log_exchange(event: &ExchangeEnded) {
         code,
         ..
     } = event;
-    let path: String = event
-        .path
-        .split('?')
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .take(PATH_MAX)
-        .collect();
+    let path = event.path.split('?').next().unwrap_or_default();
+    let end = path.char_indices().nth(PATH_MAX).map_or(path.len(), |(at, _)| at);
+    let path = path.get(..end).unwrap_or_default();
     tracing::info!(
-        target: "antiphon::exchange",
+        target: lines::EXCHANGE,
         request_id, method, path,
         upstream = event.upstream.as_deref(),
         format = event.format.map(crate::wire::Format::label),

@@ -30,7 +30,7 @@ use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-use super::{Kind, Phase, ProxyEnvironment, SendError, UpstreamSettings};
+use super::{Kind, Phase, ProxyEnvironment, SendError, UpstreamSettings, ebb::Tidal};
 
 /// Bytes of an answer that the kernel may hold while the client reads slowly.
 const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
@@ -210,7 +210,7 @@ fn tls() -> Result<ClientConfig, rustls::Error> {
 }
 
 impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Response = Tidal<MaybeHttpsStream<TokioIo<TcpStream>>>;
     type Error = SendError;
     type Future = Connecting<Self::Response>;
 
@@ -223,7 +223,7 @@ impl Service<Uri> for Connector {
         let timeout = self.timeout;
         Box::pin(async move {
             match tokio::time::timeout(timeout, connecting).await {
-                Ok(Ok(stream)) => Ok(stream),
+                Ok(Ok(stream)) => Ok(Tidal::new(stream)),
                 // What is not the dialer's own is the handshake's.
                 Ok(Err(error)) => Err(match error.downcast::<SendError>() {
                     Ok(dialing) => *dialing,

@@ -1,13 +1,14 @@
 //! The HTTP client: one send with its deadlines. Never retries what may have been processed, never follows a redirect.
 
 mod dial;
+mod ebb;
 mod sending;
 
 use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, Request, Response,
+    HeaderMap, Request, Response, Version,
     header::{CONTENT_LENGTH, TRANSFER_ENCODING},
 };
 use http_body_util::combinators::UnsyncBoxBody;
@@ -18,6 +19,7 @@ use hyper_util::{
 };
 
 use dial::Connector;
+pub use ebb::Ebb;
 use sending::{Progress, Tracked};
 
 /// Largest head of an answer, and what hyper may hold of one connection.
@@ -165,7 +167,7 @@ impl Sender {
         })
     }
 
-    /// Sends one request and waits for the answer's head.
+    /// Sends one request and waits for the answer's head; an HTTP/1 answer has an [`Ebb`] among its extensions.
     ///
     /// The clock runs from the last piece of the request that was taken: a slow upload is not a slow provider.
     pub async fn send(&self, request: Request<SendBody>) -> Result<Response<Incoming>, SendError> {
@@ -178,7 +180,11 @@ impl Sender {
                 return Err(SendError { phase: progress.phase(), kind: Kind::TimedOut, source: None });
             }
         };
-        let answer = sent.map_err(|error| send_error(error, &progress))?;
+        let mut answer = sent.map_err(|error| send_error(error, &progress))?;
+        if answer.version() == Version::HTTP_2 {
+            // Frames of other answers come over the same connection.
+            answer.extensions_mut().remove::<Ebb>();
+        }
         if is_ambiguous(answer.headers()) {
             // Dropping the answer closes its connection: nothing behind it can reach another exchange.
             return Err(SendError {

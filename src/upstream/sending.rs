@@ -9,21 +9,14 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::Instant;
 
 use super::{BoxError, Phase, SendBody};
 use crate::clock;
 
 /// How far the request's body is. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Progress(Arc<Watched>);
-
-#[derive(Debug)]
-struct Watched {
-    shared: Mutex<Shared>,
-    // Told once, when a connection begins to take the body.
-    taken: Notify,
-}
+pub(super) struct Progress(Arc<Mutex<Shared>>);
 
 #[derive(Debug)]
 struct Shared {
@@ -38,35 +31,31 @@ struct Shared {
 
 impl Progress {
     pub(super) fn start() -> Self {
-        let shared = Mutex::new(Shared {
+        Self(Arc::new(Mutex::new(Shared {
             moved: clock::now(),
             taken: false,
             starved: false,
             done: false,
             failure: None,
-        });
-        Self(Arc::new(Watched {
-            shared,
-            taken: Notify::new(),
-        }))
+        })))
     }
 
     /// Ready once the other end has let us wait for `limit`; until a connection takes the request, for `connect` more.
     pub(super) async fn silence(&self, limit: Duration, connect: Duration) {
-        let mut deadline = self.lock().moved + limit + connect;
+        // Never late, whatever happens meanwhile: nothing of that has to wake us.
+        let mut look = self.lock().moved + limit;
         loop {
-            tokio::select! {
-                () = tokio::time::sleep_until(deadline) => {}
-                () = self.0.taken.notified() => {}
-            }
+            tokio::time::sleep_until(look).await;
+            let now = clock::now();
             let mut shared = self.lock();
             if shared.starved {
-                shared.moved = clock::now();
+                shared.moved = now;
             }
-            deadline = shared.moved + if shared.taken { limit } else { limit + connect };
-            if deadline <= clock::now() {
+            let deadline = shared.moved + if shared.taken { limit } else { limit + connect };
+            if deadline <= now {
                 return;
             }
+            look = deadline.min(now + limit);
         }
     }
 
@@ -81,7 +70,7 @@ impl Progress {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.0.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,9 +100,7 @@ impl Body for Tracked {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFailed>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         let mut shared = self.progress.lock();
-        if !std::mem::replace(&mut shared.taken, true) {
-            self.progress.0.taken.notify_one();
-        }
+        shared.taken = true;
         shared.starved = polled.is_pending();
         let Poll::Ready(frame) = polled else {
             return Poll::Pending;

@@ -261,6 +261,22 @@ fn serve_tells_where_it_is_and_stops_on_sigterm() {
 }
 
 #[test]
+fn the_line_of_an_exchange_is_written_when_it_has_ended() {
+    let mut serving = Serving::start(&[]);
+    for _ in 0..3 {
+        let mut client = TcpStream::connect(serving.data).unwrap();
+        client
+            .write_all(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .unwrap();
+        let line = next_line(&mut serving.lines).unwrap();
+        assert_eq!(
+            (&line["target"], &line["path"]),
+            (&"antiphon::exchange".into(), &"/nowhere".into())
+        );
+    }
+}
+
+#[test]
 fn a_second_interrupt_stops_at_once_with_130() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = format!("silent=http://{}", silent.local_addr().unwrap());

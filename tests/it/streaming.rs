@@ -83,6 +83,106 @@ async fn each_event_arrives_before_the_next_is_sent() {
     client.until("0\r\n\r\n").await;
 }
 
+/// As many events in one write, each a chunk of its own.
+fn burst(events: usize) -> (Vec<u8>, String) {
+    let texts: Vec<String> = (0..events).map(|number| format!("data: {number}\n\n")).collect();
+    (texts.iter().flat_map(chunk).collect(), texts.concat())
+}
+
+#[tokio::test]
+async fn events_that_are_ready_together_leave_together() {
+    let (written, text) = burst(500);
+    let upstream = Upstream::script(move |mut conn, _| {
+        let written = written.clone();
+        async move {
+            conn.request().await;
+            conn.send([SSE.as_bytes(), &written, b"0\r\n\r\n"].concat()).await;
+            conn.rest().await;
+        }
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let mut client = app.client().await;
+    client.send(ask()).await;
+    client.head().await;
+    let (mut read, mut chunks) = (Vec::new(), 0);
+    while read.len() < text.len() {
+        read.extend(client.chunk().await);
+        chunks += 1;
+    }
+    assert_eq!(read, text.as_bytes());
+    // The first goes at once, and each read of ours brings a few hundred.
+    assert!(chunks <= 20, "{chunks} chunks");
+    client.until("0\r\n\r\n").await;
+}
+
+#[tokio::test]
+async fn events_of_a_burst_come_before_the_end_that_broke_it() {
+    let (written, text) = burst(100);
+    let upstream = Upstream::script(move |mut conn, _| {
+        let written = written.clone();
+        async move {
+            conn.request().await;
+            conn.send([SSE.as_bytes(), &written, b"not a chunk\r\n"].concat()).await;
+            conn.rest().await;
+        }
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let answer = app.ask(ask()).await;
+    assert!(!answer.complete);
+    let rest = answer.text().strip_prefix(text.as_str());
+    assert!(
+        rest.is_some_and(|rest| rest.starts_with("event: error\ndata: ")),
+        "{answer:?}"
+    );
+}
+
+#[tokio::test]
+async fn large_and_small_frames_keep_their_order() {
+    let pieces: Vec<Vec<u8>> = (0_u8..60)
+        .map(|number| vec![b'a' + number % 26; if number % 7 == 3 { 9000 } else { 10 }])
+        .collect();
+    let written: Vec<u8> = pieces.iter().flat_map(chunk).collect();
+    let upstream = Upstream::script(move |mut conn, _| {
+        let written = written.clone();
+        async move {
+            while conn.is_open().await {
+                conn.request().await;
+                conn.send([SSE.as_bytes(), &written, b"0\r\n\r\n"].concat()).await;
+            }
+        }
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let mut client = app.client().await;
+    for _ in 0..5 {
+        client.send(ask()).await;
+        let answer = client.response().await;
+        assert!(answer.complete);
+        assert_eq!(answer.body, pieces.concat());
+    }
+}
+
+#[tokio::test]
+async fn trailers_stay_behind_a_burst() {
+    let (written, text) = burst(50);
+    let upstream = Upstream::script(move |mut conn, _| {
+        let written = written.clone();
+        async move {
+            conn.request().await;
+            let head = "HTTP/1.1 200 OK\r\ntrailer: x-t\r\ntransfer-encoding: chunked\r\n\r\n";
+            let end = b"0\r\nx-t: 1\r\n\r\n";
+            conn.send([head.as_bytes(), &written, end].concat()).await;
+            conn.rest().await;
+        }
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let answer = app.ask(ask()).await;
+    assert_eq!((answer.complete, answer.text()), (true, text.as_str()));
+}
+
 #[tokio::test]
 async fn a_slow_reader_holds_the_provider_back() {
     let (report, mut taken) = mpsc::unbounded_channel();
