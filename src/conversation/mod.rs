@@ -13,11 +13,14 @@ pub mod turns;
 
 pub use finding::{Finding, FindingKind};
 
+/// Messages and parts for which room is made at first: a body may claim to be large.
+const ROOM_MAX: usize = 4096;
+
 /// The decoded bytes of a JSON string; a lone surrogate stands as its three bytes (WTF-8).
 pub type Text<'a> = Cow<'a, [u8]>;
 
 /// One body's history.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Conversation<'a> {
     /// The body that every span points into.
     pub body: &'a [u8],
@@ -29,11 +32,54 @@ pub struct Conversation<'a> {
     pub parts: Vec<Part<'a>>,
     /// Fields with values that the target rejects, in document order of their messages.
     pub flaws: Vec<Flaw>,
+    /// The last part that is a compaction: what stands before it is not judged.
+    pub compaction: Option<usize>,
+    /// Looks up what a call says, in the body and at the call's span: only few calls are ever asked.
+    pub details: fn(&[u8], Span) -> CallDetails,
     /// Whether calls may live outside the body (Anthropic `thread: continue`): a result without call is no finding.
     pub calls_elsewhere: bool,
 }
 
 impl<'a> Conversation<'a> {
+    /// A conversation of no messages over `body`, with room for those that a body of its size mostly has.
+    pub fn new(body: &'a [u8], details: fn(&[u8], Span) -> CallDetails) -> Self {
+        Self {
+            body,
+            array: None,
+            messages: Vec::with_capacity((body.len() / 512).clamp(4, ROOM_MAX)),
+            parts: Vec::with_capacity((body.len() / 256).clamp(8, ROOM_MAX)),
+            flaws: Vec::new(),
+            compaction: None,
+            details,
+            calls_elsewhere: false,
+        }
+    }
+
+    /// Adds a part to the message at hand.
+    pub fn push(&mut self, part: Part<'a>) {
+        if matches!(part.kind, PartKind::Compaction) {
+            self.compaction = Some(self.parts.len());
+        }
+        self.parts.push(part);
+    }
+
+    /// Takes back the parts from `first` on: the key that held them stands twice, and the last counts.
+    pub fn forget(&mut self, first: usize) {
+        self.parts.truncate(first);
+        if self.compaction.is_some_and(|part| part >= first) {
+            let compaction = |part: &Part<'_>| matches!(part.kind, PartKind::Compaction);
+            self.compaction = self.parts.iter().rposition(compaction);
+        }
+    }
+
+    /// What the call at `part` says.
+    pub fn details(&self, part: usize) -> CallDetails {
+        self.parts
+            .get(part)
+            .map(|part| (self.details)(self.body, part.span))
+            .unwrap_or_default()
+    }
+
     /// The parts of one message.
     pub fn parts_of(&self, message: &Message) -> &[Part<'a>] {
         self.parts.get(message.parts.clone()).unwrap_or_default()
@@ -118,14 +164,19 @@ pub enum PartKind<'a> {
 pub struct Call<'a> {
     /// The id; empty where it is missing.
     pub id: Text<'a>,
+    /// Whether code that runs at the provider makes the call: its turn may not lose the server call.
+    pub programmatic: bool,
+}
+
+/// What a call says, looked up on demand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CallDetails {
     /// The tool's name as its JSON string, quotes included.
     pub name: Option<Span>,
     /// The input or arguments, as raw JSON.
     pub input: Option<Span>,
     /// The toolset's name as its JSON string, quotes included: a result must echo it.
     pub toolset: Option<Span>,
-    /// Whether code that runs at the provider makes the call: its turn may not lose the server call.
-    pub programmatic: bool,
 }
 
 /// A client tool result.

@@ -23,9 +23,7 @@ pub(super) fn slots(layout: &Layout<'_>) -> Vec<Slot> {
         done: Vec::new(),
         open: None,
         before: Before::default(),
-        whole: HashSet::new(),
     };
-    builder.find_whole();
     let behind: HashSet<usize> = layout
         .plan
         .turns
@@ -50,8 +48,6 @@ struct Builder<'l, 'c> {
     /// The message that is being written over the original one: units of a message that was split may join it.
     open: Option<(usize, Vec<Item>)>,
     before: Before,
-    /// Messages that are one unit.
-    whole: HashSet<usize>,
 }
 
 /// A block of a message.
@@ -63,17 +59,10 @@ enum Item {
 }
 
 impl Builder<'_, '_> {
-    fn find_whole(&mut self) {
-        self.whole = self.layout.pairing.units.iter().map(|unit| unit.message).collect();
-        for unit in self.layout.pairing.units.iter().filter(|unit| unit.inner) {
-            self.whole.remove(&unit.message);
-        }
-    }
-
     fn unit(&mut self, unit: usize) {
         let found = &self.layout.pairing.units[unit];
         let (message, role) = (found.message, found.role);
-        if self.whole.contains(&message) && !self.layout.touches(unit) {
+        if !self.layout.touches(message) {
             self.close();
             self.before = self.before.then(role);
             self.done.push(Slot::Old(message, Vec::new()));
@@ -112,14 +101,12 @@ impl Builder<'_, '_> {
     /// The blocks of a unit: what stays, with answers and quotes at the anchor.
     fn items(&self, unit: usize) -> Vec<Item> {
         let layout = self.layout;
-        let anchor = layout
-            .anchors
-            .get(&unit)
-            .map(|turn| (*turn, layout.pairing.turns[*turn].anchor));
-        let behind = anchor.and_then(|(_, anchor)| anchor).and_then(|anchor| anchor.behind);
+        let turn = layout.anchored(unit);
+        let anchor = turn.and_then(|turn| layout.pairing.turns[turn].anchor);
+        let behind = anchor.and_then(|anchor| anchor.behind);
         let mut items = Vec::new();
         if behind.is_none() {
-            self.put_in(unit, anchor.map(|(turn, _)| turn), &mut items);
+            self.put_in(unit, turn, &mut items);
         }
         let found = &layout.pairing.units[unit];
         let says_nothing = layout.message_fixes.get(&found.message) == Some(&FlawKind::EmptyMessage);
@@ -130,7 +117,7 @@ impl Builder<'_, '_> {
                 Some(Lift::Quoted) => items.extend(self.quote(part)),
             }
             if behind == Some(part) {
-                self.put_in(unit, anchor.map(|(turn, _)| turn), &mut items);
+                self.put_in(unit, turn, &mut items);
             }
         }
         items
@@ -176,11 +163,11 @@ impl Builder<'_, '_> {
 
     /// Answers of a turn without a user message behind it make one of their own.
     fn own_message(&mut self, unit: usize) {
-        let Some(turn) = self.layout.ends.get(&unit) else {
+        let Some(turn) = self.layout.ended(unit) else {
             return;
         };
         let mut items = Vec::new();
-        self.put_in(usize::MAX, Some(*turn), &mut items);
+        self.put_in(usize::MAX, Some(turn), &mut items);
         if !items.is_empty() {
             self.close();
             self.before = Before::User;
@@ -190,16 +177,16 @@ impl Builder<'_, '_> {
 
     /// System messages that stood in front of the answering user message follow it.
     fn systems_behind(&mut self, unit: usize) {
-        let Some(turn) = self.layout.anchors.get(&unit) else {
+        let Some(turn) = self.layout.anchored(unit) else {
             return;
         };
-        if self.layout.plan.turns.get(turn).is_some_and(|plan| plan.systems) {
-            for system in self.layout.pairing.turns[*turn].systems.clone() {
+        if self.layout.plan.turns.get(&turn).is_some_and(|plan| plan.systems) {
+            for system in self.layout.pairing.turns[turn].systems.clone() {
                 self.close();
                 let message = self.layout.pairing.units[system].message;
                 let span = self.layout.conversation.messages[message].span;
                 let items = self.items(system);
-                if !self.layout.touches(system) {
+                if !self.layout.touches(message) {
                     self.done.push(Slot::New(vec![Piece::Original(span)]));
                 } else if !items.is_empty() {
                     let edits = self.rewritten(message, items);

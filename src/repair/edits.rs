@@ -49,12 +49,12 @@ pub(super) struct Layout<'c> {
     part_fixes: HashMap<usize, FlawKind>,
     /// Fields to mend, by message.
     pub(super) message_fixes: HashMap<usize, FlawKind>,
-    /// The call that a result part answers or repeats.
-    callers: HashMap<usize, usize>,
-    /// Turns with something to put in, by their last unit where they have no anchor.
-    pub(super) ends: HashMap<usize, usize>,
-    /// All turns with an anchor, by its unit.
-    pub(super) anchors: HashMap<usize, usize>,
+    /// For each unit the turn that has its anchor there.
+    anchors: Vec<Option<usize>>,
+    /// For each unit the turn that ends with it, has no anchor, and has something to put in.
+    ends: Vec<Option<usize>>,
+    /// For each message whether anything of it changes, so that it cannot stay as it is.
+    touched: Vec<bool>,
 }
 
 impl<'c> Layout<'c> {
@@ -67,9 +67,9 @@ impl<'c> Layout<'c> {
             wire,
             part_fixes: HashMap::new(),
             message_fixes: HashMap::new(),
-            callers: HashMap::new(),
-            ends: HashMap::new(),
-            anchors: HashMap::new(),
+            anchors: vec![None; pairing.units.len()],
+            ends: vec![None; pairing.units.len()],
+            touched: vec![false; conversation.messages.len()],
         };
         for flaw in &plan.fixes {
             match flaw.part {
@@ -77,19 +77,49 @@ impl<'c> Layout<'c> {
                 None => layout.message_fixes.insert(flaw.message, flaw.kind),
             };
         }
-        for row in &pairing.results {
-            if let Fate::Answers(call) | Fate::Repeats(call) = row.fate {
-                layout.callers.insert(row.part, pairing.calls[call].part);
-            }
-        }
         for (index, turn) in pairing.turns.iter().enumerate() {
             match turn.anchor {
-                Some(anchor) => layout.anchors.insert(anchor.unit, index),
-                None if plan.turns.contains_key(&index) => layout.ends.insert(turn.units.end - 1, index),
-                None => None,
-            };
+                Some(anchor) => layout.anchors[anchor.unit] = Some(index),
+                None if plan.turns.contains_key(&index) => layout.ends[turn.units.end - 1] = Some(index),
+                None => {}
+            }
         }
+        layout.touch();
         layout
+    }
+
+    /// Marks the messages of which anything changes.
+    fn touch(&mut self) {
+        let (plan, pairing) = (self.plan, self.pairing);
+        let parts = plan.lifts.keys().chain(plan.ids.keys()).chain(self.part_fixes.keys());
+        let by_part = parts.map(|part| self.conversation.parts[*part].message);
+        let anchored = plan.turns.keys().filter_map(|turn| pairing.turns[*turn].anchor);
+        let units = anchored.map(|anchor| anchor.unit).chain(plan.deferred.keys().copied());
+        let by_unit = units.map(|unit| pairing.units[unit].message);
+        let inner = pairing.units.iter().filter(|unit| unit.inner).map(|unit| unit.message);
+        let messages: Vec<usize> = by_part
+            .chain(by_unit)
+            .chain(inner)
+            .chain(self.message_fixes.keys().copied())
+            .collect();
+        for message in messages {
+            self.touched[message] = true;
+        }
+    }
+
+    /// Whether anything of a message changes.
+    pub(super) fn touches(&self, message: usize) -> bool {
+        self.touched[message]
+    }
+
+    /// The turn that has its anchor at this unit.
+    pub(super) fn anchored(&self, unit: usize) -> Option<usize> {
+        self.anchors[unit]
+    }
+
+    /// The turn that ends with this unit, has no anchor, and has something to put in.
+    pub(super) fn ended(&self, unit: usize) -> Option<usize> {
+        self.ends[unit]
     }
 
     /// The edits inside a part that stays: new ids, mended fields.
@@ -128,16 +158,13 @@ impl<'c> Layout<'c> {
     /// An answer as a block or message of the format.
     pub(super) fn answer(&self, answer: &Answer) -> Vec<Piece> {
         let id = self.call_id(answer.call);
-        let toolset = match &self.conversation.parts[answer.call].kind {
-            PartKind::Call(call) => call.toolset,
-            _ => None,
-        };
+        let toolset = || self.conversation.details(answer.call).toolset;
         match (&answer.source, self.wire.format) {
             (Source::Part(part), _) => self.moved(*part, answer.call),
-            (Source::Placeholder(text), Format::Anthropic) => anthropic::write::placeholder(id, toolset, text.text()),
+            (Source::Placeholder(text), Format::Anthropic) => anthropic::write::placeholder(id, toolset(), text.text()),
             (Source::Placeholder(text), Format::OpenAiChat) => openai_chat::write::placeholder(id, text.text()),
             (Source::Real(real), Format::Anthropic) => {
-                anthropic::write::restored(id, toolset, real.content.clone(), real.failed)
+                anthropic::write::restored(id, toolset(), real.content.clone(), real.failed)
             }
             (Source::Real(real), Format::OpenAiChat) => openai_chat::write::restored(id, real.content.clone()),
         }
@@ -174,13 +201,18 @@ impl<'c> Layout<'c> {
     /// The id and the tool's name of a result that is quoted.
     pub(super) fn quoted_label(&self, part: usize) -> (String, Option<String>) {
         let id = String::from_utf8_lossy(id_of(self.conversation, part)).into_owned();
-        let name = self
-            .callers
-            .get(&part)
-            .and_then(|call| match &self.conversation.parts[*call].kind {
-                PartKind::Call(call) => call.name,
-                _ => None,
-            });
+        // Rows stand in the order of their parts.
+        let rows = &self.pairing.results;
+        let row = rows
+            .binary_search_by_key(&part, |row| row.part)
+            .ok()
+            .map(|row| rows[row].fate);
+        let name = match row {
+            Some(Fate::Answers(call) | Fate::Repeats(call)) => {
+                self.conversation.details(self.pairing.calls[call].part).name
+            }
+            _ => None,
+        };
         let name = name.map(|span| String::from_utf8_lossy(&self.json.decode(span)).into_owned());
         (id, name)
     }
@@ -198,21 +230,6 @@ impl<'c> Layout<'c> {
         let turns = &self.pairing.turns;
         let turn = turns.get(turns.partition_point(|turn| turn.gap.end <= unit));
         turn.is_some_and(|turn| turn.gap.contains(&unit) && !turn.calls.is_empty())
-    }
-
-    /// Whether anything of this unit changes, so that its message cannot stay as it is.
-    pub(super) fn touches(&self, unit: usize) -> bool {
-        let found = &self.pairing.units[unit];
-        let plans = |turn: &usize| self.plan.turns.contains_key(turn);
-        let changed = |part: usize| {
-            let plan = self.plan;
-            plan.lifts.contains_key(&part) || plan.ids.contains_key(&part) || self.part_fixes.contains_key(&part)
-        };
-        found.inner
-            || self.anchors.get(&unit).is_some_and(plans)
-            || self.plan.deferred.contains_key(&unit)
-            || self.message_fixes.contains_key(&found.message)
-            || found.parts.clone().any(changed)
     }
 }
 

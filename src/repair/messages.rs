@@ -20,8 +20,8 @@ pub(super) fn slots(layout: &Layout<'_>) -> Vec<Slot> {
     };
     for unit in 0..layout.pairing.units.len() {
         builder.unit(unit);
-        if let Some(turn) = layout.anchors.get(&unit).or_else(|| layout.ends.get(&unit)) {
-            builder.put_in(*turn);
+        if let Some(turn) = layout.anchored(unit).or_else(|| layout.ended(unit)) {
+            builder.put_in(turn);
         }
     }
     builder.done

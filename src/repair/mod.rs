@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::{
     conversation::{Finding, pairing::pair},
     splice::Segments,
-    wire::{Unreadable, Wire},
+    wire::{Unreadable, Wire, json::validate},
 };
 
 mod answers;
@@ -201,6 +201,10 @@ pub fn repair_with(
     let conversation = wire.read(body)?;
     let pairing = pair(&conversation, rules);
     let plan = plan(&conversation, &pairing, rules, answers, policy);
+    if !plan.report.findings.is_empty() {
+        // What was found may be an accident of bytes that are no JSON: such a body is never spliced, nor judged.
+        validate(body)?;
+    }
     if plan.report.actions.is_empty() && plan.report.deferred == 0 {
         return Ok(Repaired {
             body: Segments::whole(body.clone()),
@@ -217,8 +221,12 @@ pub fn repair_with(
     }
 }
 
-/// Reads and checks one body.
+/// Reads and checks one body. A body without findings need not be JSON where nobody looked: see [`Wire::read`].
 pub fn check(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
     let conversation = wire.read(body)?;
-    Ok(pair(&conversation, wire.rules()).findings(&conversation, policy.hygiene))
+    let findings = pair(&conversation, wire.rules()).findings(&conversation, policy.hygiene);
+    if !findings.is_empty() {
+        validate(body)?;
+    }
+    Ok(findings)
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{
     conversation::{
-        Conversation, Flaw, FlawKind, Part, PartKind, Role,
+        CallDetails, Conversation, Flaw, FlawKind, Role,
         pairing::{CallRow, Fate, Pairing, id_of},
         rules::PairingRules,
     },
@@ -125,13 +125,21 @@ pub(super) struct Planner<'c> {
     pub(super) words: Option<Vec<usize>>,
 }
 
+/// For each call how many of its id stand before it.
+fn occurrences_of(conversation: &Conversation<'_>, pairing: &Pairing) -> Vec<usize> {
+    let mut seen: HashMap<&[u8], usize> = HashMap::new();
+    let count = |call: &CallRow| {
+        let count = seen.entry(id_of(conversation, call.part)).or_default();
+        *count += 1;
+        *count - 1
+    };
+    pairing.calls.iter().map(count).collect()
+}
+
 /// A call as those who remember calls see it.
 fn sight<'c>(conversation: &'c Conversation<'c>, part: usize, occurrence: usize) -> CallSight<'c> {
     let json = Json::new(conversation.body);
-    let (tool, input) = match &conversation.parts[part].kind {
-        PartKind::Call(call) => (call.name, call.input),
-        _ => (None, None),
-    };
+    let CallDetails { name: tool, input, .. } = conversation.details(part);
     CallSight {
         id: id_of(conversation, part),
         tool: tool.map(|span| json.decode(span)).unwrap_or_default(),
@@ -197,11 +205,8 @@ impl Planner<'_> {
     /// Each call takes the first answer that applies.
     fn answer(&mut self) {
         let (conversation, pairing) = (self.conversation, self.pairing);
-        let mut seen: HashMap<&[u8], usize> = HashMap::new();
-        for call in &pairing.calls {
-            let occurrence = seen.entry(id_of(conversation, call.part)).or_default();
-            let sight = sight(conversation, call.part, *occurrence);
-            *occurrence += 1;
+        let mut occurrences = None;
+        for (index, call) in pairing.calls.iter().enumerate() {
             if let Some(row) = call.answer.map(|row| &pairing.results[row])
                 && row.turn == Some(call.turn)
                 && row.leading
@@ -209,6 +214,8 @@ impl Planner<'_> {
                 self.answered_in_place(call.turn, row.unit);
                 continue;
             }
+            let counted = occurrences.get_or_insert_with(|| occurrences_of(conversation, pairing));
+            let sight = sight(conversation, call.part, counted[index]);
             let Some(source) = self.source(call, &sight) else {
                 continue;
             };
@@ -313,8 +320,7 @@ impl Planner<'_> {
                 && !self.plan.deferred.contains_key(index)
         });
         let assistant_first = rest.next().is_some_and(|(_, unit)| unit.role == Role::Assistant);
-        let compacted = |part: &Part<'_>| matches!(part.kind, PartKind::Compaction);
-        let whole = !self.conversation.calls_elsewhere && !self.conversation.parts.iter().any(compacted);
+        let whole = !self.conversation.calls_elsewhere && self.conversation.compaction.is_none();
         self.rules.user_first && whole && assistant_first
     }
 

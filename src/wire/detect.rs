@@ -4,7 +4,7 @@ use crate::{
     splice::Span,
     wire::{
         Unreadable, Wire,
-        json::{Json, Kind},
+        json::{self, Json, Kind},
     },
 };
 
@@ -25,9 +25,9 @@ pub enum Undetected {
 /// Tells the format by the keys and blocks of `body`; a history that fits both reads as Chat Completions.
 pub fn detect(body: &[u8]) -> Result<Wire, Undetected> {
     let json = Json::new(body);
-    let root = json.root()?;
+    json::validate(body)?;
     let mut top = Top::default();
-    json.members(root, |key, value| top.take(json, key, value))?;
+    json.members(json.root()?, |key, value| top.take(json, key, value))?;
     let Some(messages) = top.messages else {
         return Err(top.other.map_or(Undetected::NoHistory, Undetected::Unsupported));
     };

@@ -63,12 +63,15 @@ impl Format {
 }
 
 impl Wire {
-    /// Reads a body into a conversation of spans.
+    /// Reads a body into a conversation of spans. What is not looked at is not checked either: [`json::validate`] is the
+    /// full parse, for those who go on to edit.
     pub fn read(self, body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
-        match self.format {
+        let read = match self.format {
             Format::Anthropic => anthropic::read(body),
             Format::OpenAiChat => openai_chat::read(body),
-        }
+        };
+        // Off the fast path: what the walk stumbled over may be no JSON at all.
+        read.or_else(|unreadable| json::validate(body).and(Err(unreadable)))
     }
 
     /// What the provider wants of a history.

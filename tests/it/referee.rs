@@ -130,6 +130,8 @@ fn beside_the_point(words: &str) -> bool {
         "media type",
         "base64",
         "image",
+        // A call in the mouth of the user: refused by everyone, repaired by nobody.
+        "blocks can only be in `assistant` messages",
     ]
     .iter()
     .any(|known| words.to_lowercase().contains(known))

@@ -1,6 +1,7 @@
 //! What tests and benches share. Each includes it by path and uses a part of it.
 #![allow(
     dead_code,
+    unused_imports,
     unreachable_pub,
     clippy::allow_attributes,
     clippy::unwrap_used,
@@ -12,7 +13,9 @@
 #[cfg(feature = "server")]
 pub mod app;
 pub mod bodies;
+pub mod documents;
 pub mod judge;
+pub mod oracle;
 #[cfg(feature = "server")]
 pub mod provider;
 #[cfg(feature = "server")]

@@ -16,7 +16,9 @@ impl<'c> Walk<'c, '_> {
             return;
         }
         let mut open: HashMap<&[u8], (usize, usize)> = HashMap::new();
+        let mut all: HashMap<&[u8], Vec<usize>> = HashMap::new();
         for (call, row) in self.pairing.calls.iter().enumerate() {
+            all.entry(id_of(self.conversation, row.part)).or_default().push(call);
             if row.answer.is_none() && !row.equal {
                 let entry = open.entry(id_of(self.conversation, row.part)).or_insert((0, call));
                 entry.0 += 1;
@@ -24,7 +26,7 @@ impl<'c> Walk<'c, '_> {
         }
         for row in 0..self.pairing.results.len() {
             if self.pairing.results[row].fate == Fate::Orphan {
-                let fate = self.far_fate(row, &mut open);
+                let fate = self.far_fate(row, &mut open, &all);
                 if let Fate::Answers(call) = fate {
                     self.pairing.calls[call].answer = Some(row);
                 }
@@ -33,7 +35,12 @@ impl<'c> Walk<'c, '_> {
         }
     }
 
-    fn far_fate(&self, row: usize, open: &mut HashMap<&'c [u8], (usize, usize)>) -> Fate {
+    fn far_fate(
+        &self,
+        row: usize,
+        open: &mut HashMap<&'c [u8], (usize, usize)>,
+        all: &HashMap<&'c [u8], Vec<usize>>,
+    ) -> Fate {
         let found = &self.pairing.results[row];
         let id = id_of(self.conversation, found.part);
         if id.is_empty() {
@@ -53,7 +60,14 @@ impl<'c> Walk<'c, '_> {
             *count = 0;
             return Fate::Answers(*call);
         }
-        match self.last_seen[row].or_else(|| self.queues.get(id).map(|queue| queue.last)) {
+        // Of several calls with this id the last before the result, else the last of all.
+        let calls = all.get(id).map(Vec::as_slice).unwrap_or_default();
+        let before = calls.partition_point(|call| self.pairing.calls[*call].part < found.part);
+        match before
+            .checked_sub(1)
+            .map_or_else(|| calls.last(), |last| calls.get(last))
+            .copied()
+        {
             Some(call) if self.pairing.calls[call].answer.is_some() => Fate::Repeats(call),
             None if self.conversation.calls_elsewhere => Fate::Elsewhere,
             Some(_) | None => Fate::Orphan,

@@ -93,10 +93,7 @@ pub struct Half {
 /// Pairs the calls and results of `conversation`.
 pub fn pair(conversation: &Conversation<'_>, rules: PairingRules) -> Pairing {
     let units = turns::units(conversation);
-    let compaction = conversation
-        .parts
-        .iter()
-        .rposition(|part| matches!(part.kind, PartKind::Compaction));
+    let compaction = conversation.compaction;
     let turns = turns::turns(conversation, &units, rules, compaction.unwrap_or(0));
     let pairing = Pairing {
         units,

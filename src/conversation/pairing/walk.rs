@@ -1,21 +1,22 @@
 //! The walk itself: calls and results in document order, matched within the gap of their turn, first in, first out.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::conversation::{
     Conversation, PartKind, Role, Text,
-    pairing::{CallRow, Fate, Half, Pairing, ResultRow},
+    pairing::{CallRow, Fate, Half, Pairing, ResultRow, id_of},
     rules::{IdRule, PairingRules, ResultPlace},
 };
 
+/// A turn of more calls than these finds them by a map.
+const FEW: usize = 16;
+
 /// The calls of one id in the turn at hand, first in, first out.
-#[derive(Clone, Copy)]
+#[derive(Default)]
 pub(super) struct Queue {
-    pub(super) turn: usize,
-    pub(super) first: usize,
-    pub(super) next: Option<usize>,
-    pub(super) last: usize,
-    pub(super) count: usize,
+    waiting: VecDeque<usize>,
+    first: Option<usize>,
+    count: usize,
 }
 
 /// A server call on the way to its result.
@@ -33,15 +34,14 @@ pub(super) struct Walk<'c, 'a> {
     /// Parts before this one stand behind a compaction and are not judged.
     pub(super) begin: usize,
     pub(super) pairing: Pairing,
-    pub(super) queues: HashMap<&'c [u8], Queue>,
-    /// For each call the next one of the same id and turn.
-    pub(super) chain: Vec<Option<usize>>,
+    /// The first call of the turn at hand.
+    first: usize,
+    /// The calls of the turn at hand by their ids, where they are many; else empty.
+    queues: HashMap<&'c [u8], Queue>,
     /// Ids of calls and server calls before `begin`.
     pub(super) hidden: HashSet<&'c [u8]>,
     pub(super) servers: Vec<Server>,
-    pub(super) server_ids: HashMap<&'c [u8], usize>,
-    /// For each result the call of its id that was the last before it.
-    pub(super) last_seen: Vec<Option<usize>>,
+    server_ids: HashMap<&'c [u8], usize>,
 }
 
 /// What has been seen of the gap at hand.
@@ -61,12 +61,11 @@ impl<'c, 'a> Walk<'c, 'a> {
             rules,
             begin,
             pairing,
+            first: 0,
             queues: HashMap::new(),
-            chain: Vec::new(),
             hidden: HashSet::new(),
             servers: Vec::new(),
             server_ids: HashMap::new(),
-            last_seen: Vec::new(),
         }
     }
 
@@ -79,7 +78,8 @@ impl<'c, 'a> Walk<'c, 'a> {
             .map_or(self.pairing.units.len(), |turn| turn.units.start);
         self.gap(None, 0..before);
         for turn in 0..self.pairing.turns.len() {
-            let first = self.pairing.calls.len();
+            self.first = self.pairing.calls.len();
+            self.queues = HashMap::new();
             let (units, gap) = {
                 let found = &self.pairing.turns[turn];
                 (found.units.clone(), found.gap.clone())
@@ -89,7 +89,7 @@ impl<'c, 'a> Walk<'c, 'a> {
                     self.assistant_part(turn, part);
                 }
             }
-            self.pairing.turns[turn].calls = first..self.pairing.calls.len();
+            self.pairing.turns[turn].calls = self.first..self.pairing.calls.len();
             self.gap(Some(turn), gap);
         }
     }
@@ -124,29 +124,11 @@ impl<'c, 'a> Walk<'c, 'a> {
 
     fn call(&mut self, turn: usize, part: usize, id: &'c Text<'_>) {
         let row = self.pairing.calls.len();
-        let mut repeats = None;
-        let queue = self.queues.entry(id).or_insert(Queue {
-            turn,
-            first: row,
-            next: Some(row),
-            last: row,
-            count: 0,
-        });
-        if queue.turn == turn && queue.count > 0 {
-            queue.count += 1;
-            repeats = Some((queue.first, queue.count));
-            self.chain[queue.last] = Some(row);
-            queue.last = row;
+        let repeats = if row - self.first <= FEW {
+            self.repeated(id)
         } else {
-            *queue = Queue {
-                turn,
-                first: row,
-                next: Some(row),
-                last: row,
-                count: 1,
-            };
-        }
-        self.chain.push(None);
+            self.queue_up(row, id)
+        };
         let equal = repeats.is_some_and(|(first, _)| self.same_call(self.pairing.calls[first].part, part));
         let bad_id = !self.rules.ids.takes(id);
         self.pairing.calls.push(CallRow {
@@ -159,14 +141,52 @@ impl<'c, 'a> Walk<'c, 'a> {
         });
     }
 
+    /// The first call of the turn at hand with this id, and which one of them the next is.
+    fn repeated(&self, id: &[u8]) -> Option<(usize, usize)> {
+        let mut same = (self.first..self.pairing.calls.len()).filter(|row| self.call_id(*row) == id);
+        same.next().map(|first| (first, same.count() + 2))
+    }
+
+    /// As [`Walk::repeated`], for turns of many calls, each of which waits in the queue of its id.
+    fn queue_up(&mut self, row: usize, id: &'c [u8]) -> Option<(usize, usize)> {
+        if self.queues.is_empty() {
+            for earlier in self.first..row {
+                self.push_queue(earlier, self.call_id(earlier));
+            }
+        }
+        self.push_queue(row, id)
+    }
+
+    fn push_queue(&mut self, row: usize, id: &'c [u8]) -> Option<(usize, usize)> {
+        let queue = self.queues.entry(id).or_default();
+        queue.waiting.push_back(row);
+        queue.count += 1;
+        let first = *queue.first.get_or_insert(row);
+        (queue.count > 1).then_some((first, queue.count))
+    }
+
+    /// The next open call of the turn at hand with this id.
+    fn next_open(&mut self, id: &[u8]) -> Option<usize> {
+        if self.queues.is_empty() {
+            let is_open = |row: &usize| self.pairing.calls[*row].answer.is_none() && self.call_id(*row) == id;
+            (self.first..self.pairing.calls.len()).find(is_open)
+        } else {
+            self.queues.get_mut(id).and_then(|queue| queue.waiting.pop_front())
+        }
+    }
+
+    fn call_id(&self, row: usize) -> &'c [u8] {
+        id_of(self.conversation, self.pairing.calls[row].part)
+    }
+
     fn same_call(&self, one: usize, other: usize) -> bool {
         let body = self.conversation.body;
-        let said = |part: usize| match &self.conversation.parts[part].kind {
-            PartKind::Call(call) => (
-                call.name.map(|span| span.of(body)),
-                call.input.map(|span| span.of(body)),
-            ),
-            _ => (None, None),
+        let said = |part: usize| {
+            let details = self.conversation.details(part);
+            (
+                details.name.map(|span| span.of(body)),
+                details.input.map(|span| span.of(body)),
+            )
         };
         said(one) == said(other)
     }
@@ -231,13 +251,9 @@ impl<'c, 'a> Walk<'c, 'a> {
         let id: &[u8] = &result.id;
         let row = self.pairing.results.len();
         let mut fate = Fate::Orphan;
-        let queue = self.queues.get_mut(id);
-        self.last_seen.push(queue.as_ref().map(|queue| queue.last));
-        if let Some(queue) = queue
-            && Some(queue.turn) == turn
-            && let Some(call) = queue.next
+        if turn.is_some()
+            && let Some(call) = self.next_open(id)
         {
-            queue.next = self.chain[call];
             self.pairing.calls[call].answer = Some(row);
             fate = Fate::Answers(call);
         }

@@ -6,64 +6,33 @@
 
 use crate::{
     conversation::{
-        Call, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartKind, Role, ServerCall, Text,
+        Call, CallDetails, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartKind, Role,
+        ServerCall, Text,
     },
     splice::Span,
     wire::{
         Unreadable,
-        json::{Json, Kind, is_blank},
+        json::{Cursor, Json, Kind, is_blank},
     },
 };
 
-/// Reads `body`; a body without `messages` is a conversation without messages.
+/// Reads `body` in one pass; a body without `messages` is a conversation without messages.
 pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     let json = Json::new(body);
-    let root = json.root()?;
-    let mut top = Top::default();
-    json.members(root, |key, value| top.take(json, key, value))?;
-    if top.histories > 1 {
-        return Err(Unreadable::DuplicateHistory);
-    }
-    let conversation = Conversation {
-        body,
-        calls_elsewhere: top.thread_continues,
-        ..Conversation::default()
-    };
-    let Some(array) = top.history else {
-        return Ok(conversation);
-    };
-    Reader {
-        json,
-        conversation: Conversation {
-            array: Some(array),
-            ..conversation
-        },
-    }
-    .read(array)
-}
-
-/// The members of the body that matter here.
-#[derive(Default)]
-struct Top {
-    histories: usize,
-    history: Option<Span>,
-    thread_continues: bool,
-}
-
-impl Top {
-    fn take(&mut self, json: Json<'_>, key: &[u8], value: Span) {
-        match key {
-            b"messages" => {
-                self.histories = self.histories.saturating_add(1);
-                self.history = Some(value);
-            }
-            // Message threads (anthropic-beta message-threads-2026-08-12): only the new messages are in the body.
-            b"thread" => {
-                let kind = json.member(value, "type");
-                self.thread_continues = kind.is_some_and(|kind| *json.decode(kind) == *b"continue");
-            }
-            _ => {}
-        }
+    let conversation = Conversation::new(body, details);
+    let mut reader = Reader { json, conversation };
+    let mut cursor = Cursor::new(body, 0);
+    cursor.object(|cursor, key| match key {
+        b"messages" if reader.conversation.array.is_some() => Err(Unreadable::DuplicateHistory),
+        b"messages" => reader.messages(cursor),
+        b"thread" => reader.thread(cursor),
+        _ => cursor.value().map(|_| ()),
+    })?;
+    reader.drop_flaw_of_last_assistant();
+    if cursor.is_at_end() {
+        Ok(reader.conversation)
+    } else {
+        Err(Unreadable::Shape)
     }
 }
 
@@ -73,52 +42,43 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn read(mut self, array: Span) -> Result<Conversation<'a>, Unreadable> {
-        let mut failed = Ok(());
-        let json = self.json;
-        json.elements(array, |span| {
-            if failed.is_ok() {
-                failed = self.message(span);
-            }
-        })?;
-        failed?;
-        self.drop_flaw_of_last_assistant();
-        Ok(self.conversation)
+    fn messages(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        let array = cursor.array(|cursor| self.message(cursor))?;
+        self.conversation.array = Some(array);
+        Ok(())
     }
 
-    fn message(&mut self, span: Span) -> Result<(), Unreadable> {
-        let (mut role, mut content) = (Role::System, None);
-        self.json.members(span, |key, value| match key {
-            b"role" => role = role_of(&self.json.decode(value)),
-            b"content" => content = Some(value),
-            _ => {}
+    /// Message threads (anthropic-beta message-threads-2026-08-12): of a thread that goes on, only the new messages are
+    /// in the body.
+    fn thread(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        let thread = cursor.value()?;
+        let kind = self.json.member(thread, "type");
+        self.conversation.calls_elsewhere = kind.is_some_and(|kind| *self.json.decode(kind) == *b"continue");
+        Ok(())
+    }
+
+    fn message(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        let (first, flaws) = (self.conversation.parts.len(), self.conversation.flaws.len());
+        let (mut role, mut content) = (Role::System, Content::Opaque);
+        let span = cursor.object(|cursor, key| {
+            match key {
+                b"role" => role = role_of(&cursor.text()?),
+                b"content" => {
+                    // Of a key that stands twice the last counts.
+                    self.conversation.forget(first);
+                    self.conversation.flaws.truncate(flaws);
+                    content = self.content(cursor)?;
+                }
+                _ => drop(cursor.value()?),
+            }
+            Ok(())
         })?;
-        let index = self.conversation.messages.len();
-        let first = self.conversation.parts.len();
-        let content = match content {
-            Some(value) if self.json.kind(value) == Kind::Array => {
-                self.blocks(value, role, index)?;
-                Content::Blocks(value)
-            }
-            Some(value) if self.json.kind(value) == Kind::String => {
-                self.conversation.parts.push(Part {
-                    span: value,
-                    message: index,
-                    kind: PartKind::Other,
-                });
-                Content::Text(value)
-            }
-            _ => Content::Opaque,
-        };
         let parts = first..self.conversation.parts.len();
-        let empty = match content {
-            Content::Blocks(_) => parts.is_empty(),
-            Content::Text(value) => is_blank(self.json.bytes(value)),
-            Content::Opaque => false,
-        };
-        if empty && role != Role::System {
+        self.settle(role, first, flaws);
+        if role != Role::System && self.is_empty(content, parts.is_empty()) {
+            let message = self.conversation.messages.len();
             self.conversation.flaws.push(Flaw {
-                message: index,
+                message,
                 part: None,
                 kind: FlawKind::EmptyMessage,
             });
@@ -132,49 +92,84 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn blocks(&mut self, list: Span, role: Role, message: usize) -> Result<(), Unreadable> {
-        let mut failed = Ok(());
-        let json = self.json;
-        json.elements(list, |span| {
-            if failed.is_ok() {
-                failed = self.block(span, role, message);
+    fn content(&mut self, cursor: &mut Cursor<'a>) -> Result<Content, Unreadable> {
+        match cursor.kind() {
+            Kind::Array => cursor.array(|cursor| self.block(cursor)).map(Content::Blocks),
+            Kind::String => {
+                let span = cursor.value()?;
+                let message = self.conversation.messages.len();
+                self.conversation.push(Part {
+                    span,
+                    message,
+                    kind: PartKind::Other,
+                });
+                Ok(Content::Text(span))
             }
-        })?;
-        failed
+            _ => cursor.value().map(|_| Content::Opaque),
+        }
     }
 
-    fn block(&mut self, span: Span, role: Role, message: usize) -> Result<(), Unreadable> {
+    fn block(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         let mut block = Block::default();
-        if self.json.kind(span) == Kind::Object {
-            self.json
-                .members(span, |key, value| block.take(self.json, key, value))?;
-        }
+        let span = match cursor.kind() {
+            Kind::Object => cursor.object(|cursor, key| block.take(self.json, key, cursor))?,
+            _ => cursor.value()?,
+        };
+        let message = self.conversation.messages.len();
         let part = self.conversation.parts.len();
-        if let Some(kind) = block.flaw(self.json, role) {
+        if let Some(kind) = block.flaw(self.json) {
             self.conversation.flaws.push(Flaw {
                 message,
                 part: Some(part),
                 kind,
             });
         }
-        let kind = block.part(self.json, role);
-        self.conversation.parts.push(Part { span, message, kind });
+        let kind = block.part();
+        self.conversation.push(Part { span, message, kind });
         Ok(())
+    }
+
+    /// The role may stand behind the content: what only one side may say counts only there.
+    fn settle(&mut self, role: Role, first: usize, flaws: usize) {
+        if role == Role::Assistant {
+            return;
+        }
+        for part in self.conversation.parts.iter_mut().skip(first) {
+            let theirs = matches!(
+                part.kind,
+                PartKind::Call(_) | PartKind::ServerCall(_) | PartKind::ServerResult(_)
+            );
+            if theirs || (role == Role::System && matches!(part.kind, PartKind::Result(_))) {
+                part.kind = PartKind::Other;
+            }
+        }
+        let mut index = 0_usize;
+        self.conversation.flaws.retain(|flaw| {
+            index = index.saturating_add(1);
+            index <= flaws || !matches!(flaw.kind, FlawKind::InputEmpty | FlawKind::InputText)
+        });
+    }
+
+    fn is_empty(&self, content: Content, without_parts: bool) -> bool {
+        match content {
+            Content::Blocks(_) => without_parts,
+            Content::Text(text) => is_blank(self.json.bytes(text)),
+            Content::Opaque => false,
+        }
     }
 
     /// A final assistant message may be empty (`all messages must have non-empty content except for the optional
     /// final assistant message`).
     fn drop_flaw_of_last_assistant(&mut self) {
         let last = self.conversation.messages.len().saturating_sub(1);
-        if self
+        let is_last = |flaw: &Flaw| flaw.message == last && flaw.kind == FlawKind::EmptyMessage;
+        let assistant = self
             .conversation
             .messages
             .last()
-            .is_some_and(|message| message.role == Role::Assistant)
-        {
-            self.conversation
-                .flaws
-                .retain(|flaw| flaw.message != last || flaw.kind != FlawKind::EmptyMessage);
+            .is_some_and(|message| message.role == Role::Assistant);
+        if assistant && self.conversation.flaws.last().is_some_and(is_last) {
+            self.conversation.flaws.pop();
         }
     }
 }
@@ -187,15 +182,27 @@ fn role_of(name: &[u8]) -> Role {
     }
 }
 
+/// What a `tool_use` block says.
+fn details(body: &[u8], block: Span) -> CallDetails {
+    let json = Json::new(body);
+    let string = |key: &str| {
+        json.member(block, key)
+            .filter(|value| json.kind(*value) == Kind::String)
+    };
+    CallDetails {
+        name: string("name"),
+        input: json.member(block, "input"),
+        toolset: string("toolset_name"),
+    }
+}
+
 /// The members of a block that matter here; of a key that stands twice the last counts.
 #[derive(Default)]
 struct Block<'a> {
     kind: Text<'a>,
     id: Text<'a>,
     answers: Text<'a>,
-    name: Option<Span>,
     input: Option<Span>,
-    toolset: Option<Span>,
     text: Option<Span>,
     content: Option<Span>,
     failed: bool,
@@ -203,57 +210,53 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    fn take(&mut self, json: Json<'a>, key: &[u8], value: Span) {
+    fn take(&mut self, json: Json<'a>, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         match key {
-            b"type" => self.kind = json.decode(value),
-            b"id" => self.id = json.decode(value),
-            b"tool_use_id" => self.answers = json.decode(value),
-            b"name" => self.name = Some(value),
-            b"input" => self.input = Some(value),
-            b"toolset_name" => self.toolset = (json.kind(value) == Kind::String).then_some(value),
-            b"text" => self.text = Some(value),
-            b"content" => self.content = Some(value),
-            b"is_error" => self.failed = json.bytes(value) == b"true",
+            b"type" => self.kind = cursor.text()?,
+            b"id" => self.id = cursor.text()?,
+            b"tool_use_id" => self.answers = cursor.text()?,
+            b"input" => self.input = Some(cursor.value()?),
+            b"text" => self.text = Some(cursor.value()?),
+            b"content" => self.content = Some(cursor.value()?),
+            b"is_error" => self.failed = json.bytes(cursor.value()?) == b"true",
             // `{"type":"direct"}` is an ordinary call; any other caller is code at the provider.
-            b"caller" => self.called_by_code = json.member(value, "tool_id").is_some(),
-            _ => {}
+            b"caller" => self.called_by_code = json.member(cursor.value()?, "tool_id").is_some(),
+            _ => drop(cursor.value()?),
         }
+        Ok(())
     }
 
-    fn part(self, json: Json<'a>, role: Role) -> PartKind<'a> {
-        let assistant = role == Role::Assistant;
+    /// What the block is in the mouth of the side that may say it.
+    fn part(self) -> PartKind<'a> {
         match self.kind.as_ref() {
-            b"tool_use" if assistant => PartKind::Call(Call {
+            b"tool_use" => PartKind::Call(Call {
                 id: self.id,
-                name: self.name.filter(|name| json.kind(*name) == Kind::String),
-                input: self.input,
-                toolset: self.toolset,
                 programmatic: self.called_by_code,
             }),
-            b"tool_result" if role != Role::System => PartKind::Result(CallResult { id: self.answers }),
+            b"tool_result" => PartKind::Result(CallResult { id: self.answers }),
             b"thinking" | b"redacted_thinking" => PartKind::Thinking,
             b"compaction" => PartKind::Compaction,
-            b"server_tool_use" | b"mcp_tool_use" if assistant => PartKind::ServerCall(ServerCall {
+            b"server_tool_use" | b"mcp_tool_use" => PartKind::ServerCall(ServerCall {
                 id: self.id,
                 known: true,
             }),
             // New kinds of server tools appear: matched by suffix, never by a closed list.
-            kind if assistant && kind.ends_with(b"_tool_use") => PartKind::ServerCall(ServerCall {
+            kind if kind.ends_with(b"_tool_use") => PartKind::ServerCall(ServerCall {
                 id: self.id,
                 known: false,
             }),
-            kind if assistant && kind.ends_with(b"_tool_result") => PartKind::ServerResult(self.answers),
+            kind if kind.ends_with(b"_tool_result") => PartKind::ServerResult(self.answers),
             _ => PartKind::Other,
         }
     }
 
-    fn flaw(&self, json: Json<'_>, role: Role) -> Option<FlawKind> {
+    fn flaw(&self, json: Json<'_>) -> Option<FlawKind> {
         match self.kind.as_ref() {
-            b"tool_use" if role == Role::Assistant => match self.input {
+            b"tool_use" => match self.input {
                 None => Some(FlawKind::InputEmpty),
                 Some(input) => match json.kind(input) {
                     Kind::Null => Some(FlawKind::InputEmpty),
-                    Kind::Array if is_empty_list(json, input) => Some(FlawKind::InputEmpty),
+                    Kind::Array if json.is_empty(input) => Some(FlawKind::InputEmpty),
                     Kind::String => Some(FlawKind::InputText),
                     _ => None,
                 },
@@ -271,13 +274,8 @@ impl<'a> Block<'a> {
         self.content.is_none_or(|content| match json.kind(content) {
             Kind::Null => true,
             Kind::String => is_blank(json.bytes(content)),
-            Kind::Array => is_empty_list(json, content),
+            Kind::Array => json.is_empty(content),
             _ => false,
         })
     }
-}
-
-fn is_empty_list(json: Json<'_>, list: Span) -> bool {
-    let mut empty = true;
-    json.elements(list, |_| empty = false).is_ok() && empty
 }

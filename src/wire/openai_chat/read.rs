@@ -5,36 +5,31 @@
 )]
 
 use crate::{
-    conversation::{Call, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartKind, Role, Text},
+    conversation::{
+        Call, CallDetails, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartKind, Role, Text,
+    },
     splice::Span,
     wire::{
         Unreadable,
-        json::{Json, Kind},
+        json::{Cursor, Json, Kind},
     },
 };
 
-/// Reads `body`; a body without `messages` is a conversation without messages.
+/// Reads `body` in one pass; a body without `messages` is a conversation without messages.
 pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     let json = Json::new(body);
-    let root = json.root()?;
-    let (mut histories, mut history) = (0_usize, None);
-    json.members(root, |key, value| {
-        if key == b"messages" {
-            histories = histories.saturating_add(1);
-            history = Some(value);
-        }
+    let conversation = Conversation::new(body, details);
+    let mut reader = Reader { json, conversation };
+    let mut cursor = Cursor::new(body, 0);
+    cursor.object(|cursor, key| match key {
+        b"messages" if reader.conversation.array.is_some() => Err(Unreadable::DuplicateHistory),
+        b"messages" => reader.messages(cursor),
+        _ => cursor.value().map(|_| ()),
     })?;
-    if histories > 1 {
-        return Err(Unreadable::DuplicateHistory);
-    }
-    let conversation = Conversation {
-        body,
-        array: history,
-        ..Conversation::default()
-    };
-    match history {
-        Some(array) => Reader { json, conversation }.read(array),
-        None => Ok(conversation),
+    if cursor.is_at_end() {
+        Ok(reader.conversation)
+    } else {
+        Err(Unreadable::Shape)
     }
 }
 
@@ -48,50 +43,55 @@ struct Reader<'a> {
 struct Fields<'a> {
     role: Text<'a>,
     content: Option<Span>,
-    calls: Option<Span>,
+    /// Whether there is a list of calls.
+    calls: bool,
     answers: Text<'a>,
     /// Whether the message says something beside its content: `refusal`, `function_call`, `audio`, reasoning.
     other: bool,
 }
 
 impl<'a> Reader<'a> {
-    fn read(mut self, array: Span) -> Result<Conversation<'a>, Unreadable> {
-        let mut failed = Ok(());
-        let json = self.json;
-        json.elements(array, |span| {
-            if failed.is_ok() {
-                failed = self.message(span);
-            }
-        })?;
-        failed?;
-        Ok(self.conversation)
+    fn messages(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        let array = cursor.array(|cursor| self.message(cursor))?;
+        self.conversation.array = Some(array);
+        Ok(())
     }
 
-    fn message(&mut self, span: Span) -> Result<(), Unreadable> {
+    fn message(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        let first = self.conversation.parts.len();
         let mut fields = Fields::default();
-        let json = self.json;
-        json.members(span, |key, value| match key {
-            b"role" => fields.role = json.decode(value),
-            b"content" => fields.content = Some(value),
-            b"tool_calls" => fields.calls = Some(value),
-            b"tool_call_id" => fields.answers = json.decode(value),
-            b"name" => {}
-            _ => fields.other |= json.kind(value) != Kind::Null,
+        let span = cursor.object(|cursor, key| {
+            match key {
+                b"role" => fields.role = cursor.text()?,
+                b"content" => fields.content = Some(cursor.value()?),
+                b"tool_calls" => {
+                    self.conversation.forget(first);
+                    fields.calls = self.calls(cursor)?;
+                }
+                b"tool_call_id" => fields.answers = cursor.text()?,
+                b"name" => drop(cursor.value()?),
+                _ => {
+                    fields.other |= cursor.kind() != Kind::Null;
+                    cursor.value()?;
+                }
+            }
+            Ok(())
         })?;
         let role = role_of(&fields.role);
         let message = self.conversation.messages.len();
-        let first = self.conversation.parts.len();
+        let content = fields.content.map(|content| (content, self.json.kind(content)));
         match role {
-            Role::Assistant => self.assistant(&fields, message)?,
-            Role::Tool => {
-                let kind = PartKind::Result(CallResult { id: fields.answers });
-                self.conversation.parts.push(Part { span, message, kind });
-            }
-            Role::User | Role::System => {}
+            Role::Assistant => self.note_flaw(&fields, content.is_none_or(|(_, kind)| kind == Kind::Null), first),
+            // Calls in the mouth of another role are not calls.
+            _ => self.conversation.forget(first),
         }
-        let content = match fields.content {
-            Some(value) if json.kind(value) == Kind::Array => Content::Blocks(value),
-            Some(value) if json.kind(value) == Kind::String => Content::Text(value),
+        if role == Role::Tool {
+            let kind = PartKind::Result(CallResult { id: fields.answers });
+            self.conversation.push(Part { span, message, kind });
+        }
+        let content = match content {
+            Some((value, Kind::Array)) => Content::Blocks(value),
+            Some((value, Kind::String)) => Content::Text(value),
             _ => Content::Opaque,
         };
         let parts = first..self.conversation.parts.len();
@@ -104,62 +104,62 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn assistant(&mut self, fields: &Fields<'a>, message: usize) -> Result<(), Unreadable> {
-        let list = fields.calls.filter(|calls| self.json.kind(*calls) != Kind::Null);
-        let mut count = 0_usize;
-        if let Some(list) = list {
-            let mut failed = Ok(());
-            let json = self.json;
-            json.elements(list, |span| {
-                count = count.saturating_add(1);
-                if failed.is_ok() {
-                    failed = self.call(span, message);
-                }
-            })?;
-            failed?;
-        }
-        let silent = fields
-            .content
-            .is_none_or(|content| self.json.kind(content) == Kind::Null)
-            && !fields.other;
-        let kind = match (count, silent) {
-            (0, true) => FlawKind::EmptyMessage,
-            (0, false) if list.is_some() => FlawKind::EmptyCalls,
-            _ => return Ok(()),
+    fn note_flaw(&mut self, fields: &Fields<'a>, without_content: bool, first: usize) {
+        let without_calls = self.conversation.parts.len() == first;
+        let kind = match (without_calls, without_content && !fields.other) {
+            (true, true) => FlawKind::EmptyMessage,
+            (true, false) if fields.calls => FlawKind::EmptyCalls,
+            _ => return,
         };
+        let message = self.conversation.messages.len();
         self.conversation.flaws.push(Flaw {
             message,
             part: None,
             kind,
         });
-        Ok(())
     }
 
-    fn call(&mut self, span: Span, message: usize) -> Result<(), Unreadable> {
-        let json = self.json;
-        let (mut id, mut function) = (Text::default(), None);
-        json.members(span, |key, value| match key {
-            b"id" => id = json.decode(value),
-            b"function" | b"custom" if json.kind(value) == Kind::Object => function = Some(value),
-            _ => {}
-        })?;
-        let (mut name, mut input) = (None, None);
-        if let Some(function) = function {
-            json.members(function, |key, value| match key {
-                b"name" => name = (json.kind(value) == Kind::String).then_some(value),
-                b"arguments" | b"input" => input = Some(value),
-                _ => {}
-            })?;
+    /// Reads a list of calls; whether there is one.
+    fn calls(&mut self, cursor: &mut Cursor<'a>) -> Result<bool, Unreadable> {
+        if cursor.kind() == Kind::Null {
+            return cursor.value().map(|_| false);
         }
+        cursor.array(|cursor| self.call(cursor)).map(|_| true)
+    }
+
+    fn call(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        let mut id = Text::default();
+        let span = cursor.object(|cursor, key| {
+            match key {
+                b"id" => id = cursor.text()?,
+                _ => drop(cursor.value()?),
+            }
+            Ok(())
+        })?;
+        let message = self.conversation.messages.len();
         let kind = PartKind::Call(Call {
             id,
-            name,
-            input,
-            toolset: None,
             programmatic: false,
         });
-        self.conversation.parts.push(Part { span, message, kind });
+        self.conversation.push(Part { span, message, kind });
         Ok(())
+    }
+}
+
+/// What an entry of `tool_calls` says: `function {name, arguments}` or `custom {name, input}`.
+fn details(body: &[u8], call: Span) -> CallDetails {
+    let json = Json::new(body);
+    let Some(function) = json.member(call, "function").or_else(|| json.member(call, "custom")) else {
+        return CallDetails::default();
+    };
+    CallDetails {
+        name: json
+            .member(function, "name")
+            .filter(|name| json.kind(*name) == Kind::String),
+        input: json
+            .member(function, "arguments")
+            .or_else(|| json.member(function, "input")),
+        toolset: None,
     }
 }
 

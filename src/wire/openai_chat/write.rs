@@ -80,11 +80,8 @@ pub(crate) fn in_front(json: Json<'_>, span: Span, front: Vec<Piece>) -> Edit {
         .map(|content| (content, json.kind(content)));
     match content {
         Some((content, Kind::Array)) => {
-            let mut empty = true;
-            let walked = json.elements(content, |_| empty = false);
-            debug_assert!(walked.is_ok(), "the content was read before");
             let mut pieces = front;
-            if !empty {
+            if !json.is_empty(content) {
                 pieces.push(Piece::Constant(","));
             }
             Edit {

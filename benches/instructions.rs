@@ -1,0 +1,123 @@
+//! Instructions per byte under callgrind: a figure that does not depend on what else the machine does.
+//!
+//! The bench starts itself under valgrind, twice for each task with different numbers of runs; the difference is what
+//! the runs take. Without valgrind it says so and ends.
+#![allow(
+    clippy::allow_attributes,
+    clippy::cast_precision_loss,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a bench looks around, speaks, and may panic"
+)]
+
+#[path = "../tests/support/mod.rs"]
+mod shared;
+mod support;
+
+use std::{hint::black_box, process::Command};
+
+use antiphon::{check, repair, repair::RepairPolicy, wire::Format};
+use bytes::Bytes;
+use serde::de::IgnoredAny;
+
+use shared::bodies::{Shape, sized};
+use support::{Options, SIZES, Table, number, wire};
+
+/// Marks the arguments of the bench under valgrind.
+const INSIDE: &str = "--inside";
+
+/// What is counted, by its name.
+const TASKS: [&str; 5] = ["skim", "check", "repair", "repair-orphan", "repair-displaced"];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [inside, task, format, bytes, runs] = arguments.as_slice()
+        && inside == INSIDE
+    {
+        let format = Format::ALL.into_iter().find(|known| known.label() == format).unwrap();
+        return work(task, format, bytes.parse().unwrap(), runs.parse().unwrap());
+    }
+    let Some(options) = Options::read() else { return };
+    options.introduce("instructions", "callgrind, the difference between 4 runs and 1");
+    if let Err(error) = Command::new("valgrind").arg("--version").output() {
+        println!("skipped: valgrind cannot be started ({error})");
+        return;
+    }
+    let sizes: &[(&str, usize)] = if options.quick { &SIZES[1..2] } else { &SIZES[1..3] };
+    let head = &[
+        "instructions",
+        "IgnoredAny : check",
+        "repair, orphan : healthy",
+        "displaced : healthy",
+        "a byte: IgnoredAny",
+        "check",
+        "repair",
+        "orphan",
+        "displaced",
+    ];
+    let mut table = Table::new("Instructions: ratios, then per byte of body", head);
+    for format in Format::ALL {
+        for (name, bytes) in sizes {
+            let counts = TASKS.map(|task| count(task, format, *bytes, 4) - count(task, format, *bytes, 1));
+            let [skim, check, repair, orphan, displaced] = counts.map(|count| count / 3.0 / *bytes as f64);
+            let figures = [
+                skim / check,
+                orphan / repair,
+                displaced / repair,
+                skim,
+                check,
+                repair,
+                orphan,
+                displaced,
+            ];
+            table.row(format!("{} {name}", format.label()), figures.map(number));
+        }
+    }
+    table.print(options.markdown);
+    options.conclude();
+}
+
+/// The instructions of this program over one task, all of it.
+fn count(task: &str, format: Format, bytes: usize, runs: u32) -> f64 {
+    let ran = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(std::env::current_exe().unwrap())
+        .args([INSIDE, task, format.label(), &bytes.to_string(), &runs.to_string()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "under valgrind: {said}");
+    let collected = said.lines().find_map(|line| line.split_once("Collected : "));
+    collected
+        .and_then(|(_, number)| number.trim().parse().ok())
+        .expect("callgrind's count")
+}
+
+/// One task, so many times.
+fn work(task: &str, format: Format, bytes: usize, runs: u32) {
+    let (wire, policy) = (wire(format), RepairPolicy::default());
+    let shape = match task {
+        "repair-orphan" => Shape::Orphan,
+        "repair-displaced" => Shape::Displaced,
+        _ => Shape::Balanced,
+    };
+    let body = Bytes::from(sized(format, shape, bytes));
+    for _ in 0..runs {
+        let body = black_box(&body);
+        match task {
+            "skim" => drop(black_box(serde_json::from_slice::<IgnoredAny>(body).unwrap())),
+            "check" => assert_eq!(black_box(check(body, wire, &policy)).unwrap(), []),
+            _ => {
+                let done = black_box(repair(body, wire, &policy).unwrap());
+                assert_eq!(
+                    done.body.is_original(),
+                    shape == Shape::Balanced,
+                    "mended exactly where broken"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The processes of an exchange, and what the system says of them: time, memory, calls. Figures on Linux only.
+
+use std::{
+    env, fs,
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{self, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{floor, upstream};
+
+const UPSTREAM: &str = "--upstream";
+const FLOOR: &str = "--floor";
+
+/// Variables that the processes get; all others are taken from them.
+const PASSED: [&str; 2] = ["TOKIO_WORKER_THREADS", "ANTIPHON_LOG"];
+
+/// Plays the role that the arguments ask for; false where they ask for none.
+pub fn play() -> bool {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [UPSTREAM, listen] => upstream::serve(listen.parse().unwrap()),
+        [FLOOR, listen, upstream] => floor::serve(listen.parse().unwrap(), upstream),
+        _ => return false,
+    }
+    true
+}
+
+/// A running process that listens; it ends when dropped.
+pub struct Child {
+    process: process::Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// From the start of the process to the first connection.
+    pub start: Duration,
+}
+
+impl Child {
+    /// The mock provider.
+    pub fn upstream() -> Self {
+        let listen = free();
+        Self::spawn(
+            Command::new(env::current_exe().unwrap()).args([UPSTREAM, &listen.to_string()]),
+            listen,
+        )
+    }
+
+    /// The bare pass-through.
+    pub fn floor(upstream: SocketAddr) -> Self {
+        let listen = free();
+        let arguments = [FLOOR, &listen.to_string(), &upstream.to_string()];
+        Self::spawn(Command::new(env::current_exe().unwrap()).args(arguments), listen)
+    }
+
+    /// The proxy as it is shipped, with its defaults; its log goes to a file that nobody reads.
+    pub fn antiphon(upstream: SocketAddr) -> Self {
+        let (listen, admin) = (free(), free());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
+        command.args(["--listen", &listen.to_string(), "--admin-listen", &admin.to_string()]);
+        for name in ["anthropic", "openai"] {
+            command.args(["--upstream", &format!("{name}=http://{upstream}")]);
+        }
+        Self::spawn(&mut command, listen)
+    }
+
+    fn spawn(command: &mut Command, address: SocketAddr) -> Self {
+        command
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let kept = PASSED.iter().filter_map(|name| Some((name, env::var(name).ok()?)));
+        command.envs(kept);
+        let begin = Instant::now();
+        let process = command.spawn().unwrap();
+        let mut child = Self {
+            process,
+            address,
+            start: Duration::ZERO,
+        };
+        while TcpStream::connect(address).is_err() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "{command:?} does not listen");
+            assert_eq!(child.process.try_wait().unwrap(), None, "{command:?} has ended");
+            thread::sleep(Duration::from_micros(100));
+        }
+        child.start = begin.elapsed();
+        child
+    }
+
+    /// Seconds of processor time of all its threads so far.
+    pub fn cpu(&self) -> f64 {
+        let threads = fs::read_dir(self.proc("task")).unwrap();
+        let exact = |thread: &Path| {
+            let text = fs::read_to_string(thread.join("schedstat")).ok()?;
+            text.split(' ').next()?.parse::<f64>().ok()
+        };
+        threads.filter_map(|thread| exact(&thread.ok()?.path())).sum::<f64>() / 1e9
+    }
+
+    /// Bytes in memory.
+    pub fn resident(&self) -> f64 {
+        self.status("VmRSS:")
+    }
+
+    /// The most bytes in memory since [`Self::forget_peak`].
+    pub fn peak(&self) -> f64 {
+        self.status("VmHWM:")
+    }
+
+    /// Begins a new peak.
+    pub fn forget_peak(&self) {
+        fs::write(self.proc("clear_refs"), "5").unwrap();
+    }
+
+    /// How often it has called `write` or `writev`.
+    pub fn writes(&self) -> f64 {
+        self.field("io", "syscw:")
+    }
+
+    fn status(&self, name: &str) -> f64 {
+        self.field("status", name) * 1024.0
+    }
+
+    fn field(&self, file: &str, name: &str) -> f64 {
+        let text = fs::read_to_string(self.proc(file)).unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(name));
+        value
+            .and_then(|value| value.split_whitespace().next()?.parse().ok())
+            .unwrap()
+    }
+
+    fn proc(&self, file: &str) -> std::path::PathBuf {
+        format!("/proc/{}/{file}", self.process.id()).into()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// An address that nobody listens on right now.
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}

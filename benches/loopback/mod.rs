@@ -1,0 +1,125 @@
+//! Exchanges over loopback: client, proxy and mock provider are processes of their own; ours and the floor take turns.
+#![allow(dead_code, unreachable_pub, reason = "each bench uses a part of it")]
+
+mod child;
+mod client;
+mod floor;
+pub mod upstream;
+
+use std::{sync::Barrier, thread, time::Duration};
+
+use antiphon::wire::Format;
+
+pub use child::{Child, play};
+pub use client::{Client, post};
+
+/// Connections of a closed loop.
+const CONNECTIONS: usize = 4;
+
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The bare pass-through.
+    Floor,
+    /// The proxy.
+    Ours,
+}
+
+/// The proxy and the floor in front of one mock provider.
+pub struct Stage {
+    pub upstream: Child,
+    pub floor: Child,
+    pub ours: Child,
+}
+
+impl Stage {
+    /// Starts all three.
+    pub fn start() -> Self {
+        let upstream = Child::upstream();
+        let (floor, ours) = (Child::floor(upstream.address), Child::antiphon(upstream.address));
+        Self { upstream, floor, ours }
+    }
+
+    /// One of the two.
+    pub fn child(&self, who: Who) -> &Child {
+        match who {
+            Who::Floor => &self.floor,
+            Who::Ours => &self.ours,
+        }
+    }
+
+    /// The body that reaches the provider when `body` is sent through `who`.
+    pub fn arrived(&self, who: Who, format: Format, body: &[u8]) -> Vec<u8> {
+        Client::connect(self.child(who).address).ask(&request(who, format, upstream::KEEP, body));
+        let mut direct = Client::connect(self.upstream.address);
+        direct.ask(&request(Who::Floor, format, upstream::LAST, b""))
+    }
+
+    /// Processor time of `who`, and its calls of `write`, for each of `count` requests in a closed loop.
+    pub fn cost(&self, who: Who, request: &[u8], answer: &[u8], count: usize) -> Cost {
+        let child = self.child(who);
+        let barrier = Barrier::new(CONNECTIONS + 1);
+        let each = count.div_ceil(CONNECTIONS);
+        thread::scope(|scope| {
+            for _ in 0..CONNECTIONS {
+                scope.spawn(|| {
+                    let mut client = Client::connect(child.address);
+                    for _ in 0..2 {
+                        assert_eq!(client.ask(request), answer, "another answer");
+                    }
+                    barrier.wait();
+                    barrier.wait();
+                    for _ in 0..each {
+                        assert_eq!(client.ask(request), answer, "another answer");
+                    }
+                    barrier.wait();
+                });
+            }
+            barrier.wait();
+            settle();
+            let before = (child.cpu(), child.writes());
+            barrier.wait();
+            barrier.wait();
+            settle();
+            let requests = (each * CONNECTIONS) as f64;
+            Cost {
+                seconds: (child.cpu() - before.0) / requests,
+                writes: (child.writes() - before.1) / requests,
+            }
+        })
+    }
+}
+
+/// What one request costs a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// Processor time.
+    pub seconds: f64,
+    /// Calls of `write` and `writev`.
+    pub writes: f64,
+}
+
+/// Lets what is left of an exchange (a log line) come to its end.
+pub fn settle() {
+    thread::sleep(Duration::from_millis(5));
+}
+
+/// The bytes of a request that the proxy does not read: another path, the same body.
+pub fn unread(format: Format, body: &[u8]) -> Vec<u8> {
+    let path = match format {
+        Format::Anthropic => "/anthropic/v1/files",
+        Format::OpenAiChat => "/openai/v1/files",
+    };
+    post(path, upstream::TAKE, body)
+}
+
+/// The bytes of a request to one of the two.
+pub fn request(who: Who, format: Format, bench: &str, body: &[u8]) -> Vec<u8> {
+    let path = match (who, format) {
+        (Who::Floor, Format::Anthropic) => "/v1/messages",
+        (Who::Ours, Format::Anthropic) => "/anthropic/v1/messages",
+        (Who::Floor, Format::OpenAiChat) => "/v1/chat/completions",
+        (Who::Ours, Format::OpenAiChat) => "/openai/v1/chat/completions",
+    };
+    post(path, bench, body)
+}

@@ -1,0 +1,112 @@
+//! Streamed answers: the framer of events by the size of its chunks, and what relaying an event costs the proxy.
+//!
+//! A stream that does not arrive byte for byte ends the bench; a slow one never does. The relay part needs Linux.
+#![allow(
+    clippy::allow_attributes,
+    clippy::cast_precision_loss,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a bench reads the clock, speaks, and may panic"
+)]
+
+mod loopback;
+#[path = "../tests/support/mod.rs"]
+mod shared;
+mod support;
+
+use std::hint::black_box;
+
+use antiphon::wire::{Format, frames::EventFramer};
+
+use loopback::{Stage, Who, request, upstream};
+use shared::bodies::{Shape, sized};
+use support::{Options, Table, Work, best, median, number};
+
+fn main() {
+    if loopback::play() {
+        return;
+    }
+    let Some(options) = Options::read() else { return };
+    options.introduce(
+        "stream",
+        "1000 events an answer, four connections, medians of interleaved rounds",
+    );
+    if cfg!(target_os = "linux") {
+        relay(options);
+    } else {
+        println!("skipped: the relay (processor time of a process is read from /proc)");
+    }
+    framer(options);
+    options.conclude();
+}
+
+/// The framer against a plain search for the empty line.
+fn framer(options: Options) {
+    let stream = upstream::events().concat().repeat(8).into_bytes();
+    let events = 8 * upstream::EVENTS;
+    let head = &["framer", "framer : memmem", "GB/s", "ns an event", "memmem GB/s"];
+    let mut table = Table::new("Framing events, by the size of the chunks", head);
+    for size in [16, 64, 256, 1 << 10, 4 << 10, 16 << 10, stream.len()] {
+        let framed = || {
+            let mut framer = EventFramer::default();
+            let mut count = 0;
+            for chunk in black_box(&stream).chunks(size) {
+                framer.push(chunk, |_| count += 1);
+            }
+            assert_eq!(count, events, "events found");
+        };
+        let finder = memchr::memmem::Finder::new(b"\n\n");
+        let searched = || assert_eq!(finder.find_iter(black_box(&stream)).count(), events);
+        let mut works: Vec<Work<'_>> = vec![("framer", Box::new(framed)), ("memmem", Box::new(searched))];
+        let [ours, control] = best(options.quick, &mut works).try_into().expect("two times");
+        let speed = |time: f64| stream.len() as f64 / time / 1e9;
+        let figures = [control / ours, speed(ours), ours / events as f64 * 1e9, speed(control)];
+        let name = if size == stream.len() {
+            "whole".to_owned()
+        } else {
+            format!("{size} B")
+        };
+        table.row(name, figures.map(number));
+    }
+    table.print(options.markdown);
+}
+
+/// The proxy against the floor, with events that come in one go and with events that come one by one.
+fn relay(options: Options) {
+    let stage = Stage::start();
+    let events = upstream::events().concat().into_bytes();
+    let rounds = if options.quick { 3 } else { 9 };
+    let head = &[
+        "relay",
+        "ours : floor",
+        "floor: µs an event",
+        "ours",
+        "floor: writes an event",
+        "ours",
+    ];
+    let mut table = Table::new("Relaying events, processor time", head);
+    for (name, bench) in [("in one go", upstream::BURST), ("one by one", upstream::SINGLE)] {
+        for format in Format::ALL {
+            let body = sized(format, Shape::Balanced, 4 << 10);
+            let (mut ratios, mut costs) = (Vec::new(), [Vec::new(), Vec::new()]);
+            let mut writes = [0.0; 2];
+            for _ in 0..rounds {
+                let turn = [Who::Floor, Who::Ours].map(|who| {
+                    let request = request(who, format, bench, &body);
+                    stage.cost(who, &request, &events, 20)
+                });
+                ratios.push(turn[1].seconds / turn[0].seconds);
+                for (index, cost) in turn.iter().enumerate() {
+                    costs[index].push(cost.seconds / upstream::EVENTS as f64);
+                    writes[index] = cost.writes / upstream::EVENTS as f64;
+                }
+            }
+            let [floor, ours] = costs.map(|costs| median(costs) * 1e6);
+            let figures = [median(ratios), floor, ours, writes[0], writes[1]];
+            table.row(format!("{}, {name}", format.label()), figures.map(number));
+        }
+    }
+    table.print(options.markdown);
+}

@@ -1,0 +1,67 @@
+//! 64 bytes at a time as bitmasks, one bit a byte: what skipping and validating share.
+#![cfg_attr(
+    not(test),
+    expect(
+        clippy::arithmetic_side_effects,
+        reason = "offsets stay within one block of the body's end, far from the ends of their type"
+    )
+)]
+#![expect(clippy::inline_always, reason = "a call per block costs more than the block")]
+
+use wide::u8x16;
+
+/// Bytes of a block.
+pub(super) const BLOCK: usize = 64;
+/// Bytes of a lane.
+pub(super) const LANE: usize = 16;
+
+/// The 64 bytes at `at`, with blanks behind the end of the body.
+#[inline(always)]
+pub(super) fn block<'b>(body: &'b [u8], at: usize, tail: &'b mut [u8; BLOCK]) -> &'b [u8; BLOCK] {
+    let rest = body.get(at..).unwrap_or_default();
+    if let Some(block) = rest.first_chunk() {
+        return block;
+    }
+    tail.fill(b' ');
+    for (slot, byte) in tail.iter_mut().zip(rest) {
+        *slot = *byte;
+    }
+    tail
+}
+
+/// The bytes of a block that are `byte`.
+#[inline(always)]
+pub(super) fn mask(block: &[u8; BLOCK], byte: u8) -> u64 {
+    lanes(block, |bytes| equal(bytes, byte))
+}
+
+#[inline(always)]
+pub(super) fn lanes(block: &[u8; BLOCK], test: impl Fn(u8x16) -> u8x16) -> u64 {
+    let (lanes, _) = block.as_chunks::<LANE>();
+    let mut bits = 0;
+    for (index, lane) in lanes.iter().enumerate() {
+        bits |= u64::from(test(u8x16::new(*lane)).to_bitmask()) << (LANE * index);
+    }
+    bits
+}
+
+#[inline(always)]
+pub(super) fn equal(bytes: u8x16, byte: u8) -> u8x16 {
+    bytes.simd_eq(u8x16::splat(byte))
+}
+
+/// The bytes that a backslash escapes. `carry` is 1 where a run of backslashes at the end of the block before escapes
+/// the first byte of this one.
+#[inline(always)]
+pub(super) fn escaped_bytes(backslashes: u64, carry: &mut u64) -> u64 {
+    const EVEN: u64 = 0x5555_5555_5555_5555;
+    if backslashes == 0 {
+        return std::mem::take(carry);
+    }
+    let backslashes = backslashes & !*carry;
+    let follows = (backslashes << 1) | *carry;
+    // A run that begins at an odd place is lengthened by the sum, so that its end falls on the other parity.
+    let (runs, over) = (backslashes & !EVEN & !follows).overflowing_add(backslashes);
+    *carry = u64::from(over);
+    (EVEN ^ (runs << 1)) & follows
+}

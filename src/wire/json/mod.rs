@@ -1,0 +1,136 @@
+//! The one door to JSON: walk it, locate values, compare and decode strings, mend arrays and objects in place.
+//!
+//! Walking looks only at what is asked for; the full parse comes before an edit ([`validate`]).
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
+)]
+
+mod blocks;
+mod cursor;
+mod mend;
+mod skip;
+mod text;
+mod validate;
+
+pub(crate) use cursor::Cursor;
+pub use mend::{Slot, moved, rebuild};
+use text::decode;
+pub use text::{escaped, is_blank, is_object, quoted};
+pub use validate::validate;
+
+use crate::{conversation::Text, splice::Span, wire::Unreadable};
+
+/// The type of a JSON value, by its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `{…}`
+    Object,
+    /// `[…]`
+    Array,
+    /// `"…"`
+    String,
+    /// `null`
+    Null,
+    /// A number, `true` or `false`; or nothing.
+    Other,
+}
+
+impl Kind {
+    const fn of(first: Option<&u8>) -> Self {
+        match first {
+            Some(b'{') => Self::Object,
+            Some(b'[') => Self::Array,
+            Some(b'"') => Self::String,
+            Some(b'n') => Self::Null,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// JSON text whose values are looked up by their spans.
+#[derive(Clone, Copy, Debug)]
+pub struct Json<'a> {
+    body: &'a [u8],
+}
+
+/// One member of an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// The key's string, quotes included.
+    pub key: Span,
+    /// The value.
+    pub value: Span,
+}
+
+impl<'a> Json<'a> {
+    /// The text of `body`.
+    pub const fn new(body: &'a [u8]) -> Self {
+        Self { body }
+    }
+
+    /// The span of the one value, without the white space around it.
+    pub fn root(self) -> Result<Span, Unreadable> {
+        Cursor::new(self.body, 0).value()
+    }
+
+    /// The type of the value at `span`.
+    pub fn kind(self, span: Span) -> Kind {
+        Kind::of(self.bytes(span).first())
+    }
+
+    /// Whether nothing but white space stands between the brackets of the object or array at `span`.
+    pub fn is_empty(self, span: Span) -> bool {
+        let inside = Span::new(span.start.saturating_add(1), span.end.saturating_sub(1));
+        self.bytes(inside).iter().all(u8::is_ascii_whitespace)
+    }
+
+    /// Calls `each` with the decoded key and the span of the value of every member of the object at `span`.
+    pub fn members(self, span: Span, mut each: impl FnMut(&[u8], Span)) -> Result<(), Unreadable> {
+        let mut cursor = Cursor::new(self.body, span.start);
+        let walked = cursor.object(|cursor, key| cursor.value().map(|value| each(key, value)));
+        walked.map(|_| ())
+    }
+
+    /// Calls `each` with the spans of every member of the object at `span`.
+    pub fn fields(self, span: Span, mut each: impl FnMut(Member)) -> Result<(), Unreadable> {
+        let mut cursor = Cursor::new(self.body, span.start);
+        let walked = cursor.fields(|cursor, key, _| cursor.value().map(|value| each(Member { key, value })));
+        walked.map(|_| ())
+    }
+
+    /// Calls `each` with the span of every element of the array at `span`.
+    pub fn elements(self, span: Span, mut each: impl FnMut(Span)) -> Result<(), Unreadable> {
+        let mut cursor = Cursor::new(self.body, span.start);
+        cursor.array(|cursor| cursor.value().map(&mut each)).map(|_| ())
+    }
+
+    /// The value of the last member called `name` of the object at `span`.
+    pub fn member(self, span: Span, name: &str) -> Option<Span> {
+        let mut found = None;
+        let walked = self.members(span, |key, value| {
+            if key == name.as_bytes() {
+                found = Some(value);
+            }
+        });
+        walked.ok().and(found)
+    }
+
+    /// The decoded string at `span`; empty where there is none.
+    pub fn decode(self, span: Span) -> Text<'a> {
+        decode(self.bytes(span))
+    }
+
+    /// What stands between the quotes of the string at `span`, still escaped.
+    pub fn inner(self, span: Span) -> Span {
+        match self.kind(span) {
+            Kind::String => Span::new(span.start.saturating_add(1), span.end.saturating_sub(1)),
+            _ => Span::at(span.start),
+        }
+    }
+
+    /// The bytes of `span`.
+    pub fn bytes(self, span: Span) -> &'a [u8] {
+        self.body.get(span.range()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,218 @@
+//! Finds the end of a JSON string or container without looking at what is in it: 64 bytes at a time, as bitmasks.
+//!
+//! Validates nothing, never recurses and never allocates. Quotes that a backslash escapes are told apart by the parity
+//! of the run of backslashes before them; a block that lies in a string and holds no quote is left at once.
+#![cfg_attr(
+    not(test),
+    expect(
+        clippy::arithmetic_side_effects,
+        reason = "offsets stay within one block of the body's end, far from the ends of their type"
+    )
+)]
+#![expect(clippy::inline_always, reason = "a call per block costs more than the block")]
+
+use wide::u8x16;
+
+use crate::wire::json::blocks::{BLOCK, LANE, block, equal, escaped_bytes, lanes, mask};
+
+/// Lanes looked at first in a string: keys, types and ids end there.
+const PROBES: usize = 3;
+
+/// The end of the string whose first byte behind the quote is at `from`: the offset behind the closing quote, and
+/// whether a backslash stands in it.
+#[inline]
+pub(super) fn string(body: &[u8], from: usize) -> Option<(usize, bool)> {
+    if let Some(end) = short_string(body, from) {
+        return Some((end, false));
+    }
+    let end = long_string(body, from, 0)?;
+    let inside = body.get(from..end).unwrap_or_default();
+    Some((end, memchr::memchr(b'\\', inside).is_some()))
+}
+
+/// As [`string`], where nobody asks for backslashes.
+#[inline]
+pub(super) fn string_end(body: &[u8], from: usize) -> Option<usize> {
+    short_string(body, from).or_else(|| long_string(body, from, 0))
+}
+
+/// A string that ends within the first bytes, without a backslash before.
+#[inline]
+fn short_string(body: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    for _ in 0..PROBES {
+        let bytes = u8x16::new(*body.get(at..)?.first_chunk::<LANE>()?);
+        let stops = (equal(bytes, b'"') | equal(bytes, b'\\')).to_bitmask();
+        if stops != 0 {
+            let stop = at + stops.trailing_zeros() as usize;
+            return (body.get(stop) == Some(&b'"')).then_some(stop + 1);
+        }
+        at += LANE;
+    }
+    None
+}
+
+/// The end of a string of which everything before `from` is passed; `carry` as in [`escaped_bytes`].
+fn long_string(body: &[u8], from: usize, mut carry: u64) -> Option<usize> {
+    let mut tail = [b' '; BLOCK];
+    let mut at = from;
+    while at < body.len() {
+        let block = block(body, at, &mut tail);
+        let quotes = mask(block, b'"');
+        if quotes == 0 {
+            skip_plain(block, &mut carry);
+        } else {
+            let ends = quotes & !escaped_bytes(mask(block, b'\\'), &mut carry);
+            if ends != 0 {
+                return Some(at + ends.trailing_zeros() as usize + 1);
+            }
+        }
+        at += BLOCK;
+    }
+    None
+}
+
+/// Passes a block without quotes: backslashes matter only where a run of them reaches the end.
+#[inline(always)]
+fn skip_plain(block: &[u8; BLOCK], carry: &mut u64) {
+    if block[BLOCK - 1] == b'\\' {
+        escaped_bytes(mask(block, b'\\'), carry);
+    } else {
+        *carry = 0;
+    }
+}
+
+/// The end of the object or array whose first byte behind the bracket is at `from`: the offset behind its last bracket.
+/// Brackets and braces count alike: a container that mixes them is not JSON, and the full parse before an edit says so.
+pub(super) fn container(body: &[u8], from: usize) -> Option<usize> {
+    let mut tail = [b' '; BLOCK];
+    // No block begins inside a string: what reaches over its end is passed as a string is.
+    let (mut at, mut depth) = (from, 1_u64);
+    while at < body.len() {
+        let block = block(body, at, &mut tail);
+        let mut carry = 0;
+        let quotes = mask(block, b'"') & !escaped_bytes(mask(block, b'\\'), &mut carry);
+        let strings = up_to_each(quotes);
+        let opened = braces(block, b'{') & !strings;
+        let closed = braces(block, b'}') & !strings;
+        let count = u64::from(closed.count_ones());
+        if depth > count {
+            depth += u64::from(opened.count_ones());
+            depth -= count;
+        } else if let Some(end) = last_bracket(opened, closed, &mut depth) {
+            return Some(at + end);
+        }
+        at += BLOCK;
+        if strings >> (BLOCK - 1) != 0 {
+            at = long_string(body, at, carry)?;
+        }
+    }
+    None
+}
+
+/// Where in a block the depth reaches 0, as the offset behind that bracket; else the depth behind the block.
+fn last_bracket(opened: u64, mut closed: u64, depth: &mut u64) -> Option<usize> {
+    let before = *depth;
+    let mut done = 0;
+    while closed != 0 {
+        let lowest = closed & closed.wrapping_neg();
+        done += 1;
+        if before + u64::from((opened & (lowest - 1)).count_ones()) == done {
+            return Some(lowest.trailing_zeros() as usize + 1);
+        }
+        closed &= closed - 1;
+    }
+    *depth = before + u64::from(opened.count_ones()) - done;
+    None
+}
+
+/// The bytes of a block that are the brace `byte`, or the bracket of the same side: they differ in one bit.
+#[inline(always)]
+fn braces(block: &[u8; BLOCK], byte: u8) -> u64 {
+    lanes(block, |bytes| equal(bytes | u8x16::splat(0x20), byte))
+}
+
+/// For each bit whether an odd number of bits stands at or below it: from the opening quote up to the closing one.
+#[inline(always)]
+fn up_to_each(mut bits: u64) -> u64 {
+    for shift in [1, 2, 4, 8, 16, 32] {
+        bits ^= bits << shift;
+    }
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Byte by byte, as a reader would.
+    fn slow_string(body: &[u8], from: usize) -> Option<(usize, bool)> {
+        let (mut at, mut escaped) = (from, false);
+        while at < body.len() {
+            match body[at] {
+                b'"' => return Some((at + 1, escaped)),
+                b'\\' => {
+                    escaped = true;
+                    at += 2;
+                }
+                _ => at += 1,
+            }
+        }
+        None
+    }
+
+    fn slow_container(body: &[u8], from: usize) -> Option<usize> {
+        let (mut at, mut depth) = (from, 1);
+        while at < body.len() {
+            match body[at] {
+                b'"' => {
+                    at = slow_string(body, at + 1)?.0;
+                    continue;
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+            at += 1;
+            if depth == 0 {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn ends_are_where_a_slow_reader_finds_them() {
+        let mut state = 0x2545_F491_4F6C_DD1D_u64;
+        let mut next = |bound: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state % bound as u64).unwrap()
+        };
+        for round in 0..20_000 {
+            // Backslashes stand in strings only: elsewhere the text is no JSON, and the full parse says so.
+            let mut body = Vec::new();
+            for _ in 0..next(40) {
+                if next(3) == 0 {
+                    body.extend((0..next(12)).map(|_| b"{}[]:, 0"[next(8)]));
+                    continue;
+                }
+                body.push(b'"');
+                for _ in 0..next(1 + round % 150) {
+                    match next(6) {
+                        0 => body.extend([b'\\', b"\"\\n/"[next(4)]]),
+                        1 => body.push(b"{}[],:"[next(6)]),
+                        _ => body.push(b'x'),
+                    }
+                }
+                body.push(b'"');
+            }
+            body.truncate(body.len() - next(body.len() / 4 + 1));
+            let shown = || String::from_utf8_lossy(&body).into_owned();
+            assert_eq!(container(&body, 0), slow_container(&body, 0), "{}", shown());
+            let from = next(body.len() + 1);
+            assert_eq!(string(&body, from), slow_string(&body, from), "{}", shown());
+        }
+    }
+}

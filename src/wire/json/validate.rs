@@ -1,0 +1,250 @@
+//! The full parse: whether bytes are one JSON value, as `serde_json` takes raw values. Builds nothing.
+//!
+//! Any depth is fine, since nothing recurses: what is open is one bit a level. A lone surrogate and `1e400` pass.
+#![cfg_attr(
+    not(test),
+    expect(
+        clippy::arithmetic_side_effects,
+        reason = "offsets stay within one block of the body's end, far from the ends of their type"
+    )
+)]
+
+use wide::u8x16;
+
+use crate::wire::{
+    Unreadable,
+    json::blocks::{BLOCK, LANE, block, equal, escaped_bytes, lanes, mask},
+};
+
+/// Whether `body` is one JSON value: RFC 8259, UTF-8, white space around it.
+pub fn validate(body: &[u8]) -> Result<(), Unreadable> {
+    let valid = std::str::from_utf8(body).is_ok()
+        && Validator {
+            body,
+            at: 0,
+            open: Nesting::default(),
+        }
+        .run()
+        .is_some();
+    if valid { Ok(()) } else { Err(Unreadable::NotJson) }
+}
+
+/// The walk. Every step gives none where the text is no JSON.
+struct Validator<'a> {
+    body: &'a [u8],
+    at: usize,
+    open: Nesting,
+}
+
+/// What may come next.
+#[derive(Clone, Copy)]
+enum Next {
+    Value,
+    /// Behind `[`.
+    FirstElement,
+    /// Behind `{`.
+    FirstMember,
+    Member,
+    /// Behind a value.
+    Rest,
+}
+
+impl Validator<'_> {
+    fn run(mut self) -> Option<()> {
+        let mut next = Next::Value;
+        loop {
+            self.space();
+            next = match (next, self.peek()) {
+                (Next::FirstElement, Some(b']')) | (Next::FirstMember, Some(b'}')) => self.close(),
+                (Next::Value | Next::FirstElement, Some(first)) => self.value(first)?,
+                (Next::FirstMember | Next::Member, Some(b'"')) => self.key()?,
+                (Next::Rest, Some(b',')) => {
+                    let in_object = self.open.innermost()?;
+                    self.at += 1;
+                    if in_object { Next::Member } else { Next::Value }
+                }
+                (Next::Rest, Some(close @ (b'}' | b']'))) if self.open.innermost() == Some(close == b'}') => {
+                    self.close()
+                }
+                (Next::Rest, None) => return self.open.innermost().is_none().then_some(()),
+                _ => return None,
+            };
+        }
+    }
+
+    fn value(&mut self, first: u8) -> Option<Next> {
+        self.at += 1;
+        match first {
+            b'{' => {
+                self.open.push(true);
+                return Some(Next::FirstMember);
+            }
+            b'[' => {
+                self.open.push(false);
+                return Some(Next::FirstElement);
+            }
+            b'"' => self.string()?,
+            b't' => self.word(b"rue")?,
+            b'f' => self.word(b"alse")?,
+            b'n' => self.word(b"ull")?,
+            b'-' => {
+                let first = self.peek()?;
+                self.at += 1;
+                self.number(first)?;
+            }
+            _ => self.number(first)?,
+        }
+        Some(Next::Rest)
+    }
+
+    fn key(&mut self) -> Option<Next> {
+        self.at += 1;
+        self.string()?;
+        self.space();
+        self.word(b":")?;
+        Some(Next::Value)
+    }
+
+    fn close(&mut self) -> Next {
+        self.at += 1;
+        self.open.pop();
+        Next::Rest
+    }
+
+    /// The rest of a number whose first digit is passed.
+    fn number(&mut self, first: u8) -> Option<()> {
+        match first {
+            b'0' => {}
+            b'1'..=b'9' => drop(self.digits()),
+            _ => return None,
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Some(())
+    }
+
+    /// Passes digits; none where there is not one.
+    fn digits(&mut self) -> Option<()> {
+        let rest = self.body.get(self.at..)?;
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += count;
+        (count > 0).then_some(())
+    }
+
+    fn word(&mut self, word: &[u8]) -> Option<()> {
+        let found = self.body.get(self.at..)?.starts_with(word);
+        self.at += word.len();
+        found.then_some(())
+    }
+
+    /// The rest of a string whose first quote is passed.
+    fn string(&mut self) -> Option<()> {
+        if let Some(lane) = self.body.get(self.at..).and_then(<[u8]>::first_chunk::<LANE>) {
+            let bytes = u8x16::new(*lane);
+            let quotes = equal(bytes, b'"').to_bitmask();
+            let others = (equal(bytes, b'\\') | controls(bytes)).to_bitmask();
+            if quotes != 0 && quotes.trailing_zeros() < others.trailing_zeros() {
+                self.at += quotes.trailing_zeros() as usize + 1;
+                return Some(());
+            }
+        }
+        let mut tail = [b' '; BLOCK];
+        let mut carry = 0;
+        while self.at < self.body.len() {
+            let block = block(self.body, self.at, &mut tail);
+            let backslashes = mask(block, b'\\');
+            let quotes = mask(block, b'"');
+            let escaped = escaped_bytes(backslashes, &mut carry);
+            let ends = quotes & !escaped;
+            // Everything in front of the quote that ends the string.
+            let inside = (ends & ends.wrapping_neg()).wrapping_sub(1);
+            if lanes(block, controls) & inside != 0 {
+                return None;
+            }
+            let escaped = escaped & inside;
+            if escaped != 0 {
+                // Nearly all escapes are of these four; the others are looked at one by one.
+                let common = quotes | backslashes | lanes(block, |bytes| equal(bytes, b'n') | equal(bytes, b't'));
+                self.escapes(escaped & !common)?;
+            }
+            if ends != 0 {
+                self.at += ends.trailing_zeros() as usize + 1;
+                return Some(());
+            }
+            self.at += BLOCK;
+        }
+        None
+    }
+
+    /// Each of the escaped bytes of the block here.
+    fn escapes(&self, mut escaped: u64) -> Option<()> {
+        while escaped != 0 {
+            let at = self.at + escaped.trailing_zeros() as usize;
+            match self.body.get(at)? {
+                b'/' | b'b' | b'f' | b'r' => {}
+                b'u' => {
+                    let digits = self.body.get(at + 1..at + 5)?;
+                    digits.iter().all(u8::is_ascii_hexdigit).then_some(())?;
+                }
+                _ => return None,
+            }
+            escaped &= escaped - 1;
+        }
+        Some(())
+    }
+
+    fn space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.body.get(self.at) {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.body.get(self.at).copied()
+    }
+}
+
+/// The bytes that may not stand in a string as they are.
+fn controls(bytes: u8x16) -> u8x16 {
+    bytes.min(u8x16::splat(0x1F)).simd_eq(bytes)
+}
+
+/// What is open, from the outermost in: one bit each, set for an object.
+#[derive(Default)]
+struct Nesting {
+    full: Vec<u64>,
+    bits: u64,
+    depth: usize,
+}
+
+impl Nesting {
+    fn push(&mut self, object: bool) {
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
+            self.full.push(self.bits);
+        }
+        self.bits = (self.bits << 1) | u64::from(object);
+        self.depth += 1;
+    }
+
+    fn pop(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+        self.bits >>= 1;
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
+            self.bits = self.full.pop().unwrap_or_default();
+        }
+    }
+
+    /// Whether the innermost is an object; none where nothing is open.
+    fn innermost(&self) -> Option<bool> {
+        (self.depth > 0).then_some(self.bits & 1 == 1)
+    }
+}
