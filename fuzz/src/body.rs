@@ -9,7 +9,7 @@ use antiphon::{
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::{feed::Feed, talk};
+use super::{feed::Feed, oracle, talk};
 
 /// Reading never panics, says of nothing but what is no JSON that it is none, and gives spans that lie inside the body and
 /// nest.
@@ -23,6 +23,25 @@ pub fn read(body: &[u8]) {
             }
             Err(why) => assert_eq!(why != Unreadable::NotJson, is_json, "{wire}: {why}"),
         }
+    }
+}
+
+/// What is read of JSON is what the oracle of the scanner reads, a plain reader that parses every level in full.
+pub fn agree(body: &[u8]) {
+    for format in Format::ALL {
+        agreed(body, format);
+    }
+}
+
+fn agreed(body: &[u8], format: Format) {
+    let wanted = oracle::read(body, format);
+    if wanted.is_none() && !is_json(body) {
+        // What is no JSON may be read all the same: the full parse before an edit refuses it.
+        return;
+    }
+    for (_, wire) in Wire::NAMES.iter().filter(|(_, wire)| wire.format == format) {
+        let told = wire.read(body).ok().map(|read| oracle::told(&read));
+        assert_eq!(told, wanted, "{wire}: {}", shown(body));
     }
 }
 
@@ -40,6 +59,7 @@ pub fn conversations(choices: &[u8]) {
     for format in Format::ALL {
         let body = Bytes::from(talk::body(&mut Feed::new(choices), format));
         assert!(is_json(&body), "the generator wrote no JSON: {}", shown(&body));
+        agreed(&body, format);
         for (_, wire) in Wire::NAMES.iter().filter(|(_, wire)| wire.format == format) {
             nested(
                 &wire

@@ -6,6 +6,7 @@
     dead_code,
     unreachable_pub,
     clippy::allow_attributes,
+    clippy::duplicate_mod,
     clippy::match_wildcard_for_single_variants,
     clippy::panic,
     reason = "a check panics; it is shared by two crates, neither of which is shipped; formats are to come"
@@ -17,10 +18,12 @@ mod frame;
 #[cfg(feature = "server")]
 mod header;
 pub mod odd;
+#[path = "../../tests/support/oracle.rs"]
+mod oracle;
 mod splices;
 pub mod talk;
 
-pub use body::{conversations, read, repair};
+pub use body::{agree, conversations, read, repair};
 pub use frame::frames;
 #[cfg(feature = "server")]
 pub use header::headers;
@@ -32,6 +35,7 @@ pub type Target = (&'static str, fn(&[u8]));
 /// Every check.
 pub const TARGETS: &[Target] = &[
     ("read", read),
+    ("agree", agree),
     ("repair", repair),
     ("conversations", conversations),
     ("splice", splice),

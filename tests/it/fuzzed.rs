@@ -120,6 +120,11 @@ fn reading_arbitrary_bytes_gives_spans_that_nest() {
 }
 
 #[test]
+fn reading_arbitrary_bytes_agrees_with_a_plain_reader() {
+    fuzzed("agree");
+}
+
+#[test]
 fn repairing_arbitrary_bytes_is_done_after_one_time() {
     fuzzed("repair");
 }
