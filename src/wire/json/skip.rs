@@ -95,10 +95,10 @@ pub(super) fn container(body: &[u8], from: usize) -> Option<usize> {
         let strings = up_to_each(quotes);
         let opened = braces(block, b'{') & !strings;
         let closed = braces(block, b'}') & !strings;
-        let count = u64::from(closed.count_ones());
-        if depth > count {
-            depth += u64::from(opened.count_ones());
-            depth -= count;
+        if closed == 0 {
+            if opened != 0 {
+                depth += u64::from(opened.count_ones());
+            }
         } else if let Some(end) = last_bracket(opened, closed, &mut depth) {
             return Some(at + end);
         }
@@ -113,6 +113,12 @@ pub(super) fn container(body: &[u8], from: usize) -> Option<usize> {
 /// Where in a block the depth reaches 0, as the offset behind that bracket; else the depth behind the block.
 fn last_bracket(opened: u64, mut closed: u64, depth: &mut u64) -> Option<usize> {
     let before = *depth;
+    let count = u64::from(closed.count_ones());
+    if before > count {
+        // So deep that no bracket of this block can be the last.
+        *depth = before + u64::from(opened.count_ones()) - count;
+        return None;
+    }
     let mut done = 0;
     while closed != 0 {
         let lowest = closed & closed.wrapping_neg();
