@@ -68,7 +68,7 @@ impl Heads {
 const LINE_BYTES_MAX: usize = 256;
 
 /// Bytes of a short body that are read at once: just too few for hyper to let its buffer grow, which it keeps for the
-/// life of the connection. An idle stream after a 64 kB request holds 0.7 times the memory, for no CPU that could be seen.
+/// life of the connection. An idle stream after a 64 kB request holds 0.7 times the memory; its CPU could not be told from noise.
 const SHORT_READ: usize = 16 * 1024 - 1;
 /// Longest body that is read so: at 4 MiB it would be 1.2 times the CPU.
 const SHORT_BODY: u64 = 256 * 1024;
