@@ -86,8 +86,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     result
 }
 
-/// A thread a core. On a single core the scheduler of many threads costs 1.25 times the CPU of a small exchange: it
-/// runs each exchange as far as it goes, so that clients and providers fall asleep and must be woken in between.
+/// A thread a core. On a single core the scheduler of many threads costs 1.25 times the CPU of a small exchange, nearly
+/// all of it in the kernel.
 fn runtime() -> io::Result<Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let mut builder = if cores == 1 {

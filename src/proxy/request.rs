@@ -26,6 +26,7 @@ use crate::{
     clock,
     provider::Route,
     repair::{Action, Mode, RepairPolicy, Repaired, Report, repair},
+    server::framing::Heads,
     splice::Segments,
     upstream::SendBody,
     wire::{Unreadable, Wire},
@@ -70,6 +71,9 @@ pub(super) async fn prepare(
     let mode = mode(&parts.headers, route.upstream.mode, settings.trust_mode_header)?;
     let body = ClientBody::new(body, settings.upload_idle_timeout, Arc::clone(&record.bytes_in));
     let Some(wire) = route.wire.filter(|_| !body.is_end_stream()) else {
+        if let Some(heads) = parts.extensions.get::<Heads>() {
+            heads.streamed();
+        }
         return Ok(finish(parts, route, Verdict::untouched(streamed(body))));
     };
     (record.event.format, record.event.mode) = (Some(wire.format), Some(mode));

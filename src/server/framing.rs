@@ -9,7 +9,10 @@ use std::{
     collections::VecDeque,
     io,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -36,7 +39,14 @@ pub enum Framing {
 
 /// The heads seen on one connection and not yet asked for. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Heads(Arc<Mutex<VecDeque<Framing>>>);
+pub struct Heads(Arc<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    framings: Mutex<VecDeque<Framing>>,
+    // Whether the body at hand is sent on piece by piece.
+    streamed: AtomicBool,
+}
 
 impl Heads {
     /// The framing of the next request in order of arrival.
@@ -44,8 +54,13 @@ impl Heads {
         self.lock().pop_front().unwrap_or(Framing::Unknown)
     }
 
+    /// The body at hand is sent on piece by piece: each one costs a write, so that they may be large.
+    pub fn streamed(&self) {
+        self.0.streamed.store(true, Ordering::Relaxed);
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Framing>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.framings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -53,7 +68,7 @@ impl Heads {
 const LINE_BYTES_MAX: usize = 256;
 
 /// Bytes of a short body that are read at once: just too few for hyper to let its buffer grow, which it keeps for the
-/// life of the connection. An idle stream after a 64 kB request holds 0.7 times the memory, for no CPU that could be seen.
+/// life of the connection. An idle stream after a 64 kB request holds 0.7 times the memory; its CPU could not be told from noise.
 const SHORT_READ: usize = 16 * 1024 - 1;
 /// Longest body that is read so: at 4 MiB it would be 1.2 times the CPU.
 const SHORT_BODY: u64 = 256 * 1024;
@@ -109,9 +124,10 @@ impl Witness {
         matches!(self.state, State::Head) && begun
     }
 
-    /// Whether what comes next belongs to a body that is short altogether.
+    /// Whether what comes next belongs to a body that is short altogether, and is gathered.
     fn is_in_short_body(&self) -> bool {
-        matches!(self.state, State::Length(_)) && self.body <= SHORT_BODY
+        let streamed = self.heads.0.streamed.load(Ordering::Relaxed);
+        matches!(self.state, State::Length(_)) && self.body <= SHORT_BODY && !streamed
     }
 
     /// Whether the client may still be sending a body, or what we refused.
@@ -204,6 +220,7 @@ impl Witness {
             (2.., 0) => (Framing::RepeatedLength, State::Blind),
         };
         self.heads.lock().push_back(framing);
+        self.heads.0.streamed.store(false, Ordering::Relaxed);
         self.body = self.length.unwrap_or(0);
         self.ended = self.ended.saturating_add(1);
         self.state = state;

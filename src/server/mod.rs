@@ -80,7 +80,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
 
 /// Accepts connections and serves each with a clone of `service`, until the drain begins.
 ///
-/// Every HTTP/1 request carries its [`framing::Framing`] among its extensions.
+/// Every HTTP/1 request carries its [`framing::Framing`] and its connection's [`Heads`] among its extensions.
 pub async fn serve<S, B>(listener: TcpListener, settings: ServerSettings, tasks: Tasks, service: S)
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
@@ -174,7 +174,7 @@ fn builder(tasks: Tasks) -> auto::Builder<Tasks> {
     builder
 }
 
-/// Puts the framing of each request among its extensions.
+/// Puts the framing of each request, and the connection's [`Heads`], among its extensions.
 #[derive(Clone, Debug)]
 struct Framed<S> {
     heads: Heads,
@@ -192,6 +192,7 @@ where
     fn call(&self, mut request: Request<Incoming>) -> S::Future {
         if request.version() < Version::HTTP_2 {
             request.extensions_mut().insert(self.heads.next());
+            request.extensions_mut().insert(self.heads.clone());
         }
         self.service.call(request)
     }

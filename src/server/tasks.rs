@@ -51,7 +51,7 @@ impl Signal {
     }
 }
 
-/// A task that can be cut. Boxed, as futures within futures hold what they were given twice: 9 kB a connection, not 3.
+/// A task that can be cut. Boxed, as futures within futures hold what they were given twice: that was 9 kB a connection.
 async fn run(cut: Signal, task: Pin<Box<impl Future<Output = ()>>>) {
     cut.until(task).await;
 }
