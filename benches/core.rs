@@ -42,6 +42,11 @@ struct Row {
     displaced: Times,
 }
 
+// As the binary is built: the core allocates little, but small bodies feel it.
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     let Some(options) = Options::read() else { return };
     options.introduce(
