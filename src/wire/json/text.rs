@@ -16,18 +16,29 @@ use serde::{
 
 use crate::conversation::Text;
 
-/// Whether a JSON string (quotes included) holds no visible character.
+/// Whether a JSON string (quotes included) holds no visible character. Looks no further than the first.
 pub fn is_blank(string: &[u8]) -> bool {
-    // Most texts begin with a visible letter, and are not decoded to see it.
-    if string
-        .get(1)
-        .is_some_and(|first| first.is_ascii_graphic() && !matches!(first, b'"' | b'\\'))
-    {
-        return false;
+    let mut rest = string.get(1..string.len().saturating_sub(1)).unwrap_or_default();
+    loop {
+        rest = match rest {
+            [] => return true,
+            [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] | [b'\\', b'n' | b'r' | b't' | b'f', rest @ ..] => rest,
+            [b'\\', b'u', ..] => {
+                return String::from_utf8_lossy(&decode(string))
+                    .chars()
+                    .all(char::is_whitespace);
+            }
+            [first, ..] if first.is_ascii() => return false,
+            _ => {
+                let head = rest.get(..rest.len().min(4)).unwrap_or_default();
+                let letter = head.utf8_chunks().next().and_then(|chunk| chunk.valid().chars().next());
+                match letter.filter(|letter| letter.is_whitespace()) {
+                    Some(letter) => rest.get(letter.len_utf8()..).unwrap_or_default(),
+                    None => return false,
+                }
+            }
+        };
     }
-    String::from_utf8_lossy(&decode(string))
-        .chars()
-        .all(char::is_whitespace)
 }
 
 /// The decoded bytes of a JSON string, quotes included; empty for anything else.
@@ -92,4 +103,36 @@ pub fn escaped(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_is_what_shows_nothing() {
+        for text in [
+            "",
+            " ",
+            r"\n\t \r\f",
+            "\u{a0}\u{2003} ",
+            r"\u0020\u00a0",
+            " \u{3000}\\n",
+        ] {
+            assert!(is_blank(format!("\"{text}\"").as_bytes()), "{text:?}");
+        }
+        for text in [
+            "a",
+            " a",
+            r"\\",
+            r"\b",
+            r"\u0061",
+            "é",
+            "\u{2003}漢",
+            r"\n\ud83d",
+            "\u{200b}",
+        ] {
+            assert!(!is_blank(format!("\"{text}\"").as_bytes()), "{text:?}");
+        }
+    }
 }
