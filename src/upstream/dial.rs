@@ -4,7 +4,6 @@ use std::{
     error::Error,
     future::Future,
     io,
-    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -31,6 +30,7 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 use super::{Kind, Phase, ProxyEnvironment, SendError, UpstreamSettings, ebb::Tidal};
+use crate::provider;
 
 /// Bytes of an answer that the kernel may hold while the client reads slowly.
 const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
@@ -101,7 +101,7 @@ impl Service<Uri> for Dialer {
 
     fn call(&mut self, target: Uri) -> Self::Future {
         let mut http = self.http.clone();
-        let intercept = if is_loopback(&target) {
+        let intercept = if target.host().is_some_and(provider::is_loopback) {
             None
         } else {
             self.proxies.intercept(&target)
@@ -139,15 +139,6 @@ async fn through(
         }
         _ => Err("only http and socks5 proxies are supported".into()),
     }
-}
-
-fn is_loopback(target: &Uri) -> bool {
-    let host = target
-        .host()
-        .unwrap_or_default()
-        .trim_start_matches('[')
-        .trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn dial_error(source: BoxError) -> SendError {
