@@ -80,7 +80,7 @@ fn text(out: &mut impl Write, file: &Seen) -> io::Result<()> {
         Err(error) => return writeln!(io::stderr().lock(), "antiphon: {error}"),
     };
     for finding in findings {
-        let place = input::place(finding, wire.format);
+        let place = wire.format.place(finding);
         let id = if finding.id.is_empty() {
             String::new()
         } else {
@@ -115,7 +115,7 @@ fn document(file: &Seen) -> Value {
 pub(super) fn finding_document(finding: &Finding, wire: Wire) -> Value {
     json!({
         "kind": finding.kind.code(),
-        "place": input::place(finding, wire.format),
+        "place": wire.format.place(finding),
         "message": finding.message,
         "part": finding.part,
         "id": finding.id,

@@ -8,10 +8,7 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::{
-    conversation::Finding,
-    wire::{Format, Unreadable, Wire, detect},
-};
+use crate::wire::{Unreadable, Wire, detect};
 
 /// Why an input cannot be judged. Exit code 2.
 #[derive(Debug, thiserror::Error)]
@@ -70,17 +67,5 @@ pub(super) fn read(path: &Path, wire: Option<Wire>) -> Result<Input, InputError>
     match wire.map_or_else(|| detect(&body), Ok) {
         Ok(wire) => Ok(Input { name, body, wire }),
         Err(source) => Err(InputError::Undetected { name, source }),
-    }
-}
-
-/// Where a finding stands, as a path into the body.
-pub(super) fn place(finding: &Finding, format: Format) -> String {
-    let list = match format {
-        Format::Anthropic => "content",
-        Format::OpenAiChat => "tool_calls",
-    };
-    match finding.part {
-        Some(part) => format!("messages[{}].{list}[{part}]", finding.message),
-        None => format!("messages[{}]", finding.message),
     }
 }

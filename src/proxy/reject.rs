@@ -30,7 +30,11 @@ impl Rejection {
                 format!(" ({})", finding.id)
             };
             let detail = finding.detail.map(|detail| format!(" [{detail}]")).unwrap_or_default();
-            format!("{}: {}{detail}{id}", self.place(finding), finding.kind.explanation())
+            format!(
+                "{}: {}{detail}{id}",
+                self.format.place(finding),
+                finding.kind.explanation()
+            )
         });
         let mut message = named.collect::<Vec<_>>().join("; ");
         let more = self.findings.len().saturating_sub(MESSAGE_FINDINGS_MAX);
@@ -53,16 +57,5 @@ impl Rejection {
             })
         });
         json!({ "findings": list.collect::<Vec<_>>() })
-    }
-
-    fn place(&self, finding: &Finding) -> String {
-        let list = match self.format {
-            Format::Anthropic => "content",
-            Format::OpenAiChat => "tool_calls",
-        };
-        match finding.part {
-            Some(part) => format!("messages[{}].{list}[{part}]", finding.message),
-            None => format!("messages[{}]", finding.message),
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::conversation::{Conversation, rules::PairingRules};
+use crate::conversation::{Conversation, Finding, rules::PairingRules};
 
 pub(crate) mod anthropic;
 mod detect;
@@ -58,6 +58,18 @@ impl Format {
         match self {
             Self::Anthropic => "anthropic",
             Self::OpenAiChat => "openai_chat",
+        }
+    }
+
+    /// Where a finding stands, as a path into the body: `messages[3].content[1]`.
+    pub fn place(self, finding: &Finding) -> String {
+        let list = match self {
+            Self::Anthropic => "content",
+            Self::OpenAiChat => "tool_calls",
+        };
+        match finding.part {
+            Some(part) => format!("messages[{}].{list}[{part}]", finding.message),
+            None => format!("messages[{}]", finding.message),
         }
     }
 }
