@@ -36,6 +36,14 @@ impl Span {
         }
     }
 
+    /// The span `by` bytes further on.
+    pub const fn shifted(self, by: usize) -> Self {
+        Self {
+            start: self.start.saturating_add(by),
+            end: self.end.saturating_add(by),
+        }
+    }
+
     /// Length in bytes.
     pub const fn len(self) -> usize {
         self.end.saturating_sub(self.start)
@@ -93,6 +101,21 @@ pub struct Edit {
     pub pieces: Vec<Piece>,
 }
 
+impl Edit {
+    /// The same edit of a body in which this one's stands `by` bytes further on.
+    #[must_use]
+    pub fn shifted(self, by: usize) -> Self {
+        let pieces = self.pieces.into_iter().map(|piece| match piece {
+            Piece::Original(span) => Piece::Original(span.shifted(by)),
+            ours => ours,
+        });
+        Self {
+            span: self.span.shifted(by),
+            pieces: pieces.collect(),
+        }
+    }
+}
+
 /// Two edits touch the same byte, or one lies outside the body: a bug of the planner, never the input's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("edits overlap or leave the body at byte {at}")]
@@ -136,6 +159,11 @@ impl EditList {
     /// The edits in order.
     pub fn as_slice(&self) -> &[Edit] {
         &self.edits
+    }
+
+    /// The edits in order, given away.
+    pub fn into_edits(self) -> Vec<Edit> {
+        self.edits
     }
 
     /// The edited body: slices of `original` and the inserted pieces. Without edits it is the same handle.

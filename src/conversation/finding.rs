@@ -1,7 +1,7 @@
 //! Findings: breaches of the pairing rules, as values, listed from a pairing in document order.
 
 use crate::conversation::{
-    Conversation, FlawKind,
+    Conversation, FlawKind, Open,
     pairing::{Fate, Pairing, ResultRow, id_of},
 };
 
@@ -24,6 +24,8 @@ pub enum FindingKind {
     BadId,
     /// A server call without result in a closed turn, or a server result without call.
     ServerHalf,
+    /// An open call that nobody can answer in the client's place, since its result is a screenshot.
+    Unanswerable,
     /// The history begins with an assistant turn where the format wants the user first.
     Headless,
     /// Hygiene: a field whose value the target rejects.
@@ -32,7 +34,7 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Unanswered,
         Self::Misplaced,
         Self::Orphan,
@@ -41,6 +43,7 @@ impl FindingKind {
         Self::NoId,
         Self::BadId,
         Self::ServerHalf,
+        Self::Unanswerable,
         Self::Headless,
         Self::Field,
     ];
@@ -56,6 +59,7 @@ impl FindingKind {
             Self::NoId => "no_id",
             Self::BadId => "bad_id",
             Self::ServerHalf => "server_half",
+            Self::Unanswerable => "unanswerable",
             Self::Headless => "headless",
             Self::Field => "field",
         }
@@ -72,6 +76,7 @@ impl FindingKind {
             Self::NoId => "the tool result names no call",
             Self::BadId => "the provider rejects this tool call id",
             Self::ServerHalf => "a server tool call without its result, or a result without its call",
+            Self::Unanswerable => "the tool call has no result, and nobody can give one in the client's place",
             Self::Headless => "the history begins with an assistant message",
             Self::Field => "the provider rejects the value of this field",
         }
@@ -90,6 +95,8 @@ pub struct Finding {
     pub part: Option<usize>,
     /// The call id as text, lossily decoded; empty where there is none.
     pub id: String,
+    /// Where the history stands in the body, as the beginning of a path: empty, or `requests[3].params.`.
+    pub within: String,
     /// What exactly, for kinds that stand for several things (`Field`): a stable name.
     pub detail: Option<&'static str>,
 }
@@ -111,8 +118,11 @@ impl Pairing {
             if call.bad_id {
                 list.part(FindingKind::BadId, call.part);
             }
-            if call.answer.is_none() {
-                list.part(FindingKind::Unanswered, call.part);
+            match call.open {
+                _ if call.answer.is_some() => {}
+                Open::Refused => list.part(FindingKind::Unanswered, call.part),
+                Open::Unanswerable => list.part(FindingKind::Unanswerable, call.part),
+                Open::Legal => {}
             }
         }
         for row in &self.results {
@@ -135,14 +145,13 @@ impl Pairing {
 
     fn breach(&self, row: &ResultRow) -> Option<FindingKind> {
         match row.fate {
-            Fate::Answers(call) => {
-                let home = self.calls.get(call).is_some_and(|call| Some(call.turn) == row.turn);
+            Fate::Answers(_) => {
                 let inner = self.units.get(row.unit).is_some_and(|unit| unit.inner);
                 let behind_system = row
                     .turn
                     .and_then(|turn| self.turns.get(turn))
                     .is_some_and(|turn| !turn.systems.is_empty());
-                (!home || !row.leading || inner || behind_system).then_some(FindingKind::Misplaced)
+                (!row.home || inner || behind_system).then_some(FindingKind::Misplaced)
             }
             Fate::Repeats(_) => Some(FindingKind::Duplicate),
             // A result without an id that found no call is `NoId` already.
@@ -161,10 +170,8 @@ struct List<'c, 'a> {
 
 impl List<'_, '_> {
     fn part(&mut self, kind: FindingKind, part: usize) {
-        let found = self.conversation.parts.get(part);
-        let message = found.map_or(0, |found| found.message);
-        let whole = self.conversation.messages.get(message).map(|message| message.span);
-        let ordinal = (found.map(|found| found.span) != whole).then(|| self.conversation.ordinal(part));
+        let message = self.conversation.parts.get(part).map_or(0, |found| found.message);
+        let ordinal = self.ordinal(part);
         let id = String::from_utf8_lossy(id_of(self.conversation, part)).into_owned();
         self.found.push((
             part,
@@ -173,13 +180,21 @@ impl List<'_, '_> {
                 message,
                 part: ordinal,
                 id,
+                within: String::new(),
                 detail: None,
             },
         ));
     }
 
+    /// The index of a part inside its message; none where the part is the message.
+    fn ordinal(&self, part: usize) -> Option<usize> {
+        let found = self.conversation.parts.get(part)?;
+        let whole = self.conversation.messages.get(found.message)?.span;
+        (found.span != whole).then(|| self.conversation.ordinal(part))
+    }
+
     fn flaw(&mut self, message: usize, part: Option<usize>, kind: FlawKind) {
-        let ordinal = part.map(|part| self.conversation.ordinal(part));
+        let ordinal = part.and_then(|part| self.ordinal(part));
         let mut finding = at_message(FindingKind::Field, message, Some(kind.code()));
         finding.part = ordinal;
         self.found.push((part.unwrap_or(0), finding));
@@ -192,6 +207,7 @@ fn at_message(kind: FindingKind, message: usize, detail: Option<&'static str>) -
         message,
         part: None,
         id: String::new(),
+        within: String::new(),
         detail,
     }
 }

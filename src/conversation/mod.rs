@@ -36,7 +36,8 @@ pub struct Conversation<'a> {
     pub compaction: Option<usize>,
     /// Looks up what a call says, in the body and at the call's span: only few calls are ever asked.
     pub details: fn(&[u8], Span) -> CallDetails,
-    /// Whether calls may live outside the body (Anthropic `thread: continue`): a result without call is no finding.
+    /// Whether calls may live outside the body (Anthropic `thread: continue`, Responses `previous_response_id`): a
+    /// result without call is no finding.
     pub calls_elsewhere: bool,
 }
 
@@ -83,6 +84,16 @@ impl<'a> Conversation<'a> {
     /// The parts of one message.
     pub fn parts_of(&self, message: &Message) -> &[Part<'a>] {
         self.parts.get(message.parts.clone()).unwrap_or_default()
+    }
+
+    /// The reasoning parts that stand, message by message, right before the message of `part`, last first.
+    pub fn reasoning_before(&self, part: usize) -> impl Iterator<Item = usize> {
+        let message = |part: usize| self.parts.get(part).map(|found| found.message);
+        let follows = move |before: &usize| {
+            let thinks = matches!(self.parts.get(*before), Some(found) if matches!(found.kind, PartKind::Thinking));
+            thinks && message(*before).map(|index| index.saturating_add(1)) == message(before.saturating_add(1))
+        };
+        (0..part).rev().take_while(follows)
     }
 
     /// The index of a part inside its message.
@@ -160,12 +171,55 @@ pub enum PartKind<'a> {
 }
 
 /// A client tool call.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Call<'a> {
     /// The id; empty where it is missing.
     pub id: Text<'a>,
+    /// The tool's name, in formats whose results may name it in place of an id; else empty.
+    pub name: Text<'a>,
+    /// Whose results answer it.
+    pub family: Family,
+    /// What it means that no result answers it.
+    pub open: Open,
     /// Whether code that runs at the provider makes the call: its turn may not lose the server call.
     pub programmatic: bool,
+    /// Whether the provider signed it: it stays where it is.
+    pub signed: bool,
+}
+
+/// Which results answer which calls. Formats with one kind of call have one family, the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Family {
+    /// Results answer calls of their own group only.
+    pub group: u8,
+    /// A result of another kind than its call's says the right thing in the wrong form.
+    pub kind: u8,
+}
+
+/// What it means that a call has no result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Open {
+    /// The provider refuses the body.
+    #[default]
+    Refused,
+    /// As [`Open::Refused`], but nobody can invent a result: a screenshot.
+    Unanswerable,
+    /// Nothing: the answer may come later, or never.
+    Legal,
+}
+
+impl Call<'_> {
+    /// What a result must name to answer it: the id, or the name where there is no id.
+    pub fn key(&self) -> &[u8] {
+        if self.id.is_empty() { &self.name } else { &self.id }
+    }
+}
+
+impl CallResult<'_> {
+    /// What names its call: the id, or the name where there is no id.
+    pub fn key(&self) -> &[u8] {
+        if self.id.is_empty() { &self.name } else { &self.id }
+    }
 }
 
 /// What a call says, looked up on demand.
@@ -180,10 +234,14 @@ pub struct CallDetails {
 }
 
 /// A client tool result.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CallResult<'a> {
     /// The id of the call it answers; empty where it is missing.
     pub id: Text<'a>,
+    /// The tool's name, in formats that pair by it where there is no id; else empty.
+    pub name: Text<'a>,
+    /// Whose calls it answers.
+    pub family: Family,
 }
 
 /// A server tool call.
@@ -221,6 +279,12 @@ pub enum FlawKind {
     ErrorWithoutContent,
     /// `tool_calls` is an empty list.
     EmptyCalls,
+    /// A result of another kind than its call, of the same content.
+    ResultKind,
+    /// An item id that an earlier item has.
+    RepeatedItemId,
+    /// A turn of the model with calls that stands in several contents.
+    SplitTurn,
 }
 
 impl FlawKind {
@@ -233,6 +297,9 @@ impl FlawKind {
             Self::EmptyMessage => "empty_message",
             Self::ErrorWithoutContent => "error_without_content",
             Self::EmptyCalls => "empty_calls",
+            Self::ResultKind => "result_kind",
+            Self::RepeatedItemId => "repeated_item_id",
+            Self::SplitTurn => "split_turn",
         }
     }
 }

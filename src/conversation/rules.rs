@@ -7,6 +7,37 @@ pub enum ResultPlace {
     UserTurn,
     /// As messages of their own, in one unbroken run directly behind the call's message (chat).
     ToolRun,
+    /// As parts of the one content behind the call's, as many as there are calls; other parts may stand beside them
+    /// (Gemini).
+    NextContent,
+    /// As items of their own anywhere in the body: a set of ids (Responses).
+    Anywhere,
+    /// As items of their own between the call and the next item that is neither call nor result (DeepSeek's
+    /// Responses).
+    ItemRun,
+}
+
+impl ResultPlace {
+    /// Whether calls and results are items of one flat list.
+    pub const fn is_items(self) -> bool {
+        matches!(self, Self::Anywhere | Self::ItemRun)
+    }
+
+    /// Whether results are parts of a user's message; else they are messages of their own.
+    pub const fn is_user_parts(self) -> bool {
+        matches!(self, Self::UserTurn | Self::NextContent)
+    }
+}
+
+/// How far a call id must be the only one of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unique {
+    /// Not at all: ids are optional, and order decides.
+    Nowhere,
+    /// Among the calls of one turn.
+    Turn,
+    /// In the whole body.
+    Body,
 }
 
 /// Which call ids the target takes.
@@ -18,8 +49,10 @@ pub enum IdRule {
     Position,
     /// `^[a-zA-Z0-9_-]+$`: Anthropic's error text, seen in maximhq/bifrost#5097 and farion1231/cc-switch#1181.
     Word,
-    /// One to 40 characters: OpenAI's error text, `provider-rules` C6.
-    Short,
+    /// One to so many characters. OpenAI: 40 in chat (error text, `provider-rules` C6), 64 in Responses
+    /// (`Invalid 'input[95].call_id': string too long. Expected a string with maximum length 64`, seen in
+    /// AnswerDotAI/fastllm#45, 2026-06).
+    Within(usize),
     /// Nine letters or digits: Mistral's error 3280, eca#233.
     Nine,
     /// Not empty.
@@ -31,12 +64,18 @@ pub enum IdRule {
 pub struct PairingRules {
     /// Where results may stand.
     pub place: ResultPlace,
-    /// Whether consecutive messages of one role count as one turn.
+    /// Whether consecutive messages of the assistant count as one turn.
     pub combines: bool,
+    /// Whether consecutive messages of the user count as one turn; else all results of a turn stand in one.
+    pub combines_users: bool,
     /// Whether a history must begin with the user.
     pub user_first: bool,
     /// Which ids are taken.
     pub ids: IdRule,
+    /// How far a call id must be the only one.
+    pub unique: Unique,
+    /// Whether a history may end with calls that nobody has answered yet.
+    pub open_end: bool,
     /// Whether user words may stand directly behind a run of tool messages.
     pub words_behind_results: bool,
 }
@@ -48,7 +87,7 @@ impl IdRule {
             Self::Any | Self::Position => true,
             Self::NotEmpty => !id.is_empty(),
             Self::Word => !id.is_empty() && id.iter().all(|byte| is_word(*byte)),
-            Self::Short => !id.is_empty() && characters(id) <= 40,
+            Self::Within(limit) => !id.is_empty() && characters(id) <= limit,
             Self::Nine => id.len() == 9 && id.iter().all(u8::is_ascii_alphanumeric),
         }
     }

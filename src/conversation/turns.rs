@@ -2,7 +2,10 @@
 
 use std::{collections::HashSet, ops::Range};
 
-use crate::conversation::{Conversation, PartKind, Role, rules::PairingRules};
+use crate::conversation::{
+    Conversation, Part, PartKind, Role,
+    rules::{PairingRules, ResultPlace},
+};
 
 /// A message, or a piece of an assistant message that holds tool results between its own words.
 #[derive(Clone, Debug)]
@@ -100,7 +103,11 @@ pub fn turns(conversation: &Conversation<'_>, units: &[Unit], rules: PairingRule
                 1
             };
         let mut start = index;
-        for next in closed_units(conversation, units, index..end, begin) {
+        let closed: Vec<usize> = closed_units(conversation, units, index..end, begin).collect();
+        let ends = |next: &usize| {
+            closed.binary_search(next).is_ok() || ends_behind_calls(conversation, units, *next, rules.place)
+        };
+        for next in (index + 1..end).filter(ends) {
             turns.push(Turn {
                 units: start..next,
                 gap: next..next,
@@ -118,6 +125,25 @@ pub fn turns(conversation: &Conversation<'_>, units: &[Unit], rules: PairingRule
     turns
 }
 
+/// Whether a turn ends in front of the unit `next` because of what stands before it. In a flat list of items the calls
+/// are the end of their turn. Where calls are signed, each signed one begins a step of its own.
+fn ends_behind_calls(conversation: &Conversation<'_>, units: &[Unit], next: usize, place: ResultPlace) -> bool {
+    let parts = |unit: usize| &conversation.parts[units[unit].parts.clone()];
+    let is_call = |part: &Part<'_>| matches!(part.kind, PartKind::Call(_));
+    let behind_calls = || next > 0 && parts(next - 1).iter().any(is_call);
+    match place {
+        ResultPlace::Anywhere | ResultPlace::ItemRun => !parts(next).iter().any(is_call) && behind_calls(),
+        ResultPlace::NextContent => {
+            let first = parts(next).iter().find_map(|part| match &part.kind {
+                PartKind::Call(call) => Some(call.signed),
+                _ => None,
+            });
+            first == Some(true) && behind_calls()
+        }
+        ResultPlace::UserTurn | ResultPlace::ToolRun => false,
+    }
+}
+
 /// Where a run of assistant messages, which the provider would combine, is two turns all the same: behind a message
 /// none of whose calls has its result in the gap behind the run. Its calls were answered there and then, in an earlier
 /// request whose last message it was; so they are answered there again, and the prefix stays what it was.
@@ -133,7 +159,7 @@ fn closed_units(
         results
             .filter_map(|part| {
                 if let PartKind::Result(result) = &part.kind {
-                    Some(&*result.id)
+                    Some(result.key())
                 } else {
                     None
                 }
@@ -148,7 +174,7 @@ fn closed_units(
         let mut calls = conversation.parts[from..parts.end]
             .iter()
             .filter_map(|part| match &part.kind {
-                PartKind::Call(call) => Some(&*call.id),
+                PartKind::Call(call) => Some(call.key()),
                 _ => None,
             });
         let nameless = answered.contains(b"".as_slice());

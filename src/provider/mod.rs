@@ -17,7 +17,7 @@ mod path;
 pub(crate) use path::is_plain;
 
 /// Endings of paths that carry a history: no base URL ends so.
-pub(crate) const ENDPOINTS: [&str; 2] = ["/chat/completions", "/messages"];
+pub(crate) const ENDPOINTS: [&str; 4] = ["/chat/completions", "/messages", "/responses", ":generateContent"];
 
 /// Whose API an upstream speaks: decides the dialect and the shape of our errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -180,6 +180,8 @@ impl Kind {
     /// How an upstream of this kind reads a format: always one of [`Wire::NAMES`].
     const fn wire(self, format: Format) -> Wire {
         let dialect = match (self, format) {
+            // Google's rules are one and the same wherever they are met.
+            (_, Format::Gemini) => Dialect::Standard,
             (Self::Anthropic | Self::OpenAi | Self::Azure, _) | (Self::Vertex, Format::Anthropic) => Dialect::Standard,
             (Self::Bedrock, Format::Anthropic) => Dialect::Bedrock,
             (Self::DeepSeek, _) => Dialect::DeepSeek,
@@ -375,13 +377,34 @@ fn wire_of(path: &str, kind: Kind) -> Option<Wire> {
             .any(|verb| model.ends_with(verb));
         return predicts.then(|| Kind::Vertex.wire(Format::Anthropic));
     }
+    if GEMINI_VERBS.iter().any(|verb| path.ends_with(verb)) {
+        return Some(kind.wire(Format::Gemini));
+    }
     if path.ends_with("/chat/completions") {
         return Some(kind.wire(Format::OpenAiChat));
     }
+    let items = path.ends_with("/items") && path.contains("/conversations/");
+    if items || RESPONSES_ENDS.iter().any(|end| path.ends_with(end)) {
+        return Some(kind.wire(Format::OpenAiResponses));
+    }
     // `/v1/threads/{id}/messages` adds one message to a thread that the provider holds.
-    let messages = path.ends_with("/messages") || path.ends_with("/messages/count_tokens");
+    let messages = MESSAGES_ENDS.iter().any(|end| path.ends_with(end));
     (messages && !path.contains("/threads/")).then(|| kind.wire(Format::Anthropic))
 }
+
+/// Ends of Messages paths that carry histories; a batch carries many.
+const MESSAGES_ENDS: [&str; 3] = ["/messages", "/messages/count_tokens", "/messages/batches"];
+
+/// Ends of Responses paths that carry histories.
+const RESPONSES_ENDS: [&str; 3] = ["/responses", "/responses/compact", "/responses/input_tokens"];
+
+/// Ends of Gemini, Vertex and Code Assist paths that carry histories.
+const GEMINI_VERBS: [&str; 4] = [
+    ":generateContent",
+    ":streamGenerateContent",
+    ":countTokens",
+    ":batchGenerateContent",
+];
 
 /// Whether a Bedrock model id may stand for a Claude: other vendors' bodies have other shapes. An ARN does not tell.
 fn is_anthropic_model(id: &str) -> bool {

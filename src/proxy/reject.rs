@@ -50,6 +50,7 @@ impl Rejection {
         let list = self.findings.iter().take(LIST_FINDINGS_MAX).map(|finding| {
             json!({
                 "kind": finding.kind.code(),
+                "within": finding.within,
                 "message": finding.message,
                 "part": finding.part,
                 "id": finding.id,

@@ -31,8 +31,8 @@ impl Shape {
         match (route.upstream.kind, route.wire.map(|wire| wire.format)) {
             (Kind::Bedrock, _) => Self::Bedrock,
             (_, Some(Format::Anthropic)) | (Kind::Anthropic, None) => Self::Anthropic,
-            (Kind::Gemini | Kind::Vertex, None) => Self::Gemini,
-            _ if path.ends_with("/responses") => Self::Responses,
+            (_, Some(Format::Gemini)) | (Kind::Gemini | Kind::Vertex, None) => Self::Gemini,
+            (_, Some(Format::OpenAiResponses)) if path.ends_with("/responses") => Self::Responses,
             _ => Self::OpenAi,
         }
     }

@@ -1,4 +1,4 @@
-//! Lays out a history whose results are blocks of the next user turn (Anthropic Messages).
+//! Lays out a history whose results are parts of a user's message (Anthropic Messages, Gemini).
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::{
     },
     splice::{Edit, Piece},
     wire::{
-        anthropic::write,
+        Format, anthropic,
         json::{self, Slot},
     },
 };
@@ -50,6 +50,15 @@ struct Builder<'l, 'c> {
     before: Before,
 }
 
+/// What comes of a unit.
+#[derive(Default)]
+struct Laid {
+    /// Its blocks.
+    items: Vec<Item>,
+    /// Quotes that stand in a message of their own behind it.
+    apart: Vec<Vec<Piece>>,
+}
+
 /// A block of a message.
 enum Item {
     /// A part that stays, with edits inside it.
@@ -68,22 +77,49 @@ impl Builder<'_, '_> {
             self.done.push(Slot::Old(message, Vec::new()));
             return;
         }
-        let items = self.items(unit);
-        if items.is_empty() {
+        let Laid { items, apart } = self.items(unit);
+        if items.is_empty() && apart.is_empty() {
             self.emptied(unit, role);
+        } else if !items.is_empty() {
+            self.before = self.before.then(role);
+            self.lay(unit, items);
+        }
+        self.put_apart(apart);
+    }
+
+    /// Puts the blocks of a unit where they belong: into the message that is open, or one of their own.
+    fn lay(&mut self, unit: usize, items: Vec<Item>) {
+        let found = &self.layout.pairing.units[unit];
+        let message = found.message;
+        if self.layout.message_fixes.get(&message) == Some(&FlawKind::SplitTurn)
+            && let Some((_, list)) = self.open.as_mut()
+        {
+            let parts = &self.layout.conversation.parts;
+            list.extend(items.into_iter().map(|item| match item {
+                Item::Stay(part, edits) => Item::New(json::moved(parts[part].span, edits)),
+                new @ Item::New(_) => new,
+            }));
             return;
         }
-        self.before = self.before.then(role);
         if let Some((_, list)) = self.open.as_mut().filter(|(open, _)| *open == message && !found.inner) {
             return list.extend(items);
         }
         self.close();
         if found.inner {
-            self.done.push(Slot::New(self.fresh("user", items)));
+            self.done.push(Slot::New(self.fresh(true, items)));
         } else if self.is_first_of_message(unit) {
             self.open = Some((message, items));
         } else {
-            self.done.push(Slot::New(self.fresh("assistant", items)));
+            self.done.push(Slot::New(self.fresh(false, items)));
+        }
+    }
+
+    /// Quotes that stand in a message of their own.
+    fn put_apart(&mut self, apart: Vec<Vec<Piece>>) {
+        if !apart.is_empty() {
+            self.close();
+            self.before = Before::User;
+            self.done.push(Slot::New(self.layout.format().message(true, apart)));
         }
     }
 
@@ -99,44 +135,53 @@ impl Builder<'_, '_> {
     }
 
     /// The blocks of a unit: what stays, with answers and quotes at the anchor.
-    fn items(&self, unit: usize) -> Vec<Item> {
+    fn items(&self, unit: usize) -> Laid {
         let layout = self.layout;
         let turn = layout.anchored(unit);
         let anchor = turn.and_then(|turn| layout.pairing.turns[turn].anchor);
         let behind = anchor.and_then(|anchor| anchor.behind);
-        let mut items = Vec::new();
+        let mut laid = Laid::default();
         if behind.is_none() {
-            self.put_in(unit, turn, &mut items);
+            self.put_in(unit, turn, &mut laid);
         }
         let found = &layout.pairing.units[unit];
         let says_nothing = layout.message_fixes.get(&found.message) == Some(&FlawKind::EmptyMessage);
         for part in found.parts.clone().filter(|_| !says_nothing) {
             match layout.plan.lifts.get(&part) {
-                None => items.push(Item::Stay(part, layout.inside(part))),
+                None => laid.items.push(Item::Stay(part, layout.inside(part))),
                 Some(Lift::Gone) => {}
-                Some(Lift::Quoted) => items.extend(self.quote(part)),
+                Some(Lift::Quoted | Lift::Folded) => self.quote(part, &mut laid),
             }
             if behind == Some(part) {
-                self.put_in(unit, turn, &mut items);
+                self.put_in(unit, turn, &mut laid);
             }
         }
-        items
+        laid
     }
 
-    fn put_in(&self, unit: usize, turn: Option<usize>, items: &mut Vec<Item>) {
+    fn put_in(&self, unit: usize, turn: Option<usize>, laid: &mut Laid) {
         if let Some(plan) = turn.and_then(|turn| self.layout.plan.turns.get(&turn)) {
-            items.extend(plan.answers.iter().map(|answer| Item::New(self.layout.answer(answer))));
-            items.extend(plan.quotes.iter().flat_map(|part| self.quote(*part)));
+            let answers = plan.answers.iter().map(|answer| Item::New(self.layout.answer(answer)));
+            laid.items.extend(answers);
+            for part in &plan.quotes {
+                self.quote(*part, laid);
+            }
         }
-        let deferred = self.layout.plan.deferred.get(&unit).into_iter().flatten();
-        items.extend(deferred.flat_map(|part| self.quote(*part)));
+        for part in self.layout.plan.deferred.get(&unit).into_iter().flatten() {
+            self.quote(*part, laid);
+        }
     }
 
-    fn quote(&self, part: usize) -> Vec<Item> {
+    /// A quote stands among the other blocks; in Gemini, where results and words are counted, in a content of its own.
+    fn quote(&self, part: usize, laid: &mut Laid) {
         let (id, name) = self.layout.quoted_label(part);
         let span = self.layout.conversation.parts[part].span;
-        let blocks = write::quote(self.layout.json, span, &id, name.as_deref());
-        blocks.into_iter().map(Item::New).collect()
+        let format = self.layout.format();
+        let blocks = format.quote_parts(self.layout.json, span, &id, name.as_deref());
+        match format {
+            Format::Gemini => laid.apart.extend(blocks),
+            _ => laid.items.extend(blocks.into_iter().map(Item::New)),
+        }
     }
 
     /// A unit of which nothing is left. A user turn may vanish behind another one, or where results follow: else an
@@ -157,7 +202,7 @@ impl Builder<'_, '_> {
         {
             self.close();
             self.before = Before::User;
-            self.done.push(Slot::New(write::note(words::VACATED)));
+            self.done.push(Slot::New(self.layout.format().note(words::VACATED)));
         }
     }
 
@@ -166,13 +211,14 @@ impl Builder<'_, '_> {
         let Some(turn) = self.layout.ended(unit) else {
             return;
         };
-        let mut items = Vec::new();
-        self.put_in(usize::MAX, Some(turn), &mut items);
-        if !items.is_empty() {
+        let mut laid = Laid::default();
+        self.put_in(usize::MAX, Some(turn), &mut laid);
+        if !laid.items.is_empty() {
             self.close();
             self.before = Before::User;
-            self.done.push(Slot::New(self.fresh("user", items)));
+            self.done.push(Slot::New(self.fresh(true, laid.items)));
         }
+        self.put_apart(laid.apart);
     }
 
     /// System messages that stood in front of the answering user message follow it.
@@ -185,7 +231,7 @@ impl Builder<'_, '_> {
                 self.close();
                 let message = self.layout.pairing.units[system].message;
                 let span = self.layout.conversation.messages[message].span;
-                let items = self.items(system);
+                let items = self.items(system).items;
                 if !self.layout.touches(message) {
                     self.done.push(Slot::New(vec![Piece::Original(span)]));
                 } else if !items.is_empty() {
@@ -224,14 +270,15 @@ impl Builder<'_, '_> {
             }
             Content::Text(_) if unchanged => Vec::new(),
             Content::Text(_) | Content::Opaque => {
-                vec![write::set_content(self.layout.json, found.span, self.blocks(items))]
+                let blocks = self.blocks(items);
+                vec![self.layout.format().set_parts(self.layout.json, found.span, blocks)]
             }
         }
     }
 
     /// A message of our own that holds these blocks.
-    fn fresh(&self, role: &'static str, items: Vec<Item>) -> Vec<Piece> {
-        write::message(role, self.blocks(items))
+    fn fresh(&self, of_user: bool, items: Vec<Item>) -> Vec<Piece> {
+        self.layout.format().message(of_user, self.blocks(items))
     }
 
     fn blocks(&self, items: Vec<Item>) -> Vec<Vec<Piece>> {
@@ -244,7 +291,7 @@ impl Builder<'_, '_> {
                 match content {
                     // A blank string says nothing, and a blank text block is refused.
                     Content::Text(span) if json::is_blank(self.layout.json.bytes(span)) => None,
-                    Content::Text(span) => Some(write::text_block(span)),
+                    Content::Text(span) => Some(anthropic::write::text_block(span)),
                     _ => Some(json::moved(found.span, edits)),
                 }
             }

@@ -6,7 +6,6 @@ use crate::{
     conversation::{
         Conversation, FlawKind, PartKind, Role,
         pairing::{Fate, Pairing, id_of},
-        rules::ResultPlace,
     },
     repair::{
         blocks, messages,
@@ -15,9 +14,8 @@ use crate::{
     },
     splice::{Edit, EditList, Overlap, Piece},
     wire::{
-        Format, Wire, anthropic,
+        Format, Wire,
         json::{self, Json, Slot},
-        openai_chat,
     },
 };
 
@@ -27,12 +25,13 @@ pub fn edits(plan: &Plan, pairing: &Pairing, conversation: &Conversation<'_>, wi
         return Ok(EditList::default());
     };
     let layout = Layout::new(plan, pairing, conversation, wire);
-    let mut slots = match wire.rules().place {
-        ResultPlace::UserTurn => blocks::slots(&layout),
-        ResultPlace::ToolRun => messages::slots(&layout),
+    let mut slots = if wire.rules().place.is_user_parts() {
+        blocks::slots(&layout)
+    } else {
+        messages::slots(&layout)
     };
     if plan.opening {
-        slots.insert(0, Slot::New(layout.note(words::OPENING)));
+        slots.insert(0, Slot::New(wire.format.note(words::OPENING)));
     }
     let spans: Vec<_> = conversation.messages.iter().map(|message| message.span).collect();
     EditList::new(json::rebuild(array, &spans, slots), conversation.body.len())
@@ -95,12 +94,19 @@ impl<'c> Layout<'c> {
         let by_part = parts.map(|part| self.conversation.parts[*part].message);
         let anchored = plan.turns.keys().filter_map(|turn| pairing.turns[*turn].anchor);
         let units = anchored.map(|anchor| anchor.unit).chain(plan.deferred.keys().copied());
+        // What is merged into another message changes both.
+        let merged = self
+            .message_fixes
+            .iter()
+            .filter(|(_, flaw)| **flaw == FlawKind::SplitTurn);
+        let merged = merged.map(|(message, _)| message.saturating_sub(1));
         let by_unit = units.map(|unit| pairing.units[unit].message);
         let inner = pairing.units.iter().filter(|unit| unit.inner).map(|unit| unit.message);
         let messages: Vec<usize> = by_part
             .chain(by_unit)
             .chain(inner)
             .chain(self.message_fixes.keys().copied())
+            .chain(merged)
             .collect();
         for message in messages {
             self.touched[message] = true;
@@ -127,46 +133,47 @@ impl<'c> Layout<'c> {
         let span = self.conversation.parts[part].span;
         let mut edits = Vec::new();
         if let Some(id) = self.plan.ids.get(&part) {
-            edits.push(self.set_id(part, Piece::Made(json::quoted(id))));
+            edits.extend(self.set_id(part, Piece::Made(json::quoted(id))));
         }
-        match self.part_fixes.get(&part) {
-            Some(FlawKind::InputEmpty) => edits.push(anthropic::write::set_empty_input(self.json, span)),
-            Some(FlawKind::InputText) => edits.extend(anthropic::write::set_text_input(self.json, span)),
-            Some(FlawKind::ErrorWithoutContent) => {
-                edits.push(anthropic::write::set_error_text(
-                    self.json,
-                    span,
-                    words::ERROR_WITHOUT_TEXT,
-                ));
-            }
-            _ => {}
+        if let Some(flaw) = self.part_fixes.get(&part) {
+            let call = self.answered(part).map(|call| self.conversation.parts[call].span);
+            let format = self.wire.format;
+            edits.extend(format.mended(self.json, span, *flaw, call, words::ERROR_WITHOUT_TEXT));
         }
         edits
     }
 
-    fn set_id(&self, part: usize, id: Piece) -> Edit {
+    /// The part of the call that the result at `part` answers.
+    fn answered(&self, part: usize) -> Option<usize> {
+        match self.fate(part) {
+            Some(Fate::Answers(call)) => Some(self.pairing.calls[call].part),
+            _ => None,
+        }
+    }
+
+    fn fate(&self, part: usize) -> Option<Fate> {
+        // Rows stand in the order of their parts.
+        let rows = &self.pairing.results;
+        let row = rows.binary_search_by_key(&part, |row| row.part).ok();
+        row.map(|row| rows[row].fate)
+    }
+
+    fn set_id(&self, part: usize, id: Piece) -> Option<Edit> {
         let found = &self.conversation.parts[part];
-        let is_call = matches!(found.kind, PartKind::Call(_));
-        match (self.wire.format, is_call) {
-            (Format::Anthropic, true) => anthropic::write::set_call_id(self.json, found.span, id),
-            (Format::Anthropic, false) => anthropic::write::set_result_id(self.json, found.span, id),
-            (Format::OpenAiChat, true) => openai_chat::write::set_call_id(self.json, found.span, id),
-            (Format::OpenAiChat, false) => openai_chat::write::set_result_id(self.json, found.span, id),
+        match found.kind {
+            PartKind::Call(_) => self.wire.format.set_call_id(self.json, found.span, id),
+            _ => self.wire.format.set_result_id(self.json, found.span, id),
         }
     }
 
     /// An answer as a block or message of the format.
     pub(super) fn answer(&self, answer: &Answer) -> Vec<Piece> {
-        let id = self.call_id(answer.call);
-        let toolset = || self.conversation.details(answer.call).toolset;
-        match (&answer.source, self.wire.format) {
-            (Source::Part(part), _) => self.moved(*part, answer.call),
-            (Source::Placeholder(text), Format::Anthropic) => anthropic::write::placeholder(id, toolset(), text.text()),
-            (Source::Placeholder(text), Format::OpenAiChat) => openai_chat::write::placeholder(id, text.text()),
-            (Source::Real(real), Format::Anthropic) => {
-                anthropic::write::restored(id, toolset(), real.content.clone(), real.failed)
-            }
-            (Source::Real(real), Format::OpenAiChat) => openai_chat::write::restored(id, real.content.clone()),
+        let (id, format) = (self.call_id(answer.call), self.wire.format);
+        let call = self.conversation.parts[answer.call].span;
+        match &answer.source {
+            Source::Part(part) => self.moved(*part, answer.call),
+            Source::Placeholder(text) => format.placeholder(self.json, call, id, text.text()),
+            Source::Real(real) => format.restored(self.json, call, id, real.content.clone(), real.failed),
         }
     }
 
@@ -181,48 +188,46 @@ impl<'c> Layout<'c> {
             .filter(|id| self.plan.ids.get(&part) != Some(id))
         {
             let set = self.set_id(part, Piece::Made(json::quoted(id)));
-            edits.retain(|edit| edit.span != set.span);
-            edits.push(set);
+            edits.retain(|edit| set.as_ref().is_none_or(|set| edit.span != set.span));
+            edits.extend(set);
         }
         json::moved(self.conversation.parts[part].span, edits)
     }
 
-    /// The id of a call as it goes upstream: its own bytes, or the new id.
-    fn call_id(&self, call: usize) -> Piece {
+    /// The id of a call as it goes upstream: its own bytes, or the new id; none where it has none.
+    fn call_id(&self, call: usize) -> Option<Piece> {
         if let Some(id) = self.plan.ids.get(&call) {
-            return Piece::Made(json::quoted(id));
+            return Some(Piece::Made(json::quoted(id)));
         }
-        match self.json.member(self.conversation.parts[call].span, "id") {
-            Some(span) => Piece::Original(span),
-            None => Piece::Constant("\"\""),
-        }
+        let span = self.conversation.parts[call].span;
+        self.wire.format.call_id(self.json, span).map(Piece::Original)
     }
 
-    /// The id and the tool's name of a result that is quoted.
+    /// The id and the tool's name of a result that is quoted, or of a call that becomes text.
     pub(super) fn quoted_label(&self, part: usize) -> (String, Option<String>) {
         let id = String::from_utf8_lossy(id_of(self.conversation, part)).into_owned();
-        // Rows stand in the order of their parts.
-        let rows = &self.pairing.results;
-        let row = rows
-            .binary_search_by_key(&part, |row| row.part)
-            .ok()
-            .map(|row| rows[row].fate);
-        let name = match row {
-            Some(Fate::Answers(call) | Fate::Repeats(call)) => {
-                self.conversation.details(self.pairing.calls[call].part).name
-            }
+        let call = match self.fate(part) {
+            Some(Fate::Answers(call) | Fate::Repeats(call)) => Some(self.pairing.calls[call].part),
             _ => None,
         };
+        let own = match &self.conversation.parts[part].kind {
+            PartKind::Result(result) if call.is_none() => return (id, text(&result.name)),
+            PartKind::Call(_) => Some(part),
+            _ => call,
+        };
+        let name = own.and_then(|call| self.conversation.details(call).name);
         let name = name.map(|span| String::from_utf8_lossy(&self.json.decode(span)).into_owned());
         (id, name)
     }
 
-    /// A user message with one constant text.
-    pub(super) fn note(&self, text: &'static str) -> Vec<Piece> {
-        match self.wire.format {
-            Format::Anthropic => anthropic::write::note(text),
-            Format::OpenAiChat => openai_chat::write::note(text),
-        }
+    /// Whether calls and results are items of one flat list.
+    pub(super) const fn is_items(&self) -> bool {
+        self.wire.rules().place.is_items()
+    }
+
+    /// The format of the body.
+    pub(super) const fn format(&self) -> Format {
+        self.wire.format
     }
 
     /// Whether this unit stands behind a turn with calls, so that results stand or are put in beside it.
@@ -231,6 +236,11 @@ impl<'c> Layout<'c> {
         let turn = turns.get(turns.partition_point(|turn| turn.gap.end <= unit));
         turn.is_some_and(|turn| turn.gap.contains(&unit) && !turn.calls.is_empty())
     }
+}
+
+/// A name, if there is one.
+fn text(name: &[u8]) -> Option<String> {
+    (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
 }
 
 /// Who spoke last in what is laid out so far, instructions left aside.

@@ -1,4 +1,4 @@
-//! Whether two results say the same: byte for byte, but for `cache_control` and the order of members.
+//! Whether two results say the same: byte for byte, but for `cache_control`, item ids and the order of members.
 
 use crate::{
     conversation::Conversation,
@@ -16,6 +16,7 @@ pub(super) fn results(conversation: &Conversation<'_>, one: usize, other: usize)
     let span = |part: usize| conversation.parts.get(part).map(|part| part.span);
     match (span(one), span(other)) {
         (Some(one), Some(other)) => {
+            let (one, other) = (inside(json, one), inside(json, other));
             json.bytes(one) == json.bytes(other)
                 || saying(json, one).is_some_and(|said| Some(said) == saying(json, other))
         }
@@ -30,7 +31,11 @@ pub(super) fn says(conversation: &Conversation<'_>, part: usize, real: &RealResu
         return false;
     };
     let other = Json::new(real.content.as_bytes());
-    let content = json.member(span, "content").map(|content| values(json, content));
+    let span = inside(json, span);
+    let content = ["content", "output", "response"]
+        .into_iter()
+        .find_map(|key| json.member(span, key));
+    let content = content.map(|content| values(json, content));
     let failed = json
         .member(span, "is_error")
         .is_some_and(|value| json.bytes(value) == b"true");
@@ -38,11 +43,22 @@ pub(super) fn says(conversation: &Conversation<'_>, part: usize, real: &RealResu
     failed == real.failed && content.is_some() && content == remembered.ok()
 }
 
+/// The object that says it: Gemini wraps a response into a part.
+fn inside(json: Json<'_>, result: Span) -> Span {
+    let wrapped = ["functionResponse", "function_response"]
+        .into_iter()
+        .find_map(|key| json.member(result, key));
+    wrapped
+        .filter(|wrapped| json.kind(*wrapped) == Kind::Object)
+        .unwrap_or(result)
+}
+
 fn saying(json: Json<'_>, object: Span) -> Option<Saying<'_>> {
     let mut members: Saying<'_> = Vec::new();
     json.members(object, |key, value| {
-        if key != b"cache_control" {
-            let value = if key == b"content" {
+        // An item's own id is a label: the call is named by another member.
+        if key != b"cache_control" && key != b"id" {
+            let value = if key == b"content" || key == b"output" {
                 values(json, value)
             } else {
                 vec![json.bytes(value)]

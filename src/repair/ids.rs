@@ -30,7 +30,7 @@ fn mended(old: &[u8], rule: IdRule) -> String {
     let text = String::from_utf8_lossy(old);
     let kept = text.chars().map(|letter| if legal(letter) { letter } else { '_' });
     // 24 + `_` + 6 leaves room for an ordinal under OpenAI's limit of 40.
-    let kept: String = if rule == IdRule::Short {
+    let kept: String = if matches!(rule, IdRule::Within(_)) {
         kept.take(24).collect()
     } else {
         kept.collect()
@@ -63,8 +63,8 @@ mod tests {
             ("functions.Bash:0", IdRule::Word, 3),
             ("", IdRule::Word, 1),
             ("", IdRule::NotEmpty, 2),
-            ("call|fc_123456789012345678901234567890123456789", IdRule::Short, 1),
-            ("call_89012345678901234567890123456789012", IdRule::Short, 2),
+            ("call|fc_123456789012345678901234567890123456789", IdRule::Within(40), 1),
+            ("call_89012345678901234567890123456789012", IdRule::Within(40), 2),
             ("2968-LWy3uasib", IdRule::Nine, 1),
             ("aB3dE6gH9", IdRule::Nine, 2),
             ("übergröße", IdRule::Word, 12),

@@ -1,14 +1,14 @@
-//! Lays out a history whose results are messages of their own in a run behind the call (Chat Completions).
+//! Lays out a history whose results are messages of their own (Chat Completions, Responses).
 
 use crate::{
-    conversation::{FlawKind, Role},
+    conversation::{FlawKind, PartKind, Role},
     repair::{
         edits::{Before, Layout},
         plan::Lift,
         words,
     },
-    splice::{Edit, Piece},
-    wire::{json::Slot, openai_chat::write},
+    splice::{Edit, Piece, Span},
+    wire::{json::Slot, openai_chat::write, openai_responses},
 };
 
 /// The messages as they go upstream.
@@ -17,12 +17,14 @@ pub(super) fn slots(layout: &Layout<'_>) -> Vec<Slot> {
         layout,
         done: Vec::new(),
         before: Before::default(),
+        reasoning: 0,
     };
     for unit in 0..layout.pairing.units.len() {
         builder.unit(unit);
         if let Some(turn) = layout.anchored(unit).or_else(|| layout.ended(unit)) {
             builder.put_in(turn);
         }
+        builder.put_behind(unit);
     }
     builder.done
 }
@@ -31,18 +33,21 @@ struct Builder<'l, 'c> {
     layout: &'l Layout<'c>,
     done: Vec<Slot>,
     before: Before,
+    /// How many reasoning items stand last: each belongs to the item that follows.
+    reasoning: usize,
 }
 
 impl Builder<'_, '_> {
     fn unit(&mut self, unit: usize) {
         let layout = self.layout;
         let found = &layout.pairing.units[unit];
-        if found.role == Role::Tool {
-            match layout.plan.lifts.get(&found.parts.start) {
-                Some(Lift::Gone) => return self.vacated(unit),
-                Some(Lift::Quoted) => return self.push(Role::User, Slot::New(self.quote(found.parts.start))),
-                None => {}
-            }
+        let part = found.parts.start;
+        match layout.plan.lifts.get(&part).filter(|_| !found.parts.is_empty()) {
+            Some(Lift::Gone) if found.role == Role::Tool => return self.vacated(unit),
+            Some(Lift::Gone) => return,
+            Some(Lift::Quoted) => return self.push_words(self.quote(part)),
+            Some(Lift::Folded) => return self.push_words(self.fold(part)),
+            None => {}
         }
         let fix = layout.message_fixes.get(&found.message);
         if fix == Some(&FlawKind::EmptyMessage) {
@@ -50,24 +55,48 @@ impl Builder<'_, '_> {
         }
         let mut edits: Vec<Edit> = found.parts.clone().flat_map(|part| layout.inside(part)).collect();
         let span = layout.conversation.messages[found.message].span;
-        if fix == Some(&FlawKind::EmptyCalls) {
-            edits.extend(write::drop_empty_calls(layout.json, span));
+        if let Some(flaw) = fix {
+            edits.extend(layout.format().mended(layout.json, span, *flaw, None, ""));
         }
         if let Some(parts) = layout.plan.deferred.get(&unit) {
             edits.push(write::in_front(layout.json, span, self.quoted_parts(parts)));
         }
+        let thinks = |part: usize| matches!(layout.conversation.parts[part].kind, PartKind::Thinking);
+        let reasoning = found.parts.clone().all(thinks) && !found.parts.is_empty();
+        let before = self.reasoning;
         self.push(found.role, Slot::Old(found.message, edits));
+        self.reasoning = if reasoning { before + 1 } else { 0 };
+    }
+
+    /// A user's message in front of reasoning that waits for the item it belongs to.
+    fn push_words(&mut self, pieces: Vec<Piece>) {
+        let reasoning = self.reasoning;
+        let at = self.done.len() - reasoning;
+        self.done.insert(at, Slot::New(pieces));
+        if reasoning == 0 {
+            self.before = Before::User;
+        }
+    }
+
+    /// What is quoted behind a unit.
+    fn put_behind(&mut self, unit: usize) {
+        for part in self.layout.plan.behind.get(&unit).into_iter().flatten() {
+            self.push_words(self.quote(*part));
+        }
     }
 
     fn push(&mut self, role: Role, slot: Slot) {
         self.before = self.before.then(role);
+        self.reasoning = 0;
         self.done.push(slot);
     }
 
     /// A tool message that left its place. Where it was the only word behind an assistant's words, a user turn stays:
     /// else the history could end with the assistant, and would then read as words put into its mouth.
     fn vacated(&mut self, unit: usize) {
-        if self.before == Before::NobodyOrAssistant && !self.layout.is_in_gap_of_calls(unit) {
+        // In a flat list of items words of the assistant at the end are not put into its mouth.
+        let items = self.layout.is_items();
+        if !items && self.before == Before::NobodyOrAssistant && !self.layout.is_in_gap_of_calls(unit) {
             self.push(Role::User, Slot::New(write::note(words::VACATED)));
         }
     }
@@ -81,18 +110,28 @@ impl Builder<'_, '_> {
             self.push(Role::Tool, Slot::New(self.layout.answer(answer)));
         }
         for part in &plan.quotes {
-            self.push(Role::User, Slot::New(self.quote(*part)));
+            self.push_words(self.quote(*part));
         }
     }
 
     fn quote(&self, part: usize) -> Vec<Piece> {
         let (id, name) = self.layout.quoted_label(part);
-        write::quote(
-            self.layout.json,
-            self.layout.conversation.parts[part].span,
-            &id,
-            name.as_deref(),
-        )
+        let span = self.layout.conversation.parts[part].span;
+        let format = self.layout.format();
+        format.quote_message(self.layout.json, span, &id, name.as_deref())
+    }
+
+    /// A call that nobody can answer, and the reasoning right before it, as text.
+    fn fold(&self, part: usize) -> Vec<Piece> {
+        let conversation = self.layout.conversation;
+        let mut reasoning: Vec<Span> = conversation
+            .reasoning_before(part)
+            .map(|part| conversation.parts[part].span)
+            .collect();
+        reasoning.reverse();
+        let (id, name) = self.layout.quoted_label(part);
+        let call = conversation.parts[part].span;
+        openai_responses::write::fold(self.layout.json, call, &reasoning, &id, name.as_deref())
     }
 
     fn quoted_parts(&self, parts: &[usize]) -> Vec<Piece> {

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::{
-    conversation::{Finding, pairing::pair},
-    splice::Segments,
-    wire::{Unreadable, Wire, json::validate},
+    conversation::{Conversation, Finding, pairing::pair},
+    splice::{Edit, EditList, Segments},
+    wire::{Entry, Unreadable, Wire, json::validate},
 };
 
 mod answers;
 mod blocks;
 mod edits;
+mod entries;
 mod equal;
 mod ids;
 mod messages;
@@ -163,6 +164,8 @@ pub struct Report {
     pub unrepairable: usize,
     /// Ids that were replaced: (new, old).
     pub renamed: Vec<(String, String)>,
+    /// Why a request inside the body was left as it came, where one could not be read.
+    pub unread: Option<Unreadable>,
 }
 
 impl Report {
@@ -171,6 +174,7 @@ impl Report {
     pub fn without_actions(self) -> Self {
         Self {
             findings: self.findings,
+            unread: self.unread,
             ..Self::default()
         }
     }
@@ -197,24 +201,22 @@ pub fn repair_with(
     policy: &RepairPolicy,
     answers: &dyn Answers,
 ) -> Result<Repaired, Unreadable> {
-    let rules = wire.rules();
-    let conversation = wire.read(body)?;
-    let pairing = pair(&conversation, rules);
-    let plan = plan(&conversation, &pairing, rules, answers, policy);
-    if !plan.report.findings.is_empty() {
+    let untouched = |report| Repaired {
+        body: Segments::whole(body.clone()),
+        report,
+    };
+    let Mended { edits, report } = mend(body, wire, policy, answers)?;
+    if !report.findings.is_empty() {
         // What was found may be an accident of bytes that are no JSON: such a body is never spliced, nor judged.
         validate(body)?;
     }
-    if plan.report.actions.is_empty() && plan.report.deferred == 0 {
-        return Ok(Repaired {
-            body: Segments::whole(body.clone()),
-            report: plan.report,
-        });
+    if edits.is_empty() {
+        return Ok(untouched(report));
     }
-    match edits(&plan, &pairing, &conversation, wire) {
+    match EditList::new(edits, body.len()) {
         Ok(list) => Ok(Repaired {
             body: list.apply(body),
-            report: plan.report,
+            report,
         }),
         // A bug of ours: the provider judges the original.
         Err(_) => Err(Unreadable::Overlap),
@@ -224,9 +226,57 @@ pub fn repair_with(
 /// Reads and checks one body. A body without findings need not be JSON where nobody looked: see [`Wire::read`].
 pub fn check(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
     let conversation = wire.read(body)?;
-    let findings = pair(&conversation, wire.rules()).findings(&conversation, policy.hygiene);
+    let findings = match requests(&conversation, wire)? {
+        None => pair(&conversation, wire.rules()).findings(&conversation, policy.hygiene),
+        Some(entries) => {
+            let of = |entry: &Entry| {
+                let findings = check(entry.span.of(body), wire, policy).unwrap_or_default();
+                entries::placed(findings, &entry.path)
+            };
+            entries.iter().flat_map(of).collect()
+        }
+    };
     if !findings.is_empty() {
         validate(body)?;
     }
     Ok(findings)
+}
+
+/// The edits of one body, and what they are for.
+#[derive(Debug, Default)]
+struct Mended {
+    edits: Vec<Edit>,
+    report: Report,
+}
+
+fn mend(body: &[u8], wire: Wire, policy: &RepairPolicy, answers: &dyn Answers) -> Result<Mended, Unreadable> {
+    let conversation = wire.read(body)?;
+    if let Some(entries) = requests(&conversation, wire)? {
+        let mend = |entry: &Entry| mend(entry.span.of(body), wire, policy, answers);
+        return Ok(entries::together(&entries, mend));
+    }
+    let rules = wire.rules();
+    let pairing = pair(&conversation, rules);
+    let plan = plan(&conversation, &pairing, rules, answers, policy);
+    if plan.report.actions.is_empty() && plan.report.deferred == 0 {
+        let edits = Vec::new();
+        return Ok(Mended {
+            edits,
+            report: plan.report,
+        });
+    }
+    let list = edits(&plan, &pairing, &conversation, wire).map_err(|_| Unreadable::Overlap)?;
+    Ok(Mended {
+        edits: list.into_edits(),
+        report: plan.report,
+    })
+}
+
+/// The requests inside a body without a history of its own: each is repaired by itself.
+fn requests(conversation: &Conversation<'_>, wire: Wire) -> Result<Option<Vec<Entry>>, Unreadable> {
+    if conversation.array.is_some() {
+        return Ok(None);
+    }
+    let entries = wire.format.entries(conversation.body)?;
+    Ok(Some(entries).filter(|entries| !entries.is_empty()))
 }

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{
     conversation::{
-        CallDetails, Conversation, Flaw, FlawKind, Role,
-        pairing::{CallRow, Fate, Pairing, id_of},
-        rules::PairingRules,
+        CallDetails, Conversation, Flaw, FlawKind, Open, Role,
+        pairing::{CallRow, Fate, Pairing, begins_with_calls, id_of},
+        rules::{PairingRules, ResultPlace},
+        turns::Unit,
     },
     repair::{
         Action, Applicability, RepairPolicy, Report,
@@ -30,6 +31,8 @@ pub struct Plan {
     pub(super) ids: HashMap<usize, String>,
     /// Results to quote in front of the words of a later unit.
     pub(super) deferred: BTreeMap<usize, Vec<usize>>,
+    /// Results to quote behind a unit, as messages of their own.
+    pub(super) behind: BTreeMap<usize, Vec<usize>>,
     /// Fields to mend.
     pub(super) fixes: Vec<Flaw>,
     /// Whether a user turn is put in front.
@@ -76,6 +79,8 @@ pub(super) enum Lift {
     Gone,
     /// It is quoted where it stands.
     Quoted,
+    /// A call that becomes text where it stands, with the reasoning right before it.
+    Folded,
 }
 
 /// Plans the repair of one conversation.
@@ -101,6 +106,7 @@ pub fn plan(
             ..Plan::default()
         },
         words: None,
+        clear: None,
     };
     if planner.plan.report.findings.is_empty() {
         return planner.plan;
@@ -123,6 +129,8 @@ pub(super) struct Planner<'c> {
     pub(super) plan: Plan,
     /// Units in which the user may speak, once they are asked for.
     pub(super) words: Option<Vec<usize>>,
+    /// For each unit the first one from there on behind which no call waits, once they are asked for.
+    pub(super) clear: Option<Vec<usize>>,
 }
 
 /// For each call how many of its id stand before it.
@@ -208,11 +216,19 @@ impl Planner<'_> {
         let mut occurrences = None;
         for (index, call) in pairing.calls.iter().enumerate() {
             if let Some(row) = call.answer.map(|row| &pairing.results[row])
-                && row.turn == Some(call.turn)
-                && row.leading
+                && row.home
             {
                 self.answered_in_place(call.turn, row.unit);
                 continue;
+            }
+            match call.open {
+                _ if call.answer.is_some() => {}
+                Open::Legal => continue,
+                Open::Unanswerable => {
+                    self.fold(call.part);
+                    continue;
+                }
+                Open::Refused => {}
             }
             let counted = occurrences.get_or_insert_with(|| occurrences_of(conversation, pairing));
             let sight = sight(conversation, call.part, counted[index]);
@@ -259,6 +275,19 @@ impl Planner<'_> {
             .get(String::from_utf8_lossy(&sight.tool).as_ref())
             .copied();
         Some(Source::Placeholder(Placeholder::of(tier.unwrap_or_default())))
+    }
+
+    /// An open call that nobody can answer becomes text, with the reasoning that would lose the item it belongs to.
+    fn fold(&mut self, call: usize) {
+        if !self.may(Applicability::Salvage) {
+            self.plan.report.unrepairable += 1;
+            return;
+        }
+        self.plan.lifts.insert(call, Lift::Folded);
+        for part in self.conversation.reasoning_before(call) {
+            self.plan.lifts.insert(part, Lift::Gone);
+        }
+        self.count(Action::Quote);
     }
 
     /// A result in its place may still have to be cut out of an assistant message, or put before a system message.
@@ -319,9 +348,13 @@ impl Planner<'_> {
                 && unit.parts.clone().all(gone)
                 && !self.plan.deferred.contains_key(index)
         });
-        let assistant_first = rest.next().is_some_and(|(_, unit)| unit.role == Role::Assistant);
+        let head = rest.next().filter(|(_, unit)| unit.role == Role::Assistant);
         let whole = !self.conversation.calls_elsewhere && self.conversation.compaction.is_none();
-        self.rules.user_first && whole && assistant_first
+        let minded = |(head, _): (usize, &Unit)| {
+            self.rules.place != ResultPlace::NextContent
+                || begins_with_calls(self.conversation, &self.pairing.units[head..])
+        };
+        self.rules.user_first && whole && head.is_some_and(minded)
     }
 
     fn fields(&mut self) {
@@ -333,11 +366,21 @@ impl Planner<'_> {
                 self.plan.report.unrepairable += 1;
                 continue;
             }
+            let first = self
+                .conversation
+                .messages
+                .get(flaw.message)
+                .map(|message| message.parts.start);
+            if flaw.kind == FlawKind::RepeatedItemId && first.is_some_and(|part| self.plan.lifts.contains_key(&part)) {
+                // What leaves its place takes its id along.
+                continue;
+            }
             if let (FlawKind::BlankText, Some(part)) = (flaw.kind, flaw.part) {
                 self.plan.lifts.insert(part, Lift::Gone);
             }
             self.plan.fixes.push(*flaw);
-            self.count(Action::Fix);
+            let merges = flaw.kind == FlawKind::SplitTurn;
+            self.count(if merges { Action::Merge } else { Action::Fix });
         }
     }
 }

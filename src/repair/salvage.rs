@@ -45,6 +45,9 @@ impl Planner<'_> {
         }
         let row = &self.pairing.results[row];
         let part = row.part;
+        if self.rules.place.is_items() {
+            return self.quote_item(part, row.unit);
+        }
         let turn = row.turn.map(|turn| &self.pairing.turns[turn]);
         if turn.is_some_and(|found| self.holds_no_words(found, row.leading)) {
             self.plan.lifts.insert(part, Lift::Gone);
@@ -65,7 +68,7 @@ impl Planner<'_> {
         let in_front = match (self.rules.place, found.anchor) {
             (_, Some(anchor)) => anchor.behind.is_some_and(|behind| part < behind) && row.unit <= anchor.unit,
             (ResultPlace::ToolRun, None) => row.leading && !found.calls.is_empty(),
-            (ResultPlace::UserTurn, None) => false,
+            (_, None) => false,
         };
         if in_front {
             self.plan.lifts.insert(part, Lift::Gone);
@@ -73,6 +76,50 @@ impl Planner<'_> {
         } else {
             self.plan.lifts.insert(part, Lift::Quoted);
         }
+    }
+
+    /// Keeps a result item as a message of its own: where it stands, or, where words would come between a call and its
+    /// result, behind that result.
+    fn quote_item(&mut self, part: usize, unit: usize) {
+        self.count(Action::Quote);
+        let place = match self.rules.place {
+            ResultPlace::ItemRun => self.clear_from(unit),
+            _ => unit,
+        };
+        if place == unit {
+            self.plan.lifts.insert(part, Lift::Quoted);
+        } else {
+            self.plan.lifts.insert(part, Lift::Gone);
+            self.plan.behind.entry(place).or_default().push(part);
+        }
+    }
+
+    /// The first unit from `unit` on behind which no call waits for its result.
+    fn clear_from(&mut self, unit: usize) -> usize {
+        let pairing = self.pairing;
+        let conversation = self.conversation;
+        let clear = self.clear.get_or_insert_with(|| {
+            let mut settled: Vec<usize> = (0..pairing.units.len()).collect();
+            for call in &pairing.calls {
+                let turn = &pairing.turns[call.turn];
+                let answered = call.answer.map(|row| &pairing.results[row]).filter(|row| row.home);
+                let put_in = turn.anchor.map_or(turn.units.end - 1, |anchor| anchor.unit);
+                let at = conversation.parts[call.part].message;
+                settled[at] = settled[at].max(answered.map_or(put_in, |row| row.unit));
+            }
+            let mut until = 0;
+            for (unit, settled) in settled.iter_mut().enumerate() {
+                until = until.max(*settled);
+                *settled = if until <= unit { unit } else { usize::MAX };
+            }
+            let mut next = pairing.units.len().saturating_sub(1);
+            for (unit, clear) in settled.iter_mut().enumerate().rev() {
+                next = if *clear == unit { unit } else { next };
+                *clear = next;
+            }
+            settled
+        });
+        clear.get(unit).copied().unwrap_or(unit)
     }
 
     fn holds_no_words(&self, turn: &Turn, leading: bool) -> bool {
@@ -107,7 +154,7 @@ impl Planner<'_> {
         let anchor = turn
             .filter(|turn| turn.gap.contains(&found))
             .and_then(|turn| turn.anchor);
-        let blocks = self.rules.place == ResultPlace::UserTurn;
+        let blocks = self.rules.place.is_user_parts();
         Some(anchor.filter(|_| blocks).map_or(found, |anchor| anchor.unit.max(found)))
     }
 }

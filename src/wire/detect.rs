@@ -18,7 +18,7 @@ pub enum Undetected {
     #[error("this looks like a body of {0}, which this version does not read")]
     Unsupported(&'static str),
     /// No history that we know.
-    #[error("no `messages` in this body; name its format with --wire if it has one")]
+    #[error("no `messages`, `input` or `contents` in this body; name its format with --wire if it has one")]
     NoHistory,
 }
 
@@ -29,7 +29,7 @@ pub fn detect(body: &[u8]) -> Result<Wire, Undetected> {
     let mut top = Top::default();
     json.members(json.root()?, |key, value| top.take(json, key, value))?;
     let Some(messages) = top.messages else {
-        return Err(top.other.map_or(Undetected::NoHistory, Undetected::Unsupported));
+        return top.other.ok_or(Undetected::NoHistory);
     };
     let mut votes = Votes::default();
     if json.elements(messages, |message| votes.message(json, message)).is_err() {
@@ -51,15 +51,20 @@ struct Top {
     messages: Option<Span>,
     anthropic: bool,
     converse: bool,
-    other: Option<&'static str>,
+    other: Option<Wire>,
 }
 
 impl Top {
     fn take(&mut self, json: Json<'_>, key: &[u8], value: Span) {
         match key {
             b"messages" => self.messages = Some(value),
-            b"input" => self.other = Some("OpenAI Responses"),
-            b"contents" | b"generateContentRequest" => self.other = Some("Gemini"),
+            b"input" => self.other = Some(Wire::OPENAI_RESPONSES),
+            b"contents" | b"generateContentRequest" => self.other = Some(Wire::GEMINI),
+            b"request" if json.kind(value) == Kind::Object && json.member(value, "contents").is_some() => {
+                self.other = Some(Wire::GEMINI);
+            }
+            b"batch" if json.kind(value) == Kind::Object => self.other = Some(Wire::GEMINI),
+            b"requests" if json.kind(value) == Kind::Array => self.other = Some(Wire::ANTHROPIC),
             b"toolConfig" | b"inferenceConfig" => self.converse = true,
             b"system" | b"anthropic_version" | b"thread" => self.anthropic = true,
             b"model" => self.anthropic |= json.decode(value).starts_with(b"claude"),
@@ -144,8 +149,13 @@ mod tests {
                 r#"{"messages":[{"role":"user","content":[{"text":"x"}]}]}"#,
                 Err(Undetected::Unsupported("Bedrock Converse")),
             ),
-            (r#"{"input":"x"}"#, Err(Undetected::Unsupported("OpenAI Responses"))),
-            (r#"{"contents":[]}"#, Err(Undetected::Unsupported("Gemini"))),
+            (r#"{"input":"x"}"#, Ok(Wire::OPENAI_RESPONSES)),
+            (r#"{"contents":[]}"#, Ok(Wire::GEMINI)),
+            (r#"{"project":"p","request":{"contents":[]}}"#, Ok(Wire::GEMINI)),
+            (
+                r#"{"requests":[{"custom_id":"a","params":{"messages":[]}}]}"#,
+                Ok(Wire::ANTHROPIC),
+            ),
             ("{}", Err(Undetected::NoHistory)),
             ("{", Err(Undetected::Unreadable(Unreadable::NotJson))),
             (r#"{"messages":7}"#, Err(Undetected::Unreadable(Unreadable::Shape))),

@@ -6,12 +6,17 @@ use crate::conversation::{Conversation, Finding, rules::PairingRules};
 
 pub(crate) mod anthropic;
 mod detect;
+mod entries;
 pub mod frames;
+pub(crate) mod gemini;
 pub mod json;
 pub(crate) mod openai_chat;
+pub(crate) mod openai_responses;
 mod quote;
+mod write;
 
 pub use detect::{Undetected, detect};
+pub use entries::Entry;
 
 /// A wire format whose history we read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +25,10 @@ pub enum Format {
     Anthropic,
     /// OpenAI Chat Completions: `messages[]` with `tool_calls` and role `tool`.
     OpenAiChat,
+    /// OpenAI Responses: `input[]` of items.
+    OpenAiResponses,
+    /// Gemini generateContent: `contents[]` with `functionCall` and `functionResponse` parts.
+    Gemini,
 }
 
 /// How one provider's reading of a format differs from the format's own.
@@ -51,25 +60,30 @@ pub struct Wire {
 
 impl Format {
     /// Every format, in the order of the documentation.
-    pub const ALL: [Self; 2] = [Self::Anthropic, Self::OpenAiChat];
+    pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini];
 
     /// The name in metrics, logs and `--wire`: lower case, underscores.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",
             Self::OpenAiChat => "openai_chat",
+            Self::OpenAiResponses => "openai_responses",
+            Self::Gemini => "gemini",
         }
     }
 
     /// Where a finding stands, as a path into the body: `messages[3].content[1]`.
     pub fn place(self, finding: &Finding) -> String {
-        let list = match self {
-            Self::Anthropic => "content",
-            Self::OpenAiChat => "tool_calls",
+        let (history, list) = match self {
+            Self::Anthropic => ("messages", "content"),
+            Self::OpenAiChat => ("messages", "tool_calls"),
+            Self::OpenAiResponses => ("input", "content"),
+            Self::Gemini => ("contents", "parts"),
         };
+        let within = &finding.within;
         match finding.part {
-            Some(part) => format!("messages[{}].{list}[{part}]", finding.message),
-            None => format!("messages[{}]", finding.message),
+            Some(part) => format!("{within}{history}[{}].{list}[{part}]", finding.message),
+            None => format!("{within}{history}[{}]", finding.message),
         }
     }
 }
@@ -81,6 +95,8 @@ impl Wire {
         let read = match self.format {
             Format::Anthropic => anthropic::read(body),
             Format::OpenAiChat => openai_chat::read(body),
+            Format::OpenAiResponses => openai_responses::read(body),
+            Format::Gemini => gemini::read(body),
         };
         // Off the fast path: what the walk stumbled over may be no JSON at all.
         read.or_else(|unreadable| json::validate(body).and(Err(unreadable)))
@@ -91,6 +107,8 @@ impl Wire {
         match self.format {
             Format::Anthropic => anthropic::rules(self.dialect),
             Format::OpenAiChat => openai_chat::rules(self.dialect),
+            Format::OpenAiResponses => openai_responses::rules(self.dialect),
+            Format::Gemini => gemini::rules(),
         }
     }
 
@@ -105,11 +123,24 @@ impl Wire {
         dialect: Dialect::Standard,
     };
 
+    /// Responses as OpenAI reads it.
+    pub const OPENAI_RESPONSES: Self = Self {
+        format: Format::OpenAiResponses,
+        dialect: Dialect::Standard,
+    };
+    /// generateContent as Google reads it.
+    pub const GEMINI: Self = Self {
+        format: Format::Gemini,
+        dialect: Dialect::Standard,
+    };
+
     /// Shorter spellings of [`Wire::NAMES`]; `_` may stand for `-` in each.
     pub const ALIASES: &'static [(&'static str, &'static str)] = &[
         ("messages", "anthropic"),
         ("chat", "openai-chat"),
         ("openai", "openai-chat"),
+        ("responses", "openai-responses"),
+        ("generate-content", "gemini"),
         ("bedrock", "anthropic-bedrock"),
         ("deepseek", "openai-chat-deepseek"),
         ("mistral", "openai-chat-mistral"),
@@ -169,6 +200,22 @@ impl Wire {
                 dialect: Dialect::Compatible,
             },
         ),
+        ("openai-responses", Self::OPENAI_RESPONSES),
+        (
+            "openai-responses-deepseek",
+            Self {
+                format: Format::OpenAiResponses,
+                dialect: Dialect::DeepSeek,
+            },
+        ),
+        (
+            "openai-responses-compatible",
+            Self {
+                format: Format::OpenAiResponses,
+                dialect: Dialect::Compatible,
+            },
+        ),
+        ("gemini", Self::GEMINI),
     ];
 }
 

@@ -8,7 +8,7 @@ use std::{fmt::Write as _, fs, path::Path};
 use antiphon::{
     conversation::Finding,
     repair::{RepairPolicy, Report, repair},
-    wire::{Format, Wire},
+    wire::Wire,
 };
 use bytes::Bytes;
 
@@ -120,19 +120,9 @@ fn describe(report: &Report, wire: Wire) -> String {
 }
 
 fn line(finding: &Finding, wire: Wire) -> String {
-    let list = if wire.format == Format::Anthropic {
-        "content"
-    } else {
-        "tool_calls"
-    };
-    let part = finding.part.map(|part| format!(".{list}[{part}]")).unwrap_or_default();
     let detail = finding.detail.map(|detail| format!(" {detail}")).unwrap_or_default();
-    format!(
-        "messages[{}]{part} {}{detail} {}",
-        finding.message,
-        finding.kind.code(),
-        finding.id
-    )
-    .trim_end()
-    .to_owned()
+    let place = wire.format.place(finding);
+    format!("{place} {}{detail} {}", finding.kind.code(), finding.id)
+        .trim_end()
+        .to_owned()
 }

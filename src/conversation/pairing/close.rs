@@ -1,18 +1,82 @@
 //! What the walk as a whole tells: open server calls, the places of answers, the fields that may be mended.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::conversation::{
-    FlawKind, Part, PartKind, Role,
+    Flaw, FlawKind, Open, Part, PartKind, Role,
     pairing::{
-        Fate, Half,
+        Fate, Half, id_of,
         walk::{Server, Walk},
     },
-    rules::ResultPlace,
+    rules::{ResultPlace, Unique},
     turns::{Anchor, Unit},
 };
 
 impl Walk<'_, '_> {
+    /// Which results stand where those of their calls may stand.
+    pub(super) fn find_homes(&mut self) {
+        let runs = if self.rules.place == ResultPlace::ItemRun {
+            self.item_runs()
+        } else {
+            Vec::new()
+        };
+        for row in &mut self.pairing.results {
+            let Fate::Answers(call) = row.fate else { continue };
+            let call = &self.pairing.calls[call];
+            row.home = match self.rules.place {
+                ResultPlace::Anywhere => true,
+                ResultPlace::ItemRun => {
+                    let message = self.conversation.parts[call.part].message;
+                    call.part < row.part && runs.get(message) == runs.get(self.conversation.parts[row.part].message)
+                }
+                _ => row.turn == Some(call.turn) && row.leading,
+            };
+        }
+    }
+
+    /// For each message the run of calls and results that it belongs to, by number.
+    fn item_runs(&self) -> Vec<usize> {
+        let mut run = 0;
+        let in_run = |part: &Part<'_>| matches!(part.kind, PartKind::Call(_) | PartKind::Result(_));
+        let messages = self.conversation.messages.iter();
+        messages
+            .map(|message| {
+                run += usize::from(!self.conversation.parts_of(message).iter().any(in_run));
+                run
+            })
+            .collect()
+    }
+
+    /// Where an id must be the only one in the body, a call may repeat one of an earlier turn.
+    pub(super) fn number_repeats(&mut self) {
+        if self.rules.unique != Unique::Body {
+            return;
+        }
+        let mut seen: HashMap<&[u8], (usize, usize)> = HashMap::new();
+        for row in 0..self.pairing.calls.len() {
+            let id = id_of(self.conversation, self.pairing.calls[row].part);
+            let (first, count) = seen.entry(id).or_insert((row, 0));
+            *count += 1;
+            if *count > 1 {
+                self.pairing.calls[row].repeats = Some((*first, *count));
+            }
+        }
+    }
+
+    /// Calls at the end of a history that are not answered yet.
+    pub(super) fn judge_open_end(&mut self) {
+        if let Some(turn) = self
+            .pairing
+            .turns
+            .last()
+            .filter(|turn| self.rules.open_end && turn.gap.is_empty())
+        {
+            for row in turn.calls.clone() {
+                self.pairing.calls[row].open = Open::Legal;
+            }
+        }
+    }
+
     /// An open server call is legal in a pause, in a mixed turn and under running code; elsewhere it is a half.
     pub(super) fn judge_servers(&mut self) {
         let last = self.pairing.turns.len().saturating_sub(1);
@@ -91,6 +155,8 @@ impl Walk<'_, '_> {
     /// Hygiene never touches a turn with thinking, where blank text is the model's own, nor what stands behind a
     /// compaction.
     pub(super) fn keep_flaws(&mut self) {
+        self.find_wrong_kinds();
+        self.find_split_turns();
         if self.conversation.flaws.is_empty() {
             return;
         }
@@ -100,16 +166,61 @@ impl Walk<'_, '_> {
         for turn in self.pairing.turns.iter().filter(|turn| turn.thinking) {
             thinking.extend(self.pairing.units[turn.units.clone()].iter().map(name));
         }
+        let messages: HashSet<usize> = thinking.iter().map(|(message, _)| *message).collect();
         let begin = self.conversation.parts.get(self.begin).map_or(0, |part| part.message);
         for flaw in &self.conversation.flaws {
             let thinks = match flaw.part {
                 Some(part) => thinking.contains(&name(self.unit_of(part))),
-                None => thinking.iter().any(|(message, _)| *message == flaw.message),
+                None => messages.contains(&flaw.message),
             };
             let hidden = self.begin > 0 && flaw.message <= begin && flaw.part.is_none_or(|part| part < self.begin);
             let models_own = thinks && flaw.kind == FlawKind::BlankText;
             if !hidden && !models_own {
                 self.pairing.flaws.push((*flaw, !thinks));
+            }
+        }
+    }
+
+    /// Results that answer their calls in the form of another kind of call.
+    fn find_wrong_kinds(&mut self) {
+        let kind = |part: usize| match &self.conversation.parts[part].kind {
+            PartKind::Call(call) => call.family.kind,
+            PartKind::Result(result) => result.family.kind,
+            _ => 0,
+        };
+        for row in &self.pairing.results {
+            if let Fate::Answers(call) = row.fate
+                && kind(row.part) != kind(self.pairing.calls[call].part)
+            {
+                let message = self.conversation.parts[row.part].message;
+                let flaw = Flaw {
+                    message,
+                    part: Some(row.part),
+                    kind: FlawKind::ResultKind,
+                };
+                self.pairing.flaws.push((flaw, true));
+            }
+        }
+    }
+
+    /// Gemini: a turn of the model with calls stands in one content; what would move must not be signed.
+    fn find_split_turns(&mut self) {
+        if self.rules.place != ResultPlace::NextContent {
+            return;
+        }
+        let signed = |part: &Part<'_>| match &part.kind {
+            PartKind::Call(call) => call.signed,
+            kind => matches!(kind, PartKind::Thinking),
+        };
+        for turn in self.pairing.turns.iter().filter(|turn| !turn.calls.is_empty()) {
+            for unit in &self.pairing.units[turn.units.clone()][1..] {
+                let flaw = Flaw {
+                    message: unit.message,
+                    part: None,
+                    kind: FlawKind::SplitTurn,
+                };
+                let moves = !self.conversation.parts[unit.parts.clone()].iter().any(signed);
+                self.pairing.flaws.push((flaw, moves));
             }
         }
     }

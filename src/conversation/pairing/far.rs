@@ -2,7 +2,13 @@
 
 use std::collections::HashMap;
 
-use crate::conversation::pairing::{Fate, id_of, walk::Walk};
+use crate::conversation::{
+    pairing::{
+        Fate, key_of,
+        walk::{Key, Walk},
+    },
+    rules::ResultPlace,
+};
 
 impl<'c> Walk<'c, '_> {
     /// Results outside the gap of their call: only where one open call of the id remains.
@@ -15,12 +21,13 @@ impl<'c> Walk<'c, '_> {
         {
             return;
         }
-        let mut open: HashMap<&[u8], (usize, usize)> = HashMap::new();
-        let mut all: HashMap<&[u8], Vec<usize>> = HashMap::new();
+        let mut open: HashMap<Key<'c>, (usize, usize)> = HashMap::new();
+        let mut all: HashMap<Key<'c>, Vec<usize>> = HashMap::new();
         for (call, row) in self.pairing.calls.iter().enumerate() {
-            all.entry(id_of(self.conversation, row.part)).or_default().push(call);
+            let key = self.call_key(call);
+            all.entry(key).or_default().push(call);
             if row.answer.is_none() && !row.equal {
-                let entry = open.entry(id_of(self.conversation, row.part)).or_insert((0, call));
+                let entry = open.entry(key).or_insert((0, call));
                 entry.0 += 1;
             }
         }
@@ -38,30 +45,32 @@ impl<'c> Walk<'c, '_> {
     fn far_fate(
         &self,
         row: usize,
-        open: &mut HashMap<&'c [u8], (usize, usize)>,
-        all: &HashMap<&'c [u8], Vec<usize>>,
+        open: &mut HashMap<Key<'c>, (usize, usize)>,
+        all: &HashMap<Key<'c>, Vec<usize>>,
     ) -> Fate {
         let found = &self.pairing.results[row];
-        let id = id_of(self.conversation, found.part);
+        let key = key_of(self.conversation, found.part);
+        let id = key.0;
         if id.is_empty() {
             return Fate::Orphan;
         }
         if self.hidden.contains(id) {
             return Fate::Elsewhere;
         }
-        if let Some((count, call)) = open.get_mut(id)
+        if let Some((count, call)) = open.get_mut(&key)
             && *count > 0
         {
             let begins = self.pairing.turns[self.pairing.calls[*call].turn].units.start;
             // A counter starts anew with every run: what stands before the call belongs to a call that is gone.
-            if *count > 1 || (found.unit < begins && is_counter(id)) {
+            let ahead = found.unit < begins && self.rules.place != ResultPlace::Anywhere;
+            if *count > 1 || (ahead && is_counter(id)) {
                 return Fate::Orphan;
             }
             *count = 0;
             return Fate::Answers(*call);
         }
         // Of several calls with this id the last before the result, else the last of all.
-        let calls = all.get(id).map(Vec::as_slice).unwrap_or_default();
+        let calls = all.get(&key).map(Vec::as_slice).unwrap_or_default();
         let before = calls.partition_point(|call| self.pairing.calls[*call].part < found.part);
         match before
             .checked_sub(1)

@@ -7,8 +7,8 @@ mod far;
 mod walk;
 
 use crate::conversation::{
-    Conversation, Flaw, PartKind, Role,
-    rules::PairingRules,
+    Conversation, Flaw, Open, PartKind, Role,
+    rules::{PairingRules, ResultPlace},
     turns::{self, Turn, Unit},
 };
 use walk::Walk;
@@ -41,7 +41,10 @@ pub struct CallRow {
     pub turn: usize,
     /// The result that answers it, as an index into [`Pairing::results`].
     pub answer: Option<usize>,
-    /// The first call of the turn with the same id, and how many stand before this one, itself included.
+    /// What it means that it has no answer.
+    pub open: Open,
+    /// The first call of the turn, or of the body, with the same id, and how many stand before this one, itself
+    /// included.
     pub repeats: Option<(usize, usize)>,
     /// Whether name and input equal those of the call it repeats.
     pub equal: bool,
@@ -60,6 +63,8 @@ pub struct ResultRow {
     pub turn: Option<usize>,
     /// Whether it stands where results of that turn belong.
     pub leading: bool,
+    /// Whether it stands where the answer of its call may stand.
+    pub home: bool,
     /// Whether only a message border keeps it from leading.
     pub split: bool,
     /// Whether it names no call.
@@ -103,14 +108,36 @@ pub fn pair(conversation: &Conversation<'_>, rules: PairingRules) -> Pairing {
     let mut walk = Walk::new(conversation, rules, compaction.unwrap_or(0), pairing);
     walk.walk();
     walk.match_far();
+    walk.find_homes();
+    walk.number_repeats();
+    walk.judge_open_end();
     walk.judge_servers();
     walk.place_anchors();
     walk.keep_flaws();
     let pairing = &mut walk.pairing;
     let assistant_first = pairing.units.first().is_some_and(|unit| unit.role == Role::Assistant);
     let whole = compaction.is_none() && !conversation.calls_elsewhere;
-    pairing.headless = rules.user_first && whole && assistant_first;
+    pairing.headless = rules.user_first && whole && assistant_first && {
+        // Gemini minds only a call turn: "function call turn comes immediately after a user turn".
+        rules.place != ResultPlace::NextContent || begins_with_calls(conversation, &pairing.units)
+    };
     walk.pairing
+}
+
+/// Whether the run of assistant messages at the beginning holds a call.
+pub(crate) fn begins_with_calls(conversation: &Conversation<'_>, units: &[Unit]) -> bool {
+    let run = units.iter().take_while(|unit| unit.role == Role::Assistant);
+    let mut parts = run.flat_map(|unit| &conversation.parts[unit.parts.clone()]);
+    parts.any(|part| matches!(part.kind, PartKind::Call(_)))
+}
+
+/// What a result must name to answer the call at `part`, or what the result there names, and the group of both.
+fn key_of<'c>(conversation: &'c Conversation<'_>, part: usize) -> (&'c [u8], u8) {
+    match conversation.parts.get(part).map(|found| &found.kind) {
+        Some(PartKind::Call(call)) => (call.key(), call.family.group),
+        Some(PartKind::Result(result)) => (result.key(), result.family.group),
+        _ => (b"", 0),
+    }
 }
 
 /// The call id that a call or a result part bears; empty for any other part.

@@ -3,13 +3,16 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::conversation::{
-    Conversation, PartKind, Role, Text,
-    pairing::{CallRow, Fate, Half, Pairing, ResultRow, id_of},
-    rules::{IdRule, PairingRules, ResultPlace},
+    Call, Conversation, PartKind, Role, Text,
+    pairing::{CallRow, Fate, Half, Pairing, ResultRow, key_of},
+    rules::{IdRule, PairingRules, ResultPlace, Unique},
 };
 
 /// A turn of more calls than these finds them by a map.
 const FEW: usize = 16;
+
+/// What a result must name, and of which group it must be.
+pub(super) type Key<'c> = (&'c [u8], u8);
 
 /// The calls of one id in the turn at hand, first in, first out.
 #[derive(Default)]
@@ -36,9 +39,9 @@ pub(super) struct Walk<'c, 'a> {
     pub(super) pairing: Pairing,
     /// The first call of the turn at hand.
     first: usize,
-    /// The calls of the turn at hand by their ids, where they are many; else empty.
-    queues: HashMap<&'c [u8], Queue>,
-    /// Ids of calls and server calls before `begin`.
+    /// The calls of the turn at hand by what results must name, where they are many; else empty.
+    queues: HashMap<Key<'c>, Queue>,
+    /// Names of calls and server calls before `begin`.
     pub(super) hidden: HashSet<&'c [u8]>,
     pub(super) servers: Vec<Server>,
     server_ids: HashMap<&'c [u8], usize>,
@@ -50,7 +53,8 @@ struct Gap {
     users: usize,
     closed: bool,
     split: bool,
-    nameless: Vec<usize>,
+    /// Results that no id gave to a call.
+    unnamed: Vec<usize>,
 }
 
 impl<'c, 'a> Walk<'c, 'a> {
@@ -99,14 +103,14 @@ impl<'c, 'a> Walk<'c, 'a> {
         match &conversation.parts[part].kind {
             PartKind::Thinking => self.pairing.turns[turn].thinking = true,
             PartKind::Call(call) if part < self.begin => {
-                self.hidden.insert(&call.id);
+                self.hidden.insert(call.key());
             }
             PartKind::ServerCall(call) if part < self.begin => {
                 self.hidden.insert(&call.id);
             }
             PartKind::Call(call) => {
                 self.pairing.turns[turn].programmatic |= call.programmatic;
-                self.call(turn, part, &call.id);
+                self.call(turn, part, call);
             }
             PartKind::ServerCall(call) => {
                 self.server_ids.insert(&call.id, self.servers.len());
@@ -122,19 +126,22 @@ impl<'c, 'a> Walk<'c, 'a> {
         }
     }
 
-    fn call(&mut self, turn: usize, part: usize, id: &'c Text<'_>) {
+    fn call(&mut self, turn: usize, part: usize, call: &'c Call<'_>) {
         let row = self.pairing.calls.len();
+        let key = (call.key(), call.family.group);
         let repeats = if row - self.first <= FEW {
-            self.repeated(id)
+            self.repeated(key)
         } else {
-            self.queue_up(row, id)
+            self.queue_up(row, key)
         };
+        let repeats = repeats.filter(|_| self.rules.unique != Unique::Nowhere);
         let equal = repeats.is_some_and(|(first, _)| self.same_call(self.pairing.calls[first].part, part));
-        let bad_id = !self.rules.ids.takes(id);
+        let bad_id = !self.rules.ids.takes(&call.id);
         self.pairing.calls.push(CallRow {
             part,
             turn,
             answer: None,
+            open: call.open,
             repeats,
             equal,
             bad_id,
@@ -142,23 +149,23 @@ impl<'c, 'a> Walk<'c, 'a> {
     }
 
     /// The first call of the turn at hand with this id, and which one of them the next is.
-    fn repeated(&self, id: &[u8]) -> Option<(usize, usize)> {
-        let mut same = (self.first..self.pairing.calls.len()).filter(|row| self.call_id(*row) == id);
+    fn repeated(&self, key: Key<'_>) -> Option<(usize, usize)> {
+        let mut same = (self.first..self.pairing.calls.len()).filter(|row| self.call_key(*row) == key);
         same.next().map(|first| (first, same.count() + 2))
     }
 
     /// As [`Walk::repeated`], for turns of many calls, each of which waits in the queue of its id.
-    fn queue_up(&mut self, row: usize, id: &'c [u8]) -> Option<(usize, usize)> {
+    fn queue_up(&mut self, row: usize, key: Key<'c>) -> Option<(usize, usize)> {
         if self.queues.is_empty() {
             for earlier in self.first..row {
-                self.push_queue(earlier, self.call_id(earlier));
+                self.push_queue(earlier, self.call_key(earlier));
             }
         }
-        self.push_queue(row, id)
+        self.push_queue(row, key)
     }
 
-    fn push_queue(&mut self, row: usize, id: &'c [u8]) -> Option<(usize, usize)> {
-        let queue = self.queues.entry(id).or_default();
+    fn push_queue(&mut self, row: usize, key: Key<'c>) -> Option<(usize, usize)> {
+        let queue = self.queues.entry(key).or_default();
         queue.waiting.push_back(row);
         queue.count += 1;
         let first = *queue.first.get_or_insert(row);
@@ -166,17 +173,17 @@ impl<'c, 'a> Walk<'c, 'a> {
     }
 
     /// The next open call of the turn at hand with this id.
-    fn next_open(&mut self, id: &[u8]) -> Option<usize> {
+    fn next_open(&mut self, key: Key<'c>) -> Option<usize> {
         if self.queues.is_empty() {
-            let is_open = |row: &usize| self.pairing.calls[*row].answer.is_none() && self.call_id(*row) == id;
+            let is_open = |row: &usize| self.pairing.calls[*row].answer.is_none() && self.call_key(*row) == key;
             (self.first..self.pairing.calls.len()).find(is_open)
         } else {
-            self.queues.get_mut(id).and_then(|queue| queue.waiting.pop_front())
+            self.queues.get_mut(&key).and_then(|queue| queue.waiting.pop_front())
         }
     }
 
-    fn call_id(&self, row: usize) -> &'c [u8] {
-        id_of(self.conversation, self.pairing.calls[row].part)
+    pub(super) fn call_key(&self, row: usize) -> Key<'c> {
+        key_of(self.conversation, self.pairing.calls[row].part)
     }
 
     fn same_call(&self, one: usize, other: usize) -> bool {
@@ -206,9 +213,10 @@ impl<'c, 'a> Walk<'c, 'a> {
         for unit in units {
             let found = &self.pairing.units[unit];
             let (role, parts) = (found.role, found.parts.clone());
-            let bears_results = match self.rules.place {
-                ResultPlace::UserTurn => role == Role::User,
-                ResultPlace::ToolRun => role == Role::Tool,
+            let bears_results = if self.rules.place.is_user_parts() {
+                role == Role::User
+            } else {
+                role == Role::Tool
             };
             if !bears_results {
                 // Instructions before the answering message move behind it; anything else ends the place of results.
@@ -219,7 +227,7 @@ impl<'c, 'a> Walk<'c, 'a> {
                 gap.closed |= !ahead;
                 continue;
             }
-            if gap.users > 0 && self.rules.place == ResultPlace::UserTurn && !self.rules.combines {
+            if gap.users > 0 && self.rules.place.is_user_parts() && !self.rules.combines_users {
                 gap.split |= !gap.closed;
                 gap.closed = true;
             }
@@ -234,7 +242,11 @@ impl<'c, 'a> Walk<'c, 'a> {
             self.pairing.turns[turn].systems = first..first;
         }
         if let Some(turn) = turn {
-            self.name_the_nameless(turn, &gap.nameless);
+            if self.rules.place == ResultPlace::NextContent {
+                self.match_by_name(turn, &gap.unnamed);
+            } else {
+                self.name_the_nameless(turn, &gap.unnamed);
+            }
         }
     }
 
@@ -244,22 +256,24 @@ impl<'c, 'a> Walk<'c, 'a> {
         }
         let conversation = self.conversation;
         let PartKind::Result(result) = &conversation.parts[part].kind else {
-            gap.closed = true;
-            gap.split = false;
+            if self.rules.place != ResultPlace::NextContent {
+                gap.closed = true;
+                gap.split = false;
+            }
             return;
         };
-        let id: &[u8] = &result.id;
         let row = self.pairing.results.len();
         let mut fate = Fate::Orphan;
         if turn.is_some()
-            && let Some(call) = self.next_open(id)
+            && let Some(call) = self.next_open((result.key(), result.family.group))
         {
             self.pairing.calls[call].answer = Some(row);
             fate = Fate::Answers(call);
         }
-        let nameless = id.is_empty() && fate == Fate::Orphan;
-        if nameless {
-            gap.nameless.push(row);
+        let by_name = self.rules.place == ResultPlace::NextContent;
+        let nameless = result.id.is_empty() && fate == Fate::Orphan && !by_name;
+        if nameless || (by_name && fate == Fate::Orphan) {
+            gap.unnamed.push(row);
         }
         let (leading, split) = (!gap.closed, gap.split);
         self.pairing.results.push(ResultRow {
@@ -270,7 +284,40 @@ impl<'c, 'a> Walk<'c, 'a> {
             split,
             nameless,
             fate,
+            home: false,
         });
+    }
+
+    /// Where only one of call and result has an id, the names and their order decide.
+    fn match_by_name(&mut self, turn: usize, rows: &[usize]) {
+        if rows.is_empty() {
+            return;
+        }
+        let mut open: HashMap<&[u8], VecDeque<usize>> = HashMap::new();
+        for row in self.pairing.turns[turn].calls.clone() {
+            if let (PartKind::Call(call), None) = (self.call_kind(row), self.pairing.calls[row].answer) {
+                open.entry(&call.name).or_default().push_back(row);
+            }
+        }
+        for row in rows {
+            let PartKind::Result(result) = &self.conversation.parts[self.pairing.results[*row].part].kind else {
+                continue;
+            };
+            let Some(waiting) = open.get_mut(&*result.name) else {
+                continue;
+            };
+            let one_sided = |call: &usize| result.id.is_empty() || key_has_no_id(self.call_kind(*call));
+            if waiting.front().is_some_and(one_sided)
+                && let Some(call) = waiting.pop_front()
+            {
+                self.pairing.calls[call].answer = Some(*row);
+                self.pairing.results[*row].fate = Fate::Answers(call);
+            }
+        }
+    }
+
+    fn call_kind(&self, row: usize) -> &'c PartKind<'a> {
+        &self.conversation.parts[self.pairing.calls[row].part].kind
     }
 
     /// A result without id takes the only open call of the turn it follows, or, where the dialect says so, the next.
@@ -291,4 +338,8 @@ impl<'c, 'a> Walk<'c, 'a> {
             self.pairing.results[*row].nameless = self.rules.ids != IdRule::Position;
         }
     }
+}
+
+fn key_has_no_id(kind: &PartKind<'_>) -> bool {
+    matches!(kind, PartKind::Call(call) if call.id.is_empty())
 }

@@ -6,7 +6,7 @@ pub(crate) mod write;
 pub(crate) use read::read;
 
 use crate::{
-    conversation::rules::{IdRule, PairingRules, ResultPlace},
+    conversation::rules::{IdRule, PairingRules, ResultPlace, Unique},
     wire::Dialect,
 };
 
@@ -18,12 +18,16 @@ pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
     PairingRules {
         place: ResultPlace::UserTurn,
         combines: !matches!(dialect, Dialect::Bedrock | Dialect::DeepSeek),
+        combines_users: !matches!(dialect, Dialect::Bedrock | Dialect::DeepSeek),
         // DeepSeek's own converter (deepseek-recipe 0.2.0) takes a history that begins with the assistant.
         user_first: !matches!(dialect, Dialect::DeepSeek),
         ids: match dialect {
             Dialect::DeepSeek | Dialect::Compatible => IdRule::NotEmpty,
             _ => IdRule::Word,
         },
+        // `tool_use` ids must be unique: certain in one message, believed across turns (BerriAI/litellm#23510).
+        unique: Unique::Turn,
+        open_end: false,
         words_behind_results: true,
     }
 }

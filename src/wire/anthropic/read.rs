@@ -232,8 +232,12 @@ impl<'a> Block<'a> {
             b"tool_use" => PartKind::Call(Call {
                 id: self.id,
                 programmatic: self.called_by_code,
+                ..Call::default()
             }),
-            b"tool_result" => PartKind::Result(CallResult { id: self.answers }),
+            b"tool_result" => PartKind::Result(CallResult {
+                id: self.answers,
+                ..CallResult::default()
+            }),
             b"thinking" | b"redacted_thinking" => PartKind::Thinking,
             b"compaction" => PartKind::Compaction,
             b"server_tool_use" | b"mcp_tool_use" => PartKind::ServerCall(ServerCall {

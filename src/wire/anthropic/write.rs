@@ -3,7 +3,7 @@
 use crate::{
     splice::{Edit, Piece, Span},
     wire::{
-        json::Json,
+        json::{self, Json},
         quote::{self, Quoted},
     },
 };
@@ -77,27 +77,14 @@ pub(crate) fn message(role: &'static str, blocks: Vec<Vec<Piece>>) -> Vec<Piece>
         Piece::Constant(role),
         Piece::Constant(r#"","content":"#),
     ];
-    pieces.extend(list(blocks));
+    pieces.extend(json::list(blocks));
     pieces.push(Piece::Constant("}"));
-    pieces
-}
-
-/// A list of `blocks`.
-pub(crate) fn list(blocks: Vec<Vec<Piece>>) -> Vec<Piece> {
-    let mut pieces = vec![Piece::Constant("[")];
-    for (index, block) in blocks.into_iter().enumerate() {
-        if index > 0 {
-            pieces.push(Piece::Constant(","));
-        }
-        pieces.extend(block);
-    }
-    pieces.push(Piece::Constant("]"));
     pieces
 }
 
 /// Gives the message at `span` the list of `blocks` as its content.
 pub(crate) fn set_content(json: Json<'_>, span: Span, blocks: Vec<Vec<Piece>>) -> Edit {
-    json.set(span, "content", list(blocks))
+    json.set(span, "content", json::list(blocks))
 }
 
 /// A user message with one constant text.
@@ -131,7 +118,7 @@ pub(crate) fn set_text_input(json: Json<'_>, span: Span) -> Option<Edit> {
     let text = json.decode(string);
     let object = std::str::from_utf8(&text)
         .ok()
-        .filter(|text| crate::wire::json::is_object(text.as_bytes()));
+        .filter(|text| json::is_object(text.as_bytes()));
     let pieces = match object {
         Some(object) => vec![Piece::Made(object.trim().to_owned())],
         None => vec![

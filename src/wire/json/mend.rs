@@ -99,6 +99,19 @@ pub fn moved(span: Span, mut edits: Vec<Edit>) -> Vec<Piece> {
     pieces
 }
 
+/// A list of `elements`.
+pub fn list(elements: Vec<Vec<Piece>>) -> Vec<Piece> {
+    let mut pieces = vec![Piece::Constant("[")];
+    for (index, element) in elements.into_iter().enumerate() {
+        if index > 0 {
+            pieces.push(Piece::Constant(","));
+        }
+        pieces.extend(element);
+    }
+    pieces.push(Piece::Constant("]"));
+    pieces
+}
+
 impl Json<'_> {
     /// Gives `name` the value `value` in the object at `span`: the last member of that name counts.
     pub fn set(self, span: Span, name: &str, value: Vec<Piece>) -> Edit {

@@ -6,7 +6,7 @@ pub(crate) mod write;
 pub(crate) use read::read;
 
 use crate::{
-    conversation::rules::{IdRule, PairingRules, ResultPlace},
+    conversation::rules::{IdRule, PairingRules, ResultPlace, Unique},
     wire::Dialect,
 };
 
@@ -15,14 +15,17 @@ pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
     PairingRules {
         place: ResultPlace::ToolRun,
         combines: false,
+        combines_users: false,
         user_first: false,
         ids: match dialect {
-            Dialect::Standard => IdRule::Short,
+            Dialect::Standard => IdRule::Within(40),
             Dialect::Mistral => IdRule::Nine,
             Dialect::Bedrock | Dialect::DeepSeek => IdRule::NotEmpty,
             Dialect::Xai => IdRule::Position,
             Dialect::Compatible => IdRule::Any,
         },
+        unique: Unique::Turn,
+        open_end: false,
         // `Unexpected role 'user' after role 'tool'`, Mistral error 3230 (onyx-dot-app/onyx#6458, 2025-11).
         words_behind_results: !matches!(dialect, Dialect::Mistral),
     }

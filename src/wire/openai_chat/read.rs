@@ -86,7 +86,10 @@ impl<'a> Reader<'a> {
             _ => self.conversation.forget(first),
         }
         if role == Role::Tool {
-            let kind = PartKind::Result(CallResult { id: fields.answers });
+            let kind = PartKind::Result(CallResult {
+                id: fields.answers,
+                ..CallResult::default()
+            });
             self.conversation.push(Part { span, message, kind });
         }
         let content = match content {
@@ -137,10 +140,7 @@ impl<'a> Reader<'a> {
             Ok(())
         })?;
         let message = self.conversation.messages.len();
-        let kind = PartKind::Call(Call {
-            id,
-            programmatic: false,
-        });
+        let kind = PartKind::Call(Call { id, ..Call::default() });
         self.conversation.push(Part { span, message, kind });
         Ok(())
     }

@@ -1,0 +1,26 @@
+//! Gemini: `contents[]` of `{role, parts[]}`; as many `functionResponse` parts in the next content as there are calls.
+
+mod read;
+pub(crate) mod write;
+
+pub(crate) use read::read;
+
+use crate::conversation::rules::{IdRule, PairingRules, ResultPlace, Unique};
+
+/// What the format wants. The developer API and Vertex share rules and texts.
+///
+/// Place and number: `Please ensure that the number of function response parts is equal to the number of function call
+/// parts of the function call turn.` (google-gemini/gemini-cli#17208). Beginning: `Please ensure that function call
+/// turn comes immediately after a user turn or after a function response turn.` (google-gemini/gemini-cli#11814).
+pub(crate) const fn rules() -> PairingRules {
+    PairingRules {
+        place: ResultPlace::NextContent,
+        combines: true,
+        combines_users: false,
+        user_first: true,
+        ids: IdRule::Any,
+        unique: Unique::Nowhere,
+        open_end: true,
+        words_behind_results: true,
+    }
+}

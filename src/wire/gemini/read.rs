@@ -1,0 +1,189 @@
+//! Reads a generateContent body into a conversation. Both spellings of a field are read (proto JSON).
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
+)]
+
+use crate::{
+    conversation::{Call, CallDetails, CallResult, Content, Conversation, Message, Part, PartKind, Role, Text},
+    splice::Span,
+    wire::{
+        Unreadable,
+        json::{Cursor, Json, Kind},
+    },
+};
+
+/// Reads `body` in one pass; a body without `contents` is a conversation without messages.
+pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
+    let conversation = Conversation::new(body, details);
+    let mut reader = Reader { conversation };
+    let mut cursor = Cursor::new(body, 0);
+    cursor.object(|cursor, key| match key {
+        b"contents" if reader.conversation.array.is_some() => Err(Unreadable::DuplicateHistory),
+        b"contents" => reader.contents(cursor),
+        // The beginning of the history may be cached at the provider.
+        b"cachedContent" | b"cached_content" => {
+            reader.conversation.calls_elsewhere = !cursor.text()?.is_empty();
+            Ok(())
+        }
+        _ => cursor.value().map(|_| ()),
+    })?;
+    if cursor.is_at_end() {
+        Ok(reader.conversation)
+    } else {
+        Err(Unreadable::Shape)
+    }
+}
+
+struct Reader<'a> {
+    conversation: Conversation<'a>,
+}
+
+impl<'a> Reader<'a> {
+    /// `contents` is a list; a single content may stand for a list of one, and holds no pair.
+    fn contents(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        if cursor.kind() == Kind::Object {
+            return cursor.value().map(|_| ());
+        }
+        let array = cursor.array(|cursor| self.content(cursor))?;
+        self.conversation.array = Some(array);
+        Ok(())
+    }
+
+    fn content(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        let first = self.conversation.parts.len();
+        let (mut role, mut content) = (Role::User, Content::Opaque);
+        let span = cursor.object(|cursor, key| {
+            match key {
+                b"role" => role = role_of(&cursor.text()?),
+                b"parts" => {
+                    // Of a key that stands twice the last counts.
+                    self.conversation.forget(first);
+                    content = self.parts(cursor)?;
+                }
+                _ => drop(cursor.value()?),
+            }
+            Ok(())
+        })?;
+        for part in self.conversation.parts.iter_mut().skip(first) {
+            // Only the model calls.
+            if role != Role::Assistant && matches!(part.kind, PartKind::Call(_) | PartKind::Thinking) {
+                part.kind = PartKind::Other;
+            }
+        }
+        let parts = first..self.conversation.parts.len();
+        self.conversation.messages.push(Message {
+            span,
+            role,
+            content,
+            parts,
+        });
+        Ok(())
+    }
+
+    fn parts(&mut self, cursor: &mut Cursor<'a>) -> Result<Content, Unreadable> {
+        match cursor.kind() {
+            Kind::Array => cursor.array(|cursor| self.part(cursor)).map(Content::Blocks),
+            _ => cursor.value().map(|_| Content::Opaque),
+        }
+    }
+
+    fn part(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        let mut fields = Fields::default();
+        let span = match cursor.kind() {
+            Kind::Object => cursor.object(|cursor, key| fields.take(key, cursor))?,
+            _ => cursor.value()?,
+        };
+        let message = self.conversation.messages.len();
+        let kind = fields.part();
+        self.conversation.push(Part { span, message, kind });
+        Ok(())
+    }
+}
+
+/// A content without a role is the user's; in old clients responses have a role of their own, `function`.
+fn role_of(name: &[u8]) -> Role {
+    match name {
+        b"model" => Role::Assistant,
+        _ => Role::User,
+    }
+}
+
+/// The members of a part that matter here; of a key that stands twice the last counts.
+#[derive(Default)]
+struct Fields<'a> {
+    call: Option<Names<'a>>,
+    response: Option<Names<'a>>,
+    signed: bool,
+}
+
+/// How a call or response is named.
+#[derive(Default)]
+struct Names<'a> {
+    id: Text<'a>,
+    name: Text<'a>,
+}
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        match key {
+            b"functionCall" | b"function_call" => self.call = Names::read(cursor)?,
+            b"functionResponse" | b"function_response" => self.response = Names::read(cursor)?,
+            b"thoughtSignature" | b"thought_signature" => self.signed = !cursor.text()?.is_empty(),
+            _ => drop(cursor.value()?),
+        }
+        Ok(())
+    }
+
+    fn part(self) -> PartKind<'a> {
+        let signed = self.signed;
+        match (self.call, self.response) {
+            (Some(Names { id, name }), _) => PartKind::Call(Call {
+                id,
+                name,
+                signed,
+                ..Call::default()
+            }),
+            (None, Some(Names { id, name })) => PartKind::Result(CallResult {
+                id,
+                name,
+                ..CallResult::default()
+            }),
+            (None, None) if signed => PartKind::Thinking,
+            (None, None) => PartKind::Other,
+        }
+    }
+}
+
+impl<'a> Names<'a> {
+    fn read(cursor: &mut Cursor<'a>) -> Result<Option<Self>, Unreadable> {
+        if cursor.kind() != Kind::Object {
+            return cursor.value().map(|_| None);
+        }
+        let mut names = Self::default();
+        cursor.object(|cursor, key| {
+            match key {
+                b"id" => names.id = cursor.text()?,
+                b"name" => names.name = cursor.text()?,
+                _ => drop(cursor.value()?),
+            }
+            Ok(())
+        })?;
+        Ok(Some(names))
+    }
+}
+
+/// What a `functionCall` part says.
+fn details(body: &[u8], part: Span) -> CallDetails {
+    let json = Json::new(body);
+    let Some(call) = super::write::call(json, part) else {
+        return CallDetails::default();
+    };
+    CallDetails {
+        name: json
+            .member(call, "name")
+            .filter(|name| json.kind(*name) == Kind::String),
+        input: json.member(call, "args"),
+        toolset: None,
+    }
+}

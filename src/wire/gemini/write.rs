@@ -1,0 +1,109 @@
+//! Writes parts and contents of the Gemini format.
+
+use crate::{
+    splice::{Edit, Piece, Span},
+    wire::{
+        json::{self, Json, Kind},
+        quote::{self, Quoted},
+    },
+};
+
+/// A result that nobody gave. `response` with `error` is the documented form of a failure (Function calling, 2026-11).
+pub(crate) fn placeholder(json: Json<'_>, part: Span, id: Option<Piece>, text: &'static str) -> Vec<Piece> {
+    let response = vec![
+        Piece::Constant(r#"{"error":""#),
+        Piece::Constant(text),
+        Piece::Constant("\"}"),
+    ];
+    response_part(json, part, id, response)
+}
+
+/// A real result from elsewhere; `content` is JSON: an object as it is, anything else under `result` or `error`.
+pub(crate) fn restored(json: Json<'_>, part: Span, id: Option<Piece>, content: String, failed: bool) -> Vec<Piece> {
+    if json::is_object(content.as_bytes()) {
+        return response_part(json, part, id, vec![Piece::Made(content)]);
+    }
+    let key = if failed { r#"{"error":"# } else { r#"{"result":"# };
+    let response = vec![Piece::Constant(key), Piece::Made(content), Piece::Constant("}")];
+    response_part(json, part, id, response)
+}
+
+/// The response that answers the call at `part`, under the call's own name, and its id where it has one.
+fn response_part(json: Json<'_>, part: Span, id: Option<Piece>, response: Vec<Piece>) -> Vec<Piece> {
+    let mut pieces = vec![Piece::Constant(r#"{"functionResponse":{"#)];
+    if let Some(id) = id {
+        pieces.extend([Piece::Constant(r#""id":"#), id, Piece::Constant(",")]);
+    }
+    let name = call(json, part).and_then(|call| json.member(call, "name"));
+    pieces.extend([
+        Piece::Constant(r#""name":"#),
+        name.map_or(Piece::Constant("\"\""), Piece::Original),
+        Piece::Constant(r#","response":"#),
+    ]);
+    pieces.extend(response);
+    pieces.push(Piece::Constant("}}"));
+    pieces
+}
+
+/// A response as parts of a user's content; its files are carried as they are.
+pub(crate) fn quote(json: Json<'_>, part: Span, id: &str, name: Option<&str>) -> Vec<Vec<Piece>> {
+    let response = response(json, part);
+    let member = |key: &str| response.and_then(|response| json.member(response, key));
+    let mut quoted = quote::quote(json, id, name, member("response"), &[]);
+    let mut parts = Vec::new();
+    if let Some(files) = member("parts").filter(|files| json.kind(*files) == Kind::Array) {
+        let walked = json.elements(files, |file| parts.push(vec![Piece::Original(file)]));
+        debug_assert!(walked.is_ok(), "the part was read before");
+    }
+    if let Some(Quoted::Text(text)) = quoted.pop() {
+        let mut pieces = vec![Piece::Constant(r#"{"text":""#)];
+        pieces.extend(text);
+        pieces.push(Piece::Constant("\"}"));
+        parts.insert(0, pieces);
+    }
+    parts
+}
+
+/// A content of `parts`.
+pub(crate) fn message(role: &'static str, parts: Vec<Vec<Piece>>) -> Vec<Piece> {
+    let mut pieces = vec![
+        Piece::Constant(r#"{"role":""#),
+        Piece::Constant(role),
+        Piece::Constant(r#"","parts":"#),
+    ];
+    pieces.extend(json::list(parts));
+    pieces.push(Piece::Constant("}"));
+    pieces
+}
+
+/// Gives the content at `span` the list of `parts`.
+pub(crate) fn set_content(json: Json<'_>, span: Span, parts: Vec<Vec<Piece>>) -> Edit {
+    json.set(span, "parts", json::list(parts))
+}
+
+/// A user's content with one constant text.
+pub(crate) fn note(text: &'static str) -> Vec<Piece> {
+    vec![
+        Piece::Constant(r#"{"role":"user","parts":[{"text":""#),
+        Piece::Constant(text),
+        Piece::Constant(r#""}]}"#),
+    ]
+}
+
+/// The call that stands in a part.
+pub(crate) fn call(json: Json<'_>, part: Span) -> Option<Span> {
+    json.member(part, "functionCall")
+        .or_else(|| json.member(part, "function_call"))
+}
+
+/// The response that stands in a part.
+pub(crate) fn response(json: Json<'_>, part: Span) -> Option<Span> {
+    json.member(part, "functionResponse")
+        .or_else(|| json.member(part, "function_response"))
+}
+
+/// The member that holds the id of the call at `part`; empty ids count as none.
+pub(crate) fn call_id(json: Json<'_>, part: Span) -> Option<Span> {
+    let id = json.member(call(json, part)?, "id")?;
+    (!json.decode(id).is_empty()).then_some(id)
+}

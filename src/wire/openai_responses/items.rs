@@ -1,0 +1,146 @@
+//! The kinds of items that pair, as a table: call, result, and what each calls its id (openai-openapi, 2026-11).
+
+use crate::conversation::{Family, Open};
+
+/// How the result of a call is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `output` is a string or a list of content parts: functions, custom tools, local shells.
+    Text,
+    /// `output` is a list of `{stdout, stderr, outcome}`.
+    Shell,
+    /// `status`, and `output` as a string.
+    Patch,
+    /// `tools` is a list of definitions.
+    Search,
+    /// Nothing that could be written in the client's place.
+    Nothing,
+}
+
+/// A kind of call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallKind {
+    /// The item's `type`.
+    pub(super) item: &'static str,
+    /// The `type` of its result, as the providers' own clients send it.
+    pub(super) result: &'static str,
+    pub(super) family: Family,
+    pub(super) open: Open,
+    pub(super) form: Form,
+}
+
+/// A kind of result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ResultKind {
+    /// The item's `type`.
+    pub(super) item: &'static str,
+    /// The member that names the call.
+    pub(super) names: &'static str,
+    pub(super) family: Family,
+}
+
+const TEXTS: u8 = 0;
+
+const fn family(group: u8, kind: u8) -> Family {
+    Family { group, kind }
+}
+
+const fn call(item: &'static str, result: &'static str, family: Family, open: Open, form: Form) -> CallKind {
+    CallKind {
+        item,
+        result,
+        family,
+        open,
+        form,
+    }
+}
+
+const fn result(item: &'static str, names: &'static str, family: Family) -> ResultKind {
+    ResultKind { item, names, family }
+}
+
+/// Calls whose results the client gives. Hosted tools hold their results inside and pair with nothing; so does
+/// `program`, which the provider runs and may leave open.
+pub(super) const CALLS: &[CallKind] = &[
+    call(
+        "function_call",
+        "function_call_output",
+        family(TEXTS, 0),
+        Open::Refused,
+        Form::Text,
+    ),
+    call(
+        "custom_tool_call",
+        "custom_tool_call_output",
+        family(TEXTS, 1),
+        Open::Refused,
+        Form::Text,
+    ),
+    // The specification has `local_shell_call_output {id}`; codex answers with the output of a function.
+    call(
+        "local_shell_call",
+        "function_call_output",
+        family(TEXTS, 0),
+        Open::Refused,
+        Form::Text,
+    ),
+    call(
+        "shell_call",
+        "shell_call_output",
+        family(1, 0),
+        Open::Refused,
+        Form::Shell,
+    ),
+    call(
+        "apply_patch_call",
+        "apply_patch_call_output",
+        family(2, 0),
+        Open::Refused,
+        Form::Patch,
+    ),
+    // Its result is a screenshot.
+    call(
+        "computer_call",
+        "computer_call_output",
+        family(3, 0),
+        Open::Unanswerable,
+        Form::Nothing,
+    ),
+    call(
+        "tool_search_call",
+        "tool_search_output",
+        family(4, 0),
+        Open::Refused,
+        Form::Search,
+    ),
+    // A decision of the user's: no text says that the provider insists on one, and nobody may decide in their place.
+    call(
+        "mcp_approval_request",
+        "mcp_approval_response",
+        family(5, 0),
+        Open::Legal,
+        Form::Nothing,
+    ),
+];
+
+/// Results that clients give.
+pub(super) const RESULTS: &[ResultKind] = &[
+    result("function_call_output", "call_id", family(TEXTS, 0)),
+    result("custom_tool_call_output", "call_id", family(TEXTS, 1)),
+    result("local_shell_call_output", "id", family(TEXTS, 0)),
+    result("shell_call_output", "call_id", family(1, 0)),
+    result("apply_patch_call_output", "call_id", family(2, 0)),
+    result("computer_call_output", "call_id", family(3, 0)),
+    result("tool_search_output", "call_id", family(4, 0)),
+    result("mcp_approval_response", "approval_request_id", family(5, 0)),
+];
+
+/// The kind of call whose items are of type `item`.
+pub(super) fn call_kind(item: &[u8]) -> Option<&'static CallKind> {
+    CALLS.iter().find(|kind| kind.item.as_bytes() == item)
+}
+
+/// The kind of result whose items are of type `item`.
+pub(super) fn result_kind(item: &[u8]) -> Option<&'static ResultKind> {
+    RESULTS.iter().find(|kind| kind.item.as_bytes() == item)
+}

@@ -1,0 +1,38 @@
+//! OpenAI Responses: `input[]` of items; calls and results are items of their own, paired by `call_id`.
+
+mod items;
+mod read;
+pub(crate) mod write;
+
+pub(crate) use read::read;
+
+use crate::{
+    conversation::rules::{IdRule, PairingRules, ResultPlace, Unique},
+    wire::Dialect,
+};
+
+/// What the format wants, in each provider's reading.
+///
+/// Place: `OpenAI` takes outputs anywhere (codex matches ids as sets over the whole input); `DeepSeek`'s own converter
+/// (deepseek-recipe 0.2.0) wants them before the next item that is neither call nor output, and each id once in the
+/// whole input.
+pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
+    let deepseek = matches!(dialect, Dialect::DeepSeek);
+    PairingRules {
+        place: if deepseek {
+            ResultPlace::ItemRun
+        } else {
+            ResultPlace::Anywhere
+        },
+        combines: true,
+        combines_users: true,
+        user_first: false,
+        ids: match dialect {
+            Dialect::Standard => IdRule::Within(64),
+            _ => IdRule::NotEmpty,
+        },
+        unique: if deepseek { Unique::Body } else { Unique::Turn },
+        open_end: false,
+        words_behind_results: true,
+    }
+}
