@@ -10,8 +10,10 @@ pub mod frames;
 pub mod json;
 pub(crate) mod openai_chat;
 mod quote;
+mod refusal;
 
 pub use detect::{Undetected, detect};
+pub use refusal::{REFUSAL_BYTES_MAX, Refusal, RefusalKind, refusal};
 
 /// A wire format whose history we read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
