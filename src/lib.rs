@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`splice`] | spans, edits, and the segments that come out |
 //! | [`conversation`] | messages and parts by their bytes; turns; the pairing rules and the one algorithm |
-//! | [`wire`] | the formats: read a body, write one block; the door to JSON; the framer of event streams |
+//! | [`wire`] | the formats: read a body, write one block; the door to JSON; the framer of event streams; what a refusal says |
 //! | [`repair`](mod@repair) | findings → plan → edits, and every text that we write |
 //! | `provider` | the table: names, hosts and paths → upstream and format |
 //! | `upstream` | the HTTP client: one send with its deadlines |

@@ -13,10 +13,12 @@ pub mod json;
 pub(crate) mod openai_chat;
 pub(crate) mod openai_responses;
 mod quote;
+mod refusal;
 mod write;
 
 pub use detect::{Undetected, detect};
 pub use entries::Entry;
+pub use refusal::{REFUSAL_BYTES_MAX, Refusal, RefusalKind, refusal};
 
 /// A wire format whose history we read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -27,6 +27,7 @@ mod odd_json;
 mod policy;
 mod properties;
 mod referee;
+mod refusals;
 mod scanner;
 
 // The data path, over raw TCP on both sides.

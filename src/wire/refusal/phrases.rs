@@ -1,0 +1,175 @@
+//! The phrases that providers refuse a pairing with, and what stands in front of them. Each with who says so and when.
+
+use crate::wire::refusal::RefusalKind::{
+    self, Bound, Duplicate, Orphan, RepeatedCall, RepeatedItem, ServerHalf, Unanswered, WithoutReasoning,
+};
+
+/// What begins a refusal, and its kind. Letters of either case; quotes, backticks and backslashes in the text are
+/// passed over. `<word>` stands for up to 264 bytes without a blank, `<words>` for as many on one line, `<ids>` for an
+/// id, or at the end for a list: behind commas or blanks, up to a full stop, a closing quote or the end of the line.
+pub(super) const PHRASES: &[(&str, RefusalKind)] = &[
+    // Anthropic, "Handle tool calls"; anthropics/claude-code#5989 (2025-08), Vertex: Kilo-Org/kilocode#5163 (2026-01).
+    (
+        "tool_use ids were found without tool_result blocks immediately after: <ids>",
+        Unanswered,
+    ),
+    // Anthropic; OpenRouter: router-for-me/CLIProxyAPI#497 (2025-12).
+    ("unexpected tool_use_id found in tool_result blocks: <ids>", Orphan),
+    // deepseek-recipe 0.2.0, Messages.
+    (
+        "unexpected messages.<word>: tool_use_id found in tool_result blocks: <ids>",
+        Orphan,
+    ),
+    // Anthropic, a server tool's result: anthropics/claude-code#64383 (2026-06), #84783 (2026-08).
+    ("unexpected tool_use_id found in <word> blocks: <ids>", ServerHalf),
+    // Anthropic, "Server tools" (2026-11), with and without the tool's definition.
+    (
+        "<word> tool use with id <ids> was found without a corresponding <word> block",
+        ServerHalf,
+    ),
+    // Anthropic: Kilo-Org/kilocode#3772; deepseek-recipe 0.2.0.
+    (
+        "each tool_use must have a single result. Found multiple tool_result blocks with id: <ids>",
+        Duplicate,
+    ),
+    // Anthropic: BerriAI/litellm#23510; deepseek-recipe 0.2.0.
+    ("tool_use ids must be unique", RepeatedCall),
+    // Anthropic, preserved thinking: anomalyco/opencode#48637 (2026-09).
+    (
+        "Invalid <word> in <word> block. The block is bound to a different conversation",
+        Bound { header_named: false },
+    ),
+    // OpenAI: router-for-me/CLIProxyAPI#2798; Kimi: MoonshotAI/kimi-cli#1977 (2026-04); Qwen: QwenLM/qwen-code#606
+    // (2025-09), with an index for the ids.
+    (
+        "An assistant message with tool_calls must be followed by tool messages responding to each tool_call_id. \
+         The following tool_call_ids did not have response messages: <ids>",
+        Unanswered,
+    ),
+    // deepseek-recipe 0.2.0: the id is that of a tool message that answers none of the calls.
+    (
+        "An assistant message with tool_calls must be followed by tool messages responding to each tool_call_id, \
+         The following tool_call_ids did not have response messages: <ids>",
+        Orphan,
+    ),
+    // DeepSeek, "(insufficient tool messages …)": smallmain/vscode-unify-chat-provider#248 (2026-07).
+    (
+        "An assistant message with tool_calls must be followed by tool messages",
+        Unanswered,
+    ),
+    // OpenAI: dimagi/open-chat-studio#1659 (2025-05); Qwen: QwenLM/qwen-code#315.
+    (
+        "messages with role tool must be a response to a preceeding message with tool_calls",
+        Orphan,
+    ),
+    // DeepSeek: qwersyk/Newelle#425 (2026-08).
+    (
+        "messages with role tool must be a response to a preceding message with tool_calls",
+        Orphan,
+    ),
+    // OpenAI, seen without a date; the second is of a message without an id.
+    (
+        "tool_call_id of <ids> not found in tool_calls of previous message",
+        Orphan,
+    ),
+    (
+        "Missing parameter tool_call_id: messages with role tool must have a tool_call_id",
+        Orphan,
+    ),
+    // deepseek-recipe 0.2.0.
+    ("Duplicate value for tool_call_id of <ids> in message[", Duplicate),
+    // Kimi: yaogang1991/harness#392, the id empty between two blanks.
+    ("tool_call_id <ids> is not found", Orphan),
+    // MiniMax: can1357/oh-my-pi#2055 (2026-06).
+    ("tool call result does not follow tool call", Orphan),
+    // MiniMax, code 2013, in the tests of gateways (2026-11).
+    ("tool results tool id(<ids>) not found", Orphan),
+    // OpenAI Responses, functions and every other kind of tool: openai/codex#593; deepseek-recipe 0.2.0.
+    ("No tool output found for <words> call <ids>", Unanswered),
+    // OpenAI Responses: continuedev/continue#10092 (2026-02); deepseek-recipe 0.2.0.
+    ("No tool call found for <words> output with call_id <ids>", Orphan),
+    // deepseek-recipe 0.2.0, Responses.
+    ("Duplicate tool output for call_id: <ids>", Duplicate),
+    ("Duplicate call_id: <ids>", RepeatedCall),
+    // OpenAI Responses: github/copilot-cli#3560; microsoft/vscode#321977 (2026-06).
+    ("Duplicate item found with id <ids>", RepeatedItem),
+    // OpenAI Responses: mastra-ai/mastra#8738 (2025-10).
+    (
+        "Item <ids> of type <word> was provided without its required reasoning item",
+        WithoutReasoning,
+    ),
+    // Gemini, both with and without the function's name: langchain-ai/langchain#27799. The other two texts of Gemini fit
+    // more than one kind.
+    (
+        "Please ensure that function response turn comes immediately after a function call turn",
+        Orphan,
+    ),
+    // Bedrock Converse: agno-agi/agno#6698 (2026-02).
+    (
+        "Expected toolResult blocks at <word> for the following Ids: <ids>",
+        Unanswered,
+    ),
+    // Bedrock Converse: strands-agents/sdk-python#1610, harness-sdk#1435 (2026-01).
+    (
+        "The number of toolResult blocks at <word> exceeds the number of toolUse blocks of previous turn",
+        Orphan,
+    ),
+    // Mistral: mistral-common 1.13.1; by role: charmbracelet/crush#279.
+    ("Duplicate tool call id <ids> in tool results", Duplicate),
+    ("Unexpected tool call id <ids> in tool results", Orphan),
+    ("Duplicate tool call id <ids> in assistant message", RepeatedCall),
+    ("Unexpected role tool after role", Orphan),
+    // Cohere, "Errors" (2026-11); the place and the id are seen through OpenRouter.
+    ("tool call id not found in previous tool calls", Orphan),
+    ("tool call id must be provided with tool message", Orphan),
+    (
+        "invalid tool call provided in <word>: cannot have duplicate tool ids <ids>",
+        RepeatedCall,
+    ),
+    ("cannot have duplicate tool ids", RepeatedCall),
+    // The chat templates of gpt-oss and MiniMax in llama.cpp (2026-11).
+    (
+        "Message has tool role, but there was no previous assistant message with a tool call",
+        Orphan,
+    ),
+];
+
+/// What may stand in front of a phrase, or of an error body as text; in the spelling of [`PHRASES`].
+pub(super) const LEADS: &[&str] = &[
+    // The place, as Anthropic and DeepSeek write it; in a batch.
+    "messages.<word>:",
+    "requests.<word>:",
+    // OpenAI; Kimi; MiniMax; DashScope (`<400>`).
+    "Invalid parameter:",
+    "Invalid request:",
+    "invalid params,",
+    "<word> InternalError.Algo.InvalidParameter:",
+    // Bedrock InvokeModel; the AWS SDKs.
+    "The model returned the following errors:",
+    "An error occurred (<word>) when calling the <word> operation:",
+    "ValidationException:",
+    // litellm: BerriAI/litellm#16525 (2025-11), #28995 (2026-05).
+    "litellm.<word>:",
+    "<word>Exception -",
+    "<word>Exception BadRequestError -",
+    // The SDKs of OpenAI and Anthropic, an error as text, and their bodies as Python prints them.
+    "400 ",
+    "Error code: <word> -",
+    "{error: {message: ",
+    "{type: error, error: {type: <word>, message: ",
+];
+
+/// Members that lead to the text.
+pub(super) const MEMBERS: &[&[u8]] = &[
+    b"error",
+    b"message",
+    // AWS.
+    b"Message",
+    // FastAPI.
+    b"detail",
+    // OpenRouter: `error.metadata.raw`.
+    b"metadata",
+    b"raw",
+    // A gateway: ding113/claude-code-hub#471 (2025-12).
+    b"upstream_error",
+];

@@ -1,0 +1,591 @@
+//! What providers' refusals are read as: every text that is known, in every wrapping, and texts that are none.
+
+use std::panic;
+
+use antiphon::wire::{
+    REFUSAL_BYTES_MAX, Refusal,
+    RefusalKind::{
+        self, Bound, Duplicate, Orphan, RepeatedCall, RepeatedItem, ServerHalf, Unanswered, WithoutReasoning,
+    },
+    json::quoted,
+    refusal,
+};
+
+use crate::support::bodies::Rng;
+
+/// Text, kind, ids separated by blanks.
+const REFUSALS: &[(&str, RefusalKind, &str)] = &[
+    // Anthropic, Vertex, Bedrock InvokeModel.
+    (
+        "messages.130: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_01G2. Each \
+         `tool_use` block must have a corresponding `tool_result` block in the next message.",
+        Unanswered,
+        "toolu_01G2",
+    ),
+    (
+        "messages.22: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_01Hq, toolu_01SJ. \
+         Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
+        Unanswered,
+        "toolu_01Hq toolu_01SJ",
+    ),
+    (
+        "messages.3: `tool_use` ids were found without `tool_result` blocks immediately after: functions.Bash:0, \
+         call_1|fc_2, bash-uO.Q. Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
+        Unanswered,
+        "functions.Bash:0 call_1|fc_2 bash-uO.Q",
+    ),
+    (
+        "messages.33: tool_use ids were found without tool_result blocks immediately after: toolu_vrtx_01KK. Each \
+         tool_use block must have a corresponding tool_result block in the next message.",
+        Unanswered,
+        "toolu_vrtx_01KK",
+    ),
+    (
+        "The model returned the following errors: messages.1: `tool_use` ids were found without `tool_result` blocks \
+         immediately after: toolu_bdrk_01QQ. Each `tool_use` block must have a corresponding `tool_result` block in the \
+         next message.",
+        Unanswered,
+        "toolu_bdrk_01QQ",
+    ),
+    (
+        "messages.48.content.1: unexpected `tool_use_id` found in `tool_result` blocks: toolu_01. Each `tool_result` \
+         block must have a corresponding `tool_use` block in the previous message.",
+        Orphan,
+        "toolu_01",
+    ),
+    (
+        "messages.2.content.0: unexpected `tool_use_id` found in `tool_result` blocks: srvtoolu_01S. Each `tool_result` \
+         block must have a corresponding `tool_use` block in the previous message.",
+        Orphan,
+        "srvtoolu_01S",
+    ),
+    (
+        "messages.3.content.1: each tool_use must have a single result. Found multiple `tool_result` blocks with id: \
+         toolu_01AAAA",
+        Duplicate,
+        "toolu_01AAAA",
+    ),
+    (
+        "each tool_use must have a single result. Found multiple `tool_result` blocks with id: toolu_01AAAA",
+        Duplicate,
+        "toolu_01AAAA",
+    ),
+    ("messages.1.content.2: `tool_use` ids must be unique", RepeatedCall, ""),
+    (
+        "`web_search` tool use with id `srvtoolu_01Hx` was found without a corresponding `web_search_tool_result` block",
+        ServerHalf,
+        "srvtoolu_01Hx",
+    ),
+    (
+        "messages.1: `web_search` tool use with id `srvtoolu_01Hx` was found without a corresponding \
+         `web_search_tool_result` block but no `web_search` tool was provided",
+        ServerHalf,
+        "srvtoolu_01Hx",
+    ),
+    (
+        "messages.7.content.0: unexpected `tool_use_id` found in `advisor_tool_result` blocks: srvtoolu_01Jj. Each \
+         `advisor_tool_result` block must have a corresponding `server_tool_use` block before it.",
+        ServerHalf,
+        "srvtoolu_01Jj",
+    ),
+    (
+        "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation. \
+         Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\".",
+        Bound { header_named: false },
+        "",
+    ),
+    (
+        "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation. \
+         Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\". That setting \
+         requires the `thinking-binding-controls-2026-08-01` value in the `anthropic-beta` header. The `system` prompt \
+         differs from the one this block was created with.",
+        Bound { header_named: true },
+        "",
+    ),
+    // Chat Completions.
+    (
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The \
+         following tool_call_ids did not have response messages: call_AAA1",
+        Unanswered,
+        "call_AAA1",
+    ),
+    (
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The \
+         following tool_call_ids did not have response messages: call_FExX, call_8WAx",
+        Unanswered,
+        "call_FExX call_8WAx",
+    ),
+    (
+        "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.",
+        Orphan,
+        "",
+    ),
+    (
+        "Invalid parameter: 'tool_call_id' of 'call_xxx' not found in 'tool_calls' of previous message.",
+        Orphan,
+        "call_xxx",
+    ),
+    (
+        "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'.",
+        Orphan,
+        "",
+    ),
+    // Responses.
+    (
+        "No tool output found for function call call_AAA1.",
+        Unanswered,
+        "call_AAA1",
+    ),
+    (
+        "No tool output found for custom tool call call_1.",
+        Unanswered,
+        "call_1",
+    ),
+    (
+        "No tool output found for apply patch call call_AAA1.",
+        Unanswered,
+        "call_AAA1",
+    ),
+    (
+        "No tool output found for tool search call call_1.",
+        Unanswered,
+        "call_1",
+    ),
+    ("No tool output found for computer call call_1.", Unanswered, "call_1"),
+    (
+        "No tool call found for function call output with call_id call_xrN6.",
+        Orphan,
+        "call_xrN6",
+    ),
+    (
+        "No tool call found for custom tool call output with call_id 3754373f-564e-45dd-be92-de5a4a220e8d.",
+        Orphan,
+        "3754373f-564e-45dd-be92-de5a4a220e8d",
+    ),
+    (
+        "Item 'fc_0a03' of type 'function_call' was provided without its required 'reasoning' item: 'rs_0a03'.",
+        WithoutReasoning,
+        "fc_0a03",
+    ),
+    (
+        "Duplicate item found with id fc_1. Remove duplicate items from your input and try again.",
+        RepeatedItem,
+        "fc_1",
+    ),
+    // Gemini.
+    (
+        "Please ensure that function response turn comes immediately after a function call turn.",
+        Orphan,
+        "",
+    ),
+    (
+        "Please ensure that function response turn comes immediately after a function call turn. Got function response \
+         with name 'read_file'.",
+        Orphan,
+        "",
+    ),
+    // Bedrock Converse.
+    (
+        "Expected toolResult blocks at messages.2.content for the following Ids: tooluse_AAA",
+        Unanswered,
+        "tooluse_AAA",
+    ),
+    (
+        "Expected toolResult blocks at messages.2.content for the following Ids: tooluse_A.b:c, tooluse_B",
+        Unanswered,
+        "tooluse_A.b:c tooluse_B",
+    ),
+    (
+        "The number of toolResult blocks at messages.27.content exceeds the number of toolUse blocks of previous turn.",
+        Orphan,
+        "",
+    ),
+    // Mistral.
+    (
+        "Duplicate tool call id abcdefghi in tool results",
+        Duplicate,
+        "abcdefghi",
+    ),
+    ("Unexpected tool call id abcdefghi in tool results", Orphan, "abcdefghi"),
+    (
+        "Duplicate tool call id abcdefghi in assistant message",
+        RepeatedCall,
+        "abcdefghi",
+    ),
+    ("Unexpected role 'tool' after role 'user'", Orphan, ""),
+    // DeepSeek.
+    (
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. \
+         (insufficient tool messages following tool_calls message)",
+        Unanswered,
+        "",
+    ),
+    (
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id', The \
+         following tool_call_ids did not have response messages: z",
+        Orphan,
+        "z",
+    ),
+    ("Duplicate value for 'tool_call_id' of a in message[3]", Duplicate, "a"),
+    (
+        "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'",
+        Orphan,
+        "",
+    ),
+    (
+        "messages.7:`tool_use` ids were found without `tool_result` blocks immediately after: call_00_ET_x. Each \
+         `tool_use` block must have a corresponding `tool_result` block in the next message.",
+        Unanswered,
+        "call_00_ET_x",
+    ),
+    (
+        "unexpected `messages.1.content.0: tool_use_id` found in `tool_result` blocks: a. Each `tool_result` block must \
+         have a corresponding `tool_use` block in the previous message.",
+        Orphan,
+        "a",
+    ),
+    ("No tool output found for tool call a.", Unanswered, "a"),
+    ("No tool call found for tool output with call_id a.", Orphan, "a"),
+    ("Duplicate tool output for call_id: a.", Duplicate, "a"),
+    ("Duplicate 'call_id': a.", RepeatedCall, "a"),
+    // Kimi, Qwen, MiniMax, Cohere, local servers.
+    (
+        "an assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The \
+         following tool_call_ids did not have response messages: Shell:58",
+        Unanswered,
+        "Shell:58",
+    ),
+    ("Invalid request: tool_call_id  is not found", Orphan, ""),
+    ("tool_call_id functions.Read:3 is not found", Orphan, "functions.Read:3"),
+    (
+        "<400> InternalError.Algo.InvalidParameter: An assistant message with \"tool_calls\" must be followed by tool \
+         messages responding to each \"tool_call_id\". The following tool_call_ids did not have response messages: \
+         message[532].role",
+        Unanswered,
+        "",
+    ),
+    (
+        "<400> InternalError.Algo.InvalidParameter: messages with role \"tool\" must be a response to a preceeding \
+         message with \"tool_calls\".",
+        Orphan,
+        "",
+    ),
+    (
+        "invalid params, tool call result does not follow tool call (2013)",
+        Orphan,
+        "",
+    ),
+    (
+        "invalid params, tool result's tool id(call_function_0f_1) not found (2013)",
+        Orphan,
+        "call_function_0f_1",
+    ),
+    ("tool call id not found in previous tool calls", Orphan, ""),
+    ("tool call id must be provided with tool message", Orphan, ""),
+    ("cannot have duplicate tool ids", RepeatedCall, ""),
+    (
+        "invalid tool call provided in messages[36].tool_calls[0]: cannot have duplicate tool ids 'bash0'",
+        RepeatedCall,
+        "bash0",
+    ),
+    (
+        "Message has tool role, but there was no previous assistant message with a tool call!",
+        Orphan,
+        "",
+    ),
+];
+
+/// Refusals of other things, and words that only hold a phrase.
+const OTHERS: &[&str] = &[
+    "",
+    "Number of request tokens has exceeded your per-minute rate limit",
+    "prompt is too long: 214512 tokens > 200000 maximum",
+    "messages.0: `tool_use` blocks can only be in `assistant` messages",
+    "messages.0: `tool_result` blocks can only be in `user` messages",
+    "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
+    "messages.1.content.0.tool_use.input: Input should be a valid dictionary",
+    "Requests which include `tool_use` or `tool_result` blocks must define tools.",
+    "messages: roles must alternate between \"user\" and \"assistant\", but found multiple \"user\" roles in a row",
+    "messages.1: all messages must have non-empty content except for the optional final assistant message",
+    "messages: text content blocks must be non-empty",
+    "This model does not support assistant message prefill. The conversation must end with a user message.",
+    "Tool reference 'unknown_tool' not found in available tools",
+    "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+    "messages.5.content.1: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. \
+     These blocks must remain as they were in the original response.",
+    "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is \
+     enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost set of `tool_use` and \
+     `tool_result` blocks).",
+    "When thinking is disabled, an `assistant` message in the final position cannot contain `thinking`.",
+    "messages.1.content.0: Invalid `signature` in `thinking` block",
+    "Invalid 'messages[2].tool_calls': empty array. Expected an array with minimum length 1, but got an empty array \
+     instead.",
+    "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got a string \
+     with length 1721 instead.",
+    "Invalid value for 'content': expected a string, got null.",
+    "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
+    "Item with id 'rs_0b5f' not found. Items are not persisted when `store` is set to false. Try again with `store` set \
+     to true, or remove this item from your input.",
+    "Invalid 'input[3].id': 'call_1'. Expected an ID that begins with 'fc'.",
+    "Please ensure that function call turn comes immediately after a user turn or after a function response turn.",
+    "Please ensure that the number of function response parts is equal to the number of function call parts of the \
+     function call turn.",
+    "Please ensure that multiturn requests alternate between user and model.",
+    "Function call is missing a thought_signature in functionCall parts. Additional data, function call \
+     `default_api:grep`, position 5.",
+    "The toolConfig field must be defined when using toolUse and toolResult content blocks.",
+    "The text field in the ContentBlock object at messages.15.content.0 is blank.",
+    "The content field at messages.1.content.0.toolResult cannot be empty when status value is error.",
+    "A conversation must start with a user message. Try again with a conversation that starts with a user message.",
+    "Unexpected role 'user' after role 'tool'",
+    "Not the same number of function calls and responses",
+    "Tool call id was 2968-LWy3uasib but must be a-z, A-Z, 0-9, with a length of 9.",
+    "Expected last role User or Tool (or Assistant with prefix) for serving but got assistant",
+    "Invalid assistant message: content or tool_calls must be set",
+    "The `reasoning_content` in the thinking mode must be passed back to the API.",
+    "thinking is enabled but reasoning_content is missing in assistant tool call message at index 3",
+    "'messages.2' : for 'role:tool' the following must be satisfied[('messages.2.tool_call_id' : property 'tool_call_id' \
+     is missing)]",
+    "Only messages of role 'user' can have a name.",
+    "Expecting ',' delimiter: line 1 column 42 (char 41)",
+    "Failed to parse tool call arguments as JSON",
+    "Tool call IDs should be alphanumeric strings with length 9!",
+    // Echoed words.
+    "Your text was blocked: No tool output found for function call call_1.",
+    "messages.0.content.0.text: Input should be shorter, got 'No tool output found for function call call_1.'",
+    "The prompt \"`tool_use` ids must be unique\" violates our policy",
+    "blocked\nNo tool output found for function call call_1.",
+];
+
+fn told(body: &str) -> Option<(RefusalKind, String)> {
+    refusal(body.as_bytes()).map(|Refusal { kind, ids }| (kind, ids.join(" ")))
+}
+
+/// As Python prints bytes.
+fn python_bytes(text: &str) -> String {
+    format!("b'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+/// As Python prints a string.
+fn python_text(text: &str) -> String {
+    match (text.contains('\''), text.contains('"')) {
+        (true, false) => format!("\"{text}\""),
+        (quotes, _) => format!(
+            "'{}'",
+            if quotes {
+                text.replace('\'', "\\'")
+            } else {
+                text.to_owned()
+            }
+        ),
+    }
+}
+
+/// The text in every shape that is known.
+fn wrapped(text: &str) -> Vec<String> {
+    let json = quoted(text);
+    let anthropic = format!(
+        "{{\"type\":\"error\",\"error\":{{\"type\":\"invalid_request_error\",\"message\":{json}}},\"request_id\":\"req_1\"}}"
+    );
+    let openai = format!(
+        "{{\n  \"error\": {{\n    \"message\": {json},\n    \"type\": \"invalid_request_error\",\n    \"param\": \
+         \"messages.[6].role\",\n    \"code\": null\n  }}\n}}\n"
+    );
+    let message = format!("{{\"message\":{json}}}");
+    let router = |raw: &str| {
+        format!(
+            "{{\"error\":{{\"message\":\"Provider returned error\",\"code\":400,\"metadata\":{{\"raw\":{},\
+             \"provider_name\":\"X\"}}}},\"user_id\":\"user_1\"}}",
+            quoted(raw)
+        )
+    };
+    let litellm = |inner: &str| {
+        let text = format!(
+            "litellm.BadRequestError: AnthropicException - {inner}No fallback model group found for original \
+             model_group=x. Fallbacks=[]. Received Model Group=x\nAvailable Model Group Fallbacks=None"
+        );
+        format!(
+            "{{\"error\":{{\"message\":{},\"type\":null,\"param\":null,\"code\":\"400\"}}}}",
+            quoted(&text)
+        )
+    };
+    let google = |inner: &str| {
+        format!(
+            "{{\"error\":{{\"code\":400,\"message\":{},\"status\":\"INVALID_ARGUMENT\"}}}}",
+            quoted(inner)
+        )
+    };
+    vec![
+        text.to_owned(),
+        format!("  {text}\n"),
+        format!("[{}]", google(text)),
+        format!("{{\"error\":{json}}}"),
+        format!("{{\"detail\":{json}}}"),
+        format!("{{\"object\":\"error\",\"message\":{json},\"type\":\"x\",\"param\":null,\"code\":\"3230\"}}"),
+        format!("{{\"Message\":{json}}}"),
+        format!("400 {anthropic}"),
+        format!(
+            "Error code: 400 - {{'error': {{'message': {}, 'type': 'x'}}}}",
+            python_text(text)
+        ),
+        format!(
+            "An error occurred (ValidationException) when calling the ConverseStream operation: The model returned the \
+             following errors: {text}"
+        ),
+        router(text),
+        router(&anthropic),
+        router(&google(&anthropic)),
+        litellm(text),
+        litellm(&anthropic),
+        litellm(&python_bytes(&anthropic)),
+        litellm(&python_bytes(&openai)),
+        google(&anthropic),
+        anthropic,
+        openai,
+        message,
+    ]
+}
+
+#[test]
+fn every_text_is_read_in_every_wrapping() {
+    for (text, kind, ids) in REFUSALS {
+        for body in wrapped(text) {
+            assert_eq!(told(&body), Some((*kind, (*ids).to_owned())), "{body}");
+        }
+    }
+}
+
+#[test]
+fn other_texts_say_nothing_of_pairing() {
+    for text in OTHERS {
+        for body in wrapped(text) {
+            assert_eq!(told(&body), None, "{body}");
+        }
+    }
+}
+
+#[test]
+fn what_is_echoed_beside_the_message_counts_for_nothing() {
+    let phrase = quoted("No tool output found for function call call_1.");
+    for body in [
+        format!("{{\"error\":{{\"message\":\"bad\",\"param\":{phrase}}}}}"),
+        format!("{{\"detail\":[{{\"msg\":\"too long\",\"input\":{{\"message\":{phrase}}}}}]}}"),
+        format!("{{\"messages\":[{{\"message\":{phrase}}}]}}"),
+        format!("{{\"error\":[{phrase}]}}"),
+    ] {
+        assert_eq!(told(&body), None, "{body}");
+    }
+}
+
+#[test]
+fn lone_surrogates_and_broken_tails_are_no_obstacle() {
+    let text = "No tool output found for function call call_1.";
+    for body in [
+        format!("{{\"hint\":\"\\ud83d\",\"error\":{{\"message\":\"{text} \\ud83d\"}}}}"),
+        format!("{{\"error\":{{\"message\":\"{text}\"}},\"request_id\":\"req"),
+        r#"{"\u0065rror":{"message":"No\u0020tool output found for function call call\u005f1."}}"#.to_owned(),
+        format!("\r\n\t{{\"message\" : \"{text}\" }}"),
+    ] {
+        assert_eq!(told(&body), Some((Unanswered, "call_1".to_owned())), "{body}");
+    }
+    let unknown = "{\"message\":\"No tool output found for function call call_\\ud83d.\"}";
+    assert_eq!(told(unknown), Some((Unanswered, String::new())));
+}
+
+#[test]
+fn lists_end_where_they_end() {
+    let head = "tool_use ids were found without tool_result blocks immediately after:";
+    for (tail, ids) in [
+        (" a, b, c", "a b c"),
+        (" 'a', 'b'.", "a b"),
+        (" a_1 b_2 please", "a_1 b_2"),
+        (" a. b", "a"),
+        (" ,", ""),
+        (" , a", "a"),
+        (" a, a, b", "a b"),
+        (" a\nb_1", "a"),
+        (" a\\\"},\\\"request_id\\\":\\\"req_1\\\"}", "a"),
+        (" a.b.c:1|d.", "a.b.c:1|d"),
+    ] {
+        assert_eq!(
+            told(&format!("{head}{tail}")),
+            Some((Unanswered, ids.to_owned())),
+            "{tail}"
+        );
+    }
+}
+
+#[test]
+fn sizes_are_bounded() {
+    let head = "tool_use ids were found without tool_result blocks immediately after: ";
+    let many: Vec<String> = (0..1000).map(|number| format!("toolu_{number}")).collect();
+    let read = refusal(format!("{head}{}", many.join(", ")).as_bytes()).unwrap();
+    assert_eq!(read.ids, many[..64]);
+    let (fits, long) = ("x".repeat(256), "y".repeat(257));
+    let read = refusal(format!("{head}{long}, {fits}.").as_bytes()).unwrap();
+    assert_eq!(read.ids, [fits]);
+
+    let text = "`tool_use` ids must be unique";
+    let fill = " ".repeat(REFUSAL_BYTES_MAX - text.len());
+    assert!(refusal(format!("{text}{fill}").as_bytes()).is_some());
+    assert!(refusal(format!("{text}{fill} ").as_bytes()).is_none());
+}
+
+#[test]
+fn deep_and_hostile_bodies_are_left() {
+    let mut nested = "`tool_use` ids must be unique".to_owned();
+    for _ in 0..9 {
+        nested = format!("{{\"message\":{}}}", quoted(&nested));
+    }
+    for body in [
+        nested,
+        "[".repeat(REFUSAL_BYTES_MAX),
+        "{\"error\":".repeat(7000),
+        "b'".repeat(30_000),
+        "`".repeat(REFUSAL_BYTES_MAX),
+        "messages.1:".repeat(5000),
+        format!("[{}]", vec!["{\"message\":\"{}\"}"; 3500].join(",")),
+        "{error: {message: ".repeat(3000),
+        format!("No tool output found for {}", " call".repeat(12_000)),
+    ] {
+        assert!(told(&body).is_none_or(|(_, ids)| ids.len() < 1000));
+    }
+}
+
+/// Mangled bodies; `SEED=` replays one.
+#[test]
+fn mangled_bodies_never_panic() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    let bodies: Vec<String> = REFUSALS.iter().flat_map(|(text, ..)| wrapped(text)).collect();
+    let only: Option<u64> = number("SEED");
+    for seed in only.map_or(0..20_000, |seed| seed..seed + 1) {
+        let mut rng = Rng::new(seed);
+        let mut body = rng.pick(&bodies).clone().into_bytes();
+        for _ in 0..rng.within(1, 5) {
+            let at = rng.below(body.len() + 1);
+            let end = (at + rng.within(1, 30)).min(body.len());
+            match rng.below(5) {
+                0 => drop(body.drain(at..end)),
+                1 if at < body.len() => body[at] = u8::try_from(rng.below(256)).unwrap(),
+                2 => drop(body.splice(at..at, rng.pick(&bodies).bytes().take(40).collect::<Vec<_>>())),
+                3 => drop(body.splice(
+                    at..at,
+                    rng.pick(&["\\", "\"", "'", "`", "b'", "{", "\\ud83d", "\n"]).bytes(),
+                )),
+                _ => body.truncate(at.max(1)),
+            }
+        }
+        let read = panic::catch_unwind(|| refusal(&body)).unwrap_or_else(|failure| {
+            println!("SEED={seed}\n{}", String::from_utf8_lossy(&body));
+            panic::resume_unwind(failure)
+        });
+        let ids = read.map(|refusal| refusal.ids).unwrap_or_default();
+        assert!(
+            ids.len() <= 64
+                && ids
+                    .iter()
+                    .all(|id| !id.is_empty() && id.len() <= 256 && !id.contains(['"', '\n', ' '])),
+            "SEED={seed} {ids:?}"
+        );
+    }
+}
