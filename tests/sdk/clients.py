@@ -4,6 +4,7 @@ Each asks with one conversation and returns the text of the answer; `Refused` is
 """
 
 import json
+import subprocess
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
@@ -110,3 +111,39 @@ PYTHON = [
     Client("python google-genai", "gemini", gemini),
     Client("http gemini", "gemini", gemini_array, ways=("array",)),
 ]
+
+NODE = {
+    "node anthropic": "messages",
+    "node openai chat": "chat",
+    "node openai responses": "responses",
+}
+
+
+@contextmanager
+def node_clients(home):
+    """The SDKs of a running `run.mjs`, which is asked and answers in lines of JSON; none without a home."""
+    if not home:
+        yield []
+        return
+    process = subprocess.Popen(
+        ["node", "run.mjs"], cwd=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+    )
+
+    def asker(format_):
+        def ask(base, request, way):
+            question = {"format": format_, "base": base, "request": request, "way": way}
+            print(json.dumps(question), file=process.stdin, flush=True)
+            answer = json.loads(process.stdout.readline() or '{"failed": "node has ended"}')
+            if "refused" in answer:
+                raise Refused(answer["refused"])
+            if "failed" in answer:
+                raise RuntimeError(answer["failed"])
+            return answer["said"]
+
+        return ask
+
+    try:
+        yield [Client(name, format_, asker(format_)) for name, format_ in NODE.items()]
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,7 +1,8 @@
-"""Installs the SDKs below the target folder, in a virtual environment."""
+"""Installs the SDKs below the target folder: those for Python in a virtual environment, those for Node beside it."""
 
 import hashlib
 import os
+import shutil
 import subprocess
 import venv
 from pathlib import Path
@@ -41,3 +42,26 @@ def python_sdks():
         return None
     mark.touch()
     return python
+
+
+def node_sdks():
+    """The folder that holds the Node script and its SDKs; None, with a word why, where it cannot be."""
+    npm = shutil.which("npm")
+    if not npm or not shutil.which("node"):
+        print("skipped: the Node SDKs: node or npm is not installed")
+        return None
+    home = TARGET / "sdk-node"
+    home.mkdir(parents=True, exist_ok=True)
+    files = sorted((HERE / "node").glob("*.*"))
+    for file in files:
+        shutil.copy(file, home)
+    mark = stamp(home, *(file for file in files if file.suffix == ".json"))
+    if mark.exists():
+        return home
+    install = [npm, "ci", "--engine-strict", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    done = subprocess.run(install, cwd=home, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(f"skipped: the Node SDKs: npm cannot install them: {complaint(done)[0]}")
+        return None
+    mark.touch()
+    return home

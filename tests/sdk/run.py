@@ -4,8 +4,8 @@
     python3 tests/sdk/run.py [PATH OF THE BINARY]      default: $ANTIPHON_BIN, else target/debug/antiphon
     python3 tests/sdk/run.py --direct-only             the provider and the SDKs alone
 
-Installs the SDKs in target/sdk-venv. The last line is `N passed, N failed`; it exits with 1 if any failed, and with 0
-and a line `skipped: …` if the SDKs cannot be installed.
+Installs the SDKs below target/: sdk-venv, sdk-node. The last line is `N passed, N failed`; it exits with 1 if any
+failed, and with 0 and a line `skipped: …` if the SDKs cannot be installed. The Node SDKs are skipped alone.
 """
 
 import os
@@ -15,14 +15,15 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from clients import PYTHON, Refused
+from clients import PYTHON, Refused, node_clients
 from conversations import FORMATS
-from install import TARGET, python_sdks
+from install import TARGET, node_sdks, python_sdks
 from running import antiphon, fetch
 from strict.reply import WORDS
 from strict_provider import StrictProvider
 
 INSIDE = "ANTIPHON_SDK_INSIDE"
+NODE_HOME = "ANTIPHON_SDK_NODE"
 
 
 def environment():
@@ -30,7 +31,7 @@ def environment():
     python = python_sdks()
     if not python:
         return 0
-    inside = os.environ | {INSIDE: "1"}
+    inside = os.environ | {INSIDE: "1", NODE_HOME: str(node_sdks() or "")}
     sys.stdout.flush()
     return subprocess.run([str(python), __file__, *sys.argv[1:]], env=inside, check=False).returncode
 
@@ -114,8 +115,8 @@ def main():
     binary = Path(arguments[0] if arguments else os.environ.get("ANTIPHON_BIN") or TARGET / "debug" / "antiphon")
     upstreams = dict.fromkeys(format_.upstream for format_ in FORMATS.values())
     tally = [0, 0]
-    with StrictProvider() as provider:
-        clients = PYTHON
+    with StrictProvider() as provider, node_clients(os.environ.get(NODE_HOME)) as node:
+        clients = PYTHON + node
         report(check_direct(clients, provider), tally)
         if "--direct-only" not in sys.argv:
             try:
