@@ -288,6 +288,22 @@ GEMINI = [
         COUNT,
         ("Both are read.", "Go on.", "the real result of read_1", "the real result of list_1"),
     ),
+    Conversation(
+        "broken: a response whose call was trimmed away",
+        gemini(answers(function_response("read_file", "read_1")), said("model", "It is read."), said("user", "Go on.")),
+        "function response turn comes immediately after a function call turn",
+        ("It is read.", "Go on.", "the real result of read_1"),
+    ),
+    Conversation(
+        "broken: trimmed, begins with a call",
+        gemini(
+            calls(signed(function_call("read_file", "read_1"))),
+            answers(function_response("read_file", "read_1")),
+            said("user", "Go on."),
+        ),
+        "function call turn comes immediately after a user turn",
+        ("Go on.", "the real result of read_1", "c2lnbmVk"),
+    ),
 ]
 
 
