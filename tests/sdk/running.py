@@ -1,0 +1,60 @@
+"""A running Antiphon in front of a provider."""
+
+import os
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def fetch(url):
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return answer.read().decode()
+
+
+@contextmanager
+def antiphon(binary, upstreams, provider):
+    """Runs the binary, every upstream being the provider: (data URL, admin URL)."""
+    data, admin = free_port(), free_port()
+    command = [str(binary), "serve", "--listen", f"127.0.0.1:{data}", "--admin-listen", f"127.0.0.1:{admin}"]
+    for name in upstreams:
+        command += ["--upstream", f"{name}={provider.url}"]
+    with tempfile.TemporaryDirectory() as home:
+        keep = {key: value for key, value in os.environ.items() if not key.startswith("ANTIPHON_")}
+        homes = {key: home for key in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")}
+        log = open(Path(home) / "log", "w+b")
+        process = subprocess.Popen(command, cwd=home, env=keep | homes, stdout=log, stderr=log)
+        try:
+            wait(process, log, f"http://127.0.0.1:{admin}")
+            yield f"http://127.0.0.1:{data}", f"http://127.0.0.1:{admin}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            log.close()
+
+
+def wait(process, log, admin):
+    """Until it is ready, or the reason why not."""
+    for _ in range(150):
+        if process.poll() is not None:
+            break
+        try:
+            fetch(f"{admin}/readyz")
+            return
+        except OSError:
+            time.sleep(0.1)
+    log.seek(0)
+    raise RuntimeError(f"{process.args} did not get ready: {log.read().decode(errors='replace')[-2000:]}")
