@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::{
     provider::Kind,
+    proxy::OnBindingError,
     repair::{Applicability, Mode, Tier},
     telemetry::LogFormat,
 };
@@ -112,6 +113,8 @@ pub struct Repair {
     pub least: LeastName,
     /// Whether field values that the provider rejects are mended too.
     pub hygiene: bool,
+    /// What to do about thinking that Anthropic has bound to another beginning of the conversation.
+    pub on_binding_error: OnBindingErrorName,
 }
 
 impl Default for Repair {
@@ -120,6 +123,7 @@ impl Default for Repair {
             mode: ModeName::Repair,
             least: LeastName::Lossy,
             hygiene: true,
+            on_binding_error: OnBindingErrorName::DropBlock,
         }
     }
 }
@@ -215,6 +219,16 @@ words! {
         Salvage = "salvage",
         /// Only put real results where they belong.
         Lossless = "lossless",
+    }
+}
+
+words! {
+    /// What to do about thinking that the provider has bound to another prefix.
+    OnBindingErrorName => OnBindingError {
+        /// Ask the provider to drop it.
+        DropBlock = "drop_block",
+        /// Hand the refusal to the client.
+        Surface = "surface",
     }
 }
 

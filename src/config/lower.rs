@@ -342,7 +342,9 @@ impl Lowering {
                 least: self.file.repair.least.into(),
                 hygiene: self.file.repair.hygiene,
                 tiers,
+                unique_ids: false,
             },
+            on_binding_error: self.file.repair.on_binding_error.into(),
         }
     }
 }

@@ -101,6 +101,16 @@ pub struct Finding {
     pub detail: Option<&'static str>,
 }
 
+impl Finding {
+    /// A call that the provider holds and misses the result of, by the provider's own word.
+    pub fn held(id: String) -> Self {
+        Self {
+            id,
+            ..at_message(FindingKind::Unanswered, 0, Some("held_by_the_provider"))
+        }
+    }
+}
+
 impl Pairing {
     /// Every breach, in document order; `Field` only with `hygiene`.
     pub fn findings(&self, conversation: &Conversation<'_>, hygiene: bool) -> Vec<Finding> {

@@ -86,6 +86,12 @@ impl<'a> Conversation<'a> {
         self.parts.get(message.parts.clone()).unwrap_or_default()
     }
 
+    /// The first block of signed reasoning.
+    pub fn first_thinking(&self) -> Option<Span> {
+        let thinks = |part: &&Part<'_>| matches!(part.kind, PartKind::Thinking);
+        self.parts.iter().find(thinks).map(|part| part.span)
+    }
+
     /// The reasoning parts that stand, message by message, right before the message of `part`, last first.
     pub fn reasoning_before(&self, part: usize) -> impl Iterator<Item = usize> {
         let message = |part: usize| self.parts.get(part).map(|found| found.message);
@@ -242,6 +248,8 @@ pub struct CallResult<'a> {
     pub name: Text<'a>,
     /// Whose calls it answers.
     pub family: Family,
+    /// Whether the provider itself said that it answers no call.
+    pub disowned: bool,
 }
 
 /// A server tool call.

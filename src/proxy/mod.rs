@@ -6,11 +6,13 @@ mod error;
 mod gather;
 mod guard;
 pub mod headers;
+mod memory;
 mod record;
 mod reject;
 mod relay;
 mod request;
 mod response;
+mod second;
 mod shape;
 
 use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
@@ -27,6 +29,7 @@ pub use error::ProxyError;
 pub use guard::Refusal;
 pub use reject::Rejection;
 pub use relay::{AnswerBody, RelayError};
+pub use second::OnBindingError;
 pub use shape::Shape;
 
 use crate::{
@@ -34,12 +37,15 @@ use crate::{
     provider::{NoRoute, Route, Routes},
     repair::RepairPolicy,
     telemetry::Telemetry,
-    upstream::{SendError, Sender},
+    upstream::{SendBody, SendError, Sender},
+    wire::{self, RefusalKind},
 };
 use guard::{Admission, Guard};
+use memory::Memory;
 use record::{End, Ids, Record};
 use request::Prepared;
 use response::Answer;
+use second::{Again, Next};
 
 /// Settings of the data path.
 #[derive(Clone, Debug)]
@@ -56,6 +62,8 @@ pub struct ProxySettings {
     pub trust_mode_header: bool,
     /// What repair may do.
     pub policy: RepairPolicy,
+    /// What to do about thinking that the provider has bound to another prefix, where nothing else helps.
+    pub on_binding_error: OnBindingError,
 }
 
 /// The data path as a service: one call is one exchange. Cheap to clone.
@@ -71,6 +79,7 @@ struct Inner {
     idle_timeout: Duration,
     telemetry: Telemetry,
     ids: Ids,
+    memory: Memory,
 }
 
 impl Proxy {
@@ -90,6 +99,7 @@ impl Proxy {
             allow_hosts: settings.allow_hosts.clone(),
             own: (!listen.is_unspecified()).then_some(listen),
         };
+        let memory = Memory::new(routes.upstreams());
         Self(Arc::new(Inner {
             routes,
             settings,
@@ -98,6 +108,7 @@ impl Proxy {
             idle_timeout,
             telemetry,
             ids: Ids::default(),
+            memory,
         }))
     }
 }
@@ -139,18 +150,71 @@ impl Inner {
         let route = self.route(&request)?;
         *shape = Shape::of(&route);
         record.event.upstream = Some(route.upstream.name.clone());
-        let Prepared { request, renamed } = request::prepare(&self.settings, &route, request, record).await?;
-        let began = clock::now();
-        (record.phase, record.event.attempts) = ("headers", 1);
-        let sent = self
-            .sender
-            .send(request)
-            .await
-            .map_err(|error| upstream_error(&route, error))?;
-        record.head_came(began);
-        let answer = Answer::new(sent, route.wire.is_some());
-        let answer = answer.with_old_ids(&renamed, self.idle_timeout).await;
+        let prepared = request::prepare(&self.settings, &self.memory, &route, request, record).await?;
+        let answer = self.send(&route, prepared, record).await;
         answer.map(Some).map_err(|error| upstream_error(&route, error))
+    }
+
+    /// Sends, and sends again as long as the provider says how to do better.
+    async fn send(&self, route: &Route<'_>, prepared: Prepared, record: &mut Record) -> Result<Answer, SendError> {
+        let Prepared {
+            request,
+            mut renamed,
+            mut again,
+        } = prepared;
+        let mut answer = self.attempt(route, request, record).await?;
+        if again.is_some() || !renamed.is_empty() {
+            answer = answer.with_refusal(self.idle_timeout).await?;
+        }
+        while let Some(refusal) = answer.refusal()
+            && let Some(next) = self.second(route, again.as_mut(), &refusal, record)
+        {
+            // Whatever happens to it, the client gets an answer of the provider's.
+            let Ok(better) = self.attempt(route, next.request, record).await else {
+                break;
+            };
+            answer = better.with_refusal(self.idle_timeout).await?;
+            record.repair = Some(request::actions(&next.report));
+            renamed.clone_from(&next.report.renamed);
+            record.event.report = Some(next.report);
+            if answer.is_success() {
+                next.lesson.learn(&self.memory);
+            }
+        }
+        Ok(answer.with_old_ids(&renamed))
+    }
+
+    async fn attempt(
+        &self,
+        route: &Route<'_>,
+        request: Request<SendBody>,
+        record: &mut Record,
+    ) -> Result<Answer, SendError> {
+        let began = clock::now();
+        record.phase = "headers";
+        record.event.attempts += 1;
+        let sent = self.sender.send(request).await?;
+        record.head_came(began);
+        Ok(Answer::new(sent, route.wire.is_some()))
+    }
+
+    /// What to send after a refusal.
+    fn second(
+        &self,
+        route: &Route<'_>,
+        again: Option<&mut Again>,
+        refusal: &wire::Refusal,
+        record: &mut Record,
+    ) -> Option<Next> {
+        let upstream = route.upstream.name.as_str();
+        if refusal.kind == RefusalKind::RepeatedCall && again.is_some() {
+            self.memory.learn_unique_ids(upstream);
+        }
+        let policy = request::policy(&self.settings, &self.memory, upstream);
+        let on_binding_error = self.settings.on_binding_error;
+        let next = again?.next(refusal, &self.memory, &policy, on_binding_error, record.event.attempts)?;
+        record.telemetry().second_repair(next.why);
+        Some(next)
     }
 
     fn route<B>(&self, request: &Request<B>) -> Result<Route<'_>, ProxyError> {

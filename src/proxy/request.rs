@@ -1,6 +1,11 @@
 //! The request side: collect, read, mend, and what goes up. Never parses a body itself.
 
-use std::{fmt::Write as _, panic::catch_unwind, sync::Arc};
+use std::{
+    borrow::Cow,
+    fmt::Write as _,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use http::{
@@ -19,13 +24,15 @@ use super::{
     error::ProxyError,
     guard::Refusal,
     headers,
+    memory::{Memory, Principal, Recalled},
     record::Record,
     reject::Rejection,
+    second::{Again, ask_for_binding_controls, conversation_key},
 };
 use crate::{
     clock,
     provider::Route,
-    repair::{Action, Mode, RepairPolicy, Repaired, Report, repair},
+    repair::{Action, Mode, RepairPolicy, Repaired, Report, repair_with, unbound},
     server::framing::Heads,
     splice::Segments,
     upstream::SendBody,
@@ -39,6 +46,8 @@ pub(super) struct Prepared {
     pub request: Request<SendBody>,
     /// Ids that were replaced: (new, old).
     pub renamed: Vec<(String, String)>,
+    /// What a second send needs; none where the provider's first word is final.
+    pub again: Option<Again>,
 }
 
 /// What was decided about a body.
@@ -47,6 +56,10 @@ struct Verdict {
     /// Whether the body goes up plain although it came coded.
     decoded: bool,
     renamed: Vec<(String, String)>,
+    /// The body as it came, decoded, and as it goes up, where it may go up again.
+    kept: Option<(Bytes, Segments)>,
+    /// Whether the body asks for a setting that needs a header.
+    unbound: bool,
 }
 
 impl Verdict {
@@ -56,6 +69,8 @@ impl Verdict {
             body,
             decoded: false,
             renamed: Vec::new(),
+            kept: None,
+            unbound: false,
         }
     }
 }
@@ -63,6 +78,7 @@ impl Verdict {
 /// Turns the client's request into the one that goes up.
 pub(super) async fn prepare(
     settings: &ProxySettings,
+    memory: &Memory,
     route: &Route<'_>,
     request: Request<Incoming>,
     record: &mut Record,
@@ -74,105 +90,151 @@ pub(super) async fn prepare(
         if let Some(heads) = parts.extensions.get::<Heads>() {
             heads.streamed();
         }
-        return Ok(finish(parts, route, Verdict::untouched(streamed(body))));
+        return Ok(finish(parts, route, Verdict::untouched(streamed(body)), None));
     };
     (record.event.format, record.event.mode) = (Some(wire.format), Some(mode));
-    let verdict = inspect(settings, wire, mode, &parts.headers, body, record).await?;
-    Ok(finish(parts, route, verdict))
+    let principal = Principal::of(&route.upstream.name, &parts.headers);
+    let reading = Reading {
+        settings,
+        memory,
+        upstream: &route.upstream.name,
+        principal,
+        wire,
+        mode,
+    };
+    let verdict = reading.inspect(&parts.headers, body, record).await?;
+    Ok(finish(parts, route, verdict, Some((wire, principal))))
 }
 
-/// Reads the body and decides what goes up in its place.
-async fn inspect(
-    settings: &ProxySettings,
+/// How the body of one request is read.
+struct Reading<'s> {
+    settings: &'s ProxySettings,
+    memory: &'s Memory,
+    upstream: &'s str,
+    principal: Principal,
     wire: Wire,
     mode: Mode,
-    headers: &HeaderMap,
-    body: ClientBody,
-    record: &mut Record,
-) -> Result<Verdict, ProxyError> {
-    let Some(coding) = Coding::of(headers) else {
-        return Ok(unread(record, Unreadable::Coding, streamed(body)));
-    };
-    let limit = settings.inspect_bytes_max;
-    let too_large = |record: &mut Record| {
-        record.event.unreadable = Some(Unreadable::TooLarge);
-        ProxyError::TooLarge { limit }
-    };
-    let came = match body.collect(limit).await.map_err(ProxyError::Body)? {
-        Collected::Whole(came) => came,
-        Collected::TooLarge(_) if mode == Mode::Strict => return Err(too_large(record)),
-        Collected::TooLarge(body) => return Ok(unread(record, Unreadable::TooLarge, streamed(body))),
-    };
-    let began = clock::now();
-    let read = coding
-        .decode(&came, limit)
-        .and_then(|plain| mend(&plain, wire, &settings.policy));
-    record.event.overhead = clock::now().duration_since(began);
-    match read {
-        Ok(repaired) => decide(came, coding, repaired, wire, mode, headers, record),
-        Err(Unreadable::TooLarge) if mode == Mode::Strict => Err(too_large(record)),
-        Err(reason) => Ok(unread(record, reason, in_memory(Segments::whole(came)))),
+}
+
+impl Reading<'_> {
+    /// Reads the body and decides what goes up in its place.
+    async fn inspect(&self, headers: &HeaderMap, body: ClientBody, record: &mut Record) -> Result<Verdict, ProxyError> {
+        let (settings, mode) = (self.settings, self.mode);
+        let Some(coding) = Coding::of(headers) else {
+            return Ok(unread(record, Unreadable::Coding, streamed(body)));
+        };
+        let limit = settings.inspect_bytes_max;
+        let too_large = |record: &mut Record| {
+            record.event.unreadable = Some(Unreadable::TooLarge);
+            ProxyError::TooLarge { limit }
+        };
+        let came = match body.collect(limit).await.map_err(ProxyError::Body)? {
+            Collected::Whole(came) => came,
+            Collected::TooLarge(_) if mode == Mode::Strict => return Err(too_large(record)),
+            Collected::TooLarge(body) => return Ok(unread(record, Unreadable::TooLarge, streamed(body))),
+        };
+        let began = clock::now();
+        let read = coding
+            .decode(&came, limit)
+            .and_then(|plain| self.mend(&plain).map(|repaired| (plain, repaired)));
+        record.event.overhead = clock::now().duration_since(began);
+        match read {
+            Ok((plain, repaired)) => self.decide(came, plain, coding, repaired, headers, record),
+            Err(Unreadable::TooLarge) if mode == Mode::Strict => Err(too_large(record)),
+            Err(reason) => Ok(unread(record, reason, in_memory(Segments::whole(came)))),
+        }
+    }
+
+    /// What goes up of a body that was read.
+    fn decide(
+        &self,
+        came: Bytes,
+        plain: Bytes,
+        coding: Coding,
+        repaired: Repaired,
+        headers: &HeaderMap,
+        record: &mut Record,
+    ) -> Result<Verdict, ProxyError> {
+        let Repaired { body, report } = repaired;
+        let (wire, signed) = (self.wire, is_signed(headers));
+        let mode = if signed { Mode::Observe } else { self.mode };
+        record.event.unreadable = report.unread;
+        record.event.mode = Some(mode);
+        match mode {
+            Mode::Strict if !report.findings.is_empty() => {
+                record.event.rejected = true;
+                record.repair = Some(HeaderValue::from_static("rejected"));
+                let findings = report.findings.clone();
+                record.event.report = Some(report.without_actions());
+                Err(ProxyError::Rejected(Rejection {
+                    findings,
+                    format: wire.format,
+                }))
+            }
+            Mode::Repair => {
+                record.repair = Some(actions(&report));
+                let renamed = report.renamed.clone();
+                let unbound = report.actions.contains_key(&Action::Unbind);
+                record.event.report = Some(report);
+                // Untouched, the very bytes that came go up, coded as they were.
+                let decoded = coding != Coding::Identity && !body.is_original();
+                let kept = Some((plain, body.clone()));
+                let body = if body.is_original() {
+                    Segments::whole(came)
+                } else {
+                    body
+                };
+                Ok(Verdict {
+                    body: in_memory(body),
+                    decoded,
+                    renamed,
+                    kept,
+                    unbound,
+                })
+            }
+            Mode::Strict | Mode::Observe => {
+                record.event.report = Some(report.without_actions());
+                let repair = match (mode, signed) {
+                    (Mode::Observe, true) => "observed; reason=signed",
+                    (Mode::Observe, false) => "observed",
+                    _ => "none",
+                };
+                record.repair = Some(HeaderValue::from_static(repair));
+                Ok(Verdict::untouched(in_memory(Segments::whole(came))))
+            }
+        }
+    }
+
+    /// Reads and mends. A panic of the core would be our bug, so that the provider judges the original.
+    fn mend(&self, plain: &Bytes) -> Result<Repaired, Unreadable> {
+        let mended = catch_unwind(AssertUnwindSafe(|| {
+            let policy = policy(self.settings, self.memory, self.upstream);
+            let answers = Recalled {
+                memory: self.memory,
+                principal: self.principal,
+            };
+            let key = || conversation_key(self.principal, plain, self.wire);
+            if self.mode == Mode::Repair
+                && self.memory.is_unbound(key)
+                && let Some(repaired) = unbound(plain, self.wire, &policy, &answers)
+            {
+                return Ok(repaired);
+            }
+            repair_with(plain, self.wire, &policy, &answers)
+        }));
+        mended.unwrap_or(Err(Unreadable::Overlap))
     }
 }
 
-/// What goes up of a body that was read.
-fn decide(
-    came: Bytes,
-    coding: Coding,
-    repaired: Repaired,
-    wire: Wire,
-    mode: Mode,
-    headers: &HeaderMap,
-    record: &mut Record,
-) -> Result<Verdict, ProxyError> {
-    let Repaired { body, report } = repaired;
-    let signed = is_signed(headers);
-    let mode = if signed { Mode::Observe } else { mode };
-    record.event.mode = Some(mode);
-    match mode {
-        Mode::Strict if !report.findings.is_empty() => {
-            record.event.rejected = true;
-            record.repair = Some(HeaderValue::from_static("rejected"));
-            let findings = report.findings.clone();
-            record.event.report = Some(report.without_actions());
-            Err(ProxyError::Rejected(Rejection {
-                findings,
-                format: wire.format,
-            }))
-        }
-        Mode::Repair => {
-            record.repair = Some(actions(&report));
-            let renamed = report.renamed.clone();
-            record.event.report = Some(report);
-            // Untouched, the very bytes that came go up, coded as they were.
-            let decoded = coding != Coding::Identity && !body.is_original();
-            let body = if body.is_original() {
-                Segments::whole(came)
-            } else {
-                body
-            };
-            Ok(Verdict {
-                body: in_memory(body),
-                decoded,
-                renamed,
-            })
-        }
-        Mode::Strict | Mode::Observe => {
-            record.event.report = Some(report.without_actions());
-            let repair = match (mode, signed) {
-                (Mode::Observe, true) => "observed; reason=signed",
-                (Mode::Observe, false) => "observed",
-                _ => "none",
-            };
-            record.repair = Some(HeaderValue::from_static(repair));
-            Ok(Verdict::untouched(in_memory(Segments::whole(came))))
-        }
+/// The policy, with what was learned of this upstream.
+pub(super) fn policy<'s>(settings: &'s ProxySettings, memory: &Memory, upstream: &str) -> Cow<'s, RepairPolicy> {
+    if !memory.wants_unique_ids(upstream) {
+        return Cow::Borrowed(&settings.policy);
     }
-}
-
-/// Reads and mends. A panic of the core would be our bug, so that the provider judges the original.
-fn mend(plain: &Bytes, wire: Wire, policy: &RepairPolicy) -> Result<Repaired, Unreadable> {
-    catch_unwind(|| repair(plain, wire, policy)).unwrap_or(Err(Unreadable::Overlap))
+    Cow::Owned(RepairPolicy {
+        unique_ids: true,
+        ..settings.policy.clone()
+    })
 }
 
 /// A body that goes up as it came, unread.
@@ -183,8 +245,17 @@ fn unread(record: &mut Record, reason: Unreadable, body: SendBody) -> Verdict {
 }
 
 /// Puts head and body together, addressed to the upstream.
-fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict) -> Prepared {
-    let Verdict { body, decoded, renamed } = verdict;
+fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict, read: Option<(Wire, Principal)>) -> Prepared {
+    let Verdict {
+        body,
+        decoded,
+        renamed,
+        kept,
+        unbound,
+    } = verdict;
+    if unbound {
+        ask_for_binding_controls(&mut parts.headers);
+    }
     if decoded {
         parts.headers.remove(CONTENT_ENCODING);
     }
@@ -199,7 +270,13 @@ fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict) -> Prepared {
     }
     *request.method_mut() = parts.method;
     *request.uri_mut() = address(route);
-    Prepared { request, renamed }
+    let again = kept.zip(read);
+    let again = again.map(|((plain, sent), (wire, principal))| Again::new(&request, plain, sent, wire, principal));
+    Prepared {
+        request,
+        renamed,
+        again,
+    }
 }
 
 fn address(route: &Route<'_>) -> Uri {
@@ -215,7 +292,8 @@ fn streamed(body: ClientBody) -> SendBody {
     body.map_err(Into::into).boxed_unsync()
 }
 
-fn in_memory(body: Segments) -> SendBody {
+/// A body of slices that are in memory.
+pub(super) fn in_memory(body: Segments) -> SendBody {
     Spliced::from(body).map_err(|never| match never {}).boxed_unsync()
 }
 
@@ -254,8 +332,8 @@ fn is_signed(headers: &HeaderMap) -> bool {
         .any(|value| value.as_bytes().starts_with(b"AWS4-HMAC-SHA256"))
 }
 
-/// `none`, or the actions taken: `moved=1, merged=1`.
-fn actions(report: &Report) -> HeaderValue {
+/// The value of `x-antiphon-repair`: `none`, or the actions taken: `moved=1, merged=1`.
+pub(super) fn actions(report: &Report) -> HeaderValue {
     let mut text = String::new();
     for action in Action::ALL {
         if let Some(count) = report.actions.get(&action).filter(|count| **count > 0) {

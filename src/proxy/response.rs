@@ -18,10 +18,10 @@ use super::{
     relay::{AnswerBody, Relay},
     shape::Shape,
 };
-use crate::upstream::{Ebb, Kind, Phase, SendError};
-
-/// Error bodies up to this size are searched for replaced ids.
-const ERROR_BYTES_MAX: usize = 64 * 1024;
+use crate::{
+    upstream::{Ebb, Kind, Phase, SendError},
+    wire::{REFUSAL_BYTES_MAX, Refusal, refusal},
+};
 
 /// The provider's answer, its head read.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Answer {
 enum Body {
     /// As it comes, behind what was already read of it.
     Streamed(Bytes, Incoming),
-    /// All of it, with the client's own ids.
+    /// All of it.
     Whole(Bytes),
 }
 
@@ -47,18 +47,15 @@ impl Answer {
         }
     }
 
-    /// A 400 that may name ids which the client has never seen gets the client's own ids back.
-    pub(super) async fn with_old_ids(self, renamed: &[(String, String)], limit: Duration) -> Result<Self, SendError> {
-        if renamed.is_empty() || self.response.status() != StatusCode::BAD_REQUEST || !is_plain_json(&self.response) {
+    /// A 400 with a text is read up to [`REFUSAL_BYTES_MAX`]: it may say what is wrong with the pairing.
+    pub(super) async fn with_refusal(self, limit: Duration) -> Result<Self, SendError> {
+        if self.response.status() != StatusCode::BAD_REQUEST || !is_plain_text(&self.response) {
             return Ok(self);
         }
-        let (mut head, Body::Streamed(_, mut body)) = self.response.into_parts() else {
-            // An answer is whole only behind this point.
-            return Err(SendError {
-                phase: Phase::Body,
-                kind: Kind::Io,
-                source: None,
-            });
+        let (mut head, body) = self.response.into_parts();
+        let Body::Streamed(_, mut body) = body else {
+            let response = Response::from_parts(head, body);
+            return Ok(Self { response, ..self });
         };
         let mut read = BytesMut::new();
         loop {
@@ -75,18 +72,43 @@ impl Answer {
                 source: Some(error.into()),
             })?;
             read.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
-            if read.len() > ERROR_BYTES_MAX {
+            if read.len() > REFUSAL_BYTES_MAX {
                 let response = Response::from_parts(head, Body::Streamed(read.freeze(), body));
                 return Ok(Self { response, ..self });
             }
         }
-        let mapped = map_back(read.freeze(), renamed);
         head.headers.remove(TRANSFER_ENCODING);
-        head.headers.insert(CONTENT_LENGTH, mapped.len().into());
+        head.headers.insert(CONTENT_LENGTH, read.len().into());
         Ok(Self {
-            response: Response::from_parts(head, Body::Whole(mapped)),
+            response: Response::from_parts(head, Body::Whole(read.freeze())),
             ..self
         })
+    }
+
+    /// What the answer says about pairing, if it was read as a refusal.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        match self.response.body() {
+            Body::Whole(body) => refusal(body),
+            Body::Streamed(..) => None,
+        }
+    }
+
+    /// Whether the provider took the request.
+    pub(super) fn is_success(&self) -> bool {
+        self.response.status().is_success()
+    }
+
+    /// A refusal that may name ids which the client has never seen gets the client's own ids back.
+    pub(super) fn with_old_ids(mut self, renamed: &[(String, String)]) -> Self {
+        if let Body::Whole(body) = self.response.body_mut()
+            && !renamed.is_empty()
+        {
+            let mapped = map_back(std::mem::take(body), renamed);
+            let length = mapped.len().into();
+            *body = mapped;
+            self.response.headers_mut().insert(CONTENT_LENGTH, length);
+        }
+        self
     }
 
     /// The answer for the client: the head as it came with our notes, the body frame by frame.
@@ -127,13 +149,15 @@ fn is_event_stream(fields: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case(b"text/event-stream")
 }
 
-fn is_plain_json<B>(response: &Response<B>) -> bool {
+/// Whether the body is a text as it stands: JSON, or what gateways make of it.
+fn is_plain_text<B>(response: &Response<B>) -> bool {
     let fields = response.headers();
     let kind = fields
         .get(CONTENT_TYPE)
         .map_or(&b""[..], HeaderValue::as_bytes)
         .to_ascii_lowercase();
-    kind.starts_with(b"application/json") && !fields.contains_key(CONTENT_ENCODING)
+    let known = [&b"application/json"[..], b"application/problem+json", b"text/plain"];
+    known.iter().any(|known| kind.starts_with(known)) && !fields.contains_key(CONTENT_ENCODING)
 }
 
 /// Replaces each new id by the old one. The longest goes first, so that no id is mistaken for the head of another.

@@ -14,6 +14,8 @@ pub struct CallSight<'a> {
     pub input: &'a [u8],
     /// How many calls of this id stand before it.
     pub occurrence: usize,
+    /// Whether its result stands in this body, behind a later turn of the assistant with thinking that never saw it.
+    pub crossing: bool,
 }
 
 /// The answer that a call was given in an earlier request.

@@ -21,8 +21,11 @@ use crate::{
 
 /// The edits that carry out `plan`.
 pub fn edits(plan: &Plan, pairing: &Pairing, conversation: &Conversation<'_>, wire: Wire) -> Result<EditList, Overlap> {
+    let json = Json::new(conversation.body);
+    let held = plan.held.iter().map(|id| wire.format.held_answer(id, words::HELD));
     let Some(array) = conversation.array else {
-        return Ok(EditList::default());
+        let edit = wire.format.in_front_of_text(json, held.collect());
+        return EditList::new(edit.into_iter().collect(), conversation.body.len());
     };
     let layout = Layout::new(plan, pairing, conversation, wire);
     let mut slots = if wire.rules().place.is_user_parts() {
@@ -30,6 +33,7 @@ pub fn edits(plan: &Plan, pairing: &Pairing, conversation: &Conversation<'_>, wi
     } else {
         messages::slots(&layout)
     };
+    slots.splice(0..0, held.map(Slot::New));
     if plan.opening {
         slots.insert(0, Slot::New(wire.format.note(words::OPENING)));
     }

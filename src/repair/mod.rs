@@ -5,9 +5,16 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::{
-    conversation::{Conversation, Finding, pairing::pair},
+    conversation::{
+        Conversation, Finding,
+        pairing::pair,
+        rules::{PairingRules, Unique},
+    },
     splice::{Edit, EditList, Segments},
-    wire::{Entry, Unreadable, Wire, json::validate},
+    wire::{
+        Entry, Unreadable, Wire,
+        json::{Json, validate},
+    },
 };
 
 mod answers;
@@ -16,15 +23,20 @@ mod edits;
 mod entries;
 mod equal;
 mod ids;
+mod insist;
 mod messages;
 mod plan;
 mod salvage;
+mod second;
 mod words;
 
 pub use answers::{Answers, CallSight, Frozen, NoAnswers, RealResult};
 pub use edits::edits;
 pub use plan::{Plan, plan};
+pub use second::{second, unbound};
 pub use words::Placeholder;
+
+use insist::{Insistence, Step};
 
 /// What a route does about findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -86,6 +98,8 @@ pub struct RepairPolicy {
     pub hygiene: bool,
     /// Tiers by tool name.
     pub tiers: BTreeMap<String, Tier>,
+    /// Whether a call id must be the only one of the whole body, whatever the format says: learned from a refusal.
+    pub unique_ids: bool,
 }
 
 impl Default for RepairPolicy {
@@ -94,6 +108,7 @@ impl Default for RepairPolicy {
             least: Applicability::Lossy,
             hygiene: true,
             tiers: BTreeMap::new(),
+            unique_ids: false,
         }
     }
 }
@@ -119,11 +134,13 @@ pub enum Action {
     Fix,
     /// A constant user turn was put in front.
     Open,
+    /// The provider was told to drop thinking that it has bound to another prefix.
+    Unbind,
 }
 
 impl Action {
     /// Every action, in the order of the header.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Move,
         Self::Merge,
         Self::Restore,
@@ -133,6 +150,7 @@ impl Action {
         Self::Placeholder,
         Self::Fix,
         Self::Open,
+        Self::Unbind,
     ];
 
     /// The stable name: `moved`, `merged`, ….
@@ -147,6 +165,7 @@ impl Action {
             Self::Placeholder => "placeholder",
             Self::Fix => "fixed",
             Self::Open => "opened",
+            Self::Unbind => "unbound",
         }
     }
 }
@@ -201,17 +220,42 @@ pub fn repair_with(
     policy: &RepairPolicy,
     answers: &dyn Answers,
 ) -> Result<Repaired, Unreadable> {
-    let untouched = |report| Repaired {
-        body: Segments::whole(body.clone()),
-        report,
-    };
-    let Mended { edits, report } = mend(body, wire, policy, answers)?;
+    repair_learned(body, wire, policy, answers, &Learned::default())
+}
+
+/// What a provider's refusal taught of one body.
+#[derive(Debug, Default)]
+struct Learned<'r> {
+    /// The refusal.
+    insistence: Option<Insistence<'r>>,
+    /// Whether thinking that is bound to another prefix may be dropped.
+    drop_bound: bool,
+}
+
+fn repair_learned(
+    body: &Bytes,
+    wire: Wire,
+    policy: &RepairPolicy,
+    answers: &dyn Answers,
+    learned: &Learned<'_>,
+) -> Result<Repaired, Unreadable> {
+    let Mended { mut edits, mut report } = mend(body, wire, policy, answers, learned.insistence.as_ref())?;
+    if learned.drop_bound
+        && let Some(edit) = wire.format.drop_bound(Json::new(body))
+    {
+        validate(body)?;
+        edits.push(edit);
+        report.actions.insert(Action::Unbind, 1);
+    }
     if !report.findings.is_empty() {
         // What was found may be an accident of bytes that are no JSON: such a body is never spliced, nor judged.
         validate(body)?;
     }
     if edits.is_empty() {
-        return Ok(untouched(report));
+        return Ok(Repaired {
+            body: Segments::whole(body.clone()),
+            report,
+        });
     }
     match EditList::new(edits, body.len()) {
         Ok(list) => Ok(Repaired {
@@ -227,7 +271,7 @@ pub fn repair_with(
 pub fn check(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
     let conversation = wire.read(body)?;
     let findings = match requests(&conversation, wire)? {
-        None => pair(&conversation, wire.rules()).findings(&conversation, policy.hygiene),
+        None => pair(&conversation, rules(wire, policy)).findings(&conversation, policy.hygiene),
         Some(entries) => {
             let of = |entry: &Entry| {
                 let findings = check(entry.span.of(body), wire, policy).unwrap_or_default();
@@ -249,15 +293,31 @@ struct Mended {
     report: Report,
 }
 
-fn mend(body: &[u8], wire: Wire, policy: &RepairPolicy, answers: &dyn Answers) -> Result<Mended, Unreadable> {
-    let conversation = wire.read(body)?;
+fn mend(
+    body: &[u8],
+    wire: Wire,
+    policy: &RepairPolicy,
+    answers: &dyn Answers,
+    insistence: Option<&Insistence<'_>>,
+) -> Result<Mended, Unreadable> {
+    let mut conversation = wire.read(body)?;
     if let Some(entries) = requests(&conversation, wire)? {
-        let mend = |entry: &Entry| mend(entry.span.of(body), wire, policy, answers);
+        let mend = |entry: &Entry| mend(entry.span.of(body), wire, policy, answers, insistence);
         return Ok(entries::together(&entries, mend));
     }
-    let rules = wire.rules();
-    let pairing = pair(&conversation, rules);
-    let plan = plan(&conversation, &pairing, rules, answers, policy);
+    let mut rules = rules(wire, policy);
+    if let Some(insistence) = insistence {
+        rules = insistence.rules(rules);
+        insistence.read_again(&mut conversation);
+    }
+    let mut pairing = pair(&conversation, rules);
+    if let Some(insistence) = insistence {
+        insistence.judge(&conversation, &mut pairing);
+    }
+    let mut plan = plan(&conversation, &pairing, rules, answers, policy);
+    if let Some(insistence) = insistence {
+        plan.answer_held(insistence.held_calls(&conversation, wire.format));
+    }
     if plan.report.actions.is_empty() && plan.report.deferred == 0 {
         let edits = Vec::new();
         return Ok(Mended {
@@ -270,6 +330,16 @@ fn mend(body: &[u8], wire: Wire, policy: &RepairPolicy, answers: &dyn Answers) -
         edits: list.into_edits(),
         report: plan.report,
     })
+}
+
+/// The format's rules, as far as this upstream is known.
+fn rules(wire: Wire, policy: &RepairPolicy) -> PairingRules {
+    let rules = wire.rules();
+    let learned = policy.unique_ids && rules.unique != Unique::Nowhere;
+    PairingRules {
+        unique: if learned { Unique::Body } else { rules.unique },
+        ..rules
+    }
 }
 
 /// The requests inside a body without a history of its own: each is repaired by itself.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{
     conversation::{
-        CallDetails, Conversation, Flaw, FlawKind, Open, Role,
+        CallDetails, Conversation, Finding, Flaw, FlawKind, Open, Role,
         pairing::{CallRow, Fate, Pairing, begins_with_calls, id_of},
         rules::{PairingRules, ResultPlace},
         turns::Unit,
@@ -37,8 +37,22 @@ pub struct Plan {
     pub(super) fixes: Vec<Flaw>,
     /// Whether a user turn is put in front.
     pub(super) opening: bool,
+    /// Calls that the provider holds: answered first, by placeholders.
+    pub(super) held: Vec<String>,
     /// What was found and what is done about it.
     pub report: Report,
+}
+
+impl Plan {
+    /// Answers calls that the provider holds: their results must come first.
+    pub(super) fn answer_held(&mut self, held: Vec<String>) {
+        let found = held.iter().map(|id| Finding::held(id.clone()));
+        self.report.findings.splice(0..0, found);
+        if !held.is_empty() {
+            *self.report.actions.entry(Action::Placeholder).or_default() += held.len();
+        }
+        self.held = held;
+    }
 }
 
 /// What is put into the gap of one turn.
@@ -144,8 +158,18 @@ fn occurrences_of(conversation: &Conversation<'_>, pairing: &Pairing) -> Vec<usi
     pairing.calls.iter().map(count).collect()
 }
 
+/// For each turn how many turns with thinking stand up to it, itself included.
+fn thinking_upto(pairing: &Pairing) -> Vec<usize> {
+    let mut count = 0;
+    let upto = pairing.turns.iter().map(|turn| {
+        count += usize::from(turn.thinking);
+        count
+    });
+    upto.collect()
+}
+
 /// A call as those who remember calls see it.
-fn sight<'c>(conversation: &'c Conversation<'c>, part: usize, occurrence: usize) -> CallSight<'c> {
+fn sight<'c>(conversation: &'c Conversation<'c>, part: usize, occurrence: usize, crossing: bool) -> CallSight<'c> {
     let json = Json::new(conversation.body);
     let CallDetails { name: tool, input, .. } = conversation.details(part);
     CallSight {
@@ -153,6 +177,7 @@ fn sight<'c>(conversation: &'c Conversation<'c>, part: usize, occurrence: usize)
         tool: tool.map(|span| json.decode(span)).unwrap_or_default(),
         input: input.map_or(b"", |span| json.bytes(span)),
         occurrence,
+        crossing,
     }
 }
 
@@ -213,7 +238,7 @@ impl Planner<'_> {
     /// Each call takes the first answer that applies.
     fn answer(&mut self) {
         let (conversation, pairing) = (self.conversation, self.pairing);
-        let mut occurrences = None;
+        let (mut occurrences, mut thinking_before) = (None, None);
         for (index, call) in pairing.calls.iter().enumerate() {
             if let Some(row) = call.answer.map(|row| &pairing.results[row])
                 && row.home
@@ -231,7 +256,10 @@ impl Planner<'_> {
                 Open::Refused => {}
             }
             let counted = occurrences.get_or_insert_with(|| occurrences_of(conversation, pairing));
-            let sight = sight(conversation, call.part, counted[index]);
+            let elsewhere = call.answer.and_then(|row| pairing.results[row].turn);
+            let thinking = thinking_before.get_or_insert_with(|| thinking_upto(pairing));
+            let crossing = elsewhere.is_some_and(|turn| turn > call.turn && thinking[turn] > thinking[call.turn]);
+            let sight = sight(conversation, call.part, counted[index], crossing);
             let Some(source) = self.source(call, &sight) else {
                 continue;
             };

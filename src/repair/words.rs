@@ -35,6 +35,9 @@ impl Placeholder {
     }
 }
 
+/// The answer of a call that the provider holds and we have never seen.
+pub(super) const HELD: &str = Placeholder::OutcomeUnknown.text();
+
 /// The user turn in front of a history that begins with the assistant.
 pub(super) const OPENING: &str = "[antiphon: the beginning of this conversation is missing.]";
 

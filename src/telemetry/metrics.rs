@@ -53,6 +53,11 @@ struct FormatLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WhyLabels {
+    why: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PhaseLabels {
     phase: &'static str,
 }
@@ -69,6 +74,7 @@ pub(super) struct Metrics {
     repairs: Family<RepairLabels, Counter>,
     unreadable: Family<ReasonLabels, Counter>,
     rejections: Family<FormatLabels, Counter>,
+    second_repairs: Family<WhyLabels, Counter>,
     upstream_duration: Histograms,
     pub(super) overhead: Histogram,
     pub(super) streams_active: Gauge,
@@ -87,6 +93,7 @@ impl Metrics {
             repairs: Family::default(),
             unreadable: Family::default(),
             rejections: Family::default(),
+            second_repairs: Family::default(),
             upstream_duration: Family::new_with_constructor(|| Histogram::new(UPSTREAM_BUCKETS)),
             overhead: Histogram::new(OVERHEAD_BUCKETS),
             streams_active: Gauge::default(),
@@ -122,6 +129,11 @@ impl Metrics {
             "rejections",
             "Requests that were rejected in strict mode",
             self.rejections.clone(),
+        );
+        registry.register(
+            "second_repairs",
+            "Requests that were sent once more after the provider had said what was wrong",
+            self.second_repairs.clone(),
         );
         registry.register(
             "deferred",
@@ -179,6 +191,9 @@ impl Metrics {
         for reason in Unreadable::ALL.map(Unreadable::code) {
             drop(self.unreadable.get_or_create(&ReasonLabels { reason }));
         }
+        for why in ["pairing", "binding"] {
+            drop(self.second_repairs.get_or_create(&WhyLabels { why }));
+        }
         for phase in ["headers", "body"] {
             drop(self.upstream_duration.get_or_create(&PhaseLabels { phase }));
         }
@@ -220,6 +235,10 @@ impl Metrics {
 
     pub(super) fn rejection(&self, format: &'static str) {
         self.rejections.get_or_create(&FormatLabels { format }).inc();
+    }
+
+    pub(super) fn second_repair(&self, why: &'static str) {
+        self.second_repairs.get_or_create(&WhyLabels { why }).inc();
     }
 
     pub(super) fn upstream_duration(&self, phase: &'static str, duration: Duration) {

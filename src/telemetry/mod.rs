@@ -55,6 +55,11 @@ impl Telemetry {
         self.metrics.streams_active.dec();
     }
 
+    /// A request goes up once more, since the provider said what was wrong with it: `pairing` or `binding`.
+    pub fn second_repair(&self, why: &'static str) {
+        self.metrics.second_repair(why);
+    }
+
     /// An answer on an inspected route could not be watched.
     pub fn watcher_blind(&self) {
         self.metrics.watcher_blind.inc();

@@ -5,7 +5,7 @@ use crate::{
     splice::{Edit, Piece, Span},
     wire::{
         Format, anthropic, gemini,
-        json::{Json, Kind},
+        json::{self, Json, Kind},
         openai_chat, openai_responses,
     },
 };
@@ -105,6 +105,34 @@ impl Format {
         match self {
             Self::Gemini => gemini::write::set_content(json, message, parts),
             _ => anthropic::write::set_content(json, message, parts),
+        }
+    }
+
+    /// The answer of a call that the provider holds under `id`, as a message in front of all others.
+    pub(crate) fn held_answer(self, id: &str, text: &'static str) -> Vec<Piece> {
+        let id = Piece::Made(json::quoted(id));
+        match self {
+            Self::OpenAiResponses => openai_responses::write::held_answer(id, text),
+            Self::Anthropic | Self::OpenAiChat | Self::Gemini => {
+                anthropic::write::message("user", vec![anthropic::write::placeholder(id, None, text)])
+            }
+        }
+    }
+
+    /// Puts messages in front of a history that is a bare text; none where the format knows no such body.
+    pub(crate) fn in_front_of_text(self, json: Json<'_>, front: Vec<Vec<Piece>>) -> Option<Edit> {
+        match self {
+            Self::OpenAiResponses if !front.is_empty() => openai_responses::write::in_front_of_text(json, front),
+            _ => None,
+        }
+    }
+
+    /// The setting that lets the provider drop thinking which it has bound to another prefix; none where the format
+    /// has none, or the body says itself what it wants.
+    pub(crate) fn drop_bound(self, json: Json<'_>) -> Option<Edit> {
+        match self {
+            Self::Anthropic => anthropic::write::drop_bound(json),
+            Self::OpenAiChat | Self::OpenAiResponses | Self::Gemini => None,
         }
     }
 

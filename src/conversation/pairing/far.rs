@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::conversation::{
+    PartKind,
     pairing::{
         Fate, key_of,
         walk::{Key, Walk},
@@ -52,6 +53,10 @@ impl<'c> Walk<'c, '_> {
         let key = key_of(self.conversation, found.part);
         let id = key.0;
         if id.is_empty() {
+            return Fate::Orphan;
+        }
+        let part = &self.conversation.parts[found.part];
+        if matches!(&part.kind, PartKind::Result(result) if result.disowned) {
             return Fate::Orphan;
         }
         if self.hidden.contains(id) {

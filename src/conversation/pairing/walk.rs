@@ -265,6 +265,7 @@ impl<'c, 'a> Walk<'c, 'a> {
         let row = self.pairing.results.len();
         let mut fate = Fate::Orphan;
         if turn.is_some()
+            && !result.disowned
             && let Some(call) = self.next_open((result.key(), result.family.group))
         {
             self.pairing.calls[call].answer = Some(row);

@@ -3,7 +3,7 @@
 use crate::{
     splice::{Edit, Piece, Span},
     wire::{
-        json::{self, Json},
+        json::{self, Json, Kind},
         quote::{self, Quoted},
     },
 };
@@ -134,4 +134,26 @@ pub(crate) fn set_text_input(json: Json<'_>, span: Span) -> Option<Edit> {
 pub(crate) fn set_error_text(json: Json<'_>, span: Span, text: &'static str) -> Edit {
     let quoted = vec![Piece::Constant("\""), Piece::Constant(text), Piece::Constant("\"")];
     json.set(span, "content", quoted)
+}
+
+/// `thinking.block_binding.prefix_mismatch_behavior: "drop_block"`; none where the body has a `block_binding` of its own
+/// or has switched thinking off. Added where there is no `thinking`, which "changes nothing else, since models with
+/// preserved thinking think adaptively by default" (Fix a thinking block bound to a different conversation, 2026-11).
+pub(crate) fn drop_bound(json: Json<'_>) -> Option<Edit> {
+    const BINDING: &str = r#"{"prefix_mismatch_behavior":"drop_block"}"#;
+    let root = json.root().ok()?;
+    let Some(thinking) = json.member(root, "thinking") else {
+        let value = vec![
+            Piece::Constant(r#"{"type":"adaptive","block_binding":"#),
+            Piece::Constant(BINDING),
+            Piece::Constant("}"),
+        ];
+        return Some(json.set(root, "thinking", value));
+    };
+    let off = || {
+        let kind = json.member(thinking, "type");
+        kind.is_some_and(|kind| *json.decode(kind) == *b"disabled")
+    };
+    let free = json.kind(thinking) == Kind::Object && json.member(thinking, "block_binding").is_none() && !off();
+    free.then(|| json.set(thinking, "block_binding", vec![Piece::Constant(BINDING)]))
 }

@@ -63,6 +63,30 @@ fn result(kind: Option<&CallKind>, id: Piece, text: Vec<Piece>, failed: bool) ->
     pieces
 }
 
+/// The answer of a call that the provider holds. Its kind is not known: most calls are of functions.
+pub(crate) fn held_answer(id: Piece, text: &'static str) -> Vec<Piece> {
+    let quoted = vec![Piece::Constant("\""), Piece::Constant(text), Piece::Constant("\"")];
+    result(None, id, quoted, true)
+}
+
+/// Puts items in front of an `input` that is a bare text, which becomes a message of the user's.
+pub(crate) fn in_front_of_text(json: Json<'_>, front: Vec<Vec<Piece>>) -> Option<Edit> {
+    let text = json.member(json.root().ok()?, "input")?;
+    if json.kind(text) != Kind::String {
+        return None;
+    }
+    let mut items = front;
+    items.push(vec![
+        Piece::Constant(r#"{"type":"message","role":"user","content":"#),
+        Piece::Original(text),
+        Piece::Constant("}"),
+    ]);
+    Some(Edit {
+        span: text,
+        pieces: json::list(items),
+    })
+}
+
 /// A result as a user message.
 pub(crate) fn quote(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Piece> {
     let said = ["output", "tools", "approve"]

@@ -1,0 +1,181 @@
+//! What providers' refusals have taught, in memory: of an upstream, of a call, of a conversation with bound thinking.
+//!
+//! Bounded, and kept by caller: what one credential's refusals taught is never used for another's requests. Forgetting
+//! costs one more send, never a wrong answer.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use http::HeaderMap;
+use moka::sync::Cache;
+
+use crate::{
+    provider::{BUILT_IN, Upstream},
+    repair::{Answers, CallSight, Frozen, Placeholder, RealResult, RepairPolicy},
+};
+
+/// Calls and conversations that are remembered, each 32 bytes and a little more.
+const ENTRIES_MAX: u64 = 20_000;
+/// How long something unused is remembered.
+const IDLE_MAX: Duration = Duration::from_hours(24);
+
+/// A BLAKE3 hash: a name that tells nothing.
+pub(super) type Key = [u8; 32];
+
+/// What was learned.
+#[derive(Debug)]
+pub(super) struct Memory {
+    /// For each upstream whether a call id must be the only one of its body.
+    unique: BTreeMap<String, AtomicBool>,
+    /// Calls that were answered by a placeholder although their result stands in the body: thinking is bound to it.
+    turned: Cache<Key, Placeholder>,
+    /// Conversations whose bound thinking may be dropped.
+    unbound: Cache<Key, ()>,
+    /// Whether anything is in the two above: most processes never look.
+    any: AtomicBool,
+}
+
+impl Memory {
+    /// An empty memory for these upstreams.
+    pub(super) fn new<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>) -> Self {
+        let names = upstreams.into_iter().map(|upstream| upstream.name.clone());
+        Self {
+            unique: names.map(|name| (name, AtomicBool::new(false))).collect(),
+            turned: Cache::builder()
+                .max_capacity(ENTRIES_MAX)
+                .time_to_idle(IDLE_MAX)
+                .build(),
+            unbound: Cache::builder()
+                .max_capacity(ENTRIES_MAX)
+                .time_to_idle(IDLE_MAX)
+                .build(),
+            any: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether this upstream insists on ids that are the only ones of their body.
+    pub(super) fn wants_unique_ids(&self, upstream: &str) -> bool {
+        self.unique
+            .get(upstream)
+            .is_some_and(|known| known.load(Ordering::Relaxed))
+    }
+
+    /// This upstream insists on ids that are the only ones of their body.
+    pub(super) fn learn_unique_ids(&self, upstream: &str) {
+        if let Some(known) = self.unique.get(upstream) {
+            known.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether this conversation's bound thinking may be dropped; `key` is asked for only if any is known.
+    pub(super) fn is_unbound(&self, key: impl FnOnce() -> Option<Key>) -> bool {
+        self.any.load(Ordering::Relaxed) && key().is_some_and(|key| self.unbound.contains_key(&key))
+    }
+
+    /// The provider took this conversation with its bound thinking dropped.
+    pub(super) fn learn_unbound(&self, key: Key) {
+        self.unbound.insert(key, ());
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    /// The provider took these calls with placeholders in the place of later results.
+    pub(super) fn learn_turned(&self, calls: impl IntoIterator<Item = (Key, Placeholder)>) {
+        for (key, placeholder) in calls {
+            self.turned.insert(key, placeholder);
+            self.any.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Who asks, and where: what was learned for one is for nobody else.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Principal(Key);
+
+impl Principal {
+    /// The caller of a request to `upstream`, told by its credential.
+    pub(super) fn of(upstream: &str, headers: &HeaderMap) -> Self {
+        let mut hash = blake3::Hasher::new();
+        part(&mut hash, upstream.as_bytes());
+        for name in BUILT_IN.iter().map(|row| row.credential) {
+            for value in headers.get_all(name) {
+                part(&mut hash, name.as_bytes());
+                part(&mut hash, value.as_bytes());
+            }
+        }
+        Self(hash.finalize().into())
+    }
+
+    /// The name of something that is this caller's.
+    pub(super) fn key(self, parts: &[&[u8]]) -> Key {
+        let mut hash = blake3::Hasher::new();
+        hash.update(&self.0);
+        for text in parts {
+            part(&mut hash, text);
+        }
+        hash.finalize().into()
+    }
+
+    fn call(self, call: &CallSight<'_>) -> Key {
+        // Some clients strip underscores from ids (real-clients: openclaw): letters and digits stay.
+        let id: Vec<u8> = call.id.iter().copied().filter(u8::is_ascii_alphanumeric).collect();
+        self.key(&[b"call", &id, &call.tool, call.input, &call.occurrence.to_le_bytes()])
+    }
+}
+
+/// Adds a part with its length in front, so that no two lists of parts read alike.
+fn part(hash: &mut blake3::Hasher, text: &[u8]) {
+    hash.update(&text.len().to_le_bytes());
+    hash.update(text);
+}
+
+/// What is remembered of a caller's calls.
+#[derive(Debug)]
+pub(super) struct Recalled<'m> {
+    pub(super) memory: &'m Memory,
+    pub(super) principal: Principal,
+}
+
+impl Answers for Recalled<'_> {
+    fn frozen(&self, call: &CallSight<'_>) -> Option<Frozen> {
+        if !self.memory.any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let known = self.memory.turned.get(&self.principal.call(call));
+        known.map(Frozen::Placeholder)
+    }
+
+    fn settled(&self, _: &CallSight<'_>) -> Option<RealResult> {
+        None
+    }
+}
+
+/// As [`Recalled`], with placeholders for calls whose results stand behind thinking that never saw them.
+#[derive(Debug)]
+pub(super) struct Turned<'m> {
+    pub(super) recalled: Recalled<'m>,
+    pub(super) policy: &'m RepairPolicy,
+    pub(super) calls: RefCell<Vec<(Key, Placeholder)>>,
+}
+
+impl Answers for Turned<'_> {
+    fn frozen(&self, call: &CallSight<'_>) -> Option<Frozen> {
+        let known = self.recalled.frozen(call);
+        if known.is_some() || !call.crossing {
+            return known;
+        }
+        let tool = String::from_utf8_lossy(&call.tool);
+        let tier = self.policy.tiers.get(tool.as_ref()).copied();
+        let placeholder = Placeholder::of(tier.unwrap_or_default());
+        let key = self.recalled.principal.call(call);
+        self.calls.borrow_mut().push((key, placeholder));
+        Some(Frozen::Placeholder(placeholder))
+    }
+
+    fn settled(&self, call: &CallSight<'_>) -> Option<RealResult> {
+        self.recalled.settled(call)
+    }
+}

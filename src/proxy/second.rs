@@ -1,0 +1,207 @@
+//! The provider has the last word: a 400 about pairing is read, what it names is mended, and the request goes up once
+//! more, on the same credential.
+//!
+//! Never in strict or observe, never for a signed body, never behind the first byte of an answer.
+
+use std::cell::RefCell;
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Uri,
+    header::{CONTENT_ENCODING, CONTENT_LENGTH},
+};
+
+use super::{
+    memory::{Key, Memory, Principal, Recalled, Turned},
+    request::in_memory,
+};
+use crate::{
+    repair::{Placeholder, RepairPolicy, Repaired, Report, repair_with, second, unbound},
+    splice::{Segments, Span},
+    upstream::SendBody,
+    wire::{Refusal, RefusalKind, Wire},
+};
+
+/// Sends of one request in all, where thinking is bound.
+const SENDS_MAX: u32 = 3;
+/// The header with which Anthropic's betas are asked for.
+const BETA: &str = "anthropic-beta";
+/// What the setting of bound thinking needs (Preserved thinking, 2026-11).
+const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
+
+/// What to do about thinking that the provider has bound to another prefix, where nothing else helps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnBindingError {
+    /// Ask the provider to drop it.
+    #[default]
+    DropBlock,
+    /// Hand the provider's 400 to the client.
+    Surface,
+}
+
+/// What is needed to send a request again: kept until the head of its answer is there.
+#[derive(Debug)]
+pub(super) struct Again {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    /// The body as it came, decoded.
+    plain: Bytes,
+    wire: Wire,
+    /// The body as it was sent last.
+    sent: Segments,
+    principal: Principal,
+    /// Whether the ids of a refusal were followed already.
+    followed: bool,
+    /// How far bound thinking was dealt with.
+    binding: Binding,
+}
+
+/// How far bound thinking was dealt with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Binding {
+    Untouched,
+    TurnedRound,
+    Dropped,
+}
+
+/// One more send.
+#[derive(Debug)]
+pub(super) struct Next {
+    pub(super) request: Request<SendBody>,
+    /// What was found and done.
+    pub(super) report: Report,
+    /// The label of the counter.
+    pub(super) why: &'static str,
+    /// What holds from now on if the provider takes it.
+    pub(super) lesson: Lesson,
+}
+
+/// What an accepted send teaches.
+#[derive(Debug)]
+pub(super) enum Lesson {
+    Nothing,
+    Turned(Vec<(Key, Placeholder)>),
+    Unbound(Key),
+}
+
+impl Lesson {
+    /// Keeps it.
+    pub(super) fn learn(self, memory: &Memory) {
+        match self {
+            Self::Nothing => {}
+            Self::Turned(calls) => memory.learn_turned(calls),
+            Self::Unbound(key) => memory.learn_unbound(key),
+        }
+    }
+}
+
+impl Again {
+    /// Keeps `request`, whose body is `sent`, made of `plain`.
+    pub(super) fn new<B>(request: &Request<B>, plain: Bytes, sent: Segments, wire: Wire, principal: Principal) -> Self {
+        Self {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            headers: request.headers().clone(),
+            plain,
+            wire,
+            sent,
+            principal,
+            followed: false,
+            binding: Binding::Untouched,
+        }
+    }
+
+    /// What to send after `refusal`; none where the provider's word is final. `sends` is how often we have sent.
+    pub(super) fn next(
+        &mut self,
+        refusal: &Refusal,
+        memory: &Memory,
+        policy: &RepairPolicy,
+        on_binding_error: OnBindingError,
+        sends: u32,
+    ) -> Option<Next> {
+        let bound = matches!(refusal.kind, RefusalKind::Bound { .. });
+        if sends >= SENDS_MAX || (!bound && (self.followed || self.binding > Binding::Untouched)) {
+            return None;
+        }
+        if !bound {
+            self.followed = true;
+            let answers = self.recalled(memory);
+            let repaired = second(&self.plain, &self.sent, self.wire, policy, &answers, refusal)?;
+            return Some(self.again(repaired, "pairing", Lesson::Nothing));
+        }
+        if self.binding < Binding::TurnedRound {
+            self.binding = Binding::TurnedRound;
+            if let Some(next) = self.turned(memory, policy) {
+                return Some(next);
+            }
+        }
+        if self.binding < Binding::Dropped && on_binding_error == OnBindingError::DropBlock {
+            self.binding = Binding::Dropped;
+            return self.dropped(memory, policy);
+        }
+        None
+    }
+
+    fn recalled<'m>(&self, memory: &'m Memory) -> Recalled<'m> {
+        Recalled {
+            memory,
+            principal: self.principal,
+        }
+    }
+
+    /// The answers turned round: what was moved in front of thinking that never saw it is quoted where it stands.
+    fn turned(&mut self, memory: &Memory, policy: &RepairPolicy) -> Option<Next> {
+        let answers = Turned {
+            recalled: self.recalled(memory),
+            policy,
+            calls: RefCell::default(),
+        };
+        let repaired = repair_with(&self.plain, self.wire, policy, &answers).ok()?;
+        let calls = answers.calls.into_inner();
+        (!calls.is_empty()).then(|| self.again(repaired, "binding", Lesson::Turned(calls)))
+    }
+
+    /// The documented setting, on what was made of the body first.
+    fn dropped(&mut self, memory: &Memory, policy: &RepairPolicy) -> Option<Next> {
+        let answers = self.recalled(memory);
+        let repaired = unbound(&self.plain, self.wire, policy, &answers)?;
+        ask_for_binding_controls(&mut self.headers);
+        let lesson = conversation_key(self.principal, &self.plain, self.wire).map_or(Lesson::Nothing, Lesson::Unbound);
+        Some(self.again(repaired, "binding", lesson))
+    }
+
+    fn again(&mut self, repaired: Repaired, why: &'static str, lesson: Lesson) -> Next {
+        let Repaired { body, report } = repaired;
+        self.sent = body.clone();
+        // What goes up now is plain, and of our own length.
+        self.headers.remove(CONTENT_ENCODING);
+        self.headers.insert(CONTENT_LENGTH, body.len().into());
+        let mut request = Request::new(in_memory(body));
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        Next {
+            request,
+            report,
+            why,
+            lesson,
+        }
+    }
+}
+
+/// Asks for the beta that knows the setting of bound thinking.
+pub(super) fn ask_for_binding_controls(headers: &mut HeaderMap) {
+    let asks = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains(BINDING_BETA));
+    if !headers.get_all(BETA).iter().any(asks) {
+        headers.append(BETA, HeaderValue::from_static(BINDING_BETA));
+    }
+}
+
+/// The name of a conversation with bound thinking: its first block of thinking, which it carries in every request.
+pub(super) fn conversation_key(principal: Principal, plain: &[u8], wire: Wire) -> Option<Key> {
+    let conversation = wire.read(plain).ok()?;
+    let first: Span = conversation.first_thinking()?;
+    Some(principal.key(&[b"conversation", first.of(plain)]))
+}

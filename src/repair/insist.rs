@@ -1,0 +1,196 @@
+//! What a provider insists on: its refusal, turned into stricter rules, and into calls and results that count otherwise.
+//!
+//! Each is a rule that we did not know. Only ids are believed, never the place that a text names.
+
+use std::collections::HashSet;
+
+use crate::{
+    conversation::{
+        Conversation, Finding, FindingKind, Flaw, FlawKind, Open, PartKind,
+        pairing::{Half, Pairing, id_of},
+        rules::{PairingRules, ResultPlace, Unique},
+    },
+    wire::{Format, Refusal, RefusalKind, json::Json},
+};
+
+/// How far a refusal is followed: first the strictest reading of the format's rules, then the ids by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Rules,
+    Ids,
+}
+
+/// A refusal on its way into a repair.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Insistence<'r> {
+    pub(super) refusal: &'r Refusal,
+    pub(super) step: Step,
+}
+
+impl Insistence<'_> {
+    /// The rules in their strictest reading.
+    pub(super) fn rules(&self, rules: PairingRules) -> PairingRules {
+        let place = match rules.place {
+            ResultPlace::Anywhere => ResultPlace::ItemRun,
+            place => place,
+        };
+        let repeated = self.refusal.kind == RefusalKind::RepeatedCall && rules.unique != Unique::Nowhere;
+        PairingRules {
+            place,
+            combines: rules.combines && place != ResultPlace::UserTurn,
+            combines_users: false,
+            unique: if repeated { Unique::Body } else { rules.unique },
+            open_end: false,
+            ..rules
+        }
+    }
+
+    /// What is read otherwise: calls behind a compaction are judged; with [`Step::Ids`] what is named is called open,
+    /// or nobody's.
+    pub(super) fn read_again(&self, conversation: &mut Conversation<'_>) {
+        conversation.compaction = None;
+        for part in &mut conversation.parts {
+            match &mut part.kind {
+                PartKind::Call(call) if self.refusal.kind == RefusalKind::Unanswered && self.names(&call.id) => {
+                    call.open = match call.open {
+                        Open::Legal => Open::Refused,
+                        open => open,
+                    };
+                }
+                PartKind::Result(result)
+                    if self.step == Step::Ids
+                        && matches!(self.refusal.kind, RefusalKind::Orphan | RefusalKind::Duplicate)
+                        && self.names(&result.id) =>
+                {
+                    result.disowned = true;
+                }
+                _ => {}
+            }
+        }
+        if self.step == Step::Ids && self.refusal.kind == RefusalKind::Duplicate {
+            self.own_the_first(conversation);
+        }
+    }
+
+    /// Of several results for a call outside the body the first stays.
+    fn own_the_first(&self, conversation: &mut Conversation<'_>) {
+        let mut seen = HashSet::new();
+        for part in &mut conversation.parts {
+            if let PartKind::Result(result) = &mut part.kind
+                && result.disowned
+                && seen.insert(result.id.to_vec())
+            {
+                result.disowned = false;
+            }
+        }
+    }
+
+    /// What is wrong beyond the pairing, by the refusal's word.
+    pub(super) fn judge(&self, conversation: &Conversation<'_>, pairing: &mut Pairing) {
+        if self.step != Step::Ids {
+            return;
+        }
+        match self.refusal.kind {
+            RefusalKind::ServerHalf => self.judge_servers(conversation, pairing),
+            RefusalKind::RepeatedItem => self.judge_items(conversation, pairing, 1),
+            RefusalKind::WithoutReasoning => self.judge_items(conversation, pairing, 0),
+            _ => {}
+        }
+    }
+
+    /// Server calls and results that the refusal names; in a turn with thinking the provider's word is final.
+    fn judge_servers(&self, conversation: &Conversation<'_>, pairing: &mut Pairing) {
+        let known: HashSet<usize> = pairing.halves.iter().map(|half| half.part).collect();
+        for turn in &pairing.turns {
+            for unit in &pairing.units[turn.units.clone()] {
+                let named = unit.parts.clone().filter(|part| {
+                    let server = matches!(
+                        conversation.parts[*part].kind,
+                        PartKind::ServerCall(_) | PartKind::ServerResult(_)
+                    );
+                    server && !known.contains(part) && self.names(id_of(conversation, *part))
+                });
+                let droppable = !turn.thinking && !turn.programmatic;
+                pairing.halves.extend(named.map(|part| Half { part, droppable }));
+            }
+        }
+        pairing.halves.sort_by_key(|half| half.part);
+    }
+
+    /// Items whose item id the refusal names lose it, but for the first `keep` of each id.
+    fn judge_items(&self, conversation: &Conversation<'_>, pairing: &mut Pairing, keep: usize) {
+        let json = Json::new(conversation.body);
+        let mut seen: Vec<(usize, &String)> = self.refusal.ids.iter().map(|id| (0, id)).collect();
+        for (message, found) in conversation.messages.iter().enumerate() {
+            let thinks = |part: usize| matches!(conversation.parts[part].kind, PartKind::Thinking);
+            let Some(id) = json.member(found.span, "id").map(|id| json.decode(id)) else {
+                continue;
+            };
+            let Some((count, _)) = seen.iter_mut().find(|(_, named)| *id == *named.as_bytes()) else {
+                continue;
+            };
+            *count += 1;
+            if *count <= keep || found.parts.clone().any(thinks) {
+                continue;
+            }
+            let flaw = Flaw {
+                message,
+                part: None,
+                kind: FlawKind::RepeatedItemId,
+            };
+            pairing.flaws.retain(|(known, _)| *known != flaw);
+            pairing.flaws.push((flaw, true));
+        }
+    }
+
+    /// Calls that the provider holds and misses the results of: none of them is in the body, nor is its result.
+    pub(super) fn held_calls(&self, conversation: &Conversation<'_>, format: Format) -> Vec<String> {
+        let speaks = matches!(format, Format::OpenAiResponses | Format::Anthropic);
+        if self.step != Step::Ids || self.refusal.kind != RefusalKind::Unanswered || !speaks {
+            return Vec::new();
+        }
+        if !conversation.calls_elsewhere {
+            return Vec::new();
+        }
+        let in_body: HashSet<&[u8]> = (0..conversation.parts.len())
+            .map(|part| id_of(conversation, part))
+            .collect();
+        let ids = self.refusal.ids.iter();
+        ids.filter(|id| !in_body.contains(id.as_bytes())).cloned().collect()
+    }
+
+    /// Whether the repair answers the refusal: something that it names was found, or it names nothing.
+    pub(super) fn is_met(&self, findings: &[Finding]) -> bool {
+        let by_item = matches!(
+            self.refusal.kind,
+            RefusalKind::RepeatedItem | RefusalKind::WithoutReasoning
+        );
+        let named = |finding: &Finding| self.refusal.ids.contains(&finding.id);
+        let items = |finding: &Finding| finding.kind == FindingKind::Field;
+        match self.refusal.ids.as_slice() {
+            [] => !findings.is_empty(),
+            _ if by_item => findings.iter().any(items),
+            _ => findings.iter().any(named),
+        }
+    }
+
+    /// Whether every id that the refusal names stood for one call and one result behind it.
+    pub(super) fn was_balanced(&self, conversation: &Conversation<'_>) -> bool {
+        let count = |id: &String| {
+            let (mut calls, mut results) = (0, 0);
+            for part in &conversation.parts {
+                match &part.kind {
+                    PartKind::Call(call) if *call.id == *id.as_bytes() => calls += 1,
+                    PartKind::Result(result) if *result.id == *id.as_bytes() => results += usize::from(calls > 0),
+                    _ => {}
+                }
+            }
+            (calls, results)
+        };
+        !self.refusal.ids.is_empty() && self.refusal.ids.iter().all(|id| count(id) == (1, 1))
+    }
+
+    fn names(&self, id: &[u8]) -> bool {
+        self.refusal.ids.iter().any(|named| named.as_bytes() == id)
+    }
+}

@@ -1,0 +1,66 @@
+//! The second repair: what to send once more after a provider has refused what was sent.
+
+use bytes::Bytes;
+
+use super::{Answers, Learned, RepairPolicy, Repaired, Report, Step, insist::Insistence, repair_learned};
+use crate::{
+    splice::Segments,
+    wire::{Refusal, RefusalKind, Wire},
+};
+
+/// What to send in place of `sent`, which was made of `body`, after `refusal`; none where nothing better is known.
+///
+/// If we had edited the body and what the refusal names was balanced in the original, that is the original. Else the
+/// ids are followed: the format's rules in their strictest reading, then by name.
+pub fn second(
+    body: &Bytes,
+    sent: &Segments,
+    wire: Wire,
+    policy: &RepairPolicy,
+    answers: &dyn Answers,
+    refusal: &Refusal,
+) -> Option<Repaired> {
+    if matches!(refusal.kind, RefusalKind::Bound { .. }) {
+        return None;
+    }
+    let mut insistence = Insistence {
+        refusal,
+        step: Step::Rules,
+    };
+    if !sent.is_original() && insistence.was_balanced(&wire.read(body).ok()?) {
+        return Some(Repaired {
+            body: Segments::whole(body.clone()),
+            report: Report::default(),
+        });
+    }
+    let before = sent.to_vec();
+    for step in [Step::Rules, Step::Ids] {
+        insistence.step = step;
+        let learned = Learned {
+            insistence: Some(insistence),
+            drop_bound: false,
+        };
+        let Ok(repaired) = repair_learned(body, wire, policy, answers, &learned) else {
+            continue;
+        };
+        if insistence.is_met(&repaired.report.findings) && repaired.body.to_vec() != before {
+            return Some(repaired);
+        }
+    }
+    None
+}
+
+/// As [`super::repair_with`], with the documented setting that lets the provider drop thinking which it has bound to
+/// another prefix. None where the format has no such setting, or the body says itself what it wants.
+pub fn unbound(body: &Bytes, wire: Wire, policy: &RepairPolicy, answers: &dyn Answers) -> Option<Repaired> {
+    let learned = Learned {
+        insistence: None,
+        drop_bound: true,
+    };
+    let repaired = repair_learned(body, wire, policy, answers, &learned).ok()?;
+    repaired
+        .report
+        .actions
+        .contains_key(&super::Action::Unbind)
+        .then_some(repaired)
+}
