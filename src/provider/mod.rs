@@ -317,7 +317,11 @@ impl Routes {
         let messages = path == "/v1/messages" || path.starts_with("/v1/messages/") || path.starts_with("/api/");
         if messages || (v1 && (headers.contains_key("anthropic-version") || sent("anthropic"))) {
             self.named("anthropic")
-        } else if path.starts_with("/v1beta/") || path.starts_with("/upload/") || sent("gemini") {
+        } else if path.starts_with("/v1beta/")
+            || path.starts_with("/upload/")
+            || sent("gemini")
+            || (is_gemini(path) && !cloud)
+        {
             self.named("gemini")
         } else if path.starts_with("/model/") {
             self.named("bedrock")
@@ -357,6 +361,11 @@ impl Upstream {
     }
 }
 
+/// Whether a path asks a model of Google's: newer SDKs say `/v1/models/{model}:generateContent`.
+pub(crate) fn is_gemini(path: &str) -> bool {
+    GEMINI_VERBS.iter().any(|verb| path.ends_with(verb))
+}
+
 /// Whether only an Azure endpoint has such a path.
 fn is_azure(path: &str, query: Option<&str>) -> bool {
     let versioned = |query: &str| query.split('&').any(|pair| pair.starts_with("api-version="));
@@ -377,7 +386,7 @@ fn wire_of(path: &str, kind: Kind) -> Option<Wire> {
             .any(|verb| model.ends_with(verb));
         return predicts.then(|| Kind::Vertex.wire(Format::Anthropic));
     }
-    if GEMINI_VERBS.iter().any(|verb| path.ends_with(verb)) {
+    if is_gemini(path) {
         return Some(kind.wire(Format::Gemini));
     }
     if path.ends_with("/chat/completions") {

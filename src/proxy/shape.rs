@@ -5,7 +5,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
 use crate::{
-    provider::{Kind, Route},
+    provider::{Kind, Route, is_gemini},
     wire::Format,
 };
 
@@ -42,7 +42,7 @@ impl Shape {
         if headers.contains_key("anthropic-version") || headers.contains_key("x-api-key") || path.contains("/messages")
         {
             Self::Anthropic
-        } else if headers.contains_key("x-goog-api-key") || path.contains("/v1beta/") {
+        } else if headers.contains_key("x-goog-api-key") || path.contains("/v1beta/") || is_gemini(path) {
             Self::Gemini
         } else if path.starts_with("/model/") {
             Self::Bedrock
