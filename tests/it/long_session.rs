@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::support::{
-    bodies::{Block, Conversation, Message, Role, Said, Style, object, text},
+    bodies::{Block, CallKind, Conversation, Message, Role, Said, Style, object, text},
     judge,
 };
 
@@ -29,7 +29,7 @@ fn call(name: &str, round: usize) -> Block {
         id: format!("toolu_{name}_{round:04}"),
         name: "read_file",
         input,
-        custom: false,
+        kind: CallKind::Function,
     }
 }
 
@@ -37,6 +37,8 @@ fn result(name: &str, round: usize) -> Block {
     let said = Said::Text(format!("result-{name}-{round} of the tool\nwith a second line"));
     Block::Result {
         id: Some(format!("toolu_{name}_{round:04}")),
+        name: "read_file",
+        kind: CallKind::Function,
         said,
         is_error: false,
     }
@@ -54,23 +56,23 @@ fn round(talk: &Conversation, name: &str, round: usize) -> [Message; 2] {
 
 /// The session as the client wrote it.
 fn session(format: Format) -> Conversation {
-    let wire = if format == Format::Anthropic {
-        Wire::ANTHROPIC
-    } else {
-        Wire::OPENAI_CHAT
-    };
-    let model = if format == Format::Anthropic {
-        "claude-opus-4-5"
-    } else {
-        "gpt-4.1"
+    let (wire, model) = match format {
+        Format::Anthropic => (Wire::ANTHROPIC, "claude-opus-4-5"),
+        Format::OpenAiChat => (Wire::OPENAI_CHAT, "gpt-4.1"),
+        Format::OpenAiResponses => (Wire::OPENAI_RESPONSES, "gpt-5"),
+        Format::Gemini => (Wire::GEMINI, "gemini-3-pro-preview"),
     };
     let mut talk = Conversation {
         wire,
         model,
         messages: Vec::new(),
-        style: Style::default(),
+        style: Style {
+            ids: true,
+            ..Style::default()
+        },
         tags: 0,
         seed: 0,
+        held: false,
     };
     talk.messages.push(Message::say(Role::User, "user-begin"));
     let mut late = None;
@@ -205,6 +207,32 @@ fn a_long_chat_session_survives() {
     survives(Format::OpenAiChat);
 }
 
+#[test]
+fn a_long_responses_session_survives() {
+    survives(Format::OpenAiResponses);
+}
+
+#[test]
+fn a_long_gemini_session_survives() {
+    survives(Format::Gemini);
+}
+
+/// The id and the words of a result.
+fn answer(block: &Value) -> Option<(&str, &str)> {
+    let pointers = [
+        ("/tool_use_id", "/content"),
+        ("/tool_call_id", "/content"),
+        ("/call_id", "/output"),
+        ("/functionResponse/id", "/functionResponse/response/result"),
+    ];
+    let (id, words) = pointers.iter().find(|(id, words)| {
+        // A call of Responses has an id of the same name, and no output.
+        block.pointer(id).is_some() && (*id != "/call_id" || block.pointer(words).is_some())
+    })?;
+    let words = block.pointer(words).and_then(Value::as_str).unwrap_or_default();
+    Some((block.pointer(id)?.as_str()?, words))
+}
+
 /// One result is invented, all others are the client's own, each under the id of its call.
 #[test]
 fn real_results_answer_their_calls() {
@@ -216,12 +244,7 @@ fn real_results_answer_their_calls() {
         let calls = talk.messages.iter().flat_map(Message::calls).count();
         let mut real = 0;
         for (_, block) in judge::blocks(&after) {
-            let id = block
-                .get("tool_use_id")
-                .or_else(|| block.get("tool_call_id"))
-                .and_then(Value::as_str);
-            let Some(id) = id else { continue };
-            let said = block["content"].as_str().unwrap_or_default();
+            let Some((id, said)) = answer(&block) else { continue };
             let (_, name) = id.split_once('_').expect("an id of ours");
             let (name, number) = name.split_once('_').expect("a name and a number");
             let number: usize = number.parse().expect("a number");

@@ -2,9 +2,11 @@
 //!
 //! The same seed gives the same bytes for ever. Nothing is printed by a JSON library.
 
+mod gemini;
 mod grow;
 mod json;
 mod mangle;
+mod responses;
 mod sized;
 
 use antiphon::wire::{Dialect, Format, Wire};
@@ -13,6 +15,9 @@ pub use grow::{grow, healthy};
 pub use json::{Json, Style, object, text};
 pub use mangle::{Break, mangle};
 pub use sized::{Shape, sized};
+
+/// What every agent is told.
+const SYSTEM: &str = "You are an agent. \"messages\": [] is not yours.";
 
 /// A small generator of numbers (splitmix64).
 #[derive(Clone, Debug)]
@@ -81,7 +86,18 @@ pub enum Said {
     Blocks(Vec<String>, Option<String>),
 }
 
-/// One block of a message, of either format.
+/// In which way a tool is called. Only Responses has the last three, only Chat Completions and Responses the second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallKind {
+    #[default]
+    Function,
+    Custom,
+    Patch,
+    Shell,
+    LocalShell,
+}
+
+/// One block of a message, of any format.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
     /// Words; the flag is a cache marker.
@@ -92,18 +108,20 @@ pub enum Block {
     Redacted(String),
     /// An image by its base64 data.
     Image(String),
-    /// A client call; `custom` is chat's other kind.
+    /// A client call.
     Call {
         id: String,
         name: &'static str,
         input: Json,
-        custom: bool,
+        kind: CallKind,
     },
     /// The result of a client call; no id where it was stripped.
     Result {
         id: Option<String>,
+        name: &'static str,
         said: Said,
         is_error: bool,
+        kind: CallKind,
     },
     /// A server tool's call.
     ServerCall { id: String, query: String },
@@ -111,7 +129,7 @@ pub enum Block {
     ServerResult { id: String, query: String },
 }
 
-/// One message. Chat: a tool message holds one result.
+/// One message; in Responses the items that came at once. Chat and Responses: a tool message holds one result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     pub role: Role,
@@ -132,6 +150,8 @@ pub struct Conversation {
     /// How many tagged texts there are: new ones count on.
     pub tags: usize,
     pub seed: u64,
+    /// Responses: what came before is on the server.
+    pub held: bool,
 }
 
 impl Message {
@@ -201,25 +221,28 @@ impl Conversation {
             .any(|block| matches!(block, Block::ServerCall { .. } | Block::ServerResult { .. }))
     }
 
+    /// Whether results are parts of a user's message, not messages of their own.
+    pub fn joins(&self) -> bool {
+        matches!(self.wire.format, Format::Anthropic | Format::Gemini)
+    }
+
+    /// Whether the model signs the first call of each of its messages.
+    pub fn signs(&self) -> bool {
+        self.model.contains("gemini-3")
+    }
+
     /// The role that carries results.
     pub fn answering(&self) -> Role {
-        if self.anthropic() { Role::User } else { Role::Tool }
+        if self.joins() { Role::User } else { Role::Tool }
     }
 
     /// The body as bytes.
     pub fn bytes(&self) -> Vec<u8> {
-        let mut members = vec![
-            ("model".to_owned(), text(self.model)),
-            ("max_tokens".to_owned(), Json::Number("1024".into())),
-            ("tools".to_owned(), self.tools()),
-            ("messages".to_owned(), Json::List(self.written())),
-        ];
-        if self.anthropic() {
-            members.push((
-                "system".to_owned(),
-                text("You are an agent. \"messages\": [] is not yours."),
-            ));
-        }
+        let mut members = match self.wire.format {
+            Format::OpenAiResponses => responses::members(self),
+            Format::Gemini => gemini::members(self),
+            Format::Anthropic | Format::OpenAiChat => self.members(),
+        };
         if self.wire.dialect == Dialect::Standard {
             let large = object([("n", Json::Number("123456789012345678901234567890".into()))]);
             members.push((
@@ -230,18 +253,33 @@ impl Conversation {
         self.style.write(&Json::Object(members))
     }
 
-    /// The messages as JSON.
+    fn members(&self) -> Vec<(String, Json)> {
+        let mut members = vec![
+            ("model".to_owned(), text(self.model)),
+            ("max_tokens".to_owned(), Json::Number("1024".into())),
+            ("tools".to_owned(), self.tools()),
+            ("messages".to_owned(), Json::List(self.written())),
+        ];
+        if self.anthropic() {
+            members.push(("system".to_owned(), text(SYSTEM)));
+        }
+        members
+    }
+
+    /// The messages as JSON; in Responses, the items.
     pub fn written(&self) -> Vec<Json> {
-        self.messages
-            .iter()
-            .map(|message| {
-                if self.anthropic() {
-                    anthropic(message)
-                } else {
-                    chat(message)
-                }
-            })
-            .collect()
+        let messages = self.messages.iter().enumerate();
+        messages.flat_map(|(at, message)| self.one(at, message)).collect()
+    }
+
+    /// One message as it stands at `at`.
+    fn one(&self, at: usize, message: &Message) -> Vec<Json> {
+        match self.wire.format {
+            Format::Anthropic => vec![anthropic(message)],
+            Format::OpenAiChat => vec![chat(message)],
+            Format::OpenAiResponses => responses::items(self, at, message),
+            Format::Gemini => vec![gemini::content(self, at, message)],
+        }
     }
 
     fn tools(&self) -> Json {
@@ -307,7 +345,7 @@ fn anthropic_block(block: &Block) -> Json {
             ("name", text(name)),
             ("input", input.clone()),
         ]),
-        Block::Result { id, said, is_error } => {
+        Block::Result { id, said, is_error, .. } => {
             let mut members = vec![("type".to_owned(), text("tool_result"))];
             members.extend(id.iter().map(|id| ("tool_use_id".to_owned(), text(id))));
             match said {
@@ -381,12 +419,7 @@ fn chat(message: &Message) -> Json {
                 parts.push(object([("type", text("image_url")), ("image_url", url)]));
             }
             Block::Thinking(thought) => members.push(("reasoning_content".into(), text(thought))),
-            Block::Call {
-                id,
-                name,
-                input,
-                custom,
-            } => calls.push(chat_call(id, name, input, *custom)),
+            Block::Call { id, name, input, kind } => calls.push(chat_call(id, name, input, *kind == CallKind::Custom)),
             _ => {}
         }
     }
@@ -402,11 +435,16 @@ fn chat(message: &Message) -> Json {
     Json::Object(members)
 }
 
-fn chat_call(id: &str, name: &str, input: &Json, custom: bool) -> Json {
-    let arguments = match input {
+/// An input as the string that carries it.
+fn raw(input: &Json) -> String {
+    match input {
         Json::Text(raw) => raw.clone(),
         other => String::from_utf8(Style::default().write(other)).unwrap(),
-    };
+    }
+}
+
+fn chat_call(id: &str, name: &str, input: &Json, custom: bool) -> Json {
+    let arguments = raw(input);
     let (kind, key) = if custom {
         ("custom", "input")
     } else {

@@ -14,6 +14,9 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
+/// The formats that the oracle reads.
+pub const FORMATS: [Format; 2] = [Format::Anthropic, Format::OpenAiChat];
+
 /// What one message is: its span, who speaks, the shape of its content, and its parts.
 pub type Seen = ((usize, usize), &'static str, &'static str, Vec<PartSeen>);
 /// What one part is: its span, its kind, and its id, lossily decoded.
@@ -94,6 +97,7 @@ impl<'a> Base<'a> {
         let parts = match format {
             Format::Anthropic => self.blocks(&fields, role)?,
             Format::OpenAiChat => self.calls(&fields, role, message)?,
+            Format::OpenAiResponses | Format::Gemini => return None,
         };
         Some((self.span(message), role, shape, parts))
     }

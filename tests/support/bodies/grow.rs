@@ -2,7 +2,7 @@
 
 use antiphon::wire::{Dialect, Format, Wire};
 
-use super::{Block, Conversation, Json, Message, Rng, Role, Said, Style, object, text};
+use super::{Block, CallKind, Conversation, Json, Message, Rng, Role, Said, Style, object, text};
 
 /// The tools of every generated body.
 pub const TOOLS: [&str; 3] = ["read_file", "bash", "send_mail"];
@@ -34,8 +34,22 @@ pub fn healthy(seed: u64, wire: Wire) -> Conversation {
         (_, Dialect::DeepSeek) => "DeepSeek-V4.1-Flash",
         (Format::Anthropic, _) => "claude-opus-4-5",
         (Format::OpenAiChat, _) => "gpt-4.1",
+        (Format::OpenAiResponses, _) => "gpt-5",
+        (Format::Gemini, _) if seed.is_multiple_of(3) => "gemini-2.5-pro",
+        (Format::Gemini, _) => "gemini-3-pro-preview",
     };
-    let style = Style::random(&mut rng);
+    let mut style = Style::random(&mut rng);
+    let responses = wire.format == Format::OpenAiResponses;
+    if responses || wire.format == Format::Gemini {
+        style.ids = rng.chance(50);
+    }
+    if wire.format == Format::Gemini {
+        style.snake = rng.chance(20);
+        style.wrap = rng
+            .chance(15)
+            .then(|| *rng.pick(&["request", "generateContentRequest"]));
+    }
+    let held = responses && wire.dialect != Dialect::DeepSeek && rng.chance(10);
     let talk = Conversation {
         wire,
         model,
@@ -43,9 +57,14 @@ pub fn healthy(seed: u64, wire: Wire) -> Conversation {
         style,
         tags: 0,
         seed,
+        held,
     };
     let mut author = Author { rng, talk, ids: 0 };
-    if !author.talk.anthropic() {
+    if held {
+        // The answer to a call that is on the server.
+        let (_, result) = author.pair();
+        author.push(Message::new(Role::Tool, vec![result]));
+    } else if !author.talk.joins() {
         author.push(Message::say(Role::System, "You are an agent."));
     }
     let turns = author.rng.within(1, 5);
@@ -79,7 +98,10 @@ pub fn grow(talk: &Conversation, seed: u64) -> Conversation {
         talk: talk.clone(),
         ids,
     };
-    if author.rng.chance(40) {
+    // Gemini knows no call behind another message of the model.
+    let last = author.talk.messages.last().map(|message| message.role);
+    let able = author.talk.wire.format != Format::Gemini || last != Some(Role::Assistant);
+    if able && author.rng.chance(40) {
         author.round();
     }
     author.answer();
@@ -110,7 +132,8 @@ impl Author {
         match (self.talk.wire.format, self.talk.wire.dialect) {
             (_, Dialect::Mistral) => format!("{:04x}{:05}", number % 0xffff, self.ids % 100_000),
             (Format::Anthropic, _) => format!("toolu_{number:08x}{:04}", self.ids),
-            (Format::OpenAiChat, _) => format!("call_{number:08x}{:04}", self.ids),
+            (Format::OpenAiChat | Format::OpenAiResponses, _) => format!("call_{number:08x}{:04}", self.ids),
+            (Format::Gemini, _) => format!("fc-{number:08x}{:04}", self.ids),
         }
     }
 
@@ -130,6 +153,8 @@ impl Author {
         let able = match (self.talk.wire.format, self.talk.wire.dialect) {
             (Format::Anthropic, dialect) => matches!(dialect, Dialect::Standard | Dialect::DeepSeek),
             (Format::OpenAiChat, dialect) => dialect != Dialect::Mistral,
+            (Format::OpenAiResponses, _) => true,
+            (Format::Gemini, _) => false,
         };
         if able && self.rng.chance(6) {
             self.push(Message::say(Role::System, "Mind the gap."));
@@ -137,7 +162,7 @@ impl Author {
     }
 
     fn thinking(&mut self, blocks: &mut Vec<Block>) {
-        if !self.talk.anthropic() && self.talk.wire.dialect != Dialect::DeepSeek {
+        if self.talk.wire.format == Format::OpenAiChat && self.talk.wire.dialect != Dialect::DeepSeek {
             return;
         }
         if self.rng.chance(25) {
@@ -166,15 +191,22 @@ impl Author {
                 ]),
             ),
         ]);
-        let custom = self.talk.wire == Wire::OPENAI_CHAT && self.rng.chance(8);
-        let input = if custom { text(&path) } else { input };
-        let name = *self.rng.pick(&TOOLS);
+        let kind = self.kind();
+        let input = if kind == CallKind::Function { input } else { text(&path) };
+        let name = match kind {
+            CallKind::Function => *self.rng.pick(&TOOLS),
+            CallKind::Custom if self.talk.wire.format == Format::OpenAiChat => *self.rng.pick(&TOOLS),
+            CallKind::Custom | CallKind::Patch => "apply_patch",
+            CallKind::Shell => "shell",
+            CallKind::LocalShell => "local_shell",
+        };
         let said = match self.rng.below(10) {
             0 => Said::Nothing,
             1..=5 => Said::Text(self.words("result")),
             _ => {
                 let texts = vec![self.words("result"), self.words("result")];
-                let able = self.talk.anthropic() && self.rng.chance(20);
+                let pictures = self.talk.anthropic() || (self.talk.held && kind == CallKind::Function);
+                let able = pictures && self.rng.chance(20);
                 Said::Blocks(texts, able.then(|| self.picture()))
             }
         };
@@ -184,14 +216,35 @@ impl Author {
                 id: id.clone(),
                 name,
                 input,
-                custom,
+                kind,
             },
             Block::Result {
                 id: Some(id),
+                name,
                 said,
                 is_error,
+                kind,
             },
         )
+    }
+
+    /// In which way the next tool is called.
+    fn kind(&mut self) -> CallKind {
+        let kinds: &[CallKind] = match (self.talk.wire.format, self.talk.wire.dialect) {
+            (Format::OpenAiChat, Dialect::Standard) => {
+                let custom = self.rng.chance(8);
+                return if custom { CallKind::Custom } else { CallKind::Function };
+            }
+            // It knows no others.
+            (Format::OpenAiResponses, Dialect::DeepSeek) => &[CallKind::Custom],
+            (Format::OpenAiResponses, _) => &[CallKind::Custom, CallKind::Patch, CallKind::Shell, CallKind::LocalShell],
+            _ => return CallKind::Function,
+        };
+        if self.rng.chance(30) {
+            *self.rng.pick(kinds)
+        } else {
+            CallKind::Function
+        }
     }
 
     /// Calls and their results.
@@ -215,7 +268,7 @@ impl Author {
         if self.rng.chance(30) {
             self.rng.shuffle(&mut results);
         }
-        if !self.talk.anthropic() {
+        if !self.talk.joins() {
             for result in results {
                 self.push(Message::new(Role::Tool, vec![result]));
             }
@@ -241,7 +294,7 @@ impl Author {
     /// A server tool's call and result.
     fn search(&mut self, blocks: &mut Vec<Block>) {
         let able = matches!(self.talk.wire.dialect, Dialect::Standard | Dialect::Compatible);
-        if self.talk.anthropic() && able {
+        if self.talk.wire.format != Format::OpenAiChat && able {
             self.ids += 1;
             let id = format!("srvtoolu_{:04}", self.ids);
             let query = self.talk.tag("query");

@@ -47,6 +47,7 @@ pub enum Spacing {
 
 /// How a body is written. The same style writes the same value the same way.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "a table of independent habits")]
 pub struct Style {
     pub spacing: Spacing,
     /// Everything outside ASCII as `\u`.
@@ -56,6 +57,12 @@ pub struct Style {
     /// Keys in any order.
     pub shuffled: bool,
     pub seed: u64,
+    /// Responses: items carry ids of their own. Gemini: calls and responses carry ids.
+    pub ids: bool,
+    /// Gemini: keys in the spelling of the proto, role `function`.
+    pub snake: bool,
+    /// Gemini: the key of the object around the request.
+    pub wrap: Option<&'static str>,
 }
 
 impl Style {
@@ -75,6 +82,7 @@ impl Style {
             odd_escapes: rng.chance(20),
             shuffled: rng.chance(30),
             seed: rng.next(),
+            ..Self::default()
         }
     }
 

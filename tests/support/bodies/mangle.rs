@@ -1,8 +1,8 @@
 //! What crashes, cuts and careless clients do to a history.
 
-use antiphon::wire::{Dialect, Wire};
+use antiphon::wire::{Dialect, Format, Wire};
 
-use super::{Block, Conversation, Json, Message, Rng, Role, Said, healthy, text};
+use super::{Block, CallKind, Conversation, Json, Message, Rng, Role, Said, healthy, text};
 
 /// One kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,11 +31,15 @@ pub enum Break {
     DoubleCall,
     Interleave,
     ServerHalf,
+    /// Responses: an output of another kind than its call.
+    WrongKind,
+    /// Gemini: the model's words and its calls in two contents.
+    SplitCall,
 }
 
 impl Break {
     /// Every kind.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::DropResult,
         Self::DropCall,
         Self::MoveLater,
@@ -60,6 +64,8 @@ impl Break {
         Self::DoubleCall,
         Self::Interleave,
         Self::ServerHalf,
+        Self::WrongKind,
+        Self::SplitCall,
     ];
 
     /// Does the damage; false where there is nothing to damage in this way.
@@ -89,6 +95,8 @@ impl Break {
             Self::DoubleCall => double_call(talk, rng),
             Self::Interleave => interleave(talk, rng),
             Self::ServerHalf => server_half(talk, rng),
+            Self::WrongKind => wrong_kind(talk, rng),
+            Self::SplitCall => split_call(talk, rng),
         }
     }
 }
@@ -151,7 +159,7 @@ fn take(talk: &mut Conversation, (m, b): Place) -> Block {
 /// Puts a result in front of message `at`, or at the end of the user message there.
 fn put(talk: &mut Conversation, rng: &mut Rng, at: usize, result: Block) {
     let at = at.min(talk.messages.len());
-    let joins = talk.anthropic() && rng.chance(50);
+    let joins = talk.joins() && rng.chance(50);
     match talk
         .messages
         .get_mut(at)
@@ -190,7 +198,7 @@ fn gap(talk: &mut Conversation, rng: &mut Rng, role: Role) -> bool {
         Dialect::Standard | Dialect::DeepSeek => true,
         Dialect::Mistral => false,
         _ => !talk.anthropic(),
-    };
+    } && talk.wire.format != Format::Gemini;
     if role == Role::System && !able {
         return false;
     }
@@ -201,7 +209,7 @@ fn gap(talk: &mut Conversation, rng: &mut Rng, role: Role) -> bool {
 }
 
 fn words_first(talk: &mut Conversation, rng: &mut Rng) -> bool {
-    let Some((m, b)) = results(talk, rng).filter(|_| talk.anthropic()) else {
+    let Some((m, b)) = results(talk, rng).filter(|_| talk.joins()) else {
         return false;
     };
     if talk.messages[m].role != Role::User {
@@ -295,10 +303,11 @@ fn bad_id(talk: &mut Conversation, rng: &mut Rng) -> bool {
     }
     let old = rng.pick(&ids).clone();
     let number = rng.below(1000);
-    let new = match (talk.anthropic(), talk.wire.dialect) {
-        (true, Dialect::Standard | Dialect::Bedrock) => format!("functions.Bash:{number}"),
-        (false, Dialect::Standard) => format!("call_{}|fc_{number}", "0123456789".repeat(4)),
-        (false, Dialect::Mistral) => format!("call_{number}-x"),
+    let new = match (talk.wire.format, talk.wire.dialect) {
+        (Format::Anthropic, Dialect::Standard | Dialect::Bedrock) => format!("functions.Bash:{number}"),
+        (Format::OpenAiChat, Dialect::Standard) => format!("call_{}|fc_{number}", "0123456789".repeat(4)),
+        (Format::OpenAiResponses, Dialect::Standard) => format!("call_{}|fc_{number}", "0123456789".repeat(6)),
+        (Format::OpenAiChat, Dialect::Mistral) => format!("call_{number}-x"),
         _ => return false,
     };
     rename(talk, &old, &new);
@@ -306,7 +315,9 @@ fn bad_id(talk: &mut Conversation, rng: &mut Rng) -> bool {
 }
 
 fn misfile(talk: &mut Conversation, rng: &mut Rng) -> bool {
-    let Some(from) = results(talk, rng).filter(|_| talk.anthropic()) else {
+    // What a signature is on is nobody's to edit.
+    let able = talk.joins() && !talk.signs();
+    let Some(from) = results(talk, rng).filter(|_| able) else {
         return false;
     };
     let id = match &talk.messages[from.0].blocks[from.1] {
@@ -347,7 +358,8 @@ fn blank(talk: &mut Conversation, rng: &mut Rng) -> bool {
 
 fn empty_calls(talk: &mut Conversation, rng: &mut Rng) -> bool {
     let silent = |message: &Message, _: &Block| message.role == Role::Assistant && message.calls().next().is_none();
-    let Some((m, _)) = find(talk, rng, silent).filter(|_| !talk.anthropic()) else {
+    let chat = talk.wire.format == Format::OpenAiChat;
+    let Some((m, _)) = find(talk, rng, silent).filter(|_| chat) else {
         return false;
     };
     talk.messages[m].empty_calls = true;
@@ -405,5 +417,32 @@ fn server_half(talk: &mut Conversation, rng: &mut Rng) -> bool {
     let half = |message: &Message, block: &Block| {
         matches!(block, Block::ServerCall { .. } | Block::ServerResult { .. }) && !message.thinks()
     };
-    find(talk, rng, half).is_some_and(|at| !take(talk, at).is_result())
+    talk.anthropic() && find(talk, rng, half).is_some_and(|at| !take(talk, at).is_result())
+}
+
+fn wrong_kind(talk: &mut Conversation, rng: &mut Rng) -> bool {
+    let able = talk.wire.format == Format::OpenAiResponses;
+    let Some((m, b)) = results(talk, rng).filter(|_| able) else {
+        return false;
+    };
+    if let Block::Result { kind, .. } = &mut talk.messages[m].blocks[b] {
+        *kind = match kind {
+            CallKind::Function => CallKind::Custom,
+            _ => CallKind::Function,
+        };
+    }
+    true
+}
+
+fn split_call(talk: &mut Conversation, rng: &mut Rng) -> bool {
+    let able = talk.wire.format == Format::Gemini && !talk.signs();
+    let led = |message: &Message, block: &Block| {
+        matches!(block, Block::Call { .. }) && !message.thinks() && matches!(message.blocks[0], Block::Text(..))
+    };
+    let Some((m, _)) = find(talk, rng, led).filter(|_| able) else {
+        return false;
+    };
+    let tail = talk.messages[m].blocks.split_off(1);
+    talk.messages.insert(m + 1, Message::new(Role::Assistant, tail));
+    true
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use antiphon::wire::{Format, Wire};
 
-use super::{Block, Conversation, Message, Rng, Role, Said, Style, object, text};
+use super::{Block, CallKind, Conversation, Message, Rng, Role, Said, Style, object, text};
 
 /// What is wrong with a sized history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub fn sized(format: Format, shape: Shape, bytes: usize) -> Vec<u8> {
     let wire = match format {
         Format::Anthropic => Wire::ANTHROPIC,
         Format::OpenAiChat => Wire::OPENAI_CHAT,
+        Format::OpenAiResponses => Wire::OPENAI_RESPONSES,
+        Format::Gemini => Wire::GEMINI,
     };
     let mut rng = Rng::new(41);
     let mut talk = Conversation {
@@ -72,6 +74,7 @@ pub fn sized(format: Format, shape: Shape, bytes: usize) -> Vec<u8> {
         style: Style::default(),
         tags: 0,
         seed: 0,
+        held: false,
     };
     let closing = [
         Message::say(Role::Assistant, "Done."),
@@ -111,14 +114,10 @@ pub fn sized(format: Format, shape: Shape, bytes: usize) -> Vec<u8> {
     talk.bytes()
 }
 
-/// What a message adds to the body, its comma included.
+/// What a message adds to the body, its commas included. It stands behind others.
 fn length(talk: &Conversation, message: &Message) -> usize {
-    let written = if talk.anthropic() {
-        super::anthropic(message)
-    } else {
-        super::chat(message)
-    };
-    talk.style.write(&written).len() + 1
+    let written = talk.one(1, message);
+    written.iter().map(|item| talk.style.write(item).len() + 1).sum()
 }
 
 /// One call and its result.
@@ -142,7 +141,7 @@ fn round(rng: &mut Rng, talk: &Conversation, number: usize, usual: usize) -> [Me
         id: id.clone(),
         name,
         input,
-        custom: false,
+        kind: CallKind::Function,
     };
     let asks = Message {
         plain: true,
@@ -150,6 +149,8 @@ fn round(rng: &mut Rng, talk: &Conversation, number: usize, usual: usize) -> [Me
     };
     let result = Block::Result {
         id: Some(id),
+        name,
+        kind: CallKind::Function,
         said: Said::Text(output(rng, usual)),
         is_error: false,
     };
