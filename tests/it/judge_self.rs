@@ -3,6 +3,7 @@
 use antiphon::wire::{Format, Wire};
 use serde_json::{Value, json};
 
+use crate::judge_self_items;
 use crate::support::{
     bodies,
     judge::{self, Kind},
@@ -108,7 +109,7 @@ const UNIQUE: &str = "`tool_use` ids must be unique";
 const OPENING: &str = "messages: first message must use the \"user\" role";
 
 /// Judge, history, and the words of the refusal that matter; empty where it is accepted.
-type Row = (&'static str, &'static str, &'static [&'static str]);
+pub(crate) type Row = (&'static str, &'static str, &'static [&'static str]);
 
 const PAIRS: &[Row] = &[
     ("anthropic", "u \"go\"", &[]),
@@ -518,6 +519,10 @@ fn named(name: &str) -> Wire {
         "chat-compatible" => "openai-chat-compatible",
         "xai" => "openai-chat-xai",
         "mistral" => "openai-chat-mistral",
+        "responses" => "openai-responses",
+        "responses-deepseek" => "openai-responses-deepseek",
+        "responses-compatible" => "openai-responses-compatible",
+        "gemini" => "gemini",
         other => panic!("no wire {other}"),
     };
     whole.parse().expect("a wire")
@@ -527,26 +532,27 @@ fn named(name: &str) -> Wire {
 pub(crate) fn rows() -> impl Iterator<Item = (Wire, &'static str, Value, bool)> {
     [PAIRS, TURNS, SERVERS, CHAT]
         .into_iter()
+        .chain(judge_self_items::TABLES)
         .flatten()
         .map(|(name, short, wanted)| {
             let wire = named(name);
-            let body = if wire.format == Format::Anthropic {
-                anthropic(short)
-            } else {
-                chat(short)
-            };
-            (wire, *short, body, wanted.is_empty())
+            (wire, *short, body(wire.format, short), wanted.is_empty())
         })
 }
 
-fn check(rows: &[Row]) {
+fn body(format: Format, short: &str) -> Value {
+    match format {
+        Format::Anthropic => anthropic(short),
+        Format::OpenAiChat => chat(short),
+        Format::OpenAiResponses => judge_self_items::responses(short),
+        Format::Gemini => judge_self_items::gemini(short),
+    }
+}
+
+pub(crate) fn check(rows: &[Row]) {
     for (name, short, wanted) in rows {
         let wire = named(name);
-        let body = if wire.format == Format::Anthropic {
-            anthropic(short)
-        } else {
-            chat(short)
-        };
+        let body = body(wire.format, short);
         match judge::of(wire)(&body) {
             Ok(()) => assert!(wanted.is_empty(), "{name} accepts {short}, wanted {wanted:?}"),
             Err(refusal) => {
@@ -595,13 +601,43 @@ fn a_continued_thread_keeps_its_calls_on_the_server() {
 
 #[test]
 fn a_body_without_history_is_refused() {
-    for body in [json!({}), json!({"messages": []}), json!({"messages": 5}), json!(null)] {
+    let bodies = [
+        json!({}),
+        json!({"messages": []}),
+        json!({"messages": 5}),
+        json!(null),
+        json!({"input": []}),
+        json!({"contents": []}),
+        json!({"requests": []}),
+    ];
+    for body in bodies {
         for (_, wire) in Wire::NAMES {
             judge::of(*wire)(&body).expect_err("no history");
         }
     }
     judge::anthropic(&json!({"messages": [{"role": "user", "content": ""}]})).expect_err("empty");
     judge::anthropic(&json!({"messages": [{"role": "user", "content": "go"}]})).expect("a string");
+}
+
+#[test]
+fn the_entries_of_a_batch_are_judged_one_by_one() {
+    let (good, bad) = (
+        anthropic("u \"go\" | a use 1 | u res 1"),
+        anthropic("u \"go\" | a use 2"),
+    );
+    let batch = |entries: &[&Value]| {
+        let entry = |params: &&Value| json!({"custom_id": "c", "params": params});
+        json!({"requests": entries.iter().map(entry).collect::<Vec<_>>()})
+    };
+    judge::anthropic(&batch(&[&good, &good])).expect("the same ids in two entries");
+    let refusal = judge::anthropic(&batch(&[&good, &bad])).expect_err("an open call");
+    assert!(
+        refusal.message.starts_with("requests.1.params.messages.1: "),
+        "{refusal:?}"
+    );
+    assert_eq!(refusal.ids, ["2"]);
+    let lost = judge::lost(&batch(&[&good, &good]), &batch(&[&bad, &bad]));
+    assert_eq!(lost, [(Kind::Result, "result of 1".into())]);
 }
 
 #[test]
@@ -621,14 +657,43 @@ fn texts_are_found_and_missed() {
     assert_eq!(judge::lost(&before, &quoted), []);
 }
 
+/// What is generated as healthy is accepted, and so is what it grows to; most of what is mangled is refused.
+#[test]
+fn generated_bodies_are_what_they_say() {
+    let read = |talk: &bodies::Conversation| serde_json::from_slice::<Value>(&talk.bytes()).expect("JSON");
+    for (name, wire) in Wire::NAMES {
+        let (mut refused, count) = (0, 150);
+        for seed in 0..count {
+            let healthy = bodies::healthy(seed, *wire);
+            for talk in [&healthy, &bodies::grow(&healthy, seed)] {
+                let body = read(talk);
+                judge::of(*wire)(&body).unwrap_or_else(|refusal| panic!("SEED={seed} {name}: {refusal:?}\n{body:#}"));
+                assert_eq!(judge::lost(&body, &body), [], "SEED={seed} {name}");
+                assert!(
+                    !judge::texts(&body).is_empty() && !judge::blocks(&body).is_empty(),
+                    "SEED={seed} {name}"
+                );
+            }
+            let mangled = read(&bodies::mangle(seed, *wire).0);
+            refused += usize::from(judge::of(*wire)(&mangled).is_err());
+        }
+        println!("{name}: {refused} of {count} mangled bodies refused");
+        assert!(
+            u64::try_from(refused).unwrap() * 2 > count,
+            "{name}: mangling breaks too little"
+        );
+    }
+}
+
 #[test]
 fn sized_bodies_are_what_they_say() {
     use bodies::Shape;
     for format in Format::ALL {
-        let wire = if format == Format::Anthropic {
-            Wire::ANTHROPIC
-        } else {
-            Wire::OPENAI_CHAT
+        let wire = match format {
+            Format::Anthropic => Wire::ANTHROPIC,
+            Format::OpenAiChat => Wire::OPENAI_CHAT,
+            Format::OpenAiResponses => Wire::OPENAI_RESPONSES,
+            Format::Gemini => Wire::GEMINI,
         };
         for size in [4_000, 64_000, 1_000_000] {
             for shape in [Shape::Balanced, Shape::Orphan, Shape::Displaced] {
@@ -636,7 +701,10 @@ fn sized_bodies_are_what_they_say() {
                 let off = body.len().abs_diff(size);
                 assert!(off < 8, "{format:?} {shape:?}: {} bytes for {size}", body.len());
                 let value = serde_json::from_slice(&body).expect("JSON");
-                assert_eq!(judge::of(wire)(&value).is_ok(), shape == Shape::Balanced, "{shape:?}");
+                // Responses knows no place that an output must stand at.
+                let legal =
+                    shape == Shape::Balanced || (shape == Shape::Displaced && format == Format::OpenAiResponses);
+                assert_eq!(judge::of(wire)(&value).is_ok(), legal, "{format:?} {shape:?}");
             }
         }
     }

@@ -21,6 +21,7 @@ mod answers;
 mod cases;
 mod fuzzed;
 mod judge_self;
+mod judge_self_items;
 mod linear;
 mod long_session;
 mod odd_json;
@@ -32,6 +33,7 @@ mod scanner;
 
 // The data path, over raw TCP on both sides.
 mod backpressure;
+mod bound_thinking;
 mod codings;
 mod counted;
 mod drain;

@@ -4,6 +4,9 @@
 
 mod anthropic;
 mod chat;
+mod gemini;
+mod history;
+mod responses;
 mod texts;
 
 use antiphon::wire::{Dialect, Format, Wire};
@@ -70,6 +73,31 @@ pub fn compatible_chat(body: &Value) -> Verdict {
     chat::judge(body, &chat::Rules::COMPATIBLE)
 }
 
+/// Responses as `OpenAI` reads it: an output for every call, by id, over the whole input.
+pub fn openai_responses(body: &Value) -> Verdict {
+    responses::judge(body)
+}
+
+/// Responses as DeepSeek reads it: outputs before the next item that is no call.
+pub fn deepseek_responses(body: &Value) -> Verdict {
+    responses::deepseek(body)
+}
+
+/// Another server that speaks Responses: `OpenAI`'s rules without its limit on ids.
+pub fn compatible_responses(body: &Value) -> Verdict {
+    responses::compatible(body)
+}
+
+/// Gemini; signatures are wanted where the body names a model that gives them.
+pub fn gemini(body: &Value) -> Verdict {
+    gemini::judge(body, gemini::Signatures::ByModel)
+}
+
+/// Gemini, for a model that signs its calls, whatever the body names.
+pub fn gemini_signed(body: &Value) -> Verdict {
+    gemini::judge(body, gemini::Signatures::Wanted)
+}
+
 /// The judge of a wire.
 pub fn of(wire: Wire) -> fn(&Value) -> Verdict {
     match (wire.format, wire.dialect) {
@@ -80,8 +108,12 @@ pub fn of(wire: Wire) -> fn(&Value) -> Verdict {
         (Format::OpenAiChat, Dialect::DeepSeek) => deepseek_chat,
         (Format::OpenAiChat, Dialect::Mistral) => mistral_chat,
         (Format::OpenAiChat, Dialect::Xai) => xai,
+        (Format::OpenAiResponses, Dialect::Standard) => openai_responses,
+        (Format::OpenAiResponses, Dialect::DeepSeek) => deepseek_responses,
         (Format::Anthropic, _) => compatible_messages,
         (Format::OpenAiChat, _) => compatible_chat,
+        (Format::OpenAiResponses, _) => compatible_responses,
+        (Format::Gemini, _) => gemini,
     }
 }
 
@@ -100,7 +132,7 @@ fn refuse_plainly(message: impl Into<String>) -> Verdict {
 }
 
 /// The history, or the refusal of a body without one.
-fn history(body: &Value) -> Result<&[Value], Refusal> {
+fn messages(body: &Value) -> Result<&[Value], Refusal> {
     match body.get("messages") {
         Some(Value::Array(messages)) if !messages.is_empty() => Ok(messages),
         Some(Value::Array(_)) => Err(Refusal {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Verdict, history, refuse, refuse_plainly};
+use super::{Refusal, Verdict, history::batch, messages, refuse, refuse_plainly};
 
 /// What one reader of the format demands.
 #[expect(clippy::struct_excessive_bools, reason = "a table of independent demands")]
@@ -108,8 +108,22 @@ impl Turn<'_> {
     }
 }
 
+/// Judges a body: one history, or those of a batch, each by itself.
 pub(super) fn judge(body: &Value, rules: &Rules) -> Verdict {
-    let messages = history(body)?;
+    let Some(entries) = batch(body).filter(|entries| !entries.is_empty()) else {
+        return one(body, rules);
+    };
+    let entry = |(index, entry): (usize, &&Value)| {
+        one(entry, rules).map_err(|refusal| Refusal {
+            message: format!("requests.{index}.params.{}", refusal.message),
+            ..refusal
+        })
+    };
+    entries.iter().enumerate().try_for_each(entry)
+}
+
+fn one(body: &Value, rules: &Rules) -> Verdict {
+    let messages = messages(body)?;
     let (turns, elsewhere) = read(body, messages, rules)?;
     first(&turns, &elsewhere, rules)?;
     for (at, turn) in turns.iter().enumerate() {
@@ -129,11 +143,7 @@ pub(super) fn judge(body: &Value, rules: &Rules) -> Verdict {
 }
 
 /// Reads the turns that count: what stands before the last compaction block does not.
-fn read<'a>(
-    body: &'a Value,
-    messages: &'a [Value],
-    rules: &Rules,
-) -> Result<(Vec<Turn<'a>>, Elsewhere<'a>), super::Refusal> {
+fn read<'a>(body: &'a Value, messages: &'a [Value], rules: &Rules) -> Result<(Vec<Turn<'a>>, Elsewhere<'a>), Refusal> {
     let thread = body.pointer("/thread/type").and_then(Value::as_str) == Some("continue");
     let mut elsewhere = Elsewhere {
         hidden: HashSet::new(),
@@ -182,7 +192,7 @@ fn read<'a>(
     Ok((turns, elsewhere))
 }
 
-fn content(message: &Value, index: usize) -> Result<Vec<Block<'_>>, super::Refusal> {
+fn content(message: &Value, index: usize) -> Result<Vec<Block<'_>>, Refusal> {
     match message.get("content") {
         Some(text @ Value::String(words)) if words.is_empty() => {
             let _ = text;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Verdict, history, refuse, refuse_plainly};
+use super::{Verdict, messages, refuse, refuse_plainly};
 
 /// What one reader of the format demands.
 pub(super) struct Rules {
@@ -71,7 +71,7 @@ fn id(call: &Value) -> &str {
 /// The messages; a legacy function message is as if it were not there.
 fn read(body: &Value) -> Result<Vec<Message<'_>>, super::Refusal> {
     let role = |value: &Value| matches!(value.get("role"), Some(Value::String(role)) if role == "function");
-    Ok(history(body)?
+    Ok(messages(body)?
         .iter()
         .enumerate()
         .filter(|(_, value)| !role(value))

@@ -1,0 +1,235 @@
+//! Gemini: the responses of a call turn stand in the one next content, as many as there are calls, by id or by name.
+
+use serde_json::Value;
+
+use super::{Verdict, history, refuse, refuse_plainly};
+
+/// Each in the spelling of JSON and in that of the proto.
+const CALL: [&str; 2] = ["functionCall", "function_call"];
+const RESPONSE: [&str; 2] = ["functionResponse", "function_response"];
+
+const CALL_TURN: &str =
+    "Please ensure that function call turn comes immediately after a user turn or after a function response turn.";
+const RESPONSE_TURN: &str = "Please ensure that function response turn comes immediately after a function call turn.";
+const COUNT: &str = "Please ensure that the number of function response parts is equal to the number of function call \
+                     parts of the function call turn.";
+
+/// When the first call of a step must be signed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signatures {
+    /// Where the body names a model that signs.
+    ByModel,
+    /// Always: the path names such a model.
+    Wanted,
+}
+
+/// A content and what it holds.
+struct Content<'a> {
+    role: &'a str,
+    calls: Vec<Part<'a>>,
+    responses: Vec<Part<'a>>,
+    /// Whether it holds words, images or anything else of the user's or model's own.
+    ordinary: bool,
+}
+
+/// A call or a response: the part, its name, and its id where it has one.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    value: &'a Value,
+    name: &'a str,
+    id: Option<&'a str>,
+}
+
+impl<'a> Part<'a> {
+    fn read(value: &'a Value, keys: [&str; 2]) -> Option<Self> {
+        let inner = either(value, keys).filter(|inner| inner.is_object())?;
+        let name = inner.get("name").and_then(Value::as_str).unwrap_or_default();
+        let id = inner.get("id").and_then(Value::as_str).filter(|id| !id.is_empty());
+        Some(Self { value, name, id })
+    }
+
+    /// What a report names it by: its id, or its name where it has none.
+    fn label(&self) -> &'a str {
+        self.id.unwrap_or(self.name)
+    }
+
+    /// Whether this response may answer `call`: by id where both have one, else by name.
+    fn answers(&self, call: &Self) -> bool {
+        match (self.id, call.id) {
+            (Some(own), Some(id)) => own == id,
+            _ => self.name == call.name,
+        }
+    }
+
+    fn is_signed(&self) -> bool {
+        either(self.value, ["thoughtSignature", "thought_signature"])
+            .and_then(Value::as_str)
+            .is_some_and(|signature| !signature.is_empty())
+    }
+}
+
+/// A member by its spelling in JSON or in the proto.
+fn either<'a>(value: &'a Value, [camel, snake]: [&str; 2]) -> Option<&'a Value> {
+    value.get(camel).or_else(|| value.get(snake))
+}
+
+/// Judges every request of a body: one, wrapped or plain, or those of a batch.
+pub(super) fn judge(body: &Value, signatures: Signatures) -> Verdict {
+    let requests = history::gemini(body);
+    if requests.is_empty() {
+        return refuse_plainly("* GenerateContentRequest.contents: contents is not specified");
+    }
+    requests.into_iter().try_for_each(|request| {
+        let model = request.get("model").or_else(|| body.get("model"));
+        let named = model
+            .and_then(Value::as_str)
+            .is_some_and(|model| model.contains("gemini-3"));
+        one(request, named || signatures == Signatures::Wanted)
+    })
+}
+
+fn one(request: &Value, signed: bool) -> Verdict {
+    let list = request
+        .get("contents")
+        .and_then(Value::as_array)
+        .filter(|list| !list.is_empty());
+    let Some(list) = list else {
+        return refuse_plainly("* GenerateContentRequest.contents: contents is not specified");
+    };
+    let mut contents = Vec::new();
+    for (index, value) in list.iter().enumerate() {
+        contents.push(read(index, value)?);
+    }
+    for (at, content) in contents.iter().enumerate() {
+        let before = at.checked_sub(1).map(|before| &contents[before]);
+        called(content, before)?;
+        responded(content, before)?;
+        if let Some(next) = contents.get(at + 1) {
+            answered(&content.calls, &next.responses)?;
+        }
+    }
+    if signed { signatures(&contents) } else { Ok(()) }
+}
+
+fn read(index: usize, value: &Value) -> Result<Content<'_>, super::Refusal> {
+    let role = match value.get("role") {
+        None | Some(Value::Null) => "user",
+        Some(role) => role.as_str().unwrap_or_default(),
+    };
+    let refused = |message: String| super::Refusal {
+        status: 400,
+        message,
+        ids: Vec::new(),
+    };
+    if !matches!(role, "user" | "model" | "function") {
+        return Err(refused("Please use a valid role: user, model.".into()));
+    }
+    let parts = value
+        .get("parts")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    if parts.is_empty() {
+        let words = format!("* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty.");
+        return Err(refused(words));
+    }
+    for (at, part) in parts.iter().enumerate() {
+        let place = format!("GenerateContentRequest.contents[{index}].parts[{at}]");
+        for keys in [CALL, RESPONSE] {
+            if Part::read(part, keys).is_some_and(|part| part.name.is_empty()) {
+                return Err(refused(format!("* {place}.{}.name: Name cannot be empty.", keys[1])));
+            }
+        }
+        let response = either(part, RESPONSE).map(|response| &response["response"]);
+        if response.is_some_and(|response| !response.is_object()) {
+            let words = format!(
+                "Invalid value at '{place}.function_response.response' (type.googleapis.com/google.protobuf.Struct)"
+            );
+            return Err(refused(words));
+        }
+    }
+    let calls: Vec<Part<'_>> = parts.iter().filter_map(|part| Part::read(part, CALL)).collect();
+    let responses: Vec<Part<'_>> = parts.iter().filter_map(|part| Part::read(part, RESPONSE)).collect();
+    Ok(Content {
+        role,
+        ordinary: calls.len() + responses.len() < parts.len(),
+        calls,
+        responses,
+    })
+}
+
+/// A call turn is the model's, and directly behind a turn of the user or of responses; never the first.
+fn called(content: &Content<'_>, before: Option<&Content<'_>>) -> Verdict {
+    let behind_user = before.is_some_and(|before| before.role != "model");
+    if content.calls.is_empty() || (content.role == "model" && behind_user) {
+        return Ok(());
+    }
+    refuse(CALL_TURN.to_owned(), content.calls.iter().map(Part::label))
+}
+
+/// Responses are not the model's, and directly behind their call turn.
+fn responded(content: &Content<'_>, before: Option<&Content<'_>>) -> Verdict {
+    let Some(first) = content.responses.first() else {
+        return Ok(());
+    };
+    if content.role != "model" && before.is_some_and(|before| !before.calls.is_empty()) {
+        return Ok(());
+    }
+    stray(first)
+}
+
+fn stray(response: &Part<'_>) -> Verdict {
+    let words = format!("{RESPONSE_TURN} Got function response with name '{}'.", response.name);
+    refuse(words, [response.label()])
+}
+
+/// As many responses as calls, each for a call of its own. The last turn of the history may be one of open calls.
+fn answered(calls: &[Part<'_>], responses: &[Part<'_>]) -> Verdict {
+    if calls.is_empty() {
+        return Ok(());
+    }
+    // Those with an id choose first, so that none of them finds its call taken by name.
+    let mut order: Vec<&Part<'_>> = responses.iter().collect();
+    order.sort_by_key(|response| response.id.is_none());
+    let mut open: Vec<&Part<'_>> = calls.iter().collect();
+    let mut strays = Vec::new();
+    for response in order {
+        let same = |call: &&Part<'_>| response.id.is_some() && call.id == response.id;
+        let at = open
+            .iter()
+            .position(same)
+            .or_else(|| open.iter().position(|call| response.answers(call)));
+        match at {
+            Some(at) => drop(open.remove(at)),
+            None => strays.push(response),
+        }
+    }
+    if calls.len() != responses.len() {
+        let named: Vec<&str> = open
+            .iter()
+            .map(|call| call.label())
+            .chain(strays.iter().map(|s| s.label()))
+            .collect();
+        return refuse(COUNT.to_owned(), named);
+    }
+    strays.first().map_or(Ok(()), |first| stray(first))
+}
+
+/// Behind the last words of the user, the first call of every step carries its signature.
+fn signatures(contents: &[Content<'_>]) -> Verdict {
+    let border = contents
+        .iter()
+        .rposition(|content| content.role != "model" && content.ordinary);
+    for (index, content) in contents.iter().enumerate().skip(border.map_or(0, |border| border + 1)) {
+        if let Some(first) = content.calls.first().filter(|first| !first.is_signed()) {
+            let words = format!(
+                "Function call is missing a thought_signature in functionCall parts. This is required for tools to \
+                 work correctly, and missing thought_signature may lead to degraded model performance. Additional \
+                 data, function call `default_api:{}`, position {}.",
+                first.name,
+                index + 1
+            );
+            return refuse(words, [first.label()]);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,354 @@
+//! Responses: an output for every call of the input, by id and kind over all of it.
+
+mod deepseek;
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+
+pub(super) use deepseek::judge as deepseek;
+
+use super::{Refusal, Verdict, refuse, refuse_plainly};
+
+/// A kind of call, the kinds of items that answer it, and the provider's words for both.
+struct Kind {
+    call: &'static str,
+    outputs: &'static [&'static str],
+    called: &'static str,
+}
+
+/// The calls that a client answers. Hosted tools hold their result; a program waits as long as it likes.
+const KINDS: [Kind; 7] = [
+    Kind {
+        call: "function_call",
+        outputs: &["function_call_output"],
+        called: "function call",
+    },
+    Kind {
+        call: "custom_tool_call",
+        outputs: &["custom_tool_call_output"],
+        called: "custom tool call",
+    },
+    // The specification has an output of its own kind, codex answers with a function's.
+    Kind {
+        call: "local_shell_call",
+        outputs: &["local_shell_call_output", "function_call_output"],
+        called: "local shell call",
+    },
+    Kind {
+        call: "shell_call",
+        outputs: &["shell_call_output"],
+        called: "shell call",
+    },
+    Kind {
+        call: "apply_patch_call",
+        outputs: &["apply_patch_call_output"],
+        called: "apply patch call",
+    },
+    Kind {
+        call: "computer_call",
+        outputs: &["computer_call_output"],
+        called: "computer call",
+    },
+    Kind {
+        call: "tool_search_call",
+        outputs: &["tool_search_output"],
+        called: "tool search call",
+    },
+];
+
+/// Every kind of item that answers a call, and its name in the provider's words.
+const OUTPUTS: [(&str, &str); 8] = [
+    ("function_call_output", "function call output"),
+    ("custom_tool_call_output", "custom tool call output"),
+    ("local_shell_call_output", "local shell call output"),
+    ("shell_call_output", "shell call output"),
+    ("apply_patch_call_output", "apply patch call output"),
+    ("computer_call_output", "computer call output"),
+    ("tool_search_output", "tool search output"),
+    ("program_output", "program output"),
+];
+
+/// Item ids begin with the mark of their kind.
+const MARKS: [(&str, &str); 3] = [("function_call", "fc"), ("message", "msg"), ("reasoning", "rs")];
+
+/// The kinds of items behind which what they stand for is on the server.
+const HELD: [&str; 2] = ["item_reference", "compaction"];
+
+/// The longest `call_id` of `OpenAI`.
+const ID_MAX: usize = 64;
+
+/// An item and where it stands.
+#[derive(Clone, Copy)]
+struct Item<'a> {
+    index: usize,
+    kind: &'a str,
+    value: &'a Value,
+}
+
+impl<'a> Item<'a> {
+    fn str(&self, key: &str) -> Option<&'a str> {
+        self.value.get(key).and_then(Value::as_str)
+    }
+
+    /// The name of an output in the provider's words; nothing for any other item.
+    fn output(&self) -> Option<&'static str> {
+        let known = OUTPUTS.iter().find(|(kind, _)| *kind == self.kind);
+        known.map(|(_, words)| *words)
+    }
+
+    fn call(&self) -> Option<&'static Kind> {
+        KINDS.iter().find(|kind| kind.call == self.kind)
+    }
+
+    /// The id that pairs; a local shell's output may carry it as `id`.
+    fn pairs(&self) -> Option<&'a str> {
+        let own = self.str("call_id");
+        own.or_else(|| {
+            (self.kind == "local_shell_call_output")
+                .then(|| self.str("id"))
+                .flatten()
+        })
+    }
+
+    /// Searched for by the server itself: nothing that a client answers.
+    fn is_hosted(&self) -> bool {
+        let search = matches!(self.kind, "tool_search_call" | "tool_search_output");
+        search && (self.str("execution") == Some("server") || self.pairs().is_none())
+    }
+
+    /// What only a model writes, so that it may follow the model's reasoning.
+    fn by_model(&self) -> bool {
+        match self.kind {
+            "message" => self.str("role") == Some("assistant"),
+            kind => self.output().is_none() && !matches!(kind, "mcp_approval_response" | "compaction_trigger"),
+        }
+    }
+}
+
+/// The items; an input of one string has none.
+fn read(body: &Value) -> Result<Vec<Item<'_>>, Refusal> {
+    match body.get("input") {
+        Some(Value::String(_)) | None => Ok(Vec::new()),
+        Some(Value::Array(items)) => items.iter().enumerate().map(item).collect(),
+        Some(_) => Err(refusal(
+            "Invalid type for 'input': expected one of an array of objects or string.".into(),
+        )),
+    }
+}
+
+/// An item; without a type it is a message, or a reference where it has nothing but an id.
+fn item((index, value): (usize, &Value)) -> Result<Item<'_>, Refusal> {
+    let kind = match value.get("type").and_then(Value::as_str) {
+        Some(kind) => kind,
+        None if value.get("role").is_some() => "message",
+        None if value.get("id").is_some() => "item_reference",
+        None => return Err(refusal(format!("Missing required parameter: 'input[{index}].type'."))),
+    };
+    Ok(Item { index, kind, value })
+}
+
+fn refusal(message: String) -> Refusal {
+    Refusal {
+        status: 400,
+        message,
+        ids: Vec::new(),
+    }
+}
+
+/// Whether the body names a state that the server keeps.
+fn is_stateful(body: &Value) -> bool {
+    ["previous_response_id", "conversation"]
+        .iter()
+        .any(|key| body.get(key).is_some_and(|value| !value.is_null()))
+}
+
+/// Responses as `OpenAI` reads it.
+pub(super) fn judge(body: &Value) -> Verdict {
+    open_ai(body, ID_MAX)
+}
+
+/// Another server that speaks Responses: no limit on ids.
+pub(super) fn compatible(body: &Value) -> Verdict {
+    open_ai(body, usize::MAX)
+}
+
+fn open_ai(body: &Value, id_max: usize) -> Verdict {
+    let items = read(body)?;
+    let stateful = is_stateful(body);
+    let says = matches!(body.get("input"), Some(Value::String(_))) || !items.is_empty();
+    if !says && !stateful && body.get("prompt").is_none_or(Value::is_null) {
+        return refuse_plainly(
+            "One of 'input' or 'previous_response_id' or 'prompt' or 'conversation' must be provided.",
+        );
+    }
+    for item in &items {
+        fields(item, id_max)?;
+    }
+    own_ids(&items)?;
+    unique(&items)?;
+    paired(&items, stateful || items.iter().any(|item| HELD.contains(&item.kind)))?;
+    followed(&items)
+}
+
+/// What is wrong with an item wherever it stands.
+fn fields(item: &Item<'_>, id_max: usize) -> Verdict {
+    let index = item.index;
+    if item.kind == "message" && !matches!(item.str("role"), Some("user" | "assistant" | "system" | "developer")) {
+        let role = item.str("role").unwrap_or_default();
+        return refuse_plainly(format!(
+            "Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', and 'user'."
+        ));
+    }
+    if let (Some((_, mark)), Some(id)) = (MARKS.iter().find(|(kind, _)| *kind == item.kind), item.str("id"))
+        && !id.starts_with(mark)
+    {
+        let words = format!("Invalid 'input[{index}].id': '{id}'. Expected an ID that begins with '{mark}'.");
+        return refuse(words, [id]);
+    }
+    if (item.call().is_none() && item.output().is_none()) || item.is_hosted() {
+        return Ok(());
+    }
+    match item.pairs() {
+        None => refuse_plainly(format!("Missing required parameter: 'input[{index}].call_id'.")),
+        Some("") => refuse_plainly(format!(
+            "Invalid 'input[{index}].call_id': empty string. Expected a string with minimum length 1, but got an \
+             empty string instead."
+        )),
+        Some(id) if id.chars().count() > id_max => {
+            let words = format!(
+                "Invalid 'input[{index}].call_id': string too long. Expected a string with maximum length {id_max}, \
+                 but got a string with length {} instead.",
+                id.chars().count()
+            );
+            refuse(words, [id])
+        }
+        Some(_) => said(item),
+    }
+}
+
+/// What an output must say.
+fn said(item: &Item<'_>) -> Verdict {
+    let (index, output) = (item.index, item.value.get("output"));
+    let wrong = |key: &str| refuse_plainly(format!("Missing required parameter: 'input[{index}].{key}'."));
+    let told = |part: &Value| {
+        ["stdout", "stderr", "outcome"]
+            .iter()
+            .all(|key| part.get(key).is_some())
+    };
+    match (item.kind, output) {
+        (
+            "function_call_output" | "custom_tool_call_output" | "local_shell_call_output",
+            Some(Value::String(_) | Value::Array(_)),
+        )
+        | ("computer_call_output", Some(Value::Object(_))) => Ok(()),
+        ("shell_call_output", Some(Value::Array(parts))) if parts.iter().all(told) => Ok(()),
+        ("apply_patch_call_output", _) => match item.str("status") {
+            Some("completed" | "failed") => Ok(()),
+            _ => wrong("status"),
+        },
+        ("tool_search_output", _) if item.value.get("tools").is_none_or(|tools| !tools.is_array()) => wrong("tools"),
+        (
+            "function_call_output"
+            | "custom_tool_call_output"
+            | "local_shell_call_output"
+            | "shell_call_output"
+            | "computer_call_output",
+            _,
+        ) => wrong("output"),
+        _ => Ok(()),
+    }
+}
+
+/// The ids of the items themselves: each once.
+fn own_ids(items: &[Item<'_>]) -> Verdict {
+    let mut seen = HashSet::new();
+    // An output of a local shell may carry its call's id there, a reference carries another item's.
+    let own = |item: &&Item<'_>| item.output().is_none() && item.kind != "item_reference";
+    for id in items.iter().filter(own).filter_map(|item| item.str("id")) {
+        if !seen.insert(id) {
+            let words =
+                format!("Duplicate item found with id {id}. Remove duplicate items from your input and try again.");
+            return refuse(words, [id]);
+        }
+    }
+    Ok(())
+}
+
+/// No two calls of one turn of the model share an id. A turn is what the model writes without a word in between.
+fn unique(items: &[Item<'_>]) -> Verdict {
+    let mut seen = HashSet::new();
+    for item in items {
+        if !item.by_model() {
+            seen.clear();
+        }
+        if item.call().is_some()
+            && let Some(id) = item.pairs().filter(|_| !item.is_hosted())
+            && !seen.insert(id)
+        {
+            return refuse(format!("Duplicate 'call_id': {id}."), [id]);
+        }
+    }
+    Ok(())
+}
+
+/// As many outputs of the right kinds as calls for each id, over the whole input and in any order. With state on the
+/// server an output without its call is legal, a call without its output never is.
+fn paired(items: &[Item<'_>], held: bool) -> Verdict {
+    let mut left: HashMap<&str, Vec<&Item<'_>>> = HashMap::new();
+    for item in items.iter().filter(|item| item.output().is_some() && !item.is_hosted()) {
+        left.entry(item.pairs().unwrap_or_default()).or_default().push(item);
+    }
+    let mut answered = HashSet::new();
+    let mut open = Vec::new();
+    for item in items.iter().filter(|item| !item.is_hosted()) {
+        let id = item.pairs().unwrap_or_default();
+        let outputs = left.get_mut(id);
+        if item.kind == "program" {
+            // It may wait for the outputs of its own calls.
+            if let Some(outputs) = outputs {
+                outputs.retain(|output| output.kind != "program_output");
+            }
+            continue;
+        }
+        let Some(kind) = item.call() else { continue };
+        let own = outputs.and_then(|outputs| {
+            let at = outputs.iter().position(|output| kind.outputs.contains(&output.kind))?;
+            Some(outputs.remove(at).kind)
+        });
+        match own {
+            Some(output) => drop(answered.insert((id, output))),
+            None => open.push((kind.called, id)),
+        }
+    }
+    let mut strays: Vec<&Item<'_>> = left.into_values().flatten().collect();
+    strays.sort_by_key(|item| item.index);
+    for item in strays {
+        let id = item.pairs().unwrap_or_default();
+        if !answered.insert((id, item.kind)) {
+            return refuse(format!("Duplicate tool output for call_id: {id}."), [id]);
+        }
+        if !held {
+            let words = item.output().unwrap_or_default();
+            return refuse(format!("No tool call found for {words} with call_id {id}."), [id]);
+        }
+    }
+    match open.first() {
+        Some((called, id)) => refuse(format!("No tool output found for {called} {id}."), [*id]),
+        None => Ok(()),
+    }
+}
+
+/// Behind a reasoning item that has an id stands what the model went on to say or to do.
+fn followed(items: &[Item<'_>]) -> Verdict {
+    for (at, item) in items.iter().enumerate() {
+        let Some(id) = item.str("id").filter(|_| item.kind == "reasoning") else {
+            continue;
+        };
+        if !items.get(at + 1).is_some_and(Item::by_model) {
+            let words = format!("Item '{id}' of type 'reasoning' was provided without its required following item.");
+            return refuse(words, [id]);
+        }
+    }
+    Ok(())
+}

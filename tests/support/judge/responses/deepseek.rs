@@ -1,0 +1,77 @@
+//! Responses as DeepSeek's endpoint reads it: in order, item by item.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::{Verdict, read, refuse, refuse_plainly};
+
+/// Every output before the next item that is no call; ids once in the whole input; any output answers any call; kinds
+/// that it does not know are not there.
+pub(crate) fn judge(body: &Value) -> Verdict {
+    let items = read(body)?;
+    let instructed = body
+        .get("instructions")
+        .and_then(Value::as_str)
+        .is_some_and(|words| !words.is_empty());
+    match body.get("input") {
+        Some(Value::Array(list)) if list.is_empty() => return refuse_plainly("Input items array must not be empty"),
+        None | Some(Value::Null) if !instructed => {
+            return refuse_plainly("Either input or instructions must be provided");
+        }
+        _ => {}
+    }
+    let mut open: Vec<&str> = Vec::new();
+    let mut done: HashSet<&str> = HashSet::new();
+    for item in &items {
+        let index = item.index;
+        let calls = matches!(item.kind, "function_call" | "custom_tool_call" | "tool_search_call");
+        let answers = matches!(
+            item.kind,
+            "function_call_output" | "custom_tool_call_output" | "tool_search_output"
+        );
+        if !calls && !answers {
+            if matches!(item.kind, "message" | "reasoning" | "web_search_call") {
+                settled(&open)?;
+            }
+            continue;
+        }
+        match item.pairs() {
+            _ if item.kind == "function_call_output" && item.value.get("output").is_none() => {
+                return refuse_plainly("missing field `output`");
+            }
+            // Such an output answers no call.
+            None if item.kind == "function_call_output" => settled(&open)?,
+            None => return refuse_plainly("missing field `call_id`"),
+            Some("") => {
+                return refuse_plainly(format!(
+                    "Invalid 'input[{index}].call_id': empty string. Expected a string with minimum length 1, but \
+                     got an empty string instead."
+                ));
+            }
+            Some(id) if calls => {
+                if open.contains(&id) || done.contains(id) {
+                    return refuse(format!("Duplicate 'call_id': {id}."), [id]);
+                }
+                open.push(id);
+            }
+            Some(id) => match open.iter().position(|open| *open == id) {
+                Some(at) => drop(done.insert(open.remove(at))),
+                None if done.contains(id) => {
+                    return refuse(format!("Duplicate tool output for call_id: {id}."), [id]);
+                }
+                None => {
+                    return refuse(format!("No tool call found for tool output with call_id {id}."), [id]);
+                }
+            },
+        }
+    }
+    settled(&open)
+}
+
+fn settled(open: &[&str]) -> Verdict {
+    match open.first() {
+        Some(id) => refuse(format!("No tool output found for tool call {id}."), [*id]),
+        None => Ok(()),
+    }
+}
