@@ -7,8 +7,10 @@
 )]
 
 mod answer;
+pub(crate) mod binding;
+mod paths;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::io::Read as _;
 use std::net::SocketAddr;
@@ -26,6 +28,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::judge;
+use paths::{Endpoint, Wants};
 
 /// One request as it arrived, and the status that it was answered with.
 #[derive(Clone, Debug)]
@@ -58,8 +61,12 @@ pub struct Provider {
 }
 
 struct Inner {
-    messages: Wire,
-    chat: Wire,
+    /// How each format is read.
+    wires: Vec<Wire>,
+    /// Whether the model's thinking is bound to what stands before it.
+    binds: bool,
+    /// Responses: the call that each response of ours ended with.
+    asked: Mutex<HashMap<String, String>>,
     seen: Mutex<Vec<Seen>>,
     script: Mutex<VecDeque<Reply>>,
 }
@@ -99,11 +106,27 @@ impl Provider {
 
     /// Starts a provider that reads Messages and Chat Completions as these wires do.
     pub async fn reading_as(messages: Wire, chat: Wire) -> Self {
+        Self::serving(&[messages, chat], false).await
+    }
+
+    /// Starts a provider that reads the formats of `wires` as these do, and the others as their authors do.
+    pub async fn reading(wires: &[Wire]) -> Self {
+        Self::serving(wires, false).await
+    }
+
+    /// Starts a provider whose models think before each message, and bind that to what stands before it.
+    pub async fn binding() -> Self {
+        Self::serving(&[], true).await
+    }
+
+    async fn serving(wires: &[Wire], binds: bool) -> Self {
+        let authors = [Wire::ANTHROPIC, Wire::OPENAI_CHAT, Wire::OPENAI_RESPONSES, Wire::GEMINI];
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let inner = Arc::new(Inner {
-            messages,
-            chat,
+            wires: wires.iter().copied().chain(authors).collect(),
+            binds,
+            asked: Mutex::default(),
             seen: Mutex::default(),
             script: Mutex::default(),
         });
@@ -165,7 +188,8 @@ async fn exchange(
     let (head, body) = request.into_parts();
     let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
     let path = head.uri.path().to_owned();
-    let answer = inner.answer(&head.method, &path, &head.headers, &body);
+    let query = head.uri.query().unwrap_or_default();
+    let answer = inner.answer(&head.method, &path, query, &head.headers, &body);
     let number = {
         let mut seen = inner.seen.lock().unwrap();
         let path = head.uri.path_and_query().map_or(path, ToString::to_string);
@@ -190,13 +214,11 @@ async fn exchange(
 }
 
 impl Inner {
-    fn answer(&self, method: &Method, path: &str, headers: &HeaderMap, body: &Bytes) -> Answer {
-        let (format, counts) = match path {
-            "/v1/messages" => (Format::Anthropic, false),
-            "/v1/messages/count_tokens" => (Format::Anthropic, true),
-            "/v1/chat/completions" => (Format::OpenAiChat, false),
-            other => return unknown(other, headers),
+    fn answer(&self, method: &Method, path: &str, query: &str, headers: &HeaderMap, body: &Bytes) -> Answer {
+        let Some(endpoint) = paths::endpoint(path, query) else {
+            return unknown(path, headers);
         };
+        let format = endpoint.format;
         if method != Method::POST {
             return refused(format, 405, "Method Not Allowed");
         }
@@ -210,32 +232,114 @@ impl Inner {
                 );
             }
         };
-        let wire = if format == Format::Anthropic {
-            self.messages
-        } else {
-            self.chat
-        };
-        if let Err(refusal) = judge::of(wire)(&body) {
+        if let Err(refusal) = self.judge(endpoint, headers, &body) {
             return refused(format, refusal.status, &refusal.message);
         }
-        if counts {
-            let length = u64::try_from(body.to_string().len()).unwrap();
-            return Answer::json(200, &json!({"input_tokens": length / 4}));
+        match endpoint.wants {
+            Wants::Count => return counted(format, &body),
+            Wants::Kept => return Answer::json(200, &kept(format)),
+            Wants::Answer | Wants::Stream(_) => {}
         }
         let reply = self.script.lock().unwrap().pop_front();
         let reply = reply.unwrap_or_else(|| Reply::Text("I hear you.".to_owned()));
         if let Reply::Status(status, words) = &reply {
             return Answer::json(*status, words);
         }
-        let number = self.seen.lock().unwrap().len() + 1;
-        let model = body.get("model").and_then(Value::as_str).unwrap_or("model").to_owned();
-        let streams = body.get("stream").and_then(Value::as_bool).unwrap_or(false);
-        match (format, streams) {
-            (Format::Anthropic, false) => Answer::json(200, &answer::message(number, &model, &reply)),
-            (Format::Anthropic, true) => Answer::events(answer::message_events(number, &model, &reply)),
-            (Format::OpenAiChat, false) => Answer::json(200, &answer::completion(number, &model, &reply)),
-            (Format::OpenAiChat, true) => Answer::events(answer::completion_chunks(number, &model, &reply)),
+        self.said(endpoint, &body, &reply)
+    }
+
+    fn judge(&self, endpoint: Endpoint<'_>, headers: &HeaderMap, body: &Value) -> judge::Verdict {
+        if let Some(id) = endpoint.conversation {
+            let items = json!({"input": body["items"], "conversation": id});
+            return judge::openai_responses(&items);
         }
+        if endpoint.model.is_some_and(|model| model.contains("gemini-3")) {
+            return judge::gemini_signed(body);
+        }
+        let wire = self.wires.iter().find(|wire| wire.format == endpoint.format).unwrap();
+        judge::of(*wire)(body)?;
+        self.held(body)?;
+        if !self.binds || endpoint.format != Format::Anthropic {
+            return Ok(());
+        }
+        let betas = headers.get_all("anthropic-beta").iter();
+        let mut betas = betas.filter_map(|value| value.to_str().ok());
+        binding::check(body, betas.any(|value| value.contains(binding::CONTROLS)))
+    }
+
+    /// A response of ours that ended with a call is answered by the next request that goes on from it.
+    fn held(&self, body: &Value) -> judge::Verdict {
+        let before = body.get("previous_response_id").and_then(Value::as_str);
+        let asked = self.asked.lock().unwrap();
+        let Some(id) = before.and_then(|before| asked.get(before)) else {
+            return Ok(());
+        };
+        let items = body.get("input").and_then(Value::as_array).into_iter().flatten();
+        let mut answers = items.filter(|item| item["type"] == "function_call_output");
+        if answers.any(|item| item["call_id"] == **id) {
+            return Ok(());
+        }
+        Err(judge::Refusal {
+            status: 400,
+            message: format!("No tool output found for function call {id}."),
+            ids: vec![id.clone()],
+        })
+    }
+
+    /// What the model says, in the shape that was asked for.
+    fn said(&self, endpoint: Endpoint<'_>, body: &Value, reply: &Reply) -> Answer {
+        let number = self.seen.lock().unwrap().len() + 1;
+        let named = endpoint.model.or_else(|| body.get("model").and_then(Value::as_str));
+        let model = named.unwrap_or("model");
+        let streams = body.get("stream").and_then(Value::as_bool).unwrap_or(false);
+        if let (Format::OpenAiResponses, Reply::Call { id, .. }) = (endpoint.format, reply) {
+            let mut asked = self.asked.lock().unwrap();
+            asked.insert(answer::response_id(number), id.clone());
+        }
+        let thought = self
+            .binds
+            .then(|| binding::thinking(body, &format!("thought {number}")));
+        match (endpoint.format, endpoint.wants, streams) {
+            (Format::Anthropic, _, false) => {
+                Answer::json(200, &answer::message(number, model, thought.as_ref(), reply))
+            }
+            (Format::Anthropic, _, true) => {
+                Answer::events(answer::message_events(number, model, thought.as_ref(), reply))
+            }
+            (Format::OpenAiChat, _, false) => Answer::json(200, &answer::completion(number, model, reply)),
+            (Format::OpenAiChat, _, true) => Answer::events(answer::completion_chunks(number, model, reply)),
+            (Format::OpenAiResponses, _, false) => Answer::json(200, &answer::response(number, model, reply)),
+            (Format::OpenAiResponses, _, true) => Answer::events(answer::response_events(number, model, reply)),
+            (Format::Gemini, Wants::Stream(events), _) => {
+                let chunks = answer::candidate_chunks(number, model, reply);
+                if events {
+                    let event = |chunk: &Value| format!("data: {chunk}\r\n\r\n");
+                    return Answer::events(chunks.iter().map(event).collect());
+                }
+                Answer::json(200, &chunks.into())
+            }
+            (Format::Gemini, ..) => Answer::json(200, &answer::candidates(number, model, reply)),
+        }
+    }
+}
+
+/// How many tokens a body is, more or less.
+fn counted(format: Format, body: &Value) -> Answer {
+    let tokens = u64::try_from(body.to_string().len()).unwrap() / 4;
+    let told = match format {
+        Format::Gemini => json!({"totalTokens": tokens}),
+        Format::OpenAiResponses => json!({"object": "response.input_tokens", "input_tokens": tokens}),
+        Format::Anthropic | Format::OpenAiChat => json!({"input_tokens": tokens}),
+    };
+    Answer::json(200, &told)
+}
+
+/// What is said of a history that no model answers.
+fn kept(format: Format) -> Value {
+    match format {
+        Format::Anthropic => json!({"id": "msgbatch_1", "type": "message_batch", "processing_status": "in_progress"}),
+        Format::Gemini => json!({"name": "batches/1", "metadata": {"state": "BATCH_STATE_PENDING"}}),
+        Format::OpenAiChat | Format::OpenAiResponses => json!({"id": "kept_1", "object": "list", "output": []}),
     }
 }
 
@@ -262,6 +366,12 @@ fn refused(format: Format, status: u16, words: &str) -> Answer {
         }),
         Format::OpenAiChat => json!({
             "error": {"message": words, "type": "invalid_request_error", "param": "messages", "code": null},
+        }),
+        Format::OpenAiResponses => json!({
+            "error": {"message": words, "type": "invalid_request_error", "param": "input", "code": null},
+        }),
+        Format::Gemini => json!({
+            "error": {"code": status, "message": words, "status": "INVALID_ARGUMENT"},
         }),
     };
     Answer::json(status, &error)

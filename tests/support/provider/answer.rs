@@ -1,6 +1,12 @@
 //! What a model that was asked properly answers: one JSON, or the events of a stream.
 
+mod gemini;
+mod responses;
+
 use serde_json::{Value, json};
+
+pub(super) use gemini::{candidate_chunks, candidates};
+pub(super) use responses::{response, response_events, response_id};
 
 use super::Reply;
 
@@ -15,47 +21,36 @@ fn block(reply: &Reply) -> (Value, &'static str) {
     }
 }
 
-/// A Messages answer.
-pub(super) fn message(number: usize, model: &str, reply: &Reply) -> Value {
+/// A Messages answer; the model may have thought first.
+pub(super) fn message(number: usize, model: &str, thought: Option<&Value>, reply: &Reply) -> Value {
     let (block, stop) = block(reply);
+    let content: Vec<Value> = thought.cloned().into_iter().chain([block]).collect();
     json!({
         "id": format!("msg_{number:08}"), "type": "message", "role": "assistant", "model": model,
-        "content": [block], "stop_reason": stop, "stop_sequence": null,
+        "content": content, "stop_reason": stop, "stop_sequence": null,
         "usage": {"input_tokens": 12, "output_tokens": 4},
     })
 }
 
 /// A Messages answer as events, from `message_start` to `message_stop`.
-pub(super) fn message_events(number: usize, model: &str, reply: &Reply) -> Vec<String> {
+pub(super) fn message_events(number: usize, model: &str, thought: Option<&Value>, reply: &Reply) -> Vec<String> {
     let event = |data: Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or_default());
-    let mut opening = message(number, model, reply);
+    let mut opening = message(number, model, thought, reply);
     let stop = opening["stop_reason"].take();
-    opening["content"] = json!([]);
-    let (mut start, _) = block(reply);
-    let deltas: Vec<Value> = match reply {
-        Reply::Text(words) => {
-            start["text"] = "".into();
-            halves(words)
-                .map(|half| json!({"type": "text_delta", "text": half}))
-                .collect()
+    let blocks = std::mem::replace(&mut opening["content"], json!([]));
+    let mut events = vec![event(json!({"type": "message_start", "message": opening}))];
+    for (index, block) in blocks.as_array().into_iter().flatten().enumerate() {
+        let (start, deltas) = pieces(block);
+        events.push(event(
+            json!({"type": "content_block_start", "index": index, "content_block": start}),
+        ));
+        if index == 0 {
+            events.push(event(json!({"type": "ping"})));
         }
-        Reply::Call { input, .. } => {
-            start["input"] = json!({});
-            let whole = input.to_string();
-            halves(&whole)
-                .map(|half| json!({"type": "input_json_delta", "partial_json": half}))
-                .collect()
-        }
-        Reply::Status(..) => Vec::new(),
-    };
-    let mut events = vec![
-        event(json!({"type": "message_start", "message": opening})),
-        event(json!({"type": "content_block_start", "index": 0, "content_block": start})),
-        event(json!({"type": "ping"})),
-    ];
-    let delta = |delta: Value| event(json!({"type": "content_block_delta", "index": 0, "delta": delta}));
-    events.extend(deltas.into_iter().map(delta));
-    events.push(event(json!({"type": "content_block_stop", "index": 0})));
+        let delta = |delta: Value| event(json!({"type": "content_block_delta", "index": index, "delta": delta}));
+        events.extend(deltas.into_iter().map(delta));
+        events.push(event(json!({"type": "content_block_stop", "index": index})));
+    }
     events.push(event(json!({
         "type": "message_delta",
         "delta": {"stop_reason": stop, "stop_sequence": null},
@@ -63,6 +58,35 @@ pub(super) fn message_events(number: usize, model: &str, reply: &Reply) -> Vec<S
     })));
     events.push(event(json!({"type": "message_stop"})));
     events
+}
+
+/// A block as its stream begins it, and what is added to it then.
+fn pieces(block: &Value) -> (Value, Vec<Value>) {
+    let mut start = block.clone();
+    let said = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
+    let deltas = match block["type"].as_str() {
+        Some("text") => {
+            start["text"] = "".into();
+            halves(&said("text"))
+                .map(|half| json!({"type": "text_delta", "text": half}))
+                .collect()
+        }
+        Some("thinking") => {
+            (start["thinking"], start["signature"]) = ("".into(), "".into());
+            halves(&said("thinking"))
+                .map(|half| json!({"type": "thinking_delta", "thinking": half}))
+                .chain([json!({"type": "signature_delta", "signature": said("signature")})])
+                .collect()
+        }
+        Some("tool_use") => {
+            start["input"] = json!({});
+            halves(&block["input"].to_string())
+                .map(|half| json!({"type": "input_json_delta", "partial_json": half}))
+                .collect()
+        }
+        _ => Vec::new(),
+    };
+    (start, deltas)
 }
 
 /// Two halves of a text, cut between letters.
