@@ -1,4 +1,4 @@
-//! A referee that is not ours: DeepSeek's own converter reads what repair writes, in both formats.
+//! A referee that is not ours: DeepSeek's own converter reads what repair writes, in the three formats that it has.
 //!
 //! It is stricter than others in some points (it combines nothing) and knows fewer kinds of blocks; the wire
 //! of the bodies is its own, so it must take every one of them.
@@ -14,10 +14,11 @@ use antiphon::repair::RepairPolicy;
 use antiphon::wire::{Dialect, Format, Wire};
 use bytes::Bytes;
 use deepseek_recipe::anthropic::MessagesRequest;
-use deepseek_recipe::openai::ChatCompletionRequest;
+use deepseek_recipe::openai::{ChatCompletionRequest, ResponsesRequest};
 use deepseek_recipe::request::{ConversionOptions, ProtocolRequest};
 use serde_json::Value;
 
+use crate::judge_self;
 use crate::support::{bodies, judge};
 
 const MESSAGES: Wire = Wire {
@@ -28,6 +29,12 @@ const CHAT: Wire = Wire {
     format: Format::OpenAiChat,
     dialect: Dialect::DeepSeek,
 };
+const RESPONSES: Wire = Wire {
+    format: Format::OpenAiResponses,
+    dialect: Dialect::DeepSeek,
+};
+/// What the referee reads.
+const WIRES: [Wire; 3] = [MESSAGES, CHAT, RESPONSES];
 
 /// The referee's verdict: its words where it refuses.
 fn referee(body: &Value, format: Format) -> Result<(), String> {
@@ -36,6 +43,8 @@ fn referee(body: &Value, format: Format) -> Result<(), String> {
     let converted = match format {
         Format::Anthropic => read::<MessagesRequest>(body)?.convert(ConversionOptions::default()),
         Format::OpenAiChat => read::<ChatCompletionRequest>(body)?.convert(ConversionOptions::default()),
+        Format::OpenAiResponses => read::<ResponsesRequest>(body)?.convert(ConversionOptions::default()),
+        Format::Gemini => return Err("unread: it does not speak Gemini".to_owned()),
     };
     converted.map(drop).map_err(|error| error.to_string())
 }
@@ -57,7 +66,7 @@ fn cases() -> u64 {
 
 #[test]
 fn it_takes_every_healthy_body() {
-    for wire in [MESSAGES, CHAT] {
+    for wire in WIRES {
         for seed in 0..cases() / 4 {
             let body = serde_json::from_slice(&bodies::healthy(seed, wire).bytes()).expect("JSON");
             referee(&body, wire.format).unwrap_or_else(|words| panic!("SEED={seed} {wire}: {words}\n{body:#}"));
@@ -65,10 +74,33 @@ fn it_takes_every_healthy_body() {
     }
 }
 
+/// The hand-written bodies of its wires: both give the same verdict.
+#[test]
+fn our_rows_are_judged_as_it_judges_them() {
+    let mut compared = 0;
+    for (wire, short, body, _) in judge_self::rows().filter(|(wire, ..)| *wire == RESPONSES) {
+        let (theirs, ours) = (referee(&body, wire.format), judge::of(wire)(&body));
+        assert_eq!(
+            theirs.is_ok(),
+            ours.is_ok(),
+            "{wire} {short}: {theirs:?} against {ours:?}"
+        );
+        if let (Err(theirs), Err(ours)) = (theirs, ours) {
+            assert!(
+                theirs.contains(&ours.message),
+                "{short}: {theirs} against {}",
+                ours.message
+            );
+        }
+        compared += 1;
+    }
+    assert!(compared > 10, "{compared} rows");
+}
+
 /// Our judge of the same dialect gives the same verdicts, so it may be believed where there is no referee.
 #[test]
 fn our_judge_agrees_with_it() {
-    for wire in [MESSAGES, CHAT] {
+    for wire in WIRES {
         let mut refused = 0;
         for seed in 0..cases() {
             let body = serde_json::from_slice(&bodies::mangle(seed, wire).0.bytes()).expect("JSON");
@@ -86,7 +118,7 @@ fn our_judge_agrees_with_it() {
 
 #[test]
 fn it_takes_every_mangled_body_after_repair() {
-    for wire in [MESSAGES, CHAT] {
+    for wire in WIRES {
         let (mut refused, mut given_up) = (0, 0);
         let mut words_of: BTreeMap<String, usize> = BTreeMap::new();
         for seed in 0..cases() {
@@ -172,7 +204,7 @@ fn it_takes_every_recorded_case() {
 
 /// A case of another wire, repaired for the referee's.
 fn mend_any(body: &[u8], format: Format) -> Option<Value> {
-    let wire = if format == Format::Anthropic { MESSAGES } else { CHAT };
+    let wire = WIRES.into_iter().find(|wire| wire.format == format)?;
     let whole: Value = serde_json::from_slice(body).ok()?;
     let elsewhere = whole.get("thread").is_some() || String::from_utf8_lossy(body).contains("compaction");
     if elsewhere {
