@@ -18,7 +18,7 @@ mod frame;
 #[cfg(feature = "server")]
 mod header;
 pub mod odd;
-#[path = "../../tests/support/oracle.rs"]
+#[path = "../../tests/support/oracle/mod.rs"]
 mod oracle;
 mod splices;
 pub mod talk;

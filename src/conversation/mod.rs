@@ -250,6 +250,8 @@ pub struct CallResult<'a> {
     pub family: Family,
     /// Whether the provider itself said that it answers no call.
     pub disowned: bool,
+    /// Whether the provider takes it although it names no call.
+    pub free: bool,
 }
 
 /// A server tool call.

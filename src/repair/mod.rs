@@ -269,21 +269,23 @@ fn repair_learned(
 
 /// Reads and checks one body. A body without findings need not be JSON where nobody looked: see [`Wire::read`].
 pub fn check(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
-    let conversation = wire.read(body)?;
-    let findings = match requests(&conversation, wire)? {
-        None => pair(&conversation, rules(wire, policy)).findings(&conversation, policy.hygiene),
-        Some(entries) => {
-            let of = |entry: &Entry| {
-                let findings = check(entry.span.of(body), wire, policy).unwrap_or_default();
-                entries::placed(findings, &entry.path)
-            };
-            entries.iter().flat_map(of).collect()
-        }
-    };
+    let findings = findings(body, wire, policy)?;
     if !findings.is_empty() {
         validate(body)?;
     }
     Ok(findings)
+}
+
+fn findings(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
+    let conversation = wire.read(body)?;
+    let Some(entries) = requests(&conversation, wire)? else {
+        return Ok(pair(&conversation, rules(wire, policy)).findings(&conversation, policy.hygiene));
+    };
+    let of = |entry: &Entry| {
+        let found = findings(entry.span.of(body), wire, policy).unwrap_or_default();
+        entries::placed(found, &entry.path)
+    };
+    Ok(entries.iter().flat_map(of).collect())
 }
 
 /// The edits of one body, and what they are for.

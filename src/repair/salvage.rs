@@ -21,10 +21,13 @@ impl Planner<'_> {
         for (index, row) in self.pairing.results.iter().enumerate() {
             match row.fate {
                 Fate::Answers(_) | Fate::Elsewhere => {}
-                Fate::Repeats(call) => {
-                    let kept = self.pairing.calls[call]
-                        .answer
-                        .map(|row| self.pairing.results[row].part);
+                Fate::Repeats(_) | Fate::RepeatsResult(_) => {
+                    let kept = match row.fate {
+                        Fate::Repeats(call) => self.pairing.calls[call].answer,
+                        Fate::RepeatsResult(first) => Some(first),
+                        _ => None,
+                    };
+                    let kept = kept.map(|row| self.pairing.results[row].part);
                     let same = kept.is_some_and(|kept| equal::results(self.conversation, kept, row.part));
                     if same && self.may(Applicability::Lossy) {
                         self.plan.lifts.insert(row.part, Lift::Gone);

@@ -97,7 +97,7 @@ impl Wire {
         let read = match self.format {
             Format::Anthropic => anthropic::read(body),
             Format::OpenAiChat => openai_chat::read(body),
-            Format::OpenAiResponses => openai_responses::read(body),
+            Format::OpenAiResponses => openai_responses::read(body, self.dialect),
             Format::Gemini => gemini::read(body),
         };
         // Off the fast path: what the walk stumbled over may be no JSON at all.

@@ -58,8 +58,16 @@ fn check_exits_0_on_a_healthy_body_and_2_on_an_unreadable_one() {
     assert_eq!(antiphon(&["check", HEALTHY], b"").status.code(), Some(0));
     let rows: &[(&[&str], &[u8], &str)] = &[
         (&["check"], b"{\"messages\":[", "not JSON"),
-        (&["check", "-"], b"{}", "no `messages` in this body"),
-        (&["check"], b"{\"contents\":[]}", "Gemini"),
+        (
+            &["check", "-"],
+            b"{}",
+            "no `messages`, `input` or `contents` in this body",
+        ),
+        (
+            &["check"],
+            b"{\"messages\":[{\"role\":\"user\",\"content\":[{\"text\":\"x\"}]}]}",
+            "Bedrock Converse",
+        ),
         (&["check", "no/such/file.json"], b"", "no/such/file.json"),
         (
             &["check", "--wire", "anthropic"],

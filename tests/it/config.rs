@@ -490,7 +490,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     let mut leaves = Vec::new();
     walk(schema.as_value(), "", &mut leaves);
     assert!(!schema.as_value().to_string().contains("null"));
-    assert_eq!(leaves.len(), 10 + 4 + 3 + 2 + 3 + 1, "{leaves:?}");
+    assert_eq!(leaves.len(), 10 + 4 + 4 + 2 + 3 + 1, "{leaves:?}");
 }
 
 #[test]

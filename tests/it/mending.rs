@@ -81,7 +81,7 @@ async fn a_strict_route_names_every_finding_in_the_providers_shape() {
     );
     let message = "messages[1].content[0]: the tool call has no result where one is due (toolu_1)";
     assert_eq!(error["error"]["message"], message);
-    let finding = json!({"kind": "unanswered", "message": 1, "part": 0, "id": "toolu_1", "detail": null});
+    let finding = json!({"kind": "unanswered", "within": "", "message": 1, "part": 0, "id": "toolu_1", "detail": null});
     assert_eq!(error["antiphon"]["findings"], json!([finding]));
     let error = strict(&app.ask(post("/openai/v1/chat/completions", CHAT)).await);
     assert_eq!(error["error"]["code"], "rejected");
@@ -129,7 +129,7 @@ const TWICE: &str = r#"{"model":"m","max_tokens":1,"messages":[{"role":"user","c
 
 #[tokio::test]
 async fn a_400_about_a_replaced_id_names_the_clients_own() {
-    for (kind, mapped) in [("application/json", true), ("text/plain", false)] {
+    for (kind, mapped) in [("application/json", true), ("text/plain", true), ("image/png", false)] {
         let upstream = Upstream::script(move |mut conn, _| async move {
             while conn.is_open().await {
                 let request = conn.request().await.json();

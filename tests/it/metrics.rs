@@ -106,6 +106,7 @@ fn every_metric_has_help_and_a_unit_where_it_measures() {
         "antiphon_repairs",
         "antiphon_unreadable",
         "antiphon_rejections",
+        "antiphon_second_repairs",
         "antiphon_deferred",
         "antiphon_unrepairable",
         "antiphon_watcher_blind",
@@ -133,6 +134,7 @@ fn an_exchange_counts_once_everywhere() {
         message: 3,
         part: None,
         id: "call_secret".into(),
+        within: String::new(),
         detail: None,
     };
     let report = Report {
@@ -145,6 +147,7 @@ fn an_exchange_counts_once_everywhere() {
         deferred: 4,
         unrepairable: 5,
         renamed: Vec::new(),
+        unread: None,
     };
     telemetry.exchange_ended(&ExchangeEnded {
         report: Some(report),
@@ -284,6 +287,7 @@ fn what_was_done_is_said_in_the_words_of_the_header() {
         message: 0,
         part: None,
         id: "call_secret".into(),
+        within: String::new(),
         detail: None,
     };
     let observed = Report {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use antiphon::wire::{Format, Wire};
+use antiphon::wire::{Dialect, Format, Wire};
 
 use crate::{
     cases,
@@ -19,11 +19,8 @@ fn documents() -> u64 {
 
 /// Compares both readings; tells how many parts both have seen, if both have read the body.
 fn compare(body: &[u8], format: Format, name: &str) -> Option<usize> {
-    let wire = if format == Format::Anthropic {
-        Wire::ANTHROPIC
-    } else {
-        Wire::OPENAI_CHAT
-    };
+    let dialect = Dialect::Standard;
+    let wire = Wire { format, dialect };
     let wanted = oracle::read(body, format);
     let read = wire.read(body);
     match (wanted, read) {
@@ -53,7 +50,7 @@ fn every_case_is_read_as_the_oracle_reads_it() {
             let Ok(body) = fs::read(folder.join(file)) else {
                 continue;
             };
-            for format in oracle::FORMATS {
+            for format in Format::ALL {
                 compare(&body, format, &folder.display().to_string());
             }
         }
@@ -66,7 +63,7 @@ fn generated_bodies_are_read_as_the_oracle_reads_them() {
         let (_, wire) = Wire::NAMES[usize::try_from(seed).unwrap() % Wire::NAMES.len()];
         let (healthy, mangled) = (bodies::healthy(seed, wire), bodies::mangle(seed, wire).0);
         for body in [healthy.bytes(), mangled.bytes()] {
-            for format in oracle::FORMATS {
+            for format in Format::ALL {
                 compare(&body, format, &format!("SEED={seed} {wire}"));
             }
         }
@@ -78,7 +75,7 @@ fn random_documents_are_read_as_the_oracle_reads_them() {
     let (mut read, mut parts) = (0, 0);
     for seed in 0..documents() {
         let body = Document::new(seed).body();
-        for format in oracle::FORMATS {
+        for format in Format::ALL {
             let seen = compare(body.as_bytes(), format, &format!("SEED={seed}"));
             read += u64::from(seen.is_some());
             parts += seen.unwrap_or_default();

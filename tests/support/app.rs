@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use antiphon::{
     app::{self, Parts, Running},
     provider::{Kind, Routes, Upstream},
-    proxy::ProxySettings,
+    proxy::{OnBindingError, ProxySettings},
     repair::{Mode, RepairPolicy},
     server::ServerSettings,
     telemetry::Telemetry,
@@ -46,6 +46,7 @@ pub fn before(upstream: SocketAddr) -> Builder {
             allow_hosts: vec!["llm.internal".to_owned()],
             trust_mode_header: false,
             policy: RepairPolicy::default(),
+            on_binding_error: OnBindingError::default(),
         },
         upstream: UpstreamSettings {
             connect_timeout: long,

@@ -37,11 +37,11 @@ impl Walk<'_, '_> {
     /// For each message the run of calls and results that it belongs to, by number.
     fn item_runs(&self) -> Vec<usize> {
         let mut run = 0;
-        let in_run = |part: &Part<'_>| matches!(part.kind, PartKind::Call(_) | PartKind::Result(_));
+        let ends_run = |part: &Part<'_>| !matches!(part.kind, PartKind::Call(_) | PartKind::Result(_));
         let messages = self.conversation.messages.iter();
         messages
             .map(|message| {
-                run += usize::from(!self.conversation.parts_of(message).iter().any(in_run));
+                run += usize::from(self.conversation.parts_of(message).iter().any(ends_run));
                 run
             })
             .collect()
@@ -132,7 +132,7 @@ impl Walk<'_, '_> {
             let stays = match row.fate {
                 Fate::Answers(call) => self.pairing.calls[call].turn == turn,
                 Fate::Elsewhere => true,
-                Fate::Repeats(_) | Fate::Orphan => false,
+                Fate::Repeats(_) | Fate::RepeatsResult(_) | Fate::Orphan => false,
             };
             if row.leading && stays {
                 self.pairing.turns[turn].anchor = Some(Anchor {
@@ -183,6 +183,9 @@ impl Walk<'_, '_> {
 
     /// Results that answer their calls in the form of another kind of call.
     fn find_wrong_kinds(&mut self) {
+        if self.rules.place != ResultPlace::Anywhere {
+            return;
+        }
         let kind = |part: usize| match &self.conversation.parts[part].kind {
             PartKind::Call(call) => call.family.kind,
             PartKind::Result(result) => result.family.kind,

@@ -1,6 +1,6 @@
 //! Results outside the gap of their call: matched only where one open call of the id remains.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 use crate::conversation::{
     PartKind,
@@ -32,14 +32,32 @@ impl<'c> Walk<'c, '_> {
                 entry.0 += 1;
             }
         }
+        let mut held: HashMap<Key<'c>, usize> = HashMap::new();
         for row in 0..self.pairing.results.len() {
             if self.pairing.results[row].fate == Fate::Orphan {
-                let fate = self.far_fate(row, &mut open, &all);
+                let mut fate = self.far_fate(row, &mut open, &all);
+                if fate == Fate::Elsewhere {
+                    fate = self.held_fate(row, &mut held);
+                }
+                self.pairing.results[row].nameless &= fate != Fate::Elsewhere;
                 if let Fate::Answers(call) = fate {
                     self.pairing.calls[call].answer = Some(row);
                 }
                 self.pairing.results[row].fate = fate;
             }
+        }
+    }
+
+    /// A call outside the body has one result too: the first.
+    fn held_fate(&self, row: usize, held: &mut HashMap<Key<'c>, usize>) -> Fate {
+        let key = key_of(self.conversation, self.pairing.results[row].part);
+        match held.entry(key) {
+            Entry::Vacant(free) => {
+                free.insert(row);
+                Fate::Elsewhere
+            }
+            Entry::Occupied(_) if key.0.is_empty() || self.hidden.contains(key.0) => Fate::Elsewhere,
+            Entry::Occupied(first) => Fate::RepeatsResult(*first.get()),
         }
     }
 
@@ -52,10 +70,11 @@ impl<'c> Walk<'c, '_> {
         let found = &self.pairing.results[row];
         let key = key_of(self.conversation, found.part);
         let id = key.0;
-        if id.is_empty() {
-            return Fate::Orphan;
-        }
         let part = &self.conversation.parts[found.part];
+        if id.is_empty() {
+            let free = matches!(&part.kind, PartKind::Result(result) if result.free);
+            return if free { Fate::Elsewhere } else { Fate::Orphan };
+        }
         if matches!(&part.kind, PartKind::Result(result) if result.disowned) {
             return Fate::Orphan;
         }

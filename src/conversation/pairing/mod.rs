@@ -80,6 +80,8 @@ pub enum Fate {
     Answers(usize),
     /// A further result of this call, which has another answer.
     Repeats(usize),
+    /// A further result of a call outside the body, whose first result is this one.
+    RepeatsResult(usize),
     /// Nobody's: no call of this history can own it for certain.
     Orphan,
     /// Its call lives outside the body, or behind a compaction: not ours to judge.

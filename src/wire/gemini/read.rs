@@ -16,10 +16,13 @@ use crate::{
 /// Reads `body` in one pass; a body without `contents` is a conversation without messages.
 pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     let conversation = Conversation::new(body, details);
-    let mut reader = Reader { conversation };
+    let mut reader = Reader {
+        conversation,
+        found: false,
+    };
     let mut cursor = Cursor::new(body, 0);
     cursor.object(|cursor, key| match key {
-        b"contents" if reader.conversation.array.is_some() => Err(Unreadable::DuplicateHistory),
+        b"contents" if reader.found => Err(Unreadable::DuplicateHistory),
         b"contents" => reader.contents(cursor),
         // The beginning of the history may be cached at the provider.
         b"cachedContent" | b"cached_content" => {
@@ -37,11 +40,14 @@ pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
 
 struct Reader<'a> {
     conversation: Conversation<'a>,
+    /// Whether the history was read already.
+    found: bool,
 }
 
 impl<'a> Reader<'a> {
     /// `contents` is a list; a single content may stand for a list of one, and holds no pair.
     fn contents(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        self.found = true;
         if cursor.kind() == Kind::Object {
             return cursor.value().map(|_| ());
         }

@@ -41,6 +41,24 @@ pub(super) struct ResultKind {
 
 const TEXTS: u8 = 0;
 
+/// Results of local shells, until the call is known: only such a call takes both this form and a function's.
+const LOCAL_SHELL: Family = family(7, 0);
+/// A result of a local shell whose call is known.
+pub(super) const OF_LOCAL_SHELL: Family = family(TEXTS, 0);
+
+/// Types that `DeepSeek` reads; it passes over all others (deepseek-recipe 0.2.0).
+pub(super) const DEEPSEEK: [&str; 9] = [
+    "message",
+    "reasoning",
+    "web_search_call",
+    "function_call",
+    "function_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "tool_search_call",
+    "tool_search_output",
+];
+
 const fn family(group: u8, kind: u8) -> Family {
     Family { group, kind }
 }
@@ -59,8 +77,7 @@ const fn result(item: &'static str, names: &'static str, family: Family) -> Resu
     ResultKind { item, names, family }
 }
 
-/// Calls whose results the client gives. Hosted tools hold their results inside and pair with nothing; so does
-/// `program`, which the provider runs and may leave open.
+/// Calls with results of their own. Hosted tools hold their results inside and pair with nothing.
 pub(super) const CALLS: &[CallKind] = &[
     call(
         "function_call",
@@ -113,6 +130,8 @@ pub(super) const CALLS: &[CallKind] = &[
         Open::Refused,
         Form::Search,
     ),
+    // The provider runs it, and may leave it open.
+    call("program", "program_output", family(6, 0), Open::Legal, Form::Nothing),
     // A decision of the user's: no text says that the provider insists on one, and nobody may decide in their place.
     call(
         "mcp_approval_request",
@@ -123,15 +142,16 @@ pub(super) const CALLS: &[CallKind] = &[
     ),
 ];
 
-/// Results that clients give.
+/// Results of calls.
 pub(super) const RESULTS: &[ResultKind] = &[
     result("function_call_output", "call_id", family(TEXTS, 0)),
     result("custom_tool_call_output", "call_id", family(TEXTS, 1)),
-    result("local_shell_call_output", "id", family(TEXTS, 0)),
+    result("local_shell_call_output", "id", LOCAL_SHELL),
     result("shell_call_output", "call_id", family(1, 0)),
     result("apply_patch_call_output", "call_id", family(2, 0)),
     result("computer_call_output", "call_id", family(3, 0)),
     result("tool_search_output", "call_id", family(4, 0)),
+    result("program_output", "call_id", family(6, 0)),
     result("mcp_approval_response", "approval_request_id", family(5, 0)),
 ];
 

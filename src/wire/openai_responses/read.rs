@@ -8,23 +8,25 @@ use std::collections::{HashMap, HashSet};
 
 use crate::{
     conversation::{
-        Call, CallDetails, CallResult, Content, Conversation, Flaw, FlawKind, Message, Open, Part, PartKind, Role, Text,
+        Call, CallDetails, CallResult, Content, Conversation, Family, Flaw, FlawKind, Message, Open, Part, PartKind,
+        Role, Text,
     },
     splice::Span,
     wire::{
-        Unreadable,
+        Dialect, Unreadable,
         json::{Cursor, Json, Kind},
-        openai_responses::items::{call_kind, result_kind},
+        openai_responses::items::{DEEPSEEK, OF_LOCAL_SHELL, call_kind, result_kind},
     },
 };
 
 /// Reads `body` in one pass. The history is `input`, or `items` where items are added to a conversation that the
 /// provider holds; a body with neither, or with a bare string as `input`, is a conversation without messages.
-pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
+pub(crate) fn read(body: &[u8], dialect: Dialect) -> Result<Conversation<'_>, Unreadable> {
     let json = Json::new(body);
     let conversation = Conversation::new(body, details);
     let mut reader = Reader {
         json,
+        dialect,
         conversation,
         history: None,
         item_ids: HashSet::new(),
@@ -36,7 +38,9 @@ pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
         b"items" => reader.history(cursor, History::Items),
         b"previous_response_id" | b"conversation" => {
             let value = cursor.value()?;
-            reader.conversation.calls_elsewhere |= json.kind(value) != Kind::Null;
+            if json.kind(value) != Kind::Null {
+                reader.is_held();
+            }
             Ok(())
         }
         _ => cursor.value().map(|_| ()),
@@ -62,11 +66,12 @@ enum History {
 
 struct Reader<'a> {
     json: Json<'a>,
+    dialect: Dialect,
     conversation: Conversation<'a>,
     history: Option<History>,
     /// Item ids that stood before.
     item_ids: HashSet<Text<'a>>,
-    /// Local shell calls by item id: their results may name it in place of the call id.
+    /// Local shell calls by item id and by call id: their results may name either.
     shells: HashMap<Text<'a>, Text<'a>>,
 }
 
@@ -80,6 +85,8 @@ struct Item<'a> {
     call_id: Text<'a>,
     /// Whether the item has a `call_id` that is null.
     nobodys: bool,
+    /// Whether it has one that is a text, an empty one too.
+    names_call: bool,
     approval: Text<'a>,
     server: bool,
     called_by_code: bool,
@@ -121,20 +128,32 @@ impl<'a> Reader<'a> {
 
     /// What an item is, and who speaks in it.
     fn part(&mut self, item: Item<'a>) -> (Role, Option<PartKind<'a>>) {
-        // An item without a type is a message (`EasyInputMessage`).
+        // An item without a type is a message (`EasyInputMessage`), or, with nothing but an id, a reference.
+        let refers = *item.kind == *b"item_reference" || (!item.typed && item.role.is_empty() && !item.id.is_empty());
+        if refers {
+            self.is_held();
+            return (Role::Assistant, Some(PartKind::Other));
+        }
         if !item.typed || *item.kind == *b"message" {
             return (role_of(&item.role), Some(PartKind::Other));
+        }
+        let deepseek = self.dialect == Dialect::DeepSeek;
+        if deepseek && !DEEPSEEK.iter().any(|known| known.as_bytes() == &*item.kind) {
+            return (Role::Assistant, None);
         }
         // What the provider looks up by itself has no id, or says who did it (codex, normalize.rs).
         let exempt = item.kind.starts_with(b"tool_search") && (item.nobodys || item.server);
         if let Some(kind) = call_kind(&item.kind).filter(|_| !exempt) {
             let approval = *item.kind == *b"mcp_approval_request";
-            if *item.kind == *b"local_shell_call" && !item.id.is_empty() {
-                self.shells.insert(item.id.clone(), item.call_id.clone());
+            let shell = *item.kind == *b"local_shell_call";
+            let by_item = approval || (item.call_id.is_empty() && shell);
+            let id = if by_item { item.id.clone() } else { item.call_id };
+            if shell {
+                self.shells.insert(item.id, id.clone());
+                self.shells.insert(id.clone(), id.clone());
             }
-            let by_item = approval || (item.call_id.is_empty() && *item.kind == *b"local_shell_call");
             let call = Call {
-                id: if by_item { item.id } else { item.call_id },
+                id,
                 family: kind.family,
                 open: kind.open,
                 programmatic: item.called_by_code,
@@ -143,15 +162,17 @@ impl<'a> Reader<'a> {
             return (Role::Assistant, Some(PartKind::Call(call)));
         }
         if let Some(kind) = result_kind(&item.kind).filter(|_| !exempt) {
-            let id = match kind.names {
-                "approval_request_id" => item.approval,
-                "id" => self.shell_named(item),
-                _ => item.call_id,
+            // DeepSeek's converter takes the output of a function that names no call, and lets it answer none.
+            let free = deepseek && kind.item == "function_call_output" && !item.names_call;
+            let (id, family) = match kind.names {
+                "approval_request_id" => (item.approval, kind.family),
+                "id" => self.shell_named(item, kind.family),
+                _ => (item.call_id, kind.family),
             };
-            let family = kind.family;
             let result = CallResult {
                 id,
                 family,
+                free,
                 ..CallResult::default()
             };
             return (Role::Tool, Some(PartKind::Result(result)));
@@ -159,12 +180,8 @@ impl<'a> Reader<'a> {
         match item.kind.as_ref() {
             b"reasoning" => (Role::Assistant, Some(PartKind::Thinking)),
             b"compaction" => {
-                self.conversation.calls_elsewhere = true;
+                self.is_held();
                 (Role::System, Some(PartKind::Compaction))
-            }
-            b"item_reference" => {
-                self.conversation.calls_elsewhere = true;
-                (Role::Assistant, Some(PartKind::Other))
             }
             // Hosted tools, and kinds to come: the model's own.
             _ => (Role::Assistant, Some(PartKind::Other)),
@@ -172,12 +189,17 @@ impl<'a> Reader<'a> {
     }
 
     /// `local_shell_call_output` names the call by `call_id`, or by the call's item id.
-    fn shell_named(&self, item: Item<'a>) -> Text<'a> {
-        if !item.call_id.is_empty() {
-            return item.call_id;
+    fn shell_named(&self, item: Item<'a>, unknown: Family) -> (Text<'a>, Family) {
+        let named = if item.call_id.is_empty() { item.id } else { item.call_id };
+        match self.shells.get(&named) {
+            Some(id) => (id.clone(), OF_LOCAL_SHELL),
+            None => (named, unknown),
         }
-        let call_id = self.shells.get(&item.id).filter(|id| !id.is_empty());
-        call_id.cloned().unwrap_or(item.id)
+    }
+
+    /// Calls may live at the provider. `DeepSeek` keeps no state.
+    fn is_held(&mut self) {
+        self.conversation.calls_elsewhere = self.dialect != Dialect::DeepSeek;
     }
 
     /// `Duplicate item found with id fc_1. Remove duplicate items from your input and try again.`
@@ -186,8 +208,9 @@ impl<'a> Reader<'a> {
         let refers = matches!(
             item.kind.as_ref(),
             b"item_reference" | b"local_shell_call_output" | b"reasoning"
-        );
-        if item.id.is_empty() || refers || self.item_ids.insert(item.id.clone()) {
+        ) || !item.typed && item.role.is_empty();
+        let deepseek = self.dialect == Dialect::DeepSeek;
+        if item.id.is_empty() || deepseek || refers || self.item_ids.insert(item.id.clone()) {
             return;
         }
         self.conversation.flaws.push(Flaw {
@@ -198,7 +221,7 @@ impl<'a> Reader<'a> {
     }
 
     fn nothing_is_due(&mut self) {
-        self.conversation.calls_elsewhere = true;
+        self.is_held();
         for part in &mut self.conversation.parts {
             if let PartKind::Call(call) = &mut part.kind {
                 call.open = Open::Legal;
@@ -217,7 +240,8 @@ impl<'a> Item<'a> {
             b"role" => self.role = cursor.text()?,
             b"id" => self.id = cursor.text()?,
             b"call_id" => {
-                self.nobodys = cursor.kind() == Kind::Null;
+                let kind = cursor.kind();
+                (self.nobodys, self.names_call) = (kind == Kind::Null, kind == Kind::String);
                 self.call_id = cursor.text()?;
             }
             b"approval_request_id" => self.approval = cursor.text()?,

@@ -2,6 +2,9 @@
 //!
 //! Slow and plain on purpose: every level is parsed in full, spans come from the addresses of sub-slices.
 
+mod contents;
+mod items;
+
 use std::fmt;
 
 use antiphon::{
@@ -13,9 +16,6 @@ use serde::{
     de::{Deserialize, DeserializeSeed, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
-
-/// The formats that the oracle reads.
-pub const FORMATS: [Format; 2] = [Format::Anthropic, Format::OpenAiChat];
 
 /// What one message is: its span, who speaks, the shape of its content, and its parts.
 pub type Seen = ((usize, usize), &'static str, &'static str, Vec<PartSeen>);
@@ -58,7 +58,12 @@ pub fn read(body: &[u8], format: Format) -> Option<Vec<Seen>> {
     let whole: &RawValue = serde_json::from_slice(body).ok()?;
     let base = Base(body);
     let top = members(whole.get().as_bytes())?;
-    let mut histories = top.iter().filter(|(key, _)| key == b"messages");
+    let keys: &[&[u8]] = match format {
+        Format::Anthropic | Format::OpenAiChat => &[b"messages"],
+        Format::OpenAiResponses => &[b"input", b"items"],
+        Format::Gemini => &[b"contents"],
+    };
+    let mut histories = top.iter().filter(|(key, _)| keys.contains(&key.as_slice()));
     let (first, second) = (histories.next(), histories.next());
     let Some((_, history)) = first else {
         return Some(Vec::new());
@@ -66,9 +71,19 @@ pub fn read(body: &[u8], format: Format) -> Option<Vec<Seen>> {
     if second.is_some() {
         return None;
     }
+    match (format, history.first()) {
+        (Format::OpenAiResponses, first) if first != Some(&b'[') => return Some(Vec::new()),
+        (Format::Gemini, Some(b'{')) => return Some(Vec::new()),
+        _ => {}
+    }
+    let mut shells = items::Shells::default();
     elements(history)?
         .into_iter()
-        .map(|message| base.message(message, format))
+        .map(|message| match format {
+            Format::Anthropic | Format::OpenAiChat => base.message(message, format),
+            Format::OpenAiResponses => items::item(&base, message, &mut shells),
+            Format::Gemini => contents::content(&base, message),
+        })
         .collect()
 }
 
@@ -97,7 +112,7 @@ impl<'a> Base<'a> {
         let parts = match format {
             Format::Anthropic => self.blocks(&fields, role)?,
             Format::OpenAiChat => self.calls(&fields, role, message)?,
-            Format::OpenAiResponses | Format::Gemini => return None,
+            Format::OpenAiResponses | Format::Gemini => Vec::new(),
         };
         Some((self.span(message), role, shape, parts))
     }

@@ -1,0 +1,60 @@
+//! The ends of paths that carry a history, and the format that each tells.
+
+use super::Kind;
+use crate::wire::{Format, Wire};
+
+/// Endings of paths that carry a history: no base URL ends so.
+pub(crate) const ENDPOINTS: [&str; 4] = ["/chat/completions", "/messages", "/responses", ":generateContent"];
+
+/// Ends of Messages paths that carry histories; a batch carries many.
+const MESSAGES_ENDS: [&str; 3] = ["/messages", "/messages/count_tokens", "/messages/batches"];
+
+/// Ends of Responses paths that carry histories.
+const RESPONSES_ENDS: [&str; 3] = ["/responses", "/responses/compact", "/responses/input_tokens"];
+
+/// Ends of Gemini, Vertex and Code Assist paths that carry histories.
+const GEMINI_VERBS: [&str; 4] = [
+    ":generateContent",
+    ":streamGenerateContent",
+    ":countTokens",
+    ":batchGenerateContent",
+];
+
+/// The format that the end of a path tells, as this kind of upstream reads it.
+pub(super) fn wire_of(path: &str, kind: Kind) -> Option<Wire> {
+    let invoke = path
+        .strip_suffix("/invoke")
+        .or_else(|| path.strip_suffix("/invoke-with-response-stream"));
+    if let Some((_, model)) = invoke.and_then(|path| path.rsplit_once("/model/")) {
+        return is_anthropic_model(model).then(|| Kind::Bedrock.wire(Format::Anthropic));
+    }
+    if let Some((_, model)) = path.rsplit_once("/publishers/anthropic/models/") {
+        let predicts = [":rawPredict", ":streamRawPredict"]
+            .iter()
+            .any(|verb| model.ends_with(verb));
+        return predicts.then(|| Kind::Vertex.wire(Format::Anthropic));
+    }
+    if is_gemini(path) {
+        return Some(kind.wire(Format::Gemini));
+    }
+    if path.ends_with("/chat/completions") {
+        return Some(kind.wire(Format::OpenAiChat));
+    }
+    let items = path.ends_with("/items") && path.contains("/conversations/");
+    if items || RESPONSES_ENDS.iter().any(|end| path.ends_with(end)) {
+        return Some(kind.wire(Format::OpenAiResponses));
+    }
+    // `/v1/threads/{id}/messages` adds one message to a thread that the provider holds.
+    let messages = MESSAGES_ENDS.iter().any(|end| path.ends_with(end));
+    (messages && !path.contains("/threads/")).then(|| kind.wire(Format::Anthropic))
+}
+
+/// Whether a Bedrock model id may stand for a Claude: other vendors' bodies have other shapes. An ARN does not tell.
+fn is_anthropic_model(id: &str) -> bool {
+    id.starts_with("arn") || id.split('.').any(|label| label == "anthropic")
+}
+
+/// Whether a path asks a model of Google's: newer SDKs say `/v1/models/{model}:generateContent`.
+pub(crate) fn is_gemini(path: &str) -> bool {
+    GEMINI_VERBS.iter().any(|verb| path.ends_with(verb))
+}

@@ -1,0 +1,75 @@
+//! The oracle of Responses: what one item of `input` is.
+
+use std::collections::HashMap;
+
+use super::{Base, Seen, last, members, string, text};
+
+/// Local shell calls by item id: the id by which each is called.
+pub(super) type Shells = HashMap<Vec<u8>, Vec<u8>>;
+
+/// Types of calls that the client answers.
+const CALLS: [&str; 8] = [
+    "function_call",
+    "custom_tool_call",
+    "local_shell_call",
+    "shell_call",
+    "apply_patch_call",
+    "computer_call",
+    "tool_search_call",
+    "program",
+];
+/// Types of answers.
+const OUTPUTS: [&str; 7] = [
+    "function_call_output",
+    "custom_tool_call_output",
+    "shell_call_output",
+    "apply_patch_call_output",
+    "computer_call_output",
+    "tool_search_output",
+    "program_output",
+];
+
+pub(super) fn item<'a>(base: &Base<'a>, item: &'a [u8], shells: &mut Shells) -> Option<Seen> {
+    let fields = members(item)?;
+    let value = |name: &str| string(last(&fields, name));
+    let typed = last(&fields, "type").is_some_and(|kind| kind.first() == Some(&b'"'));
+    let kind = text(&value("type"));
+    let span = base.span(item);
+    let seen = |role, kind, id: Vec<u8>| Some((span, role, "opaque", vec![(span, kind, text(&id))]));
+    if kind == "item_reference" || (!typed && value("role").is_empty() && !value("id").is_empty()) {
+        return seen("assistant", "other", Vec::new());
+    }
+    if !typed || kind == "message" {
+        let role = match &*value("role") {
+            b"user" => "user",
+            b"assistant" => "assistant",
+            _ => "system",
+        };
+        return seen(role, "other", Vec::new());
+    }
+    let nobody = last(&fields, "call_id").is_some_and(|id| id.first() == Some(&b'n'));
+    if kind.starts_with("tool_search") && (nobody || value("execution") == b"server") {
+        return seen("assistant", "other", Vec::new());
+    }
+    let (id, call_id) = (value("id"), value("call_id"));
+    match kind.as_str() {
+        "mcp_approval_request" => seen("assistant", "call", id),
+        "mcp_approval_response" => seen("tool", "result", value("approval_request_id")),
+        "local_shell_call" => {
+            let own = if call_id.is_empty() { id.clone() } else { call_id };
+            shells.insert(id, own.clone());
+            shells.insert(own.clone(), own.clone());
+            seen("assistant", "call", own)
+        }
+        "local_shell_call_output" => {
+            let own = if call_id.is_empty() { id } else { call_id };
+            let named = shells.get(&own).cloned();
+            seen("tool", "result", named.unwrap_or(own))
+        }
+        "reasoning" => seen("assistant", "thinking", Vec::new()),
+        "compaction" => seen("system", "compaction", Vec::new()),
+        known if CALLS.contains(&known) => seen("assistant", "call", call_id),
+        known if OUTPUTS.contains(&known) => seen("tool", "result", call_id),
+        _ => seen("assistant", "other", Vec::new()),
+    }
+}
