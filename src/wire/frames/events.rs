@@ -1,7 +1,5 @@
-//! Incremental framer of streamed answers: push bytes as they come, get the ranges of whole events.
-//!
-//! Server-sent events only so far (WHATWG HTML, "Parsing an event stream"): a line ends with LF, CR or CRLF, an event
-//! with an empty line. Never holds or changes a byte; the events are the same however the stream was cut.
+//! The framer of server-sent events (WHATWG HTML, "Parsing an event stream"): a line ends with LF, CR or CRLF, an event
+//! with an empty line.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -65,6 +63,16 @@ impl EventFramer {
     /// Whether an event of ours may be put here as it is: nothing of another one stands in front.
     pub fn is_between_events(&self) -> bool {
         self.begin == self.at || self.line == Line::LastReturn
+    }
+
+    /// Bytes pushed so far.
+    pub const fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Where the event at hand began, as an offset from the beginning of the stream.
+    pub const fn open_from(&self) -> u64 {
+        self.begin
     }
 
     fn step(&mut self, rest: &mut &[u8], line: Line) {

@@ -1,0 +1,178 @@
+//! The framer of JSON answers: the elements of one array as they come, or whole values one after the other.
+//!
+//! `streamGenerateContent` without `alt=sse` answers with one array whose elements arrive piece by piece (Gemini API
+//! reference, 2026-11). Only objects and arrays are events; brackets count outside strings, and of both kinds alike:
+//! what mixes them is no JSON, and whoever reads the event will see.
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
+)]
+
+use std::ops::Range;
+
+/// Where a JSON answer stands.
+#[derive(Clone, Debug, Default)]
+pub struct ValueFramer {
+    /// Bytes pushed so far.
+    at: u64,
+    /// Brackets that are open.
+    depth: u64,
+    /// Brackets around an event: 1 in an array, 0 otherwise.
+    base: u64,
+    /// Where the event at hand began.
+    begin: Option<u64>,
+    string: Option<Inside>,
+    closed: bool,
+}
+
+/// Where in a string the next byte stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inside {
+    Plain,
+    /// Behind a backslash.
+    Escaped,
+}
+
+impl ValueFramer {
+    /// Takes the next bytes and calls `each` with the range of every event that ends in them, from bracket to bracket,
+    /// as offsets from the beginning of the stream.
+    pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Range<u64>)) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let passed = match self.string {
+                Some(inside) => self.pass_string(rest, inside),
+                None => self.pass_structure(rest, &mut each),
+            };
+            rest = rest.get(passed..).unwrap_or_default();
+        }
+    }
+
+    /// Bytes pushed so far.
+    pub const fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Where the event at hand began, as an offset from the beginning of the stream; here if none is at hand.
+    pub fn open_from(&self) -> u64 {
+        self.begin.unwrap_or(self.at)
+    }
+
+    /// Whether everything that was opened is closed, and something was.
+    pub const fn is_closed(&self) -> bool {
+        self.closed && self.depth == 0
+    }
+
+    /// Whether the answer is an array of events.
+    pub const fn is_array(&self) -> bool {
+        self.base == 1
+    }
+
+    /// Passes bytes of a string; how many.
+    fn pass_string(&mut self, rest: &[u8], inside: Inside) -> usize {
+        let plain = match inside {
+            Inside::Escaped => 0,
+            Inside::Plain => memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len()),
+        };
+        self.string = match (inside, rest.get(plain)) {
+            (Inside::Escaped, _) | (_, None) => Some(Inside::Plain),
+            (_, Some(b'"')) => None,
+            (_, Some(_)) => Some(Inside::Escaped),
+        };
+        let passed = plain.saturating_add(1).min(rest.len());
+        self.at = self.at.saturating_add(passed as u64);
+        passed
+    }
+
+    /// Passes bytes up to the next bracket or quote, and this one; how many.
+    fn pass_structure(&mut self, rest: &[u8], each: &mut impl FnMut(Range<u64>)) -> usize {
+        let plain = rest
+            .iter()
+            .position(|byte| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']'));
+        let here = self.at.saturating_add(plain.unwrap_or(rest.len()) as u64);
+        let passed = plain.map_or(rest.len(), |plain| plain.saturating_add(1));
+        self.at = self.at.saturating_add(passed as u64);
+        match plain.and_then(|plain| rest.get(plain)) {
+            Some(b'"') => self.string = Some(Inside::Plain),
+            Some(open @ (b'{' | b'[')) => self.open(here, *open),
+            Some(_) => self.close(each),
+            None => {}
+        }
+        passed
+    }
+
+    fn open(&mut self, here: u64, bracket: u8) {
+        if self.depth == 0 {
+            self.base = u64::from(bracket == b'[');
+        }
+        self.depth = self.depth.saturating_add(1);
+        if self.depth == self.base.saturating_add(1) {
+            self.begin = Some(here);
+        }
+    }
+
+    fn close(&mut self, each: &mut impl FnMut(Range<u64>)) {
+        self.closed = true;
+        self.depth = self.depth.saturating_sub(1);
+        if self.depth == self.base
+            && let Some(begin) = self.begin.take()
+        {
+            each(begin..self.at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn framed<'s>(chunks: &[&[u8]], stream: &'s str) -> (Vec<&'s str>, bool) {
+        let mut framer = ValueFramer::default();
+        let mut events = Vec::new();
+        for chunk in chunks {
+            framer.push(chunk, |range| {
+                events.push(&stream[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()]);
+            });
+        }
+        assert_eq!(framer.at(), stream.len() as u64);
+        (events, framer.is_closed())
+    }
+
+    #[test]
+    fn every_cut_gives_the_same_events() {
+        let streams: [(&str, &[&str], bool); 12] = [
+            ("", &[], false),
+            ("[]", &[], true),
+            ("{}", &["{}"], true),
+            (
+                "[{\"a\":1},\r\n{\"b\":[2,{}]}\n]\n",
+                &["{\"a\":1}", "{\"b\":[2,{}]}"],
+                true,
+            ),
+            (
+                "[{\"a\":\"}]\\\\\"},{\"b\":\"\\\"]{\\\\\\\"\"}",
+                &["{\"a\":\"}]\\\\\"}", "{\"b\":\"\\\"]{\\\\\\\"\"}"],
+                false,
+            ),
+            ("{\"a\":[1]}\n{\"b\":2}", &["{\"a\":[1]}", "{\"b\":2}"], true),
+            ("[1,\"x{\",{\"a\":1},null]", &["{\"a\":1}"], true),
+            ("[[1],[{}]]", &["[1]", "[{}]"], true),
+            ("\u{feff} [{\"ü\":\"\u{2028}\"}", &["{\"ü\":\"\u{2028}\"}"], false),
+            ("]]}{\"a\":1}", &["{\"a\":1}"], true),
+            ("[{\"a\":1", &[], false),
+            ("<html>", &[], false),
+        ];
+        for (stream, events, closed) in streams {
+            let bytes = stream.as_bytes();
+            for cut in 0..=bytes.len() {
+                for second in cut..=bytes.len() {
+                    let chunks = [&bytes[..cut], &bytes[cut..second], &bytes[second..]];
+                    assert_eq!(
+                        framed(&chunks, stream),
+                        (events.to_vec(), closed),
+                        "{stream:?} cut at {cut}, {second}"
+                    );
+                }
+            }
+        }
+    }
+}
