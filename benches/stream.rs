@@ -1,4 +1,5 @@
-//! Streamed answers: the framer of events by the size of its chunks, and what relaying an event costs the proxy.
+//! Streamed answers: the framer of events by the size of its chunks, what a watcher adds to it, and what relaying an
+//! event costs the proxy.
 //!
 //! A stream that does not arrive byte for byte ends the bench; a slow one never does. The relay part needs Linux.
 #![allow(
@@ -18,7 +19,11 @@ mod support;
 
 use std::hint::black_box;
 
-use antiphon::wire::{Format, frames::EventFramer};
+use antiphon::wire::{
+    Format,
+    frames::EventFramer,
+    watch::{Framing, Watcher},
+};
 
 use loopback::{Stage, Who, request, upstream};
 use shared::bodies::{Shape, sized};
@@ -39,6 +44,7 @@ fn main() {
         println!("skipped: the relay (processor time of a process is read from /proc)");
     }
     framer(options);
+    watcher(options);
     options.conclude();
 }
 
@@ -69,6 +75,66 @@ fn framer(options: Options) {
             format!("{size} B")
         };
         table.row(name, figures.map(number));
+    }
+    table.print(options.markdown);
+}
+
+/// Events of words, as each provider writes them.
+fn words(format: Format) -> String {
+    let event = |number: usize| match format {
+        Format::Anthropic => format!(
+            "event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\
+             \"text_delta\",\"text\":\" word {number}\"}}}}\n\n"
+        ),
+        Format::OpenAiChat => format!(
+            "data: {{\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion.chunk\",\"created\":1760000000,\
+             \"model\":\"gpt-4.1\",\"system_fingerprint\":\"fp_0123456789\",\"choices\":[{{\"index\":0,\"delta\":{{\
+             \"content\":\" word {number}\"}},\"logprobs\":null,\"finish_reason\":null}}],\"usage\":null,\
+             \"obfuscation\":\"{number:x}\"}}\n\n"
+        ),
+        Format::OpenAiResponses => format!(
+            "event: response.output_text.delta\ndata: {{\"type\":\"response.output_text.delta\",\"sequence_number\":\
+             {number},\"item_id\":\"msg_0123456789\",\"output_index\":0,\"content_index\":0,\"delta\":\" word {number}\",\
+             \"logprobs\":[],\"obfuscation\":\"{number:x}\"}}\n\n"
+        ),
+        Format::Gemini => format!(
+            "data: {{\"candidates\": [{{\"content\": {{\"parts\": [{{\"text\": \" word {number}\"}}],\"role\": \"model\"}},\
+             \"index\": 0}}],\"usageMetadata\": {{\"promptTokenCount\": 100,\"candidatesTokenCount\": {number},\
+             \"totalTokenCount\": 200}},\"modelVersion\": \"gemini-3-pro\",\"responseId\": \"0123456789\"}}\r\n\r\n"
+        ),
+    };
+    (0..upstream::EVENTS).map(event).collect()
+}
+
+/// The watcher against the framer in it, with events of words: those that make up most of a stream.
+fn watcher(options: Options) {
+    let head = &["watcher", "watcher - framer, ns an event", "framer", "watcher"];
+    let mut table = Table::new("Watching events, by format and the size of the chunks", head);
+    for format in Format::ALL {
+        let stream = words(format);
+        for size in [100, 16 << 10] {
+            let framed = || {
+                let (mut framer, mut count) = (EventFramer::default(), 0);
+                for chunk in black_box(stream.as_bytes()).chunks(size) {
+                    framer.push(chunk, |_| count += 1);
+                }
+                assert_eq!(count, upstream::EVENTS);
+            };
+            let watched = || {
+                let mut watcher = Watcher::new(Some(format), Framing::Events);
+                for chunk in black_box(stream.as_bytes()).chunks(size) {
+                    watcher.push(chunk);
+                }
+                assert_eq!(watcher.facts().events, upstream::EVENTS as u64);
+            };
+            let mut works: Vec<Work<'_>> = vec![("framer", Box::new(framed)), ("watcher", Box::new(watched))];
+            let [framer, watcher] = best(options.quick, &mut works)
+                .try_into()
+                .map(|times: [f64; 2]| times.map(|time| time / upstream::EVENTS as f64 * 1e9))
+                .expect("two times");
+            let figures = [watcher - framer, framer, watcher];
+            table.row(format!("{}, {size} B", format.label()), figures.map(number));
+        }
     }
     table.print(options.markdown);
 }

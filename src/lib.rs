@@ -2,7 +2,7 @@
 //! exactly one answer. Healthy requests go up byte for byte; answers come back untouched.
 //!
 //! > Bytes come in once, are *read* into a conversation of spans, *checked* into findings, *planned* into actions,
-//! > *spliced* back over the same bytes, and *sent*; the answer is *relayed* untouched.
+//! > *spliced* back over the same bytes, and *sent*; the answer is *relayed* untouched while a watcher *takes notes*.
 //!
 //! # The map, from the ground up
 //!
@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`splice`] | spans, edits, and the segments that come out |
 //! | [`conversation`] | messages and parts by their bytes; turns; the pairing rules and the one algorithm |
-//! | [`wire`] | the formats: read a body, write one block; the door to JSON; the framer of event streams; what a refusal says |
+//! | [`wire`] | the formats: read a body, write one block; the door to JSON; framers and watchers of answers; what a refusal says |
 //! | [`repair`](mod@repair) | findings → plan → edits, and every text that we write |
 //! | `provider` | the table: names, hosts and paths → upstream and format |
 //! | `upstream` | the HTTP client: one send with its deadlines |
@@ -32,6 +32,7 @@
 //! * The core and `provider` never open a socket or file, never log, and never panic on input.
 //! * Imports go down the map only; no room but `app` and `cli` knows `config`.
 //! * After the first byte of an answer has gone down nothing is retried, and a broken stream never ends cleanly.
+//! * A watcher sees an answer and never holds, changes or ends it; what it notes is the same however it was cut.
 //! * Content and secrets are in no log line, metric or error of ours.
 //!
 //! # The words
@@ -46,6 +47,7 @@
 //!
 //! * Why was this body changed? [`conversation::pairing`], then [`repair::plan`].
 //! * What does a provider want? `wire/*/mod.rs` and [`conversation::rules`].
+//! * What does an answer say? `wire/*/watch.rs` and [`wire::watch`]; streams for it are in `tests/streams`.
 //! * What does a header or a status of ours mean? `proxy/error.rs`, `proxy/headers.rs`.
 //! * A new provider: a row in `provider`. A new key: `config/file.rs`, `config/lower.rs`.
 //! * A bug: a folder in `tests/cases`.

@@ -1,10 +1,15 @@
-//! The framer of event streams against a reader that sees the whole stream.
+//! The framer of event streams against a reader that sees the whole stream; the watchers against themselves, cut.
 
 use std::ops::Range;
 
-use antiphon::wire::frames::EventFramer;
+use antiphon::wire::{
+    Format,
+    frames::EventFramer,
+    watch::{Facts, Framing, Watcher},
+};
 
-/// Every chunking gives the events that a reader of the whole stream finds.
+/// Every chunking gives the events that a reader of the whole stream finds, and watchers of every format the facts that
+/// the whole stream gives.
 pub fn frames(stream: &[u8]) {
     let wanted = whole(stream);
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -25,6 +30,35 @@ pub fn frames(stream: &[u8]) {
         wanted,
         "in random chunks, empty ones among them"
     );
+    for format in Format::ALL {
+        for framing in [Framing::Events, Framing::Values] {
+            let wanted = watched(stream, format, framing, || stream.len().max(1));
+            for size in [1, 7] {
+                assert_eq!(
+                    watched(stream, format, framing, || size),
+                    wanted,
+                    "{format:?} in chunks of {size}"
+                );
+            }
+            assert_eq!(
+                watched(stream, format, framing, &mut random),
+                wanted,
+                "{format:?} in random chunks"
+            );
+        }
+    }
+}
+
+fn watched(stream: &[u8], format: Format, framing: Framing, mut size: impl FnMut() -> usize) -> Facts {
+    let mut watcher = Watcher::new(Some(format), framing);
+    let mut rest = stream;
+    while !rest.is_empty() {
+        let (chunk, behind) = rest.split_at(size().min(rest.len()));
+        watcher.push(chunk);
+        rest = behind;
+    }
+    watcher.finish();
+    watcher.facts().clone()
 }
 
 fn framed(stream: &[u8], mut size: impl FnMut() -> usize) -> (Vec<Range<u64>>, bool) {

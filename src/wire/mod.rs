@@ -1,4 +1,4 @@
-//! The wire formats: read a body, write one block, shape an error. One format a folder, the same parts in the same order.
+//! The wire formats: read a body, write one block, watch an answer. One format a folder, the same parts in the same order.
 
 use std::{fmt, str::FromStr};
 
@@ -14,6 +14,7 @@ pub(crate) mod openai_chat;
 pub(crate) mod openai_responses;
 mod quote;
 mod refusal;
+pub mod watch;
 mod write;
 
 pub use detect::{Undetected, detect};

@@ -30,6 +30,7 @@ mod properties;
 mod referee;
 mod refusals;
 mod scanner;
+mod watchers;
 
 // The data path, over raw TCP on both sides.
 mod backpressure;

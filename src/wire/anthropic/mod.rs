@@ -1,6 +1,7 @@
 //! Anthropic Messages: `messages[]` of `{role, content: string | block[]}`, results as blocks of the next user turn.
 
 mod read;
+pub(crate) mod watch;
 pub(crate) mod write;
 
 pub(crate) use read::read;

@@ -1,6 +1,7 @@
 //! Gemini: `contents[]` of `{role, parts[]}`; as many `functionResponse` parts in the next content as there are calls.
 
 mod read;
+pub(crate) mod watch;
 pub(crate) mod write;
 
 pub(crate) use read::read;

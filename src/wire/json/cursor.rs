@@ -130,6 +130,19 @@ impl<'a> Cursor<'a> {
         ))
     }
 
+    /// Passes the value here; the number if it is a whole one that is not negative, else nothing.
+    pub(crate) fn number(&mut self) -> Result<Option<u64>, Unreadable> {
+        let span = self.value()?;
+        let digits = self.body.get(span.range()).unwrap_or_default();
+        Ok(std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()))
+    }
+
+    /// Passes the value here; whether it is `true`.
+    pub(crate) fn is_true(&mut self) -> Result<bool, Unreadable> {
+        let span = self.value()?;
+        Ok(self.body.get(span.range()) == Some(b"true"))
+    }
+
     /// Whether nothing but white space is left.
     pub(crate) fn is_at_end(&mut self) -> bool {
         self.space();

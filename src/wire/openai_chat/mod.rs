@@ -1,6 +1,7 @@
 //! OpenAI Chat Completions: `messages[]` with `tool_calls`; results are messages of role `tool` in an unbroken run.
 
 mod read;
+pub(crate) mod watch;
 pub(crate) mod write;
 
 pub(crate) use read::read;

@@ -2,6 +2,7 @@
 
 mod items;
 mod read;
+pub(crate) mod watch;
 pub(crate) mod write;
 
 pub(crate) use read::read;

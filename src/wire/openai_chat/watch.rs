@@ -1,0 +1,259 @@
+//! Reads the chunks of a Chat Completions stream, and an answer that is one completion.
+//!
+//! Shapes: OpenAI API reference and openai-python, 2026-08; what compatible servers do differently is said where it is
+//! read. No heartbeat of its own, no server tools, no compaction.
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
+)]
+
+use crate::{
+    conversation::Text,
+    splice::Span,
+    wire::{
+        Unreadable,
+        json::{Cursor, Kind},
+        watch::{
+            EmittedCall, Facts, Phase, Seen, Silent, Usage,
+            read::{FaultFields, count, inside, items, kept, said, skip, walk},
+        },
+    },
+};
+
+/// Known finish reasons.
+pub(crate) const STOPS: [&str; 5] = ["stop", "length", "tool_calls", "content_filter", "function_call"];
+
+/// How an event begins whose data is one line.
+const DATA: &[u8] = b"data: ";
+
+/// What the last event was that said nothing new, and how far reasoning was then.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reader {
+    silent: Silent,
+    phase: Phase,
+}
+
+impl Reader {
+    /// Whether an event says nothing new, told by the one before it.
+    pub(crate) fn is_delta(&self, event: &[u8], facts: &Facts) -> bool {
+        facts.reasoning == self.phase && self.silent.is_like(event)
+    }
+
+    /// Reads the data of one event; `event` is all of it.
+    pub(crate) fn read(&mut self, event: &[u8], data: &[u8], facts: &mut Facts) -> Seen {
+        let before = facts.reasoning;
+        let mut chunk = Chunk::default();
+        chunk.read(data, facts);
+        let phase = facts.reasoning;
+        if chunk.speaks || phase != before {
+            self.silent.forget();
+        } else if event.starts_with(DATA) && event.get(DATA.len()..).is_some_and(|rest| rest.starts_with(data)) {
+            self.phase = phase;
+            let strings = chunk.texts.iter().filter(|(kind, _)| kind.is_free(phase));
+            self.silent.learn(event, DATA.len(), strings.map(|(_, span)| *span));
+        }
+        Seen::Progress
+    }
+}
+
+/// A string whose words do not matter.
+#[derive(Clone, Copy, Debug)]
+enum Words {
+    Content,
+    Reasoning,
+    /// Of arguments, or noise.
+    Other,
+}
+
+impl Words {
+    /// Whether the string may be any other, empty or not, and nothing changes.
+    fn is_free(self, phase: Phase) -> bool {
+        match self {
+            Self::Content => phase != Phase::Open,
+            Self::Reasoning => phase == Phase::Open,
+            Self::Other => true,
+        }
+    }
+}
+
+/// What is found in one event.
+#[derive(Default)]
+struct Chunk {
+    /// Whether it is a message and no delta.
+    whole: bool,
+    /// Whether anything was noted, reasoning aside.
+    speaks: bool,
+    /// Strings whose words do not matter, where they stand.
+    texts: Vec<(Words, Span)>,
+}
+
+impl Chunk {
+    fn read(&mut self, data: &[u8], facts: &mut Facts) {
+        if data.trim_ascii() == b"[DONE]" {
+            (facts.terminal, self.speaks) = (true, true);
+            return;
+        }
+        let mut error = FaultFields::default();
+        walk(data, |cursor, key| match key {
+            b"choices" => items(cursor, |cursor| self.choice(cursor, facts)),
+            b"usage" => {
+                self.speaks |= cursor.kind() != Kind::Null;
+                usage(cursor, facts)
+            }
+            b"error" => error.take(cursor),
+            b"obfuscation" => self.text(Words::Other, cursor).map(|_| ()),
+            _ => skip(cursor),
+        });
+        facts.terminal |= self.whole && facts.stop.is_some();
+        if error.is_seen() {
+            (facts.error, facts.terminal) = (Some(error.fault()), true);
+        }
+        self.speaks |= self.whole || error.is_seen();
+    }
+
+    fn choice(&mut self, cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
+        let (mut place, mut delta) = (0, Delta::default());
+        let mut stop = Text::default();
+        let read = inside(cursor, |cursor, key| match key {
+            b"index" => count(&mut place, cursor),
+            b"delta" => inside(cursor, |cursor, key| delta.take(key, cursor, self)),
+            b"message" => {
+                self.whole = true;
+                inside(cursor, |cursor, key| delta.take(key, cursor, self))
+            }
+            b"finish_reason" => cursor.text().map(|text| stop = text),
+            _ => skip(cursor),
+        });
+        self.speaks |= !stop.is_empty() || !delta.calls.is_empty();
+        if !stop.is_empty() {
+            facts.stop = said(&stop);
+        }
+        delta.note(place, facts);
+        if (self.whole || !stop.is_empty()) && facts.reasoning == Phase::Open {
+            facts.reasoning = Phase::Over;
+        }
+        read
+    }
+
+    /// Passes the value here; whether it is a text with something in it.
+    fn text(&mut self, words: Words, cursor: &mut Cursor<'_>) -> Result<bool, Unreadable> {
+        let is_text = cursor.kind() == Kind::String;
+        let span = cursor.value()?;
+        if is_text {
+            self.texts.push((words, span));
+        }
+        Ok(is_text && span.len() > 2)
+    }
+}
+
+/// What a choice adds.
+#[derive(Default)]
+struct Delta<'a> {
+    /// Whether there are words, or calls.
+    words: bool,
+    /// Whether there is reasoning: `reasoning_content` of DeepSeek, vLLM and others, `reasoning` of `OpenRouter` and Groq.
+    reasoning: bool,
+    calls: Vec<Call<'a>>,
+}
+
+/// A call, or a piece of one.
+#[derive(Default)]
+struct Call<'a> {
+    index: Option<u64>,
+    id: Text<'a>,
+    name: Text<'a>,
+}
+
+impl<'a> Delta<'a> {
+    fn take(&mut self, key: &[u8], cursor: &mut Cursor<'a>, chunk: &mut Chunk) -> Result<(), Unreadable> {
+        match key {
+            b"content" => self.words |= chunk.text(Words::Content, cursor)?,
+            b"reasoning_content" | b"reasoning" => self.reasoning |= chunk.text(Words::Reasoning, cursor)?,
+            b"tool_calls" => items(cursor, |cursor| {
+                self.words = true;
+                let mut call = Call::default();
+                let read = inside(cursor, |cursor, key| call.take(key, cursor, chunk));
+                if !(call.id.is_empty() && call.name.is_empty()) {
+                    self.calls.push(call);
+                }
+                read
+            })?,
+            // The form before `tool_calls`: one call, without an id.
+            b"function_call" => {
+                let mut call = Call::default();
+                inside(cursor, |cursor, key| call.function(key, cursor, chunk))?;
+                if !call.name.is_empty() {
+                    self.calls.push(call);
+                }
+            }
+            _ => skip(cursor)?,
+        }
+        Ok(())
+    }
+
+    fn note(self, choice: u64, facts: &mut Facts) {
+        if self.words && facts.reasoning == Phase::Open {
+            facts.reasoning = Phase::Over;
+        } else if self.reasoning && !self.words {
+            facts.reasoning = Phase::Open;
+        }
+        for call in self.calls {
+            // Servers that say no index send whole calls; some say the same index of every call, with other ids.
+            facts.calls.note(EmittedCall {
+                id: kept(&call.id),
+                name: kept(&call.name),
+                by_code: false,
+                place: call.index.map(|index| (choice, index)),
+            });
+        }
+    }
+}
+
+impl<'a> Call<'a> {
+    fn take(&mut self, key: &[u8], cursor: &mut Cursor<'a>, chunk: &mut Chunk) -> Result<(), Unreadable> {
+        match key {
+            b"index" => self.index = cursor.number()?,
+            b"id" => self.id = cursor.text()?,
+            b"function" | b"custom" => inside(cursor, |cursor, key| self.function(key, cursor, chunk))?,
+            _ => skip(cursor)?,
+        }
+        Ok(())
+    }
+
+    fn function(&mut self, key: &[u8], cursor: &mut Cursor<'a>, chunk: &mut Chunk) -> Result<(), Unreadable> {
+        match key {
+            b"name" => self.name = cursor.text()?,
+            b"arguments" | b"input" => drop(chunk.text(Words::Other, cursor)?),
+            _ => skip(cursor)?,
+        }
+        Ok(())
+    }
+}
+
+/// Reads the usage of `OpenAI` and of what imitates it.
+fn usage(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
+    let (mut usage, mut input, mut some) = (Usage::default(), 0, false);
+    let read = inside(cursor, |cursor, key| {
+        some = true;
+        match key {
+            b"prompt_tokens" => count(&mut input, cursor),
+            b"completion_tokens" => count(&mut usage.output, cursor),
+            b"prompt_tokens_details" => inside(cursor, |cursor, key| match key {
+                b"cached_tokens" => count(&mut usage.cache_read, cursor),
+                _ => skip(cursor),
+            }),
+            // DeepSeek.
+            b"prompt_cache_hit_tokens" => count(&mut usage.cache_read, cursor),
+            b"completion_tokens_details" => inside(cursor, |cursor, key| match key {
+                b"reasoning_tokens" => count(&mut usage.reasoning, cursor),
+                _ => skip(cursor),
+            }),
+            _ => skip(cursor),
+        }
+    });
+    if some {
+        usage.input = input.saturating_sub(usage.cache_read);
+        facts.usage = usage;
+    }
+    read
+}

@@ -1,0 +1,327 @@
+//! Reads the events of a Responses stream, and an answer that is one response.
+//!
+//! Types: openai-python, 2026-08-21. An item is in flight from `response.output_item.added` to its end: `.done`, the
+//! `.completed` or `.failed` of its own kind, or, where the output is an item of its own, that.
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
+)]
+
+use crate::{
+    conversation::Text,
+    wire::{
+        Unreadable,
+        json::Cursor,
+        watch::{
+            EmittedCall, Facts, LISTED_MAX, Phase, Seen, ServerTool, Usage,
+            read::{ENOUGH, FaultFields, count, inside, items, kept, said, skip, walk},
+        },
+    },
+};
+
+/// Known states at the end, and the reasons of `incomplete`.
+pub(crate) const STOPS: [&str; 6] = [
+    "completed",
+    "failed",
+    "incomplete",
+    "cancelled",
+    "max_output_tokens",
+    "content_filter",
+];
+
+/// Whether an event is a piece of a text that was begun: its two lines begin as the provider writes them.
+pub(crate) fn is_delta(event: &[u8], facts: &Facts) -> bool {
+    let Some(rest) = event.strip_prefix(b"event: ") else {
+        return false;
+    };
+    let length = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+    let (name, data) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+    let typed = data.strip_prefix(b"\ndata: {\"type\":\"");
+    let same = typed.and_then(|data| data.strip_prefix(name));
+    same.is_some_and(|data| data.starts_with(b"\",")) && is_plain_delta(name, facts)
+}
+
+/// Whether events of this type say nothing new.
+fn is_plain_delta(kind: &[u8], facts: &Facts) -> bool {
+    kind.ends_with(b".delta") && (facts.reasoning == Phase::Open || !kind.starts_with(REASONING))
+}
+
+/// How events of reasoning begin.
+const REASONING: &[u8] = b"response.reasoning";
+
+/// The members of an event that matter.
+#[derive(Default)]
+struct Top<'a> {
+    kind: Text<'a>,
+    index: Option<u64>,
+    item_id: Text<'a>,
+    item: Item<'a>,
+    response: Response<'a>,
+    error: FaultFields<'a>,
+}
+
+/// Reads the data of one event.
+pub(crate) fn read(name: &[u8], data: &[u8], facts: &mut Facts) -> Seen {
+    let mut top = Top::default();
+    walk(data, |cursor, key| match key {
+        b"type" => {
+            top.kind = cursor.text()?;
+            if is_plain_delta(&top.kind, facts) {
+                ENOUGH
+            } else {
+                Ok(())
+            }
+        }
+        b"output_index" => cursor.number().map(|index| top.index = index),
+        b"item_id" => cursor.text().map(|id| top.item_id = id),
+        b"item" => inside(cursor, |cursor, key| top.item.take(key, cursor)),
+        b"response" => inside(cursor, |cursor, key| top.response.take(key, cursor)),
+        b"error" => top.error.take(cursor),
+        b"code" => top.error.member(key, cursor),
+        // An answer that is one response.
+        b"output" => items(cursor, |cursor| {
+            let mut item = Item::default();
+            let read = inside(cursor, |cursor, key| item.take(key, cursor));
+            item.whole(facts);
+            read
+        }),
+        _ => top.response.take(key, cursor),
+    });
+    let kind = if top.kind.is_empty() { name } else { &top.kind };
+    top.note(kind, facts)
+}
+
+impl Top<'_> {
+    fn note(&self, kind: &[u8], facts: &mut Facts) -> Seen {
+        match kind {
+            b"keepalive" | b"response.queued" | b"response.in_progress" => return Seen::Heartbeat,
+            b"response.output_item.added" => self.item.added(self.index, facts),
+            b"response.output_item.done" => self.item.done(self.index, facts),
+            b"response.completed" | b"response.failed" | b"response.incomplete" | b"response.cancelled" => {
+                self.response.note(facts);
+                facts.terminal = true;
+                if facts.stop.is_none() {
+                    facts.stop = kind.strip_prefix(b"response.").and_then(said);
+                }
+            }
+            b"error" => (facts.error, facts.terminal) = (Some(self.error.fault()), true),
+            b"" => self.response.whole(facts),
+            _ if kind.starts_with(REASONING) && kind.ends_with(b".delta") => facts.reasoning = Phase::Open,
+            _ if kind.ends_with(b"_call.completed")
+                || kind.ends_with(b".failed")
+                || kind.ends_with(b"_tools.completed") =>
+            {
+                let id = kept(&self.item_id);
+                facts.server_tools.end(|tool| is_place(tool, self.index, &id));
+            }
+            _ => {}
+        }
+        Seen::Progress
+    }
+}
+
+/// Whether a tool stands at this place, or has this id.
+fn is_place(tool: &ServerTool, index: Option<u64>, id: &str) -> bool {
+    (index.is_some() && tool.index == index) || (!id.is_empty() && *tool.id == *id)
+}
+
+/// The members of a response that matter.
+#[derive(Default)]
+struct Response<'a> {
+    object: Text<'a>,
+    status: Text<'a>,
+    reason: Text<'a>,
+    error: FaultFields<'a>,
+    usage: Option<Usage>,
+}
+
+impl<'a> Response<'a> {
+    fn take(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        match key {
+            b"object" => self.object = cursor.text()?,
+            b"status" => self.status = cursor.text()?,
+            b"error" => self.error.take(cursor)?,
+            b"incomplete_details" => inside(cursor, |cursor, key| match key {
+                b"reason" => cursor.text().map(|reason| self.reason = reason),
+                _ => skip(cursor),
+            })?,
+            b"usage" => self.usage = usage(cursor)?,
+            _ => skip(cursor)?,
+        }
+        Ok(())
+    }
+
+    fn note(&self, facts: &mut Facts) {
+        facts.stop = said(&self.reason).or_else(|| said(&self.status));
+        facts.usage = self.usage.unwrap_or(facts.usage);
+        if self.error.is_seen() {
+            facts.error = Some(self.error.fault());
+        }
+    }
+
+    /// Notes an answer that is one response, or the history that `/responses/compact` made.
+    fn whole(&self, facts: &mut Facts) {
+        match self.object.as_ref() {
+            b"response" => {
+                self.note(facts);
+                facts.terminal = !matches!(self.status.as_ref(), b"queued" | b"in_progress");
+            }
+            b"response.compaction" => {
+                self.note(facts);
+                (facts.compaction, facts.terminal) = (Phase::Over, true);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn usage(cursor: &mut Cursor<'_>) -> Result<Option<Usage>, Unreadable> {
+    let (mut usage, mut input, mut some) = (Usage::default(), 0, false);
+    inside(cursor, |cursor, key| {
+        some = true;
+        match key {
+            b"input_tokens" => count(&mut input, cursor),
+            b"output_tokens" => count(&mut usage.output, cursor),
+            b"input_tokens_details" => inside(cursor, |cursor, key| match key {
+                b"cached_tokens" => count(&mut usage.cache_read, cursor),
+                _ => skip(cursor),
+            }),
+            b"output_tokens_details" => inside(cursor, |cursor, key| match key {
+                b"reasoning_tokens" => count(&mut usage.reasoning, cursor),
+                _ => skip(cursor),
+            }),
+            _ => skip(cursor),
+        }
+    })?;
+    usage.input = input.saturating_sub(usage.cache_read);
+    Ok(some.then_some(usage))
+}
+
+/// The members of an item that matter.
+#[derive(Default)]
+struct Item<'a> {
+    kind: Text<'a>,
+    id: Text<'a>,
+    call_id: Text<'a>,
+    name: Text<'a>,
+    execution: Text<'a>,
+    environment: Text<'a>,
+    caller: Text<'a>,
+}
+
+/// What an item is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// A call that the client answers.
+    Call,
+    /// A tool of the provider, whose item holds its output.
+    Server,
+    /// A tool of the provider, whose output is an item of its own.
+    ServerApart,
+    /// That output.
+    ServerOutput,
+    Reasoning,
+    Compaction,
+    Other,
+}
+
+impl<'a> Item<'a> {
+    fn take(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        match key {
+            b"type" => self.kind = cursor.text()?,
+            b"id" => self.id = cursor.text()?,
+            b"call_id" => self.call_id = cursor.text()?,
+            b"name" => self.name = cursor.text()?,
+            b"execution" => self.execution = cursor.text()?,
+            b"caller" => inside(cursor, |cursor, key| match key {
+                b"type" => cursor.text().map(|kind| self.caller = kind),
+                _ => skip(cursor),
+            })?,
+            b"environment" => inside(cursor, |cursor, key| match key {
+                b"type" => cursor.text().map(|kind| self.environment = kind),
+                _ => skip(cursor),
+            })?,
+            _ => skip(cursor)?,
+        }
+        Ok(())
+    }
+
+    fn role(&self) -> Role {
+        match self.kind.as_ref() {
+            b"shell_call" if self.environment.starts_with(b"container") => Role::ServerApart,
+            b"program" => Role::ServerApart,
+            // A search that names no call is for nobody to answer.
+            b"tool_search_call" if *self.execution == *b"server" || self.call_id.is_empty() => Role::Server,
+            b"function_call" | b"custom_tool_call" | b"local_shell_call" | b"apply_patch_call" | b"computer_call"
+            | b"shell_call" | b"tool_search_call" => Role::Call,
+            b"shell_call_output" | b"program_output" => Role::ServerOutput,
+            b"reasoning" => Role::Reasoning,
+            b"compaction" | b"compaction_summary" => Role::Compaction,
+            b"mcp_list_tools" => Role::Server,
+            // New kinds appear; routers mark theirs with a colon (`openrouter:shell`).
+            kind if kind.ends_with(b"_call") || kind.contains(&b':') => Role::Server,
+            _ => Role::Other,
+        }
+    }
+
+    /// The id that the output of the call names.
+    fn answer_id(&self) -> &[u8] {
+        if self.call_id.is_empty() {
+            &self.id
+        } else {
+            &self.call_id
+        }
+    }
+
+    fn tool(&self, id: &[u8], index: Option<u64>) -> ServerTool {
+        ServerTool {
+            id: kept(id),
+            name: said(&self.name).unwrap_or_else(|| kept(&self.kind)),
+            index,
+        }
+    }
+
+    fn added(&self, index: Option<u64>, facts: &mut Facts) {
+        match self.role() {
+            Role::Call => facts.calls.note(EmittedCall {
+                id: kept(self.answer_id()),
+                name: said(&self.name).unwrap_or_else(|| kept(&self.kind)),
+                // A program at the provider calls too, and waits.
+                by_code: !matches!(self.caller.as_ref(), b"" | b"direct"),
+                place: index.map(|index| (0, index)),
+            }),
+            Role::Server => facts.server_tools.start(self.tool(&self.id, index)),
+            Role::ServerApart => facts.server_tools.start(self.tool(self.answer_id(), None)),
+            Role::Reasoning => facts.reasoning = Phase::Open,
+            Role::Compaction => facts.compaction = Phase::Open,
+            Role::ServerOutput | Role::Other => {}
+        }
+    }
+
+    /// Notes an item of an answer that is whole.
+    fn whole(&self, facts: &mut Facts) {
+        match self.role() {
+            Role::Server => facts.server_tools.started = facts.server_tools.started.saturating_add(1),
+            Role::Call | Role::ServerApart => self.added(None, facts),
+            _ => self.done(None, facts),
+        }
+    }
+
+    fn done(&self, index: Option<u64>, facts: &mut Facts) {
+        match self.role() {
+            // What the beginning did not say yet, or a call that had none.
+            Role::Call if facts.calls.list.len() < LISTED_MAX => self.added(index, facts),
+            Role::Server => {
+                let id = kept(&self.id);
+                facts.server_tools.end(|tool| is_place(tool, index, &id));
+            }
+            Role::ServerOutput => {
+                let id = kept(self.answer_id());
+                facts.server_tools.end(|tool| tool.id == id);
+            }
+            Role::Reasoning => facts.reasoning = Phase::Over,
+            Role::Compaction => facts.compaction = Phase::Over,
+            Role::Call | Role::ServerApart | Role::Other => {}
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Watches every stream of `tests/streams/<format>/`: `<story>.sse` or `.json` in, the facts in `<story>.txt` out, however
+//! it was cut.
+//!
+//! `UPDATE_CASES=1 cargo test --test it watchers` writes the facts anew; read the difference before you keep it.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the number of rounds, the seed and the wish to update come from the environment"
+)]
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use antiphon::wire::{
+    Format,
+    frames::EventFramer,
+    watch::{EVENT_BYTES_MAX, Facts, Framing, LISTED_MAX, Phase, Watcher},
+};
+
+use crate::support::bodies::Rng;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/streams");
+const FORMATS: [Format; 4] = [
+    Format::Anthropic,
+    Format::OpenAiChat,
+    Format::OpenAiResponses,
+    Format::Gemini,
+];
+
+struct Story {
+    format: Format,
+    framing: Framing,
+    file: PathBuf,
+    bytes: Vec<u8>,
+}
+
+fn stories() -> Vec<Story> {
+    let mut found = Vec::new();
+    for format in FORMATS {
+        let folder = fs::read_dir(Path::new(ROOT).join(format.label())).unwrap();
+        let mut files: Vec<PathBuf> = folder.map(|file| file.unwrap().path()).collect();
+        files.sort();
+        for file in files {
+            let framing = match file.extension().and_then(|kind| kind.to_str()) {
+                Some("sse") => Framing::Events,
+                Some("json") => Framing::Values,
+                _ => continue,
+            };
+            let bytes = fs::read(&file).unwrap();
+            found.push(Story {
+                format,
+                framing,
+                file,
+                bytes,
+            });
+        }
+    }
+    assert!(found.len() >= 30, "only {} streams found under {ROOT}", found.len());
+    found
+}
+
+/// What is seen of the chunks, and whether they are a stream.
+fn watch<'c>(format: Format, framing: Framing, chunks: impl IntoIterator<Item = &'c [u8]>) -> (Facts, bool) {
+    let mut watcher = Watcher::new(Some(format), framing);
+    chunks.into_iter().for_each(|chunk| watcher.push(chunk));
+    watcher.finish();
+    (watcher.facts().clone(), watcher.is_stream())
+}
+
+fn describe(format: Format, (facts, is_stream): &(Facts, bool)) -> String {
+    let mut text = String::new();
+    let (events, heartbeats, truncated) = (facts.events, facts.heartbeats, facts.truncated);
+    writeln!(text, "events={events} heartbeats={heartbeats} truncated={truncated}").unwrap();
+    writeln!(text, "calls={}", facts.calls.count).unwrap();
+    for call in &facts.calls.list {
+        let by = if call.by_code { " by code" } else { "" };
+        writeln!(text, "  {:?} {}{by}", call.id, call.name).unwrap();
+    }
+    writeln!(text, "server_tools={}", facts.server_tools.started).unwrap();
+    for tool in &facts.server_tools.in_flight {
+        writeln!(text, "  in flight: {:?} {}", tool.id, tool.name).unwrap();
+    }
+    writeln!(
+        text,
+        "reasoning={:?} compaction={:?}",
+        facts.reasoning, facts.compaction
+    )
+    .unwrap();
+    let usage = facts.usage;
+    writeln!(
+        text,
+        "input={} cache_read={} cache_write={} output={} reasoning={}",
+        usage.input, usage.cache_read, usage.cache_write, usage.output, usage.reasoning
+    )
+    .unwrap();
+    if let Some(error) = &facts.error {
+        writeln!(text, "error={:?} code={:?}", error.kind, error.code).unwrap();
+    }
+    let (stop, label) = (facts.stop.as_deref().unwrap_or("-"), facts.stop_label(format));
+    writeln!(
+        text,
+        "stop={stop} label={label} terminal={} stream={is_stream}",
+        facts.terminal
+    )
+    .unwrap();
+    text
+}
+
+#[test]
+fn every_stream_says_what_is_written_beside_it() {
+    let mut failures = Vec::new();
+    for story in stories() {
+        let facts = describe(story.format, &watch(story.format, story.framing, [&*story.bytes]));
+        let beside = story.file.with_extension(match story.framing {
+            Framing::Events => "sse.txt",
+            Framing::Values => "json.txt",
+        });
+        if std::env::var_os("UPDATE_CASES").is_some() {
+            fs::write(&beside, &facts).unwrap();
+        }
+        if fs::read_to_string(&beside).unwrap_or_default() != facts {
+            failures.push(format!("{}:\n{facts}", story.file.display()));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn every_cut_of_every_stream_gives_the_same_facts() {
+    for story in stories() {
+        let (format, framing) = (story.format, story.framing);
+        for bytes in spelled(&story) {
+            let wanted = watch(format, framing, [&*bytes]);
+            let name = story.file.display();
+            assert_eq!(watch(format, framing, bytes.chunks(1)), wanted, "{name} byte by byte");
+            // Another spelling differs at its line ends alone.
+            let is_own = bytes == story.bytes;
+            let beside_cr = |cut: &usize| bytes[cut.saturating_sub(1)..].iter().take(2).any(|byte| *byte == b'\r');
+            for cut in (0..=bytes.len()).filter(|cut| is_own || beside_cr(cut)) {
+                let (first, second) = bytes.split_at(cut);
+                assert_eq!(watch(format, framing, [first, second]), wanted, "{name} cut at {cut}");
+            }
+        }
+    }
+}
+
+/// A stream with each of the three line ends; JSON as it is.
+fn spelled(story: &Story) -> Vec<Vec<u8>> {
+    let Framing::Events = story.framing else {
+        return vec![story.bytes.clone()];
+    };
+    let text = String::from_utf8(story.bytes.clone()).unwrap().replace("\r\n", "\n");
+    vec![
+        text.clone().into_bytes(),
+        text.replace('\n', "\r\n").into_bytes(),
+        text.replace('\n', "\r").into_bytes(),
+    ]
+}
+
+#[test]
+fn line_ends_change_nothing() {
+    for story in stories().iter().filter(|story| story.framing == Framing::Events) {
+        let facts: Vec<_> = spelled(story)
+            .iter()
+            .map(|bytes| watch(story.format, story.framing, [&**bytes]))
+            .collect();
+        assert!(
+            facts.windows(2).all(|pair| pair[0] == pair[1]),
+            "{}",
+            story.file.display()
+        );
+    }
+}
+
+/// The facts of a stream whose every event begins with a comment, so that none is told by its first bytes or by the
+/// event before it. Comments alone count as heartbeats.
+fn read_slowly(format: Format, stream: &[u8]) -> Facts {
+    let mut commented = Vec::new();
+    let (mut framer, mut at) = (EventFramer::default(), 0);
+    framer.push(stream, |event| {
+        let end = usize::try_from(event.end).unwrap();
+        commented.extend_from_slice(b": x\n");
+        commented.extend_from_slice(&stream[at..end]);
+        at = end;
+    });
+    commented.extend_from_slice(&stream[at..]);
+    watch(format, Framing::Events, [&*commented]).0
+}
+
+#[test]
+fn events_that_are_passed_over_say_nothing() {
+    for story in stories().iter().filter(|story| story.framing == Framing::Events) {
+        let stream = story.bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&story.bytes);
+        let (facts, _) = watch(story.format, story.framing, [stream]);
+        let slow = Facts {
+            heartbeats: facts.heartbeats,
+            ..read_slowly(story.format, stream)
+        };
+        assert_eq!(facts, slow, "{}", story.file.display());
+    }
+}
+
+/// `ROUNDS=` sets how many, `SEED=` replays one.
+#[test]
+fn mangled_streams_give_the_same_facts_however_they_are_cut_or_read() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let stories = stories();
+    let seeds = number("SEED").map_or_else(|| 0..number("ROUNDS").unwrap_or(2000), |seed| seed..seed + 1);
+    for seed in seeds {
+        let mut rng = Rng::new(seed);
+        let story = rng.pick(&stories);
+        let mut bytes = story.bytes.clone();
+        for _ in 0..rng.below(4) {
+            let at = rng.below(bytes.len().max(1));
+            let end = (at + rng.within(1, 30)).min(bytes.len());
+            match rng.below(4) {
+                0 => drop(bytes.drain(at..end)),
+                1 if at < bytes.len() => bytes[at] = u8::try_from(rng.below(256)).unwrap(),
+                2 => drop(
+                    bytes.splice(
+                        at..at,
+                        rng.pick(&[&b"\r"[..], b"\n\n", b"\"", b"{", b"]", b"\\"])
+                            .iter()
+                            .copied(),
+                    ),
+                ),
+                _ => bytes.truncate(at.max(1)),
+            }
+        }
+        let framing = if rng.chance(90) { story.framing } else { Framing::Values };
+        let wanted = watch(story.format, framing, [&*bytes]);
+        let mut chunks = Vec::new();
+        let mut rest = &*bytes;
+        while !rest.is_empty() {
+            let (chunk, behind) = rest.split_at(rng.below(60).min(rest.len()));
+            chunks.push(chunk);
+            rest = behind;
+        }
+        let facts = watch(story.format, framing, chunks);
+        assert_eq!(facts, wanted, "SEED={seed} {}", story.file.display());
+        if framing == Framing::Events && !bytes.starts_with("\u{feff}".as_bytes()) {
+            let (facts, _) = wanted;
+            let slow = Facts {
+                heartbeats: facts.heartbeats,
+                ..read_slowly(story.format, &bytes)
+            };
+            assert_eq!(facts, slow, "SEED={seed} {}", story.file.display());
+        }
+    }
+}
+
+#[test]
+fn an_event_that_is_too_long_is_read_as_far_as_the_limit() {
+    let filler = "x".repeat(EVENT_BYTES_MAX);
+    let block = |content: &str| {
+        format!(
+            "event: content_block_start\ndata: {{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{content}}}\n\n"
+        )
+    };
+    let stream = [
+        block(r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search"}"#),
+        block(&format!(
+            r#"{{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":"{filler}","tool_use_id":"no"}}"#
+        )),
+        format!(
+            "data: {{\"type\":\"message_delta\",\"x\":[\"{filler}\"],\"delta\":{{\"stop_reason\":\"end_turn\"}}}}\n\n"
+        ),
+        block(r#"{"type":"tool_use","id":"toolu_1","name":"ls"}"#),
+        "data: {\"type\":\"message_stop\"}\n\n".to_owned(),
+    ]
+    .concat();
+    let wanted = watch(Format::Anthropic, Framing::Events, [stream.as_bytes()]);
+    let (facts, _) = &wanted;
+    assert_eq!((facts.events, facts.truncated, facts.terminal), (5, 2, true));
+    assert_eq!((facts.server_tools.started, facts.server_tools.latest()), (1, None));
+    assert_eq!((facts.calls.count, facts.stop.as_deref()), (1, None));
+    for size in [
+        1000,
+        4096,
+        65536,
+        EVENT_BYTES_MAX - 1,
+        EVENT_BYTES_MAX,
+        EVENT_BYTES_MAX + 1,
+    ] {
+        let chunks = stream.as_bytes().chunks(size);
+        assert_eq!(
+            watch(Format::Anthropic, Framing::Events, chunks),
+            wanted,
+            "chunks of {size}"
+        );
+    }
+}
+
+#[test]
+fn a_number_at_the_limit_is_not_cut_in_two() {
+    let usage = r#""usage":{"completion_tokens":7,"prompt_tokens":12345"#;
+    // The limit falls behind the third digit.
+    let blanks = " ".repeat(EVENT_BYTES_MAX - usage.len() + 1);
+    let value = format!("{{{blanks}{usage}}},\"x\":[{blanks}]}}");
+    assert!(value[..EVENT_BYTES_MAX].ends_with(":123"));
+    let (facts, _) = watch(Format::OpenAiChat, Framing::Values, [value.as_bytes()]);
+    assert_eq!((facts.truncated, facts.usage.input, facts.usage.output), (1, 0, 7));
+}
+
+#[test]
+fn lists_are_bounded_and_counts_go_on() {
+    let block = |id: usize, kind: &str| {
+        format!(
+            "data: {{\"type\":\"content_block_start\",\"content_block\":{{\"type\":\"{kind}\",\"id\":\"id_{id}\"}}}}\n\n"
+        )
+    };
+    let stream: String = (0..1000)
+        .map(|id| block(id, "tool_use") + &block(id, "server_tool_use"))
+        .collect();
+    let (facts, _) = watch(Format::Anthropic, Framing::Events, [stream.as_bytes()]);
+    assert_eq!((facts.calls.count, facts.calls.list.len()), (1000, LISTED_MAX));
+    let tools = &facts.server_tools;
+    assert_eq!((tools.started, tools.in_flight.len()), (1000, LISTED_MAX));
+}
+
+#[test]
+fn what_is_in_flight_is_known_while_it_is() {
+    let stream = fs::read(Path::new(ROOT).join("anthropic/server_tools.sse")).unwrap();
+    let text = String::from_utf8(stream).unwrap();
+    let mut watcher = Watcher::new(Some(Format::Anthropic), Framing::Events);
+    let mut seen = Vec::new();
+    for event in text.split_inclusive("\n\n") {
+        watcher.push(event.as_bytes());
+        let tools = &watcher.facts().server_tools;
+        let now = tools
+            .latest()
+            .map(|tool| (tools.in_flight.len(), tool.name.to_string()));
+        if seen.last() != Some(&now) {
+            seen.push(now);
+        }
+    }
+    let some = |count, name: &str| Some((count, name.to_owned()));
+    let wanted = [
+        None,
+        some(1, "web_search"),
+        None,
+        some(1, "echo"),
+        None,
+        some(1, "future_tool_use"),
+        some(2, "code_execution"),
+        some(1, "code_execution"),
+    ];
+    assert_eq!(seen, wanted);
+    let stream = fs::read(Path::new(ROOT).join("anthropic/compaction.sse")).unwrap();
+    let mut watcher = Watcher::new(Some(Format::Anthropic), Framing::Events);
+    let mut phases = vec![Phase::Unseen];
+    for byte in stream {
+        watcher.push(&[byte]);
+        if phases.last() != Some(&watcher.facts().compaction) {
+            phases.push(watcher.facts().compaction);
+        }
+    }
+    assert_eq!(phases, [Phase::Unseen, Phase::Open, Phase::Over]);
+}
+
+#[test]
+fn without_a_format_only_events_are_framed() {
+    let mut watcher = Watcher::new(None, Framing::Events);
+    assert!(watcher.is_between_events());
+    watcher.push(b"data: {\"type\":\"message_stop\"}\n");
+    assert!(!watcher.is_between_events());
+    watcher.push(b"\n");
+    assert!(watcher.is_between_events());
+    assert_eq!(watcher.facts(), &Facts::default());
+}
