@@ -195,7 +195,7 @@ impl Inner {
         record.event.attempts += 1;
         let sent = self.sender.send(request).await?;
         record.head_came(began);
-        Ok(Answer::new(sent, route.wire.is_some()))
+        Ok(Answer::new(sent, route.wire.map(|wire| wire.format)))
     }
 
     /// What to send after a refusal.

@@ -98,6 +98,7 @@ impl Record {
             upstream_head: None,
             upstream_body: None,
             duration: Duration::ZERO,
+            watched: None,
             side: None,
             phase: "request",
             code: "client_gone",

@@ -18,7 +18,7 @@ use super::{
     record::{End, Record},
     shape::Shape,
 };
-use crate::{clock::Silence, wire::frames::EventFramer};
+use crate::{clock::Silence, telemetry::events::Watched, wire::watch::Watcher};
 
 /// Time for the last event to leave before the cut.
 const FAREWELL: Duration = Duration::from_millis(10);
@@ -134,18 +134,19 @@ pub(super) struct Relay {
     record: Record,
     stream: bool,
     shape: Option<Shape>,
-    frames: EventFramer,
+    watcher: Option<Watcher>,
     // Runs only while we wait for the provider, not while the client is slow to take.
     idle: Silence,
 }
 
 impl Relay {
-    /// Relays `prefix`, then `body`. With a shape, a stream that breaks gets an error event.
+    /// Relays `prefix`, then `body`, past the watcher. With a shape, a stream that breaks gets an error event.
     pub(super) fn new(
         prefix: Bytes,
         body: Gathered,
         record: Record,
         stream: bool,
+        watcher: Option<Watcher>,
         shape: Option<Shape>,
         idle_timeout: Duration,
     ) -> Self {
@@ -158,7 +159,7 @@ impl Relay {
             record,
             stream,
             shape,
-            frames: EventFramer::default(),
+            watcher,
             idle: Silence::new(idle_timeout),
         }
     }
@@ -194,7 +195,7 @@ impl Relay {
                     self.fail(RelayError::Broken)
                 }
                 Poll::Ready(None) => {
-                    self.record.end(End::OK);
+                    self.end(End::OK);
                     self.state = State::Done;
                     Poll::Ready(None)
                 }
@@ -214,19 +215,32 @@ impl Relay {
         }
         if let Some(data) = frame.data_ref() {
             self.record.event.bytes_out = self.record.event.bytes_out.saturating_add(data.len() as u64);
-            if self.stream {
-                self.frames.push(data, |_| ());
+            if let Some(watcher) = &mut self.watcher {
+                watcher.push(data);
             }
         }
         if matches!(&self.state, State::Relaying(body) if self.is_end(body)) {
             // hyper does not ask again behind the last frame.
-            self.record.end(End::OK);
+            self.end(End::OK);
         }
         frame
     }
 
+    /// Ends the record with what was noted; only the first end counts.
+    fn end(&mut self, end: End) {
+        self.note();
+        self.record.end(end);
+    }
+
+    fn note(&mut self) {
+        if let Some(watcher) = &mut self.watcher {
+            watcher.finish();
+            self.record.event.watched = Watched::of(watcher);
+        }
+    }
+
     fn fail(&mut self, error: RelayError) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
-        self.record.end(error.end());
+        self.end(error.end());
         // Dropping the body cancels the provider.
         self.state = State::Done;
         let id = &self.record.event.request_id;
@@ -239,7 +253,10 @@ impl Relay {
         self.state = State::Leaving(error);
         self.idle = Silence::new(FAREWELL);
         // A partial event is ended first, so that ours can be read.
-        let open = !self.frames.is_between_events();
+        let open = self
+            .watcher
+            .as_ref()
+            .is_some_and(|watcher| !watcher.is_between_events());
         let mut data = BytesMut::from(if open { &b"\n\n"[..] } else { &[] });
         data.extend_from_slice(&event);
         Poll::Ready(Some(Ok(Frame::data(data.freeze()))))
@@ -252,7 +269,10 @@ impl Drop for Relay {
             self.record.telemetry().stream_closed();
         }
         if matches!(&self.state, State::Relaying(body) if self.is_end(body)) {
-            self.record.end(End::OK);
+            self.end(End::OK);
+        } else {
+            // The record ends with us, if it has not yet.
+            self.note();
         }
     }
 }

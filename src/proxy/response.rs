@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{
-    HeaderMap, HeaderValue, Response, StatusCode,
+    HeaderValue, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
 };
 use http_body_util::BodyExt;
@@ -20,14 +20,17 @@ use super::{
 };
 use crate::{
     upstream::{Ebb, Kind, Phase, SendError},
-    wire::{REFUSAL_BYTES_MAX, Refusal, refusal},
+    wire::{
+        Format, REFUSAL_BYTES_MAX, Refusal, refusal,
+        watch::{Framing, Watcher},
+    },
 };
 
 /// The provider's answer, its head read.
 #[derive(Debug)]
 pub(super) struct Answer {
     response: Response<Body>,
-    inspected: bool,
+    format: Option<Format>,
 }
 
 #[derive(Debug)]
@@ -39,11 +42,11 @@ enum Body {
 }
 
 impl Answer {
-    /// Takes an answer, `inspected` if its request's path carries a history.
-    pub(super) fn new(response: Response<Incoming>, inspected: bool) -> Self {
+    /// Takes an answer; `format` is that of the history which its request's path carries.
+    pub(super) fn new(response: Response<Incoming>, format: Option<Format>) -> Self {
         Self {
             response: response.map(|body| Body::Streamed(Bytes::new(), body)),
-            inspected,
+            format,
         }
     }
 
@@ -118,14 +121,18 @@ impl Answer {
             .headers
             .get(CONTENT_ENCODING)
             .is_some_and(|coding| coding.as_bytes() != b"identity");
-        if self.inspected && compressed {
+        if self.format.is_some() && compressed {
             record.telemetry().watcher_blind();
         }
         headers::for_client(&mut head.headers);
         record.answered(head.status, &mut head.headers);
-        let stream = is_event_stream(&head.headers);
+        let framing = head.headers.get(CONTENT_TYPE);
+        let framing = framing.and_then(|kind| Framing::of(kind.as_bytes()));
+        let watched = self.format.filter(|_| head.status.is_success() && !compressed);
+        let watcher = framing.map(|framing| Watcher::new(watched, framing));
         // An event of ours fits only into a stream whose events we know and whose length nobody has promised.
-        let known = self.inspected || matches!(shape, Shape::Responses | Shape::Gemini);
+        let known = self.format.is_some() || matches!(shape, Shape::Responses | Shape::Gemini);
+        let stream = framing == Some(Framing::Events);
         let open = stream && known && !compressed && !head.headers.contains_key(CONTENT_LENGTH);
         let body = match body {
             Body::Whole(body) => {
@@ -136,17 +143,11 @@ impl Answer {
             Body::Streamed(prefix, body) => {
                 let shape = open.then_some(shape);
                 let body = Gathered::new(body, head.extensions.remove::<Ebb>());
-                AnswerBody::relay(Relay::new(prefix, body, record, stream, shape, idle_timeout))
+                AnswerBody::relay(Relay::new(prefix, body, record, stream, watcher, shape, idle_timeout))
             }
         };
         Response::from_parts(head, body)
     }
-}
-
-fn is_event_stream(fields: &HeaderMap) -> bool {
-    let kind = fields.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    let essence = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    essence.eq_ignore_ascii_case(b"text/event-stream")
 }
 
 /// Whether the body is a text as it stands: JSON, or what gateways make of it.

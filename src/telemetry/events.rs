@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     repair::{Mode, Report},
-    wire::{Format, Unreadable},
+    wire::{Format, Unreadable, watch::Watcher},
 };
 
 /// An exchange has ended, whoever ended it.
@@ -44,10 +44,50 @@ pub struct ExchangeEnded {
     pub upstream_body: Option<Duration>,
     /// From the first byte of the request to the last of the answer.
     pub duration: Duration,
+    /// What the answer said, where it was watched.
+    pub watched: Option<Watched>,
     /// Who ended it: `client`, `proxy`, `network`, `provider`; none for a plain end.
     pub side: Option<&'static str>,
     /// In which phase: `request`, `connect`, `send`, `headers`, `body`, `done`.
     pub phase: &'static str,
     /// The stable name of the failure, or `ok`.
     pub code: &'static str,
+}
+
+/// What an answer said: counts and names from closed lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// Its format.
+    pub format: Format,
+    /// Whether it came as a stream.
+    pub streamed: bool,
+    /// How it ended, as [`Facts::stop_label`](crate::wire::watch::Facts::stop_label) says.
+    pub stop: &'static str,
+    /// Tool calls that the client has to answer.
+    pub calls: u64,
+    /// Tools that the provider ran itself.
+    pub server_tools: u64,
+    /// Input tokens, cached ones included; 0 where nothing was said.
+    pub input_tokens: u64,
+    /// Output tokens, reasoning included; 0 where nothing was said.
+    pub output_tokens: u64,
+    /// Events that were too long to be looked at to their end.
+    pub truncated: u64,
+}
+
+impl Watched {
+    /// What a watcher saw; none where it knew no format.
+    pub fn of(watcher: &Watcher) -> Option<Self> {
+        let (format, facts) = (watcher.format()?, watcher.facts());
+        Some(Self {
+            format,
+            streamed: watcher.is_stream(),
+            stop: facts.stop_label(format),
+            calls: facts.calls.count,
+            server_tools: facts.server_tools.started,
+            input_tokens: facts.usage.input_total(),
+            output_tokens: facts.usage.output,
+            truncated: facts.truncated,
+        })
+    }
 }

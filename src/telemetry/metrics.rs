@@ -11,7 +11,8 @@ use prometheus_client::{
 use crate::{
     conversation::FindingKind,
     repair::Action,
-    wire::{Format, Unreadable},
+    telemetry::events::Watched,
+    wire::{Format, Unreadable, watch::stop_labels},
 };
 
 /// Our own time, in seconds: a read takes microseconds, a large history milliseconds.
@@ -58,6 +59,18 @@ struct WhyLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StreamEndLabels {
+    format: &'static str,
+    stop: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TokenLabels {
+    format: &'static str,
+    direction: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PhaseLabels {
     phase: &'static str,
 }
@@ -75,6 +88,11 @@ pub(super) struct Metrics {
     unreadable: Family<ReasonLabels, Counter>,
     rejections: Family<FormatLabels, Counter>,
     second_repairs: Family<WhyLabels, Counter>,
+    calls_emitted: Family<FormatLabels, Counter>,
+    server_tools: Family<FormatLabels, Counter>,
+    stream_ends: Family<StreamEndLabels, Counter>,
+    tokens: Family<TokenLabels, Counter>,
+    watcher_truncated: Counter,
     upstream_duration: Histograms,
     pub(super) overhead: Histogram,
     pub(super) streams_active: Gauge,
@@ -94,6 +112,11 @@ impl Metrics {
             unreadable: Family::default(),
             rejections: Family::default(),
             second_repairs: Family::default(),
+            calls_emitted: Family::default(),
+            server_tools: Family::default(),
+            stream_ends: Family::default(),
+            tokens: Family::default(),
+            watcher_truncated: Counter::default(),
             upstream_duration: Family::new_with_constructor(|| Histogram::new(UPSTREAM_BUCKETS)),
             overhead: Histogram::new(OVERHEAD_BUCKETS),
             streams_active: Gauge::default(),
@@ -102,6 +125,7 @@ impl Metrics {
             watcher_blind: Counter::default(),
         };
         metrics.register();
+        metrics.register_watched();
         metrics.begin_at_zero();
         metrics
     }
@@ -171,9 +195,45 @@ impl Metrics {
         registry.register("build", "The running version", version);
     }
 
+    /// As [`Metrics::register`], of what the watchers see.
+    fn register_watched(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "calls_emitted",
+            "Tool calls in answers, for clients to answer",
+            self.calls_emitted.clone(),
+        );
+        registry.register(
+            "server_tools",
+            "Tools that providers ran themselves",
+            self.server_tools.clone(),
+        );
+        registry.register(
+            "stream_ends",
+            "Streamed answers, by how they said they ended; none where they broke off",
+            self.stream_ends.clone(),
+        );
+        registry.register("tokens", "Tokens, as answers reported them", self.tokens.clone());
+        registry.register(
+            "watcher_truncated",
+            "Events of answers that were too long to be looked at to their end",
+            self.watcher_truncated.clone(),
+        );
+    }
+
     /// Creates every label set that is known beforehand: a zero can be seen, an absence cannot.
     fn begin_at_zero(&self) {
-        for format in Format::ALL.map(Format::label) {
+        for known in Format::ALL {
+            let format = known.label();
+            for stop in stop_labels(known) {
+                drop(self.stream_ends.get_or_create(&StreamEndLabels { format, stop }));
+            }
+            for direction in ["input", "output"] {
+                drop(self.tokens.get_or_create(&TokenLabels { format, direction }));
+            }
+            for family in [&self.calls_emitted, &self.server_tools] {
+                drop(family.get_or_create(&FormatLabels { format }));
+            }
             for kind in FindingKind::ALL {
                 drop(self.findings.get_or_create(&FindingLabels {
                     kind: kind.code(),
@@ -239,6 +299,23 @@ impl Metrics {
 
     pub(super) fn second_repair(&self, why: &'static str) {
         self.second_repairs.get_or_create(&WhyLabels { why }).inc();
+    }
+
+    pub(super) fn watched(&self, watched: &Watched) {
+        let format = watched.format.label();
+        let of = FormatLabels { format };
+        self.calls_emitted.get_or_create(&of).inc_by(watched.calls);
+        self.server_tools.get_or_create(&of).inc_by(watched.server_tools);
+        if watched.streamed {
+            let stop = watched.stop;
+            self.stream_ends.get_or_create(&StreamEndLabels { format, stop }).inc();
+        }
+        for (direction, tokens) in [("input", watched.input_tokens), ("output", watched.output_tokens)] {
+            self.tokens
+                .get_or_create(&TokenLabels { format, direction })
+                .inc_by(tokens);
+        }
+        self.watcher_truncated.inc_by(watched.truncated);
     }
 
     pub(super) fn upstream_duration(&self, phase: &'static str, duration: Duration) {

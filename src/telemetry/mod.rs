@@ -95,6 +95,9 @@ impl Telemetry {
         if event.rejected {
             metrics.rejection(format);
         }
+        if let Some(watched) = &event.watched {
+            metrics.watched(watched);
+        }
         if event.format.is_some() {
             metrics.overhead.observe(event.overhead.as_secs_f64());
         }
@@ -130,6 +133,9 @@ fn log_exchange(event: &ExchangeEnded) {
         mode = event.mode.map(crate::repair::Mode::label),
         status,
         repair = repair_words(event),
+        stop = event.watched.map(|watched| watched.stop),
+        calls = event.watched.map(|watched| watched.calls),
+        server_tools = event.watched.map(|watched| watched.server_tools),
         attempts, bytes_in, bytes_out,
         overhead_us = micros(event.overhead),
         head_ms = event.upstream_head.map(millis),

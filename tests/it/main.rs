@@ -48,6 +48,7 @@ mod proxied;
 mod smuggling;
 mod streaming;
 mod strict_provider;
+mod watching;
 
 // The rooms around it.
 mod admin;

@@ -10,8 +10,14 @@ use std::{
 use antiphon::{
     conversation::{Finding, FindingKind},
     repair::{Action, Mode, Report},
-    telemetry::{Telemetry, events::ExchangeEnded},
-    wire::{Format, Unreadable},
+    telemetry::{
+        Telemetry,
+        events::{ExchangeEnded, Watched},
+    },
+    wire::{
+        Format, Unreadable,
+        watch::{Framing, Watcher, stop_labels},
+    },
 };
 
 fn ended() -> ExchangeEnded {
@@ -33,6 +39,7 @@ fn ended() -> ExchangeEnded {
         upstream_head: Some(Duration::from_millis(700)),
         upstream_body: Some(Duration::from_secs(3)),
         duration: Duration::from_secs(4),
+        watched: None,
         side: None,
         phase: "done",
         code: "ok",
@@ -69,7 +76,13 @@ fn what_is_known_beforehand_is_there_as_zero() {
                 ),
             );
         }
-        has(&page, &format!("antiphon_rejections_total{{format=\"{format}\"}} 0"));
+        for name in ["rejections", "calls_emitted", "server_tools"] {
+            has(&page, &format!("antiphon_{name}_total{{format=\"{format}\"}} 0"));
+        }
+        for direction in ["input", "output"] {
+            let labels = format!("format=\"{format}\",direction=\"{direction}\"");
+            has(&page, &format!("antiphon_tokens_total{{{labels}}} 0"));
+        }
     }
     for reason in Unreadable::ALL {
         has(
@@ -77,6 +90,13 @@ fn what_is_known_beforehand_is_there_as_zero() {
             &format!("antiphon_unreadable_total{{reason=\"{}\"}} 0", reason.code()),
         );
     }
+    for format in Format::ALL {
+        for stop in stop_labels(format) {
+            let labels = format!("format=\"{}\",stop=\"{stop}\"", format.label());
+            has(&page, &format!("antiphon_stream_ends_total{{{labels}}} 0"));
+        }
+    }
+    has(&page, "antiphon_watcher_truncated_total 0");
     has(&page, "antiphon_streams_active 0");
     has(&page, "antiphon_watcher_blind_total 0");
     has(&page, "antiphon_deferred_total 0");
@@ -114,6 +134,11 @@ fn every_metric_has_help_and_a_unit_where_it_measures() {
         "antiphon_overhead_seconds",
         "antiphon_upstream_duration_seconds",
         "antiphon_build",
+        "antiphon_calls_emitted",
+        "antiphon_server_tools",
+        "antiphon_stream_ends",
+        "antiphon_tokens",
+        "antiphon_watcher_truncated",
     ];
     assert_eq!(names, expected);
     for name in names {
@@ -210,6 +235,63 @@ fn refusals_and_failures_are_told_apart() {
     ] {
         has(&page, line);
     }
+}
+
+/// What is noted of a stream that says `stop`, with a call, a server tool and an error code that nobody may see.
+fn watched(stop: &str) -> Watched {
+    let mut watcher = Watcher::new(Some(Format::Anthropic), Framing::Events);
+    let block = |kind: &str, id: usize| {
+        format!(
+            "data: {{\"type\":\"content_block_start\",\"content_block\":{{\"type\":\"{kind}\",\
+             \"id\":\"secret_{id}\",\"name\":\"secret_tool\"}}}}\n\n"
+        )
+    };
+    watcher.push((block("tool_use", 1) + &block("tool_use", 2) + &block("server_tool_use", 3)).as_bytes());
+    let usage = "\"usage\":{\"input_tokens\":30,\"output_tokens\":4}";
+    let end = format!("data: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"{stop}\"}},{usage}}}\n\n");
+    watcher.push((end + "data: {\"type\":\"message_stop\"}\n\n").as_bytes());
+    Watched::of(&watcher).unwrap()
+}
+
+#[test]
+fn what_an_answer_said_is_counted_and_logged_without_its_words() {
+    let telemetry = telemetry();
+    for stop in ["tool_use", "secret_stop"] {
+        let event = ExchangeEnded {
+            watched: Some(watched(stop)),
+            ..ended()
+        };
+        telemetry.exchange_ended(&event);
+        let line = logged(&event);
+        let shown = if stop == "tool_use" { stop } else { "other" };
+        assert_eq!(
+            (&line["stop"], &line["calls"], &line["server_tools"]),
+            (&shown.into(), &2.into(), &1.into())
+        );
+        assert!(!line.to_string().contains("secret"), "{line}");
+    }
+    telemetry.exchange_ended(&ExchangeEnded {
+        watched: Some(Watched {
+            streamed: false,
+            truncated: 3,
+            ..watched("end_turn")
+        }),
+        ..ended()
+    });
+    let page = telemetry.encode();
+    for line in [
+        "antiphon_calls_emitted_total{format=\"anthropic\"} 6",
+        "antiphon_server_tools_total{format=\"anthropic\"} 3",
+        "antiphon_stream_ends_total{format=\"anthropic\",stop=\"tool_use\"} 1",
+        "antiphon_stream_ends_total{format=\"anthropic\",stop=\"other\"} 1",
+        "antiphon_stream_ends_total{format=\"anthropic\",stop=\"end_turn\"} 0",
+        "antiphon_tokens_total{format=\"anthropic\",direction=\"input\"} 90",
+        "antiphon_tokens_total{format=\"anthropic\",direction=\"output\"} 12",
+        "antiphon_watcher_truncated_total 3",
+    ] {
+        has(&page, line);
+    }
+    assert!(!page.contains("secret"), "{page}");
 }
 
 #[test]
