@@ -28,6 +28,7 @@ mod messages;
 mod plan;
 mod salvage;
 mod second;
+mod sight;
 mod words;
 
 pub use answers::{Answers, CallSight, Frozen, NoAnswers, RealResult};

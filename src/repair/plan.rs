@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{
     conversation::{
-        CallDetails, Conversation, Finding, Flaw, FlawKind, Open, Role,
+        Conversation, Finding, Flaw, FlawKind, Open, Role,
         pairing::{CallRow, Fate, Pairing, begins_with_calls, id_of},
         rules::{PairingRules, ResultPlace},
         turns::Unit,
@@ -15,9 +15,9 @@ use crate::{
         Action, Applicability, RepairPolicy, Report,
         answers::{Answers, CallSight, Frozen, RealResult},
         equal, ids,
+        sight::Sights,
         words::Placeholder,
     },
-    wire::json::Json,
 };
 
 /// What will be done.
@@ -147,40 +147,6 @@ pub(super) struct Planner<'c> {
     pub(super) clear: Option<Vec<usize>>,
 }
 
-/// For each call how many of its id stand before it.
-fn occurrences_of(conversation: &Conversation<'_>, pairing: &Pairing) -> Vec<usize> {
-    let mut seen: HashMap<&[u8], usize> = HashMap::new();
-    let count = |call: &CallRow| {
-        let count = seen.entry(id_of(conversation, call.part)).or_default();
-        *count += 1;
-        *count - 1
-    };
-    pairing.calls.iter().map(count).collect()
-}
-
-/// For each turn how many turns with thinking stand up to it, itself included.
-fn thinking_upto(pairing: &Pairing) -> Vec<usize> {
-    let mut count = 0;
-    let upto = pairing.turns.iter().map(|turn| {
-        count += usize::from(turn.thinking);
-        count
-    });
-    upto.collect()
-}
-
-/// A call as those who remember calls see it.
-fn sight<'c>(conversation: &'c Conversation<'c>, part: usize, occurrence: usize, crossing: bool) -> CallSight<'c> {
-    let json = Json::new(conversation.body);
-    let CallDetails { name: tool, input, .. } = conversation.details(part);
-    CallSight {
-        id: id_of(conversation, part),
-        tool: tool.map(|span| json.decode(span)).unwrap_or_default(),
-        input: input.map_or(b"", |span| json.bytes(span)),
-        occurrence,
-        crossing,
-    }
-}
-
 impl Planner<'_> {
     pub(super) fn count(&mut self, action: Action) {
         *self.plan.report.actions.entry(action).or_default() += 1;
@@ -238,7 +204,7 @@ impl Planner<'_> {
     /// Each call takes the first answer that applies.
     fn answer(&mut self) {
         let (conversation, pairing) = (self.conversation, self.pairing);
-        let (mut occurrences, mut thinking_before) = (None, None);
+        let mut sights = None;
         for (index, call) in pairing.calls.iter().enumerate() {
             if let Some(row) = call.answer.map(|row| &pairing.results[row])
                 && row.home
@@ -255,11 +221,9 @@ impl Planner<'_> {
                 }
                 Open::Refused => {}
             }
-            let counted = occurrences.get_or_insert_with(|| occurrences_of(conversation, pairing));
-            let elsewhere = call.answer.and_then(|row| pairing.results[row].turn);
-            let thinking = thinking_before.get_or_insert_with(|| thinking_upto(pairing));
-            let crossing = elsewhere.is_some_and(|turn| turn > call.turn && thinking[turn] > thinking[call.turn]);
-            let sight = sight(conversation, call.part, counted[index], crossing);
+            let sight = sights
+                .get_or_insert_with(|| Sights::new(conversation, pairing))
+                .of(index);
             let Some(source) = self.source(call, &sight) else {
                 continue;
             };

@@ -135,9 +135,9 @@ fn label(text: &str) -> String {
     if short.is_empty() { "unknown".to_owned() } else { short }
 }
 
-/// A value's JSON as the inside of a string.
+/// A value's JSON as the inside of a string: written the same however the client spaced and escaped it.
 fn as_json(json: Json<'_>, value: Span) -> Vec<Piece> {
-    vec![Piece::Made(json::escaped(&String::from_utf8_lossy(json.bytes(value))))]
+    vec![Piece::Made(json::escaped(&json::compact(json.bytes(value))))]
 }
 
 /// The inside of a JSON string with a blank in front of every line that begins like one of our marks.

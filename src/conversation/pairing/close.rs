@@ -63,16 +63,16 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Calls at the end of a history that are not answered yet.
+    /// Calls at the end of a history, none of which is answered yet: one answer wants all others.
     pub(super) fn judge_open_end(&mut self) {
-        if let Some(turn) = self
-            .pairing
-            .turns
-            .last()
-            .filter(|turn| self.rules.open_end && turn.gap.is_empty())
-        {
-            for row in turn.calls.clone() {
-                self.pairing.calls[row].open = Open::Legal;
+        let last = self.pairing.turns.last();
+        let Some(turn) = last.filter(|turn| self.rules.open_end && turn.gap.is_empty()) else {
+            return;
+        };
+        let calls = self.pairing.calls.get_mut(turn.calls.clone()).unwrap_or_default();
+        if calls.iter().all(|call| call.answer.is_none()) {
+            for call in calls {
+                call.open = Open::Legal;
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, hash_map::Entry};
 use crate::conversation::{
     PartKind,
     pairing::{
-        Fate, key_of,
+        CallRow, Fate, key_of,
         walk::{Key, Walk},
     },
     rules::ResultPlace,
@@ -48,6 +48,14 @@ impl<'c> Walk<'c, '_> {
         }
     }
 
+    /// Whether a call of the turn it follows still waits for its result there.
+    fn comes_between(&self, row: usize) -> bool {
+        let found = &self.pairing.results[row];
+        let calls = found.turn.map_or(0..0, |turn| self.pairing.turns[turn].calls.clone());
+        let waits = |call: &CallRow| call.answer.is_none_or(|answer| answer > row);
+        found.leading && self.pairing.calls[calls].iter().any(waits)
+    }
+
     /// A call outside the body has one result too: the first.
     fn held_fate(&self, row: usize, held: &mut HashMap<Key<'c>, usize>) -> Fate {
         let key = key_of(self.conversation, self.pairing.results[row].part);
@@ -73,7 +81,11 @@ impl<'c> Walk<'c, '_> {
         let part = &self.conversation.parts[found.part];
         if id.is_empty() {
             let free = matches!(&part.kind, PartKind::Result(result) if result.free);
-            return if free { Fate::Elsewhere } else { Fate::Orphan };
+            return if free && !self.comes_between(row) {
+                Fate::Elsewhere
+            } else {
+                Fate::Orphan
+            };
         }
         if matches!(&part.kind, PartKind::Result(result) if result.disowned) {
             return Fate::Orphan;

@@ -334,6 +334,10 @@ impl<'c, 'a> Walk<'c, 'a> {
             return;
         }
         for (row, call) in rows.iter().zip(open) {
+            let group = |part: usize| key_of(self.conversation, part).1;
+            if group(self.pairing.results[*row].part) != group(self.pairing.calls[call].part) {
+                continue;
+            }
             self.pairing.calls[call].answer = Some(*row);
             self.pairing.results[*row].fate = Fate::Answers(call);
             self.pairing.results[*row].nameless = self.rules.ids != IdRule::Position;

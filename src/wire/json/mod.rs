@@ -16,7 +16,7 @@ mod validate;
 pub(crate) use cursor::Cursor;
 pub use mend::{Slot, list, moved, rebuild};
 use text::decode;
-pub use text::{escaped, is_blank, is_object, quoted};
+pub use text::{compact, escaped, is_blank, is_object, quoted};
 pub use validate::validate;
 
 use crate::{conversation::Text, splice::Span, wire::Unreadable};

@@ -14,6 +14,7 @@ use serde::{
     de::{IgnoredAny, Visitor},
 };
 
+use super::skip;
 use crate::conversation::Text;
 
 /// Whether a JSON string (quotes included) holds no visible character. Looks no further than the first.
@@ -78,6 +79,30 @@ impl Visitor<'_> for DecodedVisitor {
 pub fn is_object(text: &[u8]) -> bool {
     let start = text.iter().position(|byte| !byte.is_ascii_whitespace());
     start.and_then(|at| text.get(at)) == Some(&b'{') && serde_json::from_slice::<IgnoredAny>(text).is_ok()
+}
+
+/// JSON text without white space between its values, its strings escaped no more than they must be. A string with a
+/// lone surrogate stays as it is.
+pub fn compact(json: &[u8]) -> String {
+    let mut out = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some((first, behind)) = rest.split_first() {
+        if *first != b'"' {
+            if !first.is_ascii_whitespace() {
+                out.push(char::from(*first));
+            }
+            rest = behind;
+            continue;
+        }
+        let end = skip::string_end(rest, 1).unwrap_or(rest.len());
+        let (string, behind) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+        match std::str::from_utf8(&decode(string)) {
+            Ok(text) => out.push_str(&quoted(text)),
+            Err(_) => out.push_str(&String::from_utf8_lossy(string)),
+        }
+        rest = behind;
+    }
+    out
 }
 
 /// `text` as a JSON string, quotes included.

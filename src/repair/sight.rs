@@ -1,0 +1,61 @@
+//! Calls as those who remember calls see them.
+
+use std::collections::HashMap;
+
+use crate::{
+    conversation::{
+        CallDetails, Conversation,
+        pairing::{CallRow, Pairing, id_of},
+    },
+    repair::answers::CallSight,
+    wire::json::Json,
+};
+
+/// What only a look at the whole history tells of its calls.
+pub(super) struct Sights<'c> {
+    conversation: &'c Conversation<'c>,
+    pairing: &'c Pairing,
+    /// For each call how many of its id stand before it.
+    occurrences: Vec<usize>,
+    /// For each turn how many turns with thinking stand up to it, itself included.
+    thinking: Vec<usize>,
+}
+
+impl<'c> Sights<'c> {
+    /// Looks at the whole history.
+    pub(super) fn new(conversation: &'c Conversation<'c>, pairing: &'c Pairing) -> Self {
+        let mut seen: HashMap<&[u8], usize> = HashMap::new();
+        let count = |call: &CallRow| {
+            let count = seen.entry(id_of(conversation, call.part)).or_default();
+            *count += 1;
+            *count - 1
+        };
+        let mut thinking = 0;
+        let upto = pairing.turns.iter().map(|turn| {
+            thinking += usize::from(turn.thinking);
+            thinking
+        });
+        Self {
+            conversation,
+            pairing,
+            thinking: upto.collect(),
+            occurrences: pairing.calls.iter().map(count).collect(),
+        }
+    }
+
+    /// The call at `index`.
+    pub(super) fn of(&self, index: usize) -> CallSight<'c> {
+        let json = Json::new(self.conversation.body);
+        let call = &self.pairing.calls[index];
+        let CallDetails { name: tool, input, .. } = self.conversation.details(call.part);
+        let answered = call.answer.and_then(|row| self.pairing.results[row].turn);
+        let thought_between = |turn: usize| turn > call.turn && self.thinking[turn] > self.thinking[call.turn];
+        CallSight {
+            id: id_of(self.conversation, call.part),
+            tool: tool.map(|span| json.decode(span)).unwrap_or_default(),
+            input: input.map_or(b"", |span| json.bytes(span)),
+            occurrence: self.occurrences[index],
+            crossing: answered.is_some_and(thought_between),
+        }
+    }
+}
