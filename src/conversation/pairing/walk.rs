@@ -51,6 +51,8 @@ pub(super) struct Walk<'c, 'a> {
 #[derive(Default)]
 struct Gap {
     users: usize,
+    /// Whether a result stands in it.
+    answers: bool,
     closed: bool,
     split: bool,
     /// Results that no id gave to a call.
@@ -228,7 +230,7 @@ impl<'c, 'a> Walk<'c, 'a> {
                 continue;
             }
             if gap.users > 0 && self.rules.place.is_user_parts() && !self.rules.combines_users {
-                gap.split |= !gap.closed;
+                gap.split |= !gap.closed && gap.answers;
                 gap.closed = true;
             }
             gap.users += 1;
@@ -262,6 +264,7 @@ impl<'c, 'a> Walk<'c, 'a> {
             }
             return;
         };
+        gap.answers = true;
         let row = self.pairing.results.len();
         let mut fate = Fate::Orphan;
         if turn.is_some()
