@@ -37,6 +37,7 @@ impl Span {
     }
 
     /// The span `by` bytes further on.
+    #[must_use]
     pub const fn shifted(self, by: usize) -> Self {
         Self {
             start: self.start.saturating_add(by),

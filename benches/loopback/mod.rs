@@ -108,7 +108,8 @@ pub fn settle() {
 pub fn unread(format: Format, body: &[u8]) -> Vec<u8> {
     let path = match format {
         Format::Anthropic => "/anthropic/v1/files",
-        Format::OpenAiChat => "/openai/v1/files",
+        Format::OpenAiChat | Format::OpenAiResponses => "/openai/v1/files",
+        Format::Gemini => "/gemini/v1beta/files",
     };
     post(path, upstream::TAKE, body)
 }
@@ -120,6 +121,10 @@ pub fn request(who: Who, format: Format, bench: &str, body: &[u8]) -> Vec<u8> {
         (Who::Ours, Format::Anthropic) => "/anthropic/v1/messages",
         (Who::Floor, Format::OpenAiChat) => "/v1/chat/completions",
         (Who::Ours, Format::OpenAiChat) => "/openai/v1/chat/completions",
+        (Who::Floor, Format::OpenAiResponses) => "/v1/responses",
+        (Who::Ours, Format::OpenAiResponses) => "/openai/v1/responses",
+        (Who::Floor, Format::Gemini) => "/v1beta/models/m:generateContent",
+        (Who::Ours, Format::Gemini) => "/gemini/v1beta/models/m:generateContent",
     };
     post(path, bench, body)
 }

@@ -88,6 +88,8 @@ pub fn wire(format: Format) -> Wire {
     match format {
         Format::Anthropic => Wire::ANTHROPIC,
         Format::OpenAiChat => Wire::OPENAI_CHAT,
+        Format::OpenAiResponses => Wire::OPENAI_RESPONSES,
+        Format::Gemini => Wire::GEMINI,
     }
 }
 

@@ -29,6 +29,17 @@ impl ResultPlace {
     }
 }
 
+/// Whose consecutive messages count as one turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combines {
+    /// Nobody's: each message is a turn.
+    Nobody,
+    /// The assistant's; all results of a turn stand in one message of the user.
+    Assistant,
+    /// Everybody's.
+    Everybody,
+}
+
 /// How far a call id must be the only one of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unique {
@@ -64,10 +75,8 @@ pub enum IdRule {
 pub struct PairingRules {
     /// Where results may stand.
     pub place: ResultPlace,
-    /// Whether consecutive messages of the assistant count as one turn.
-    pub combines: bool,
-    /// Whether consecutive messages of the user count as one turn; else all results of a turn stand in one.
-    pub combines_users: bool,
+    /// Whose consecutive messages count as one turn.
+    pub combines: Combines,
     /// Whether a history must begin with the user.
     pub user_first: bool,
     /// Which ids are taken.

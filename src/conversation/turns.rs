@@ -4,7 +4,7 @@ use std::{collections::HashSet, ops::Range};
 
 use crate::conversation::{
     Conversation, Part, PartKind, Role,
-    rules::{PairingRules, ResultPlace},
+    rules::{Combines, PairingRules, ResultPlace},
 };
 
 /// A message, or a piece of an assistant message that holds tool results between its own words.
@@ -97,10 +97,9 @@ pub fn turns(conversation: &Conversation<'_>, units: &[Unit], rules: PairingRule
         }
         let same = |unit: &&Unit| unit.role == Role::Assistant;
         let end = index
-            + if rules.combines {
-                units[index..].iter().take_while(same).count()
-            } else {
-                1
+            + match rules.combines {
+                Combines::Nobody => 1,
+                _ => units[index..].iter().take_while(same).count(),
             };
         let mut start = index;
         let closed: Vec<usize> = closed_units(conversation, units, index..end, begin).collect();

@@ -181,8 +181,9 @@ impl Kind {
     const fn wire(self, format: Format) -> Wire {
         let dialect = match (self, format) {
             // Google's rules are one and the same wherever they are met.
-            (_, Format::Gemini) => Dialect::Standard,
-            (Self::Anthropic | Self::OpenAi | Self::Azure, _) | (Self::Vertex, Format::Anthropic) => Dialect::Standard,
+            (_, Format::Gemini)
+            | (Self::Anthropic | Self::OpenAi | Self::Azure, _)
+            | (Self::Vertex, Format::Anthropic) => Dialect::Standard,
             (Self::Bedrock, Format::Anthropic) => Dialect::Bedrock,
             (Self::DeepSeek, _) => Dialect::DeepSeek,
             (Self::Mistral, Format::OpenAiChat) => Dialect::Mistral,

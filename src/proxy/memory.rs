@@ -21,7 +21,7 @@ use crate::{
 /// Calls and conversations that are remembered, each 32 bytes and a little more.
 const ENTRIES_MAX: u64 = 20_000;
 /// How long something unused is remembered.
-const IDLE_MAX: Duration = Duration::from_hours(24);
+const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A BLAKE3 hash: a name that tells nothing.
 pub(super) type Key = [u8; 32];

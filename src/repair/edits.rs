@@ -14,7 +14,7 @@ use crate::{
     },
     splice::{Edit, EditList, Overlap, Piece},
     wire::{
-        Format, Wire,
+        self, Format, Wire,
         json::{self, Json, Slot},
     },
 };
@@ -141,8 +141,7 @@ impl<'c> Layout<'c> {
         }
         if let Some(flaw) = self.part_fixes.get(&part) {
             let call = self.answered(part).map(|call| self.conversation.parts[call].span);
-            let format = self.wire.format;
-            edits.extend(format.mended(self.json, span, *flaw, call, words::ERROR_WITHOUT_TEXT));
+            edits.extend(wire::mended(self.json, span, *flaw, call, words::ERROR_WITHOUT_TEXT));
         }
         edits
     }

@@ -8,7 +8,7 @@ use crate::{
     conversation::{
         Conversation, Finding, FindingKind, Flaw, FlawKind, Open, PartKind,
         pairing::{Half, Pairing, id_of},
-        rules::{PairingRules, ResultPlace, Unique},
+        rules::{Combines, PairingRules, ResultPlace, Unique},
     },
     wire::{Format, Refusal, RefusalKind, json::Json},
 };
@@ -37,8 +37,10 @@ impl Insistence<'_> {
         let repeated = self.refusal.kind == RefusalKind::RepeatedCall && rules.unique != Unique::Nowhere;
         PairingRules {
             place,
-            combines: rules.combines && place != ResultPlace::UserTurn,
-            combines_users: false,
+            combines: match place {
+                ResultPlace::UserTurn => Combines::Nobody,
+                _ => rules.combines,
+            },
             unique: if repeated { Unique::Body } else { rules.unique },
             open_end: false,
             ..rules
@@ -68,20 +70,7 @@ impl Insistence<'_> {
             }
         }
         if self.step == Step::Ids && self.refusal.kind == RefusalKind::Duplicate {
-            self.own_the_first(conversation);
-        }
-    }
-
-    /// Of several results for a call outside the body the first stays.
-    fn own_the_first(&self, conversation: &mut Conversation<'_>) {
-        let mut seen = HashSet::new();
-        for part in &mut conversation.parts {
-            if let PartKind::Result(result) = &mut part.kind
-                && result.disowned
-                && seen.insert(result.id.to_vec())
-            {
-                result.disowned = false;
-            }
+            own_the_first(conversation);
         }
     }
 
@@ -192,5 +181,18 @@ impl Insistence<'_> {
 
     fn names(&self, id: &[u8]) -> bool {
         self.refusal.ids.iter().any(|named| named.as_bytes() == id)
+    }
+}
+
+/// Of several results for a call outside the body the first stays.
+fn own_the_first(conversation: &mut Conversation<'_>) {
+    let mut seen = HashSet::new();
+    for part in &mut conversation.parts {
+        if let PartKind::Result(result) = &mut part.kind
+            && result.disowned
+            && seen.insert(result.id.to_vec())
+        {
+            result.disowned = false;
+        }
     }
 }

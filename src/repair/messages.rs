@@ -8,7 +8,7 @@ use crate::{
         words,
     },
     splice::{Edit, Piece, Span},
-    wire::{json::Slot, openai_chat::write, openai_responses},
+    wire::{self, json::Slot, openai_chat::write, openai_responses},
 };
 
 /// The messages as they go upstream.
@@ -56,7 +56,7 @@ impl Builder<'_, '_> {
         let mut edits: Vec<Edit> = found.parts.clone().flat_map(|part| layout.inside(part)).collect();
         let span = layout.conversation.messages[found.message].span;
         if let Some(flaw) = fix {
-            edits.extend(layout.format().mended(layout.json, span, *flaw, None, ""));
+            edits.extend(wire::mended(layout.json, span, *flaw, None, ""));
         }
         if let Some(parts) = layout.plan.deferred.get(&unit) {
             edits.push(write::in_front(layout.json, span, self.quoted_parts(parts)));

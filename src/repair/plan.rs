@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use crate::{
     conversation::{
         Conversation, Finding, Flaw, FlawKind, Open, Role,
-        pairing::{CallRow, Fate, Pairing, begins_with_calls, id_of},
+        pairing::{CallRow, Fate, Pairing, Standing, begins_with_calls, id_of},
         rules::{PairingRules, ResultPlace},
         turns::Unit,
     },
@@ -242,7 +242,7 @@ impl Planner<'_> {
             return Some(self.thaw(frozen, call.answer));
         }
         if let Some(row) = call.answer.map(|row| &self.pairing.results[row]) {
-            let merged = row.split && row.turn == Some(call.turn);
+            let merged = row.standing == Standing::Split && row.turn == Some(call.turn);
             self.count(if merged { Action::Merge } else { Action::Move });
             self.plan.lifts.insert(row.part, Lift::Gone);
             return Some(Source::Part(row.part));

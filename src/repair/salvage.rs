@@ -52,7 +52,7 @@ impl Planner<'_> {
             return self.quote_item(part, row.unit);
         }
         let turn = row.turn.map(|turn| &self.pairing.turns[turn]);
-        if turn.is_some_and(|found| self.holds_no_words(found, row.leading)) {
+        if turn.is_some_and(|found| self.holds_no_words(found, row.leads())) {
             self.plan.lifts.insert(part, Lift::Gone);
             match self.later_words(row.unit) {
                 Some(unit) => {
@@ -70,7 +70,7 @@ impl Planner<'_> {
         };
         let in_front = match (self.rules.place, found.anchor) {
             (_, Some(anchor)) => anchor.behind.is_some_and(|behind| part < behind) && row.unit <= anchor.unit,
-            (ResultPlace::ToolRun, None) => row.leading && !found.calls.is_empty(),
+            (ResultPlace::ToolRun, None) => row.leads() && !found.calls.is_empty(),
             (_, None) => false,
         };
         if in_front {

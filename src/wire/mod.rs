@@ -20,6 +20,7 @@ mod write;
 pub use detect::{Undetected, detect};
 pub use entries::Entry;
 pub use refusal::{REFUSAL_BYTES_MAX, Refusal, RefusalKind, refusal};
+pub(crate) use write::mended;
 
 /// A wire format whose history we read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -143,29 +143,22 @@ impl Format {
             Self::Anthropic | Self::OpenAiChat | Self::OpenAiResponses => anthropic::write::note(text),
         }
     }
+}
 
-    /// The edits that mend a flaw of the part at `part`; `call` is the call that it answers, if it is a result.
-    pub(crate) fn mended(
-        self,
-        json: Json<'_>,
-        part: Span,
-        flaw: FlawKind,
-        call: Option<Span>,
-        error: &'static str,
-    ) -> Vec<Edit> {
-        match flaw {
-            FlawKind::InputEmpty => vec![anthropic::write::set_empty_input(json, part)],
-            FlawKind::InputText => anthropic::write::set_text_input(json, part).into_iter().collect(),
-            FlawKind::ErrorWithoutContent => vec![anthropic::write::set_error_text(json, part, error)],
-            FlawKind::EmptyCalls => openai_chat::write::drop_empty_calls(json, part),
-            FlawKind::ResultKind => {
-                let set = call.map(|call| openai_responses::write::set_result_kind(json, part, call));
-                set.into_iter().collect()
-            }
-            FlawKind::RepeatedItemId => openai_responses::write::drop_item_id(json, part),
-            // What these want is the work of the layout.
-            FlawKind::BlankText | FlawKind::EmptyMessage | FlawKind::SplitTurn => Vec::new(),
+/// The edits that mend a flaw of the part at `part`; `call` is the call that it answers, if it is a result.
+pub(crate) fn mended(json: Json<'_>, part: Span, flaw: FlawKind, call: Option<Span>, error: &'static str) -> Vec<Edit> {
+    match flaw {
+        FlawKind::InputEmpty => vec![anthropic::write::set_empty_input(json, part)],
+        FlawKind::InputText => anthropic::write::set_text_input(json, part).into_iter().collect(),
+        FlawKind::ErrorWithoutContent => vec![anthropic::write::set_error_text(json, part, error)],
+        FlawKind::EmptyCalls => openai_chat::write::drop_empty_calls(json, part),
+        FlawKind::ResultKind => {
+            let set = call.map(|call| openai_responses::write::set_result_kind(json, part, call));
+            set.into_iter().collect()
         }
+        FlawKind::RepeatedItemId => openai_responses::write::drop_item_id(json, part),
+        // What these want is the work of the layout.
+        FlawKind::BlankText | FlawKind::EmptyMessage | FlawKind::SplitTurn => Vec::new(),
     }
 }
 

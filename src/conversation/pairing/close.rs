@@ -29,7 +29,7 @@ impl Walk<'_, '_> {
                     let message = self.conversation.parts[call.part].message;
                     call.part < row.part && runs.get(message) == runs.get(self.conversation.parts[row.part].message)
                 }
-                _ => row.turn == Some(call.turn) && row.leading,
+                _ => row.turn == Some(call.turn) && row.leads(),
             };
         }
     }
@@ -134,7 +134,7 @@ impl Walk<'_, '_> {
                 Fate::Elsewhere => true,
                 Fate::Repeats(_) | Fate::RepeatsResult(_) | Fate::Orphan => false,
             };
-            if row.leading && stays {
+            if row.leads() && stays {
                 self.pairing.turns[turn].anchor = Some(Anchor {
                     unit: row.unit,
                     behind: Some(row.part),

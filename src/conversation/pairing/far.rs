@@ -53,7 +53,7 @@ impl<'c> Walk<'c, '_> {
         let found = &self.pairing.results[row];
         let calls = found.turn.map_or(0..0, |turn| self.pairing.turns[turn].calls.clone());
         let waits = |call: &CallRow| call.answer.is_none_or(|answer| answer > row);
-        found.leading && self.pairing.calls[calls].iter().any(waits)
+        found.leads() && self.pairing.calls[calls].iter().any(waits)
     }
 
     /// A call outside the body has one result too: the first.

@@ -61,16 +61,32 @@ pub struct ResultRow {
     pub unit: usize,
     /// The turn in whose gap it stands.
     pub turn: Option<usize>,
-    /// Whether it stands where results of that turn belong.
-    pub leading: bool,
+    /// How it stands to the place of that turn's results.
+    pub standing: Standing,
     /// Whether it stands where the answer of its call may stand.
     pub home: bool,
-    /// Whether only a message border keeps it from leading.
-    pub split: bool,
     /// Whether it names no call.
     pub nameless: bool,
     /// What it turned out to be.
     pub fate: Fate,
+}
+
+impl ResultRow {
+    /// Whether it stands where results of the turn belong in whose gap it is.
+    pub fn leads(&self) -> bool {
+        self.standing == Standing::Leading
+    }
+}
+
+/// How a result stands to the place of the results of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// In it.
+    Leading,
+    /// Outside of it by nothing but a message border.
+    Split,
+    /// Outside of it.
+    Outside,
 }
 
 /// What a result turned out to be.

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::conversation::{
     Call, Conversation, PartKind, Role, Text,
-    pairing::{CallRow, Fate, Half, Pairing, ResultRow, key_of},
-    rules::{IdRule, PairingRules, ResultPlace, Unique},
+    pairing::{CallRow, Fate, Half, Pairing, ResultRow, Standing, key_of},
+    rules::{Combines, IdRule, PairingRules, ResultPlace, Unique},
 };
 
 /// A turn of more calls than these finds them by a map.
@@ -229,7 +229,7 @@ impl<'c, 'a> Walk<'c, 'a> {
                 gap.closed |= !ahead;
                 continue;
             }
-            if gap.users > 0 && self.rules.place.is_user_parts() && !self.rules.combines_users {
+            if gap.users > 0 && self.rules.place.is_user_parts() && self.rules.combines != Combines::Everybody {
                 gap.split |= !gap.closed && gap.answers;
                 gap.closed = true;
             }
@@ -279,13 +279,16 @@ impl<'c, 'a> Walk<'c, 'a> {
         if nameless || (by_name && fate == Fate::Orphan) {
             gap.unnamed.push(row);
         }
-        let (leading, split) = (!gap.closed, gap.split);
+        let standing = match (gap.closed, gap.split) {
+            (false, _) => Standing::Leading,
+            (true, true) => Standing::Split,
+            (true, false) => Standing::Outside,
+        };
         self.pairing.results.push(ResultRow {
             part,
             unit,
             turn,
-            leading,
-            split,
+            standing,
             nameless,
             fate,
             home: false,

@@ -7,7 +7,7 @@ pub(crate) mod write;
 pub(crate) use read::read;
 
 use crate::{
-    conversation::rules::{IdRule, PairingRules, ResultPlace, Unique},
+    conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique},
     wire::Dialect,
 };
 
@@ -18,8 +18,10 @@ use crate::{
 pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
     PairingRules {
         place: ResultPlace::UserTurn,
-        combines: !matches!(dialect, Dialect::Bedrock | Dialect::DeepSeek),
-        combines_users: !matches!(dialect, Dialect::Bedrock | Dialect::DeepSeek),
+        combines: match dialect {
+            Dialect::Bedrock | Dialect::DeepSeek => Combines::Nobody,
+            _ => Combines::Everybody,
+        },
         // DeepSeek's own converter (deepseek-recipe 0.2.0) takes a history that begins with the assistant.
         user_first: !matches!(dialect, Dialect::DeepSeek),
         ids: match dialect {

@@ -6,7 +6,7 @@ pub(crate) mod write;
 
 pub(crate) use read::read;
 
-use crate::conversation::rules::{IdRule, PairingRules, ResultPlace, Unique};
+use crate::conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique};
 
 /// What the format wants. The developer API and Vertex share rules and texts.
 ///
@@ -16,8 +16,7 @@ use crate::conversation::rules::{IdRule, PairingRules, ResultPlace, Unique};
 pub(crate) const fn rules() -> PairingRules {
     PairingRules {
         place: ResultPlace::NextContent,
-        combines: true,
-        combines_users: false,
+        combines: Combines::Assistant,
         user_first: true,
         ids: IdRule::Any,
         unique: Unique::Nowhere,

@@ -7,7 +7,7 @@ pub(crate) mod write;
 pub(crate) use read::read;
 
 use crate::{
-    conversation::rules::{IdRule, PairingRules, ResultPlace, Unique},
+    conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique},
     wire::Dialect,
 };
 
@@ -15,8 +15,7 @@ use crate::{
 pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
     PairingRules {
         place: ResultPlace::ToolRun,
-        combines: false,
-        combines_users: false,
+        combines: Combines::Nobody,
         user_first: false,
         ids: match dialect {
             Dialect::Standard => IdRule::Within(40),

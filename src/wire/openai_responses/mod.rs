@@ -8,7 +8,7 @@ pub(crate) mod write;
 pub(crate) use read::read;
 
 use crate::{
-    conversation::rules::{IdRule, PairingRules, ResultPlace, Unique},
+    conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique},
     wire::Dialect,
 };
 
@@ -25,8 +25,7 @@ pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
         } else {
             ResultPlace::Anywhere
         },
-        combines: true,
-        combines_users: true,
+        combines: Combines::Everybody,
         user_first: false,
         ids: match dialect {
             Dialect::Standard => IdRule::Within(64),

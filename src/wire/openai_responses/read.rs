@@ -79,14 +79,13 @@ struct Reader<'a> {
 #[derive(Default)]
 struct Item<'a> {
     kind: Text<'a>,
-    typed: bool,
+    /// What stands under `type`.
+    typed: Option<Kind>,
     role: Text<'a>,
     id: Text<'a>,
     call_id: Text<'a>,
-    /// Whether the item has a `call_id` that is null.
-    nobodys: bool,
-    /// Whether it has one that is a text, an empty one too.
-    names_call: bool,
+    /// What stands under `call_id`: an empty text too names a call, null does not.
+    named: Option<Kind>,
     approval: Text<'a>,
     server: bool,
     called_by_code: bool,
@@ -129,12 +128,13 @@ impl<'a> Reader<'a> {
     /// What an item is, and who speaks in it.
     fn part(&mut self, item: Item<'a>) -> (Role, Option<PartKind<'a>>) {
         // An item without a type is a message (`EasyInputMessage`), or, with nothing but an id, a reference.
-        let refers = *item.kind == *b"item_reference" || (!item.typed && item.role.is_empty() && !item.id.is_empty());
+        let refers =
+            *item.kind == *b"item_reference" || (!item.is_typed() && item.role.is_empty() && !item.id.is_empty());
         if refers {
             self.is_held();
             return (Role::Assistant, Some(PartKind::Other));
         }
-        if !item.typed || *item.kind == *b"message" {
+        if !item.is_typed() || *item.kind == *b"message" {
             return (role_of(&item.role), Some(PartKind::Other));
         }
         let deepseek = self.dialect == Dialect::DeepSeek;
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
             return (Role::Assistant, None);
         }
         // What the provider looks up by itself has no id, or says who did it (codex, normalize.rs).
-        let exempt = item.kind.starts_with(b"tool_search") && (item.nobodys || item.server);
+        let exempt = item.kind.starts_with(b"tool_search") && (item.named == Some(Kind::Null) || item.server);
         if let Some(kind) = call_kind(&item.kind).filter(|_| !exempt) {
             let approval = *item.kind == *b"mcp_approval_request";
             let shell = *item.kind == *b"local_shell_call";
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         }
         if let Some(kind) = result_kind(&item.kind).filter(|_| !exempt) {
             // DeepSeek's converter takes the output of a function that names no call, and lets it answer none.
-            let free = deepseek && kind.item == "function_call_output" && !item.names_call;
+            let free = deepseek && kind.item == "function_call_output" && item.named != Some(Kind::String);
             let (id, family) = match kind.names {
                 "approval_request_id" => (item.approval, kind.family),
                 "id" => self.shell_named(item, kind.family),
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
         let refers = matches!(
             item.kind.as_ref(),
             b"item_reference" | b"local_shell_call_output" | b"reasoning"
-        ) || !item.typed && item.role.is_empty();
+        ) || !item.is_typed() && item.role.is_empty();
         let deepseek = self.dialect == Dialect::DeepSeek;
         if item.id.is_empty() || deepseek || refers || self.item_ids.insert(item.id.clone()) {
             return;
@@ -231,17 +231,20 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Item<'a> {
+    fn is_typed(&self) -> bool {
+        self.typed == Some(Kind::String)
+    }
+
     fn take(&mut self, json: Json<'a>, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         match key {
             b"type" => {
-                self.typed = cursor.kind() == Kind::String;
+                self.typed = Some(cursor.kind());
                 self.kind = cursor.text()?;
             }
             b"role" => self.role = cursor.text()?,
             b"id" => self.id = cursor.text()?,
             b"call_id" => {
-                let kind = cursor.kind();
-                (self.nobodys, self.names_call) = (kind == Kind::Null, kind == Kind::String);
+                self.named = Some(cursor.kind());
                 self.call_id = cursor.text()?;
             }
             b"approval_request_id" => self.approval = cursor.text()?,

@@ -29,8 +29,8 @@ fn part<'a>(base: &Base<'a>, part: &'a [u8], model: bool) -> Option<PartSeen> {
     } else {
         Vec::new()
     };
-    let call = named(&fields, ["functionCall", "function_call"])?;
-    let response = named(&fields, ["functionResponse", "function_response"])?;
+    let call = named(&fields, ["functionCall", "function_call"]).ok()?;
+    let response = named(&fields, ["functionResponse", "function_response"]).ok()?;
     let signed = !string(either(&fields, ["thoughtSignature", "thought_signature"])).is_empty();
     let (kind, id) = match (call, response) {
         (Some(id), _) if model => ("call", id),
@@ -43,18 +43,21 @@ fn part<'a>(base: &Base<'a>, part: &'a [u8], model: bool) -> Option<PartSeen> {
     Some((base.span(part), kind, id))
 }
 
-/// The id of a call or response, if there is one; none where an object is broken.
-fn named(fields: &Fields<'_>, names: [&str; 2]) -> Option<Option<Vec<u8>>> {
+/// An object that cannot be walked.
+struct Broken;
+
+/// The id of a call or response, if there is one.
+fn named(fields: &Fields<'_>, names: [&str; 2]) -> Result<Option<Vec<u8>>, Broken> {
     let mut found = None;
     for (key, value) in fields {
         if names.iter().any(|name| key == name.as_bytes()) {
             found = match value.first() {
-                Some(b'{') => Some(string(last(&members(value)?, "id"))),
+                Some(b'{') => Some(string(last(&members(value).ok_or(Broken)?, "id"))),
                 _ => None,
             };
         }
     }
-    Some(found)
+    Ok(found)
 }
 
 /// The last value under either spelling.
