@@ -91,28 +91,26 @@ impl Memory {
     }
 }
 
-/// Who asks, and where: what was learned for one is for nobody else.
+/// Who asks, and where, told by the credential: what was learned for one is for nobody else.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Principal(Key);
+pub(super) struct Principal<'r> {
+    pub(super) upstream: &'r str,
+    pub(super) headers: &'r HeaderMap,
+}
 
-impl Principal {
-    /// The caller of a request to `upstream`, told by its credential.
-    pub(super) fn of(upstream: &str, headers: &HeaderMap) -> Self {
+impl Principal<'_> {
+    /// The name of something that is this caller's. Hashed when it is asked for: few requests ever ask.
+    pub(super) fn key(self, parts: &[&[u8]]) -> Key {
         let mut hash = blake3::Hasher::new();
-        part(&mut hash, upstream.as_bytes());
+        part(&mut hash, self.upstream.as_bytes());
         for name in BUILT_IN.iter().map(|row| row.credential) {
-            for value in headers.get_all(name) {
+            for value in self.headers.get_all(name) {
                 part(&mut hash, name.as_bytes());
                 part(&mut hash, value.as_bytes());
             }
         }
-        Self(hash.finalize().into())
-    }
-
-    /// The name of something that is this caller's.
-    pub(super) fn key(self, parts: &[&[u8]]) -> Key {
-        let mut hash = blake3::Hasher::new();
-        hash.update(&self.0);
+        // No header has an empty name: what follows is no credential.
+        part(&mut hash, b"");
         for text in parts {
             part(&mut hash, text);
         }
@@ -136,7 +134,7 @@ fn part(hash: &mut blake3::Hasher, text: &[u8]) {
 #[derive(Debug)]
 pub(super) struct Recalled<'m> {
     pub(super) memory: &'m Memory,
-    pub(super) principal: Principal,
+    pub(super) principal: Principal<'m>,
 }
 
 impl Answers for Recalled<'_> {

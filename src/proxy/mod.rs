@@ -173,7 +173,10 @@ impl Inner {
             let Ok(better) = self.attempt(route, next.request, record).await else {
                 break;
             };
-            answer = better.with_refusal(self.idle_timeout).await?;
+            let Ok(better) = better.with_refusal(self.idle_timeout).await else {
+                break;
+            };
+            answer = better;
             record.repair = Some(request::actions(&next.report));
             renamed.clone_from(&next.report.renamed);
             record.event.report = Some(next.report);

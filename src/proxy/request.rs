@@ -93,33 +93,34 @@ pub(super) async fn prepare(
         return Ok(finish(parts, route, Verdict::untouched(streamed(body)), None));
     };
     (record.event.format, record.event.mode) = (Some(wire.format), Some(mode));
-    let principal = Principal::of(&route.upstream.name, &parts.headers);
+    let principal = Principal {
+        upstream: &route.upstream.name,
+        headers: &parts.headers,
+    };
     let reading = Reading {
         settings,
         memory,
-        upstream: &route.upstream.name,
         principal,
         wire,
         mode,
     };
-    let verdict = reading.inspect(&parts.headers, body, record).await?;
-    Ok(finish(parts, route, verdict, Some((wire, principal))))
+    let verdict = reading.inspect(body, record).await?;
+    Ok(finish(parts, route, verdict, Some(wire)))
 }
 
 /// How the body of one request is read.
 struct Reading<'s> {
     settings: &'s ProxySettings,
     memory: &'s Memory,
-    upstream: &'s str,
-    principal: Principal,
+    principal: Principal<'s>,
     wire: Wire,
     mode: Mode,
 }
 
 impl Reading<'_> {
     /// Reads the body and decides what goes up in its place.
-    async fn inspect(&self, headers: &HeaderMap, body: ClientBody, record: &mut Record) -> Result<Verdict, ProxyError> {
-        let (settings, mode) = (self.settings, self.mode);
+    async fn inspect(&self, body: ClientBody, record: &mut Record) -> Result<Verdict, ProxyError> {
+        let (settings, mode, headers) = (self.settings, self.mode, self.principal.headers);
         let Some(coding) = Coding::of(headers) else {
             return Ok(unread(record, Unreadable::Coding, streamed(body)));
         };
@@ -208,7 +209,7 @@ impl Reading<'_> {
     /// Reads and mends. A panic of the core would be our bug, so that the provider judges the original.
     fn mend(&self, plain: &Bytes) -> Result<Repaired, Unreadable> {
         let mended = catch_unwind(AssertUnwindSafe(|| {
-            let policy = policy(self.settings, self.memory, self.upstream);
+            let policy = policy(self.settings, self.memory, self.principal.upstream);
             let answers = Recalled {
                 memory: self.memory,
                 principal: self.principal,
@@ -245,7 +246,7 @@ fn unread(record: &mut Record, reason: Unreadable, body: SendBody) -> Verdict {
 }
 
 /// Puts head and body together, addressed to the upstream.
-fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict, read: Option<(Wire, Principal)>) -> Prepared {
+fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict, wire: Option<Wire>) -> Prepared {
     let Verdict {
         body,
         decoded,
@@ -270,8 +271,9 @@ fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict, read: Option<(W
     }
     *request.method_mut() = parts.method;
     *request.uri_mut() = address(route);
-    let again = kept.zip(read);
-    let again = again.map(|((plain, sent), (wire, principal))| Again::new(&request, plain, sent, wire, principal));
+    let again = kept.zip(wire);
+    let upstream = &route.upstream.name;
+    let again = again.map(|((plain, sent), wire)| Again::new(&request, plain, sent, wire, upstream));
     Prepared {
         request,
         renamed,

@@ -50,7 +50,7 @@ pub(super) struct Again {
     wire: Wire,
     /// The body as it was sent last.
     sent: Segments,
-    principal: Principal,
+    upstream: String,
     /// Whether the ids of a refusal were followed already.
     followed: bool,
     /// How far bound thinking was dealt with.
@@ -98,7 +98,7 @@ impl Lesson {
 
 impl Again {
     /// Keeps `request`, whose body is `sent`, made of `plain`.
-    pub(super) fn new<B>(request: &Request<B>, plain: Bytes, sent: Segments, wire: Wire, principal: Principal) -> Self {
+    pub(super) fn new<B>(request: &Request<B>, plain: Bytes, sent: Segments, wire: Wire, upstream: &str) -> Self {
         Self {
             method: request.method().clone(),
             uri: request.uri().clone(),
@@ -106,7 +106,7 @@ impl Again {
             plain,
             wire,
             sent,
-            principal,
+            upstream: upstream.to_owned(),
             followed: false,
             binding: Binding::Untouched,
         }
@@ -144,11 +144,16 @@ impl Again {
         None
     }
 
-    fn recalled<'m>(&self, memory: &'m Memory) -> Recalled<'m> {
-        Recalled {
-            memory,
-            principal: self.principal,
+    fn principal(&self) -> Principal<'_> {
+        Principal {
+            upstream: &self.upstream,
+            headers: &self.headers,
         }
+    }
+
+    fn recalled<'m>(&'m self, memory: &'m Memory) -> Recalled<'m> {
+        let principal = self.principal();
+        Recalled { memory, principal }
     }
 
     /// The answers turned round: what was moved in front of thinking that never saw it is quoted where it stands.
@@ -167,8 +172,9 @@ impl Again {
     fn dropped(&mut self, memory: &Memory, policy: &RepairPolicy) -> Option<Next> {
         let answers = self.recalled(memory);
         let repaired = unbound(&self.plain, self.wire, policy, &answers)?;
+        let key = conversation_key(self.principal(), &self.plain, self.wire);
+        let lesson = key.map_or(Lesson::Nothing, Lesson::Unbound);
         ask_for_binding_controls(&mut self.headers);
-        let lesson = conversation_key(self.principal, &self.plain, self.wire).map_or(Lesson::Nothing, Lesson::Unbound);
         Some(self.again(repaired, "binding", lesson))
     }
 
@@ -200,7 +206,7 @@ pub(super) fn ask_for_binding_controls(headers: &mut HeaderMap) {
 }
 
 /// The name of a conversation with bound thinking: its first block of thinking, which it carries in every request.
-pub(super) fn conversation_key(principal: Principal, plain: &[u8], wire: Wire) -> Option<Key> {
+pub(super) fn conversation_key(principal: Principal<'_>, plain: &[u8], wire: Wire) -> Option<Key> {
     let conversation = wire.read(plain).ok()?;
     let first: Span = conversation.first_thinking()?;
     Some(principal.key(&[b"conversation", first.of(plain)]))
