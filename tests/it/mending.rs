@@ -161,3 +161,36 @@ async fn a_400_about_a_replaced_id_names_the_clients_own() {
         );
     }
 }
+
+/// One message names every finding by its place in the body as it came, in each format's own shape.
+#[tokio::test]
+async fn a_strict_route_names_places_in_every_format() {
+    let rows = [
+        (
+            "/anthropic/v1/messages/batches",
+            r#"{"requests":[{"custom_id":"a","params":{"messages":[]}},{"custom_id":"b","params":{"messages":[{"role":"user","content":"go"},
+             {"role":"assistant","content":[{"type":"tool_use","id":"toolu_1","name":"a","input":{}}]}]}}]}"#,
+            "requests[1].params.messages[1].content[0]: the tool call has no result where one is due (toolu_1)",
+        ),
+        (
+            "/openai/v1/responses",
+            r#"{"input":[{"role":"user","content":"go"},{"type":"function_call","call_id":"call_1","name":"a","arguments":"{}"}]}"#,
+            "input[1]: the tool call has no result where one is due (call_1)",
+        ),
+        (
+            "/gemini/v1beta/models/m:countTokens",
+            r#"{"generateContentRequest":{"contents":[{"role":"user","parts":[{"text":"go"}]},{"role":"model","parts":[{"functionCall":{"name":"a"}}]},
+             {"role":"user","parts":[{"text":"hurry"}]}]}}"#,
+            "generateContentRequest.contents[1].parts[0]: the tool call has no result where one is due",
+        ),
+    ];
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address).mode(Mode::Strict).start().await;
+    for (path, body, wanted) in rows {
+        let answer = app.ask(post(path, body)).await;
+        assert_eq!(answer.status(), 400, "{path}");
+        let error = answer.json();
+        assert_eq!(error["error"]["message"], wanted, "{path}: {error}");
+        assert_eq!(error["antiphon"]["findings"].as_array().unwrap().len(), 1, "{path}");
+    }
+}
