@@ -122,6 +122,8 @@ const HOSTS: &[(&str, &str, Kind)] = &[
     ("", ".cognitiveservices.azure.com", Kind::Azure),
     ("", ".services.ai.azure.com", Kind::Azure),
     ("", "aiplatform.googleapis.com", Kind::Vertex),
+    // Code Assist, which gemini-cli asks for users with a Google account.
+    ("cloudcode-pa", ".googleapis.com", Kind::Gemini),
 ];
 
 /// First path segments that mean something without a prefix: no upstream may take them for a name.

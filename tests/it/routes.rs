@@ -277,6 +277,7 @@ fn kinds_come_from_the_name_then_from_the_host() {
         ("work", "me.openai.azure.com", Kind::Azure),
         ("work", "aiplatform.googleapis.com", Kind::Vertex),
         ("work", "us-east5-aiplatform.googleapis.com", Kind::Vertex),
+        ("work", "cloudcode-pa.googleapis.com", Kind::Gemini),
         ("work", "generativelanguage.googleapis.com", Kind::Gemini),
         ("work", "api.groq.com", Kind::Compatible),
         ("work", "api.anthropic.com.evil.example", Kind::Compatible),
