@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use antiphon::wire::{Format, Wire};
+use antiphon::wire::{Dialect, Format, Wire};
 
 pub use table::{Table, number};
 
@@ -83,12 +83,15 @@ impl Options {
     }
 }
 
-/// The wire of a format as its author reads it.
+/// The wire of a format as its author reads it; Responses as `DeepSeek` does, since `OpenAI` knows no result out of place.
 pub fn wire(format: Format) -> Wire {
     match format {
         Format::Anthropic => Wire::ANTHROPIC,
         Format::OpenAiChat => Wire::OPENAI_CHAT,
-        Format::OpenAiResponses => Wire::OPENAI_RESPONSES,
+        Format::OpenAiResponses => Wire {
+            format,
+            dialect: Dialect::DeepSeek,
+        },
         Format::Gemini => Wire::GEMINI,
     }
 }
