@@ -59,7 +59,7 @@ impl Child {
         let (listen, admin) = (free(), free());
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
         command.args(["--listen", &listen.to_string(), "--admin-listen", &admin.to_string()]);
-        for name in ["anthropic", "openai", "gemini"] {
+        for name in ["anthropic", "openai", "deepseek", "gemini"] {
             command.args(["--upstream", &format!("{name}=http://{upstream}")]);
         }
         Self::spawn(&mut command, listen)

@@ -122,7 +122,8 @@ pub fn request(who: Who, format: Format, bench: &str, body: &[u8]) -> Vec<u8> {
         (Who::Floor, Format::OpenAiChat) => "/v1/chat/completions",
         (Who::Ours, Format::OpenAiChat) => "/openai/v1/chat/completions",
         (Who::Floor, Format::OpenAiResponses) => "/v1/responses",
-        (Who::Ours, Format::OpenAiResponses) => "/openai/v1/responses",
+        // The reading of `support::wire`.
+        (Who::Ours, Format::OpenAiResponses) => "/deepseek/v1/responses",
         (Who::Floor, Format::Gemini) => "/v1beta/models/m:generateContent",
         (Who::Ours, Format::Gemini) => "/gemini/v1beta/models/m:generateContent",
     };
