@@ -15,7 +15,7 @@ use moka::sync::Cache;
 
 use crate::{
     provider::{BUILT_IN, Upstream},
-    repair::{Answers, CallSight, Frozen, Placeholder, RealResult, RepairPolicy},
+    repair::{Answers, Applicability, CallSight, Frozen, Placeholder, RealResult, RepairPolicy},
 };
 
 /// Calls and conversations that are remembered, each 32 bytes and a little more.
@@ -162,7 +162,7 @@ pub(super) struct Turned<'m> {
 impl Answers for Turned<'_> {
     fn frozen(&self, call: &CallSight<'_>) -> Option<Frozen> {
         let known = self.recalled.frozen(call);
-        if known.is_some() || !call.crossing {
+        if known.is_some() || !call.crossing || self.policy.least > Applicability::Inventive {
             return known;
         }
         let tool = String::from_utf8_lossy(&call.tool);

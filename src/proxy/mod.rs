@@ -15,7 +15,13 @@ mod response;
 mod second;
 mod shape;
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::IpAddr,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use http::{
     HeaderMap, HeaderValue, Request, Response, StatusCode,
@@ -166,7 +172,7 @@ impl Inner {
         if again.is_some() || !renamed.is_empty() {
             answer = answer.with_refusal(self.idle_timeout).await?;
         }
-        while let Some(refusal) = answer.refusal()
+        while let Some(refusal) = answer.refusal(&renamed)
             && let Some(next) = self.second(route, again.as_mut(), &refusal, record)
         {
             // Whatever happens to it, the client gets an answer of the provider's.
@@ -213,9 +219,15 @@ impl Inner {
         if refusal.kind == RefusalKind::RepeatedCall && again.is_some() {
             self.memory.learn_unique_ids(upstream);
         }
+        let began = clock::now();
         let policy = request::policy(&self.settings, &self.memory, upstream);
-        let on_binding_error = self.settings.on_binding_error;
-        let next = again?.next(refusal, &self.memory, &policy, on_binding_error, record.event.attempts)?;
+        let (again, sends) = (again?, record.event.attempts);
+        // A panic of the core would be our bug, so that the provider's word is final.
+        let next = catch_unwind(AssertUnwindSafe(|| {
+            again.next(refusal, &self.memory, &policy, self.settings.on_binding_error, sends)
+        }));
+        record.event.overhead += clock::now().duration_since(began);
+        let next = next.ok().flatten()?;
         record.telemetry().second_repair(next.why);
         Some(next)
     }

@@ -88,12 +88,18 @@ impl Answer {
         })
     }
 
-    /// What the answer says about pairing, if it was read as a refusal.
-    pub(super) fn refusal(&self) -> Option<Refusal> {
-        match self.response.body() {
-            Body::Whole(body) => refusal(body),
-            Body::Streamed(..) => None,
+    /// What the answer says about pairing, if it was read as a refusal; in the client's own ids.
+    pub(super) fn refusal(&self, renamed: &[(String, String)]) -> Option<Refusal> {
+        let Body::Whole(body) = self.response.body() else {
+            return None;
+        };
+        let mut refusal = refusal(body)?;
+        for id in &mut refusal.ids {
+            if let Some((_, old)) = renamed.iter().find(|(new, _)| new == id) {
+                id.clone_from(old);
+            }
         }
+        Some(refusal)
     }
 
     /// Whether the provider took the request.

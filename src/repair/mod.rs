@@ -318,7 +318,7 @@ fn mend(
         insistence.judge(&conversation, &mut pairing);
     }
     let mut plan = plan(&conversation, &pairing, rules, answers, policy);
-    if let Some(insistence) = insistence {
+    if let Some(insistence) = insistence.filter(|_| policy.least <= Applicability::Inventive) {
         plan.answer_held(insistence.held_calls(&conversation, wire.format));
     }
     if plan.report.actions.is_empty() && plan.report.deferred == 0 {

@@ -10,8 +10,8 @@ use crate::{
 
 /// What to send in place of `sent`, which was made of `body`, after `refusal`; none where nothing better is known.
 ///
-/// If we had edited the body and what the refusal names was balanced in the original, that is the original. Else the
-/// ids are followed: the format's rules in their strictest reading, then by name.
+/// The format's rules in their strictest reading, where they find fault with what the refusal names. Else, if we had
+/// edited the body and what it names was balanced in the original, the original. Else the ids are followed by name.
 pub fn second(
     body: &Bytes,
     sent: &Segments,
@@ -27,12 +27,6 @@ pub fn second(
         refusal,
         step: Step::Rules,
     };
-    if !sent.is_original() && insistence.was_balanced(&wire.read(body).ok()?) {
-        return Some(Repaired {
-            body: Segments::whole(body.clone()),
-            report: Report::default(),
-        });
-    }
     let before = sent.to_vec();
     for step in [Step::Rules, Step::Ids] {
         insistence.step = step;
@@ -45,6 +39,12 @@ pub fn second(
         };
         if insistence.is_met(&repaired.report.findings) && repaired.body.to_vec() != before {
             return Some(repaired);
+        }
+        if step == Step::Rules && !sent.is_original() && insistence.was_balanced(&wire.read(body).ok()?) {
+            return Some(Repaired {
+                body: Segments::whole(body.clone()),
+                report: Report::default(),
+            });
         }
     }
     None

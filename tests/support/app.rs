@@ -1,6 +1,6 @@
 //! The app on free ports, in front of one scripted upstream.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{io::Write as _, net::SocketAddr, time::Duration};
 
 use antiphon::{
     app::{self, Parts, Running},
@@ -118,8 +118,26 @@ impl App {
 
 /// A POST with a JSON body.
 pub fn post(path: &str, body: &str) -> String {
+    String::from_utf8(post_with(path, &[], body.as_bytes())).unwrap()
+}
+
+/// A POST with more fields in its head.
+pub fn post_with(path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let length = body.len();
-    format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
-    )
+    let fields: Vec<String> = fields
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let fields = fields.concat();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{fields}\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// A body in the coding `gzip`.
+pub fn gzipped(body: &str) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(body.as_bytes()).unwrap();
+    encoder.finish().unwrap()
 }

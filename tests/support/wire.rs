@@ -93,7 +93,8 @@ impl Conn {
         Self::over(stream)
     }
 
-    fn over(stream: TcpStream) -> Self {
+    /// Over a connection that is there.
+    pub fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         Self {
             stream,
@@ -318,19 +319,28 @@ impl Upstream {
 
     /// Answers every whole request with the same bytes, and keeps it.
     pub async fn answering(answer: impl Into<Vec<u8>>) -> Self {
-        let answer: Arc<[u8]> = answer.into().into();
+        Self::answering_each([answer.into()]).await
+    }
+
+    /// Answers the whole requests in turn, the last answer again and again, and keeps them.
+    pub async fn answering_each(answers: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let answers: Arc<[Vec<u8>]> = answers.into_iter().collect();
         let requests: Arc<Mutex<Vec<Message>>> = Arc::default();
         let kept = Arc::clone(&requests);
         let mut upstream = Self::script(move |mut conn, _| {
-            let (answer, kept) = (Arc::clone(&answer), Arc::clone(&kept));
+            let (answers, kept) = (Arc::clone(&answers), Arc::clone(&kept));
             async move {
                 while conn.is_open().await {
                     let request = conn.request().await;
                     if !request.complete {
                         return;
                     }
-                    kept.lock().unwrap().push(request);
-                    conn.send(&answer).await;
+                    let number = {
+                        let mut kept = kept.lock().unwrap();
+                        kept.push(request);
+                        kept.len().min(answers.len()) - 1
+                    };
+                    conn.send(&answers[number]).await;
                 }
             }
         })
