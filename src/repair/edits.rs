@@ -1,10 +1,10 @@
 //! Plan → edit list: what both layouts of results need, and the choice between them.
 
-use std::collections::HashMap;
+use std::{cell::OnceCell, collections::HashMap};
 
 use crate::{
     conversation::{
-        Conversation, FlawKind, PartKind, Role,
+        Conversation, FlawKind, PartKind, Role, Text,
         pairing::{Fate, Pairing, id_of},
     },
     repair::{
@@ -58,6 +58,17 @@ pub(super) struct Layout<'c> {
     ends: Vec<Option<usize>>,
     /// For each message whether anything of it changes, so that it cannot stay as it is.
     touched: Vec<bool>,
+    /// The calls of each id, once they are asked for.
+    namesakes: OnceCell<HashMap<&'c [u8], Namesakes<'c>>>,
+}
+
+/// The calls of one id.
+struct Namesakes<'c> {
+    first: usize,
+    /// The first one's tool.
+    name: Option<Text<'c>>,
+    /// The first call of another tool.
+    other: Option<usize>,
 }
 
 impl<'c> Layout<'c> {
@@ -73,6 +84,7 @@ impl<'c> Layout<'c> {
             anchors: vec![None; pairing.units.len()],
             ends: vec![None; pairing.units.len()],
             touched: vec![false; conversation.messages.len()],
+            namesakes: OnceCell::new(),
         };
         for flaw in &plan.fixes {
             match flaw.part {
@@ -214,13 +226,48 @@ impl<'c> Layout<'c> {
             _ => None,
         };
         let own = match &self.conversation.parts[part].kind {
-            PartKind::Result(result) if call.is_none() => return (id, text(&result.name)),
+            PartKind::Result(result) if call.is_none() && !result.name.is_empty() => return (id, text(&result.name)),
+            PartKind::Result(_) if call.is_none() => return (id, self.namesake(part)),
             PartKind::Call(_) => Some(part),
             _ => call,
         };
         let name = own.and_then(|call| self.conversation.details(call).name);
         let name = name.map(|span| String::from_utf8_lossy(&self.json.decode(span)).into_owned());
         (id, name)
+    }
+
+    /// The tool of the calls in front of the result at `part` that have its id, if it is one tool: an id that comes again
+    /// later changes no quote.
+    fn namesake(&self, part: usize) -> Option<String> {
+        let namesakes = self.namesakes.get_or_init(|| {
+            let name = |call: usize| self.conversation.details(call).name.map(|span| self.json.decode(span));
+            let mut found: HashMap<&[u8], Namesakes<'c>> = HashMap::new();
+            for call in self.pairing.calls.iter().map(|call| call.part) {
+                found
+                    .entry(id_of(self.conversation, call))
+                    .and_modify(|known| {
+                        if known.other.is_none() && known.name != name(call) {
+                            known.other = Some(call);
+                        }
+                    })
+                    .or_insert_with(|| Namesakes {
+                        first: call,
+                        name: name(call),
+                        other: None,
+                    });
+            }
+            found
+        });
+        let id = Some(id_of(self.conversation, part)).filter(|id| !id.is_empty())?;
+        let Namesakes { first, name, other } = namesakes.get(id)?;
+        let group = |part: usize| match &self.conversation.parts[part].kind {
+            PartKind::Call(call) => Some(call.family.group),
+            PartKind::Result(result) => Some(result.family.group),
+            _ => None,
+        };
+        let one = *first < part && other.is_none_or(|other| other > part);
+        let name = name.as_deref().filter(|_| one && group(*first) == group(part))?;
+        text(name)
     }
 
     /// Whether calls and results are items of one flat list.
