@@ -34,6 +34,7 @@ mod watchers;
 
 // The data path, over raw TCP on both sides.
 mod backpressure;
+mod bound_sessions;
 mod bound_thinking;
 mod codings;
 mod counted;
@@ -41,6 +42,7 @@ mod drain;
 mod faults;
 mod final_words;
 mod framing;
+mod growing_sessions;
 mod guard;
 mod http2;
 mod last_word;
