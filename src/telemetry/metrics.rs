@@ -304,8 +304,15 @@ impl Metrics {
     pub(super) fn watched(&self, watched: &Watched) {
         let format = watched.format.label();
         let of = FormatLabels { format };
-        self.calls_emitted.get_or_create(&of).inc_by(watched.calls);
-        self.server_tools.get_or_create(&of).inc_by(watched.server_tools);
+        // Most answers ask for few of these: what is zero need not be looked up.
+        for (counter, count) in [
+            (&self.calls_emitted, watched.calls),
+            (&self.server_tools, watched.server_tools),
+        ] {
+            if count > 0 {
+                counter.get_or_create(&of).inc_by(count);
+            }
+        }
         if watched.streamed {
             let stop = watched.stop;
             self.stream_ends.get_or_create(&StreamEndLabels { format, stop }).inc();

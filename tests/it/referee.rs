@@ -189,7 +189,10 @@ fn it_takes_every_recorded_case() {
                     .and_then(|b| serde_json::from_slice(&b).ok()),
                 None => mend_any(&request, format),
             };
-            let Some(body) = body else { continue };
+            // It reads no items for a conversation: they ask no model.
+            let Some(body) = body.filter(|body: &Value| body.get("items").is_none()) else {
+                continue;
+            };
             match referee(&body, format) {
                 Ok(()) => taken += 1,
                 Err(words) if beside_the_point(&words) => beside += 1,

@@ -21,7 +21,7 @@ fn documents() -> u64 {
 fn compare(body: &[u8], format: Format, name: &str) -> Option<usize> {
     let dialect = Dialect::Standard;
     let wire = Wire { format, dialect };
-    let wanted = oracle::read(body, format);
+    let wanted = oracle::read(body, wire);
     let read = wire.read(body);
     match (wanted, read) {
         (Some(wanted), Ok(read)) => {

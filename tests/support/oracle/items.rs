@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use antiphon::wire::Dialect;
+
 use super::{Base, Seen, last, members, string, text};
 
 /// Local shell calls by item id: the id by which each is called.
@@ -29,7 +31,19 @@ const OUTPUTS: [&str; 7] = [
     "program_output",
 ];
 
-pub(super) fn item<'a>(base: &Base<'a>, item: &'a [u8], shells: &mut Shells) -> Option<Seen> {
+/// What deepseek-recipe 0.2.0 has a variant for.
+const READ_BY_DEEPSEEK: [&str; 8] = [
+    "reasoning",
+    "web_search_call",
+    "function_call",
+    "function_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "tool_search_call",
+    "tool_search_output",
+];
+
+pub(super) fn item<'a>(base: &Base<'a>, item: &'a [u8], dialect: Dialect, shells: &mut Shells) -> Option<Seen> {
     let fields = members(item)?;
     let value = |name: &str| string(last(&fields, name));
     let typed = last(&fields, "type").is_some_and(|kind| kind.first() == Some(&b'"'));
@@ -46,6 +60,9 @@ pub(super) fn item<'a>(base: &Base<'a>, item: &'a [u8], shells: &mut Shells) -> 
             _ => "system",
         };
         return seen(role, "other", Vec::new());
+    }
+    if dialect == Dialect::DeepSeek && !READ_BY_DEEPSEEK.contains(&kind.as_str()) {
+        return Some((span, "assistant", "opaque", Vec::new()));
     }
     let nobody = last(&fields, "call_id").is_some_and(|id| id.first() == Some(&b'n'));
     if kind.starts_with("tool_search") && (nobody || value("execution") == b"server") {

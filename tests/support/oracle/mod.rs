@@ -9,7 +9,7 @@ use std::fmt;
 
 use antiphon::{
     conversation::{Content, Conversation, PartKind, Role},
-    wire::Format,
+    wire::{Format, Wire},
 };
 use serde::{
     Deserializer as _,
@@ -54,7 +54,8 @@ pub fn told(conversation: &Conversation<'_>) -> Vec<Seen> {
 }
 
 /// What stands in `body`; none where it is no JSON or not of the format's shape.
-pub fn read(body: &[u8], format: Format) -> Option<Vec<Seen>> {
+pub fn read(body: &[u8], wire: Wire) -> Option<Vec<Seen>> {
+    let format = wire.format;
     let whole: &RawValue = serde_json::from_slice(body).ok()?;
     let base = Base(body);
     let top = members(whole.get().as_bytes())?;
@@ -81,7 +82,7 @@ pub fn read(body: &[u8], format: Format) -> Option<Vec<Seen>> {
         .into_iter()
         .map(|message| match format {
             Format::Anthropic | Format::OpenAiChat => base.message(message, format),
-            Format::OpenAiResponses => items::item(&base, message, &mut shells),
+            Format::OpenAiResponses => items::item(&base, message, wire.dialect, &mut shells),
             Format::Gemini => contents::content(&base, message),
         })
         .collect()
