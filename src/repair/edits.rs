@@ -1,14 +1,16 @@
 //! Plan → edit list: what both layouts of results need, and the choice between them.
 
-use std::{cell::OnceCell, collections::HashMap};
+use std::collections::HashMap;
 
 use crate::{
     conversation::{
-        Conversation, FlawKind, PartKind, Role, Text,
-        pairing::{Fate, Pairing, id_of},
+        Conversation, FlawKind, PartKind, Role,
+        pairing::{Fate, Pairing},
     },
     repair::{
-        blocks, messages,
+        blocks,
+        labels::Labels,
+        messages,
         plan::{Answer, Plan, Source},
         words,
     },
@@ -58,17 +60,7 @@ pub(super) struct Layout<'c> {
     ends: Vec<Option<usize>>,
     /// For each message whether anything of it changes, so that it cannot stay as it is.
     touched: Vec<bool>,
-    /// The calls of each id, once they are asked for.
-    namesakes: OnceCell<HashMap<&'c [u8], Namesakes<'c>>>,
-}
-
-/// The calls of one id.
-struct Namesakes<'c> {
-    first: usize,
-    /// The first one's tool.
-    name: Option<Text<'c>>,
-    /// The first call of another tool.
-    other: Option<usize>,
+    labels: Labels<'c>,
 }
 
 impl<'c> Layout<'c> {
@@ -84,7 +76,7 @@ impl<'c> Layout<'c> {
             anchors: vec![None; pairing.units.len()],
             ends: vec![None; pairing.units.len()],
             touched: vec![false; conversation.messages.len()],
-            namesakes: OnceCell::new(),
+            labels: Labels::new(conversation, pairing),
         };
         for flaw in &plan.fixes {
             match flaw.part {
@@ -160,17 +152,10 @@ impl<'c> Layout<'c> {
 
     /// The part of the call that the result at `part` answers.
     fn answered(&self, part: usize) -> Option<usize> {
-        match self.fate(part) {
+        match self.pairing.fate_of(part) {
             Some(Fate::Answers(call)) => Some(self.pairing.calls[call].part),
             _ => None,
         }
-    }
-
-    fn fate(&self, part: usize) -> Option<Fate> {
-        // Rows stand in the order of their parts.
-        let rows = &self.pairing.results;
-        let row = rows.binary_search_by_key(&part, |row| row.part).ok();
-        row.map(|row| rows[row].fate)
     }
 
     fn set_id(&self, part: usize, id: Piece) -> Option<Edit> {
@@ -220,54 +205,7 @@ impl<'c> Layout<'c> {
 
     /// The id and the tool's name of a result that is quoted, or of a call that becomes text.
     pub(super) fn quoted_label(&self, part: usize) -> (String, Option<String>) {
-        let id = String::from_utf8_lossy(id_of(self.conversation, part)).into_owned();
-        let call = match self.fate(part) {
-            Some(Fate::Answers(call) | Fate::Repeats(call)) => Some(self.pairing.calls[call].part),
-            _ => None,
-        };
-        let own = match &self.conversation.parts[part].kind {
-            PartKind::Result(result) if call.is_none() && !result.name.is_empty() => return (id, text(&result.name)),
-            PartKind::Result(_) if call.is_none() => return (id, self.namesake(part)),
-            PartKind::Call(_) => Some(part),
-            _ => call,
-        };
-        let name = own.and_then(|call| self.conversation.details(call).name);
-        let name = name.map(|span| String::from_utf8_lossy(&self.json.decode(span)).into_owned());
-        (id, name)
-    }
-
-    /// The tool of the calls in front of the result at `part` that have its id, if it is one tool: an id that comes again
-    /// later changes no quote.
-    fn namesake(&self, part: usize) -> Option<String> {
-        let namesakes = self.namesakes.get_or_init(|| {
-            let name = |call: usize| self.conversation.details(call).name.map(|span| self.json.decode(span));
-            let mut found: HashMap<&[u8], Namesakes<'c>> = HashMap::new();
-            for call in self.pairing.calls.iter().map(|call| call.part) {
-                found
-                    .entry(id_of(self.conversation, call))
-                    .and_modify(|known| {
-                        if known.other.is_none() && known.name != name(call) {
-                            known.other = Some(call);
-                        }
-                    })
-                    .or_insert_with(|| Namesakes {
-                        first: call,
-                        name: name(call),
-                        other: None,
-                    });
-            }
-            found
-        });
-        let id = Some(id_of(self.conversation, part)).filter(|id| !id.is_empty())?;
-        let Namesakes { first, name, other } = namesakes.get(id)?;
-        let group = |part: usize| match &self.conversation.parts[part].kind {
-            PartKind::Call(call) => Some(call.family.group),
-            PartKind::Result(result) => Some(result.family.group),
-            _ => None,
-        };
-        let one = *first < part && other.is_none_or(|other| other > part);
-        let name = name.as_deref().filter(|_| one && group(*first) == group(part))?;
-        text(name)
+        self.labels.of(part)
     }
 
     /// Whether calls and results are items of one flat list.
@@ -286,11 +224,6 @@ impl<'c> Layout<'c> {
         let turn = turns.get(turns.partition_point(|turn| turn.gap.end <= unit));
         turn.is_some_and(|turn| turn.gap.contains(&unit) && !turn.calls.is_empty())
     }
-}
-
-/// A name, if there is one.
-fn text(name: &[u8]) -> Option<String> {
-    (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
 }
 
 /// Who spoke last in what is laid out so far, instructions left aside.

@@ -24,6 +24,7 @@ mod entries;
 mod equal;
 mod ids;
 mod insist;
+mod labels;
 mod messages;
 mod plan;
 mod salvage;

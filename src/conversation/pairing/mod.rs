@@ -32,6 +32,15 @@ pub struct Pairing {
     pub headless: bool,
 }
 
+impl Pairing {
+    /// What the result at `part` turned out to be; none where no result stands there, or it is not judged.
+    pub fn fate_of(&self, part: usize) -> Option<Fate> {
+        // Rows stand in the order of their parts.
+        let row = self.results.binary_search_by_key(&part, |row| row.part).ok()?;
+        self.results.get(row).map(|row| row.fate)
+    }
+}
+
 /// One client call.
 #[derive(Clone, Debug)]
 pub struct CallRow {

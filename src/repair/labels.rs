@@ -1,0 +1,102 @@
+//! What a quote says of the result it keeps: the call's id, and the tool's name as far as it is certain.
+
+use std::{cell::OnceCell, collections::HashMap};
+
+use crate::{
+    conversation::{
+        Conversation, PartKind, Text,
+        pairing::{Fate, Pairing, id_of},
+    },
+    wire::json::Json,
+};
+
+/// The labels of one history's results and calls.
+pub(super) struct Labels<'c> {
+    conversation: &'c Conversation<'c>,
+    pairing: &'c Pairing,
+    /// The calls of each id, once they are asked for.
+    namesakes: OnceCell<HashMap<&'c [u8], Namesakes<'c>>>,
+}
+
+/// The calls of one id.
+struct Namesakes<'c> {
+    first: usize,
+    /// The first one's tool.
+    name: Option<Text<'c>>,
+    /// The first call of another tool.
+    other: Option<usize>,
+}
+
+impl<'c> Labels<'c> {
+    /// The labels of `conversation`.
+    pub(super) fn new(conversation: &'c Conversation<'c>, pairing: &'c Pairing) -> Self {
+        Self {
+            conversation,
+            pairing,
+            namesakes: OnceCell::new(),
+        }
+    }
+
+    /// The id and the tool's name of a result that is quoted, or of a call that becomes text.
+    pub(super) fn of(&self, part: usize) -> (String, Option<String>) {
+        let id = text(id_of(self.conversation, part)).unwrap_or_default();
+        let call = match self.pairing.fate_of(part) {
+            Some(Fate::Answers(call) | Fate::Repeats(call)) => Some(self.pairing.calls[call].part),
+            _ => None,
+        };
+        let name = match (&self.conversation.parts[part].kind, call) {
+            (PartKind::Call(_), _) => self.name(part),
+            (_, Some(call)) => self.name(call),
+            (PartKind::Result(result), None) if !result.name.is_empty() => return (id, text(&result.name)),
+            (_, None) => return (id, self.namesake(part)),
+        };
+        (id, name.as_deref().and_then(text))
+    }
+
+    fn name(&self, call: usize) -> Option<Text<'c>> {
+        let json = Json::new(self.conversation.body);
+        self.conversation.details(call).name.map(|span| json.decode(span))
+    }
+
+    /// The tool of the calls in front of the result at `part` that have its id, if it is one tool: an id that comes again
+    /// later changes no quote.
+    fn namesake(&self, part: usize) -> Option<String> {
+        let id = Some(id_of(self.conversation, part)).filter(|id| !id.is_empty())?;
+        let Namesakes { first, name, other } = self.namesakes.get_or_init(|| self.all()).get(id)?;
+        let one = *first < part && other.is_none_or(|other| other > part);
+        let name = name
+            .as_deref()
+            .filter(|_| one && self.group(*first) == self.group(part))?;
+        text(name)
+    }
+
+    fn all(&self) -> HashMap<&'c [u8], Namesakes<'c>> {
+        let mut found: HashMap<&[u8], Namesakes<'c>> = HashMap::new();
+        for call in self.pairing.calls.iter().map(|call| call.part) {
+            let known = found
+                .entry(id_of(self.conversation, call))
+                .or_insert_with(|| Namesakes {
+                    first: call,
+                    name: self.name(call),
+                    other: None,
+                });
+            if known.other.is_none() && known.first != call && known.name != self.name(call) {
+                known.other = Some(call);
+            }
+        }
+        found
+    }
+
+    fn group(&self, part: usize) -> Option<u8> {
+        match &self.conversation.parts[part].kind {
+            PartKind::Call(call) => Some(call.family.group),
+            PartKind::Result(result) => Some(result.family.group),
+            _ => None,
+        }
+    }
+}
+
+/// A text, if there is one.
+fn text(bytes: &[u8]) -> Option<String> {
+    (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into_owned())
+}
