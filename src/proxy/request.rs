@@ -120,8 +120,8 @@ struct Reading<'s> {
 impl Reading<'_> {
     /// Reads the body and decides what goes up in its place.
     async fn inspect(&self, body: ClientBody, record: &mut Record) -> Result<Verdict, ProxyError> {
-        let (settings, mode, headers) = (self.settings, self.mode, self.principal.headers);
-        let Some(coding) = Coding::of(headers) else {
+        let (settings, mode) = (self.settings, self.mode);
+        let Some(coding) = Coding::of(self.principal.headers) else {
             return Ok(unread(record, Unreadable::Coding, streamed(body)));
         };
         let limit = settings.inspect_bytes_max;
@@ -140,7 +140,7 @@ impl Reading<'_> {
             .and_then(|plain| self.mend(&plain).map(|repaired| (plain, repaired)));
         record.event.overhead = clock::now().duration_since(began);
         match read {
-            Ok((plain, repaired)) => self.decide(came, plain, coding, repaired, headers, record),
+            Ok((plain, repaired)) => self.decide(came, plain, coding, repaired, record),
             Err(Unreadable::TooLarge) if mode == Mode::Strict => Err(too_large(record)),
             Err(reason) => Ok(unread(record, reason, in_memory(Segments::whole(came)))),
         }
@@ -153,11 +153,10 @@ impl Reading<'_> {
         plain: Bytes,
         coding: Coding,
         repaired: Repaired,
-        headers: &HeaderMap,
         record: &mut Record,
     ) -> Result<Verdict, ProxyError> {
         let Repaired { body, report } = repaired;
-        let (wire, signed) = (self.wire, is_signed(headers));
+        let (wire, signed) = (self.wire, is_signed(self.principal.headers));
         let mode = if signed { Mode::Observe } else { self.mode };
         record.event.unreadable = report.unread;
         record.event.mode = Some(mode);

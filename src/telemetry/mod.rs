@@ -151,7 +151,8 @@ fn repair_words(event: &ExchangeEnded) -> Option<String> {
     if event.rejected {
         return Some("rejected".to_owned());
     }
-    if let Some(reason) = event.unreadable {
+    // Of a batch some entries may be unreadable and others mended.
+    if let (Some(reason), None) = (event.unreadable, &event.report) {
         return Some(format!("unreadable; reason={}", reason.code()));
     }
     let Report { findings, actions, .. } = event.report.as_ref()?;
