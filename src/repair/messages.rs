@@ -17,7 +17,7 @@ pub(super) fn slots(layout: &Layout<'_>) -> Vec<Slot> {
         layout,
         done: Vec::new(),
         before: Before::default(),
-        reasoning: 0,
+        reasoning: Vec::new(),
     };
     for unit in 0..layout.pairing.units.len() {
         builder.unit(unit);
@@ -26,6 +26,7 @@ pub(super) fn slots(layout: &Layout<'_>) -> Vec<Slot> {
         }
         builder.put_behind(unit);
     }
+    builder.release();
     builder.done
 }
 
@@ -33,8 +34,8 @@ struct Builder<'l, 'c> {
     layout: &'l Layout<'c>,
     done: Vec<Slot>,
     before: Before,
-    /// How many reasoning items stand last: each belongs to the item that follows.
-    reasoning: usize,
+    /// Reasoning items that stand last: each belongs to the item that follows, and nothing comes between.
+    reasoning: Vec<Slot>,
 }
 
 impl Builder<'_, '_> {
@@ -62,20 +63,22 @@ impl Builder<'_, '_> {
             edits.push(write::in_front(layout.json, span, self.quoted_parts(parts)));
         }
         let thinks = |part: usize| matches!(layout.conversation.parts[part].kind, PartKind::Thinking);
-        let reasoning = found.parts.clone().all(thinks) && !found.parts.is_empty();
-        let before = self.reasoning;
-        self.push(found.role, Slot::Old(found.message, edits));
-        self.reasoning = if reasoning { before + 1 } else { 0 };
+        if layout.is_items() && found.parts.clone().any(thinks) {
+            self.reasoning.push(Slot::Old(found.message, edits));
+        } else {
+            self.push(found.role, Slot::Old(found.message, edits));
+        }
     }
 
     /// A user's message in front of reasoning that waits for the item it belongs to.
     fn push_words(&mut self, pieces: Vec<Piece>) {
-        let reasoning = self.reasoning;
-        let at = self.done.len() - reasoning;
-        self.done.insert(at, Slot::New(pieces));
-        if reasoning == 0 {
-            self.before = Before::User;
-        }
+        self.before = Before::User;
+        self.done.push(Slot::New(pieces));
+    }
+
+    /// Puts the reasoning that waits where it stood: in front of what comes next.
+    fn release(&mut self) {
+        self.done.append(&mut self.reasoning);
     }
 
     /// What is quoted behind a unit.
@@ -86,8 +89,8 @@ impl Builder<'_, '_> {
     }
 
     fn push(&mut self, role: Role, slot: Slot) {
+        self.release();
         self.before = self.before.then(role);
-        self.reasoning = 0;
         self.done.push(slot);
     }
 

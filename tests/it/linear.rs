@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use antiphon::{
     repair::{Action, RepairPolicy, Repaired},
-    wire::{Format, Wire, frames::EventFramer},
+    wire::{Dialect, Format, Wire, frames::EventFramer},
 };
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -202,4 +202,107 @@ fn a_million_tiny_events_of_a_stream() {
         }
     }
     tell("events in chunks of 4 KiB", &times);
+}
+
+/// Histories of one kind of trouble, `size` times over, in the two formats of flat lists and of counted parts.
+fn troubles(size: usize) -> Vec<(&'static str, Wire, String)> {
+    let deepseek = Wire {
+        format: Format::OpenAiResponses,
+        dialect: Dialect::DeepSeek,
+    };
+    let list = |each: &dyn Fn(usize) -> String| (0..size).map(each).collect::<Vec<_>>().join(",");
+    let input = |items: String| format!(r#"{{"input":[{items}]}}"#);
+    let contents = |items: String| format!(r#"{{"contents":[{{"role":"user","parts":[]}},{items}]}}"#);
+    let call = |id: String| format!(r#"{{"type":"function_call","call_id":"{id}","name":"f","arguments":""}}"#);
+    let output = |id: String| format!(r#"{{"type":"function_call_output","call_id":"{id}","output":"o"}}"#);
+    let reasoning = r#"{"type":"reasoning","summary":[]}"#;
+    let asks = r#"{"functionCall":{"name":"f"}}"#;
+    let answers = r#"{"functionResponse":{"name":"f","response":{}}}"#;
+    let both = |one: String, other: String| format!("{one},{other}");
+    vec![
+        (
+            "reasoning, then outputs of nobody's",
+            Wire::OPENAI_RESPONSES,
+            input(both(list(&|_| reasoning.into()), list(&|n| output(format!("x{n}"))))),
+        ),
+        (
+            "calls of one id, then their outputs",
+            Wire::OPENAI_RESPONSES,
+            input(both(list(&|_| call("a".into())), list(&|_| output("a".into())))),
+        ),
+        (
+            "screens that nobody shot, each behind reasoning",
+            Wire::OPENAI_RESPONSES,
+            input(list(&|n| {
+                format!(r#"{reasoning},{{"type":"computer_call","call_id":"c{n}"}}"#)
+            })),
+        ),
+        (
+            "outputs of one held call",
+            Wire::OPENAI_RESPONSES,
+            format!(r#"{{"conversation":"c","input":[{}]}}"#, list(&|_| output("a".into()))),
+        ),
+        (
+            "calls, words, then their outputs in the other order",
+            deepseek,
+            input(both(
+                both(
+                    list(&|n| call(format!("c{n}"))),
+                    r#"{"role":"user","content":"x"}"#.into(),
+                ),
+                list(&|n| output(format!("c{}", size - n - 1))),
+            )),
+        ),
+        (
+            "a run with outputs of nobody's between its calls",
+            deepseek,
+            input(list(&|n| both(call(format!("c{n}")), output(format!("x{n}"))))),
+        ),
+        (
+            "calls of one name, half of them answered",
+            Wire::GEMINI,
+            contents(format!(
+                r#"{{"role":"model","parts":[{}]}},{{"role":"user","parts":[{}]}}"#,
+                list(&|_| asks.into()),
+                list(&|n| if n % 2 == 0 {
+                    answers.into()
+                } else {
+                    r#"{"text":"x"}"#.into()
+                })
+            )),
+        ),
+        (
+            "a content for each call, then all responses",
+            Wire::GEMINI,
+            contents(format!(
+                r#"{},{{"role":"user","parts":[{}]}}"#,
+                list(&|_| format!(r#"{{"role":"model","parts":[{asks}]}}"#)),
+                list(&|_| answers.into())
+            )),
+        ),
+        (
+            "responses that no call waits for",
+            Wire::GEMINI,
+            contents(list(&|_| format!(r#"{{"role":"user","parts":[{answers}]}}"#))),
+        ),
+    ]
+}
+
+#[test]
+fn every_trouble_of_items_and_contents() {
+    let sizes = [2_500, 5_000, 10_000, 20_000];
+    let rows = troubles(1).len();
+    for row in 0..rows {
+        let mut times = Vec::new();
+        let mut name = "";
+        for size in sizes {
+            let (what, wire, body) = troubles(size).swap_remove(row);
+            let (done, time) = mend(&Bytes::from(body), wire);
+            let again = mend(&Bytes::from(done.body.to_vec()), wire).0;
+            assert!(again.body.is_original(), "{what}: repairing the output adds edits");
+            times.push((size, time));
+            name = what;
+        }
+        tell(name, &times);
+    }
 }
