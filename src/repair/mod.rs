@@ -249,10 +249,6 @@ fn repair_learned(
         edits.push(edit);
         report.actions.insert(Action::Unbind, 1);
     }
-    if !report.findings.is_empty() {
-        // What was found may be an accident of bytes that are no JSON: such a body is never spliced, nor judged.
-        validate(body)?;
-    }
     if edits.is_empty() {
         return Ok(Repaired {
             body: Segments::whole(body.clone()),
@@ -271,23 +267,28 @@ fn repair_learned(
 
 /// Reads and checks one body. A body without findings need not be JSON where nobody looked: see [`Wire::read`].
 pub fn check(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
-    let findings = findings(body, wire, policy)?;
+    let conversation = wire.read(body)?;
+    let Some(entries) = requests(&conversation, wire)? else {
+        return findings(&conversation, wire, policy);
+    };
+    let of = |entry: &Entry| {
+        let conversation = wire.read(entry.span.of(body));
+        let found = conversation.and_then(|conversation| findings(&conversation, wire, policy));
+        entries::placed(found.unwrap_or_default(), &entry.path)
+    };
+    let findings: Vec<Finding> = entries.iter().flat_map(of).collect();
     if !findings.is_empty() {
         validate(body)?;
     }
     Ok(findings)
 }
 
-fn findings(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
-    let conversation = wire.read(body)?;
-    let Some(entries) = requests(&conversation, wire)? else {
-        return Ok(pair(&conversation, rules(wire, policy)).findings(&conversation, policy.hygiene));
-    };
-    let of = |entry: &Entry| {
-        let found = findings(entry.span.of(body), wire, policy).unwrap_or_default();
-        entries::placed(found, &entry.path)
-    };
-    Ok(entries.iter().flat_map(of).collect())
+fn findings(conversation: &Conversation<'_>, wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
+    let findings = pair(conversation, rules(wire, policy)).findings(conversation, policy.hygiene);
+    if !findings.is_empty() {
+        validate(conversation.body)?;
+    }
+    Ok(findings)
 }
 
 /// The edits of one body, and what they are for.
@@ -304,11 +305,27 @@ fn mend(
     answers: &dyn Answers,
     insistence: Option<&Insistence<'_>>,
 ) -> Result<Mended, Unreadable> {
-    let mut conversation = wire.read(body)?;
-    if let Some(entries) = requests(&conversation, wire)? {
-        let mend = |entry: &Entry| mend(entry.span.of(body), wire, policy, answers, insistence);
-        return Ok(entries::together(&entries, mend));
+    let conversation = wire.read(body)?;
+    let one = |conversation| mend_one(conversation, wire, policy, answers, insistence);
+    let Some(entries) = requests(&conversation, wire)? else {
+        return one(conversation);
+    };
+    let whole = entries::together(&entries, |entry| wire.read(entry.span.of(body)).and_then(one));
+    if !whole.report.findings.is_empty() {
+        validate(body)?;
     }
+    Ok(whole)
+}
+
+/// Mends one history. What was found may be an accident of bytes that are no JSON: such a body is never spliced, nor
+/// judged.
+fn mend_one(
+    mut conversation: Conversation<'_>,
+    wire: Wire,
+    policy: &RepairPolicy,
+    answers: &dyn Answers,
+    insistence: Option<&Insistence<'_>>,
+) -> Result<Mended, Unreadable> {
     let mut rules = rules(wire, policy);
     if let Some(insistence) = insistence {
         rules = insistence.rules(rules);
@@ -322,16 +339,16 @@ fn mend(
     if let Some(insistence) = insistence.filter(|_| policy.least <= Applicability::Inventive) {
         plan.answer_held(insistence.held_calls(&conversation, wire.format));
     }
-    if plan.report.actions.is_empty() && plan.report.deferred == 0 {
-        let edits = Vec::new();
-        return Ok(Mended {
-            edits,
-            report: plan.report,
-        });
+    if !plan.report.findings.is_empty() {
+        validate(conversation.body)?;
     }
-    let list = edits(&plan, &pairing, &conversation, wire).map_err(|_| Unreadable::Overlap)?;
+    let mut done = Vec::new();
+    if !plan.report.actions.is_empty() || plan.report.deferred > 0 {
+        let list = edits(&plan, &pairing, &conversation, wire).map_err(|_| Unreadable::Overlap)?;
+        done = list.into_edits();
+    }
     Ok(Mended {
-        edits: list.into_edits(),
+        edits: done,
         report: plan.report,
     })
 }
@@ -346,7 +363,7 @@ fn rules(wire: Wire, policy: &RepairPolicy) -> PairingRules {
     }
 }
 
-/// The requests inside a body without a history of its own: each is repaired by itself.
+/// The requests inside a body without a history of its own: each is repaired by itself, and holds no further ones.
 fn requests(conversation: &Conversation<'_>, wire: Wire) -> Result<Option<Vec<Entry>>, Unreadable> {
     if conversation.array.is_some() {
         return Ok(None);

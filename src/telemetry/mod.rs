@@ -152,7 +152,8 @@ fn repair_words(event: &ExchangeEnded) -> Option<String> {
         return Some("rejected".to_owned());
     }
     // Of a batch some entries may be unreadable and others mended.
-    if let (Some(reason), None) = (event.unreadable, &event.report) {
+    let mended = event.report.as_ref().is_some_and(|report| !report.actions.is_empty());
+    if let Some(reason) = event.unreadable.filter(|_| !mended) {
         return Some(format!("unreadable; reason={}", reason.code()));
     }
     let Report { findings, actions, .. } = event.report.as_ref()?;

@@ -306,3 +306,18 @@ fn every_trouble_of_items_and_contents() {
         tell(name, &times);
     }
 }
+
+/// Batches hold no batches: whatever stands deeper is not looked for.
+#[test]
+fn batches_within_batches() {
+    let deep = 200_000;
+    for (wire, open, close) in [
+        (Wire::ANTHROPIC, r#"{"requests":[{"params":"#, "}]}"),
+        (Wire::GEMINI, r#"{"request":"#, "}"),
+    ] {
+        let body = Bytes::from(format!("{}{{}}{}", open.repeat(deep), close.repeat(deep)));
+        let (done, time) = mend(&body, wire);
+        assert!(done.body.is_original());
+        println!("{wire}: {deep} batches one in the other took {time:.1?}");
+    }
+}

@@ -492,6 +492,12 @@ fn odd_shapes_do_no_harm() {
         r#"{"contents":[],"generateContentRequest":{"contents":[{"role":"model","parts":[{"functionCall":{}}]}]}}"#,
         r#"{"request":5,"generateContentRequest":[],"batch":{"inputConfig":{"requests":{"requests":[1,{"request":2}]}}}}"#,
         r#"{"requests":[1,{"params":{"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a"}]}]}}]}"#,
+        // No JSON where nobody looks before an edit is planned.
+        r#"{"input":[{"type":"function_call_output","call_id":"x","output":[{"type"x}]}]}"#,
+        r#"{"input":[{"type":"reasoning","summary":[{"text"x}]},{"type":"computer_call","call_id":"x"}]}"#,
+        r#"{"contents":[{"parts":[{"functionResponse":{"name":"x","response":{"a"x},"parts":[{]}}]}]}"#,
+        r#"{"requests":[{"params":{"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","input":{x}}]}]}},
+            {"params":{"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","input":{}}]}]}}]}"#,
     ];
     for row in rows {
         for (_, wire) in Wire::NAMES {
