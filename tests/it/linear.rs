@@ -204,88 +204,102 @@ fn a_million_tiny_events_of_a_stream() {
     tell("events in chunks of 4 KiB", &times);
 }
 
-/// Histories of one kind of trouble, `size` times over, in the two formats of flat lists and of counted parts.
-fn troubles(size: usize) -> Vec<(&'static str, Wire, String)> {
+/// What is wrong, with whom, and the body.
+type Trouble = (&'static str, Wire, String);
+
+fn list(size: usize, each: impl Fn(usize) -> String) -> String {
+    (0..size).map(each).collect::<Vec<_>>().join(",")
+}
+
+/// Items of one kind of trouble, `size` times over.
+fn item_troubles(size: usize) -> Vec<Trouble> {
     let deepseek = Wire {
         format: Format::OpenAiResponses,
         dialect: Dialect::DeepSeek,
     };
-    let list = |each: &dyn Fn(usize) -> String| (0..size).map(each).collect::<Vec<_>>().join(",");
-    let input = |items: String| format!(r#"{{"input":[{items}]}}"#);
-    let contents = |items: String| format!(r#"{{"contents":[{{"role":"user","parts":[]}},{items}]}}"#);
+    let input = |parts: &[String]| format!(r#"{{"input":[{}]}}"#, parts.join(","));
     let call = |id: String| format!(r#"{{"type":"function_call","call_id":"{id}","name":"f","arguments":""}}"#);
     let output = |id: String| format!(r#"{{"type":"function_call_output","call_id":"{id}","output":"o"}}"#);
     let reasoning = r#"{"type":"reasoning","summary":[]}"#;
-    let asks = r#"{"functionCall":{"name":"f"}}"#;
-    let answers = r#"{"functionResponse":{"name":"f","response":{}}}"#;
-    let both = |one: String, other: String| format!("{one},{other}");
+    let words = r#"{"role":"user","content":"x"}"#.to_owned();
+    let calls = list(size, |n| call(format!("c{n}")));
+    let backwards = list(size, |n| output(format!("c{}", size - n - 1)));
     vec![
         (
             "reasoning, then outputs of nobody's",
             Wire::OPENAI_RESPONSES,
-            input(both(list(&|_| reasoning.into()), list(&|n| output(format!("x{n}"))))),
+            input(&[
+                list(size, |_| reasoning.into()),
+                list(size, |n| output(format!("x{n}"))),
+            ]),
         ),
         (
             "calls of one id, then their outputs",
             Wire::OPENAI_RESPONSES,
-            input(both(list(&|_| call("a".into())), list(&|_| output("a".into())))),
+            input(&[list(size, |_| call("a".into())), list(size, |_| output("a".into()))]),
         ),
         (
             "screens that nobody shot, each behind reasoning",
             Wire::OPENAI_RESPONSES,
-            input(list(&|n| {
+            input(&[list(size, |n| {
                 format!(r#"{reasoning},{{"type":"computer_call","call_id":"c{n}"}}"#)
-            })),
+            })]),
         ),
         (
             "outputs of one held call",
             Wire::OPENAI_RESPONSES,
-            format!(r#"{{"conversation":"c","input":[{}]}}"#, list(&|_| output("a".into()))),
+            format!(
+                r#"{{"conversation":"c","input":[{}]}}"#,
+                list(size, |_| output("a".into()))
+            ),
         ),
         (
             "calls, words, then their outputs in the other order",
             deepseek,
-            input(both(
-                both(
-                    list(&|n| call(format!("c{n}"))),
-                    r#"{"role":"user","content":"x"}"#.into(),
-                ),
-                list(&|n| output(format!("c{}", size - n - 1))),
-            )),
+            input(&[calls, words, backwards]),
         ),
         (
             "a run with outputs of nobody's between its calls",
             deepseek,
-            input(list(&|n| both(call(format!("c{n}")), output(format!("x{n}"))))),
+            input(&[list(size, |n| {
+                format!("{},{}", call(format!("c{n}")), output(format!("x{n}")))
+            })]),
         ),
+    ]
+}
+
+/// Contents of one kind of trouble, `size` times over.
+fn content_troubles(size: usize) -> Vec<Trouble> {
+    let contents = |rest: String| format!(r#"{{"contents":[{{"role":"user","parts":[]}},{rest}]}}"#);
+    let content = |role: &str, parts: String| format!(r#"{{"role":"{role}","parts":[{parts}]}}"#);
+    let asks = r#"{"functionCall":{"name":"f"}}"#;
+    let answers = r#"{"functionResponse":{"name":"f","response":{}}}"#;
+    let says = r#"{"text":"x"}"#;
+    let half = list(size, |n| if n % 2 == 0 { answers } else { says }.to_owned());
+    let all = content("user", list(size, |_| answers.into()));
+    let one_each = list(size, |_| content("model", asks.into()));
+    vec![
         (
             "calls of one name, half of them answered",
             Wire::GEMINI,
-            contents(format!(
-                r#"{{"role":"model","parts":[{}]}},{{"role":"user","parts":[{}]}}"#,
-                list(&|_| asks.into()),
-                list(&|n| if n % 2 == 0 {
-                    answers.into()
-                } else {
-                    r#"{"text":"x"}"#.into()
-                })
-            )),
+            contents([content("model", list(size, |_| asks.into())), content("user", half)].join(",")),
         ),
         (
             "a content for each call, then all responses",
             Wire::GEMINI,
-            contents(format!(
-                r#"{},{{"role":"user","parts":[{}]}}"#,
-                list(&|_| format!(r#"{{"role":"model","parts":[{asks}]}}"#)),
-                list(&|_| answers.into())
-            )),
+            contents([one_each, all].join(",")),
         ),
         (
             "responses that no call waits for",
             Wire::GEMINI,
-            contents(list(&|_| format!(r#"{{"role":"user","parts":[{answers}]}}"#))),
+            contents(list(size, |_| content("user", answers.into()))),
         ),
     ]
+}
+
+/// Every trouble of both formats.
+fn troubles(size: usize) -> Vec<Trouble> {
+    [item_troubles(size), content_troubles(size)].concat()
 }
 
 #[test]
