@@ -60,7 +60,7 @@ pub enum IdRule {
     Position,
     /// `^[a-zA-Z0-9_-]+$`: Anthropic's error text, seen in maximhq/bifrost#5097 and farion1231/cc-switch#1181.
     Word,
-    /// One to so many characters. OpenAI: 40 in chat (error text, `provider-rules` C6), 64 in Responses
+    /// One to so many characters. OpenAI: 40 in chat (`Expected a string with maximum length 40`), 64 in Responses
     /// (`Invalid 'input[95].call_id': string too long. Expected a string with maximum length 64`, seen in
     /// AnswerDotAI/fastllm#45, 2026-06).
     Within(usize),

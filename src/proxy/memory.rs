@@ -118,7 +118,7 @@ impl Principal<'_> {
     }
 
     fn call(self, call: &CallSight<'_>) -> Key {
-        // Some clients strip underscores from ids (real-clients: openclaw): letters and digits stay.
+        // Some clients strip underscores from ids (openclaw 2026.9.6): letters and digits stay.
         let id: Vec<u8> = call.id.iter().copied().filter(u8::is_ascii_alphanumeric).collect();
         self.key(&[b"call", &id, &call.tool, call.input, &call.occurrence.to_le_bytes()])
     }

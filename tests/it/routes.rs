@@ -117,6 +117,8 @@ fn a_prefix_names_the_upstream_and_is_taken_away() {
         ("/bedrock/model/anthropic.claude/converse", &[], "bedrock /model/anthropic.claude/converse -"),
         ("/bedrock/openai/v1/chat/completions", &[], "bedrock /openai/v1/chat/completions openai-chat-compatible"),
         ("/bedrock/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Ainference-profile%2Fus.x/invoke", &[], "bedrock /model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Ainference-profile%2Fus.x/invoke anthropic-bedrock"),
+        ("/azure/openai/v1/responses", &[], "azure /openai/v1/responses openai-responses"),
+        ("/azure/openai/responses?api-version=preview", &[], "azure /openai/responses?api-version=preview openai-responses"),
         ("/azure/openai/deployments/d/chat/completions?api-version=2024-10-21", &[], "azure /openai/deployments/d/chat/completions?api-version=2024-10-21 openai-chat"),
         ("/azure/openai/v1/chat/completions", &[], "azure /openai/v1/chat/completions openai-chat"),
         ("/azure/anthropic/v1/messages", &[], "azure /anthropic/v1/messages anthropic"),
