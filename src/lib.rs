@@ -42,12 +42,15 @@
 //! A *turn* is what the format makes of messages in a row; its *gap* is what stands between it and the next turn of
 //! the assistant. A *finding* is a breach of the pairing rules; a *plan* is what will be done, by *actions*; an *edit*
 //! replaces a *span*. A *placeholder* stands for a result that nobody gave; a *quote* keeps a result as marked text.
+//! A result is at *home* where the answer of its call may stand; a call is *held* if it lives at the provider alone. A
+//! *refusal* is a provider's 400 about pairing, a *lesson* what a later request takes from it.
 //!
 //! # Where to start
 //!
 //! * Why was this body changed? [`conversation::pairing`], then [`repair::plan`].
 //! * What does a provider want? `wire/*/mod.rs` and [`conversation::rules`].
 //! * What does an answer say? `wire/*/watch.rs` and [`wire::watch`]; streams for it are in `tests/streams`.
+//! * Why was it sent twice? `wire/refusal`, then [`repair::second`] and `proxy/second.rs`.
 //! * What does a header or a status of ours mean? `proxy/error.rs`, `proxy/headers.rs`.
 //! * A new provider: a row in `provider`. A new key: `config/file.rs`, `config/lower.rs`.
 //! * A bug: a folder in `tests/cases`.
