@@ -291,7 +291,7 @@ pub enum FlawKind {
     EmptyCalls,
     /// A result of another kind than its call, of the same content.
     ResultKind,
-    /// An item id that an earlier item has.
+    /// An item id that an earlier item has, or that the provider itself refused.
     RepeatedItemId,
     /// A turn of the model with calls that stands in several contents.
     SplitTurn,

@@ -170,10 +170,11 @@ impl<'c> Layout<'c> {
     pub(super) fn answer(&self, answer: &Answer) -> Vec<Piece> {
         let (id, format) = (self.call_id(answer.call), self.wire.format);
         let call = self.conversation.parts[answer.call].span;
+        let toolset = || self.conversation.details(answer.call).toolset;
         match &answer.source {
             Source::Part(part) => self.moved(*part, answer.call),
-            Source::Placeholder(text) => format.placeholder(self.json, call, id, text.text()),
-            Source::Real(real) => format.restored(self.json, call, id, real.content.clone(), real.failed),
+            Source::Placeholder(text) => format.placeholder(self.json, call, toolset(), id, text.text()),
+            Source::Real(real) => format.restored(self.json, call, toolset(), id, real.content.clone(), real.failed),
         }
     }
 

@@ -100,7 +100,7 @@ impl Builder<'_, '_> {
         // In a flat list of items words of the assistant at the end are not put into its mouth.
         let items = self.layout.is_items();
         if !items && self.before == Before::NobodyOrAssistant && !self.layout.is_in_gap_of_calls(unit) {
-            self.push(Role::User, Slot::New(write::note(words::VACATED)));
+            self.push(Role::User, Slot::New(self.layout.format().note(words::VACATED)));
         }
     }
 

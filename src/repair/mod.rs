@@ -38,7 +38,7 @@ pub use plan::{Plan, plan};
 pub use second::{second, unbound};
 pub use words::Placeholder;
 
-use insist::{Insistence, Step};
+use insist::Insistence;
 
 /// What a route does about findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -2,7 +2,11 @@
 
 use bytes::Bytes;
 
-use super::{Answers, Learned, RepairPolicy, Repaired, Report, Step, insist::Insistence, repair_learned};
+use super::{
+    Answers, Learned, RepairPolicy, Repaired, Report,
+    insist::{Insistence, Step},
+    repair_learned,
+};
 use crate::{
     splice::Segments,
     wire::{Refusal, RefusalKind, Wire},

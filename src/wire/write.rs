@@ -1,11 +1,11 @@
-//! What repair writes, in the words of each format: one choice a function, so that whoever lays out a history knows none.
+//! What repair writes in every format: one choice between them a function. What only one format has is in its own room.
 
 use crate::{
     conversation::FlawKind,
     splice::{Edit, Piece, Span},
     wire::{
         Format, anthropic, gemini,
-        json::{self, Json, Kind},
+        json::{self, Json},
         openai_chat, openai_responses,
     },
 };
@@ -15,9 +15,17 @@ const NO_ID: Piece = Piece::Constant("\"\"");
 
 impl Format {
     /// A result that nobody gave to the call at `call`; `id` is the call's as it goes up.
-    pub(crate) fn placeholder(self, json: Json<'_>, call: Span, id: Option<Piece>, text: &'static str) -> Vec<Piece> {
+    /// `toolset` is the one that the call says, which its result must echo.
+    pub(crate) fn placeholder(
+        self,
+        json: Json<'_>,
+        call: Span,
+        toolset: Option<Span>,
+        id: Option<Piece>,
+        text: &'static str,
+    ) -> Vec<Piece> {
         match self {
-            Self::Anthropic => anthropic::write::placeholder(id.unwrap_or(NO_ID), toolset(json, call), text),
+            Self::Anthropic => anthropic::write::placeholder(id.unwrap_or(NO_ID), toolset, text),
             Self::OpenAiChat => openai_chat::write::placeholder(id.unwrap_or(NO_ID), text),
             Self::OpenAiResponses => openai_responses::write::placeholder(json, call, id.unwrap_or(NO_ID), text),
             Self::Gemini => gemini::write::placeholder(json, call, id, text),
@@ -29,12 +37,13 @@ impl Format {
         self,
         json: Json<'_>,
         call: Span,
+        toolset: Option<Span>,
         id: Option<Piece>,
         content: String,
         failed: bool,
     ) -> Vec<Piece> {
         match self {
-            Self::Anthropic => anthropic::write::restored(id.unwrap_or(NO_ID), toolset(json, call), content, failed),
+            Self::Anthropic => anthropic::write::restored(id.unwrap_or(NO_ID), toolset, content, failed),
             Self::OpenAiChat => openai_chat::write::restored(id.unwrap_or(NO_ID), content),
             Self::OpenAiResponses => {
                 openai_responses::write::restored(json, call, id.unwrap_or(NO_ID), content, failed)
@@ -160,10 +169,4 @@ pub(crate) fn mended(json: Json<'_>, part: Span, flaw: FlawKind, call: Option<Sp
         // What these want is the work of the layout.
         FlawKind::BlankText | FlawKind::EmptyMessage | FlawKind::SplitTurn => Vec::new(),
     }
-}
-
-/// The toolset that a result must echo.
-fn toolset(json: Json<'_>, call: Span) -> Option<Span> {
-    json.member(call, "toolset_name")
-        .filter(|name| json.kind(*name) == Kind::String)
 }

@@ -29,11 +29,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
         _ => cursor.value().map(|_| ()),
     })?;
     reader.drop_flaw_of_last_assistant();
-    if cursor.is_at_end() {
-        Ok(reader.conversation)
-    } else {
-        Err(Unreadable::Shape)
-    }
+    cursor.end().map(|()| reader.conversation)
 }
 
 struct Reader<'a> {

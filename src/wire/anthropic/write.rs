@@ -132,8 +132,7 @@ pub(crate) fn set_text_input(json: Json<'_>, span: Span) -> Option<Edit> {
 
 /// A text as the content of the error result at `span`.
 pub(crate) fn set_error_text(json: Json<'_>, span: Span, text: &'static str) -> Edit {
-    let quoted = vec![Piece::Constant("\""), Piece::Constant(text), Piece::Constant("\"")];
-    json.set(span, "content", quoted)
+    json.set(span, "content", json::constant(text))
 }
 
 /// `thinking.block_binding.prefix_mismatch_behavior: "drop_block"`; none where the body has a `block_binding` of its own

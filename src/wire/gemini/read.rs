@@ -31,11 +31,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
         }
         _ => cursor.value().map(|_| ()),
     })?;
-    if cursor.is_at_end() {
-        Ok(reader.conversation)
-    } else {
-        Err(Unreadable::Shape)
-    }
+    cursor.end().map(|()| reader.conversation)
 }
 
 struct Reader<'a> {

@@ -143,10 +143,14 @@ impl<'a> Cursor<'a> {
         Ok(self.body.get(span.range()) == Some(b"true"))
     }
 
-    /// Whether nothing but white space is left.
-    pub(crate) fn is_at_end(&mut self) -> bool {
+    /// Nothing but white space is left.
+    pub(crate) fn end(&mut self) -> Result<(), Unreadable> {
         self.space();
-        self.at >= self.body.len()
+        if self.at >= self.body.len() {
+            Ok(())
+        } else {
+            Err(Unreadable::Shape)
+        }
     }
 
     fn scalar_end(&self) -> Option<usize> {

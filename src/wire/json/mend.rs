@@ -99,6 +99,11 @@ pub fn moved(span: Span, mut edits: Vec<Edit>) -> Vec<Piece> {
     pieces
 }
 
+/// A constant text as a JSON string. It is written as it stands: nothing in it may need an escape.
+pub fn constant(text: &'static str) -> Vec<Piece> {
+    vec![Piece::Constant("\""), Piece::Constant(text), Piece::Constant("\"")]
+}
+
 /// A list of `elements`.
 pub fn list(elements: Vec<Vec<Piece>>) -> Vec<Piece> {
     let mut pieces = vec![Piece::Constant("[")];

@@ -14,7 +14,7 @@ mod text;
 mod validate;
 
 pub(crate) use cursor::Cursor;
-pub use mend::{Slot, list, moved, rebuild};
+pub use mend::{Slot, constant, list, moved, rebuild};
 use text::decode;
 pub use text::{compact, escaped, is_blank, is_object, quoted};
 pub use validate::validate;

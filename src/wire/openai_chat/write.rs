@@ -105,15 +105,6 @@ pub(crate) fn in_front(json: Json<'_>, span: Span, front: Vec<Piece>) -> Edit {
     }
 }
 
-/// A user message with one constant text.
-pub(crate) fn note(text: &'static str) -> Vec<Piece> {
-    vec![
-        Piece::Constant(r#"{"role":"user","content":""#),
-        Piece::Constant(text),
-        Piece::Constant(r#""}"#),
-    ]
-}
-
 /// Gives the call at `span` another id.
 pub(crate) fn set_call_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
     json.set(span, "id", vec![id])

@@ -48,11 +48,7 @@ pub(crate) fn read(body: &[u8], dialect: Dialect) -> Result<Conversation<'_>, Un
     if reader.history == Some(History::Items) {
         reader.nothing_is_due();
     }
-    if cursor.is_at_end() {
-        Ok(reader.conversation)
-    } else {
-        Err(Unreadable::Shape)
-    }
+    cursor.end().map(|()| reader.conversation)
 }
 
 /// Under which key the items stand.

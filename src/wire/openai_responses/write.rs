@@ -14,8 +14,7 @@ const CARRIED: [&[u8]; 2] = [b"input_image", b"input_file"];
 
 /// A result that nobody gave, in the form that answers the call at `call`.
 pub(crate) fn placeholder(json: Json<'_>, call: Span, id: Piece, text: &'static str) -> Vec<Piece> {
-    let quoted = || vec![Piece::Constant("\""), Piece::Constant(text), Piece::Constant("\"")];
-    result(kind_of(json, call), id, quoted(), true)
+    result(kind_of(json, call), id, json::constant(text), true)
 }
 
 /// A real result from elsewhere; `content` is JSON.
@@ -65,8 +64,7 @@ fn result(kind: Option<&CallKind>, id: Piece, text: Vec<Piece>, failed: bool) ->
 
 /// The answer of a call that the provider holds. Its kind is not known: most calls are of functions.
 pub(crate) fn held_answer(id: Piece, text: &'static str) -> Vec<Piece> {
-    let quoted = vec![Piece::Constant("\""), Piece::Constant(text), Piece::Constant("\"")];
-    result(None, id, quoted, true)
+    result(None, id, json::constant(text), true)
 }
 
 /// Puts items in front of an `input` that is a bare text, which becomes a message of the user's.
@@ -92,22 +90,18 @@ pub(crate) fn quote(json: Json<'_>, result: Span, id: &str, name: Option<&str>) 
     let said = ["output", "tools", "approve"]
         .into_iter()
         .find_map(|key| json.member(result, key));
-    let parts = quote::quote(json, id, name, said, &CARRIED);
-    let mut pieces = vec![Piece::Constant(r#"{"type":"message","role":"user","content":["#)];
-    for (index, part) in parts.into_iter().enumerate() {
-        if index > 0 {
-            pieces.push(Piece::Constant(","));
+    let part = |part| match part {
+        Quoted::Block(span) => vec![Piece::Original(span)],
+        Quoted::Text(mut text) => {
+            text.insert(0, Piece::Constant(r#"{"type":"input_text","text":""#));
+            text.push(Piece::Constant(r#""}"#));
+            text
         }
-        match part {
-            Quoted::Block(span) => pieces.push(Piece::Original(span)),
-            Quoted::Text(text) => {
-                pieces.push(Piece::Constant(r#"{"type":"input_text","text":""#));
-                pieces.extend(text);
-                pieces.push(Piece::Constant(r#""}"#));
-            }
-        }
-    }
-    pieces.push(Piece::Constant("]}"));
+    };
+    let parts = quote::quote(json, id, name, said, &CARRIED).into_iter().map(part);
+    let mut pieces = vec![Piece::Constant(r#"{"type":"message","role":"user","content":"#)];
+    pieces.extend(json::list(parts.collect()));
+    pieces.push(Piece::Constant("}"));
     pieces
 }
 
@@ -161,8 +155,7 @@ pub(crate) fn set_result_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
 /// Gives the result at `span` the type that answers the call at `call`.
 pub(crate) fn set_result_kind(json: Json<'_>, span: Span, call: Span) -> Edit {
     let item = kind_of(json, call).map_or("function_call_output", |kind| kind.result);
-    let quoted = vec![Piece::Constant("\""), Piece::Constant(item), Piece::Constant("\"")];
-    json.set(span, "type", quoted)
+    json.set(span, "type", json::constant(item))
 }
 
 /// Takes the item id away from the item at `span`.
