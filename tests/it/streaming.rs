@@ -18,27 +18,7 @@ fn ask() -> String {
 
 #[tokio::test]
 async fn a_stream_cut_at_every_byte_comes_out_the_same() {
-    let (cuts, receive) = mpsc::unbounded_channel::<usize>();
-    let receive = Arc::new(tokio::sync::Mutex::new(receive));
-    let upstream = Upstream::script(move |mut conn, _| {
-        let receive = Arc::clone(&receive);
-        async move {
-            while let Some(cut) = receive.lock().await.recv().await {
-                conn.request().await;
-                conn.send(SSE).await;
-                let (first, second) = STREAM.as_bytes().split_at(cut);
-                if !first.is_empty() {
-                    conn.send(chunk(first)).await;
-                }
-                tokio::task::yield_now().await;
-                if !second.is_empty() {
-                    conn.send(chunk(second)).await;
-                }
-                conn.send("0\r\n\r\n").await;
-            }
-        }
-    })
-    .await;
+    let (cuts, upstream) = Upstream::cut_where_told(SSE, STREAM).await;
     let app = before(upstream.address).start().await;
     let mut client = app.client().await;
     for cut in 0..=STREAM.len() {

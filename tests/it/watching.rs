@@ -1,8 +1,6 @@
 //! Answers are watched while they pass: not a byte changes, and the counters are right however the answer was cut.
 
-use std::{fs, sync::Arc, time::Duration};
-
-use tokio::sync::mpsc;
+use std::{fs, time::Duration};
 
 use crate::support::{
     app::{App, before, post},
@@ -104,28 +102,8 @@ async fn counts(app: &App, name: &str, labels: &str, wanted: usize) {
 #[tokio::test]
 async fn each_stream_cut_at_every_byte_comes_out_the_same_and_is_counted() {
     for answer in ANSWERS {
-        let (cuts, receive) = mpsc::unbounded_channel::<usize>();
-        let receive = Arc::new(tokio::sync::Mutex::new(receive));
-        let (head, body) = (answer.head, answer.body);
-        let upstream = Upstream::script(move |mut conn, _| {
-            let receive = Arc::clone(&receive);
-            async move {
-                while let Some(cut) = receive.lock().await.recv().await {
-                    conn.request().await;
-                    conn.send(head).await;
-                    let (first, second) = body.as_bytes().split_at(cut);
-                    if !first.is_empty() {
-                        conn.send(chunk(first)).await;
-                    }
-                    tokio::task::yield_now().await;
-                    if !second.is_empty() {
-                        conn.send(chunk(second)).await;
-                    }
-                    conn.send("0\r\n\r\n").await;
-                }
-            }
-        })
-        .await;
+        let body = answer.body;
+        let (cuts, upstream) = Upstream::cut_where_told(answer.head, body).await;
         let app = before(upstream.address).start().await;
         let mut client = app.client().await;
         for cut in 0..=body.len() {

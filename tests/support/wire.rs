@@ -13,6 +13,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::mpsc::{self, UnboundedSender},
     time::timeout,
 };
 
@@ -294,6 +295,32 @@ impl Drop for Upstream {
 }
 
 impl Upstream {
+    /// Answers each request with `head` and the chunked `body`, which comes in two pieces: cut where the sender says.
+    pub async fn cut_where_told(head: &'static str, body: &'static str) -> (UnboundedSender<usize>, Self) {
+        let (cuts, receive) = mpsc::unbounded_channel::<usize>();
+        let receive = Arc::new(tokio::sync::Mutex::new(receive));
+        let upstream = Self::script(move |mut conn, _| {
+            let receive = Arc::clone(&receive);
+            async move {
+                while let Some(cut) = receive.lock().await.recv().await {
+                    conn.request().await;
+                    conn.send(head).await;
+                    let (first, second) = body.as_bytes().split_at(cut);
+                    if !first.is_empty() {
+                        conn.send(chunk(first)).await;
+                    }
+                    tokio::task::yield_now().await;
+                    if !second.is_empty() {
+                        conn.send(chunk(second)).await;
+                    }
+                    conn.send("0\r\n\r\n").await;
+                }
+            }
+        })
+        .await;
+        (cuts, upstream)
+    }
+
     /// Runs `script` on each connection, with its number from 0.
     pub async fn script<F>(script: impl Fn(Conn, usize) -> F + Send + 'static) -> Self
     where
