@@ -60,12 +60,16 @@ pub mod admin;
 #[cfg(feature = "server")]
 pub mod app;
 #[cfg(feature = "server")]
+pub mod auth;
+#[cfg(feature = "server")]
 pub mod cli;
 #[cfg(feature = "server")]
 pub mod clock;
 #[cfg(feature = "server")]
 pub mod config;
 pub mod conversation;
+#[cfg(feature = "server")]
+pub mod policy;
 #[cfg(feature = "server")]
 pub mod provider;
 #[cfg(feature = "server")]

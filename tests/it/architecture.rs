@@ -12,6 +12,8 @@ const FLOORS: &[&[&str]] = &[
     &["conversation"],
     &["wire"],
     &["provider", "repair"],
+    &["policy"],
+    &["auth"],
     &["telemetry", "upstream"],
     &["admin", "proxy", "server"],
     &["config"],
@@ -21,7 +23,7 @@ const FLOORS: &[&[&str]] = &[
 ];
 
 /// Rooms that take values and give values.
-const PURE: &[&str] = &["splice", "conversation", "wire", "repair", "provider"];
+const PURE: &[&str] = &["splice", "conversation", "wire", "repair", "provider", "policy", "auth"];
 
 /// What a pure room never names.
 const IMPURE: &[&str] = &[
