@@ -98,6 +98,8 @@ fn describe(format: Format, (facts, is_stream): &(Facts, bool)) -> String {
     if let Some(error) = &facts.error {
         writeln!(text, "error={:?} code={:?}", error.kind, error.code).unwrap();
     }
+    let answer = facts.answer_id.as_deref().unwrap_or("-");
+    writeln!(text, "answer={answer} begun={} queued={}", facts.begun, facts.queued).unwrap();
     let (stop, label) = (facts.stop.as_deref().unwrap_or("-"), facts.stop_label(format));
     writeln!(
         text,
@@ -125,6 +127,98 @@ fn every_stream_says_what_is_written_beside_it() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+const CREATED: &str = r#"{"type":"response.created","response":{"id":"resp_1","status":"in_progress"}}"#;
+const ROLE: &str = r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#;
+
+/// Events that are nothing of the model's own, and one that is.
+const BEGINNINGS: &[(Format, &[&str], &str)] = &[
+    (
+        Format::Anthropic,
+        &[
+            r#"{"type":"message_start","message":{"id":"msg_1","content":[],"stop_reason":null,"usage":{"input_tokens":1}}}"#,
+            r#"{"type":"ping"}"#,
+        ],
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+    ),
+    (
+        Format::Anthropic,
+        &[r#"{"type":"error","error":{"type":"overloaded_error"}}"#],
+        r#"{"type":"content_block_delta","index":0,"delta":{}}"#,
+    ),
+    (
+        Format::Anthropic,
+        &[],
+        r#"{"type":"message_delta","delta":{"stop_reason":"refusal"}}"#,
+    ),
+    (
+        Format::OpenAiResponses,
+        &[
+            r#"{"type":"response.queued","response":{"id":"resp_1"}}"#,
+            CREATED,
+            r#"{"type":"response.in_progress","response":{}}"#,
+            r#"{"type":"keepalive"}"#,
+        ],
+        r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"reasoning","id":"rs_1"}}"#,
+    ),
+    (
+        Format::OpenAiResponses,
+        &[
+            CREATED,
+            r#"{"type":"response.failed","response":{"id":"resp_1","error":{"code":"x"}}}"#,
+        ],
+        r#"{"type":"response.output_text.delta","delta":"a"}"#,
+    ),
+    (
+        Format::OpenAiChat,
+        &[ROLE],
+        r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":"a"},"finish_reason":null}]}"#,
+    ),
+    (
+        Format::OpenAiChat,
+        &[ROLE],
+        r#"{"choices":[{"index":0,"delta":{"reasoning_content":"a"}}]}"#,
+    ),
+    (
+        Format::OpenAiChat,
+        &[ROLE, r#"{"choices":[],"usage":{"prompt_tokens":1}}"#],
+        r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
+    ),
+    (
+        Format::OpenAiChat,
+        &[r#"{"choices":[{"index":0,"delta":{"refusal":null}}]}"#],
+        r#"{"choices":[{"index":0,"delta":{"refusal":"no"}}]}"#,
+    ),
+    (
+        Format::OpenAiChat,
+        &[ROLE],
+        r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f"}}]}}]}"#,
+    ),
+    (
+        Format::Gemini,
+        &[
+            r#"{"usageMetadata":{"promptTokenCount":1}}"#,
+            r#"{"candidates":[{"content":{"role":"model"}}]}"#,
+            r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#,
+        ],
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#,
+    ),
+    (Format::Gemini, &[], r#"{"candidates":[{"finishReason":"SAFETY"}]}"#),
+];
+
+#[test]
+fn an_answer_has_begun_with_the_first_of_the_models_own() {
+    for (format, before, first) in BEGINNINGS {
+        let mut watcher = Watcher::new(Some(*format), Framing::Events);
+        for event in *before {
+            watcher.push(format!("data: {event}\n\n").as_bytes());
+            assert!(!watcher.facts().begun, "{event}");
+        }
+        let kind = first.split('"').nth(3).unwrap();
+        watcher.push(format!("event: {kind}\ndata: {first}\n\n").as_bytes());
+        assert!(watcher.facts().begun, "{first}");
+    }
 }
 
 #[test]

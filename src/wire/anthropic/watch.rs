@@ -13,7 +13,7 @@ use crate::{
         json::Cursor,
         watch::{
             EmittedCall, Facts, Phase, Seen, ServerTool,
-            read::{ENOUGH, FaultFields, count, inside, items, kept, said, skip, walk},
+            read::{self, ENOUGH, FaultFields, count, inside, items, kept, said, skip, walk},
         },
     },
 };
@@ -44,6 +44,7 @@ pub(crate) struct Reader {
 #[derive(Default)]
 struct Top<'a> {
     kind: Text<'a>,
+    id: Text<'a>,
     index: Option<u64>,
     block: Block<'a>,
     error: FaultFields<'a>,
@@ -64,7 +65,12 @@ impl Reader {
             }
             b"index" => cursor.number().map(|index| top.index = index),
             b"content_block" => inside(cursor, |cursor, key| top.block.take(key, cursor)),
-            b"delta" | b"message" => inside(cursor, |cursor, key| member(key, cursor, facts)),
+            b"id" => cursor.text().map(|id| top.id = id),
+            b"message" => inside(cursor, |cursor, key| match key {
+                b"id" => cursor.text().map(|id| read::name(facts, &id)),
+                _ => member(key, cursor, facts),
+            }),
+            b"delta" => inside(cursor, |cursor, key| member(key, cursor, facts)),
             b"error" => top.error.take(cursor),
             _ => member(key, cursor, facts),
         });
@@ -73,10 +79,15 @@ impl Reader {
             b"ping" => return Seen::Heartbeat,
             b"content_block_start" => self.start(&top, facts),
             b"content_block_stop" => self.stop(top.index, facts),
-            b"message_stop" | b"message" => facts.terminal = true,
+            b"message_stop" => facts.terminal = true,
+            b"message" => {
+                read::name(facts, &top.id);
+                facts.terminal = true;
+            }
             b"error" => (facts.error, facts.terminal) = (Some(top.error.fault()), true),
             _ => {}
         }
+        facts.begun |= kind.starts_with(b"content_block_") || kind == b"message_delta" || facts.stop.is_some();
         Seen::Progress
     }
 

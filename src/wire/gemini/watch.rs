@@ -70,7 +70,11 @@ fn candidate(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadabl
             b"parts" => items(cursor, |cursor| part(cursor, facts)),
             _ => skip(cursor),
         }),
-        b"finishReason" | b"finish_reason" => stop(cursor, facts),
+        b"finishReason" | b"finish_reason" => {
+            let read = stop(cursor, facts);
+            facts.begun |= facts.stop.is_some();
+            read
+        }
         _ => skip(cursor),
     })
 }
@@ -89,6 +93,7 @@ fn stop(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
 
 /// Reads one part; a part holds one thing.
 fn part(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
+    facts.begun = true;
     let (mut what, mut tool) = (What::Words, Tool::default());
     let mut thought = false;
     let read = inside(cursor, |cursor, key| {

@@ -128,6 +128,7 @@ impl Chunk {
         if !stop.is_empty() {
             facts.stop = said(&stop);
         }
+        facts.begun |= !stop.is_empty() || delta.says_something();
         delta.note(place, facts);
         if (self.whole || !stop.is_empty()) && facts.reasoning == Phase::Open {
             facts.reasoning = Phase::Over;
@@ -154,6 +155,8 @@ struct Delta<'a> {
     /// Whether there is reasoning: `reasoning_content` of DeepSeek, vLLM and others, `reasoning` of `OpenRouter` and Groq.
     reasoning: bool,
     calls: Vec<Call<'a>>,
+    /// Whether there is a refusal or sound.
+    other: bool,
 }
 
 /// A call, or a piece of one.
@@ -186,9 +189,17 @@ impl<'a> Delta<'a> {
                     self.calls.push(call);
                 }
             }
+            b"refusal" | b"audio" => {
+                let null = cursor.kind() == Kind::Null;
+                self.other |= cursor.value()?.len() > 2 && !null;
+            }
             _ => skip(cursor)?,
         }
         Ok(())
+    }
+
+    fn says_something(&self) -> bool {
+        self.words || self.reasoning || self.other || !self.calls.is_empty()
     }
 
     fn note(self, choice: u64, facts: &mut Facts) {

@@ -14,7 +14,7 @@ use crate::{
         json::Cursor,
         watch::{
             EmittedCall, Facts, LISTED_MAX, Phase, Seen, ServerTool, Usage,
-            read::{ENOUGH, FaultFields, count, inside, items, kept, said, skip, walk},
+            read::{self, ENOUGH, FaultFields, count, inside, items, kept, said, skip, walk},
         },
     },
 };
@@ -83,6 +83,7 @@ pub(crate) fn read(name: &[u8], data: &[u8], facts: &mut Facts) -> Seen {
             let mut item = Item::default();
             let read = inside(cursor, |cursor, key| item.take(key, cursor));
             item.whole(facts);
+            facts.begun = true;
             read
         }),
         _ => top.response.take(key, cursor),
@@ -93,8 +94,15 @@ pub(crate) fn read(name: &[u8], data: &[u8], facts: &mut Facts) -> Seen {
 
 impl Top<'_> {
     fn note(&self, kind: &[u8], facts: &mut Facts) -> Seen {
+        if kind.starts_with(b"response.") {
+            read::name(facts, &self.response.id);
+        }
         match kind {
-            b"keepalive" | b"response.queued" | b"response.in_progress" => return Seen::Heartbeat,
+            b"response.queued" => {
+                facts.queued = true;
+                return Seen::Heartbeat;
+            }
+            b"keepalive" | b"response.in_progress" => return Seen::Heartbeat,
             b"response.output_item.added" => self.item.added(self.index, facts),
             b"response.output_item.done" => self.item.done(self.index, facts),
             b"response.completed" | b"response.failed" | b"response.incomplete" | b"response.cancelled" => {
@@ -116,8 +124,15 @@ impl Top<'_> {
             }
             _ => {}
         }
+        facts.begun |= begins(kind);
         Seen::Progress
     }
+}
+
+/// Whether an event of this type is output, or stands behind it. What fails may have had none.
+fn begins(kind: &[u8]) -> bool {
+    kind.strip_prefix(b"response.")
+        .is_some_and(|kind| !matches!(kind, b"created" | b"queued" | b"in_progress" | b"failed" | b"cancelled"))
 }
 
 /// Whether a tool stands at this place, or has this id.
@@ -128,6 +143,7 @@ fn is_place(tool: &ServerTool, index: Option<u64>, id: &str) -> bool {
 /// The members of a response that matter.
 #[derive(Default)]
 struct Response<'a> {
+    id: Text<'a>,
     object: Text<'a>,
     status: Text<'a>,
     reason: Text<'a>,
@@ -138,6 +154,7 @@ struct Response<'a> {
 impl<'a> Response<'a> {
     fn take(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         match key {
+            b"id" => self.id = cursor.text()?,
             b"object" => self.object = cursor.text()?,
             b"status" => self.status = cursor.text()?,
             b"error" => self.error.take(cursor)?,
@@ -164,11 +181,14 @@ impl<'a> Response<'a> {
         match self.object.as_ref() {
             b"response" => {
                 self.note(facts);
+                read::name(facts, &self.id);
                 facts.terminal = !matches!(self.status.as_ref(), b"queued" | b"in_progress");
+                facts.queued = *self.status == *b"queued";
+                facts.begun |= matches!(self.status.as_ref(), b"completed" | b"incomplete");
             }
             b"response.compaction" => {
                 self.note(facts);
-                (facts.compaction, facts.terminal) = (Phase::Over, true);
+                (facts.compaction, facts.terminal, facts.begun) = (Phase::Over, true, true);
             }
             _ => {}
         }

@@ -33,6 +33,12 @@ pub struct Facts {
     pub error: Option<Fault>,
     /// Whether the provider said that this is the end: an answer without it broke off, however cleanly.
     pub terminal: bool,
+    /// Whether anything of the model's own has come: a block, an item, words, a call, or why there is none.
+    pub begun: bool,
+    /// Whether the provider said that the request waits in a queue.
+    pub queued: bool,
+    /// The name of the answer, where a later request may go on from it: a message of Messages, a response of Responses.
+    pub answer_id: Option<Box<str>>,
 }
 
 impl Facts {

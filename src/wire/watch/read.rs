@@ -1,6 +1,6 @@
 //! What the readers of all formats share: objects that are read as far as they go, and texts that are kept.
 
-use super::{Fault, TEXT_BYTES_MAX};
+use super::{Facts, Fault, TEXT_BYTES_MAX};
 use crate::{
     conversation::Text,
     wire::{
@@ -63,6 +63,13 @@ pub(crate) fn kept(text: &[u8]) -> Box<str> {
 /// A text that says something, as [`kept`].
 pub(crate) fn said(text: &[u8]) -> Option<Box<str>> {
     (!text.is_empty()).then(|| kept(text))
+}
+
+/// Keeps the first name that an answer goes by.
+pub(crate) fn name(facts: &mut Facts, id: &[u8]) {
+    if facts.answer_id.is_none() {
+        facts.answer_id = said(id);
+    }
 }
 
 /// The members of an error that are kept: never its message.

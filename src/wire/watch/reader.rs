@@ -66,12 +66,14 @@ impl Reader {
 
     /// Whether an event is one of those that make up most of a stream and say nothing new, told by its first bytes.
     fn is_delta(&self, event: &[u8], facts: &Facts) -> bool {
-        match self {
-            Self::Anthropic(_) => event.starts_with(anthropic::watch::DELTA),
-            Self::OpenAiResponses => openai_responses::watch::is_delta(event, facts),
-            Self::OpenAiChat(reader) => reader.is_delta(event, facts),
-            Self::Gemini => false,
-        }
+        // The first is read: with it the answer begins.
+        facts.begun
+            && match self {
+                Self::Anthropic(_) => event.starts_with(anthropic::watch::DELTA),
+                Self::OpenAiResponses => openai_responses::watch::is_delta(event, facts),
+                Self::OpenAiChat(reader) => reader.is_delta(event, facts),
+                Self::Gemini => false,
+            }
     }
 
     fn read(&mut self, event: &[u8], name: &[u8], data: &[u8], facts: &mut Facts) -> Seen {
