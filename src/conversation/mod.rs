@@ -7,11 +7,13 @@ use std::{borrow::Cow, ops::Range};
 use crate::splice::Span;
 
 mod finding;
+pub mod outline;
 pub mod pairing;
 pub mod rules;
 pub mod turns;
 
 pub use finding::{Finding, FindingKind};
+pub use outline::{Field, Fields, Noted, Outline};
 
 /// Messages and parts for which room is made at first: a body may claim to be large.
 const ROOM_MAX: usize = 4096;
@@ -39,6 +41,8 @@ pub struct Conversation<'a> {
     /// Whether calls may live outside the body (Anthropic `thread: continue`, Responses `previous_response_id`): a
     /// result without call is no finding.
     pub calls_elsewhere: bool,
+    /// What was noted for its outline.
+    pub noted: Noted,
 }
 
 impl<'a> Conversation<'a> {
@@ -53,6 +57,7 @@ impl<'a> Conversation<'a> {
             compaction: None,
             details,
             calls_elsewhere: false,
+            noted: Noted::default(),
         }
     }
 

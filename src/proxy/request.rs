@@ -155,7 +155,7 @@ impl Reading<'_> {
         repaired: Repaired,
         record: &mut Record,
     ) -> Result<Verdict, ProxyError> {
-        let Repaired { body, report } = repaired;
+        let Repaired { body, report, .. } = repaired;
         let (wire, signed) = (self.wire, is_signed(self.principal.headers));
         let mode = if signed { Mode::Observe } else { self.mode };
         record.event.unreadable = report.unread;

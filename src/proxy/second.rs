@@ -179,7 +179,7 @@ impl Again {
     }
 
     fn again(&mut self, repaired: Repaired, why: &'static str, lesson: Lesson) -> Next {
-        let Repaired { body, report } = repaired;
+        let Repaired { body, report, .. } = repaired;
         self.sent = body.clone();
         // What goes up now is plain, and of our own length.
         self.headers.remove(CONTENT_ENCODING);

@@ -11,7 +11,7 @@ pub(super) fn together(entries: &[Entry], mend: impl Fn(&Entry) -> Result<Mended
     let mut whole = Mended::default();
     for entry in entries {
         match mend(entry) {
-            Ok(Mended { edits, report }) => {
+            Ok(Mended { edits, report, .. }) => {
                 let shifted = edits.into_iter().map(|edit| edit.shifted(entry.span.start));
                 whole.edits.extend(shifted);
                 add(&mut whole.report, report, &entry.path);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     conversation::{
-        Conversation, Finding,
+        Conversation, Finding, Outline,
         pairing::pair,
         rules::{PairingRules, Unique},
     },
@@ -208,6 +208,8 @@ pub struct Repaired {
     pub body: Segments,
     /// What was found and done.
     pub report: Report,
+    /// What the body as it came says beside pairing; of a body that holds several requests, of nothing.
+    pub outline: Outline,
 }
 
 /// Reads, checks, plans and splices one body. Pure: the output is a function of the arguments.
@@ -241,7 +243,11 @@ fn repair_learned(
     answers: &dyn Answers,
     learned: &Learned<'_>,
 ) -> Result<Repaired, Unreadable> {
-    let Mended { mut edits, mut report } = mend(body, wire, policy, answers, learned.insistence.as_ref())?;
+    let Mended {
+        mut edits,
+        mut report,
+        outline,
+    } = mend(body, wire, policy, answers, learned.insistence.as_ref())?;
     if learned.drop_bound
         && let Some(edit) = wire.format.drop_bound(Json::new(body))
     {
@@ -253,12 +259,14 @@ fn repair_learned(
         return Ok(Repaired {
             body: Segments::whole(body.clone()),
             report,
+            outline,
         });
     }
     match EditList::new(edits, body.len()) {
         Ok(list) => Ok(Repaired {
             body: list.apply(body),
             report,
+            outline,
         }),
         // A bug of ours: the provider judges the original.
         Err(_) => Err(Unreadable::Overlap),
@@ -296,6 +304,7 @@ fn findings(conversation: &Conversation<'_>, wire: Wire, policy: &RepairPolicy) 
 struct Mended {
     edits: Vec<Edit>,
     report: Report,
+    outline: Outline,
 }
 
 fn mend(
@@ -326,6 +335,7 @@ fn mend_one(
     answers: &dyn Answers,
     insistence: Option<&Insistence<'_>>,
 ) -> Result<Mended, Unreadable> {
+    let outline = Outline::of(&conversation);
     let mut rules = rules(wire, policy);
     if let Some(insistence) = insistence {
         rules = insistence.rules(rules);
@@ -350,6 +360,7 @@ fn mend_one(
     Ok(Mended {
         edits: done,
         report: plan.report,
+        outline,
     })
 }
 

@@ -8,6 +8,7 @@ use super::{
     repair_learned,
 };
 use crate::{
+    conversation::Outline,
     splice::Segments,
     wire::{Refusal, RefusalKind, Wire},
 };
@@ -44,11 +45,15 @@ pub fn second(
         if insistence.is_met(&repaired.report.findings) && repaired.body.to_vec() != before {
             return Some(repaired);
         }
-        if step == Step::Rules && !sent.is_original() && insistence.was_balanced(&wire.read(body).ok()?) {
-            return Some(Repaired {
-                body: Segments::whole(body.clone()),
-                report: Report::default(),
-            });
+        if step == Step::Rules && !sent.is_original() {
+            let conversation = wire.read(body).ok()?;
+            if insistence.was_balanced(&conversation) {
+                return Some(Repaired {
+                    body: Segments::whole(body.clone()),
+                    report: Report::default(),
+                    outline: Outline::of(&conversation),
+                });
+            }
         }
     }
     None

@@ -7,6 +7,7 @@ use crate::conversation::{Conversation, Finding, rules::PairingRules};
 pub(crate) mod anthropic;
 mod detect;
 mod entries;
+mod fields;
 pub mod frames;
 pub(crate) mod gemini;
 pub mod json;

@@ -25,6 +25,7 @@ mod judge_self_items;
 mod linear;
 mod long_session;
 mod odd_json;
+mod outlines;
 mod policy;
 mod properties;
 mod referee;

@@ -11,7 +11,7 @@ use crate::{
     },
     splice::Span,
     wire::{
-        Unreadable,
+        Unreadable, fields,
         json::{Cursor, Json, Kind, is_blank},
     },
 };
@@ -26,7 +26,8 @@ pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
         b"messages" if reader.conversation.array.is_some() => Err(Unreadable::DuplicateHistory),
         b"messages" => reader.messages(cursor),
         b"thread" => reader.thread(cursor),
-        _ => cursor.value().map(|_| ()),
+        b"container" => reader.container(cursor),
+        _ => fields::note(&mut reader.conversation, key, cursor).map(|_| ()),
     })?;
     reader.drop_flaw_of_last_assistant();
     cursor.end().map(|()| reader.conversation)
@@ -47,9 +48,21 @@ impl<'a> Reader<'a> {
     /// Message threads (anthropic-beta message-threads-2026-08-12): of a thread that goes on, only the new messages are
     /// in the body.
     fn thread(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let thread = cursor.value()?;
+        let thread = fields::note(&mut self.conversation, b"thread", cursor)?;
         let kind = self.json.member(thread, "type");
         self.conversation.calls_elsewhere = kind.is_some_and(|kind| *self.json.decode(kind) == *b"continue");
+        self.conversation.noted.held |= self.conversation.calls_elsewhere;
+        Ok(())
+    }
+
+    /// An id, or an object that may hold one; without it a new container is made.
+    fn container(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        let container = cursor.value()?;
+        let id = match self.json.kind(container) {
+            Kind::Object => self.json.member(container, "id"),
+            _ => Some(container),
+        };
+        self.conversation.noted.held |= id.is_some_and(|id| !self.json.decode(id).is_empty());
         Ok(())
     }
 

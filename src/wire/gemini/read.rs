@@ -8,7 +8,7 @@ use crate::{
     conversation::{Call, CallDetails, CallResult, Content, Conversation, Message, Part, PartKind, Role, Text},
     splice::Span,
     wire::{
-        Unreadable,
+        Unreadable, fields,
         json::{Cursor, Json, Kind},
     },
 };
@@ -27,9 +27,11 @@ pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
         // The beginning of the history may be cached at the provider.
         b"cachedContent" | b"cached_content" => {
             reader.conversation.calls_elsewhere = !cursor.text()?.is_empty();
+            // It is bound to the project.
+            reader.conversation.noted.held = reader.conversation.calls_elsewhere;
             Ok(())
         }
-        _ => cursor.value().map(|_| ()),
+        _ => fields::note(&mut reader.conversation, key, cursor).map(|_| ()),
     })?;
     cursor.end().map(|()| reader.conversation)
 }

@@ -10,7 +10,7 @@ use crate::{
     },
     splice::Span,
     wire::{
-        Unreadable,
+        Unreadable, fields,
         json::{Cursor, Json, Kind},
     },
 };
@@ -24,7 +24,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     cursor.object(|cursor, key| match key {
         b"messages" if reader.conversation.array.is_some() => Err(Unreadable::DuplicateHistory),
         b"messages" => reader.messages(cursor),
-        _ => cursor.value().map(|_| ()),
+        _ => fields::note(&mut reader.conversation, key, cursor).map(|_| ()),
     })?;
     cursor.end().map(|()| reader.conversation)
 }

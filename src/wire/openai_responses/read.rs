@@ -13,7 +13,7 @@ use crate::{
     },
     splice::Span,
     wire::{
-        Dialect, Unreadable,
+        Dialect, Unreadable, fields,
         json::{Cursor, Json, Kind},
         openai_responses::items::{DEEPSEEK, OF_LOCAL_SHELL, call_kind, result_kind},
     },
@@ -23,7 +23,8 @@ use crate::{
 /// provider holds; a body with neither, or with a bare string as `input`, is a conversation without messages.
 pub(crate) fn read(body: &[u8], dialect: Dialect) -> Result<Conversation<'_>, Unreadable> {
     let json = Json::new(body);
-    let conversation = Conversation::new(body, details);
+    let mut conversation = Conversation::new(body, details);
+    conversation.noted.by_item = true;
     let mut reader = Reader {
         json,
         dialect,
@@ -31,20 +32,30 @@ pub(crate) fn read(body: &[u8], dialect: Dialect) -> Result<Conversation<'_>, Un
         history: None,
         item_ids: HashSet::new(),
         shells: HashMap::new(),
+        trigger: None,
     };
     let mut cursor = Cursor::new(body, 0);
     cursor.object(|cursor, key| match key {
         b"input" => reader.history(cursor, History::Input),
         b"items" => reader.history(cursor, History::Items),
         b"previous_response_id" | b"conversation" => {
-            let value = cursor.value()?;
+            let value = fields::note(&mut reader.conversation, key, cursor)?;
             if json.kind(value) != Kind::Null {
                 reader.is_held();
+                reader.names_state();
             }
             Ok(())
         }
-        _ => cursor.value().map(|_| ()),
+        b"background" => {
+            if cursor.is_true()? {
+                reader.names_state();
+            }
+            Ok(())
+        }
+        _ => fields::note(&mut reader.conversation, key, cursor).map(|_| ()),
     })?;
+    let last = reader.conversation.messages.len().checked_sub(1);
+    reader.conversation.noted.compaction = last.is_some() && reader.trigger == last;
     if reader.history == Some(History::Items) {
         reader.nothing_is_due();
     }
@@ -69,6 +80,8 @@ struct Reader<'a> {
     item_ids: HashSet<Text<'a>>,
     /// Local shell calls by item id and by call id: their results may name either.
     shells: HashMap<Text<'a>, Text<'a>>,
+    /// The item that asks for a compaction.
+    trigger: Option<usize>,
 }
 
 /// The members of an item that matter here; of a key that stands twice the last counts.
@@ -128,6 +141,7 @@ impl<'a> Reader<'a> {
             *item.kind == *b"item_reference" || (!item.is_typed() && item.role.is_empty() && !item.id.is_empty());
         if refers {
             self.is_held();
+            self.names_state();
             return (Role::Assistant, Some(PartKind::Other));
         }
         if !item.is_typed() || *item.kind == *b"message" {
@@ -179,6 +193,10 @@ impl<'a> Reader<'a> {
                 self.is_held();
                 (Role::System, Some(PartKind::Compaction))
             }
+            b"compaction_trigger" => {
+                self.trigger = Some(self.conversation.messages.len());
+                (Role::Assistant, Some(PartKind::Other))
+            }
             // Hosted tools, and kinds to come: the model's own.
             _ => (Role::Assistant, Some(PartKind::Other)),
         }
@@ -196,6 +214,11 @@ impl<'a> Reader<'a> {
     /// Calls may live at the provider. `DeepSeek` keeps no state.
     fn is_held(&mut self) {
         self.conversation.calls_elsewhere = self.dialect != Dialect::DeepSeek;
+    }
+
+    /// The provider holds what the body names. `DeepSeek` keeps no state.
+    fn names_state(&mut self) {
+        self.conversation.noted.held = self.dialect != Dialect::DeepSeek;
     }
 
     /// `Duplicate item found with id fc_1. Remove duplicate items from your input and try again.`

@@ -1,0 +1,259 @@
+//! What the rest of the proxy wants to know of a body beside pairing: a handful of flags, ids and spans.
+//!
+//! Made of what the one pass of a reader has noted: nothing is parsed again, and only the end of the history is walked.
+
+use std::ops::Range;
+
+use memchr::memmem;
+
+use crate::{
+    conversation::{Conversation, Message, Part, PartKind, Role},
+    splice::Span,
+};
+
+/// Ids that are kept of calls, and as many of results.
+pub const IDS_MAX: usize = 256;
+/// Bytes of an id that are kept. Two ids that agree so far are taken for one.
+pub const ID_BYTES_MAX: usize = 128;
+
+/// Bytes at the end of the last user message, and of `context_management`, that are searched for words.
+const SEARCHED_MAX: usize = 32 * 1024;
+/// Results that one turn of items may hold in front of its last call.
+const INTERLEAVED_MAX: usize = 16;
+
+/// All of them stand in the user message by which Claude Code asks for a summary where it sends no header (2.1).
+const ASK_FOR_SUMMARY: [&[u8]; 3] = [
+    b"CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.",
+    b"an <analysis> block followed by a <summary> block",
+    b"Your task is to create a detailed summary",
+];
+
+/// Top-level members of a body that somebody asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Field {
+    /// `model`.
+    Model,
+    /// `stream`.
+    Stream,
+    /// `system`, `instructions`, `systemInstruction`.
+    System,
+    /// `tools`.
+    Tools,
+    /// `metadata`.
+    Metadata,
+    /// `prompt_cache_key`.
+    PromptCacheKey,
+    /// `conversation`.
+    Conversation,
+    /// `previous_response_id`.
+    PreviousResponse,
+    /// `thread`.
+    Thread,
+    /// `context_management`.
+    ContextManagement,
+}
+
+/// How many fields there are.
+const FIELDS: usize = Field::ContextManagement as usize + 1;
+
+/// Where the fields of a body stand; of a key that stands twice the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fields([Span; FIELDS]);
+
+impl Fields {
+    /// Where the value of a field stands.
+    pub fn get(&self, field: Field) -> Option<Span> {
+        // No value is empty.
+        self.0.get(field as usize).copied().filter(|span| !span.is_empty())
+    }
+
+    /// Notes where the value of a field stands.
+    pub fn set(&mut self, field: Field, value: Span) {
+        if let Some(slot) = self.0.get_mut(field as usize) {
+            *slot = value;
+        }
+    }
+}
+
+/// What a reader notes beside messages and parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Noted {
+    /// Where the fields stand.
+    pub fields: Fields,
+    /// Whether the body names state that the provider holds.
+    pub held: bool,
+    /// Whether its last item asks for a compaction.
+    pub compaction: bool,
+    /// Whether each message is one item of a turn (Responses), so that results may stand within the turn.
+    pub by_item: bool,
+}
+
+/// What a body says beside pairing. Spans point into the body that was read. A body that holds several requests, and
+/// one without a history, has the outline of nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says one thing of a body, and any may go with any"
+)]
+pub struct Outline {
+    /// Where its fields stand.
+    pub fields: Fields,
+    /// Whether it says `"stream": true`. Gemini says so in the path.
+    pub stream: bool,
+    /// Whether the history holds signed reasoning or an encrypted summary: another organisation may refuse it.
+    pub reasoning: bool,
+    /// Whether it names state that the provider holds: another profile would not find it.
+    pub held: bool,
+    /// Whether it asks for a compaction of the history, and for nothing else.
+    pub compaction: bool,
+    /// Whether it allows the provider to compact the history.
+    pub may_compact: bool,
+    /// How many messages it has; in Responses, items.
+    pub messages: usize,
+    /// The instructions in front of the history, be they a field or the first message.
+    pub system: Option<Span>,
+    /// The user's first message.
+    pub first_user: Option<Span>,
+    /// The last turn of the assistant: ids of its calls, or names where there are no ids.
+    pub asked: Vec<Box<[u8]>>,
+    /// What the results behind that turn name.
+    pub answers: Vec<Box<[u8]>>,
+    /// The tools of those results, one each; empty texts in formats whose results name none.
+    pub answer_names: Vec<Box<[u8]>>,
+}
+
+impl Outline {
+    /// The outline of what was read.
+    pub fn of(conversation: &Conversation<'_>) -> Self {
+        let Conversation { body, noted, .. } = conversation;
+        let fields = noted.fields;
+        let bytes = |field| fields.get(field).and_then(|span| body.get(span.range()));
+        let messages = &conversation.messages;
+        let first = |role| messages.iter().find(move |message| message.role == role);
+        let system = messages.first().filter(|message| message.role == Role::System);
+        let tail = Tail::of(conversation);
+        Self {
+            fields,
+            stream: bytes(Field::Stream) == Some(b"true"),
+            reasoning: conversation.parts.iter().rev().any(is_bound),
+            held: noted.held,
+            compaction: noted.compaction || asks_for_summary(conversation),
+            may_compact: bytes(Field::ContextManagement).is_some_and(names_compaction),
+            messages: messages.len(),
+            system: fields.get(Field::System).or_else(|| system.map(|message| message.span)),
+            first_user: first(Role::User).map(|message| message.span),
+            asked: tail.asked,
+            answers: tail.answers,
+            answer_names: tail.names,
+        }
+    }
+
+    /// Where the value of a field stands.
+    pub fn field(&self, field: Field) -> Option<Span> {
+        self.fields.get(field)
+    }
+}
+
+/// Whether a part is readable for who made it alone.
+fn is_bound(part: &Part<'_>) -> bool {
+    match &part.kind {
+        PartKind::Thinking | PartKind::Compaction => true,
+        PartKind::Call(call) => call.signed,
+        _ => false,
+    }
+}
+
+/// `{"edits":[{"type":"compact_20260112"}]}` and `[{"type":"compaction"}]`.
+fn names_compaction(value: &[u8]) -> bool {
+    let head = value.get(..value.len().min(SEARCHED_MAX)).unwrap_or_default();
+    memmem::find(head, b"\"compact").is_some()
+}
+
+fn asks_for_summary(conversation: &Conversation<'_>) -> bool {
+    let is_user = |message: &&Message| message.role == Role::User;
+    let Some(last) = conversation.messages.iter().rfind(is_user) else {
+        return false;
+    };
+    let ends_in_result = conversation.parts_of(last).last();
+    if ends_in_result.is_some_and(|part| matches!(part.kind, PartKind::Result(_))) {
+        return false;
+    }
+    let Span { start, end } = last.span;
+    let searched = start.max(end.saturating_sub(SEARCHED_MAX))..end;
+    let text = conversation.body.get(searched).unwrap_or_default();
+    let says = |phrase: &&[u8]| memmem::find(text, phrase).is_some();
+    ASK_FOR_SUMMARY.iter().all(says)
+}
+
+/// The end of a history, walked backwards.
+#[derive(Default)]
+struct Tail {
+    asked: Vec<Box<[u8]>>,
+    answers: Vec<Box<[u8]>>,
+    names: Vec<Box<[u8]>>,
+    /// Whether a message of the assistant was passed.
+    assistant: bool,
+    /// Whether the message that was passed last begins with reasoning, as turns do.
+    at_reasoning: bool,
+    /// Results that were passed behind which a call of the same turn stands.
+    interleaved: usize,
+}
+
+impl Tail {
+    /// The calls of the last turn and the results behind it, each in document order.
+    fn of(conversation: &Conversation<'_>) -> Self {
+        let mut tail = Self::default();
+        for message in conversation.messages.iter().rev() {
+            if !tail.goes_on(message, conversation.noted.by_item) {
+                break;
+            }
+            tail.at_reasoning = tail.take(conversation, message.parts.clone());
+            tail.assistant |= message.role == Role::Assistant;
+        }
+        for ids in [&mut tail.asked, &mut tail.answers, &mut tail.names] {
+            ids.reverse();
+        }
+        tail
+    }
+
+    /// Whether a message belongs to the turn or stands behind it. Items of one turn may have their results between them.
+    fn goes_on(&mut self, message: &Message, by_item: bool) -> bool {
+        if !self.assistant || message.role == Role::Assistant {
+            return true;
+        }
+        self.interleaved = self.interleaved.saturating_add(1);
+        by_item && message.role == Role::Tool && !self.at_reasoning && self.interleaved <= INTERLEAVED_MAX
+    }
+
+    /// Takes the ids of a message's parts; whether reasoning is among them.
+    fn take(&mut self, conversation: &Conversation<'_>, parts: Range<usize>) -> bool {
+        let mut thinks = false;
+        for part in conversation.parts.get(parts).unwrap_or_default().iter().rev() {
+            match &part.kind {
+                PartKind::Call(call) => {
+                    keep(&mut self.asked, call.key());
+                }
+                PartKind::Result(result) => {
+                    let kept = keep(&mut self.answers, result.key());
+                    self.names.extend(kept.then(|| head(&result.name)));
+                }
+                PartKind::Thinking => thinks = true,
+                _ => {}
+            }
+        }
+        thinks
+    }
+}
+
+/// Keeps an id, if there is room; whether it was kept.
+fn keep(ids: &mut Vec<Box<[u8]>>, id: &[u8]) -> bool {
+    let fits = !id.is_empty() && ids.len() < IDS_MAX;
+    if fits {
+        ids.push(head(id));
+    }
+    fits
+}
+
+fn head(id: &[u8]) -> Box<[u8]> {
+    id.get(..id.len().min(ID_BYTES_MAX)).unwrap_or_default().into()
+}
