@@ -13,6 +13,7 @@
 //! | [`wire`] | the formats: read a body, write one block; the door to JSON; framers and watchers of answers; what a refusal says |
 //! | [`repair`](mod@repair) | findings → plan → edits, and every text that we write |
 //! | `provider` | the table: names, hosts and paths → upstream and format |
+//! | `session` | who speaks: session, agent, lane |
 //! | `upstream` | the HTTP client: one send with its deadlines |
 //! | `proxy` | the life of one exchange, top to bottom |
 //! | `server` | listeners, limits, owned tasks, drain |
@@ -43,7 +44,8 @@
 //! the assistant. A *finding* is a breach of the pairing rules; a *plan* is what will be done, by *actions*; an *edit*
 //! replaces a *span*. A *placeholder* stands for a result that nobody gave; a *quote* keeps a result as marked text.
 //! A result is at *home* where the answer of its call may stand; a call is *held* if it lives at the provider alone. A
-//! *refusal* is a provider's 400 about pairing, a *lesson* what a later request takes from it.
+//! *refusal* is a provider's 400 about pairing, a *lesson* what a later request takes from it. A *lane* is one agent's
+//! conversation within a session of one principal.
 //!
 //! # Where to start
 //!
@@ -77,6 +79,8 @@ pub mod proxy;
 pub mod repair;
 #[cfg(feature = "server")]
 pub mod server;
+#[cfg(feature = "server")]
+pub mod session;
 pub mod splice;
 #[cfg(feature = "server")]
 pub mod telemetry;

@@ -11,7 +11,7 @@ const FLOORS: &[&[&str]] = &[
     &["splice", "clock"],
     &["conversation"],
     &["wire"],
-    &["provider", "repair"],
+    &["provider", "repair", "session"],
     &["policy"],
     &["auth"],
     &["telemetry", "upstream"],
@@ -23,7 +23,16 @@ const FLOORS: &[&[&str]] = &[
 ];
 
 /// Rooms that take values and give values.
-const PURE: &[&str] = &["splice", "conversation", "wire", "repair", "provider", "policy", "auth"];
+const PURE: &[&str] = &[
+    "splice",
+    "conversation",
+    "wire",
+    "repair",
+    "provider",
+    "policy",
+    "auth",
+    "session",
+];
 
 /// What a pure room never names.
 const IMPURE: &[&str] = &[

@@ -1,0 +1,138 @@
+//! What a request's head says of itself beside who speaks: a compaction, a retry, a client's patience.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+
+/// The kind of subagent that compacts its thread.
+pub(super) const COMPACT: &str = "compact";
+
+/// The longest patience that is believed.
+const BUDGET_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a head says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Whether the request is a compaction. A body may say so too: [`Outline::compaction`](crate::conversation::Outline).
+    pub compaction: bool,
+    /// Whether the history was compacted since the last request: what stood before is no prefix any more.
+    pub context_compacted: bool,
+    /// How often the client's library has tried before.
+    pub retries: u32,
+    /// How long the client's library waits for an answer.
+    pub budget: Option<Duration>,
+    /// Whether the request replays a token by which the provider finds its turn.
+    pub turn_state: bool,
+}
+
+/// Reads the marks of a request for `path`.
+pub fn marks(headers: &HeaderMap, path: &str) -> Marks {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let is = |name: &str, words: &[&str]| {
+        text(name).is_some_and(|text| words.iter().any(|word| text.eq_ignore_ascii_case(word)))
+    };
+    let says = |name: &str| text(name).is_some_and(|text| !text.is_empty()) && !is(name, &["false", "0"]);
+    let compaction = is("x-claude-code-compaction", &["auto", "manual", "reactive"])
+        || is("x-claude-code-request-class", &["compaction"])
+        || is("x-openai-subagent", &[COMPACT])
+        || path.trim_end_matches('/').ends_with("/responses/compact");
+    let patience = |name: &str| text(name).and_then(seconds);
+    Marks {
+        compaction,
+        context_compacted: says("x-claude-code-context-compacted"),
+        retries: text("x-stainless-retry-count")
+            .and_then(|count| count.parse().ok())
+            .unwrap_or_default(),
+        budget: patience("x-stainless-read-timeout").or_else(|| patience("x-stainless-timeout")),
+        turn_state: says("x-codex-turn-state"),
+    }
+}
+
+/// Seconds that somebody may mean: libraries write `NOT_GIVEN` and what they were configured with.
+fn seconds(text: &str) -> Option<Duration> {
+    let seconds = text.parse::<f64>().ok()?;
+    let budget = Duration::try_from_secs_f64(seconds).ok()?;
+    (!budget.is_zero() && budget <= BUDGET_MAX).then_some(budget)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn read(pairs: &[(&'static str, &'static str)]) -> Marks {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        marks(&pairs.iter().map(pair).collect(), "/v1/messages")
+    }
+
+    #[test]
+    fn a_compaction_is_told_by_headers_or_path() {
+        for (name, value, compaction) in [
+            ("x-claude-code-compaction", "auto", true),
+            ("x-claude-code-compaction", "manual", true),
+            ("x-claude-code-compaction", "reactive", true),
+            ("x-claude-code-compaction", "off", false),
+            ("x-claude-code-request-class", "compaction", true),
+            ("x-claude-code-request-class", "main", false),
+            ("x-openai-subagent", "compact", true),
+            ("x-openai-subagent", "review", false),
+        ] {
+            assert_eq!(read(&[(name, value)]).compaction, compaction, "{name}: {value}");
+        }
+        for (path, compaction) in [
+            ("/openai/v1/responses/compact", true),
+            ("/v1/responses", false),
+            ("/v1/responses/compacted", false),
+        ] {
+            assert_eq!(marks(&HeaderMap::new(), path).compaction, compaction, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_budget_is_what_somebody_can_mean() {
+        let of = |name, text| read(&[(name, text)]).budget;
+        for (text, seconds) in [
+            ("600", Some(600.0)),
+            ("0.5", Some(0.5)),
+            (" 60 ", Some(60.0)),
+            ("86400", Some(86_400.0)),
+            ("86401", None),
+            ("NOT_GIVEN", None),
+            ("-1", None),
+            ("0", None),
+            ("NaN", None),
+            ("inf", None),
+            ("1e300", None),
+            ("", None),
+            ("10 s", None),
+        ] {
+            let budget = seconds.map(Duration::from_secs_f64);
+            assert_eq!(of("x-stainless-read-timeout", text), budget, "{text:?}");
+            assert_eq!(of("x-stainless-timeout", text), budget, "{text:?}");
+        }
+        let both = |read_timeout| {
+            read(&[
+                ("x-stainless-read-timeout", read_timeout),
+                ("x-stainless-timeout", "60"),
+            ])
+            .budget
+        };
+        assert_eq!(both("30"), Some(Duration::from_secs(30)));
+        assert_eq!(both("NOT_GIVEN"), Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn the_other_marks_are_read() {
+        assert_eq!(read(&[]), Marks::default());
+        for (text, retries) in [("0", 0), ("2", 2), ("-1", 0), ("x", 0), ("99999999999", 0)] {
+            assert_eq!(read(&[("x-stainless-retry-count", text)]).retries, retries, "{text}");
+        }
+        assert!(read(&[("x-claude-code-context-compacted", "true")]).context_compacted);
+        assert!(!read(&[("x-claude-code-context-compacted", "false")]).context_compacted);
+        assert!(read(&[("x-codex-turn-state", "opaque")]).turn_state);
+        assert!(!read(&[("x-codex-turn-state", "")]).turn_state);
+    }
+}
