@@ -14,6 +14,7 @@
 //! | [`repair`](mod@repair) | findings → plan → edits, and every text that we write |
 //! | `provider` | the table: names, hosts and paths → upstream and format |
 //! | `session` | who speaks: session, agent, lane |
+//! | `session_table` | what is remembered of a lane: its profile, its open calls |
 //! | `upstream` | the HTTP client: one send with its deadlines |
 //! | `proxy` | the life of one exchange, top to bottom |
 //! | `server` | listeners, limits, owned tasks, drain |
@@ -81,6 +82,8 @@ pub mod repair;
 pub mod server;
 #[cfg(feature = "server")]
 pub mod session;
+#[cfg(feature = "server")]
+pub mod session_table;
 pub mod splice;
 #[cfg(feature = "server")]
 pub mod telemetry;

@@ -14,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["provider", "repair", "session"],
     &["policy"],
     &["auth"],
-    &["telemetry", "upstream"],
+    &["session_table", "telemetry", "upstream"],
     &["admin", "proxy", "server"],
     &["config"],
     &["app"],

@@ -57,6 +57,9 @@ mod streaming;
 mod strict_provider;
 mod watching;
 
+// Who speaks.
+mod sessions;
+
 // The rooms around it.
 mod admin;
 mod cli_config;

@@ -1,0 +1,254 @@
+//! What is remembered of lanes while they live: the profile that serves them, their open calls, their answers' ids.
+//!
+//! In memory, bounded, and forgotten when idle. Every name is a hash with the principal in it: no lane reaches another's.
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
+)]
+
+mod calls;
+
+use std::{sync::Arc, time::Duration};
+
+use moka::{ops::compute::Op, sync::Cache};
+use tokio::time::Instant;
+
+use crate::{
+    conversation::Outline,
+    session::{Known, Lane, LaneId, PrincipalKey},
+    wire::watch::Calls,
+};
+
+use calls::OpenCalls;
+pub use calls::{Closed, OPEN_MAX};
+
+/// Bytes that a lane takes beside its texts and calls, with what the map itself needs.
+const LANE_BYTES: usize = 512;
+/// Bytes that an answer's id takes: the map keeps two hashes.
+const ANSWER_BYTES: u64 = 256;
+
+/// Bounds of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionSettings {
+    /// Lanes that are remembered, and as many answers.
+    pub entries_max: u64,
+    /// Bytes that they may take.
+    pub bytes_max: u64,
+    /// How long a lane is remembered that nobody uses.
+    pub idle: Duration,
+}
+
+impl Default for SessionSettings {
+    fn default() -> Self {
+        Self {
+            entries_max: 20_000,
+            bytes_max: 32 * 1024 * 1024,
+            idle: Duration::from_secs(24 * 60 * 60),
+        }
+    }
+}
+
+/// The profile that serves a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// The upstream.
+    pub upstream: Box<str>,
+    /// The label of its profile.
+    pub profile: Box<str>,
+}
+
+/// The lanes of this process.
+#[derive(Debug)]
+pub struct SessionTable {
+    lanes: Cache<LaneId, Arc<Session>>,
+    answers: Cache<[u8; 32], Lane>,
+    idle: Duration,
+}
+
+/// What is remembered of one lane.
+#[derive(Clone, Debug)]
+struct Session {
+    pin: Option<Pin>,
+    calls: OpenCalls,
+    last_seen: Instant,
+}
+
+/// One lane, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneView {
+    /// The beginning of its hash.
+    pub lane: String,
+    /// The profile that serves it.
+    pub pin: Option<Pin>,
+    /// Its open calls: the tool, and for how long.
+    pub calls: Vec<(Box<str>, Duration)>,
+    /// Since it was last seen.
+    pub idle: Duration,
+}
+
+/// Sums over all lanes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Lanes.
+    pub lanes: usize,
+    /// Lanes with a profile of their own.
+    pub pinned: usize,
+    /// Lanes with open calls.
+    pub waiting: usize,
+    /// Open calls.
+    pub open_calls: usize,
+}
+
+impl Session {
+    fn new(now: Instant) -> Self {
+        Self {
+            pin: None,
+            calls: OpenCalls::default(),
+            last_seen: now,
+        }
+    }
+
+    fn weight(&self) -> usize {
+        let pin = self
+            .pin
+            .as_ref()
+            .map_or(0, |pin| pin.upstream.len().saturating_add(pin.profile.len()));
+        let calls = self.calls.list.iter().map(calls::OpenCall::weight);
+        calls.fold(LANE_BYTES.saturating_add(pin), usize::saturating_add)
+    }
+
+    /// For how long nobody spoke.
+    fn idle(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.last_seen)
+    }
+}
+
+impl SessionTable {
+    /// An empty table.
+    pub fn new(settings: SessionSettings) -> Self {
+        let SessionSettings {
+            entries_max,
+            bytes_max,
+            idle,
+        } = settings;
+        // An entry counts its share of all bytes at least, so that one bound keeps both.
+        let share = |entries: u64| bytes_max.checked_div(entries).unwrap_or(bytes_max).max(1);
+        let least = u32::try_from(share(entries_max)).unwrap_or(u32::MAX);
+        Self {
+            lanes: Cache::builder()
+                .max_capacity(bytes_max)
+                .weigher(move |_, session: &Arc<Session>| {
+                    u32::try_from(session.weight()).unwrap_or(u32::MAX).max(least)
+                })
+                .time_to_idle(idle)
+                .build(),
+            answers: Cache::builder()
+                .max_capacity(entries_max.min(bytes_max.checked_div(ANSWER_BYTES).unwrap_or_default()))
+                .time_to_idle(idle)
+                .build(),
+            idle,
+        }
+    }
+
+    /// The profile that serves a lane.
+    pub fn pin(&self, lane: LaneId, now: Instant) -> Option<Pin> {
+        self.session(lane, now)?.pin.clone()
+    }
+
+    /// From now on this profile serves the lane; none: whichever comes.
+    pub fn set_pin(&self, lane: LaneId, pin: Option<Pin>, now: Instant) {
+        self.change(lane, now, |session| session.pin = pin);
+    }
+
+    /// A request of the lane came: closes the calls that it answers, and those that the lane went on without.
+    pub fn asked(&self, lane: LaneId, outline: &Outline, now: Instant) -> Closed {
+        self.change(lane, now, |session| session.calls.close(outline, now))
+    }
+
+    /// The lane was answered: opens the calls of the answer, and remembers the answer's id.
+    pub fn answered(&self, principal: &PrincipalKey, lane: Lane, calls: &Calls, answer_id: Option<&str>, now: Instant) {
+        if let Some(id) = answer_id.filter(|id| !id.is_empty()) {
+            self.answers.insert(answer_key(principal, id), lane);
+        }
+        self.change(lane.id, now, |session| session.calls.open(calls, now));
+    }
+
+    /// Whether the client still works on calls of the lane.
+    pub fn has_open_calls(&self, lane: LaneId, now: Instant) -> bool {
+        self.session(lane, now)
+            .is_some_and(|session| !session.calls.list.is_empty())
+    }
+
+    /// The lanes that were seen last, `limit` at most.
+    pub fn view(&self, limit: usize, now: Instant) -> Vec<LaneView> {
+        let mut lanes: Vec<(Arc<LaneId>, Arc<Session>)> = self.living(now).collect();
+        lanes.sort_by_key(|(lane, session)| (session.idle(now), **lane));
+        lanes.truncate(limit);
+        let view = |(lane, session): (Arc<LaneId>, Arc<Session>)| LaneView {
+            lane: lane.short(),
+            pin: session.pin.clone(),
+            calls: session
+                .calls
+                .list
+                .iter()
+                .map(|call| (call.tool.clone(), now.saturating_duration_since(call.opened_at)))
+                .collect(),
+            idle: session.idle(now),
+        };
+        lanes.into_iter().map(view).collect()
+    }
+
+    /// Sums over all lanes.
+    pub fn totals(&self, now: Instant) -> Totals {
+        self.lanes.run_pending_tasks();
+        self.living(now).fold(Totals::default(), |sums, (_, session)| {
+            let open = session.calls.list.len();
+            Totals {
+                lanes: sums.lanes.saturating_add(1),
+                pinned: sums.pinned.saturating_add(usize::from(session.pin.is_some())),
+                waiting: sums.waiting.saturating_add(usize::from(open > 0)),
+                open_calls: sums.open_calls.saturating_add(open),
+            }
+        })
+    }
+
+    fn living(&self, now: Instant) -> impl Iterator<Item = (Arc<LaneId>, Arc<Session>)> {
+        self.lanes
+            .iter()
+            .filter(move |(_, session)| session.idle(now) <= self.idle)
+    }
+
+    fn session(&self, lane: LaneId, now: Instant) -> Option<Arc<Session>> {
+        self.lanes.get(&lane).filter(|session| session.idle(now) <= self.idle)
+    }
+
+    /// Changes what is remembered of a lane; one at a time.
+    fn change<T: Default>(&self, lane: LaneId, now: Instant, change: impl FnOnce(&mut Session) -> T) -> T {
+        let mut done = T::default();
+        self.lanes.entry(lane).and_compute_with(|entry| {
+            let known = entry.map(moka::Entry::into_value);
+            let known = known.filter(|session| session.idle(now) <= self.idle);
+            let mut session = known.map_or_else(|| Session::new(now), Arc::unwrap_or_clone);
+            session.last_seen = session.last_seen.max(now);
+            done = change(&mut session);
+            Op::Put(Arc::new(session))
+        });
+        done
+    }
+}
+
+impl Known for SessionTable {
+    fn lane_of_answer(&self, principal: &PrincipalKey, id: &str) -> Option<Lane> {
+        self.answers.get(&answer_key(principal, id))
+    }
+}
+
+/// Ids are cut where answers are watched: two that agree so far are taken for one.
+fn answer_key(principal: &PrincipalKey, id: &str) -> [u8; 32] {
+    let mut hash = blake3::Hasher::new_keyed(principal);
+    let end = (0..=crate::wire::watch::TEXT_BYTES_MAX.min(id.len()))
+        .rev()
+        .find(|at| id.is_char_boundary(*at));
+    hash.update(id.get(..end.unwrap_or(0)).unwrap_or_default().as_bytes());
+    hash.finalize().into()
+}

@@ -1,0 +1,653 @@
+//! Who speaks, as real clients say it, and what is remembered of a lane.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use antiphon::{
+    conversation::Outline,
+    repair::{RepairPolicy, repair},
+    session::{Asked, Known, Lane, NothingKnown, PrincipalKey, SessionId, Source, Strength, lane},
+    session_table::{Closed, OPEN_MAX, Pin, SessionSettings, SessionTable},
+    wire::{
+        Format, Wire,
+        watch::{Calls, Framing, Watcher},
+    },
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tokio::time::Instant;
+
+use crate::support::bodies::Rng;
+
+const ONE: PrincipalKey = [1; 32];
+const TWO: PrincipalKey = [2; 32];
+
+type Headers<'h> = &'h [(&'static str, &'h str)];
+
+/// A request by its headers and its body.
+struct Request {
+    headers: HeaderMap,
+    body: String,
+    outline: Outline,
+    format: Format,
+}
+
+impl Request {
+    fn new(wire: Wire, headers: Headers<'_>, body: impl Into<String>) -> Self {
+        let body = body.into();
+        let repaired = repair(&Bytes::copy_from_slice(body.as_bytes()), wire, &RepairPolicy::default());
+        let pair = |(name, value): &(&'static str, &str)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+            )
+        };
+        Self {
+            headers: headers.iter().map(pair).collect(),
+            outline: repaired.map(|repaired| repaired.outline).unwrap_or_default(),
+            body,
+            format: wire.format,
+        }
+    }
+
+    fn asked<'r>(&'r self, principal: &'r PrincipalKey) -> Asked<'r> {
+        Asked {
+            principal,
+            format: self.format,
+            headers: &self.headers,
+            body: self.body.as_bytes(),
+            outline: &self.outline,
+            path_model: None,
+        }
+    }
+
+    fn session(&self) -> Option<SessionId> {
+        self.asked(&ONE).named_session()
+    }
+
+    fn lane(&self) -> Option<Lane> {
+        lane(&self.asked(&ONE), &NothingKnown)
+    }
+}
+
+fn messages(members: &str) -> String {
+    format!(r#"{{"model":"claude-sonnet-4-5",{members}"messages":[{{"role":"user","content":"go"}}]}}"#)
+}
+
+/// A body with this `metadata.user_id`.
+fn user_id(id: &str) -> String {
+    let id = serde_json::to_string(id).unwrap();
+    messages(&format!(r#""metadata":{{"user_id":{id}}},"#))
+}
+
+const UUID: &str = "d2e70091-3007-41a3-a916-cb8b0d3098de";
+
+#[test]
+fn sessions_in_metadata_are_read_as_clients_write_them() {
+    let long = "s".repeat(257);
+    let legacy = format!("user_{}_account__session_{UUID}", "5d".repeat(32));
+    let long_json = format!(r#"{{"session_id":"{long}"}}"#);
+    let rows: &[(&str, Option<&str>)] = &[
+        (&legacy, Some(UUID)),
+        (r#"{"device_id":"d","session_id":"s1"}"#, Some("s1")),
+        (
+            r#"{"device_id":"d","account_uuid":"","session_id":"\u00e9"}"#,
+            Some("é"),
+        ),
+        (
+            r#"{"device_id":"d","session_id":"s1","parent_session_id":"s0"}"#,
+            Some("s1"),
+        ),
+        ("same-user-across-chats", None),
+        ("user_abc_session_0A1B", None),
+        ("user_abc_session_0a1b", Some("0a1b")),
+        ("user_abc_session_", None),
+        (r#"{"device_id":"d","session_id":"s1""#, None),
+        (r#"{"device_id":"d","session_id":"s1"} x"#, None),
+        (r#"{"device_id":"d","session_id":7}"#, None),
+        (r#"{"device_id":"d","session_id":""}"#, None),
+        (r#"{"device_id":"d","session_id":"a\u0000b"}"#, None),
+        (r#"{"device_id":"d"}"#, None),
+        (&long_json, None),
+        ("", None),
+    ];
+    for (id, session) in rows {
+        let found = Request::new(Wire::ANTHROPIC, &[], user_id(id)).session();
+        assert_eq!(found.is_some(), session.is_some(), "{id}");
+        assert!(
+            found.is_none_or(|found| found.is_called(session.unwrap()) && found.source() == Source::UserId),
+            "{id}"
+        );
+    }
+    assert_eq!(
+        Request::new(Wire::ANTHROPIC, &[], messages(r#""metadata":{"user_id":5},"#)).session(),
+        None
+    );
+    assert_eq!(
+        Request::new(Wire::ANTHROPIC, &[], messages(r#""metadata":null,"#)).session(),
+        None
+    );
+}
+
+#[test]
+fn the_first_source_that_says_something_counts() {
+    let body = r#"{"model":"gpt-5","metadata":{"user_id":"u_session_aa"},"conversation":"conv_1","prompt_cache_key":"key","input":[{"role":"user","content":"go"}]}"#;
+    let headers = [
+        ("x-antiphon-session", "own"),
+        ("x-claude-code-session-id", "claude"),
+        ("session-id", "codex"),
+        ("session_id", "old"),
+        ("thread-id", "thread"),
+        ("conversation_id", "oldest"),
+        ("x-session-id", "opencode"),
+        ("x-session-affinity", "affinity"),
+    ];
+    let named = |headers: Headers<'_>, name: &str, source: Source| {
+        let session = Request::new(Wire::OPENAI_RESPONSES, headers, body).session().unwrap();
+        assert!(session.is_called(name), "{name}");
+        assert_eq!(session.source(), source, "{name}");
+        assert_eq!(session.strength(), Strength::Strong, "{name}");
+    };
+    named(&headers, "own", Source::Antiphon);
+    named(&headers[1..], "claude", Source::ClaudeCode);
+    named(&headers[2..], "aa", Source::UserId);
+    let body_less = |headers: Headers<'_>| Request::new(Wire::ANTHROPIC, headers, "").session();
+    for (at, (_, name)) in headers.iter().enumerate() {
+        let session = body_less(&headers[at..]).unwrap();
+        assert!(session.is_called(name), "{name}");
+    }
+    assert_eq!(body_less(&[]), None);
+    for (text, usable) in [
+        ("", false),
+        ("  ", false),
+        ("a\tb", false),
+        (" a ", true),
+        ("é", true),
+        (&*"x".repeat(256), true),
+        (&*"x".repeat(257), false),
+    ] {
+        assert_eq!(body_less(&[("x-antiphon-session", text)]).is_some(), usable, "{text:?}");
+    }
+    // A blank header is passed over, not believed.
+    let blank = body_less(&[("x-antiphon-session", " "), ("session-id", "s")]).unwrap();
+    assert!(blank.is_called("s"));
+}
+
+/// The lane of what a client sends, which `source` tells.
+fn told(name: &str, wire: Wire, headers: Headers<'_>, body: impl Into<String>, source: Source) -> Lane {
+    let lane = Request::new(wire, headers, body).lane().unwrap();
+    assert_eq!(lane.source, source, "{name}");
+    assert_eq!(lane.strength == Strength::Weak, source == Source::History, "{name}");
+    lane
+}
+
+#[test]
+fn anthropics_clients_are_told_by_what_they_send() {
+    let claude = format!(
+        r#"{{"device_id":"{}","account_uuid":"","session_id":"{UUID}"}}"#,
+        "ab".repeat(32)
+    );
+    let legacy = format!("user_{}_account_{UUID}_session_{UUID}", "ab".repeat(32));
+    let (wire, cli) = (Wire::ANTHROPIC, ("x-app", "cli"));
+    let with_header = &[("x-claude-code-session-id", UUID), cli];
+    let same = [
+        told("claude-code", wire, with_header, user_id(&claude), Source::ClaudeCode),
+        told("claude-code, no header", wire, &[cli], user_id(&claude), Source::UserId),
+        told("claude-code 2.1.42", wire, &[cli], user_id(&legacy), Source::UserId),
+    ];
+    assert!(
+        same.windows(2).all(|pair| pair[0].id == pair[1].id),
+        "a session has one lane, whichever of its names is seen"
+    );
+    let opencode = &[("x-session-id", "ses_1"), ("x-session-affinity", "ses_1")];
+    told("opencode", wire, opencode, messages(""), Source::Header);
+    let sdk = &[("x-stainless-lang", "python")];
+    told("an SDK", wire, sdk, messages(""), Source::History);
+    told("an SDK, with a user", wire, sdk, user_id("somebody"), Source::History);
+    assert_eq!(Request::new(wire, &[], "no json").lane(), None);
+}
+
+#[test]
+fn other_clients_are_told_by_what_they_send() {
+    let cached = |key: &str| {
+        format!(r#"{{"model":"gpt-5","prompt_cache_key":"{key}","input":[{{"role":"user","content":"go"}}]}}"#)
+    };
+    let wire = Wire::OPENAI_RESPONSES;
+    let codex = &[("session-id", UUID), ("thread-id", UUID), ("x-client-request-id", UUID)];
+    let old_codex = &[("conversation_id", UUID), ("session_id", UUID)];
+    let pi = &[("session_id", UUID), ("x-client-request-id", UUID)];
+    let same = [
+        told("codex", wire, codex, cached(UUID), Source::Header),
+        told("codex 0.57", wire, old_codex, cached(UUID), Source::Header),
+        told("pi", wire, pi, cached(UUID), Source::Header),
+        told("by the key alone", wire, &[], cached(UUID), Source::CacheKey),
+    ];
+    assert!(same.windows(2).all(|pair| pair[0].id == pair[1].id));
+    let opencode = &[("x-session-affinity", "ses_1")];
+    told("opencode", wire, opencode, cached("ses_1"), Source::Header);
+    let copilot = &[("x-initiator", "agent")];
+    told("copilot", wire, copilot, cached(&"0f".repeat(16)), Source::CacheKey);
+    let chat = r#"{"model":"gpt-5","messages":[{"role":"user","content":"go"}]}"#;
+    told("pi", Wire::OPENAI_CHAT, &[], chat, Source::History);
+    let openclaw = &[("traceparent", "00-1-2-01")];
+    told("openclaw", Wire::OPENAI_CHAT, openclaw, chat, Source::History);
+    let gemini = r#"{"contents":[{"role":"user","parts":[{"text":"go"}]}]}"#;
+    let cli = &[("user-agent", "GeminiCLI-tui/0.61.0")];
+    told("gemini-cli", Wire::GEMINI, cli, gemini, Source::History);
+}
+
+#[test]
+fn agents_have_lanes_of_their_own() {
+    let lane = |headers: Headers<'_>| Request::new(Wire::OPENAI_RESPONSES, headers, "").lane().unwrap().id;
+    let main = lane(&[("session-id", "s")]);
+    for (same, headers) in [
+        (true, &[("session-id", "s"), ("thread-id", "s")]),
+        (true, &[("session-id", "s"), ("x-openai-subagent", "compact")]),
+        (
+            true,
+            &[("x-claude-code-session-id", "s"), ("x-claude-code-agent-id", " ")],
+        ),
+        (false, &[("session-id", "s"), ("thread-id", "t")]),
+        (false, &[("session-id", "s"), ("x-openai-subagent", "review")]),
+        (
+            false,
+            &[("session-id", "s"), ("x-claude-code-agent-id", "reviewer@team")],
+        ),
+        (false, &[("session-id", "s"), ("x-claude-code-agent-id", "main")]),
+    ] {
+        assert_eq!(lane(headers) == main, same, "{headers:?}");
+    }
+    let request = Request::new(Wire::OPENAI_RESPONSES, &[("session-id", "s")], "");
+    let others = antiphon::session::lane(&request.asked(&TWO), &NothingKnown).unwrap().id;
+    assert_ne!(others, main, "a session id says nothing without its principal");
+    let other_format = Request::new(Wire::OPENAI_CHAT, &[("session-id", "s")], "")
+        .lane()
+        .unwrap()
+        .id;
+    assert_ne!(other_format, main);
+}
+
+#[test]
+fn nothing_shows_what_a_session_is_called() {
+    let request = Request::new(Wire::ANTHROPIC, &[("x-antiphon-session", "my-secret")], "");
+    let shown = format!(
+        "{:?} {:?} {}",
+        request.session(),
+        request.lane(),
+        request.lane().unwrap().id.short()
+    );
+    assert!(!shown.contains("my-secret"), "{shown}");
+    assert_eq!(request.lane().unwrap().id.short().len(), 12);
+}
+
+#[test]
+fn a_guess_holds_while_a_conversation_grows() {
+    let lane = |body: &str| Request::new(Wire::ANTHROPIC, &[], body).lane().unwrap().id;
+    let first = lane(
+        r#"{"model":"claude-sonnet-4-5","system":"s","tools":[],"messages":[{"role":"user","content":[{"type":"text","text":"go","cache_control":{"type":"ephemeral"}}]}]}"#,
+    );
+    let same = [
+        r#"{"model":"claude-sonnet-5","system":"s","tools":[],"messages":[{"role":"user","content":"go"},{"role":"assistant","content":"ok"},{"role":"user","content":"on"}]}"#,
+        r#"{"tools":[],"messages":[{"content":[{"text":"go","type":"text"}],"role":"user"}],"system":"s","model":"claude-sonnet-4-5"}"#,
+    ];
+    let other = [
+        r#"{"model":"claude-opus-4-5","system":"s","tools":[],"messages":[{"role":"user","content":"go"}]}"#,
+        r#"{"model":"claude-sonnet-4-5","system":"t","tools":[],"messages":[{"role":"user","content":"go"}]}"#,
+        r#"{"model":"claude-sonnet-4-5","system":"s","tools":[{}],"messages":[{"role":"user","content":"go"}]}"#,
+        r#"{"model":"claude-sonnet-4-5","system":"s","tools":[],"messages":[{"role":"user","content":"stop"}]}"#,
+        r#"{"model":"claude-sonnet-4-5","tools":[],"messages":[{"role":"user","content":"go"}]}"#,
+    ];
+    assert!(same.iter().all(|body| lane(body) == first));
+    assert!(other.iter().all(|body| lane(body) != first));
+    // Of each part the first bytes and the length are enough.
+    let long = |tail: &str| lane(&messages(&format!(r#""system":"{}{tail}","#, "x".repeat(2000))));
+    assert_eq!(long("a"), long("b"));
+    assert_ne!(long("a"), long("bc"));
+}
+
+#[test]
+fn a_request_goes_on_in_the_lane_of_the_answer_that_it_names() {
+    let table = SessionTable::new(SessionSettings::default());
+    let first = Request::new(
+        Wire::OPENAI_RESPONSES,
+        &[],
+        r#"{"model":"gpt-5","input":[{"role":"user","content":"go"}]}"#,
+    );
+    let began = first.lane().unwrap();
+    table.answered(&ONE, began, &Calls::default(), Some("resp_1"), now());
+    let next = |id: &str, principal: &PrincipalKey| {
+        let body = format!(
+            r#"{{"model":"gpt-5","previous_response_id":"{id}","prompt_cache_key":"k","input":[{{"role":"user","content":"on"}}]}}"#
+        );
+        lane(
+            &Request::new(Wire::OPENAI_RESPONSES, &[], body).asked(principal),
+            &table,
+        )
+        .unwrap()
+    };
+    let goes_on = next("resp_1", &ONE);
+    assert_eq!(
+        (goes_on.id, goes_on.source, goes_on.strength),
+        (began.id, Source::Answer, Strength::Weak)
+    );
+    assert_eq!(next("resp_2", &ONE).source, Source::CacheKey);
+    assert_eq!(
+        next("resp_1", &TWO).source,
+        Source::CacheKey,
+        "another principal's answer"
+    );
+    // Message threads name the message.
+    table.answered(&ONE, began, &Calls::default(), Some("msg_1"), now());
+    let body = messages(r#""thread":{"type":"continue","previous_message_id":"msg_1"},"#);
+    assert_eq!(
+        lane(&Request::new(Wire::ANTHROPIC, &[], body).asked(&ONE), &table)
+            .unwrap()
+            .source,
+        Source::Answer
+    );
+    assert_eq!(table.lane_of_answer(&ONE, ""), None);
+}
+
+// ---- The table.
+
+fn now() -> Instant {
+    antiphon::clock::now()
+}
+
+fn second(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn strong(principal: &PrincipalKey, session: &str) -> Lane {
+    let request = Request::new(Wire::ANTHROPIC, &[("x-antiphon-session", session)], "");
+    lane(&request.asked(principal), &NothingKnown).unwrap()
+}
+
+fn calls(list: &[(&str, &str)]) -> Calls {
+    let mut watcher = Watcher::new(Some(Format::Anthropic), Framing::Events);
+    for (id, name) in list {
+        let block = format!(r#"{{"type":"tool_use","id":"{id}","name":"{name}"}}"#);
+        let start = format!("data: {{\"type\":\"content_block_start\",\"content_block\":{block}}}\n\n");
+        watcher.push(start.as_bytes());
+    }
+    watcher.facts().calls.clone()
+}
+
+fn shows(messages: usize, asked: &[&str], answers: &[&str]) -> Outline {
+    let ids = |ids: &[&str]| ids.iter().map(|id| id.as_bytes().into()).collect();
+    Outline {
+        messages,
+        asked: ids(asked),
+        answers: ids(answers),
+        ..Outline::default()
+    }
+}
+
+fn settled(tools: &[(&str, u64)], abandoned: usize) -> Closed {
+    Closed {
+        settled: tools
+            .iter()
+            .map(|(tool, open)| ((*tool).into(), second(*open)))
+            .collect(),
+        abandoned,
+    }
+}
+
+const BASH: (&str, &str) = ("toolu_1", "Bash");
+const READ: (&str, &str) = ("toolu_2", "Read");
+
+/// A lane whose last request had three messages was answered by these calls: the request closes so much, and the rest
+/// stays open.
+fn closes(name: &str, emitted: &[(&str, &str)], request: &Outline, closed: &Closed, left: usize) {
+    let table = SessionTable::new(SessionSettings::default());
+    let (lane, began) = (strong(&ONE, "s"), now());
+    assert_eq!(table.asked(lane.id, &shows(3, &[], &[]), began), Closed::default());
+    table.answered(&ONE, lane, &calls(emitted), None, began);
+    assert!(table.has_open_calls(lane.id, began), "{name}");
+    let later = began + second(5);
+    assert_eq!(table.asked(lane.id, request, later), *closed, "{name}");
+    assert_eq!(table.has_open_calls(lane.id, later), left > 0, "{name}");
+    assert_eq!(
+        table.asked(lane.id, &shows(9, &[], &[]), later).abandoned,
+        left,
+        "{name}"
+    );
+}
+
+#[test]
+fn a_request_closes_what_it_answers_and_what_it_went_on_without() {
+    let both = [BASH, READ];
+    let request = shows(5, &["toolu_1", "toolu_2"], &["toolu_2", "toolu_1"]);
+    closes(
+        "all answered",
+        &both,
+        &request,
+        &settled(&[("Bash", 5), ("Read", 5)], 0),
+        0,
+    );
+    let request = shows(5, &["toolu_1", "toolu_2"], &["toolu_1"]);
+    closes("one without", &both, &request, &settled(&[("Bash", 5)], 1), 0);
+    let request = shows(1, &[], &["toolu_1"]);
+    closes("results alone", &both, &request, &settled(&[("Bash", 5)], 1), 0);
+    closes("words instead", &[BASH], &shows(5, &[], &[]), &settled(&[], 1), 0);
+    closes("sent again", &[BASH], &shows(3, &[], &[]), &settled(&[], 1), 0);
+    closes("cut back", &[BASH], &shows(1, &["toolu_1"], &[]), &settled(&[], 1), 0);
+    closes("a title", &[BASH], &shows(2, &[], &[]), &settled(&[], 0), 1);
+    closes(
+        "of somebody else",
+        &both,
+        &shows(2, &["x"], &["x"]),
+        &settled(&[], 0),
+        2,
+    );
+}
+
+#[test]
+fn a_result_settles_by_its_id_or_by_letters_that_can_mean_one_call_alone() {
+    let stripped = shows(5, &["toolu1"], &["toolu1"]);
+    closes("stripped", &[BASH], &stripped, &settled(&[("Bash", 5)], 0), 0);
+    let alike = [BASH, ("toolu-1", "Read")];
+    closes("two calls alike", &alike, &stripped, &settled(&[], 2), 0);
+    let exact = [BASH, ("toolu1", "Read")];
+    closes("exact first", &exact, &stripped, &settled(&[("Read", 5)], 1), 0);
+    let two = shows(5, &["toolu1"], &["toolu1", "toolu-1"]);
+    closes("two results alike", &[BASH], &two, &settled(&[], 1), 0);
+    let twice = shows(5, &[], &["toolu_1", "toolu_1"]);
+    closes("the same twice", &[BASH], &twice, &settled(&[("Bash", 5)], 0), 0);
+    let long = format!("toolu_{}", "x".repeat(300));
+    let cut = shows(5, &[], &[&long[..128]]);
+    closes("a long one", &[(&long, "Bash")], &cut, &settled(&[("Bash", 5)], 0), 0);
+}
+
+#[test]
+fn calls_without_ids_are_told_by_their_tools() {
+    let (table, lane, began) = (SessionTable::new(SessionSettings::default()), strong(&ONE, "s"), now());
+    table.asked(lane.id, &shows(1, &[], &[]), began);
+    table.answered(&ONE, lane, &calls(&[("", "ls"), ("", "ls"), ("", "cat")]), None, began);
+    // gemini-cli makes ids of its own.
+    let mut outline = shows(3, &[], &["ls_1", "ls_2"]);
+    outline.answer_names = vec![b"ls"[..].into(), b"ls"[..].into()];
+    let closed = table.asked(lane.id, &outline, began + second(1));
+    assert_eq!(closed, settled(&[("ls", 1), ("ls", 1)], 1));
+}
+
+#[test]
+fn calls_of_another_answer_stay_open_while_an_agent_goes_on_with_its_own() {
+    let (table, lane, began) = (SessionTable::new(SessionSettings::default()), strong(&ONE, "s"), now());
+    table.asked(lane.id, &shows(20, &[], &[]), began);
+    table.answered(&ONE, lane, &calls(&[("toolu_1", "Task")]), None, began);
+    // A subagent that names no agent: shorter, with calls of its own.
+    table.asked(lane.id, &shows(1, &[], &[]), began);
+    table.answered(&ONE, lane, &calls(&[("toolu_2", "Read")]), None, began);
+    assert_eq!(
+        table.asked(lane.id, &shows(3, &["toolu_2"], &["toolu_2"]), began),
+        settled(&[("Read", 0)], 0)
+    );
+    assert_eq!(
+        table.asked(lane.id, &shows(22, &["toolu_1"], &["toolu_1"]), began + second(9)),
+        settled(&[("Task", 9)], 0)
+    );
+}
+
+#[test]
+fn the_table_is_bounded_and_forgets_who_is_silent() {
+    let idle = second(60);
+    let settings = SessionSettings {
+        entries_max: 8,
+        bytes_max: 64 * 1024,
+        idle,
+    };
+    let (table, began) = (SessionTable::new(settings), now());
+    for n in 0..200 {
+        table.asked(strong(&ONE, &n.to_string()).id, &shows(1, &[], &[]), began);
+    }
+    assert!(table.totals(began).lanes <= 8);
+    let heavy: Vec<(String, String)> = (0..600).map(|n| (format!("toolu_{n}"), "t".repeat(120))).collect();
+    let heavy: Vec<(&str, &str)> = heavy.iter().map(|(id, tool)| (id.as_str(), tool.as_str())).collect();
+    let table = SessionTable::new(SessionSettings {
+        entries_max: 1000,
+        ..settings
+    });
+    for n in 0..20 {
+        let lane = strong(&ONE, &n.to_string());
+        for _ in 0..3 {
+            table.answered(&ONE, lane, &calls(&heavy), None, began);
+        }
+        assert!(table.view(100, began).iter().all(|lane| lane.calls.len() <= OPEN_MAX));
+    }
+    assert!(table.totals(began).lanes <= 2);
+    // The silent are forgotten, their calls neither settled nor abandoned.
+    let table = SessionTable::new(settings);
+    let lane = strong(&ONE, "s");
+    table.answered(&ONE, lane, &calls(&[("toolu_1", "Bash")]), None, began);
+    table.set_pin(lane.id, Some(pin("a")), began);
+    assert_eq!(table.pin(lane.id, began + idle), Some(pin("a")));
+    let late = began + idle + second(1);
+    assert_eq!(
+        (table.pin(lane.id, late), table.has_open_calls(lane.id, late)),
+        (None, false)
+    );
+    assert_eq!((table.view(9, late).len(), table.totals(late).lanes), (0, 0));
+    assert_eq!(table.asked(lane.id, &shows(9, &[], &[]), late), Closed::default());
+}
+
+fn pin(profile: &str) -> Pin {
+    Pin {
+        upstream: "anthropic".into(),
+        profile: profile.into(),
+    }
+}
+
+/// A lane as anybody would write it down.
+#[derive(Default)]
+struct Noted {
+    pin: Option<Pin>,
+    /// Id, tool, opened at, answer, messages of the request before.
+    open: Vec<(String, String, u64, u64, usize)>,
+    messages: usize,
+}
+
+impl Noted {
+    fn asked(&mut self, messages: usize, answers: &[String], at: u64) -> (Vec<(String, u64)>, usize) {
+        let bare = |id: &str| id.replace('_', "");
+        let is_here = |id: &str| answers.iter().any(|answer| bare(answer) == bare(id));
+        let turns: Vec<u64> = self
+            .open
+            .iter()
+            .filter(|call| is_here(&call.0))
+            .map(|call| call.3)
+            .collect();
+        if messages < self.messages && turns.is_empty() {
+            return (Vec::new(), 0);
+        }
+        self.messages = messages;
+        let (mut settled, mut abandoned) = (Vec::new(), 0);
+        self.open.retain(|(id, tool, opened, turn, before)| {
+            let answered = is_here(id);
+            let dropped = messages >= *before || turns.contains(turn);
+            if answered {
+                settled.push((tool.clone(), at - opened));
+            } else if dropped {
+                abandoned += 1;
+            }
+            !(answered || dropped)
+        });
+        (settled, abandoned)
+    }
+}
+
+#[test]
+fn whatever_happens_a_lane_is_as_one_would_note_it_and_no_other_changes() {
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed);
+        let table = SessionTable::new(SessionSettings::default());
+        let mut model: BTreeMap<(usize, usize), Noted> = BTreeMap::new();
+        let mut emitted = 0;
+        let mut owners: HashMap<String, (usize, usize)> = HashMap::new();
+        let (began, mut at) = (now(), 0);
+        for _ in 0..120 {
+            at += rng.below(5) as u64;
+            let time = began + second(at);
+            let key = (rng.below(2), rng.below(3));
+            let principal = [ONE, TWO][key.0];
+            let lane = strong(&principal, &format!("s{}", key.1));
+            let noted = model.entry(key).or_default();
+            match rng.below(4) {
+                0 => {
+                    let list: Vec<(String, String)> = (0..rng.below(4))
+                        .map(|n| (format!("toolu_{}", emitted * 10 + n), format!("t{}", rng.below(3))))
+                        .collect();
+                    emitted += 1;
+                    let texts: Vec<(&str, &str)> = list.iter().map(|(id, tool)| (id.as_str(), tool.as_str())).collect();
+                    let answer = format!("resp_{emitted}");
+                    table.answered(&principal, lane, &calls(&texts), Some(&answer), time);
+                    owners.insert(answer, key);
+                    for (id, tool) in list {
+                        noted.open.push((id, tool, at, emitted as u64, noted.messages));
+                    }
+                }
+                1 => {
+                    let wanted = rng.chance(80).then(|| pin(["a", "b"][rng.below(2)]));
+                    table.set_pin(lane.id, wanted.clone(), time);
+                    noted.pin = wanted;
+                }
+                _ => {
+                    let messages = rng.within(1, 12);
+                    // Results of the lane's own calls, some without their underscore, and of nobody's.
+                    let mut answers: Vec<String> = noted.open.iter().map(|call| call.0.clone()).collect();
+                    answers.retain(|_| rng.chance(60));
+                    answers.push(format!("toolu_{}", rng.below(200) + 100_000));
+                    for answer in &mut answers {
+                        if rng.chance(30) {
+                            *answer = answer.replace('_', "");
+                        }
+                    }
+                    let texts: Vec<&str> = answers.iter().map(String::as_str).collect();
+                    let closed = table.asked(lane.id, &shows(messages, &[], &texts), time);
+                    let (wanted, abandoned) = noted.asked(messages, &answers, at);
+                    let wanted: Vec<(&str, u64)> = wanted.iter().map(|(tool, open)| (tool.as_str(), *open)).collect();
+                    assert_eq!(closed, settled(&wanted, abandoned), "seed {seed}");
+                }
+            }
+            for ((principal, session), noted) in &model {
+                let lane = strong(&[ONE, TWO][*principal], &format!("s{session}")).id;
+                assert_eq!(table.pin(lane, time), noted.pin, "seed {seed}");
+                assert_eq!(table.has_open_calls(lane, time), !noted.open.is_empty(), "seed {seed}");
+            }
+            let open: usize = model.values().map(|noted| noted.open.len()).sum();
+            assert_eq!(table.totals(time).open_calls, open, "seed {seed}");
+        }
+        for (answer, (principal, session)) in &owners {
+            let keys = [ONE, TWO];
+            let lane = table.lane_of_answer(&keys[*principal], answer).unwrap();
+            assert_eq!(
+                lane.id,
+                strong(&keys[*principal], &format!("s{session}")).id,
+                "seed {seed}"
+            );
+            assert_eq!(table.lane_of_answer(&keys[1 - *principal], answer), None, "seed {seed}");
+        }
+    }
+}
