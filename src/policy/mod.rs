@@ -1,7 +1,11 @@
 //! What an observation means, and what may be done about it: clocks, classes, retries, breakers. Pure: `now` is a
 //! parameter, nothing is measured or sent here.
 
+pub mod rotation_settings;
+
 use std::time::Duration;
+
+pub use rotation_settings::{OnOrganisationChange, RotationSettings};
 
 /// Every clock of an exchange, each from its start event to its stop event. Defaults and reasons:
 /// `config.example.toml`.

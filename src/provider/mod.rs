@@ -12,9 +12,11 @@ use crate::{
     wire::{Dialect, Format, Wire},
 };
 
+mod aws;
 mod endpoint;
 mod path;
 
+pub use aws::{aws_region, aws_service};
 use endpoint::wire_of;
 pub(crate) use endpoint::{ENDPOINTS, is_gemini};
 pub(crate) use path::is_plain;

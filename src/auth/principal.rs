@@ -1,0 +1,207 @@
+//! The principal: who asks, told by the secret that was presented, and never by a body.
+
+use std::{borrow::Cow, collections::BTreeSet, fmt};
+
+use http::HeaderMap;
+
+use crate::provider::BUILT_IN;
+
+/// The query parameter in which Google's clients may send their key.
+const KEY_PARAMETER: &str = "key";
+
+/// The key of every principal's hash: without it, a principal tells nothing of the secret, not even by guessing.
+#[derive(Clone)]
+pub struct PrincipalKey([u8; 32]);
+
+impl PrincipalKey {
+    /// Takes 32 secret bytes: random ones, unless principals must outlive the process.
+    pub const fn new(key: [u8; 32]) -> Self {
+        Self(key)
+    }
+}
+
+impl fmt::Debug for PrincipalKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PrincipalKey(***)")
+    }
+}
+
+/// Who asks: a keyed hash of the bare secret presented, or of the name of a client token.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Principal([u8; 32]);
+
+impl Principal {
+    /// Who presents nothing.
+    pub const NONE: Self = Self([0; 32]);
+
+    /// Who presents these credentials: one secret in whichever header or parameter is one principal.
+    pub fn of(key: &PrincipalKey, headers: &HeaderMap, query: Option<&str>) -> Self {
+        // In an order of their own, so that it does not count which header held which.
+        let secrets: BTreeSet<Cow<'_, [u8]>> = presented(headers, query).collect();
+        if secrets.is_empty() {
+            return Self::NONE;
+        }
+        Self::hashed(key, b"secret", secrets.iter().map(AsRef::as_ref))
+    }
+
+    /// Who presents the client token of this name.
+    pub fn of_token(key: &PrincipalKey, name: &str) -> Self {
+        Self::hashed(key, b"token", [name.as_bytes()].into_iter())
+    }
+
+    /// The hash: a name that tells nothing.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    fn hashed<'p>(key: &PrincipalKey, kind: &'p [u8], parts: impl Iterator<Item = &'p [u8]>) -> Self {
+        let mut hash = blake3::Hasher::new_keyed(&key.0);
+        for part in [kind].into_iter().chain(parts) {
+            // With its length in front, so that no two lists of parts read alike.
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Self(hash.finalize().into())
+    }
+}
+
+impl fmt::Debug for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::NONE {
+            "Principal(none)"
+        } else {
+            "Principal(…)"
+        })
+    }
+}
+
+/// Every bare secret that a request presents: the values of the headers in which clients send their credentials,
+/// without `Bearer`, and of the query's `key`.
+pub fn presented<'r>(headers: &'r HeaderMap, query: Option<&'r str>) -> impl Iterator<Item = Cow<'r, [u8]>> {
+    let names: BTreeSet<&str> = BUILT_IN.iter().map(|row| row.credential).collect();
+    let in_headers = names.into_iter().flat_map(|name| headers.get_all(name)).map(|value| {
+        // A scheme in front of any of them is no part of the secret.
+        Cow::Borrowed(bare(value.as_bytes()))
+    });
+    let pairs = query.unwrap_or_default().split('&');
+    let in_query = pairs.filter_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        (*decoded(name) == *KEY_PARAMETER.as_bytes()).then(|| decoded(value))
+    });
+    in_headers.chain(in_query).filter(|secret| !secret.is_empty())
+}
+
+fn bare(value: &[u8]) -> &[u8] {
+    const BEARER: &[u8] = b"bearer ";
+    let value = value.trim_ascii();
+    match value.split_at_checked(BEARER.len()) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case(BEARER) => rest.trim_ascii(),
+        _ => value,
+    }
+}
+
+/// A name or value of a query as it is meant. What is no escape stands for itself.
+pub fn decoded(text: &str) -> Cow<'_, [u8]> {
+    if !text.contains(['%', '+']) {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let escape = behind.split_at_checked(2).filter(|_| *first == b'%');
+        let escaped = escape.and_then(|(digits, behind)| {
+            let digits = str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+            Some((u8::from_str_radix(digits, 16).ok()?, behind))
+        });
+        let (byte, behind) = escaped.unwrap_or((if *first == b'+' { b' ' } else { *first }, behind));
+        bytes.push(byte);
+        rest = behind;
+    }
+    Cow::Owned(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(headers: &[(&str, &str)], query: Option<&str>) -> Principal {
+        let pair = |(name, value): &(&str, &str)| {
+            (
+                name.parse::<HeaderName>().unwrap(),
+                value.parse::<HeaderValue>().unwrap(),
+            )
+        };
+        let headers: HeaderMap = headers.iter().map(pair).collect();
+        Principal::of(&PrincipalKey::new([7; 32]), &headers, query)
+    }
+
+    #[test]
+    fn one_secret_is_one_principal_whatever_carries_it() {
+        let k = of(&[("x-api-key", "K%1")], None);
+        let forms: &[(&[(&str, &str)], Option<&str>)] = &[
+            (&[("authorization", "Bearer K%1")], None),
+            (&[("authorization", "bearer  K%1 ")], None),
+            (&[("x-goog-api-key", "K%1")], None),
+            (&[("api-key", "K%1")], None),
+            (&[], Some("key=K%1")),
+            (&[], Some("alt=sse&key=K%251&x")),
+            (&[], Some("k%65y=%4b%251")),
+            (
+                &[("authorization", "Bearer K%1"), ("x-api-key", "K%1")],
+                Some("key=K%1"),
+            ),
+        ];
+        for (headers, query) in forms {
+            assert_eq!(of(headers, *query), k, "{headers:?} {query:?}");
+        }
+        let two = of(&[("x-api-key", "K%1"), ("authorization", "Bearer L")], None);
+        assert_eq!(of(&[("x-api-key", "L"), ("authorization", "K%1")], None), two);
+        let others = [
+            two,
+            of(&[("x-api-key", "L")], None),
+            of(&[("x-api-key", "K%1 L")], None),
+            of(&[("x-api-key", "K%1L")], None),
+            Principal::of_token(&PrincipalKey::new([7; 32]), "K%1"),
+            Principal::of(&PrincipalKey::new([8; 32]), &HeaderMap::new(), Some("key=K%251")),
+            Principal::NONE,
+        ];
+        assert!(others.iter().all(|other| *other != k));
+        assert_eq!(others.iter().collect::<BTreeSet<_>>().len(), others.len());
+    }
+
+    #[test]
+    fn nothing_presented_is_nobody() {
+        for query in [
+            None,
+            Some(""),
+            Some("key"),
+            Some("key="),
+            Some("monkey=K"),
+            Some("alt=key"),
+        ] {
+            assert_eq!(
+                of(&[("cookie", "a"), ("x-api-key", "  ")], query),
+                Principal::NONE,
+                "{query:?}"
+            );
+        }
+        let shown = format!(
+            "{:?} {:?}",
+            of(&[("api-key", "canary")], None),
+            PrincipalKey::new([7; 32])
+        );
+        assert_eq!(shown, "Principal(…) PrincipalKey(***)");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_escaped_is_meant(bytes in any::<Vec<u8>>(), text in "[ -~é]{0,20}") {
+            let escaped: String = bytes.iter().map(|byte| format!("%{byte:02X}")).collect();
+            prop_assert_eq!(decoded(&escaped), bytes);
+            prop_assert!(decoded(&text).len() <= text.len());
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Client tokens: who may use the operator's credentials, by name. Kept as hashes, compared in constant time.
+
+use std::{fmt, str::FromStr};
+
+use sha2::{Digest, Sha256};
+use subtle::{ConditionallySelectable, ConstantTimeEq};
+
+/// What a hash begins with where it is written down.
+const SCHEME: &str = "sha256:";
+/// Stands for "no entry".
+const NONE: u64 = u64::MAX;
+
+/// The SHA-256 of a client token. A token is random throughout: nothing slower is needed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TokenHash([u8; 32]);
+
+impl TokenHash {
+    /// The hash of a token.
+    pub fn of(token: &[u8]) -> Self {
+        Self(Sha256::digest(token).into())
+    }
+}
+
+impl fmt::Display for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(SCHEME)?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenHash(…)")
+    }
+}
+
+/// The text is no hash. What it is instead may be a token, and is not repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected sha256: and 64 hexadecimal digits")]
+pub struct NotAHash;
+
+impl FromStr for TokenHash {
+    type Err = NotAHash;
+
+    fn from_str(text: &str) -> Result<Self, NotAHash> {
+        let digits = text.strip_prefix(SCHEME).ok_or(NotAHash)?.as_bytes();
+        let (pairs, rest) = digits.as_chunks::<2>();
+        let mut hash = [0; 32];
+        if !rest.is_empty() || pairs.len() != hash.len() {
+            return Err(NotAHash);
+        }
+        for (byte, [high, low]) in hash.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Ok(Self(hash))
+    }
+}
+
+const fn digit(letter: u8) -> Result<u8, NotAHash> {
+    match letter {
+        b'0'..=b'9' => Ok(letter - b'0'),
+        b'a'..=b'f' => Ok(letter - b'a' + 10),
+        b'A'..=b'F' => Ok(letter - b'A' + 10),
+        _ => Err(NotAHash),
+    }
+}
+
+/// The client tokens that are known.
+#[derive(Clone, Debug, Default)]
+pub struct ClientTokens {
+    entries: Vec<(String, TokenHash)>,
+}
+
+impl ClientTokens {
+    /// Tokens by name and hash.
+    pub const fn new(entries: Vec<(String, TokenHash)>) -> Self {
+        Self { entries }
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The name of a presented token. Every entry is compared, whichever matches, so that the time tells nothing.
+    pub fn verify(&self, presented: &[u8]) -> Option<&str> {
+        let TokenHash(hash) = TokenHash::of(presented);
+        let mut found = NONE;
+        for (place, (_, TokenHash(known))) in (0_u64..).zip(&self.entries) {
+            found.conditional_assign(&place, known.ct_eq(&hash));
+        }
+        let place = usize::try_from(found).ok()?;
+        self.entries.get(place).map(|(name, _)| name.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_hash_is_read_as_it_is_written_and_nothing_else_is() {
+        // printf %s antiphon_0 | sha256sum
+        let written = "sha256:d3c037b9d7d9dfb130eec88d77c88858f5d900b0bc0e01af7b74363caafa0bae";
+        let hash = TokenHash::of(b"antiphon_0");
+        assert_eq!(hash.to_string(), written);
+        assert_eq!(hash.to_string().parse(), Ok(hash));
+        assert_eq!(
+            hash.to_string().to_uppercase().replace("SHA256", "sha256").parse(),
+            Ok(hash)
+        );
+        let bare = written.trim_start_matches("sha256:");
+        let longer = format!("{written}0");
+        for wrong in [
+            "",
+            "sha256:",
+            bare,
+            &longer,
+            &written[..70],
+            &written.replace('f', "g"),
+            "antiphon_0",
+        ] {
+            assert_eq!(wrong.parse::<TokenHash>(), Err(NotAHash), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_token_is_known_by_its_own_name_only(tokens in prop::collection::btree_set("[ -~]{1,40}", 1..8), other in "[ -~]{0,40}") {
+            let tokens: Vec<String> = tokens.into_iter().collect();
+            let entry = |(i, token): (usize, &String)| (format!("t{i}"), TokenHash::of(token.as_bytes()));
+            let known = ClientTokens::new(tokens.iter().enumerate().map(entry).collect());
+            for (i, token) in tokens.iter().enumerate() {
+                prop_assert_eq!(known.verify(token.as_bytes()), Some(format!("t{i}").as_str()));
+            }
+            if !tokens.contains(&other) {
+                prop_assert_eq!(known.verify(other.as_bytes()), None);
+            }
+            prop_assert_eq!(ClientTokens::default().verify(other.as_bytes()), None);
+        }
+    }
+}
