@@ -3,11 +3,12 @@
 use std::{net::SocketAddr, time::Duration};
 
 use crate::{
+    auth::PrincipalKey,
     provider::Routes,
     proxy::{Proxy, ProxySettings},
     server::{self, BindError, ServerSettings, Tasks},
     telemetry::Telemetry,
-    upstream::{Sender, UpstreamSettings},
+    upstream::{self, NoChance, Sender, UpstreamSettings},
 };
 
 /// Everything that `start` needs.
@@ -38,6 +39,9 @@ pub enum StartError {
     /// TLS towards providers cannot be set up.
     #[error("tls cannot be set up")]
     Tls(#[from] rustls::Error),
+    /// There is no key for the names of callers.
+    #[error(transparent)]
+    NoChance(#[from] NoChance),
 }
 
 /// Binds both listeners and serves until the drain.
@@ -48,7 +52,7 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
         admin_listen,
         admin,
         proxy,
-        upstream,
+        upstream: upstream_settings,
         telemetry,
     } = parts;
     let tasks = Tasks::default();
@@ -56,15 +60,9 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
     let admin_listener = server::bind(admin_listen).await?;
     let data_address = data.local_addr().unwrap_or(server.listen);
     let admin_address = admin_listener.local_addr().unwrap_or(admin_listen);
-    let sender = Sender::new(&upstream, tasks.clone())?;
-    let proxy = Proxy::new(
-        routes,
-        proxy,
-        sender,
-        telemetry,
-        data_address.ip(),
-        upstream.idle_timeout,
-    );
+    let sender = Sender::new(&upstream_settings, tasks.clone())?;
+    let principals = PrincipalKey::new(upstream::random()?);
+    let proxy = Proxy::new(routes, proxy, sender, telemetry, data_address.ip(), principals);
     let drain_timeout = server.drain_timeout;
     tasks.spawn_background(server::serve(data, server, tasks.clone(), proxy));
     // The admin listener answers until the end, so that a drain can be watched.

@@ -65,7 +65,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Action::Print { source, defaults } => {
             let loaded = if *defaults {
-                config::lower(None, &Flags::default(), &|_| None)?
+                config::lower(None, &Flags::default(), &|_| None, &|_| {
+                    Err(io::ErrorKind::NotFound.into())
+                })?
             } else {
                 source.load()?
             };

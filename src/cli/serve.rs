@@ -105,6 +105,7 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let routes = Routes::new(config.upstreams);
     warn_of_closed_door(&config.server.listen, &config.proxy.allow_hosts);
     warn_of_plain_text(&routes);
+    warn_of_literal_secrets(&config.literal_secrets);
     let running = app::start(Parts {
         routes: routes.clone(),
         server: config.server,
@@ -153,6 +154,16 @@ fn warn_of_plain_text(routes: &Routes) {
         tracing::warn!(
             upstream = upstream.name,
             "credentials go to this upstream unencrypted: its url is http://"
+        );
+    }
+}
+
+/// A secret in the file is copied along with the file.
+fn warn_of_literal_secrets(keys: &[String]) {
+    for key in keys {
+        tracing::warn!(
+            key,
+            "this secret stands in the configuration file: better write ${{NAME}}, or name a file"
         );
     }
 }

@@ -1,21 +1,27 @@
 //! File + variables + flags → [`Config`]: every problem at once. Holds the names of all variables; nothing else reads
 //! the environment.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
 use super::{
-    Config, Loaded, Lookup,
+    Config, Loaded, Lookup, ReadFile,
     file::{File, LogFormatName},
+    hidden::{Hidden, is_private},
     problem::{ConfigError, Place, Problem},
     read::{self, Flaw},
     values,
 };
 use crate::{
+    policy::Clocks,
     proxy::ProxySettings,
     repair::RepairPolicy,
     server::ServerSettings,
     telemetry::{LogFormat, LogSettings},
-    upstream::{ProxyEnvironment, UpstreamSettings},
+    upstream::ProxyEnvironment,
 };
 
 const CONFIG: &str = "ANTIPHON_CONFIG";
@@ -41,10 +47,8 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("NO_PROXY", "hosts that are reached without a proxy"),
 ];
 
-/// Connections kept per upstream host.
-const POOL_IDLE_MAX: usize = 64;
 /// The shortest clock that makes sense.
-const TIMEOUT_MIN: Duration = Duration::from_millis(1);
+pub(super) const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
 /// What the command line said.
 #[derive(Clone, Debug, Default)]
@@ -79,12 +83,13 @@ pub fn load(flags: &Flags, variable: &Lookup<'_>) -> Result<Loaded, ConfigError>
             CONFIG,
         ),
     };
+    let read_file = |path: &std::path::Path| std::fs::read_to_string(path);
     let Some(path) = path else {
-        return lower(None, flags, variable);
+        return lower(None, flags, variable, &read_file);
     };
     let name = path.display().to_string();
-    match std::fs::read_to_string(&path) {
-        Ok(text) => lower(Some((&name, &text)), flags, variable),
+    match read_file(&path) {
+        Ok(text) => lower(Some((&name, &text)), flags, variable, &read_file),
         Err(error) => {
             let problem = Problem::new(key, format!("cannot read {name}: {error}"))
                 .hint("name a readable TOML file, or leave it out: every key has a default");
@@ -96,19 +101,26 @@ pub fn load(flags: &Flags, variable: &Lookup<'_>) -> Result<Loaded, ConfigError>
     }
 }
 
-/// Builds the configuration from the file's name and text, if there is a file, and the rest. Pure: reads nothing itself.
-pub fn lower(file: Option<(&str, &str)>, flags: &Flags, variable: &Lookup<'_>) -> Result<Loaded, ConfigError> {
+/// Builds the configuration from the file's name and text, if there is a file, and the rest. Pure: reads nothing itself;
+/// `read_file` answers for the files of secrets.
+pub fn lower(
+    file: Option<(&str, &str)>,
+    flags: &Flags,
+    variable: &Lookup<'_>,
+    read_file: &ReadFile<'_>,
+) -> Result<Loaded, ConfigError> {
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
     let reading = file.map(|(_, text)| read::read(text, &variable)).unwrap_or_default();
     let mut lowering = Lowering {
         places: reading.places,
         origins: BTreeMap::new(),
+        hidden: reading.hidden,
         problems: reading.problems,
         file: reading.file,
     };
     lowering.overlay(flags, &variable);
-    let config = lowering.config(proxy_environment(&variable));
-    let mut problems = lowering.problems;
+    let config = lowering.config(proxy_environment(&variable), read_file);
+    let mut problems = concealed(lowering.problems, &lowering.places);
     if problems.is_empty() {
         return Ok(Loaded {
             config,
@@ -128,6 +140,21 @@ pub fn lower(file: Option<(&str, &str)>, flags: &Flags, variable: &Lookup<'_>) -
     })
 }
 
+/// The problems, without the text of lines on which a secret may stand.
+fn concealed(problems: Vec<Problem>, places: &BTreeMap<String, Place>) -> Vec<Problem> {
+    let private = places.iter().filter(|(key, _)| is_private(key));
+    let lines: BTreeSet<usize> = private.map(|(_, place)| place.line).collect();
+    let conceal = |problem: Problem| {
+        let beside = problem.line().is_some_and(|line| lines.contains(&line));
+        if beside || is_private(&problem.key) {
+            problem.concealed()
+        } else {
+            problem
+        }
+    };
+    problems.into_iter().map(conceal).collect()
+}
+
 fn proxy_environment(variable: &Lookup<'_>) -> ProxyEnvironment {
     let either = |name: &str| variable(&name.to_ascii_lowercase()).or_else(|| variable(name));
     ProxyEnvironment {
@@ -144,6 +171,7 @@ pub(super) struct Lowering {
     pub(super) places: BTreeMap<String, Place>,
     /// Variables and flags that gave a value, by the key they gave it to.
     origins: BTreeMap<String, String>,
+    pub(super) hidden: Hidden,
     problems: Vec<Problem>,
 }
 
@@ -230,40 +258,38 @@ impl Lowering {
             Some(origin) => (origin.clone(), None),
             None => (key.to_owned(), self.places.get(key).cloned()),
         };
-        let problem = Problem {
+        self.problems.push(Problem {
             key: name,
             message: flaw.message,
             hint: flaw.hint,
             place,
-        };
-        // The line of a URL may hold a password.
-        let is_url = key.rsplit('.').next() == Some("url");
-        self.problems.push(if is_url { problem.concealed() } else { problem });
+        });
+    }
+
+    pub(super) fn has_problem(&self, key: &str) -> bool {
+        self.problems.iter().any(|problem| problem.key == key)
     }
 
     pub(super) fn take<T>(&mut self, key: &str, value: Result<T, Flaw>) -> Option<T> {
         value.map_err(|flaw| self.report(key, flaw)).ok()
     }
 
-    fn duration(&mut self, key: &str, text: &str, min: Duration) -> Duration {
+    pub(super) fn duration(&mut self, key: &str, text: &str, min: Duration) -> Duration {
         self.take(key, values::duration(text, min)).unwrap_or_default()
     }
 
     /// Every part's settings. Where a value is unusable its problem is noted and something stands in for it.
-    fn config(&mut self, proxies: ProxyEnvironment) -> Config {
+    fn config(&mut self, proxies: ProxyEnvironment, read_file: &ReadFile<'_>) -> Config {
         let server = self.server();
         let admin_listen = self.admin_listen(&server);
-        let timeouts = self.file.timeouts.clone();
-        let upstream = UpstreamSettings {
-            connect_timeout: self.duration("timeouts.connect", &timeouts.connect, TIMEOUT_MIN),
-            headers_timeout: self.duration("timeouts.headers", &timeouts.headers, TIMEOUT_MIN),
-            idle_timeout: self.duration("timeouts.idle", &timeouts.idle, TIMEOUT_MIN),
-            pool_idle_timeout: self.duration("timeouts.pool_idle", &timeouts.pool_idle, TIMEOUT_MIN),
-            pool_idle_max: POOL_IDLE_MAX,
-            proxies,
-        };
-        let proxy = self.proxy();
+        let clocks = self.clocks();
+        let upstream = self.upstream_settings(&clocks, proxies);
+        let proxy = self.proxy(clocks);
+        let rotation = self.rotation();
         let upstreams = self.upstreams(&server);
+        let profiles = self.profiles(read_file);
+        let client_tokens = self.client_tokens();
+        self.check_door(&server, &profiles);
         let level = self.file.log.level.clone();
         self.take(
             "log.level",
@@ -279,6 +305,10 @@ impl Lowering {
             proxy,
             upstream,
             upstreams,
+            profiles,
+            client_tokens,
+            rotation,
+            literal_secrets: std::mem::take(&mut self.hidden.literal),
             log,
         }
     }
@@ -294,6 +324,7 @@ impl Lowering {
                 .unwrap_or_else(anywhere),
             connections_max: file.connections_max,
             header_timeout: self.duration("server.header_timeout", &file.header_timeout, TIMEOUT_MIN),
+            client_stall: self.client_stall(),
             drain_timeout: self.duration("server.drain_timeout", &file.drain_timeout, Duration::ZERO),
         }
     }
@@ -315,14 +346,14 @@ impl Lowering {
         address
     }
 
-    fn proxy(&mut self) -> ProxySettings {
+    fn proxy(&mut self, clocks: Clocks) -> ProxySettings {
         let file = self.file.server.clone();
         let each = |this: &mut Self, list: &str, texts: &[String], parse: fn(&str) -> Result<String, Flaw>| {
             let mut parsed = Vec::new();
             for (i, text) in texts.iter().enumerate() {
                 let key = format!("{list}[{i}]");
                 // An item that was no string has its problem already; an empty text stands in for it.
-                if !this.problems.iter().any(|problem| problem.key == key) {
+                if !this.has_problem(&key) {
                     parsed.extend(this.take(&key, parse(text)));
                 }
             }
@@ -345,6 +376,7 @@ impl Lowering {
                 unique_ids: false,
             },
             on_binding_error: self.file.repair.on_binding_error.into(),
+            clocks,
         }
     }
 }

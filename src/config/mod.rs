@@ -3,26 +3,38 @@
 //! Built from one TOML file, variables and flags; a flag goes before a variable, a variable before the file, the file
 //! before the default. No part of the program holds a [`Config`]: each is given its own settings.
 
+mod clocks;
 pub mod file;
+mod hidden;
 mod lower;
 mod problem;
+mod profiles;
 mod read;
 mod upstreams;
 mod values;
 
-use std::net::SocketAddr;
+use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 
 pub use file::{File, schema};
 pub use lower::{Flags, VARIABLES, load, lower, process_environment};
 pub use problem::{ConfigError, Place, Problem};
+pub use values::client_name;
 
 use crate::{
-    provider::Upstream, proxy::ProxySettings, server::ServerSettings, telemetry::LogSettings,
+    auth::{ClientTokens, Profile},
+    policy::RotationSettings,
+    provider::Upstream,
+    proxy::ProxySettings,
+    server::ServerSettings,
+    telemetry::LogSettings,
     upstream::UpstreamSettings,
 };
 
 /// Answers with the value of a variable; an empty one counts as not set.
 pub type Lookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
+/// Answers with what a file holds.
+pub type ReadFile<'a> = dyn Fn(&Path) -> io::Result<String> + 'a;
 
 /// The settings of every part.
 #[derive(Clone, Debug)]
@@ -37,6 +49,14 @@ pub struct Config {
     pub upstream: UpstreamSettings,
     /// Built-in upstreams in their order, then the others by name.
     pub upstreams: Vec<Upstream>,
+    /// The credentials of the operator's, by upstream; an upstream without any passes on the client's.
+    pub profiles: BTreeMap<String, Vec<Profile>>,
+    /// Who may use them; none only on loopback.
+    pub client_tokens: ClientTokens,
+    /// How requests move between them.
+    pub rotation: RotationSettings,
+    /// Keys of the file whose secret stands in the file itself, where it is easily copied along.
+    pub literal_secrets: Vec<String>,
     /// Log lines.
     pub log: LogSettings,
 }
@@ -51,9 +71,12 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// The effective file as TOML: read again, it gives the same configuration.
+    /// The effective file as TOML: read again, it gives the same configuration, but for secrets that stood in the file
+    /// itself. They are printed as `***`, which is refused where it is read.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
-        // Variables are put in already; what looks like one now is meant as it stands.
-        Ok(toml::to_string(&self.effective)?.replace("${", "$${"))
+        let mut value = toml::Value::try_from(&self.effective)?;
+        // Variables are put in already, but for secrets; what looks like one now is meant as it stands.
+        hidden::escape(&mut value, schema().as_value());
+        toml::to_string(&value)
     }
 }

@@ -43,9 +43,7 @@ impl Problem {
     /// Without the text of its line, which may hold a secret.
     #[must_use]
     pub fn concealed(mut self) -> Self {
-        if let Some(place) = &mut self.place {
-            place.text.clear();
-        }
+        self.place = self.place.map(Place::concealed);
         self
     }
 
@@ -85,6 +83,22 @@ impl Place {
             width: wanted.min(room).max(1),
             text: text.to_owned(),
         }
+    }
+}
+
+impl Place {
+    /// Without the text of its line.
+    pub(super) fn concealed(mut self) -> Self {
+        self.text.clear();
+        self
+    }
+
+    /// With no more of its line than the stretch itself, and what leads to it if that holds no value.
+    pub(super) fn alone(mut self) -> Self {
+        let text: String = self.text.chars().take(self.column - 1 + self.width).collect();
+        let before: String = text.chars().take(self.column - 1).collect();
+        self.text = if before.contains('=') { String::new() } else { text };
+        self
     }
 }
 

@@ -14,6 +14,7 @@ use toml::{
 use super::{
     Lookup,
     file::{self, File},
+    hidden::{Hidden, is_private},
     problem::{Place, Problem, nearest},
 };
 
@@ -24,6 +25,8 @@ pub(super) struct Reading {
     pub(super) file: File,
     /// Where each value stands, by its key with its tables.
     pub(super) places: BTreeMap<String, Place>,
+    /// The secrets, by their key.
+    pub(super) hidden: Hidden,
     /// What is wrong so far.
     pub(super) problems: Vec<Problem>,
 }
@@ -34,12 +37,19 @@ pub(super) fn read(source: &str, variable: &Lookup<'_>) -> Reading {
         source,
         variable,
         places: BTreeMap::new(),
+        hidden: Hidden::default(),
         problems: Vec::new(),
     };
     let (root, errors) = DeTable::parse_recoverable(source);
     for error in &errors {
         let place = error.span().map(|span| Place::of(source, &span));
-        walk.problems.push(syntax(error.message()).at(place));
+        let problem = syntax(error.message()).at(place);
+        // Of text that is not TOML nobody can say where a secret stands.
+        walk.problems.push(if Hidden::may_be_in(source) {
+            problem.concealed()
+        } else {
+            problem
+        });
     }
     let schema = file::schema();
     // Text that is not TOML was recovered by guessing: what follows from the guess would only confuse.
@@ -55,6 +65,7 @@ pub(super) fn read(source: &str, variable: &Lookup<'_>) -> Reading {
     Reading {
         file,
         places: walk.places,
+        hidden: walk.hidden,
         problems: walk.problems,
     }
 }
@@ -77,6 +88,7 @@ struct Walk<'s> {
     source: &'s str,
     variable: &'s Lookup<'s>,
     places: BTreeMap<String, Place>,
+    hidden: Hidden,
     problems: Vec<Problem>,
 }
 
@@ -95,7 +107,9 @@ impl Walk<'_> {
             } else {
                 let known = properties.into_iter().flatten().map(|(name, _)| name.as_str());
                 let section = section_of(name, properties).map(|section| format!("it belongs under [{section}]"));
-                let mut problem = unknown(&full, name, known).at(self.place(&key.span()));
+                // What stands behind a mistyped key may be meant to be secret.
+                let place = self.place(&key.span()).map(Place::alone);
+                let mut problem = unknown(&full, name, known).at(place);
                 problem.hint = section.or(problem.hint);
                 self.problems.push(problem);
             }
@@ -105,6 +119,7 @@ impl Walk<'_> {
 
     fn value(&mut self, value: &DeValue<'_>, span: &Range<usize>, schema: &Json, path: &str) -> Option<Value> {
         let place = self.place(span);
+        let place = place.map(|place| if is_private(path) { place.concealed() } else { place });
         if let Some(place) = &place {
             self.places.insert(path.to_owned(), place.clone());
         }
@@ -116,8 +131,13 @@ impl Walk<'_> {
         };
         let understood = match (value, expected) {
             (DeValue::Table(table), Some("object")) => return Some(Value::Table(self.table(table, schema, path))),
+            (DeValue::String(text), Some("string")) if schema.get("writeOnly").is_some() => {
+                self.hidden.take(path, text, self.variable).map(Value::String)
+            }
             (DeValue::String(text), Some("string")) => interpolate(text, self.variable)
-                .and_then(|text| one_of(text, &choices))
+                .and_then(|text| {
+                    one_of(text, &choices).map_err(|flaw| if is_private(path) { flaw.quiet() } else { flaw })
+                })
                 .map(Value::String),
             (DeValue::Boolean(value), Some("boolean")) => Ok(Value::Boolean(*value)),
             (DeValue::Integer(number), Some("integer")) => {
@@ -130,15 +150,20 @@ impl Walk<'_> {
             }
             (DeValue::Array(items), Some("array")) => {
                 let schema = schema.get("items").unwrap_or(&Json::Null);
+                let stand_in = if schema.get("properties").is_some() {
+                    Value::Table(Table::new())
+                } else {
+                    Value::String(String::new())
+                };
                 let mut values = Vec::new();
                 for (i, item) in items.iter().enumerate() {
                     let value = self.value(item.get_ref(), &item.span(), schema, &format!("{path}[{i}]"));
                     // Something stands in for an unusable item, so that the others keep their numbers.
-                    values.push(value.unwrap_or_else(|| Value::String(String::new())));
+                    values.push(value.unwrap_or_else(|| stand_in.clone()));
                 }
                 return Some(Value::Array(values));
             }
-            (_, expected) => Err(wrong_type(value, expected.unwrap_or_default())),
+            (_, expected) => Err(wrong_type(value, schema, expected.unwrap_or_default())),
         };
         match understood {
             Ok(value) => Some(value),
@@ -188,6 +213,12 @@ impl Flaw {
             ..self
         }
     }
+
+    /// Without what was found.
+    fn quiet(self) -> Self {
+        let message = self.message.split("; found").next().unwrap_or_default();
+        Self::new(message)
+    }
 }
 
 fn unknown<'k>(full: &str, name: &str, known: impl Iterator<Item = &'k str>) -> Problem {
@@ -228,10 +259,12 @@ pub(super) fn one_of(text: String, choices: &[&str]) -> Result<String, Flaw> {
     }
 }
 
-fn wrong_type(value: &DeValue<'_>, expected: &str) -> Flaw {
+fn wrong_type(value: &DeValue<'_>, schema: &Json, expected: &str) -> Flaw {
+    let tables = schema.pointer("/items/properties").is_some();
     let named = |name: &str| match name {
         "integer" => "a whole number".to_owned(),
         "object" => "a table".to_owned(),
+        "array" if tables => "an array of tables".to_owned(),
         "array" => "an array of strings".to_owned(),
         name => format!("a {name}"),
     };
@@ -246,13 +279,14 @@ fn wrong_type(value: &DeValue<'_>, expected: &str) -> Flaw {
             flaw.hint("write it in quotes, with its unit if it has one")
         }
         ("boolean" | "integer", DeValue::String(_)) => flaw.hint("write it without quotes"),
+        ("array", _) if tables => flaw.hint("write its name in two pairs of brackets: [[…]]"),
         ("array", _) => flaw.hint("write it in brackets: [\"…\"]"),
         _ => flaw,
     }
 }
 
 /// `text` with `${NAME}` and `${NAME:-default}` replaced; `$${` stands for `${`. Values are not looked at again.
-fn interpolate(text: &str, variable: &Lookup<'_>) -> Result<String, Flaw> {
+pub(super) fn interpolate(text: &str, variable: &Lookup<'_>) -> Result<String, Flaw> {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {

@@ -1,7 +1,7 @@
 //! The upstreams of a configuration: built-in ones, what was said of them, and all others.
 
 use super::{
-    file,
+    file::{self, CredentialsName},
     lower::Lowering,
     read::{self, Flaw},
     values,
@@ -29,6 +29,7 @@ impl Lowering {
             if let Some(entry) = self.file.upstreams.get_mut(&name) {
                 entry.kind = Some(upstream.kind.into());
                 entry.mode = Some(upstream.mode.into());
+                entry.credentials = Some(credentials_of(&said));
             }
             upstreams.push(upstream);
         }
@@ -67,4 +68,13 @@ impl Lowering {
             mode: said.mode.map_or(mode, Mode::from),
         })
     }
+}
+
+/// Whose credential goes up where the file does not say.
+pub(super) fn credentials_of(said: &file::Upstream) -> CredentialsName {
+    said.credentials.unwrap_or(if said.profiles.is_empty() {
+        CredentialsName::Passthrough
+    } else {
+        CredentialsName::Profiles
+    })
 }

@@ -11,8 +11,10 @@ use crate::provider::{self, is_plain};
 const DURATION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The largest size that may be configured, in bytes.
 const SIZE_MAX: u64 = 4 << 30;
-/// Characters of an upstream's name.
+/// Characters of a name.
 const NAME_MAX: usize = 64;
+/// What a name is made of.
+const LABEL: &str = "expected a name of lower-case letters, digits, `-`, `_` and `.`, at most 64";
 
 /// A duration of at least `min` and at most a day: `30s`, `1m 30s`, `250ms`.
 pub(super) fn duration(text: &str, min: Duration) -> Result<Duration, Flaw> {
@@ -138,29 +140,39 @@ pub(super) fn url(text: &str) -> Result<Url, Flaw> {
 
 /// The name of an upstream: a path segment and a metric label.
 pub(super) fn upstream_name(name: &str) -> Result<(), Flaw> {
-    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_' | b'.');
     if provider::RESERVED_NAMES.contains(&name) {
         return Err(Flaw::new(format!(
             "{name:?} cannot name an upstream: paths without a prefix begin with it"
         ))
         .hint("choose another name"));
     }
-    let begins_well = name
-        .bytes()
-        .next()
-        .is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    if !begins_well || name.len() > NAME_MAX || !name.bytes().all(allowed) {
-        let flaw = Flaw::new(format!(
-            "expected a name of lower-case letters, digits, `-`, `_` and `.`, at most {NAME_MAX}, found {name:?}"
-        ));
-        let lower = name.to_ascii_lowercase();
-        return Err(if lower != name && upstream_name(&lower).is_ok() {
-            flaw.hint(format!("write {lower:?}"))
-        } else {
-            flaw
-        });
+    label(name)
+}
+
+/// A name that is shown in logs and metrics.
+pub(super) fn label(name: &str) -> Result<(), Flaw> {
+    if is_label(name) {
+        return Ok(());
     }
-    Ok(())
+    let flaw = Flaw::new(format!("{LABEL}, found {name:?}"));
+    let lower = name.to_ascii_lowercase();
+    Err(if is_label(&lower) {
+        flaw.hint(format!("write {lower:?}"))
+    } else {
+        flaw
+    })
+}
+
+/// Whether a client's token may have this name; an error says what is allowed.
+pub fn client_name(name: &str) -> Result<(), String> {
+    label(name).map_err(|flaw| flaw.message)
+}
+
+fn is_label(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_' | b'.');
+    let first = name.bytes().next();
+    let begins_well = first.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    begins_well && name.len() <= NAME_MAX && name.bytes().all(allowed)
 }
 
 /// An origin as browsers send it, in lower case.

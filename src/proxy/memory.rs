@@ -14,7 +14,8 @@ use http::HeaderMap;
 use moka::sync::Cache;
 
 use crate::{
-    provider::{BUILT_IN, Upstream},
+    auth::{self, PrincipalKey},
+    provider::Upstream,
     repair::{Answers, Applicability, CallSight, Frozen, Placeholder, RealResult, RepairPolicy},
 };
 
@@ -37,11 +38,12 @@ pub(super) struct Memory {
     unbound: Cache<Key, ()>,
     /// Whether anything is in the two above: most processes never look.
     any: AtomicBool,
+    principals: PrincipalKey,
 }
 
 impl Memory {
-    /// An empty memory for these upstreams.
-    pub(super) fn new<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>) -> Self {
+    /// An empty memory for these upstreams; `principals` is the key of callers' names.
+    pub(super) fn new<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, principals: PrincipalKey) -> Self {
         let names = upstreams.into_iter().map(|upstream| upstream.name.clone());
         Self {
             unique: names.map(|name| (name, AtomicBool::new(false))).collect(),
@@ -54,7 +56,14 @@ impl Memory {
                 .time_to_idle(IDLE_MAX)
                 .build(),
             any: AtomicBool::new(false),
+            principals,
         }
+    }
+
+    /// Who asks this upstream, told by what the client presents.
+    pub(super) fn principal<'r>(&self, upstream: &'r str, headers: &HeaderMap, query: Option<&str>) -> Principal<'r> {
+        let caller = auth::Principal::of(&self.principals, headers, query);
+        Principal { upstream, caller }
     }
 
     /// Whether this upstream insists on ids that are the only ones of their body.
@@ -91,26 +100,19 @@ impl Memory {
     }
 }
 
-/// Who asks, and where, told by the credential: what was learned for one is for nobody else.
+/// Who asks, and where: what was learned for one is for nobody else.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Principal<'r> {
     pub(super) upstream: &'r str,
-    pub(super) headers: &'r HeaderMap,
+    pub(super) caller: auth::Principal,
 }
 
 impl Principal<'_> {
-    /// The name of something that is this caller's. Hashed when it is asked for: few requests ever ask.
+    /// The name of something that is this caller's.
     pub(super) fn key(self, parts: &[&[u8]]) -> Key {
         let mut hash = blake3::Hasher::new();
         part(&mut hash, self.upstream.as_bytes());
-        for name in BUILT_IN.iter().map(|row| row.credential) {
-            for value in self.headers.get_all(name) {
-                part(&mut hash, name.as_bytes());
-                part(&mut hash, value.as_bytes());
-            }
-        }
-        // No header has an empty name: what follows is no credential.
-        part(&mut hash, b"");
+        part(&mut hash, self.caller.as_bytes());
         for text in parts {
             part(&mut hash, text);
         }

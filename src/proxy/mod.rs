@@ -39,7 +39,9 @@ pub use second::OnBindingError;
 pub use shape::Shape;
 
 use crate::{
+    auth::PrincipalKey,
     clock,
+    policy::Clocks,
     provider::{NoRoute, Route, Routes},
     repair::RepairPolicy,
     telemetry::Telemetry,
@@ -70,6 +72,8 @@ pub struct ProxySettings {
     pub policy: RepairPolicy,
     /// What to do about thinking that the provider has bound to another prefix, where nothing else helps.
     pub on_binding_error: OnBindingError,
+    /// The clocks of an exchange.
+    pub clocks: Clocks,
 }
 
 /// The data path as a service: one call is one exchange. Cheap to clone.
@@ -82,7 +86,6 @@ struct Inner {
     settings: ProxySettings,
     guard: Guard,
     sender: Sender,
-    idle_timeout: Duration,
     telemetry: Telemetry,
     ids: Ids,
     memory: Memory,
@@ -91,27 +94,26 @@ struct Inner {
 impl Proxy {
     /// Puts the data path together.
     ///
-    /// `listen` is the address under which we are called; `idle_timeout` the longest silence within an answer.
+    /// `listen` is the address under which we are called; `principals` the key of callers' names.
     pub fn new(
         routes: Routes,
         settings: ProxySettings,
         sender: Sender,
         telemetry: Telemetry,
         listen: IpAddr,
-        idle_timeout: Duration,
+        principals: PrincipalKey,
     ) -> Self {
         let guard = Guard {
             allow_origins: settings.allow_origins.clone(),
             allow_hosts: settings.allow_hosts.clone(),
             own: (!listen.is_unspecified()).then_some(listen),
         };
-        let memory = Memory::new(routes.upstreams());
+        let memory = Memory::new(routes.upstreams(), principals);
         Self(Arc::new(Inner {
             routes,
             settings,
             guard,
             sender,
-            idle_timeout,
             telemetry,
             ids: Ids::default(),
             memory,
@@ -137,7 +139,7 @@ impl Inner {
         let mut shape = Shape::guess(request.uri().path(), request.headers());
         tracing::trace!(headers = ?headers::Redacted(request.headers()), "request");
         match self.run(request, &mut record, &mut shape).await {
-            Ok(Some(answer)) => answer.relay(record, shape, self.idle_timeout),
+            Ok(Some(answer)) => answer.relay(record, shape, self.settings.clocks.idle),
             Ok(None) => preflight(record),
             Err(error) => failed(&error, record, shape),
         }
@@ -170,7 +172,7 @@ impl Inner {
         } = prepared;
         let mut answer = self.attempt(route, request, record).await?;
         if again.is_some() || !renamed.is_empty() {
-            answer = answer.with_refusal(self.idle_timeout).await?;
+            answer = answer.with_refusal(self.settings.clocks.idle).await?;
         }
         while let Some(refusal) = answer.refusal(&renamed)
             && let Some(next) = self.second(route, again.as_mut(), &refusal, record)
@@ -179,7 +181,7 @@ impl Inner {
             let Ok(better) = self.attempt(route, next.request, record).await else {
                 break;
             };
-            let Ok(better) = better.with_refusal(self.idle_timeout).await else {
+            let Ok(better) = better.with_refusal(self.settings.clocks.idle).await else {
                 break;
             };
             answer = better;
@@ -202,7 +204,7 @@ impl Inner {
         let began = clock::now();
         record.phase = "headers";
         record.event.attempts += 1;
-        let sent = self.sender.send(request).await?;
+        let sent = self.sender.send(request, self.settings.clocks.headers).await?;
         record.head_came(began);
         Ok(Answer::new(sent, route.wire.map(|wire| wire.format)))
     }

@@ -93,19 +93,17 @@ pub(super) async fn prepare(
         return Ok(finish(parts, route, Verdict::untouched(streamed(body)), None));
     };
     (record.event.format, record.event.mode) = (Some(wire.format), Some(mode));
-    let principal = Principal {
-        upstream: &route.upstream.name,
-        headers: &parts.headers,
-    };
+    let principal = memory.principal(&route.upstream.name, &parts.headers, parts.uri.query());
     let reading = Reading {
         settings,
         memory,
         principal,
+        headers: &parts.headers,
         wire,
         mode,
     };
     let verdict = reading.inspect(body, record).await?;
-    Ok(finish(parts, route, verdict, Some(wire)))
+    Ok(finish(parts, route, verdict, Some((wire, principal))))
 }
 
 /// How the body of one request is read.
@@ -113,6 +111,7 @@ struct Reading<'s> {
     settings: &'s ProxySettings,
     memory: &'s Memory,
     principal: Principal<'s>,
+    headers: &'s HeaderMap,
     wire: Wire,
     mode: Mode,
 }
@@ -121,7 +120,7 @@ impl Reading<'_> {
     /// Reads the body and decides what goes up in its place.
     async fn inspect(&self, body: ClientBody, record: &mut Record) -> Result<Verdict, ProxyError> {
         let (settings, mode) = (self.settings, self.mode);
-        let Some(coding) = Coding::of(self.principal.headers) else {
+        let Some(coding) = Coding::of(self.headers) else {
             return Ok(unread(record, Unreadable::Coding, streamed(body)));
         };
         let limit = settings.inspect_bytes_max;
@@ -156,7 +155,7 @@ impl Reading<'_> {
         record: &mut Record,
     ) -> Result<Verdict, ProxyError> {
         let Repaired { body, report, .. } = repaired;
-        let (wire, signed) = (self.wire, is_signed(self.principal.headers));
+        let (wire, signed) = (self.wire, is_signed(self.headers));
         let mode = if signed { Mode::Observe } else { self.mode };
         record.event.unreadable = report.unread;
         record.event.mode = Some(mode);
@@ -245,7 +244,7 @@ fn unread(record: &mut Record, reason: Unreadable, body: SendBody) -> Verdict {
 }
 
 /// Puts head and body together, addressed to the upstream.
-fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict, wire: Option<Wire>) -> Prepared {
+fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict, read: Option<(Wire, Principal<'_>)>) -> Prepared {
     let Verdict {
         body,
         decoded,
@@ -270,9 +269,8 @@ fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict, wire: Option<Wi
     }
     *request.method_mut() = parts.method;
     *request.uri_mut() = address(route);
-    let again = kept.zip(wire);
-    let upstream = &route.upstream.name;
-    let again = again.map(|((plain, sent), wire)| Again::new(&request, plain, sent, wire, upstream));
+    let again = kept.zip(read);
+    let again = again.map(|((plain, sent), (wire, principal))| Again::new(&request, plain, sent, wire, principal));
     Prepared {
         request,
         renamed,

@@ -16,6 +16,7 @@ use super::{
     request::in_memory,
 };
 use crate::{
+    auth,
     repair::{Placeholder, RepairPolicy, Repaired, Report, repair_with, second, unbound},
     splice::{Segments, Span},
     upstream::SendBody,
@@ -51,6 +52,7 @@ pub(super) struct Again {
     /// The body as it was sent last.
     sent: Segments,
     upstream: String,
+    caller: auth::Principal,
     /// Whether the ids of a refusal were followed already.
     followed: bool,
     /// How far bound thinking was dealt with.
@@ -97,8 +99,14 @@ impl Lesson {
 }
 
 impl Again {
-    /// Keeps `request`, whose body is `sent`, made of `plain`.
-    pub(super) fn new<B>(request: &Request<B>, plain: Bytes, sent: Segments, wire: Wire, upstream: &str) -> Self {
+    /// Keeps `request` of `principal`, whose body is `sent`, made of `plain`.
+    pub(super) fn new<B>(
+        request: &Request<B>,
+        plain: Bytes,
+        sent: Segments,
+        wire: Wire,
+        principal: Principal<'_>,
+    ) -> Self {
         Self {
             method: request.method().clone(),
             uri: request.uri().clone(),
@@ -106,7 +114,8 @@ impl Again {
             plain,
             wire,
             sent,
-            upstream: upstream.to_owned(),
+            upstream: principal.upstream.to_owned(),
+            caller: principal.caller,
             followed: false,
             binding: Binding::Untouched,
         }
@@ -147,7 +156,7 @@ impl Again {
     fn principal(&self) -> Principal<'_> {
         Principal {
             upstream: &self.upstream,
-            headers: &self.headers,
+            caller: self.caller,
         }
     }
 

@@ -33,8 +33,6 @@ const STREAMS_MAX: u32 = 256;
 const CLIENT_KEEPALIVE: Duration = Duration::from_secs(30);
 /// How long a connection is kept for the next request: longer than common clients keep it, so that they close first.
 const KEEP_ALIVE: Duration = Duration::from_secs(120);
-/// How long a client may take nothing of its answer.
-const READ_STALL: Duration = Duration::from_secs(120);
 /// Rest after an accept that failed for want of resources.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
@@ -47,6 +45,8 @@ pub struct ServerSettings {
     pub connections_max: usize,
     /// Time for a client to send its request's head.
     pub header_timeout: Duration,
+    /// How long a client may take nothing of its answer.
+    pub client_stall: Duration,
     /// Time for what runs to finish after SIGTERM.
     pub drain_timeout: Duration,
 }
@@ -94,7 +94,7 @@ where
         let Some(stream) = stopping.until(pin!(accept(&listener))).await else {
             break;
         };
-        let connection = connection(stream, settings.header_timeout, tasks.clone(), service.clone());
+        let connection = connection(stream, settings.clone(), tasks.clone(), service.clone());
         tasks.spawn_connection(async move {
             connection.await;
             drop(permit);
@@ -125,7 +125,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 /// Serves one connection until it ends; a drain lets its exchanges finish.
-async fn connection<S, B>(stream: TcpStream, header_timeout: Duration, tasks: Tasks, service: S)
+async fn connection<S, B>(stream: TcpStream, settings: ServerSettings, tasks: Tasks, service: S)
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + Sync + 'static,
     S::Future: Send + 'static,
@@ -133,7 +133,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     tune(&stream);
-    let (stream, heads) = Witnessed::new(Impatient::new(stream, READ_STALL), header_timeout);
+    let (stream, heads) = Witnessed::new(Impatient::new(stream, settings.client_stall), settings.header_timeout);
     let service = Framed { heads, service };
     let builder = builder(tasks.clone());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));

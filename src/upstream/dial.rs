@@ -26,7 +26,7 @@ use hyper_util::{
 };
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use rustls_platform_verifier::BuilderVerifierExt;
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, sync::Notify};
 use tower_service::Service;
 
 use super::{Kind, Phase, ProxyEnvironment, SendError, UpstreamSettings, ebb::Tidal};
@@ -62,15 +62,18 @@ impl Service<Name> for Resolver {
     }
 }
 
-/// TCP to the provider, or a tunnel through the company's proxy.
+/// TCP to the provider, or a tunnel through the company's proxy, under one clock.
 #[derive(Clone, Debug)]
 pub(super) struct Dialer {
     http: HttpConnector<Resolver>,
     proxies: Arc<Matcher>,
+    timeout: Duration,
+    /// Told when the way is there.
+    dialed: Arc<Notify>,
 }
 
 impl Dialer {
-    fn new(environment: &ProxyEnvironment) -> Self {
+    fn new(environment: &ProxyEnvironment, timeout: Duration) -> Self {
         let mut http = HttpConnector::new_with_resolver(Resolver(GaiResolver::new()));
         http.enforce_http(false);
         http.set_nodelay(true);
@@ -86,6 +89,16 @@ impl Dialer {
         Self {
             http,
             proxies: Arc::new(proxies),
+            timeout,
+            dialed: Arc::default(),
+        }
+    }
+
+    /// The same, with a bell of its own.
+    fn fresh(&self) -> Self {
+        Self {
+            dialed: Arc::default(),
+            ..self.clone()
         }
     }
 }
@@ -106,12 +119,27 @@ impl Service<Uri> for Dialer {
         } else {
             self.proxies.intercept(&target)
         };
+        let (timeout, dialed) = (self.timeout, Arc::clone(&self.dialed));
+        let dialing = async move {
+            match intercept {
+                None => http.call(target).await.map_err(|error| dial_error(error.into())),
+                Some(intercept) => through(&intercept, http, target).await.map_err(dial_error),
+            }
+        };
         Box::pin(async move {
-            let Some(intercept) = intercept else {
-                return http.call(target).await.map_err(|error| dial_error(error.into()));
-            };
-            through(&intercept, http, target).await.map_err(dial_error)
+            let stream = tokio::time::timeout(timeout, dialing).await;
+            let stream = stream.unwrap_or_else(|_| Err(late(Phase::Connect)))?;
+            dialed.notify_one();
+            Ok(stream)
         })
+    }
+}
+
+fn late(phase: Phase) -> SendError {
+    SendError {
+        phase,
+        kind: Kind::TimedOut,
+        source: None,
     }
 }
 
@@ -163,24 +191,23 @@ pub(super) fn find<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> 
     None
 }
 
-/// The whole way to a provider under one clock, with TLS where the scheme wants it.
+/// The whole way to a provider, with TLS where the scheme wants it.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
-    https: HttpsConnector<Dialer>,
-    timeout: Duration,
+    dialer: Dialer,
+    tls: Arc<ClientConfig>,
+    tls_timeout: Duration,
 }
 
 impl Connector {
     /// Builds the connector; fails only where the TLS library has no usable protocol version.
     pub(super) fn new(settings: &UpstreamSettings) -> Result<Self, rustls::Error> {
-        let https = hyper_rustls::HttpsConnectorBuilder::new()
-            .with_tls_config(tls()?)
-            .https_or_http()
-            .enable_all_versions()
-            .wrap_connector(Dialer::new(&settings.proxies));
+        let mut tls = tls()?;
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self {
-            https,
-            timeout: settings.connect_timeout,
+            dialer: Dialer::new(&settings.proxies, settings.connect_timeout),
+            tls: Arc::new(tls),
+            tls_timeout: settings.tls_timeout,
         })
     }
 }
@@ -210,26 +237,31 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        let connecting = self.https.call(target);
-        let timeout = self.timeout;
+        let dialer = self.dialer.fresh();
+        let (timeout, dialed) = (self.tls_timeout, Arc::clone(&dialer.dialed));
+        let connecting = HttpsConnector::from((dialer, Arc::clone(&self.tls))).call(target);
+        // The dialer has a clock of its own: this one starts behind it.
+        let too_late = async move {
+            dialed.notified().await;
+            tokio::time::sleep(timeout).await;
+        };
         Box::pin(async move {
-            match tokio::time::timeout(timeout, connecting).await {
-                Ok(Ok(stream)) => Ok(Tidal::new(stream)),
-                // What is not the dialer's own is the handshake's.
-                Ok(Err(error)) => Err(match error.downcast::<SendError>() {
+            let connected = tokio::select! {
+                biased;
+                connected = connecting => connected,
+                () = too_late => return Err(late(Phase::Tls)),
+            };
+            // What is not the dialer's own is the handshake's.
+            connected
+                .map(Tidal::new)
+                .map_err(|error| match error.downcast::<SendError>() {
                     Ok(dialing) => *dialing,
                     Err(source) => SendError {
                         phase: Phase::Tls,
                         kind: Kind::Io,
                         source: Some(source),
                     },
-                }),
-                Err(_) => Err(SendError {
-                    phase: Phase::Connect,
-                    kind: Kind::TimedOut,
-                    source: None,
-                }),
-            }
+                })
         })
     }
 }

@@ -1,5 +1,6 @@
 //! The HTTP client: one send with its deadlines. Never retries what may have been processed, never follows a redirect.
 
+mod chance;
 mod dial;
 mod ebb;
 mod sending;
@@ -18,6 +19,7 @@ use hyper_util::{
     rt::TokioTimer,
 };
 
+pub use chance::{NoChance, random};
 use dial::Connector;
 pub use ebb::Ebb;
 use sending::{Progress, Tracked};
@@ -28,12 +30,12 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Clocks and pool limits towards providers.
 #[derive(Clone, Debug)]
 pub struct UpstreamSettings {
-    /// DNS, TCP and TLS together.
+    /// DNS and TCP, the company's proxy included.
     pub connect_timeout: Duration,
-    /// From the request sent to the answer's head.
-    pub headers_timeout: Duration,
-    /// Silence between two pieces of an answer's body.
-    pub idle_timeout: Duration,
+    /// The TLS handshake behind it.
+    pub tls_timeout: Duration,
+    /// Silence of the other end while it takes the request.
+    pub send_timeout: Duration,
     /// How long a connection is kept for the next request.
     pub pool_idle_timeout: Duration,
     /// Connections kept per host.
@@ -138,8 +140,9 @@ pub type SendBody = UnsyncBoxBody<Bytes, BoxError>;
 #[derive(Clone, Debug)]
 pub struct Sender {
     client: Client<Connector, Tracked>,
-    headers_timeout: Duration,
+    /// Everything that comes before a connection takes the request.
     connect_timeout: Duration,
+    send_timeout: Duration,
 }
 
 impl Sender {
@@ -162,21 +165,26 @@ impl Sender {
             .build(Connector::new(settings)?);
         Ok(Self {
             client,
-            headers_timeout: settings.headers_timeout,
-            connect_timeout: settings.connect_timeout,
+            connect_timeout: settings.connect_timeout + settings.tls_timeout,
+            send_timeout: settings.send_timeout,
         })
     }
 
     /// Sends one request and waits for the answer's head; an HTTP/1 answer has an [`Ebb`] among its extensions.
     ///
-    /// The clock runs from the last piece of the request that was taken: a slow upload is not a slow provider.
-    pub async fn send(&self, request: Request<SendBody>) -> Result<Response<Incoming>, SendError> {
+    /// Both clocks run from the last piece of the request that was taken: a slow upload is not a slow provider.
+    /// `headers_timeout` is that of the answer's head, once all was taken.
+    pub async fn send(
+        &self,
+        request: Request<SendBody>,
+        headers_timeout: Duration,
+    ) -> Result<Response<Incoming>, SendError> {
         let (head, body) = request.into_parts();
         let progress = Progress::start();
         let request = Request::from_parts(head, Tracked::new(body, progress.clone()));
         let sent = tokio::select! {
             sent = self.client.request(request) => sent,
-            () = progress.silence(self.headers_timeout, self.connect_timeout) => {
+            () = progress.silence(self.send_timeout, headers_timeout, self.connect_timeout) => {
                 return Err(SendError { phase: progress.phase(), kind: Kind::TimedOut, source: None });
             }
         };

@@ -40,10 +40,12 @@ impl Progress {
         })))
     }
 
-    /// Ready once the other end has let us wait for `limit`; until a connection takes the request, for `connect` more.
-    pub(super) async fn silence(&self, limit: Duration, connect: Duration) {
+    /// Ready once the other end has let us wait: for `send` while it takes the request, for `headers` once it has it
+    /// all; until a connection takes it, for `connect` more.
+    pub(super) async fn silence(&self, send: Duration, headers: Duration, connect: Duration) {
+        let least = send.min(headers);
         // Never late, whatever happens meanwhile: nothing of that has to wake us.
-        let mut look = self.lock().moved + limit;
+        let mut look = self.lock().moved + least;
         loop {
             tokio::time::sleep_until(look).await;
             let now = clock::now();
@@ -51,11 +53,14 @@ impl Progress {
             if shared.starved {
                 shared.moved = now;
             }
+            let limit = if shared.done { headers } else { send };
             let deadline = shared.moved + if shared.taken { limit } else { limit + connect };
             if deadline <= now {
                 return;
             }
-            look = deadline.min(now + limit);
+            // Nothing moves it once all was taken.
+            let settled = shared.taken && shared.done;
+            look = if settled { deadline } else { deadline.min(now + least) };
         }
     }
 

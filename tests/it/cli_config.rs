@@ -347,7 +347,10 @@ fn doors_that_stay_closed_and_credentials_in_plain_text_are_told() {
 
 #[test]
 fn the_banner_points_each_client_at_its_upstream() {
-    let loaded = antiphon::config::lower(None, &antiphon::config::Flags::default(), &|_| None).unwrap();
+    let loaded = antiphon::config::lower(None, &antiphon::config::Flags::default(), &|_| None, &|_| {
+        Err(std::io::ErrorKind::NotFound.into())
+    })
+    .unwrap();
     let routes = Routes::new(loaded.config.upstreams);
     let text = banner::text(
         &routes,

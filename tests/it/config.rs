@@ -1,9 +1,11 @@
 //! From file, variables and flags to settings, and every problem on the way.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, io, path::Path, time::Duration};
 
 use antiphon::{
+    auth::{Credential, Profile},
     config::{ConfigError, Flags, Loaded, VARIABLES, lower, schema},
+    policy::{Clocks, OnOrganisationChange, RotationSettings},
     provider::Kind,
     repair::{Applicability, Mode, Tier},
     telemetry::LogFormat,
@@ -14,9 +16,22 @@ const EXAMPLE: &str = include_str!("../../config.example.toml");
 
 fn with(file: Option<&str>, flags: &Flags, variables: &[(&str, &str)]) -> Result<Loaded, ConfigError> {
     let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
-    lower(file.map(|text| ("antiphon.toml", text)), flags, &|name| {
-        variables.get(name).map(ToString::to_string)
-    })
+    lower(
+        file.map(|text| ("antiphon.toml", text)),
+        flags,
+        &|name| variables.get(name).map(ToString::to_string),
+        &secret_file,
+    )
+}
+
+/// The files of secrets: each under `/run/secrets` holds its own name.
+fn secret_file(path: &Path) -> io::Result<String> {
+    let name = path.strip_prefix("/run/secrets").map_err(|_| io::ErrorKind::NotFound)?;
+    match name.to_str().unwrap_or_default() {
+        "empty" => Ok("\n".to_owned()),
+        "lines" => Ok("one\ntwo\n".to_owned()),
+        name => Ok(format!("{name}\r\n")),
+    }
 }
 
 fn file(text: &str) -> Loaded {
@@ -55,13 +70,13 @@ fn problems(text: &str, expected: &[(usize, &str, &str, &str)]) {
 /// Text of a file, then line, key, words of the message and words of the hint of its only problem.
 #[rustfmt::skip]
 const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
-    ("lisen = 1", 1, "lisen", "unknown key", "known here: log, repair, server"),
+    ("lisen = 1", 1, "lisen", "unknown key", "known here: client_tokens, log, repair, rotation, server"),
     ("sever = {}", 1, "sever", "unknown key", "did you mean `server`?"),
     ("listen = \"127.0.0.1:1\"", 1, "listen", "unknown key", "it belongs under [server]"),
     ("[server]\n\nlisen = \"127.0.0.1:1\"", 3, "server.lisen", "unknown key", "did you mean `listen`?"),
     ("[server]\nadmin-listen = \"127.0.0.1:1\"", 2, "server.admin-listen", "unknown key", "`admin_listen`"),
     ("[server]\nfrobnicate = 1", 2, "server.frobnicate", "unknown key", "known here: admin_listen"),
-    ("[upstreams.a]\nurl = \"http://h\"\nkeys = 1", 3, "upstreams.a.keys", "unknown key", "known here: kind, mode, url"),
+    ("[upstreams.a]\nurl = \"http://h\"\nkeys = 1", 3, "upstreams.a.keys", "unknown key", "known here: credentials, kind, mode, profiles, url"),
     ("[tools.\"a b\"]\nteir = \"read\"", 2, "tools.\"a b\".teir", "unknown key", "did you mean `tier`?"),
     ("server = 3", 1, "server", "expected a table, found a whole number", ""),
     ("[server]\nlisten = 4747", 2, "server.listen", "expected a string, found a whole number", "quotes"),
@@ -125,12 +140,62 @@ const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("[upstreams.a]\nurl = \"${}\"", 2, "upstreams.a.url", "names no variable", "write `${NAME}`"),
     ("[upstreams.a]\nurl = \"${OPEN\"", 2, "upstreams.a.url", "without `}`", "$${"),
     ("[server]\nlisten = ", 2, "", "not TOML", ""),
+    ("[timeouts]\ngate = \"-1s\"", 2, "timeouts.gate", "expected a duration", "write it like"),
+    ("[timeouts]\nclient_stall = \"0s\"", 2, "timeouts.client_stall", "expected a duration from 1ms", ""),
+    ("[rotation]\nwait = \"x\"", 2, "rotation.wait", "expected a duration", "write it like"),
+    ("[rotation]\non_organisation_change = \"keep\"", 2, "rotation.on_organisation_change", "surface, strip", ""),
+    ("[client_tokens]\nci = \"sha256:0\"", 2, "client_tokens.ci", "expected sha256: and 64", "antiphon config token"),
+    ("[client_tokens]\nci = 1", 2, "client_tokens.ci", "expected a string", "quotes"),
+    ("[upstreams.xai]\ncredentials = \"profiles\"", 2, "upstreams.xai.credentials", "no profile is given", "[[upstreams"),
+    ("[upstreams.xai]\ncredentials = \"own\"", 2, "upstreams.xai.credentials", "expected one of passthrough, profiles", ""),
+    ("[upstreams.xai]\nprofiles = \"k\"", 2, "upstreams.xai.profiles", "expected an array of tables", "[[…]]"),
+];
+
+/// A profile of a new upstream `a` and the rest of its table, as in [`MISTAKES`]; its own first line is 5.
+#[rustfmt::skip]
+const PROFILE_MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
+    ("api_key = \"k\"", 3, "", "has no name", "name = "),
+    ("name = \"\"\napi_key = \"k\"", 4, ".name", "expected a name of lower-case", ""),
+    ("name = \"A\"\napi_key = \"k\"", 4, ".name", "expected a name of lower-case", "write \"a\""),
+    ("name = \"p\"", 3, "", "has no credential", "write one of api_key"),
+    ("name = \"p\"\napi_key = \"k\"\nbearer = \"k\"", 3, "", "has several credentials", "write one of"),
+    ("name = \"p\"\napi_key = \"k\"\napi_key_file = \"/run/secrets/k\"", 6, ".api_key_file", "api_key and api_key_file are given", "keep one"),
+    ("name = \"p\"\napi_key = \"\"", 5, ".api_key", "is empty", ""),
+    ("name = \"p\"\napi_key = \"a b\"", 5, ".api_key", "spaces, line breaks", "the secret alone"),
+    ("name = \"p\"\napi_key = \"***\"", 5, ".api_key", "left a secret out", "${NAME}"),
+    ("name = \"p\"\napi_key = \"${NOWHERE}\"", 5, ".api_key", "variable NOWHERE is not set", "a file"),
+    ("name = \"p\"\napi_key = \"${no where}\"", 5, ".api_key", "names no variable", "${NAME}"),
+    ("name = \"p\"\napi_key = 1", 5, ".api_key", "expected a string", "quotes"),
+    ("name = \"p\"\napi_key_file = \"/nowhere\"", 5, ".api_key_file", "cannot read /nowhere", "readable file"),
+    ("name = \"p\"\nbearer_file = \"/run/secrets/empty\"", 5, ".bearer_file", "is empty", ""),
+    ("name = \"p\"\nbearer_file = \"/run/secrets/lines\"", 5, ".bearer_file", "line breaks", "the secret alone"),
+    ("name = \"p\"\napi_key = \"k\"\nweight = 0", 6, ".weight", "from 1 to 1000", ""),
+    ("name = \"p\"\napi_key = \"k\"\nweight = 5000000000", 6, ".weight", "from 1 to 1000", ""),
+    ("name = \"p\"\napi_key = \"k\"\norganisation = \"\"", 6, ".organisation", "expected a word", ""),
+    ("name = \"p\"\napi_key = \"k\"\nmodels = [\"a*b\"]", 6, ".models[0]", "name of a model", ""),
+    ("name = \"p\"\napi_key = \"k\"\nmodels = [\"a\", 1]", 6, ".models[1]", "expected a string", "quotes"),
+    ("name = \"p\"\napi_kye = \"k\"\napi_key = \"k\"", 5, ".api_kye", "unknown key", "did you mean `api_key`?"),
+    ("name = \"p\"\naws_access_key_id = \"k\"\naws_region = \"us-east-1\"", 3, "", "has no aws_secret_access_key", "in pairs"),
+    ("name = \"p\"\naws_access_key_id = \"k\"\naws_secret_access_key = \"k\"", 3, "", "has no aws_region", "write aws_region"),
+    ("name = \"p\"\naws_access_key_id = \"k\"\naws_secret_access_key = \"k\"\naws_region = \"us east\"", 7, ".aws_region", "name of a region", ""),
 ];
 
 #[test]
 fn one_mistake_each() {
     for (text, line, key, message, hint) in MISTAKES {
         problems(text, &[(*line, key, message, hint)]);
+    }
+}
+
+#[test]
+fn one_mistake_each_of_a_profile() {
+    for (text, line, key, message, hint) in PROFILE_MISTAKES {
+        let kind = if text.contains("aws") { "bedrock" } else { "compatible" };
+        let text = format!("[upstreams.a]\nurl = \"http://h\"\nkind = \"{kind}\"\n[[upstreams.a.profiles]]\n{text}\n");
+        problems(
+            &text,
+            &[(*line + 1, &format!("upstreams.a.profiles[0]{key}"), message, hint)],
+        );
     }
 }
 
@@ -309,10 +374,26 @@ fn every_key_reaches_its_setting() {
         drain_timeout = "0s"
         inspect_bytes_max = "1 kB"
         [timeouts]
-        connect = "3s"
+        connect = "1s"
+        tls = "2s"
+        send = "3s"
         headers = "1m 4s"
-        idle = "5ms"
-        pool_idle = "6s"
+        stream_headers = "5s"
+        first_event = "6s"
+        idle = "7ms"
+        heartbeat_idle = "8s"
+        progress = "9s"
+        reasoning = "10s"
+        server_tool = "11s"
+        compaction = "12s"
+        total = "13s"
+        gate = "0s"
+        queue = "15s"
+        client_stall = "16s"
+        pool_idle = "17s"
+        [rotation]
+        wait = "18s"
+        on_organisation_change = "strip"
         [repair]
         mode = "observe"
         least = "salvage"
@@ -350,10 +431,39 @@ fn every_key_reaches_its_setting() {
         (config.proxy.trust_mode_header, config.proxy.inspect_bytes_max),
         (true, 1000)
     );
-    assert_eq!(config.upstream.connect_timeout, Duration::from_secs(3));
-    assert_eq!(config.upstream.headers_timeout, Duration::from_secs(64));
-    assert_eq!(config.upstream.idle_timeout, Duration::from_millis(5));
-    assert_eq!(config.upstream.pool_idle_timeout, Duration::from_secs(6));
+    let seconds = Duration::from_secs;
+    let clocks = Clocks {
+        connect: seconds(1),
+        tls: seconds(2),
+        send: seconds(3),
+        headers: seconds(64),
+        stream_headers: seconds(5),
+        first_event: seconds(6),
+        idle: Duration::from_millis(7),
+        heartbeat_idle: seconds(8),
+        progress: seconds(9),
+        reasoning: seconds(10),
+        server_tool: seconds(11),
+        compaction: seconds(12),
+        total: seconds(13),
+        gate: Duration::ZERO,
+        queue: seconds(15),
+    };
+    assert_eq!(config.proxy.clocks, clocks);
+    let upstream = &config.upstream;
+    assert_eq!(
+        (upstream.connect_timeout, upstream.tls_timeout, upstream.send_timeout),
+        (clocks.connect, clocks.tls, clocks.send)
+    );
+    assert_eq!(
+        (config.server.client_stall, upstream.pool_idle_timeout),
+        (seconds(16), seconds(17))
+    );
+    let rotation = RotationSettings {
+        wait: seconds(18),
+        on_organisation_change: OnOrganisationChange::Strip,
+    };
+    assert_eq!(config.rotation, rotation);
     assert_eq!(
         (config.proxy.policy.least, config.proxy.policy.hygiene),
         (Applicability::Salvage, false)
@@ -397,6 +507,225 @@ fn variables_stand_for_values_but_never_for_keys() {
 }
 
 #[test]
+fn the_clocks_default_to_those_of_the_policy() {
+    let config = defaults().config;
+    assert_eq!(config.proxy.clocks, Clocks::default());
+    assert_eq!(config.rotation, RotationSettings::default());
+    assert_eq!(config.server.client_stall, Duration::from_secs(120));
+}
+
+const PROFILES: &str = r#"
+[[upstreams.anthropic.profiles]]
+name = "first"
+api_key = "${FIRST}"
+weight = 1000
+organisation = "org-1"
+models = ["claude-*"]
+[[upstreams.anthropic.profiles]]
+name = "second"
+bearer_file = "/run/secrets/canary-file"
+[upstreams.bedrock]
+url = "https://bedrock-runtime.eu-central-1.amazonaws.com"
+[[upstreams.bedrock.profiles]]
+name = "first"
+aws_access_key_id = "canary-id"
+aws_secret_access_key_file = "/run/secrets/canary-key"
+aws_session_token = "${FIRST}"
+[upstreams.mantle]
+url = "https://llm.example"
+kind = "bedrock"
+credentials = "profiles"
+profiles = [{ name = "p", aws_access_key_id = "canary-x", aws_secret_access_key = "canary-y", aws_region = "r-1" }]
+[client_tokens]
+ci = "sha256:d3c037b9d7d9dfb130eec88d77c88858f5d900b0bc0e01af7b74363caafa0bae"
+"#;
+
+const FIRST: &[(&str, &str)] = &[("FIRST", "canary-first")];
+
+#[test]
+fn profiles_get_their_secrets_from_variables_and_files() {
+    let config = with(Some(PROFILES), &Flags::default(), FIRST).unwrap().config;
+    let of = |upstream: &str| -> &[Profile] { &config.profiles[upstream] };
+    let [first, second] = of("anthropic") else {
+        panic!("{config:?}")
+    };
+    assert!(matches!(&first.credential, Credential::Key(key) if key.reveal() == "canary-first"));
+    assert_eq!(
+        (first.label.as_str(), first.weight, first.organisation.as_deref()),
+        ("first", 1000, Some("org-1"))
+    );
+    assert!(first.serves(Some("claude-opus-4-7")) && !first.serves(Some("gpt-5")));
+    assert!(matches!(&second.credential, Credential::Bearer(token) if token.reveal() == "canary-file"));
+    assert_eq!((second.weight, second.serves(Some("gpt-5"))), (1, true));
+    let aws = |upstream: &str| match &of(upstream)[0].credential {
+        Credential::Aws(keys) => keys,
+        other => panic!("{other:?}"),
+    };
+    let keys = aws("bedrock");
+    assert_eq!(
+        (keys.region.as_str(), keys.service.as_str()),
+        ("eu-central-1", "bedrock")
+    );
+    assert_eq!(
+        (keys.access_key_id.reveal(), keys.secret_access_key.reveal()),
+        ("canary-id", "canary-key")
+    );
+    assert_eq!(
+        keys.session_token.as_ref().map(|token| token.reveal()),
+        Some("canary-first")
+    );
+    assert_eq!(
+        (aws("mantle").region.as_str(), aws("mantle").session_token.is_none()),
+        ("r-1", true)
+    );
+    assert_eq!(config.profiles.len(), 3);
+    assert_eq!(config.client_tokens.verify(b"antiphon_0"), Some("ci"));
+    assert_eq!(
+        config.literal_secrets,
+        [
+            "upstreams.bedrock.profiles[0].aws_access_key_id",
+            "upstreams.mantle.profiles[0].aws_access_key_id",
+            "upstreams.mantle.profiles[0].aws_secret_access_key"
+        ]
+    );
+}
+
+#[test]
+fn a_secret_is_printed_as_its_reference_or_not_at_all() {
+    let loaded = with(Some(PROFILES), &Flags::default(), FIRST).unwrap();
+    let printed = loaded.to_toml().unwrap();
+    assert!(
+        !format!("{loaded:?}")
+            .replace("canary-file", "")
+            .replace("/canary-key", "")
+            .contains("canary")
+    );
+    assert!(
+        !printed
+            .replace("/canary-file", "")
+            .replace("/canary-key", "")
+            .contains("canary"),
+        "{printed}"
+    );
+    assert_eq!(printed.matches("\"${FIRST}\"").count(), 2, "{printed}");
+    assert_eq!(printed.matches("\"***\"").count(), 3, "{printed}");
+    assert!(printed.contains("credentials = \"profiles\"") && printed.contains("credentials = \"passthrough\""));
+    // What could not be printed is refused, and everything else says the same when it is read again.
+    let error = with(Some(&printed), &Flags::default(), FIRST).unwrap_err();
+    assert!(
+        error
+            .problems
+            .iter()
+            .all(|problem| problem.message.contains("left a secret out")),
+        "{error}"
+    );
+    assert_eq!(error.problems.len(), 3);
+    let full = PROFILES
+        .replace("canary-id", "${FIRST}")
+        .replace("canary-x", "${FIRST}")
+        .replace("canary-y", "${FIRST}");
+    let loaded = with(Some(&full), &Flags::default(), FIRST).unwrap();
+    let printed = loaded.to_toml().unwrap();
+    let again = with(Some(&printed), &Flags::default(), FIRST).unwrap();
+    assert_eq!(again.config.profiles, loaded.config.profiles);
+    assert_eq!(format!("{:?}", again.config), format!("{:?}", loaded.config));
+    assert_eq!(again.to_toml().unwrap(), printed);
+}
+
+#[test]
+fn no_mistake_makes_a_secret_visible() {
+    let head = "[upstreams.a]\nurl = \"http://h\"\n";
+    let table = "[[upstreams.a.profiles]]\nname = \"p\"\n";
+    let rows = [
+        format!("{head}api_key = \"canary\""),
+        format!("{head}credentials = \"canary\""),
+        format!("{head}profiles = \"canary\""),
+        format!("{head}profiles = [\"canary\"]"),
+        format!("{head}profiles = [{{ name = \"p\", api_key = \"canary\", wieght = 1 }}]"),
+        format!("{head}{table}api_kye = \"canary\""),
+        format!("{head}{table}api_key = \"canary canary\""),
+        format!("{head}{table}api_key = [\"canary\"]"),
+        format!("{head}{table}api_key = canary"),
+        format!("{head}{table}api_key = \"canary"),
+        format!("{head}{table}api_key = \"${{canary \""),
+        format!("{head}{table}api_key = \"${{canary canary}}\""),
+        format!("{head}{table}api_key = \"canary-${{NOWHERE}}\""),
+        format!("{head}{table}api_key = \"canary\"\nbearer = \"canary\""),
+        format!("{head}{table}api_key_file = \"canary0123456789012345678901234567890\""),
+        format!("upstreams = {{ a = {{ url = \"http://h\", mode = 1, profiles = [{{ api_key = \"canary\" }}] }} }}"),
+        "api_key = \"canary\"".to_owned(),
+        "[client_tokens]\nci = \"antiphon_canary\"".to_owned(),
+        "client_tokens = { ci = \"canary\", A = \"sha256:0\" }".to_owned(),
+    ];
+    for row in rows {
+        let error = with(Some(&row), &Flags::default(), &[]).expect_err(&row);
+        let seen = format!("{error} {error:?}");
+        assert!(!seen.contains("canary"), "{row}\n{seen}");
+        assert!(
+            error.problems.iter().all(|problem| problem.line().is_some()),
+            "{row}\n{seen}"
+        );
+    }
+}
+
+#[test]
+fn problems_of_profiles_that_need_more_than_one_line() {
+    let at = |kind: &str, profiles: &str| format!("[upstreams.a]\nurl = \"http://h\"\n{kind}\n{profiles}");
+    let one = "[[upstreams.a.profiles]]\nname = \"p\"\napi_key = \"k\"\n";
+    problems(
+        &at("credentials = \"passthrough\"", one),
+        &[(3, "upstreams.a.credentials", "passed through", "write \"profiles\"")],
+    );
+    problems(
+        &at("", &format!("{one}{one}")),
+        &[(8, "upstreams.a.profiles[1].name", "two profiles", "choose another")],
+    );
+    let aws = "[[upstreams.a.profiles]]\nname = \"p\"\naws_access_key_id = \"k\"\naws_secret_access_key = \"k\"\naws_region = \"r\"\n";
+    problems(
+        &at("kind = \"anthropic\"", aws),
+        &[(
+            4,
+            "upstreams.a.profiles[0]",
+            "of the kind bedrock only",
+            "kind = \"bedrock\"",
+        )],
+    );
+    let hash = "sha256:d3c037b9d7d9dfb130eec88d77c88858f5d900b0bc0e01af7b74363caafa0bae";
+    problems(
+        &format!("[client_tokens]\na = \"{hash}\"\nb = \"{hash}\""),
+        &[(3, "client_tokens.b", "is the token of \"a\" too", "of its own")],
+    );
+}
+
+#[test]
+fn profiles_are_served_to_other_machines_only_with_client_tokens() {
+    let profile = "[[upstreams.openai.profiles]]\nname = \"p\"\napi_key = \"k\"\n";
+    let tokens = "[client_tokens]\nci = \"sha256:d3c037b9d7d9dfb130eec88d77c88858f5d900b0bc0e01af7b74363caafa0bae\"\n";
+    for (listen, open) in [
+        ("127.0.0.1:1", false),
+        ("[::1]:1", false),
+        ("0.0.0.0:1", true),
+        ("10.0.0.1:1", true),
+    ] {
+        let server = format!("[server]\nlisten = \"{listen}\"\n");
+        if open {
+            let expected = (2, "server.listen", "from other machines", "antiphon config token NAME");
+            problems(&format!("{server}{profile}"), &[expected]);
+        } else {
+            drop(file(&format!("{server}{profile}")));
+        }
+        drop(file(&format!("{server}{profile}{tokens}")));
+        drop(file(&server));
+    }
+    let flags = Flags {
+        listen: Some("0.0.0.0:1".into()),
+        ..Flags::default()
+    };
+    let error = with(Some(profile), &flags, &[]).unwrap_err();
+    assert_eq!(error.problems[0].key, "--listen");
+}
+
+#[test]
 fn what_is_printed_says_the_same_when_read_again() {
     let text = "[upstreams.\"my.llm\"]\nurl = \"http://h/$${v1}\"\n[tools.\"a b\"]\ntier = \"durable\"\n[repair]\nmode = \"strict\"";
     for loaded in [defaults(), file(text)] {
@@ -423,7 +752,16 @@ fn the_example_names_every_key_and_its_commented_tables_are_right() {
         if is_toml { inside } else { line }
     });
     let live = live.collect::<Vec<_>>().join("\n");
-    drop(file(&live));
+    let variables = [
+        "TEAM_A_KEY",
+        "TOKEN",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+    ];
+    let variables = variables.map(|name| (name, "value"));
+    let loaded = with(Some(&live), &Flags::default(), &variables).unwrap_or_else(|error| panic!("{error}"));
+    assert!(loaded.config.literal_secrets.is_empty());
     let table: toml::Table = live.parse().unwrap();
     let mut missing = Vec::new();
     unnamed(schema().as_value(), &toml::Value::Table(table), "", &mut missing);
@@ -444,17 +782,24 @@ fn unnamed(schema: &Value, value: &toml::Value, path: &str, missing: &mut Vec<St
             None => missing.push(path),
         }
     }
+    // Of an array of tables, too, some item names each key.
+    if let (Some(item), Some(items)) = (schema.get("items"), value.as_array()) {
+        let items = items.iter().filter_map(toml::Value::as_table).flatten();
+        let whole: toml::Table = items.map(|(key, value)| (key.clone(), value.clone())).collect();
+        unnamed(item, &toml::Value::Table(whole), path, missing);
+    }
     // Of a table with free names, some entry names each key.
     if let (Some(free), Some(entries)) = (
         schema.get("additionalProperties").filter(|free| free.is_object()),
         value.as_table(),
     ) {
-        let whole: toml::Table = entries
-            .values()
-            .filter_map(toml::Value::as_table)
-            .flatten()
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
+        let mut whole = toml::Table::new();
+        for (key, value) in entries.values().filter_map(toml::Value::as_table).flatten() {
+            match (whole.get_mut(key).and_then(toml::Value::as_array_mut), value.as_array()) {
+                (Some(known), Some(more)) => known.extend(more.iter().cloned()),
+                _ => drop(whole.insert(key.clone(), value.clone())),
+            }
+        }
         unnamed(free, &toml::Value::Table(whole), path, missing);
     }
 }
@@ -478,6 +823,8 @@ fn the_schema_is_closed_documented_and_without_null() {
             }
         } else if let Some(free) = schema.get("additionalProperties") {
             walk(free, &format!("{path}.*"), leaves);
+        } else if let Some(items) = schema.get("items").filter(|items| items.get("properties").is_some()) {
+            walk(items, &format!("{path}[]"), leaves);
         } else {
             assert!(
                 schema.get("type").is_some_and(Value::is_string) || schema.get("oneOf").is_some(),
@@ -490,7 +837,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     let mut leaves = Vec::new();
     walk(schema.as_value(), "", &mut leaves);
     assert!(!schema.as_value().to_string().contains("null"));
-    assert_eq!(leaves.len(), 10 + 4 + 4 + 2 + 3 + 1, "{leaves:?}");
+    assert_eq!(leaves.len(), 10 + 17 + 2 + 4 + 2 + (4 + 15) + 1 + 1, "{leaves:?}");
 }
 
 #[test]

@@ -12,7 +12,12 @@ fn routes(upstreams: &[&str]) -> Routes {
         upstreams: upstreams.iter().map(ToString::to_string).collect(),
         ..Flags::default()
     };
-    Routes::new(lower(None, &flags, &|_| None).unwrap().config.upstreams)
+    Routes::new(
+        lower(None, &flags, &|_| None, &|_| Err(std::io::ErrorKind::NotFound.into()))
+            .unwrap()
+            .config
+            .upstreams,
+    )
 }
 
 fn everything() -> Routes {

@@ -4,6 +4,7 @@ use std::{io::Write as _, net::SocketAddr, time::Duration};
 
 use antiphon::{
     app::{self, Parts, Running},
+    policy::Clocks,
     provider::{Kind, Routes, Upstream},
     proxy::{OnBindingError, ProxySettings},
     repair::{Mode, RepairPolicy},
@@ -47,11 +48,16 @@ pub fn before(upstream: SocketAddr) -> Builder {
             trust_mode_header: false,
             policy: RepairPolicy::default(),
             on_binding_error: OnBindingError::default(),
+            clocks: Clocks {
+                headers: long,
+                idle: long,
+                ..Clocks::default()
+            },
         },
         upstream: UpstreamSettings {
             connect_timeout: long,
-            headers_timeout: long,
-            idle_timeout: long,
+            tls_timeout: long,
+            send_timeout: long,
             pool_idle_timeout: long,
             pool_idle_max: 8,
             proxies: ProxyEnvironment::default(),
@@ -60,6 +66,7 @@ pub fn before(upstream: SocketAddr) -> Builder {
             listen: ([127, 0, 0, 1], 0).into(),
             connections_max: 1000,
             header_timeout: long,
+            client_stall: long,
             drain_timeout: long,
         },
     }

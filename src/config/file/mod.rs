@@ -8,11 +8,15 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::Recursiv
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    provider::Kind,
-    proxy::OnBindingError,
-    repair::{Applicability, Mode, Tier},
-    telemetry::LogFormat,
+mod profile;
+mod timeouts;
+mod words;
+
+pub use profile::{ClientToken, Profile};
+pub use timeouts::{Rotation, Timeouts};
+pub use words::{
+    CredentialsName, KindName, LeastName, LogFormatName, ModeName, OnBindingErrorName, OnOrganisationChangeName,
+    TierName,
 };
 
 /// Configuration of Antiphon: one TOML file, in which every key may be left out.
@@ -21,8 +25,10 @@ use crate::{
 pub struct File {
     /// Where to listen, who may call, and how much at once.
     pub server: Server,
-    /// Clocks towards providers.
+    /// Clocks of an exchange, each from its start event to its stop event.
     pub timeouts: Timeouts,
+    /// How requests move between the profiles of an upstream.
+    pub rotation: Rotation,
     /// What is done about breaches of the pairing rules.
     pub repair: Repair,
     /// Log lines on stderr.
@@ -33,6 +39,9 @@ pub struct File {
     /// What is known of tools, by their name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, Tool>,
+    /// Who may use the profiles, by name: the hash of each client's token, as `antiphon config token` prints it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub client_tokens: BTreeMap<String, ClientToken>,
 }
 
 /// `[server]`.
@@ -74,31 +83,6 @@ impl Default for Server {
             upload_idle_timeout: "30s".into(),
             drain_timeout: "30s".into(),
             inspect_bytes_max: "64MiB".into(),
-        }
-    }
-}
-
-/// `[timeouts]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Timeouts {
-    /// DNS, TCP and TLS together.
-    pub connect: String,
-    /// From the request sent to the head of the answer.
-    pub headers: String,
-    /// Silence between two pieces of an answer's body.
-    pub idle: String,
-    /// How long an idle connection is kept for the next request.
-    pub pool_idle: String,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            connect: "10s".into(),
-            headers: "600s".into(),
-            idle: "300s".into(),
-            pool_idle: "25s".into(),
         }
     }
 }
@@ -160,6 +144,12 @@ pub struct Upstream {
     /// What its routes do about findings; by default `repair.mode`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<ModeName>,
+    /// Whose credential goes up; by default `profiles` where there are any, else `passthrough`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<CredentialsName>,
+    /// Credentials of yours, one of which goes up in place of the client's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Profile>,
 }
 
 /// `[tools."NAME"]`.
@@ -168,126 +158,6 @@ pub struct Upstream {
 pub struct Tool {
     /// How far its effect can be taken back: picks the words that stand in for a result that never came.
     pub tier: TierName,
-}
-
-/// A closed list of words: the enum of the file, its twin in the code, and the way between them.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident => $twin:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-        pub enum $name { $($(#[$variant_doc])* #[serde(rename = $word)] $variant),+ }
-
-        impl From<$name> for $twin {
-            fn from(name: $name) -> Self {
-                match name { $($name::$variant => Self::$variant),+ }
-            }
-        }
-
-        impl From<$twin> for $name {
-            fn from(value: $twin) -> Self {
-                match value { $($twin::$variant => Self::$variant),+ }
-            }
-        }
-
-        impl $name {
-            /// The words, in the order of the documentation.
-            pub const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant)),+];
-        }
-    };
-}
-
-words! {
-    /// What a route does about findings.
-    ModeName => Mode {
-        /// Mend what can be mended and forward.
-        Repair = "repair",
-        /// Answer 400 in the provider's own shape, naming every finding.
-        Strict = "strict",
-        /// Forward unchanged and count.
-        Observe = "observe",
-    }
-}
-
-words! {
-    /// A class of repair, from the least safe to the safest.
-    LeastName => Applicability {
-        /// Also remove bytes that said nothing of their own.
-        Lossy = "lossy",
-        /// At most write a result, marked as such, where nobody gave one.
-        Inventive = "inventive",
-        /// At most keep a result as marked text.
-        Salvage = "salvage",
-        /// Only put real results where they belong.
-        Lossless = "lossless",
-    }
-}
-
-words! {
-    /// What to do about thinking that the provider has bound to another prefix.
-    OnBindingErrorName => OnBindingError {
-        /// Ask the provider to drop it.
-        DropBlock = "drop_block",
-        /// Hand the refusal to the client.
-        Surface = "surface",
-    }
-}
-
-words! {
-    /// How far a tool's effect can be taken back.
-    TierName => Tier {
-        /// Reads only: safe to run again.
-        Read = "read",
-        /// Can be undone.
-        Revertible = "revertible",
-        /// Stays.
-        Durable = "durable",
-        /// Cannot be undone.
-        OneWay = "one_way",
-    }
-}
-
-impl Default for TierName {
-    fn default() -> Self {
-        Tier::default().into()
-    }
-}
-
-words! {
-    /// Whose API an upstream speaks.
-    KindName => Kind {
-        /// Anthropic.
-        Anthropic = "anthropic",
-        /// OpenAI.
-        OpenAi = "openai",
-        /// Google Gemini.
-        Gemini = "gemini",
-        /// Amazon Bedrock.
-        Bedrock = "bedrock",
-        /// Azure.
-        Azure = "azure",
-        /// Google Vertex AI.
-        Vertex = "vertex",
-        /// DeepSeek.
-        DeepSeek = "deepseek",
-        /// Mistral.
-        Mistral = "mistral",
-        /// xAI.
-        Xai = "xai",
-        /// Any other server that speaks one of the formats.
-        Compatible = "compatible",
-    }
-}
-
-words! {
-    /// How a log line looks.
-    LogFormatName => LogFormat {
-        /// Text on a terminal, else JSON.
-        Auto = "auto",
-        /// One JSON object a line.
-        Json = "json",
-        /// Text for people.
-        Text = "text",
-    }
 }
 
 /// The JSON Schema of the file, for editors; all in one piece, without references.
