@@ -2,13 +2,15 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use tokio::io::{AsyncRead, AsyncWrite};
+
 use crate::{
     auth::PrincipalKey,
     provider::Routes,
     proxy::{Proxy, ProxySettings},
     server::{self, BindError, ServerSettings, Tasks},
     telemetry::Telemetry,
-    upstream::{self, NoChance, Sender, UpstreamSettings},
+    upstream::{self, Dial, NoChance, Sender, UpstreamSettings},
 };
 
 /// Everything that `start` needs.
@@ -97,5 +99,48 @@ impl Running {
         if cut > 0 {
             tracing::warn!(connections = cut, "the drain timeout has passed: connections were cut");
         }
+    }
+}
+
+/// The data path without a socket: providers and clients live in this process. The listeners' settings say nothing.
+pub fn within(parts: Parts, dial: Dial) -> Result<Within, NoChance> {
+    let Parts {
+        routes,
+        server,
+        proxy,
+        upstream: upstream_settings,
+        telemetry,
+        ..
+    } = parts;
+    let tasks = Tasks::default();
+    let sender = Sender::with_dial(&upstream_settings, tasks.clone(), dial);
+    let listen = server.listen.ip();
+    let principals = PrincipalKey::new(upstream::random()?);
+    Ok(Within {
+        proxy: Proxy::new(routes, proxy, sender, telemetry, listen, principals),
+        tasks,
+        server,
+    })
+}
+
+/// The proxy within this process.
+#[derive(Debug)]
+pub struct Within {
+    proxy: Proxy,
+    tasks: Tasks,
+    server: ServerSettings,
+}
+
+impl Within {
+    /// Serves one client until its connection ends.
+    pub fn serve(&self, client: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        let (server, tasks, proxy) = (self.server.clone(), self.tasks.clone(), self.proxy.clone());
+        self.tasks
+            .spawn_connection(server::connection(client, server, tasks, proxy));
+    }
+
+    /// Lets what runs finish within the drain timeout, cuts the rest, and says how many connections that was.
+    pub async fn drain(self) -> usize {
+        self.tasks.drain(self.server.drain_timeout).await
     }
 }

@@ -15,6 +15,7 @@ use hyper_util::{
     server::conn::auto,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
 };
@@ -94,6 +95,7 @@ where
         let Some(stream) = stopping.until(pin!(accept(&listener))).await else {
             break;
         };
+        tune(&stream);
         let connection = connection(stream, settings.clone(), tasks.clone(), service.clone());
         tasks.spawn_connection(async move {
             connection.await;
@@ -125,14 +127,14 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 /// Serves one connection until it ends; a drain lets its exchanges finish.
-async fn connection<S, B>(stream: TcpStream, settings: ServerSettings, tasks: Tasks, service: S)
+pub async fn connection<T, S, B>(stream: T, settings: ServerSettings, tasks: Tasks, service: S)
 where
+    T: AsyncRead + AsyncWrite + Unpin + 'static,
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + Sync + 'static,
     S::Future: Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    tune(&stream);
     let (stream, heads) = Witnessed::new(Impatient::new(stream, settings.client_stall), settings.header_timeout);
     let service = Framed { heads, service };
     let builder = builder(tasks.clone());

@@ -12,7 +12,7 @@ use std::{
 
 use futures_util::FutureExt;
 use http::Uri;
-use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_rustls::HttpsConnector;
 use hyper_util::{
     client::{
         legacy::connect::{
@@ -29,7 +29,11 @@ use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::{net::TcpStream, sync::Notify};
 use tower_service::Service;
 
-use super::{Kind, Phase, ProxyEnvironment, SendError, UpstreamSettings, ebb::Tidal};
+use super::{
+    Kind, Phase, ProxyEnvironment, SendError, UpstreamSettings,
+    ebb::Tidal,
+    inside::{Dial, Stream},
+};
 use crate::provider;
 
 /// Bytes of an answer that the kernel may hold while the client reads slowly.
@@ -191,12 +195,22 @@ pub(super) fn find<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> 
     None
 }
 
-/// The whole way to a provider, with TLS where the scheme wants it.
+/// The whole way to a provider.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
-    dialer: Dialer,
-    tls: Arc<ClientConfig>,
-    tls_timeout: Duration,
+    way: Way,
+}
+
+#[derive(Clone, Debug)]
+enum Way {
+    /// Over the network, with TLS where the scheme wants it.
+    Net {
+        dialer: Dialer,
+        tls: Arc<ClientConfig>,
+        tls_timeout: Duration,
+    },
+    /// To a provider in this process.
+    Inside { dial: Dial, timeout: Duration },
 }
 
 impl Connector {
@@ -205,10 +219,22 @@ impl Connector {
         let mut tls = tls()?;
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self {
-            dialer: Dialer::new(&settings.proxies, settings.connect_timeout),
-            tls: Arc::new(tls),
-            tls_timeout: settings.tls_timeout,
+            way: Way::Net {
+                dialer: Dialer::new(&settings.proxies, settings.connect_timeout),
+                tls: Arc::new(tls),
+                tls_timeout: settings.tls_timeout,
+            },
         })
+    }
+
+    /// A connector to providers in this process.
+    pub(super) const fn inside(settings: &UpstreamSettings, dial: Dial) -> Self {
+        Self {
+            way: Way::Inside {
+                dial,
+                timeout: settings.connect_timeout,
+            },
+        }
     }
 }
 
@@ -228,7 +254,7 @@ fn tls() -> Result<ClientConfig, rustls::Error> {
 }
 
 impl Service<Uri> for Connector {
-    type Response = Tidal<MaybeHttpsStream<TokioIo<TcpStream>>>;
+    type Response = Tidal<Stream>;
     type Error = SendError;
     type Future = Connecting<Self::Response>;
 
@@ -237,31 +263,56 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        let dialer = self.dialer.fresh();
-        let (timeout, dialed) = (self.tls_timeout, Arc::clone(&dialer.dialed));
-        let connecting = HttpsConnector::from((dialer, Arc::clone(&self.tls))).call(target);
-        // The dialer has a clock of its own: this one starts behind it.
-        let too_late = async move {
-            dialed.notified().await;
-            tokio::time::sleep(timeout).await;
-        };
-        Box::pin(async move {
-            let connected = tokio::select! {
-                biased;
-                connected = connecting => connected,
-                () = too_late => return Err(late(Phase::Tls)),
-            };
-            // What is not the dialer's own is the handshake's.
-            connected
-                .map(Tidal::new)
-                .map_err(|error| match error.downcast::<SendError>() {
-                    Ok(dialing) => *dialing,
-                    Err(source) => SendError {
-                        phase: Phase::Tls,
-                        kind: Kind::Io,
-                        source: Some(source),
-                    },
+        match &mut self.way {
+            Way::Net {
+                dialer,
+                tls,
+                tls_timeout,
+            } => Box::pin(net(&dialer.fresh(), Arc::clone(tls), *tls_timeout, target)),
+            Way::Inside { dial, timeout } => {
+                let (timeout, dialing) = (*timeout, dial.call(target));
+                Box::pin(async move {
+                    let line = tokio::time::timeout(timeout, dialing).await;
+                    let line = line.unwrap_or_else(|_| Err(late(Phase::Connect)))?;
+                    Ok(Tidal::new(Stream::Inside(TokioIo::new(line))))
                 })
-        })
+            }
+        }
+    }
+}
+
+/// Over the network; the handshake's clock starts behind the dialer's.
+fn net(
+    dialer: &Dialer,
+    tls: Arc<ClientConfig>,
+    timeout: Duration,
+    target: Uri,
+) -> impl Future<Output = Result<Tidal<Stream>, SendError>> + use<> {
+    let dialed = Arc::clone(&dialer.dialed);
+    let connecting = HttpsConnector::from((dialer.clone(), tls)).call(target);
+    let too_late = async move {
+        dialed.notified().await;
+        tokio::time::sleep(timeout).await;
+    };
+    async move {
+        let connected = tokio::select! {
+            biased;
+            connected = connecting => connected,
+            () = too_late => return Err(late(Phase::Tls)),
+        };
+        let stream = connected.map(Stream::Net).map_err(net_error)?;
+        Ok(Tidal::new(stream))
+    }
+}
+
+/// What is not the dialer's own is the handshake's.
+fn net_error(error: BoxError) -> SendError {
+    match error.downcast::<SendError>() {
+        Ok(dialing) => *dialing,
+        Err(source) => SendError {
+            phase: Phase::Tls,
+            kind: Kind::Io,
+            source: Some(source),
+        },
     }
 }

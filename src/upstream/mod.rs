@@ -3,6 +3,7 @@
 mod chance;
 mod dial;
 mod ebb;
+mod inside;
 mod sending;
 
 use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
@@ -22,6 +23,7 @@ use hyper_util::{
 pub use chance::{NoChance, random};
 use dial::Connector;
 pub use ebb::Ebb;
+pub use inside::{Dial, Dialing, Line};
 use sending::{Progress, Tracked};
 
 /// Largest head of an answer, and what hyper may hold of one connection.
@@ -151,6 +153,21 @@ impl Sender {
     where
         E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
     {
+        Ok(Self::over(settings, tasks, Connector::new(settings)?))
+    }
+
+    /// As [`new`](Self::new), towards providers that live in this process.
+    pub fn with_dial<E>(settings: &UpstreamSettings, tasks: E, dial: Dial) -> Self
+    where
+        E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
+    {
+        Self::over(settings, tasks, Connector::inside(settings, dial))
+    }
+
+    fn over<E>(settings: &UpstreamSettings, tasks: E, connector: Connector) -> Self
+    where
+        E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
+    {
         let client = Client::builder(tasks)
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -162,12 +179,12 @@ impl Sender {
             .http2_max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
             // Only what was never written is sent again.
             .retry_canceled_requests(true)
-            .build(Connector::new(settings)?);
-        Ok(Self {
+            .build(connector);
+        Self {
             client,
             connect_timeout: settings.connect_timeout + settings.tls_timeout,
             send_timeout: settings.send_timeout,
-        })
+        }
     }
 
     /// Sends one request and waits for the answer's head; an HTTP/1 answer has an [`Ebb`] among its extensions.

@@ -1,0 +1,119 @@
+//! Providers that live in this process, and a connection that may lead to one or over the network.
+
+use std::{
+    fmt,
+    future::Future,
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_rustls::MaybeHttpsStream;
+use hyper_util::{
+    client::legacy::connect::{Connected, Connection},
+    rt::TokioIo,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+
+use super::SendError;
+
+/// A connection to a provider in this process.
+pub trait Line: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Line for T {}
+
+/// A connection on its way, or why there is none.
+pub type Dialing = Pin<Box<dyn Future<Output = Result<Box<dyn Line>, SendError>> + Send>>;
+
+/// Dials providers in this process: no name is looked up, and `https` means no TLS. Cheap to clone.
+#[derive(Clone)]
+pub struct Dial(Arc<dyn Fn(Uri) -> Dialing + Send + Sync>);
+
+impl Dial {
+    /// Every connection is made by `dial`; the connect clock runs over it as over a real one.
+    pub fn new(dial: impl Fn(Uri) -> Dialing + Send + Sync + 'static) -> Self {
+        Self(Arc::new(dial))
+    }
+
+    pub(super) fn call(&self, target: Uri) -> Dialing {
+        (self.0)(target)
+    }
+}
+
+impl fmt::Debug for Dial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dial").finish_non_exhaustive()
+    }
+}
+
+/// A connection to a provider.
+#[expect(clippy::large_enum_variant, reason = "the large one is the one in use")]
+pub(super) enum Stream {
+    Net(MaybeHttpsStream<TokioIo<TcpStream>>),
+    Inside(TokioIo<Box<dyn Line>>),
+}
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        match self {
+            Self::Net(stream) => stream.connected(),
+            Self::Inside(_) => Connected::new(),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Net(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Inside(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Net(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Inside(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Net(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Inside(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Net(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Inside(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Net(stream) => stream.is_write_vectored(),
+            Self::Inside(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Net(stream) => Pin::new(stream).poll_write_vectored(cx, bytes),
+            Self::Inside(stream) => Pin::new(stream).poll_write_vectored(cx, bytes),
+        }
+    }
+}
