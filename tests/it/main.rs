@@ -53,6 +53,8 @@ mod other_rules;
 mod passthrough;
 mod proxied;
 mod smuggling;
+mod still_clocks;
+mod still_events;
 mod streaming;
 mod strict_provider;
 mod watching;

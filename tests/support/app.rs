@@ -25,11 +25,16 @@ pub struct Builder {
 
 /// An app in front of `upstream`, as `/anthropic`, `/openai` and `/gemini`.
 pub fn before(upstream: SocketAddr) -> Builder {
+    towards(&upstream.to_string())
+}
+
+/// As [`before`], in front of a name.
+pub fn towards(authority: &str) -> Builder {
     let named = |name: &str, kind| Upstream {
         name: name.to_owned(),
         kind,
         scheme: "http".parse().unwrap(),
-        authority: upstream.to_string().parse().unwrap(),
+        authority: authority.parse().unwrap(),
         base_path: String::new(),
         mode: Mode::Repair,
     };
@@ -84,20 +89,25 @@ impl Builder {
         self.with(|builder| builder.upstreams.iter_mut().for_each(|upstream| upstream.mode = mode))
     }
 
-    /// Starts it.
-    pub async fn start(self) -> App {
+    /// What the app is made of.
+    pub fn parts(self) -> Parts {
         let telemetry = Telemetry::new(self.upstreams.iter().map(|upstream| upstream.name.clone()));
-        let parts = Parts {
+        Parts {
             routes: Routes::new(self.upstreams),
             server: self.server,
             admin_listen: ([127, 0, 0, 1], 0).into(),
             admin: axum::Router::new(),
             proxy: self.proxy,
             upstream: self.upstream,
-            telemetry: telemetry.clone(),
-        };
-        App {
             telemetry,
+        }
+    }
+
+    /// Starts it.
+    pub async fn start(self) -> App {
+        let parts = self.parts();
+        App {
+            telemetry: parts.telemetry.clone(),
             running: app::start(parts).await.unwrap(),
         }
     }

@@ -19,6 +19,8 @@ pub mod oracle;
 #[cfg(feature = "server")]
 pub mod provider;
 #[cfg(feature = "server")]
+pub mod still;
+#[cfg(feature = "server")]
 pub mod wire;
 
 /// The checks of the fuzz targets.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::mpsc::{self, UnboundedSender},
     time::timeout,
@@ -20,8 +20,8 @@ use tokio::{
 /// Longest wait for anything in a test.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, future)
+async fn soon<T>(patience: Duration, what: &str, future: impl Future<Output = T>) -> T {
+    timeout(patience, future)
         .await
         .unwrap_or_else(|_| panic!("waited too long: {what}"))
 }
@@ -79,9 +79,10 @@ impl Message {
 
 /// One side of a connection.
 #[derive(Debug)]
-pub struct Conn {
-    stream: TcpStream,
+pub struct Conn<S = TcpStream> {
+    stream: S,
     buffer: Vec<u8>,
+    patience: Duration,
 }
 
 /// The client's side.
@@ -90,7 +91,7 @@ pub type Client = Conn;
 impl Conn {
     /// Connects.
     pub async fn connect(address: SocketAddr) -> Self {
-        let stream = soon("connect", TcpStream::connect(address)).await.unwrap();
+        let stream = soon(PATIENCE, "connect", TcpStream::connect(address)).await.unwrap();
         Self::over(stream)
     }
 
@@ -100,17 +101,43 @@ impl Conn {
         Self {
             stream,
             buffer: Vec::new(),
+            patience: PATIENCE,
+        }
+    }
+
+    /// Drops the connection with a reset.
+    pub fn reset(self) {
+        socket2::SockRef::from(&self.stream)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+    }
+
+    /// Keeps the kernel's buffers of this side small.
+    pub fn narrow(&self) {
+        let socket = socket2::SockRef::from(&self.stream);
+        socket.set_recv_buffer_size(8 * 1024).unwrap();
+        socket.set_send_buffer_size(8 * 1024).unwrap();
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Conn<S> {
+    /// Over any stream, with no wait longer than `patience`.
+    pub fn within(stream: S, patience: Duration) -> Self {
+        Self {
+            stream,
+            buffer: Vec::new(),
+            patience,
         }
     }
 
     /// Writes bytes; a connection that is gone is no failure.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        drop(soon("send", self.stream.write_all(bytes.as_ref())).await);
+        drop(soon(self.patience, "send", self.stream.write_all(bytes.as_ref())).await);
     }
 
     /// Reads more; false at the end or a reset.
     pub async fn more(&mut self) -> bool {
-        let read = soon("more bytes", self.stream.read_buf(&mut self.buffer)).await;
+        let read = soon(self.patience, "more bytes", self.stream.read_buf(&mut self.buffer)).await;
         read.is_ok_and(|read| read > 0)
     }
 
@@ -151,20 +178,6 @@ impl Conn {
     /// Half-closes: no more bytes from us.
     pub async fn finish(&mut self) {
         drop(self.stream.shutdown().await);
-    }
-
-    /// Drops the connection with a reset.
-    pub fn reset(self) {
-        socket2::SockRef::from(&self.stream)
-            .set_linger(Some(Duration::ZERO))
-            .unwrap();
-    }
-
-    /// Keeps the kernel's buffers of this side small.
-    pub fn narrow(&self) {
-        let socket = socket2::SockRef::from(&self.stream);
-        socket.set_recv_buffer_size(8 * 1024).unwrap();
-        socket.set_send_buffer_size(8 * 1024).unwrap();
     }
 
     /// Writes as much as the other side takes, and gives up when nothing moved for `pause`.
@@ -235,34 +248,45 @@ impl Conn {
     /// Reads chunks; false if they break off.
     async fn chunks(&mut self, body: &mut Vec<u8>) -> bool {
         loop {
-            let Some(line) = self.line().await else { return false };
-            let digits = line.split(';').next().unwrap_or_default().trim();
-            let size = usize::from_str_radix(digits, 16).unwrap_or_else(|_| panic!("chunk size {line:?}"));
-            while self.buffer.len() < size + 2 {
-                if !self.more().await {
-                    let taken = size.min(self.buffer.len());
-                    body.extend(self.buffer.drain(..taken));
+            match self.next_chunk().await {
+                Ok(data) if data.is_empty() => return true,
+                Ok(data) => body.extend(data),
+                Err(data) => {
+                    body.extend(data);
                     return false;
                 }
-            }
-            body.extend(self.buffer.drain(..size));
-            self.buffer.drain(..2);
-            if size == 0 {
-                return true;
             }
         }
     }
 
-    /// The data of the next chunk.
-    pub async fn chunk(&mut self) -> Vec<u8> {
-        let line = self.line().await.expect("a chunk");
-        let size = usize::from_str_radix(line.trim(), 16).unwrap();
+    /// The data of the next chunk, empty at the end; or as much of it as came before it broke off.
+    pub async fn next_chunk(&mut self) -> Result<Vec<u8>, Vec<u8>> {
+        let line = self.line().await.ok_or_else(Vec::new)?;
+        let digits = line.split(';').next().unwrap_or_default().trim();
+        let size = usize::from_str_radix(digits, 16).unwrap_or_else(|_| panic!("chunk size {line:?}"));
         while self.buffer.len() < size + 2 {
-            assert!(self.more().await, "a chunk broke off");
+            if !self.more().await {
+                let taken = size.min(self.buffer.len());
+                return Err(self.buffer.drain(..taken).collect());
+            }
         }
         let data = self.buffer.drain(..size).collect();
         self.buffer.drain(..2);
-        data
+        Ok(data)
+    }
+
+    /// The data of the next chunk.
+    pub async fn chunk(&mut self) -> Vec<u8> {
+        self.next_chunk().await.expect("a chunk broke off")
+    }
+
+    /// What is there to read, at most `most`; waits for a byte or the end.
+    pub async fn some(&mut self, most: usize) -> Vec<u8> {
+        if most > 0 && self.is_open().await {
+            let taken = most.min(self.buffer.len());
+            return self.buffer.drain(..taken).collect();
+        }
+        Vec::new()
     }
 
     async fn line(&mut self) -> Option<String> {

@@ -1,0 +1,200 @@
+//! The clocks of an exchange, to the tick: still worlds, paused time.
+
+use std::time::Duration;
+
+use crate::support::{
+    app::post,
+    still::{Answer, Step, World, assert_at, events::anthropic, json, say, secs, sse, wait},
+};
+
+/// How long an error event of ours is left alone before the cut.
+const FAREWELL: Duration = Duration::from_millis(10);
+
+fn ask() -> String {
+    post("/anthropic/v1/messages", "{\"messages\":[],\"stream\":true}")
+}
+
+/// The code of the error event that an answer ended with.
+fn error_code(answer: &Answer) -> (String, String) {
+    let last = answer.pieces.last().unwrap();
+    let data = last.text.trim_start().strip_prefix("event: error\ndata: ").unwrap();
+    let error: serde_json::Value = serde_json::from_str(data).unwrap();
+    let word = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    (word(&error["error"]["type"]), word(&error["error"]["message"]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_takes_no_time_but_the_providers() {
+    let world = World::new();
+    world.script([
+        wait(3),
+        sse(),
+        say(anthropic::start()),
+        wait(239),
+        say(anthropic::text(0, "late")),
+        wait(239),
+        say(anthropic::end("end_turn")),
+        Step::End,
+    ]);
+    let answer = world.ask(ask()).await;
+    assert!(answer.complete);
+    assert_at(answer.head_at, secs(3));
+    let came: Vec<_> = answer.pieces.iter().map(|piece| piece.at).collect();
+    assert_eq!(came.len(), 3);
+    assert_at(came[0], secs(3));
+    assert_at(came[1], secs(242));
+    assert_at(came[2], secs(481));
+    assert_at(answer.ended_at, secs(481));
+    let request = world.request();
+    assert_at(request.at, secs(0));
+    assert_eq!(request.cancelled, None);
+    assert_eq!(request.message.text(), "{\"messages\":[],\"stream\":true}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_a_head_is_a_504_after_ten_minutes() {
+    let world = World::new();
+    world.script([Step::Hang]);
+    let answer = world.ask(ask()).await;
+    assert_eq!(
+        (answer.status(), answer.header("x-antiphon-phase")),
+        (504, Some("headers"))
+    );
+    assert_at(answer.ended_at, secs(600));
+    assert_at(world.request().cancelled.unwrap(), secs(600));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_falls_silent_gets_an_error_event_and_a_cut() {
+    let world = World::new();
+    world.script([
+        sse(),
+        say(anthropic::start()),
+        wait(100),
+        say(anthropic::ping()),
+        Step::Hang,
+    ]);
+    let answer = world.ask(ask()).await;
+    assert!(!answer.complete);
+    let last = answer.pieces.last().unwrap();
+    assert_at(last.at, secs(340));
+    assert_eq!(error_code(&answer).0, "timeout_error");
+    assert_at(answer.ended_at, secs(340) + FAREWELL);
+    assert_at(world.request().cancelled.unwrap(), secs(340));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_cancels_the_provider_at_once() {
+    let world = World::new();
+    world.script([sse(), say(anthropic::start()), Step::Hang]);
+    let mut client = world.client();
+    client.send(ask()).await;
+    client.head().await;
+    client.piece().await.unwrap();
+    world.until(secs(100)).await;
+    drop(client);
+    world.settle().await;
+    assert_at(world.request().cancelled.unwrap(), secs(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_stops_reading_is_cut_after_two_minutes() {
+    let world = World::new();
+    let flood = (0..100).map(|_| say(anthropic::text(0, &"a".repeat(1000))));
+    world.script([sse(), wait(50)].into_iter().chain(flood).chain([Step::Hang]));
+    let mut client = world.client();
+    client.send(ask()).await;
+    client.head().await;
+    world.until(secs(1000)).await;
+    assert_at(world.request().cancelled.unwrap(), secs(170));
+    while let Ok(piece) = client.piece().await {
+        assert!(!piece.text.contains("event: error"));
+    }
+    assert_eq!(client.piece().await, Err(false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_again_in_time_gets_everything() {
+    let world = World::new();
+    let flood = (0..100).map(|_| say(anthropic::text(0, &"a".repeat(1000))));
+    world.script([sse()].into_iter().chain(flood).chain([Step::End]));
+    let mut client = world.client();
+    client.send(ask()).await;
+    world.until(secs(119)).await;
+    let answer = client.answer().await;
+    assert!(answer.complete);
+    assert_eq!(answer.body.len(), 100 * anthropic::text(0, &"a".repeat(1000)).len());
+    assert_at(answer.ended_at, secs(119));
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_fail_in_their_own_way_and_time() {
+    for (step, time, code) in [
+        (Step::Refuse, 0, "connection_refused"),
+        (Step::Dns, 0, "dns_error"),
+        (Step::TlsFail, 0, "tls_protocol_error"),
+        (Step::ConnectHang, 5, "connection_timeout"),
+    ] {
+        let world = World::new();
+        world.script([step]);
+        let answer = world.ask(ask()).await;
+        assert_eq!(answer.status(), if time > 0 { 504 } else { 502 }, "{code}");
+        let wanted = format!("antiphon; error={code}");
+        assert_eq!(answer.header("proxy-status"), Some(wanted.as_str()));
+        assert_at(answer.ended_at, secs(time));
+        assert_eq!((world.requests().len(), world.connections().len()), (0, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_takes_its_time_is_used() {
+    let world = World::new();
+    world.script([Step::ConnectAfter(secs(4))].into_iter().chain(json(200, "{}")));
+    let answer = world.ask(ask()).await;
+    assert_eq!((answer.status(), answer.text()), (200, "{}"));
+    assert_at(answer.ended_at, secs(4));
+    assert_at(world.request().at, secs(4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_does_not_take_the_request_is_a_504() {
+    let world = World::new();
+    world.script([Step::StopReading]);
+    let body = format!("{{\"messages\":[],\"x\":\"{}\"}}", "x".repeat(100_000));
+    let answer = world.ask(post("/anthropic/v1/messages", &body)).await;
+    assert_eq!(answer.status(), 504);
+    assert_at(answer.ended_at, secs(600));
+    assert_at(world.connections()[0].closed.unwrap(), secs(600));
+    assert!(world.requests().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_breaks_gets_an_error_event_at_once() {
+    for last in [Step::Break, Step::Reset] {
+        let world = World::new();
+        world.script([sse(), say(anthropic::start()), wait(7), last.clone()]);
+        let answer = world.ask(ask()).await;
+        assert!(!answer.complete, "{last:?}");
+        assert_at(answer.pieces.last().unwrap().at, secs(7));
+        assert_eq!(error_code(&answer).0, "api_error");
+        assert_at(answer.ended_at, secs(7) + FAREWELL);
+        assert_eq!(world.request().cancelled, None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_kept_is_used_again_until_it_is_too_old() {
+    let world = World::new();
+    world.otherwise(|request| {
+        let mut steps = json(200, "{}");
+        assert!(request.head.starts_with("POST /v1/messages"), "{}", request.head);
+        *steps.last_mut().unwrap() = Step::Keep;
+        steps
+    });
+    for (at, connections) in [(0, 1), (20, 1), (50, 2)] {
+        world.until(secs(at)).await;
+        assert_eq!(world.ask(ask()).await.text(), "{}");
+        assert_eq!(world.connections().len(), connections, "at {at}");
+    }
+    assert_eq!(world.requests().last().unwrap().connection, 1);
+}

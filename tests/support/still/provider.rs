@@ -1,0 +1,302 @@
+//! The provider: dialled within the process, it plays its scripts and takes note of everything.
+
+use std::{
+    collections::VecDeque,
+    io,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use antiphon::upstream::{Dial, Kind, Line, Phase, SendError};
+use http::Uri;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio_util::sync::CancellationToken;
+
+use super::{BUFFER_BYTES, Clock, PATIENCE, script::Step};
+use crate::support::wire::{Conn, Message, chunk, spawn};
+
+/// A request that the provider has read whole.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// When its last byte came.
+    pub at: Duration,
+    /// Head and body.
+    pub message: Message,
+    /// Its connection, as a place in the list of them.
+    pub connection: usize,
+    /// When the proxy dropped the connection in the middle of the answer.
+    pub cancelled: Option<Duration>,
+}
+
+/// A connection that the proxy has dialled, whatever came of it.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Where to.
+    pub to: Uri,
+    /// When.
+    pub at: Duration,
+    /// When the proxy dropped it.
+    pub closed: Option<Duration>,
+}
+
+type Choose = Box<dyn FnMut(&Message) -> Vec<Step> + Send>;
+
+#[derive(Default)]
+struct State {
+    scripts: VecDeque<Vec<Step>>,
+    otherwise: Option<Choose>,
+    requests: Vec<Request>,
+    connections: Vec<Connection>,
+}
+
+/// The provider. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Provider {
+    state: Arc<Mutex<State>>,
+    clock: Clock,
+}
+
+impl Provider {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            state: Arc::default(),
+            clock,
+        }
+    }
+
+    pub(super) fn push(&self, steps: Vec<Step>) {
+        self.lock().scripts.push_back(steps);
+    }
+
+    pub(super) fn otherwise(&self, choose: Choose) {
+        self.lock().otherwise = Some(choose);
+    }
+
+    pub(super) fn requests(&self) -> Vec<Request> {
+        self.lock().requests.clone()
+    }
+
+    pub(super) fn connections(&self) -> Vec<Connection> {
+        self.lock().connections.clone()
+    }
+
+    /// The way to this provider.
+    pub(super) fn dial(&self) -> Dial {
+        let provider = self.clone();
+        Dial::new(move |to| {
+            let provider = provider.clone();
+            Box::pin(async move { provider.connect(to).await })
+        })
+    }
+
+    async fn connect(&self, to: Uri) -> Result<Box<dyn Line>, SendError> {
+        let at = self.clock.now();
+        let (number, step) = {
+            let mut state = self.lock();
+            state.connections.push(Connection { to, at, closed: None });
+            (state.connections.len() - 1, state.next_dial())
+        };
+        let failed = |phase, kind: io::ErrorKind| {
+            let source = Some(io::Error::from(kind).into());
+            let kind = Kind::Io;
+            Err(SendError { phase, kind, source })
+        };
+        match step {
+            Some(Step::Refuse) => return failed(Phase::Connect, io::ErrorKind::ConnectionRefused),
+            Some(Step::Dns) => return failed(Phase::Resolve, io::ErrorKind::NotFound),
+            Some(Step::TlsFail) => return failed(Phase::Tls, io::ErrorKind::InvalidData),
+            Some(Step::ConnectHang) => std::future::pending().await,
+            Some(Step::ConnectAfter(pause)) => tokio::time::sleep(pause).await,
+            _ => {}
+        }
+        let (near, far) = tokio::io::duplex(BUFFER_BYTES);
+        let end = End::default();
+        let conn = Conn::within(far, PATIENCE);
+        spawn(
+            self.clone()
+                .serve(conn, number, end.clone(), step == Some(Step::StopReading)),
+        );
+        Ok(Box::new(Near {
+            inner: near,
+            end,
+            provider: self.clone(),
+            number,
+        }))
+    }
+
+    /// Serves one connection until one side closes it.
+    async fn serve(self, mut conn: Conn<DuplexStream>, number: usize, end: End, deaf: bool) {
+        if deaf {
+            return end.dropped.cancelled().await;
+        }
+        loop {
+            let request = async {
+                let open = conn.is_open().await;
+                if open { Some(conn.request().await) } else { None }
+            };
+            let Some(Some(message)) = end.unless_dropped(request).await else {
+                return;
+            };
+            let (place, steps) = self.lock().take(message, number, self.clock.now());
+            match end.unless_dropped(play(&mut conn, steps)).await {
+                None => {
+                    self.lock().requests[place].cancelled = Some(self.clock.now());
+                    return;
+                }
+                Some(Last::Keep) => {}
+                Some(Last::Close) => return,
+                Some(Last::Reset) => {
+                    *end.reset.lock().unwrap() = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+}
+
+impl State {
+    /// The step of dialling that is next, if there is one.
+    fn next_dial(&mut self) -> Option<Step> {
+        let script = self.scripts.front_mut()?;
+        let step = script.first().filter(|step| step.is_dialling())?.clone();
+        script.remove(0);
+        if script.is_empty() {
+            self.scripts.pop_front();
+        }
+        Some(step)
+    }
+
+    /// Notes a request; its place, and what to do with it.
+    fn take(&mut self, message: Message, connection: usize, at: Duration) -> (usize, Vec<Step>) {
+        let steps = match (self.scripts.pop_front(), &mut self.otherwise) {
+            (Some(steps), _) => steps,
+            (None, Some(choose)) => choose(&message),
+            (None, None) => super::json(500, "{\"error\":\"no script is left\"}"),
+        };
+        self.requests.push(Request {
+            at,
+            message,
+            connection,
+            cancelled: None,
+        });
+        (self.requests.len() - 1, steps)
+    }
+}
+
+/// What becomes of the connection behind a script.
+enum Last {
+    Keep,
+    Close,
+    Reset,
+}
+
+async fn play(conn: &mut Conn<DuplexStream>, steps: Vec<Step>) -> Last {
+    let mut chunked = false;
+    for step in steps {
+        match step {
+            Step::Head(status, fields) => {
+                let sized = |(name, _): &(String, String)| name.eq_ignore_ascii_case("content-length");
+                chunked = !fields.iter().any(sized) && !matches!(status, 204 | 304);
+                let mut lines: Vec<String> = fields
+                    .iter()
+                    .map(|(name, value)| format!("{name}: {value}\r\n"))
+                    .collect();
+                if chunked {
+                    lines.push("transfer-encoding: chunked\r\n".to_owned());
+                }
+                conn.send(format!("HTTP/1.1 {status} \r\n{}\r\n", lines.concat())).await;
+            }
+            Step::Bytes(bytes) => conn.send(bytes).await,
+            Step::Chunk(text) => conn.send(chunk(text)).await,
+            Step::Event(data) => conn.send(chunk(format!("data: {data}\n\n"))).await,
+            Step::Wait(pause) => tokio::time::sleep(pause).await,
+            Step::Hang => std::future::pending().await,
+            Step::End | Step::Keep => {
+                if chunked {
+                    conn.send("0\r\n\r\n").await;
+                }
+                return if step == Step::Keep { Last::Keep } else { Last::Close };
+            }
+            Step::Break => return Last::Close,
+            Step::Reset => return Last::Reset,
+            dialling => panic!("{dialling:?} is for a connection, and this one is made"),
+        }
+    }
+    Last::Close
+}
+
+/// What the two ends of a connection tell each other besides bytes. Cheap to clone.
+#[derive(Clone, Default)]
+struct End {
+    dropped: CancellationToken,
+    reset: Arc<Mutex<bool>>,
+}
+
+impl End {
+    /// Runs `task`; none if the proxy drops its end first.
+    async fn unless_dropped<T>(&self, task: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            () = self.dropped.cancelled() => None,
+            done = task => Some(done),
+        }
+    }
+}
+
+/// The proxy's end of a connection.
+struct Near {
+    inner: DuplexStream,
+    end: End,
+    provider: Provider,
+    number: usize,
+}
+
+impl Near {
+    fn unless_reset<T>(&self, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if *self.end.reset.lock().unwrap() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        done
+    }
+}
+
+impl Drop for Near {
+    fn drop(&mut self) {
+        let now = self.provider.clock.now();
+        self.provider.lock().connections[self.number].closed = Some(now);
+        self.end.dropped.cancel();
+    }
+}
+
+impl AsyncRead for Near {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(cx, buf);
+        // What was written before the reset is read first.
+        if buf.filled().len() > before {
+            return read;
+        }
+        self.unless_reset(read)
+    }
+}
+
+impl AsyncWrite for Near {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.unless_reset(written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
