@@ -199,6 +199,8 @@ pub(super) fn find<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> 
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     way: Way,
+    // How long a provider may take nothing of what is written.
+    patience: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -224,6 +226,7 @@ impl Connector {
                 tls: Arc::new(tls),
                 tls_timeout: settings.tls_timeout,
             },
+            patience: settings.send_timeout,
         })
     }
 
@@ -234,6 +237,7 @@ impl Connector {
                 dial,
                 timeout: settings.connect_timeout,
             },
+            patience: settings.send_timeout,
         }
     }
 }
@@ -263,18 +267,22 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
+        let patience = self.patience;
         match &mut self.way {
             Way::Net {
                 dialer,
                 tls,
                 tls_timeout,
-            } => Box::pin(net(&dialer.fresh(), Arc::clone(tls), *tls_timeout, target)),
+            } => {
+                let connecting = net(&dialer.fresh(), Arc::clone(tls), *tls_timeout, target);
+                Box::pin(async move { Ok(Tidal::new(connecting.await?, patience)) })
+            }
             Way::Inside { dial, timeout } => {
                 let (timeout, dialing) = (*timeout, dial.call(target));
                 Box::pin(async move {
                     let line = tokio::time::timeout(timeout, dialing).await;
                     let line = line.unwrap_or_else(|_| Err(late(Phase::Connect)))?;
-                    Ok(Tidal::new(Stream::Inside(TokioIo::new(line))))
+                    Ok(Tidal::new(Stream::Inside(TokioIo::new(line)), patience))
                 })
             }
         }
@@ -287,7 +295,7 @@ fn net(
     tls: Arc<ClientConfig>,
     timeout: Duration,
     target: Uri,
-) -> impl Future<Output = Result<Tidal<Stream>, SendError>> + use<> {
+) -> impl Future<Output = Result<Stream, SendError>> + use<> {
     let dialed = Arc::clone(&dialer.dialed);
     let connecting = HttpsConnector::from((dialer.clone(), tls)).call(target);
     let too_late = async move {
@@ -300,8 +308,7 @@ fn net(
             connected = connecting => connected,
             () = too_late => return Err(late(Phase::Tls)),
         };
-        let stream = connected.map(Stream::Net).map_err(net_error)?;
-        Ok(Tidal::new(stream))
+        connected.map(Stream::Net).map_err(net_error)
     }
 }
 

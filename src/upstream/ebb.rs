@@ -1,4 +1,5 @@
-//! Whether more of an answer is ready: a connection tells whenever it finds its socket empty. Never changes a byte.
+//! Whether more of an answer is ready: a connection tells whenever it finds its socket empty; one that takes no more of
+//! a request ends. Never changes a byte.
 
 use std::{
     io::{self, IoSlice},
@@ -7,12 +8,15 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use futures_util::task::AtomicWaker;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
+
+use crate::clock::Silence;
 
 /// Tells when a connection has nothing more to read for now; among the extensions of its answers. Cheap to clone.
 ///
@@ -49,19 +53,39 @@ impl Ebb {
     }
 }
 
-/// A connection that tells its [`Ebb`].
+/// The other end takes nothing of what is written.
+#[derive(Debug, thiserror::Error)]
+#[error("the provider stopped reading")]
+pub(super) struct Deaf;
+
+/// A connection that tells its [`Ebb`], and whose writes fail once nothing was taken for a while.
+///
+/// Without that, hyper waits for ever to flush what it holds, even after its request was given up.
 #[derive(Debug)]
 pub(super) struct Tidal<T> {
     inner: T,
     ebb: Ebb,
+    // Runs while a write waits.
+    deaf: Silence,
 }
 
 impl<T> Tidal<T> {
-    pub(super) fn new(inner: T) -> Self {
+    /// Over `inner`; `patience` is the longest wait of a write.
+    pub(super) fn new(inner: T, patience: Duration) -> Self {
         Self {
             inner,
             ebb: Ebb::default(),
+            deaf: Silence::new(patience),
         }
+    }
+
+    fn judge<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        if written.is_ready() {
+            self.deaf.heard();
+            return written;
+        }
+        ready!(self.deaf.poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, Deaf)))
     }
 }
 
@@ -87,11 +111,13 @@ impl<T: Read + Unpin> Read for Tidal<T> {
 
 impl<T: Write + Unpin> Write for Tidal<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, io::Error>> {
-        Pin::new(&mut self.inner).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.judge(cx, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
+        let written = Pin::new(&mut self.inner).poll_flush(cx);
+        self.judge(cx, written)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
@@ -107,6 +133,7 @@ impl<T: Write + Unpin> Write for Tidal<T> {
         cx: &mut Context<'_>,
         bytes: &[IoSlice<'_>],
     ) -> Poll<Result<usize, io::Error>> {
-        Pin::new(&mut self.inner).poll_write_vectored(cx, bytes)
+        let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bytes);
+        self.judge(cx, written)
     }
 }

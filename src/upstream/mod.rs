@@ -234,6 +234,13 @@ fn is_ambiguous(headers: &HeaderMap) -> bool {
     }
 }
 
+/// Whether the provider took nothing of the request for too long.
+fn is_deaf(error: &legacy::Error) -> bool {
+    // An io error hides what it wraps from `source`.
+    let io = dial::find::<std::io::Error>(error).and_then(std::io::Error::get_ref);
+    io.is_some_and(|inner| inner.is::<ebb::Deaf>())
+}
+
 fn send_error(error: legacy::Error, progress: &Progress) -> SendError {
     if let Some(source) = progress.take_failure() {
         return SendError {
@@ -244,6 +251,7 @@ fn send_error(error: legacy::Error, progress: &Progress) -> SendError {
     }
     let (phase, kind) = match dial::find::<SendError>(&error) {
         Some(dialing) => (dialing.phase, dialing.kind),
+        None if is_deaf(&error) => (Phase::Send, Kind::TimedOut),
         None if error.is_connect() => (Phase::Connect, Kind::Io),
         None if dial::find::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse) => {
             (Phase::Headers, Kind::Protocol)
