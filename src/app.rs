@@ -123,8 +123,8 @@ pub fn within(parts: Parts, dial: Dial) -> Result<Within, NoChance> {
     })
 }
 
-/// The proxy within this process.
-#[derive(Debug)]
+/// The proxy within this process. Cheap to clone.
+#[derive(Clone, Debug)]
 pub struct Within {
     proxy: Proxy,
     tasks: Tasks,

@@ -237,8 +237,9 @@ fn is_ambiguous(headers: &HeaderMap) -> bool {
 /// Whether the provider took nothing of the request for too long.
 fn is_deaf(error: &legacy::Error) -> bool {
     // An io error hides what it wraps from `source`.
-    let io = dial::find::<std::io::Error>(error).and_then(std::io::Error::get_ref);
-    io.is_some_and(|inner| inner.is::<ebb::Deaf>())
+    let io = dial::find::<std::io::Error>(error);
+    io.and_then(std::io::Error::get_ref)
+        .is_some_and(<dyn Error + Send + Sync>::is::<ebb::Deaf>)
 }
 
 fn send_error(error: legacy::Error, progress: &Progress) -> SendError {

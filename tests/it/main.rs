@@ -71,3 +71,6 @@ mod cli_tools;
 mod config;
 mod metrics;
 mod routes;
+
+// Real clients, where they are installed.
+mod sdk_still;

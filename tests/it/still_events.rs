@@ -10,7 +10,9 @@ use crate::support::still::events::{anthropic, chat, comment, gemini, responses}
 /// The facts behind these events.
 fn facts(format: Format, events: &[String]) -> Facts {
     let mut watcher = Watcher::new(Some(format), Framing::Events);
-    events.iter().for_each(|event| watcher.push(event.as_bytes()));
+    for event in events {
+        watcher.push(event.as_bytes());
+    }
     assert!(watcher.is_between_events());
     watcher.facts().clone()
 }

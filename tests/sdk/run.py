@@ -10,6 +10,7 @@ failed, and with 0 and a line `skipped: …` if the SDKs cannot be installed. Th
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -102,6 +103,19 @@ def check_metrics(clients, admin):
         yield f"metrics: the repairs of {label} are counted", wrong
 
 
+def check_still():
+    """A proxy on paused time: the SDK sits through minutes of silence."""
+    cargo = shutil.which("cargo")
+    if not cargo:
+        print("skipped: the SDK on paused time: cargo is not installed")
+        return
+    command = [cargo, "test", "--locked", "--quiet", "--test", "it", "sdk_still"]
+    env = os.environ | {"ANTIPHON_SDK_PYTHON": sys.executable}
+    root = Path(__file__).resolve().parent.parent.parent
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
+    yield "anthropic on paused time: minutes of silence", done.stdout + done.stderr if done.returncode else ""
+
+
 def report(checks, tally):
     for name, wrong in checks:
         tally[bool(wrong)] += 1
@@ -125,6 +139,7 @@ def main():
                     report(check_metrics(clients, admin), tally)
             except (OSError, RuntimeError) as error:
                 report([("antiphon runs", str(error))], tally)
+            report(check_still(), tally)
     print(f"{tally[0]} passed, {tally[1]} failed")
     return 1 if tally[1] else 0
 

@@ -8,22 +8,23 @@ pub mod events;
 mod provider;
 mod script;
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use antiphon::{
     app::{self, Within},
     policy::Clocks,
+    server,
     telemetry::Telemetry,
 };
 use tokio::time::Instant;
 
 pub use client::{Answer, Client, Piece};
 pub use provider::{Connection, Request};
-pub use script::{Step, error, head, json, say, sse, wait};
+pub use script::{Step, advance, error, head, json, say, sse, wait};
 
 use super::{
     app::{Builder, towards},
-    wire::Message,
+    wire::{Message, spawn},
 };
 use provider::Provider;
 
@@ -99,6 +100,21 @@ impl World {
         let (near, far) = tokio::io::duplex(BUFFER_BYTES);
         self.proxy.serve(far);
         Client::new(near, self.clock)
+    }
+
+    /// A port on loopback that leads to the proxy, for clients that are programs of their own.
+    ///
+    /// Sockets do not hold time: run such a client in `spawn_blocking`, which does, and let the provider move it with
+    /// [`Step::Advance`], for no other clock goes by then.
+    pub async fn listen(&self) -> SocketAddr {
+        let listener = server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let (address, proxy) = (listener.local_addr().unwrap(), self.proxy.clone());
+        spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                proxy.serve(stream);
+            }
+        });
+        address
     }
 
     /// One request on a connection of its own, and all of its answer.

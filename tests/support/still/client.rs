@@ -4,8 +4,8 @@ use std::{ops::Deref, time::Duration};
 
 use tokio::io::DuplexStream;
 
+use super::super::wire::{Conn, Message};
 use super::{Clock, PATIENCE};
-use crate::support::wire::{Conn, Message};
 
 /// One connection to the proxy. Dropping it is leaving.
 pub struct Client {

@@ -14,8 +14,11 @@ use http::Uri;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio_util::sync::CancellationToken;
 
+use super::super::wire::{Conn, Message, chunk, spawn};
 use super::{BUFFER_BYTES, Clock, PATIENCE, script::Step};
-use crate::support::wire::{Conn, Message, chunk, spawn};
+
+/// How often everybody may run before time is moved by hand.
+const ROUNDS: usize = 20;
 
 /// A request that the provider has read whole.
 #[derive(Clone, Debug)]
@@ -216,6 +219,8 @@ async fn play(conn: &mut Conn<DuplexStream>, steps: Vec<Step>) -> Last {
             Step::Chunk(text) => conn.send(chunk(text)).await,
             Step::Event(data) => conn.send(chunk(format!("data: {data}\n\n"))).await,
             Step::Wait(pause) => tokio::time::sleep(pause).await,
+            // A task of its own: time goes on where the proxy gives up meanwhile.
+            Step::Advance(seconds) => spawn(move_time(seconds)).await.unwrap(),
             Step::Hang => std::future::pending().await,
             Step::End | Step::Keep => {
                 if chunked {
@@ -229,6 +234,17 @@ async fn play(conn: &mut Conn<DuplexStream>, steps: Vec<Step>) -> Last {
         }
     }
     Last::Close
+}
+
+/// Moves time by hand, so slowly that no clock is passed over.
+async fn move_time(seconds: u32) {
+    for _ in 0..seconds {
+        // Everybody takes what was said, and sets the clocks for it.
+        for _ in 0..ROUNDS {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::advance(super::secs(1)).await;
+    }
 }
 
 /// What the two ends of a connection tell each other besides bytes. Cheap to clone.

@@ -29,6 +29,8 @@ pub enum Step {
     Event(String),
     /// Does nothing for a while.
     Wait(Duration),
+    /// As `Wait`, where a blocking task holds time: moves it, second by second.
+    Advance(u32),
     /// Does nothing for ever.
     Hang,
     /// Ends the answer as it should, then closes.
@@ -70,6 +72,11 @@ pub fn say(text: impl Into<String>) -> Step {
 /// Some seconds without a byte.
 pub const fn wait(seconds: u64) -> Step {
     Step::Wait(secs(seconds))
+}
+
+/// Some seconds without a byte, while a blocking task holds time.
+pub const fn advance(seconds: u32) -> Step {
+    Step::Advance(seconds)
 }
 
 /// A whole answer in JSON.
