@@ -86,6 +86,8 @@ pub struct Noted {
     pub compaction: bool,
     /// Whether each message is one item of a turn (Responses), so that results may stand within the turn.
     pub by_item: bool,
+    /// The history, where it is one text or message in place of a list.
+    pub alone: Option<Span>,
 }
 
 /// What a body says beside pairing. Spans point into the body that was read. A body that holds several requests, and
@@ -112,7 +114,7 @@ pub struct Outline {
     pub messages: usize,
     /// The instructions in front of the history, be they a field or the first message.
     pub system: Option<Span>,
-    /// The user's first message.
+    /// The user's first message; the whole history where that is one text.
     pub first_user: Option<Span>,
     /// The last turn of the assistant: ids of its calls, or names where there are no ids.
     pub asked: Vec<Box<[u8]>>,
@@ -141,7 +143,7 @@ impl Outline {
             may_compact: bytes(Field::ContextManagement).is_some_and(names_compaction),
             messages: messages.len(),
             system: fields.get(Field::System).or_else(|| system.map(|message| message.span)),
-            first_user: first(Role::User).map(|message| message.span),
+            first_user: first(Role::User).map(|message| message.span).or(noted.alone),
             asked: tail.asked,
             answers: tail.answers,
             answer_names: tail.names,

@@ -198,9 +198,9 @@ pub trait Known {
     /// The lane of this principal that was given the answer of this id.
     fn lane_of_answer(&self, principal: &PrincipalKey, id: &str) -> Option<Lane>;
 
-    /// The lane of this principal that was given all of these calls.
-    fn lane_of_calls(&self, principal: &PrincipalKey, calls: &[Box<[u8]>]) -> Option<Lane> {
-        let _ = (principal, calls);
+    /// The lane of this principal that was given the calls which a body shows or answers.
+    fn lane_of_calls(&self, principal: &PrincipalKey, outline: &Outline) -> Option<Lane> {
+        let _ = (principal, outline);
         None
     }
 }
@@ -228,10 +228,7 @@ pub fn lane(asked: &Asked<'_>, known: &dyn Known) -> Option<Lane> {
             Some(Lane { source, ..lane })
         })
         .or_else(|| {
-            let calls = &asked.outline.asked;
-            let lane = known
-                .lane_of_calls(asked.principal, calls)
-                .filter(|_| !calls.is_empty())?;
+            let lane = known.lane_of_calls(asked.principal, asked.outline)?;
             let source = Source::Calls;
             Some(Lane { source, ..lane })
         })

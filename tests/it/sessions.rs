@@ -338,6 +338,9 @@ fn a_request_goes_on_in_the_lane_of_the_answer_that_it_names() {
         Source::CacheKey,
         "another principal's answer"
     );
+    // A first request may be one text.
+    let text = Request::new(Wire::OPENAI_RESPONSES, &[], r#"{"model":"gpt-5","input":"go"}"#);
+    assert_eq!(text.lane().unwrap().source, Source::History);
     // Message threads name the message.
     table.answered(&ONE, began, &Calls::default(), Some("msg_1"), now());
     let body = messages(r#""thread":{"type":"continue","previous_message_id":"msg_1"},"#);

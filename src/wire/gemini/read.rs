@@ -47,7 +47,8 @@ impl<'a> Reader<'a> {
     fn contents(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         self.found = true;
         if cursor.kind() == Kind::Object {
-            return cursor.value().map(|_| ());
+            self.conversation.noted.alone = Some(cursor.value()?);
+            return Ok(());
         }
         let array = cursor.array(|cursor| self.content(cursor))?;
         self.conversation.array = Some(array);

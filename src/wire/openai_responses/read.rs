@@ -107,7 +107,8 @@ impl<'a> Reader<'a> {
         }
         self.history = Some(history);
         if cursor.kind() != Kind::Array {
-            return cursor.value().map(|_| ());
+            self.conversation.noted.alone = Some(cursor.value()?);
+            return Ok(());
         }
         let array = cursor.array(|cursor| self.item(cursor))?;
         self.conversation.array = Some(array);
