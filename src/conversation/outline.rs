@@ -90,8 +90,8 @@ pub struct Noted {
     pub alone: Option<Span>,
 }
 
-/// What a body says beside pairing. Spans point into the body that was read. A body that holds several requests, and
-/// one without a history, has the outline of nothing.
+/// What a body says beside pairing. Spans point into the body that was read. A body that holds several requests has the
+/// outline of nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,

@@ -79,6 +79,8 @@ pub(super) struct OpenCalls {
     pub(super) list: Vec<OpenCall>,
     /// Messages of the last request that was no side request.
     messages: usize,
+    /// Messages of the last request.
+    latest: usize,
     answers: u64,
 }
 
@@ -94,7 +96,7 @@ impl OpenCalls {
             tool: call.name.clone(),
             opened_at: now,
             answer: self.answers,
-            messages: self.messages,
+            messages: self.latest,
         });
         self.list.extend(open);
         let over = self.list.len().saturating_sub(OPEN_MAX);
@@ -105,6 +107,7 @@ impl OpenCalls {
     /// the one before and without any of the calls, closes nothing.
     pub(super) fn close(&mut self, outline: &Outline, now: Instant) -> Closed {
         let mut closed = Closed::default();
+        self.latest = outline.messages;
         let settled = self.settled(outline);
         let is_in_body = |(call, settled): (&OpenCall, &bool)| *settled || call.is_any_of(&outline.asked);
         let in_body: Vec<u64> = self

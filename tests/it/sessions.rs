@@ -495,6 +495,21 @@ fn calls_of_another_answer_stay_open_while_an_agent_goes_on_with_its_own() {
 }
 
 #[test]
+fn a_history_that_was_cut_short_leaves_no_call_open() {
+    let (table, lane, began) = (SessionTable::new(SessionSettings::default()), strong(&ONE, "s"), now());
+    table.asked(lane.id, &shows(200, &[], &[]), began);
+    // The client has put a summary in place of the history.
+    table.asked(lane.id, &shows(3, &[], &[]), began);
+    table.answered(&ONE, lane, &calls(&[BASH]), None, began);
+    let words = table.asked(lane.id, &shows(4, &[], &[]), began);
+    assert_eq!(words, Closed::default(), "as short as a side request");
+    table.answered(&ONE, lane, &calls(&[READ]), None, began);
+    let next = table.asked(lane.id, &shows(6, &["toolu_2"], &["toolu_2"]), began);
+    assert_eq!(next, settled(&[("Read", 0)], 1));
+    assert!(!table.has_open_calls(lane.id, began));
+}
+
+#[test]
 fn the_table_is_bounded_and_forgets_who_is_silent() {
     let idle = second(60);
     let settings = SessionSettings {
@@ -550,10 +565,12 @@ struct Noted {
     /// Id, tool, opened at, answer, messages of the request before.
     open: Vec<(String, String, u64, u64, usize)>,
     messages: usize,
+    latest: usize,
 }
 
 impl Noted {
     fn asked(&mut self, messages: usize, answers: &[String], at: u64) -> (Vec<(String, u64)>, usize) {
+        self.latest = messages;
         let bare = |id: &str| id.replace('_', "");
         let is_here = |id: &str| answers.iter().any(|answer| bare(answer) == bare(id));
         let turns: Vec<u64> = self
@@ -608,7 +625,7 @@ fn whatever_happens_a_lane_is_as_one_would_note_it_and_no_other_changes() {
                     table.answered(&principal, lane, &calls(&texts), Some(&answer), time);
                     owners.insert(answer, key);
                     for (id, tool) in list {
-                        noted.open.push((id, tool, at, emitted as u64, noted.messages));
+                        noted.open.push((id, tool, at, emitted as u64, noted.latest));
                     }
                 }
                 1 => {
