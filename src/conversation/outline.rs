@@ -19,7 +19,7 @@ pub const ID_BYTES_MAX: usize = 128;
 /// Bytes at the end of the last user message, and of `context_management`, that are searched for words.
 const SEARCHED_MAX: usize = 32 * 1024;
 /// Results that one turn of items may hold in front of its last call.
-const INTERLEAVED_MAX: usize = 16;
+const INTERLEAVED_MAX: usize = 8;
 
 /// All of them stand in the user message by which Claude Code asks for a summary where it sends no header (2.1).
 const ASK_FOR_SUMMARY: [&[u8]; 3] = [
