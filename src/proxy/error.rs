@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{
     HeaderValue, Response, StatusCode,
-    header::{CONNECTION, CONTENT_TYPE, UPGRADE},
+    header::{CONNECTION, CONTENT_TYPE, UPGRADE, WWW_AUTHENTICATE},
 };
 use serde_json::Value;
 
@@ -137,10 +137,9 @@ impl ProxyError {
     /// RFC 9209 error type.
     fn proxy_status(&self) -> &'static str {
         let Self::Upstream { error, .. } = self else {
-            return if self.status() == StatusCode::FORBIDDEN {
-                "http_request_denied"
-            } else {
-                "http_request_error"
+            return match self.status() {
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "http_request_denied",
+                _ => "http_request_error",
             };
         };
         let io = error.cause::<std::io::Error>().map(std::io::Error::kind);
@@ -190,6 +189,11 @@ impl ProxyError {
                 // RFC 9110 15.5.22: the answer names the protocol to use instead.
                 fields.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
                 fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            }
+            Self::Refused(Refusal::ClientToken) => {
+                // The same token again is as wrong. RFC 9110 15.5.2: the answer names the way to do better.
+                fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
+                fields.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"antiphon\""));
             }
             _ if self.closes() => drop(fields.insert(CONNECTION, HeaderValue::from_static("close"))),
             _ => {}

@@ -33,6 +33,8 @@ pub enum Refusal {
     Expect,
     /// `x-antiphon-mode` is none of the modes.
     Mode,
+    /// No client token where one is needed, or one that is not known.
+    ClientToken,
 }
 
 impl Refusal {
@@ -49,6 +51,7 @@ impl Refusal {
             Self::Upgrade => "upgrade",
             Self::Expect => "expect",
             Self::Mode => "mode",
+            Self::ClientToken => "client_token",
         }
     }
 
@@ -60,6 +63,7 @@ impl Refusal {
             Self::ForeignHost | Self::Origin => StatusCode::FORBIDDEN,
             Self::Upgrade => StatusCode::UPGRADE_REQUIRED,
             Self::Expect => StatusCode::EXPECTATION_FAILED,
+            Self::ClientToken => StatusCode::UNAUTHORIZED,
         }
     }
 
@@ -80,6 +84,9 @@ impl Refusal {
             Self::Upgrade => "websockets are not supported: use http",
             Self::Expect => "the only expectation that can be met is 100-continue",
             Self::Mode => "x-antiphon-mode must be repair, strict or observe",
+            Self::ClientToken => {
+                "no client token of this proxy's was presented: send one as the api key, or in x-antiphon-client-token"
+            }
         }
     }
 }

@@ -25,6 +25,10 @@ pub(super) const FAULT: HeaderName = HeaderName::from_static("x-antiphon-fault")
 pub(super) const PHASE: HeaderName = HeaderName::from_static("x-antiphon-phase");
 /// `x-antiphon-mode`.
 pub(super) const MODE: HeaderName = HeaderName::from_static("x-antiphon-mode");
+/// `x-antiphon-client-token`.
+pub(super) const CLIENT_TOKEN: HeaderName = HeaderName::from_static("x-antiphon-client-token");
+/// `x-should-retry`, which the official SDKs heed.
+pub(super) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// `proxy-status`, RFC 9209.
 pub(super) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 

@@ -2,6 +2,7 @@
 
 mod body;
 mod coding;
+pub mod credential;
 mod error;
 mod gather;
 mod guard;
@@ -14,6 +15,7 @@ mod request;
 mod response;
 mod second;
 mod shape;
+mod signature;
 
 use std::{
     convert::Infallible,

@@ -60,7 +60,12 @@ impl Shape {
                 "request_id": request_id,
             }),
             Self::OpenAi | Self::Responses => json!({
-                "error": { "message": message, "type": openai_type(status), "param": null, "code": code },
+                "error": {
+                    "message": message,
+                    "type": openai_type(status),
+                    "param": null,
+                    "code": openai_code(status, code),
+                },
             }),
             Self::Gemini => json!({
                 "error": { "code": status.as_u16(), "message": message, "status": gemini_status(status) },
@@ -72,7 +77,7 @@ impl Shape {
     /// The value of `x-amzn-errortype`, which Bedrock's SDKs read in place of the body.
     pub fn error_type_header(self, status: StatusCode) -> Option<&'static str> {
         (self == Self::Bedrock).then(|| match status.as_u16() {
-            403 => "AccessDeniedException",
+            401 | 403 => "AccessDeniedException",
             404 => "ResourceNotFoundException",
             408 | 504 => "ModelTimeoutException",
             500.. => "ServiceUnavailableException",
@@ -102,6 +107,7 @@ impl Shape {
 
 const fn anthropic_type(status: StatusCode) -> &'static str {
     match status.as_u16() {
+        401 => "authentication_error",
         403 => "permission_error",
         404 => "not_found_error",
         408 | 504 => "timeout_error",
@@ -119,8 +125,18 @@ const fn openai_type(status: StatusCode) -> &'static str {
     }
 }
 
+/// Clients know a wrong key by OpenAI's own code.
+fn openai_code(status: StatusCode, code: &str) -> &str {
+    if status == StatusCode::UNAUTHORIZED {
+        "invalid_api_key"
+    } else {
+        code
+    }
+}
+
 const fn gemini_status(status: StatusCode) -> &'static str {
     match status.as_u16() {
+        401 => "UNAUTHENTICATED",
         403 => "PERMISSION_DENIED",
         404 => "NOT_FOUND",
         408 | 504 => "DEADLINE_EXCEEDED",

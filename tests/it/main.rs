@@ -39,6 +39,7 @@ mod bound_sessions;
 mod bound_thinking;
 mod codings;
 mod counted;
+mod credentials;
 mod drain;
 mod faults;
 mod final_words;

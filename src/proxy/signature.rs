@@ -1,0 +1,83 @@
+//! AWS Signature Version 4 of a request that is ready to be sent. Never copies its body.
+
+use std::{
+    fmt::Write as _,
+    time::{Duration, SystemTime},
+};
+
+use aws_credential_types::Credentials;
+use aws_sigv4::{
+    http_request::{SignableBody, SignableRequest, SigningSettings, sign as sign_request},
+    sign::v4::SigningParams,
+};
+use http::{HeaderName, HeaderValue, Uri, header::CONTENT_TYPE, request, uri::Scheme};
+use sha2::{Digest, Sha256};
+use tracing::dispatcher::{Dispatch, with_default};
+
+use crate::{auth::AwsKeys, splice::Segments};
+
+/// Signs method, path, query, host, date, `content-type` and body; none where that cannot be done.
+pub(super) fn sign(keys: &AwsKeys, head: &mut request::Parts, body: &Segments, now: Duration) -> Option<()> {
+    // The library tells the whole signed request to whoever listens at level trace, the session token with it.
+    let signed = with_default(&Dispatch::none(), || signed(keys, head, body, now))?;
+    let field = |(name, value): (String, String)| {
+        let mut value = HeaderValue::from_str(&value).ok()?;
+        value.set_sensitive(true);
+        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value))
+    };
+    let signed: Vec<(HeaderName, HeaderValue)> = signed.into_iter().map(field).collect::<Option<_>>()?;
+    for (name, value) in signed {
+        head.headers.insert(name, value);
+    }
+    Some(())
+}
+
+/// The headers to add.
+fn signed(keys: &AwsKeys, head: &request::Parts, body: &Segments, now: Duration) -> Option<Vec<(String, String)>> {
+    let session = keys.session_token.as_ref().map(|token| token.reveal().to_owned());
+    let (id, secret) = (keys.access_key_id.reveal(), keys.secret_access_key.reveal());
+    let identity = Credentials::new(id, secret, session, None, "profile").into();
+    let params = SigningParams::builder()
+        .identity(&identity)
+        .region(&keys.region)
+        .name(&keys.service)
+        .time(SystemTime::UNIX_EPOCH + now)
+        .settings(SigningSettings::default())
+        .build()
+        .ok()?
+        .into();
+    let host = host(&head.uri)?;
+    let mut fields = vec![("host", host.as_str())];
+    if let Some(value) = head.headers.get(CONTENT_TYPE) {
+        fields.push((CONTENT_TYPE.as_str(), value.to_str().ok()?));
+    }
+    let body = SignableBody::Precomputed(digest(body));
+    let request = SignableRequest::new(head.method.as_str(), head.uri.to_string(), fields.into_iter(), body).ok()?;
+    let (instructions, _) = sign_request(request, &params).ok()?.into_parts();
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    Some(instructions.headers().map(owned).collect())
+}
+
+/// The `Host` that the HTTP client will send.
+fn host(uri: &Uri) -> Option<String> {
+    let usual = if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+    let host = uri.host()?;
+    Some(match uri.port_u16().filter(|port| *port != usual) {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    })
+}
+
+/// The SHA-256 of the body's pieces, one behind the other.
+fn digest(body: &Segments) -> String {
+    let mut hash = Sha256::new();
+    for piece in body.parts() {
+        hash.update(piece);
+    }
+    let mut text = String::new();
+    for byte in hash.finalize() {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
