@@ -14,6 +14,8 @@
 //! | [`repair`](mod@repair) | findings → plan → edits, and every text that we write |
 //! | `provider` | the table: names, hosts and paths → upstream and format |
 //! | `session` | who speaks: session, agent, lane |
+//! | `policy` | what an observation means and what may be done about it: classes, clocks, retries, breakers |
+//! | `auth` | the operator's credentials, client tokens, who asks; which profile serves and which rests |
 //! | `session_table` | what is remembered of a lane: its profile, its open calls |
 //! | `upstream` | the HTTP client: one send with its deadlines |
 //! | `proxy` | the life of one exchange, top to bottom |
@@ -35,12 +37,12 @@
 //! * Imports go down the map only; no room but `app` and `cli` knows `config`.
 //! * After the first byte of an answer has gone down nothing is retried, and a broken stream never ends cleanly.
 //! * A watcher sees an answer and never holds, changes or ends it; what it notes is the same however it was cut.
-//! * Content and secrets are in no log line, metric or error of ours.
+//! * Content and secrets are in no log line, metric or error of ours; a secret is read through `auth::Secret::reveal`.
 //!
 //! # The words
 //!
 //! *Downstream* is the client's side, *upstream* the provider's. An *exchange* is one request and its answer, an
-//! *attempt* one send within it. A *conversation* is what a body says, a *message* one entry of it, a *part* one block.
+//! *attempt* one send within it. A *profile* is a credential of the operator's, a *principal* who asks. A *conversation* is what a body says, a *message* one entry of it, a *part* one block.
 //! A *turn* is what the format makes of messages in a row; its *gap* is what stands between it and the next turn of
 //! the assistant. A *finding* is a breach of the pairing rules; a *plan* is what will be done, by *actions*; an *edit*
 //! replaces a *span*. A *placeholder* stands for a result that nobody gave; a *quote* keeps a result as marked text.
@@ -55,7 +57,8 @@
 //! * What does an answer say? `wire/*/watch.rs` and [`wire::watch`]; streams for it are in `tests/streams`.
 //! * Why was it sent twice? `wire/refusal`, then [`repair::second`] and `proxy/second.rs`.
 //! * What does a header or a status of ours mean? `proxy/error.rs`, `proxy/headers.rs`.
-//! * A new provider: a row in `provider`. A new key: `config/file.rs`, `config/lower.rs`.
+//! * Which credential goes up, and who may use it? `auth`, `proxy/credential.rs`, `proxy/signature.rs`.
+//! * A new provider: a row in `provider`. A new key: `config/file`, `config/lower.rs`.
 //! * A bug: a folder in `tests/cases`.
 
 #[cfg(feature = "server")]

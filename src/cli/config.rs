@@ -1,7 +1,8 @@
-//! `antiphon config check | print | schema`.
+//! `antiphon config check | print | schema | token`.
 #![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use std::{
+    fmt::Write as _,
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
@@ -9,7 +10,11 @@ use std::{
 
 use clap::Subcommand;
 
-use crate::config::{self, Flags, Loaded};
+use crate::{
+    auth::TokenHash,
+    config::{self, Flags, Loaded},
+    upstream::{NoChance, random},
+};
 
 /// Arguments of `antiphon config`.
 #[derive(Debug, clap::Args)]
@@ -32,6 +37,17 @@ enum Action {
     },
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
+    /// Make a client's token: the token alone on standard output, shown this once; on standard error what goes into the
+    /// configuration file
+    Token {
+        /// Name of the client
+        #[arg(value_name = "NAME", value_parser = client_name)]
+        name: String,
+    },
+}
+
+fn client_name(name: &str) -> Result<String, String> {
+    config::client_name(name).map(|()| name.to_owned())
 }
 
 #[derive(Debug, clap::Args)]
@@ -74,6 +90,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             out.write_all(loaded.to_toml()?.as_bytes())?;
         }
         Action::Schema => writeln!(out, "{:#}", config::schema().as_value())?,
+        Action::Token { name } => {
+            let token = client_token()?;
+            writeln!(out, "{token}")?;
+            let hash = TokenHash::of(token.as_bytes());
+            writeln!(io::stderr().lock(), "[client_tokens]\n{name:?} = \"{hash}\"")?;
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A token that nobody can guess.
+fn client_token() -> Result<String, NoChance> {
+    let mut token = "antiphon_".to_owned();
+    for byte in random()? {
+        // Writing to a string cannot fail.
+        let _ = write!(token, "{byte:02x}");
+    }
+    Ok(token)
 }

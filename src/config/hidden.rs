@@ -64,10 +64,8 @@ fn reference(written: &str) -> Option<&str> {
 
 /// Whether the value of a key is, or stands beside, a secret or what may be one by mistake.
 pub(super) fn is_private(key: &str) -> bool {
-    key.contains(".profiles")
-        || key.starts_with("client_tokens")
-        || key.ends_with(".credentials")
-        || key.ends_with(".url")
+    let last = key.rsplit('.').next().unwrap_or_default();
+    key.contains(".profiles") || key.starts_with("client_tokens") || matches!(last, "credentials" | "url")
 }
 
 /// Escapes `${` in the values of a file, so that they are read as they stand; of secrets only references are left, and
@@ -77,7 +75,9 @@ pub(super) fn escape(value: &mut Value, schema: &Json) {
         Value::String(text) if schema.get("writeOnly").is_none() => *text = text.replace("${", "$${"),
         Value::Array(items) => {
             let schema = schema.get("items").unwrap_or(&Json::Null);
-            items.iter_mut().for_each(|item| escape(item, schema));
+            for item in items {
+                escape(item, schema);
+            }
         }
         Value::Table(table) => {
             for (key, value) in table.iter_mut() {

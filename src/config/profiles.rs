@@ -25,6 +25,33 @@ const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=1000;
 const ONE_CREDENTIAL: &str =
     "write one of api_key, api_key_file, bearer, bearer_file, or aws_access_key_id and aws_secret_access_key";
 
+/// A secret that may be given.
+enum Given {
+    Not,
+    /// It is, and has its problem already.
+    Unusable,
+    Is(Secret),
+}
+
+impl Given {
+    const fn is_given(&self) -> bool {
+        !matches!(self, Self::Not)
+    }
+
+    fn secret(self) -> Option<Secret> {
+        match self {
+            Self::Is(secret) => Some(secret),
+            Self::Not | Self::Unusable => None,
+        }
+    }
+}
+
+impl From<Option<Secret>> for Given {
+    fn from(usable: Option<Secret>) -> Self {
+        usable.map_or(Self::Unusable, Self::Is)
+    }
+}
+
 /// What a profile's secrets are checked against.
 struct At<'a> {
     /// The key of the profile.
@@ -145,8 +172,8 @@ impl Lowering {
         let id = self.secret(at, "aws_access_key_id", said.aws_access_key_id_file.as_deref());
         let secret = self.secret(at, "aws_secret_access_key", said.aws_secret_access_key_file.as_deref());
         let session = self.secret(at, "aws_session_token", said.aws_session_token_file.as_deref());
-        let aws = id.is_some() || secret.is_some() || session.is_some() || said.aws_region.is_some();
-        match [key.is_some(), bearer.is_some(), aws]
+        let aws = id.is_given() || secret.is_given() || session.is_given() || said.aws_region.is_some();
+        match [key.is_given(), bearer.is_given(), aws]
             .iter()
             .filter(|given| **given)
             .count()
@@ -157,23 +184,14 @@ impl Lowering {
         }
         if aws {
             let keys = self.aws_keys(at, said, id, secret)?;
-            let session_token = session.flatten();
+            let session_token = session.secret();
             return Some(Credential::Aws(AwsKeys { session_token, ..keys }));
         }
-        match (key, bearer) {
-            (Some(key), _) => key.map(Credential::Key),
-            (None, Some(bearer)) => bearer.map(Credential::Bearer),
-            (None, None) => None,
-        }
+        let key = key.secret().map(Credential::Key);
+        key.or_else(|| bearer.secret().map(Credential::Bearer))
     }
 
-    fn aws_keys(
-        &mut self,
-        at: &At<'_>,
-        said: &file::Profile,
-        id: Option<Option<Secret>>,
-        secret: Option<Option<Secret>>,
-    ) -> Option<AwsKeys> {
+    fn aws_keys(&mut self, at: &At<'_>, said: &file::Profile, id: Given, secret: Given) -> Option<AwsKeys> {
         if at.kind != Kind::Bedrock {
             let flaw = Flaw::new("keys of AWS can be used for upstreams of the kind bedrock only");
             self.report(
@@ -182,7 +200,7 @@ impl Lowering {
             );
         }
         for (given, name) in [(&id, "aws_access_key_id"), (&secret, "aws_secret_access_key")] {
-            if given.is_none() {
+            if !given.is_given() {
                 self.report(
                     &at.key,
                     Flaw::new(format!("has no {name}")).hint("keys of AWS come in pairs"),
@@ -190,8 +208,8 @@ impl Lowering {
             }
         }
         let region = said.aws_region.as_deref().or_else(|| provider::aws_region(at.host));
-        let is_region = |text: &&str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-        if said.aws_region.is_some() && region.filter(is_region).is_none() {
+        let is_region = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        if said.aws_region.as_deref().is_some_and(|region| !is_region(region)) {
             self.report(
                 &at.of("aws_region"),
                 Flaw::new("expected the name of a region, as \"us-east-1\""),
@@ -201,27 +219,27 @@ impl Lowering {
             self.report(&at.key, flaw.hint("write aws_region = \"us-east-1\""));
         }
         Some(AwsKeys {
-            access_key_id: id??,
-            secret_access_key: secret??,
+            access_key_id: id.secret()?,
+            secret_access_key: secret.secret()?,
             session_token: None,
             region: region?.to_owned(),
             service: provider::aws_service(at.host).to_owned(),
         })
     }
 
-    /// A secret by itself or by its file: none if neither is given, a none within if what is given is unusable.
-    fn secret(&mut self, at: &At<'_>, name: &str, path: Option<&str>) -> Option<Option<Secret>> {
+    /// A secret by itself or by its file.
+    fn secret(&mut self, at: &At<'_>, name: &str, path: Option<&str>) -> Given {
         let (key, file_key) = (at.of(name), at.of(&format!("{name}_file")));
         match (self.places.contains_key(&key), path) {
             (true, Some(_)) => {
                 let flaw = Flaw::new(format!("{name} and {name}_file are given"));
                 self.report(&file_key, flaw.hint("keep one of them"));
-                Some(None)
+                Given::Unusable
             }
             (true, None) => {
                 // A value that was no usable text has its problem already.
                 let secret = self.hidden.get(&key).cloned();
-                Some(secret.and_then(|secret| self.take(&key, usable(secret))))
+                secret.and_then(|secret| self.take(&key, usable(secret))).into()
             }
             (false, Some(path)) => {
                 let read = (at.read_file)(Path::new(path)).map_err(|error| {
@@ -235,9 +253,10 @@ impl Lowering {
                         .hint("name a readable file that holds the secret alone")
                 });
                 let secret = read.map(|text| Secret::new(without_line_break(text)));
-                Some(self.take(&file_key, secret.and_then(usable)))
+                self.take(&file_key, secret.and_then(usable)).into()
             }
-            (false, None) => self.places.contains_key(&file_key).then_some(None),
+            (false, None) if self.places.contains_key(&file_key) => Given::Unusable,
+            (false, None) => Given::Not,
         }
     }
 

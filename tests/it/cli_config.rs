@@ -141,6 +141,38 @@ fn config_schema_is_json() {
 }
 
 #[test]
+fn config_token_makes_a_token_and_its_line() {
+    let (code, token, line) = run(&["config", "token", "ci.2"]);
+    assert_eq!(code, 0);
+    let random = token.strip_prefix("antiphon_").unwrap().strip_suffix('\n').unwrap();
+    assert!(
+        random.len() == 64 && random.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        "{token}"
+    );
+    let given = file(&line);
+    let (code, _, err) = run(&["config", "check", "-c", given.path().to_str().unwrap()]);
+    assert_eq!(code, 0, "{err}");
+    let hash = antiphon::auth::TokenHash::of(token.trim_end().as_bytes());
+    assert_eq!(line, format!("[client_tokens]\n\"ci.2\" = \"{hash}\"\n"));
+    assert_ne!(run(&["config", "token", "ci.2"]).1, token);
+    let (code, out, err) = run(&["config", "token", "C I"]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("lower-case"), "{err}");
+}
+
+#[test]
+fn profiles_that_strangers_could_use_are_not_served() {
+    let given =
+        file("[server]\nlisten = \"0.0.0.0:0\"\n[[upstreams.openai.profiles]]\nname = \"p\"\napi_key = \"canary\"\n");
+    let (code, out, err) = run(&["serve", "-c", given.path().to_str().unwrap()]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(
+        err.contains("server.listen") && err.contains("config token") && !err.contains("canary"),
+        "{err}"
+    );
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let mut child = antiphon(&["config", "schema"])
         .stdout(Stdio::piped())

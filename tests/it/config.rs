@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
 
 use antiphon::{
-    auth::{Credential, Profile},
+    auth::{Credential, Profile, Secret},
     config::{ConfigError, Flags, Loaded, VARIABLES, lower, schema},
     policy::{Clocks, OnOrganisationChange, RotationSettings},
     provider::Kind,
@@ -570,10 +570,7 @@ fn profiles_get_their_secrets_from_variables_and_files() {
         (keys.access_key_id.reveal(), keys.secret_access_key.reveal()),
         ("canary-id", "canary-key")
     );
-    assert_eq!(
-        keys.session_token.as_ref().map(|token| token.reveal()),
-        Some("canary-first")
-    );
+    assert_eq!(keys.session_token.as_ref().map(Secret::reveal), Some("canary-first"));
     assert_eq!(
         (aws("mantle").region.as_str(), aws("mantle").session_token.is_none()),
         ("r-1", true)
@@ -652,7 +649,7 @@ fn no_mistake_makes_a_secret_visible() {
         format!("{head}{table}api_key = \"canary-${{NOWHERE}}\""),
         format!("{head}{table}api_key = \"canary\"\nbearer = \"canary\""),
         format!("{head}{table}api_key_file = \"canary0123456789012345678901234567890\""),
-        format!("upstreams = {{ a = {{ url = \"http://h\", mode = 1, profiles = [{{ api_key = \"canary\" }}] }} }}"),
+        "upstreams = { a = { url = \"http://h\", mode = 1, profiles = [{ api_key = \"canary\" }] } }".to_owned(),
         "api_key = \"canary\"".to_owned(),
         "[client_tokens]\nci = \"antiphon_canary\"".to_owned(),
         "client_tokens = { ci = \"canary\", A = \"sha256:0\" }".to_owned(),

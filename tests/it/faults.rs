@@ -155,6 +155,38 @@ async fn a_hanging_handshake_is_a_504() {
             Some("antiphon; error=connection_timeout")
         )
     );
+    assert!(
+        answer.json()["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("tls handshake took too long")
+    );
+}
+
+#[tokio::test]
+async fn a_provider_that_stops_taking_the_request_is_a_504() {
+    let upstream = Upstream::script(|conn, _| async move {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        drop(conn);
+    })
+    .await;
+    let app = before(upstream.address)
+        .with(|builder| {
+            builder.upstream.send_timeout = Duration::from_millis(200);
+            builder.proxy.inspect_bytes_max = 64 * 1024 * 1024;
+        })
+        .start()
+        .await;
+    // More than the kernel holds for a reader that never reads.
+    let body = format!("{{\"messages\":[],\"x\":\"{}\"}}", "x".repeat(16 * 1024 * 1024));
+    let answer = app.ask(post("/anthropic/v1/messages", &body)).await;
+    let stuck = (
+        504,
+        Some("network"),
+        Some("send"),
+        Some("antiphon; error=connection_write_timeout"),
+    );
+    assert_eq!(fault(&answer), stuck);
 }
 
 #[tokio::test]
