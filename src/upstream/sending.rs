@@ -3,7 +3,7 @@
 use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -13,6 +13,9 @@ use tokio::time::Instant;
 
 use super::{BoxError, Phase, SendBody};
 use crate::clock;
+
+/// Bytes that a connection is given at once.
+const PART_BYTES_MAX: usize = 256 * 1024;
 
 /// How far the request's body is. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -84,17 +87,40 @@ impl Progress {
 #[error("the request's body failed")]
 pub(super) struct BodyFailed;
 
-/// A body that reports its progress.
+/// A body that reports its progress: large pieces are given in parts, so that what is taken was nearly written.
 #[derive(Debug)]
 pub(super) struct Tracked {
     body: SendBody,
+    /// What is left of a large piece.
+    rest: Bytes,
     progress: Progress,
 }
 
 impl Tracked {
     pub(super) fn new(body: SendBody, progress: Progress) -> Self {
         progress.lock().done = body.is_end_stream();
-        Self { body, progress }
+        Self {
+            body,
+            rest: Bytes::new(),
+            progress,
+        }
+    }
+}
+
+impl Tracked {
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.rest.is_empty() {
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => frame,
+                other => return Poll::Ready(other),
+            };
+            match frame.into_data() {
+                Ok(data) => self.rest = data,
+                Err(frame) => return Poll::Ready(Some(Ok(frame))),
+            }
+        }
+        let part = self.rest.split_to(self.rest.len().min(PART_BYTES_MAX));
+        Poll::Ready(Some(Ok(Frame::data(part))))
     }
 }
 
@@ -103,7 +129,8 @@ impl Body for Tracked {
     type Error = BodyFailed;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFailed>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let polled = self.poll_part(cx);
+        let ended = self.is_end_stream();
         let mut shared = self.progress.lock();
         shared.taken = true;
         shared.starved = polled.is_pending();
@@ -119,16 +146,20 @@ impl Body for Tracked {
             Some(Ok(frame)) => Some(Ok(frame)),
             None => None,
         };
-        shared.done = frame.is_none() || self.body.is_end_stream();
+        shared.done = frame.is_none() || ended;
         drop(shared);
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (inner, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        match inner.exact() {
+            Some(exact) => SizeHint::with_exact(exact.saturating_add(rest)),
+            None => inner,
+        }
     }
 }

@@ -178,7 +178,7 @@ async fn a_provider_that_stops_taking_the_request_is_a_504() {
         .start()
         .await;
     // More than the kernel holds for a reader that never reads.
-    let body = format!("{{\"messages\":[],\"x\":\"{}\"}}", "x".repeat(16 * 1024 * 1024));
+    let body = format!("{{\"messages\":[],\"x\":\"{}\"}}", "x".repeat(48 * 1024 * 1024));
     let answer = app.ask(post("/anthropic/v1/messages", &body)).await;
     let stuck = (
         504,
