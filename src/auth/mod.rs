@@ -2,6 +2,7 @@
 
 pub mod principal;
 pub mod profile;
+pub mod rotation;
 pub mod secret;
 pub mod tokens;
 

@@ -46,13 +46,19 @@ pub struct AwsKeys {
 impl Profile {
     /// Whether it may be used for `model`; a request that names none may use any profile.
     pub fn serves(&self, model: Option<&str>) -> bool {
-        let Some(model) = model else { return true };
-        let allows = |allowed: &String| match allowed.strip_suffix('*') {
-            Some(beginning) => model.starts_with(beginning),
-            None => allowed == model,
-        };
-        self.models.is_empty() || self.models.iter().any(allows)
+        serves(&self.models, model)
     }
+}
+
+/// Whether `model` is one of `models`, where a trailing `*` stands for any ending and no model for all of them; a request
+/// that names none may be for any.
+pub(super) fn serves(models: &[String], model: Option<&str>) -> bool {
+    let Some(model) = model else { return true };
+    let allows = |allowed: &String| match allowed.strip_suffix('*') {
+        Some(beginning) => model.starts_with(beginning),
+        None => allowed == model,
+    };
+    models.is_empty() || models.iter().any(allows)
 }
 
 #[cfg(test)]

@@ -106,6 +106,8 @@ pub struct Outline {
     pub reasoning: bool,
     /// Whether it names state that the provider holds: another profile would not find it.
     pub held: bool,
+    /// Whether it goes on from a turn that the provider paused: its own tool runs in it.
+    pub paused: bool,
     /// Whether it asks for a compaction of the history, and for nothing else.
     pub compaction: bool,
     /// Whether it allows the provider to compact the history.
@@ -139,6 +141,7 @@ impl Outline {
             stream: bytes(Field::Stream) == Some(b"true"),
             reasoning: conversation.parts.iter().rev().any(is_bound),
             held: noted.held,
+            paused: messages.last().is_some_and(|last| is_paused(conversation, last)),
             compaction: noted.compaction || asks_for_summary(conversation),
             may_compact: bytes(Field::ContextManagement).is_some_and(names_compaction),
             messages: messages.len(),
@@ -154,6 +157,12 @@ impl Outline {
     pub fn field(&self, field: Field) -> Option<Span> {
         self.fields.get(field)
     }
+}
+
+/// Whether a history that ends with this message asks the provider to go on with a tool of its own (`pause_turn`).
+fn is_paused(conversation: &Conversation<'_>, last: &Message) -> bool {
+    let runs = |part: &Part<'_>| matches!(part.kind, PartKind::ServerCall(_));
+    last.role == Role::Assistant && conversation.parts_of(last).iter().any(runs)
 }
 
 /// Whether a part is readable for who made it alone.

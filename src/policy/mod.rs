@@ -1,11 +1,23 @@
 //! What an observation means, and what may be done about it: clocks, classes, retries, breakers. Pure: `now` is a
 //! parameter, nothing is measured or sent here.
 
+pub mod breaker;
+mod class;
+mod classify;
+pub mod course;
+mod hints;
+pub mod retry;
 pub mod rotation_settings;
+mod said;
+mod spans;
 
 use std::time::Duration;
 
+pub use class::{Class, Reason, Rotate, Side};
+pub use classify::{Evidence, Failure, Verdict, classify, status_of};
+pub use hints::{Hints, organisation};
 pub use rotation_settings::{OnOrganisationChange, RotationSettings};
+pub use said::Said;
 
 /// Every clock of an exchange, each from its start event to its stop event. Defaults and reasons:
 /// `config.example.toml`.

@@ -26,6 +26,7 @@ pub enum OnOrganisationChange {
     /// Hand the provider's refusal to the client.
     #[default]
     Surface,
-    /// Take out of the history what only the old organisation can read.
-    Strip,
+    /// Move with the history as it is: Anthropic leaves out reasoning that is not its reader's, or is asked to
+    /// (`repair.on_binding_error`); others may refuse it.
+    Move,
 }

@@ -49,6 +49,32 @@ pub(super) fn wire_of(path: &str, kind: Kind) -> Option<Wire> {
     (messages && !path.contains("/threads/")).then(|| kind.wire(Format::Anthropic))
 }
 
+/// The model that a path names, still percent-encoded.
+pub(super) fn model_of(path: &str) -> Option<&str> {
+    let (_, rest) = ["/models/", "/model/", "/deployments/"]
+        .iter()
+        .find_map(|segment| path.rsplit_once(segment))?;
+    let end = rest.find(['/', ':']).unwrap_or(rest.len());
+    // Amazon's ids hold colons of their own: `anthropic.claude-v2:1/invoke`.
+    let end = if path.contains("/model/") {
+        rest.find('/').unwrap_or(end)
+    } else {
+        end
+    };
+    rest.get(..end).filter(|model| !model.is_empty())
+}
+
+/// Whether a path asks for a stream, where the body does not say.
+pub(super) fn is_stream(path: &str) -> bool {
+    const ENDS: [&str; 4] = [
+        ":streamGenerateContent",
+        ":streamRawPredict",
+        "/invoke-with-response-stream",
+        "/converse-stream",
+    ];
+    ENDS.iter().any(|end| path.ends_with(end))
+}
+
 /// Whether a Bedrock model id may stand for a Claude: other vendors' bodies have other shapes. An ARN does not tell.
 fn is_anthropic_model(id: &str) -> bool {
     id.starts_with("arn") || id.split('.').any(|label| label == "anthropic")
@@ -57,4 +83,45 @@ fn is_anthropic_model(id: &str) -> bool {
 /// Whether a path asks a model of Google's: newer SDKs say `/v1/models/{model}:generateContent`.
 pub(crate) fn is_gemini(path: &str) -> bool {
     GEMINI_VERBS.iter().any(|verb| path.ends_with(verb))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_may_name_the_model_and_ask_for_a_stream() {
+        for (path, model, stream) in [
+            ("/v1/messages", None, false),
+            (
+                "/v1beta/models/gemini-3-pro:generateContent",
+                Some("gemini-3-pro"),
+                false,
+            ),
+            (
+                "/v1beta/models/gemini-3-pro:streamGenerateContent",
+                Some("gemini-3-pro"),
+                true,
+            ),
+            ("/v1/models", None, false),
+            (
+                "/model/anthropic.claude-v2:1/invoke",
+                Some("anthropic.claude-v2:1"),
+                false,
+            ),
+            (
+                "/model/us.anthropic.claude-opus-4-v1%3A0/invoke-with-response-stream",
+                Some("us.anthropic.claude-opus-4-v1%3A0"),
+                true,
+            ),
+            (
+                "/v1/projects/p/locations/l/publishers/anthropic/models/claude-opus@1:streamRawPredict",
+                Some("claude-opus@1"),
+                true,
+            ),
+            ("/openai/deployments/gpt-5/chat/completions", Some("gpt-5"), false),
+        ] {
+            assert_eq!((model_of(path), is_stream(path)), (model, stream), "{path}");
+        }
+    }
 }

@@ -231,6 +231,26 @@ pub struct Route<'a> {
     pub wire: Option<Wire>,
 }
 
+impl Route<'_> {
+    /// The model that the path names, still percent-encoded.
+    pub fn model(&self) -> Option<&str> {
+        endpoint::model_of(self.target.path())
+    }
+
+    /// Whether the path asks for a stream.
+    pub fn is_stream(&self) -> bool {
+        endpoint::is_stream(self.target.path())
+    }
+
+    /// Whether the head of a stream comes at once, and not with the first word. So it is with the authors of Messages
+    /// and Responses; other servers that speak these formats are known to read the whole prompt first.
+    pub fn begins_at_once(&self) -> bool {
+        let format = self.wire.map(|wire| wire.format);
+        matches!(self.upstream.kind, Kind::Anthropic | Kind::OpenAi)
+            && matches!(format, Some(Format::Anthropic | Format::OpenAiResponses))
+    }
+}
+
 /// Why a request goes nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum NoRoute {

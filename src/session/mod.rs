@@ -29,13 +29,13 @@ pub use marks::{Marks, marks};
 const SHORT_LETTERS: usize = 12;
 
 /// A hash of the credential that was presented: the only name of a caller that counts.
-pub type PrincipalKey = [u8; 32];
+pub type PrincipalHash = [u8; 32];
 
 /// One request, as far as it tells who speaks.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'r> {
     /// Who asks.
-    pub principal: &'r PrincipalKey,
+    pub principal: &'r PrincipalHash,
     /// The format of the body.
     pub format: Format,
     /// The head.
@@ -150,7 +150,7 @@ pub struct LaneId([u8; 32]);
 
 impl LaneId {
     /// The lane of an agent, or the main one.
-    pub fn new(principal: &PrincipalKey, format: Format, session: &SessionId, agent: Option<&str>) -> Self {
+    pub fn new(principal: &PrincipalHash, format: Format, session: &SessionId, agent: Option<&str>) -> Self {
         let mut hash = blake3::Hasher::new();
         hash.update(principal);
         // What two sources call alike is one session; what was only guessed is none of those.
@@ -164,6 +164,11 @@ impl LaneId {
             hash.update(part);
         }
         Self(hash.finalize().into())
+    }
+
+    /// The hash.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
     }
 
     /// The first letters of the hash, for people.
@@ -196,10 +201,10 @@ pub struct Lane {
 /// What is remembered of earlier exchanges.
 pub trait Known {
     /// The lane of this principal that was given the answer of this id.
-    fn lane_of_answer(&self, principal: &PrincipalKey, id: &str) -> Option<Lane>;
+    fn lane_of_answer(&self, principal: &PrincipalHash, id: &str) -> Option<Lane>;
 
     /// The lane of this principal that was given the calls which a body shows or answers.
-    fn lane_of_calls(&self, principal: &PrincipalKey, outline: &Outline) -> Option<Lane> {
+    fn lane_of_calls(&self, principal: &PrincipalHash, outline: &Outline) -> Option<Lane> {
         let _ = (principal, outline);
         None
     }
@@ -210,7 +215,7 @@ pub trait Known {
 pub struct NothingKnown;
 
 impl Known for NothingKnown {
-    fn lane_of_answer(&self, _: &PrincipalKey, _: &str) -> Option<Lane> {
+    fn lane_of_answer(&self, _: &PrincipalHash, _: &str) -> Option<Lane> {
         None
     }
 }

@@ -15,7 +15,8 @@ use tokio::time::Instant;
 
 use crate::{
     conversation::Outline,
-    session::{Known, Lane, LaneId, PrincipalKey},
+    policy::course::Snapshot,
+    session::{Known, Lane, LaneId, PrincipalHash},
     wire::watch::Calls,
 };
 
@@ -70,6 +71,8 @@ pub struct SessionTable {
 struct Session {
     pin: Option<Pin>,
     calls: OpenCalls,
+    /// The tool of the provider's during which an answer last fell silent.
+    stalled: Option<Snapshot>,
     last_seen: Instant,
 }
 
@@ -82,6 +85,8 @@ pub struct LaneView {
     pub pin: Option<Pin>,
     /// Its open calls: the tool, and for how long.
     pub calls: Vec<(Box<str>, Duration)>,
+    /// The tool of the provider's during which an answer last fell silent.
+    pub stalled: Option<Snapshot>,
     /// Since it was last seen.
     pub idle: Duration,
 }
@@ -104,6 +109,7 @@ impl Session {
         Self {
             pin: None,
             calls: OpenCalls::default(),
+            stalled: None,
             last_seen: now,
         }
     }
@@ -166,11 +172,23 @@ impl SessionTable {
     }
 
     /// The lane was answered: opens the calls of the answer, and remembers the answer's id.
-    pub fn answered(&self, principal: &PrincipalKey, lane: Lane, calls: &Calls, answer_id: Option<&str>, now: Instant) {
+    pub fn answered(
+        &self,
+        principal: &PrincipalHash,
+        lane: Lane,
+        calls: &Calls,
+        answer_id: Option<&str>,
+        now: Instant,
+    ) {
         if let Some(id) = answer_id.filter(|id| !id.is_empty()) {
             self.answers.insert(answer_key(principal, id), lane);
         }
         self.change(lane.id, now, |session| session.calls.open(calls, now));
+    }
+
+    /// An answer of the lane fell silent while this tool ran at the provider.
+    pub fn stalled(&self, lane: LaneId, tool: Snapshot, now: Instant) {
+        self.change(lane, now, |session| session.stalled = Some(tool));
     }
 
     /// Whether the client still works on calls of the lane.
@@ -193,6 +211,7 @@ impl SessionTable {
                 .iter()
                 .map(|call| (call.tool.clone(), now.saturating_duration_since(call.opened_at)))
                 .collect(),
+            stalled: session.stalled.clone(),
             idle: session.idle(now),
         };
         lanes.into_iter().map(view).collect()
@@ -238,13 +257,13 @@ impl SessionTable {
 }
 
 impl Known for SessionTable {
-    fn lane_of_answer(&self, principal: &PrincipalKey, id: &str) -> Option<Lane> {
+    fn lane_of_answer(&self, principal: &PrincipalHash, id: &str) -> Option<Lane> {
         self.answers.get(&answer_key(principal, id))
     }
 }
 
 /// Ids are cut where answers are watched: two that agree so far are taken for one.
-fn answer_key(principal: &PrincipalKey, id: &str) -> [u8; 32] {
+fn answer_key(principal: &PrincipalHash, id: &str) -> [u8; 32] {
     let mut hash = blake3::Hasher::new_keyed(principal);
     let end = (0..=crate::wire::watch::TEXT_BYTES_MAX.min(id.len()))
         .rev()

@@ -8,7 +8,7 @@ use std::{
 use antiphon::{
     conversation::Outline,
     repair::{RepairPolicy, repair},
-    session::{Asked, Known, Lane, NothingKnown, PrincipalKey, SessionId, Source, Strength, lane},
+    session::{Asked, Known, Lane, NothingKnown, PrincipalHash, SessionId, Source, Strength, lane},
     session_table::{Closed, OPEN_MAX, Pin, SessionSettings, SessionTable},
     wire::{
         Format, Wire,
@@ -21,8 +21,8 @@ use tokio::time::Instant;
 
 use crate::support::bodies::Rng;
 
-const ONE: PrincipalKey = [1; 32];
-const TWO: PrincipalKey = [2; 32];
+const ONE: PrincipalHash = [1; 32];
+const TWO: PrincipalHash = [2; 32];
 
 type Headers<'h> = &'h [(&'static str, &'h str)];
 
@@ -52,7 +52,7 @@ impl Request {
         }
     }
 
-    fn asked<'r>(&'r self, principal: &'r PrincipalKey) -> Asked<'r> {
+    fn asked<'r>(&'r self, principal: &'r PrincipalHash) -> Asked<'r> {
         Asked {
             principal,
             format: self.format,
@@ -317,7 +317,7 @@ fn a_request_goes_on_in_the_lane_of_the_answer_that_it_names() {
     );
     let began = first.lane().unwrap();
     table.answered(&ONE, began, &Calls::default(), Some("resp_1"), now());
-    let next = |id: &str, principal: &PrincipalKey| {
+    let next = |id: &str, principal: &PrincipalHash| {
         let body = format!(
             r#"{{"model":"gpt-5","previous_response_id":"{id}","prompt_cache_key":"k","input":[{{"role":"user","content":"on"}}]}}"#
         );
@@ -363,7 +363,7 @@ fn second(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-fn strong(principal: &PrincipalKey, session: &str) -> Lane {
+fn strong(principal: &PrincipalHash, session: &str) -> Lane {
     let request = Request::new(Wire::ANTHROPIC, &[("x-antiphon-session", session)], "");
     lane(&request.asked(principal), &NothingKnown).unwrap()
 }

@@ -136,8 +136,8 @@ words! {
     OnOrganisationChangeName => OnOrganisationChange {
         /// Hand the refusal to the client.
         Surface = "surface",
-        /// Take out of the history what only the old organisation can read.
-        Strip = "strip",
+        /// Move with the history as it is.
+        Move = "move",
     }
 }
 

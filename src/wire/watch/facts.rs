@@ -42,6 +42,17 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Whether an answer of this format may end here: its end was said, or for Chat Completions the reason of it, since
+    /// not every server writes `[DONE]`.
+    pub fn is_whole(&self, format: Format) -> bool {
+        self.terminal || (format == Format::OpenAiChat && self.stop.is_some())
+    }
+
+    /// Whether anything in the answer belongs to its format: a server may send events of its own under a known path.
+    pub const fn is_recognized(&self) -> bool {
+        self.begun || self.answer_id.is_some() || self.terminal || self.queued || self.heartbeats > 0
+    }
+
     /// How the answer ended, from a closed list ([`stop_labels`](super::stop_labels)): the stop reason where the
     /// format knows it, `error`, `other`, or `none` where nothing said that it was the end.
     pub fn stop_label(&self, format: Format) -> &'static str {

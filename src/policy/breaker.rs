@@ -1,0 +1,159 @@
+//! The breaker of one endpoint and model: after failures in a row, our own retries stop. It never refuses a request, and
+//! never concerns a credential.
+
+use std::time::{Duration, Instant};
+
+/// Halves of failures in a row that open it: five whole ones.
+const HALVES_MAX: u32 = 10;
+/// The first time that it stays open; the n-th is n times as long.
+const OPEN: Duration = Duration::from_secs(30);
+/// The longest time that it stays open.
+const OPEN_MAX: Duration = Duration::from_secs(300);
+
+/// How an endpoint stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Standing {
+    /// It works.
+    Closed,
+    /// One exchange is trying it out.
+    HalfOpen,
+    /// It has failed too often.
+    Open,
+}
+
+impl Standing {
+    /// Every standing.
+    pub const ALL: [Self; 3] = [Self::Closed, Self::HalfOpen, Self::Open];
+
+    /// The stable name.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::HalfOpen => "half_open",
+            Self::Open => "open",
+        }
+    }
+}
+
+/// The breaker.
+#[derive(Clone, Debug, Default)]
+pub struct Breaker {
+    halves: u32,
+    /// How often it opened since it last worked.
+    opened: u32,
+    open_until: Option<Instant>,
+    /// The logical request that failed last: sent again by its client, it does not count again.
+    last: Option<[u8; 32]>,
+}
+
+impl Breaker {
+    /// How the endpoint stands.
+    pub fn standing(&self, now: Instant) -> Standing {
+        match self.open_until {
+            None => Standing::Closed,
+            Some(until) if now < until => Standing::Open,
+            Some(_) => Standing::HalfOpen,
+        }
+    }
+
+    /// Until when it is open.
+    pub const fn open_until(&self) -> Option<Instant> {
+        self.open_until
+    }
+
+    /// Failures in a row, a half one rounded down.
+    pub const fn failures(&self) -> u32 {
+        self.halves / 2
+    }
+
+    /// Takes note of what an exchange says of the endpoint: zero `halves` is a sign that it works. `request` names the
+    /// logical request, the same in each send of it.
+    pub fn note(&mut self, halves: u32, request: [u8; 32], now: Instant) {
+        if halves == 0 {
+            *self = Self::default();
+            return;
+        }
+        if self.last.replace(request) == Some(request) {
+            return;
+        }
+        let probe = self.standing(now) == Standing::HalfOpen;
+        self.halves = self.halves.saturating_add(halves).min(HALVES_MAX);
+        if probe || (self.open_until.is_none() && self.halves >= HALVES_MAX) {
+            self.opened = self.opened.saturating_add(1);
+            let open = OPEN.saturating_mul(self.opened).min(OPEN_MAX);
+            self.open_until = Some(now + open);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "any instant will do")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    #[test]
+    fn five_failures_in_a_row_open_it_and_a_success_closes_it() {
+        let (start, mut breaker) = (start(), Breaker::default());
+        for number in 0..5 {
+            assert_eq!(breaker.standing(start), Standing::Closed);
+            breaker.note(2, [number; 32], start);
+        }
+        assert_eq!(breaker.standing(at(start, 29)), Standing::Open);
+        assert_eq!(breaker.standing(at(start, 30)), Standing::HalfOpen);
+        breaker.note(0, [9; 32], at(start, 31));
+        assert_eq!(breaker.standing(at(start, 31)), Standing::Closed);
+        assert_eq!(breaker.failures(), 0);
+    }
+
+    #[test]
+    fn each_failed_probe_opens_it_for_longer_up_to_five_minutes() {
+        let (start, mut breaker) = (start(), Breaker::default());
+        for number in 0..5 {
+            breaker.note(2, [number; 32], start);
+        }
+        let (mut now, mut open) = (30, vec![30]);
+        for number in 5..20 {
+            breaker.note(2, [number; 32], at(start, now));
+            let until = breaker.open_until().unwrap().duration_since(at(start, now)).as_secs();
+            open.push(until);
+            now += until;
+        }
+        assert_eq!(open[..4], [30, 60, 90, 120]);
+        assert_eq!(open.last(), Some(&300));
+    }
+
+    #[test]
+    fn one_request_counts_once_however_often_it_is_sent_and_a_success_between_starts_anew() {
+        let (start, mut breaker) = (start(), Breaker::default());
+        for _ in 0..50 {
+            breaker.note(2, [1; 32], start);
+        }
+        assert_eq!((breaker.failures(), breaker.standing(start)), (1, Standing::Closed));
+        for number in 0..9 {
+            breaker.note(1, [number + 2; 32], start);
+        }
+        assert_eq!(breaker.standing(start), Standing::Open);
+        let mut breaker = Breaker::default();
+        for number in 0..100 {
+            breaker.note(if number % 5 == 4 { 0 } else { 2 }, [number; 32], start);
+            assert_eq!(breaker.standing(start), Standing::Closed);
+        }
+    }
+
+    #[test]
+    fn failures_while_open_change_nothing() {
+        let (start, mut breaker) = (start(), Breaker::default());
+        for number in 0..100 {
+            breaker.note(2, [number; 32], start);
+        }
+        assert_eq!(breaker.open_until(), Some(at(start, 30)));
+    }
+}

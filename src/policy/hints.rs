@@ -1,0 +1,332 @@
+//! What an answer's headers and an error's body say about limits: when to come back, whose quota it is, whether to retry.
+//!
+//! What is not believed: anything at or below zero, and anything above a day, or a week for windows of subscriptions.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+
+use super::{
+    said::Said,
+    spans::{duration, http_date, instant},
+};
+
+/// The longest wait that is believed.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest wait that is believed of a subscription's window, or of a date that a provider names.
+const WINDOW_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Bytes of an organisation's id.
+const ORGANISATION_MAX: usize = 128;
+
+/// What an answer says about limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// How long a profile should rest: the longest that was said.
+    pub rest: Option<Duration>,
+    /// How long a retry should wait: the shortest that was said.
+    pub delay: Option<Duration>,
+    /// Whether the limit is for every model of the organisation.
+    pub every_model: bool,
+    /// `x-should-retry`.
+    pub should_retry: Option<bool>,
+}
+
+impl Hints {
+    /// Reads an answer's head and what its body said; `since_1970` is the present.
+    pub fn read(headers: &HeaderMap, said: &Said, since_1970: Duration) -> Self {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let until = |at: Duration| at.checked_sub(since_1970);
+        let named = [
+            text("retry-after-ms").and_then(|ms| seconds(ms, 0.001)),
+            text("x-ms-retry-after-ms").and_then(|ms| seconds(ms, 0.001)),
+            text("retry-after").and_then(|value| seconds(value, 1.0).or_else(|| http_date(value).and_then(until))),
+            said.wait,
+        ];
+        let named = || named.into_iter().flatten().filter(|wait| !wait.is_zero());
+        let buckets = exhausted(headers, since_1970);
+        let windows = windows(headers, since_1970);
+        let dated = said.reset_at.and_then(until);
+        let day = named().chain(buckets).map(|wait| wait.min(WAIT_MAX));
+        let week = windows.rest.into_iter().chain(dated).map(|wait| wait.min(WINDOW_MAX));
+        Self {
+            rest: day.chain(week).filter(|wait| !wait.is_zero()).max(),
+            delay: named().map(|wait| wait.min(WAIT_MAX)).min(),
+            every_model: windows.every_model,
+            should_retry: match text("x-should-retry") {
+                Some("true") => Some(true),
+                Some("false") => Some(false),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// The organisation that an answer says it was billed to: `anthropic-organization-id` (2025-02-10), `openai-organization`.
+pub fn organisation(headers: &HeaderMap) -> Option<&str> {
+    let names = ["anthropic-organization-id", "openai-organization"];
+    let mut values = names.iter().filter_map(|name| headers.get(*name)?.to_str().ok());
+    values.find(|value| !value.is_empty() && value.len() <= ORGANISATION_MAX)
+}
+
+/// A number times `unit` seconds; none unless it is above zero.
+fn seconds(text: &str, unit: f64) -> Option<Duration> {
+    let number: f64 = text.trim().parse().ok()?;
+    Duration::try_from_secs_f64(number * unit)
+        .ok()
+        .filter(|wait| !wait.is_zero())
+}
+
+/// The waits of buckets in which nothing remains: Anthropic's resets are instants, `OpenAI`'s durations.
+fn exhausted(headers: &HeaderMap, since_1970: Duration) -> impl Iterator<Item = Duration> {
+    let anthropic = ["requests", "tokens", "input-tokens", "output-tokens"];
+    let openai = ["requests", "tokens", "project-tokens"];
+    let value = move |name: String| headers.get(name.as_str()).and_then(|value| value.to_str().ok());
+    let is_empty = move |name: String| value(name).is_some_and(|left| left.trim() == "0");
+    let anthropic = anthropic.into_iter().filter_map(move |bucket| {
+        let reset = value(format!("anthropic-ratelimit-{bucket}-reset"))?;
+        let empty = is_empty(format!("anthropic-ratelimit-{bucket}-remaining"));
+        instant(reset).filter(|_| empty)?.checked_sub(since_1970)
+    });
+    let openai = openai.into_iter().filter_map(move |bucket| {
+        let reset = value(format!("x-ratelimit-reset-{bucket}"))?;
+        let empty = is_empty(format!("x-ratelimit-remaining-{bucket}"));
+        duration(reset).filter(|_| empty)
+    });
+    anthropic.chain(openai)
+}
+
+/// What the windows of a subscription say.
+#[derive(Default)]
+struct Windows {
+    rest: Option<Duration>,
+    every_model: bool,
+}
+
+/// Anthropic's unified windows where they reject, and the Codex backend's where they are used up.
+fn windows(headers: &HeaderMap, since_1970: Duration) -> Windows {
+    const UNIFIED: &str = "anthropic-ratelimit-unified-";
+    let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let at = |name: &str| seconds(value(name)?, 1.0)?.checked_sub(since_1970);
+    let mut found = Windows::default();
+    let mut note = |rest: Option<Duration>, every_model: bool| {
+        found.rest = found.rest.max(rest);
+        found.every_model |= every_model;
+    };
+    if value("anthropic-ratelimit-unified-status") == Some("rejected") {
+        let mut some = false;
+        for (name, status) in headers {
+            let window = name
+                .as_str()
+                .strip_prefix(UNIFIED)
+                .and_then(|name| name.strip_suffix("-status"));
+            let Some(window) = window.filter(|window| *window != "overage") else {
+                continue;
+            };
+            if status == "rejected" {
+                some = true;
+                // `5h`, `7d`: everything; `7d_opus`: one family.
+                note(at(&format!("{UNIFIED}{window}-reset")), !window.contains('_'));
+            }
+        }
+        if !some {
+            let claim = value("anthropic-ratelimit-unified-representative-claim").unwrap_or_default();
+            let one_family = ["opus", "sonnet", "haiku"].iter().any(|family| claim.contains(family));
+            note(at("anthropic-ratelimit-unified-reset"), !one_family);
+        }
+    }
+    for window in ["primary", "secondary"] {
+        let used = value(&format!("x-codex-{window}-used-percent")).and_then(|used| used.trim().parse::<f64>().ok());
+        if used.is_some_and(|used| used >= 100.0) {
+            note(at(&format!("x-codex-{window}-reset-at")), true);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    /// 2026-12-01T00:00:00Z.
+    const NOW: u64 = 1_796_083_200;
+
+    fn hints(fields: &[(&str, &str)], body: &str) -> Hints {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            let name: HeaderName = name.parse().unwrap();
+            headers.append(name, HeaderValue::from_str(value).unwrap());
+        }
+        Hints::read(&headers, &Said::read(body.as_bytes()), Duration::from_secs(NOW))
+    }
+
+    /// Header fields, a body, and in milliseconds what is read as the rest and as the delay.
+    type Row = (
+        &'static [(&'static str, &'static str)],
+        &'static str,
+        Option<u64>,
+        Option<u64>,
+    );
+
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
+    fn waits_are_read_in_all_their_spellings() {
+        let rows: &[Row] = &[
+            (&[], "", None, None),
+            (&[("retry-after", "7")], "", Some(7000), Some(7000)),
+            (&[("retry-after", "0.5")], "", Some(500), Some(500)),
+            (&[("retry-after", "0")], "", None, None),
+            (&[("retry-after", "-5")], "", None, None),
+            (&[("retry-after", "nan")], "", None, None),
+            (&[("retry-after", "1e30")], "", None, None),
+            (&[("retry-after", "999999999")], "", Some(86_400_000), Some(86_400_000)),
+            (
+                &[("retry-after", "Tue, 01 Dec 2026 00:00:30 GMT")],
+                "",
+                Some(30_000),
+                Some(30_000),
+            ),
+            (&[("retry-after", "Tue, 01 Dec 2020 00:00:30 GMT")], "", None, None),
+            (
+                &[("retry-after-ms", "1500"), ("retry-after", "2")],
+                "",
+                Some(2000),
+                Some(1500),
+            ),
+            (&[("x-ms-retry-after-ms", "250.0")], "", Some(250), Some(250)),
+            // A bucket counts only if nothing remains in it; the greatest of those wins.
+            (
+                &[
+                    ("anthropic-ratelimit-requests-remaining", "10"),
+                    ("anthropic-ratelimit-requests-reset", "2026-12-01T00:10:00Z"),
+                    ("anthropic-ratelimit-input-tokens-remaining", "0"),
+                    ("anthropic-ratelimit-input-tokens-reset", "2026-12-01T00:00:40Z"),
+                    ("anthropic-ratelimit-tokens-remaining", "0"),
+                    ("anthropic-ratelimit-tokens-reset", "2026-12-01T00:00:20Z"),
+                    ("retry-after", "5"),
+                ],
+                "",
+                Some(40_000),
+                Some(5000),
+            ),
+            (
+                &[
+                    ("x-ratelimit-remaining-tokens", "0"),
+                    ("x-ratelimit-reset-tokens", "6m0s"),
+                ],
+                "",
+                Some(360_000),
+                None,
+            ),
+            (
+                &[
+                    ("x-ratelimit-remaining-tokens", "1"),
+                    ("x-ratelimit-reset-tokens", "6m0s"),
+                ],
+                "",
+                None,
+                None,
+            ),
+            (
+                &[],
+                r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"t","retryDelay":"34s"}]}}"#,
+                Some(34_000),
+                Some(34_000),
+            ),
+            (
+                &[],
+                r#"{"error":{"type":"usage_limit_reached","message":"m","resets_in_seconds":7200}}"#,
+                Some(7_200_000),
+                Some(7_200_000),
+            ),
+            (
+                &[],
+                r#"{"error":{"type":"usage_limit_reached","resets_at":1796601600}}"#,
+                Some(518_400_000),
+                None,
+            ),
+            (
+                &[],
+                r#"{"error":{"message":"Rate limit reached. Please try again in 11.054s."}}"#,
+                Some(11_054),
+                Some(11_054),
+            ),
+        ];
+        for (fields, body, rest, delay) in rows {
+            let read = hints(fields, body);
+            let millis = |wait: Option<Duration>| wait.map(|wait| u64::try_from(wait.as_millis()).unwrap());
+            assert_eq!(
+                (millis(read.rest), millis(read.delay)),
+                (*rest, *delay),
+                "{fields:?} {body}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_window_of_a_subscription_tells_whom_it_is_for() {
+        let reset = (NOW + 3600).to_string();
+        let far = (NOW + 30 * 86_400).to_string();
+        let status = ("anthropic-ratelimit-unified-status", "rejected");
+        for (fields, seconds, every_model) in [
+            (
+                vec![status, ("anthropic-ratelimit-unified-reset", reset.as_str())],
+                Some(3600),
+                true,
+            ),
+            (
+                vec![
+                    status,
+                    ("anthropic-ratelimit-unified-7d_opus-status", "rejected"),
+                    ("anthropic-ratelimit-unified-7d_opus-reset", &reset),
+                    ("anthropic-ratelimit-unified-5h-status", "allowed"),
+                    ("anthropic-ratelimit-unified-5h-reset", &far),
+                ],
+                Some(3600),
+                false,
+            ),
+            (
+                vec![
+                    ("anthropic-ratelimit-unified-status", "allowed"),
+                    ("anthropic-ratelimit-unified-reset", &reset),
+                ],
+                None,
+                false,
+            ),
+            (
+                vec![
+                    ("x-codex-primary-used-percent", "100.0"),
+                    ("x-codex-primary-reset-at", &far),
+                ],
+                Some(7 * 86_400),
+                true,
+            ),
+            (
+                vec![
+                    ("x-codex-primary-used-percent", "99"),
+                    ("x-codex-primary-reset-at", &far),
+                ],
+                None,
+                false,
+            ),
+        ] {
+            let read = hints(&fields, "");
+            assert_eq!(read.rest.map(|rest| rest.as_secs()), seconds, "{fields:?}");
+            assert_eq!(read.every_model, every_model, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn should_retry_and_the_organisation_are_read() {
+        assert_eq!(hints(&[("x-should-retry", "true")], "").should_retry, Some(true));
+        assert_eq!(hints(&[("x-should-retry", "false")], "").should_retry, Some(false));
+        assert_eq!(hints(&[("x-should-retry", "maybe")], "").should_retry, None);
+        let mut headers = HeaderMap::new();
+        assert_eq!(organisation(&headers), None);
+        headers.insert("openai-organization", HeaderValue::from_static("org-1"));
+        assert_eq!(organisation(&headers), Some("org-1"));
+        headers.insert("anthropic-organization-id", HeaderValue::from_static("a"));
+        assert_eq!(organisation(&headers), Some("a"));
+    }
+}

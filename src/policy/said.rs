@@ -1,0 +1,114 @@
+//! What a provider's error says, in whichever dialect: type, code, message, and when to come back.
+//!
+//! Shapes: Anthropic `{"type":"error","error":{…}}`; OpenAI `{"error":{type,code,message}}`; the Codex backend adds
+//! `resets_at`, `resets_in_seconds`; Google `{"error":{code,status,message,details[]}}`, in a list or not; Amazon
+//! `{"message"}` with its type in a header. What cannot be read says nothing.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::spans::{duration, in_text, regained};
+
+/// What an error said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// `error.type`, or Google's `status`, or Amazon's error type.
+    pub kind: String,
+    /// `error.code`, where it is a text.
+    pub code: String,
+    /// The message, lower case.
+    pub message: String,
+    /// How long the provider asks to wait, as its body says.
+    pub wait: Option<Duration>,
+    /// Seconds since 1970 at which the provider takes requests again, as its body says.
+    pub reset_at: Option<Duration>,
+    /// Whether a quota of a day or more is named.
+    pub daily: bool,
+}
+
+/// The members that matter; every one of them may be missing or of another type.
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct Fields {
+    #[serde(rename = "type")]
+    kind: Value,
+    code: Value,
+    status: Value,
+    message: Value,
+    details: Value,
+    resets_at: Value,
+    resets_in_seconds: Value,
+}
+
+impl Said {
+    /// Reads an error's body, or the data of an error event.
+    pub fn read(body: &[u8]) -> Self {
+        let Ok(value) = serde_json::from_slice::<Value>(body) else {
+            return Self::default();
+        };
+        let value = match &value {
+            Value::Array(list) => list.first().unwrap_or(&Value::Null),
+            value => value,
+        };
+        // Responses say it inside the response that failed.
+        let nested = value.get("response").and_then(|response| response.get("error"));
+        let error = nested.or_else(|| value.get("error")).filter(|error| error.is_object());
+        let fields = Fields::deserialize(error.unwrap_or(value)).unwrap_or_default();
+        Self::of(&fields)
+    }
+
+    /// An error of which only its type and code are known.
+    pub fn named(kind: &str, code: &str) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            code: code.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    fn of(fields: &Fields) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let status = text(&fields.status);
+        let message = text(&fields.message).to_lowercase();
+        let details = fields.details.as_array().map(Vec::as_slice).unwrap_or_default();
+        let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str());
+        let quota = |detail: &Value| {
+            let violations = detail.get("violations").and_then(Value::as_array);
+            let named = violations.into_iter().flatten();
+            named
+                .filter_map(|one| one.get("quotaId")?.as_str())
+                .any(|id| id.contains("PerDay"))
+        };
+        let seconds = |value: &Value| {
+            value
+                .as_f64()
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        };
+        let wait = [
+            delay.and_then(duration),
+            seconds(&fields.resets_in_seconds),
+            in_text(&message),
+        ];
+        Self {
+            kind: if status.is_empty() { text(&fields.kind) } else { status },
+            code: text(&fields.code),
+            wait: wait.into_iter().flatten().max(),
+            reset_at: seconds(&fields.resets_at).or_else(|| regained(&message)),
+            daily: details.iter().any(quota),
+            message,
+        }
+    }
+
+    /// Whether the type or the code is one of `names`.
+    pub fn is_any(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.kind == *name || self.code == *name)
+    }
+
+    /// Whether the message holds one of `phrases`, given in lower case.
+    pub fn mentions(&self, phrases: &[&str]) -> bool {
+        phrases.iter().any(|phrase| self.message.contains(phrase))
+    }
+}

@@ -1,0 +1,135 @@
+//! The ways in which providers write a time to wait: Go durations, dates, and English.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+/// A duration as Go prints it: `1s`, `6m0s`, `120ms`, `11.054s`, `1h2m3.5s`.
+pub(super) fn duration(text: &str) -> Option<Duration> {
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return None;
+    }
+    let mut total = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let (number, behind) = rest.split_at_checked(digits)?;
+        let letters = behind
+            .find(|letter: char| letter.is_ascii_digit())
+            .unwrap_or(behind.len());
+        let (unit, behind) = behind.split_at_checked(letters)?;
+        let scale = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return None,
+        };
+        total += number.parse::<f64>().ok()? * scale;
+        rest = behind;
+    }
+    Duration::try_from_secs_f64(total).ok()
+}
+
+/// "try again in 11.054s", "in 2 minutes": the wait that a message names. The text is lower case.
+pub(super) fn in_text(message: &str) -> Option<Duration> {
+    let (_, behind) = message.split_once("try again in ")?;
+    let mut words = behind.split_whitespace();
+    let first = words.next()?.trim_end_matches(['.', ',', ';', ')']);
+    if let Some(found) = duration(first) {
+        return Some(found);
+    }
+    let number: f64 = first.parse().ok()?;
+    let scale = match words.next()?.trim_matches(|letter: char| !letter.is_ascii_alphabetic()) {
+        "second" | "seconds" | "s" => 1.0,
+        "minute" | "minutes" => 60.0,
+        "hour" | "hours" => 3600.0,
+        "day" | "days" => 86_400.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number * scale).ok()
+}
+
+/// "you will regain access on 2026-12-01 at 00:00 utc": the time since 1970. The text is lower case.
+pub(super) fn regained(message: &str) -> Option<Duration> {
+    let (_, behind) = message.split_once("regain access on ")?;
+    let day = behind.get(..10)?;
+    let clock = behind
+        .get(10..)
+        .and_then(|rest| rest.trim_start().strip_prefix("at "))
+        .and_then(|rest| rest.get(..5))
+        .filter(|clock| clock.as_bytes().get(2) == Some(&b':'))
+        .unwrap_or("00:00");
+    instant(&format!("{day}T{clock}:00Z"))
+}
+
+/// An RFC 3339 instant as time since 1970.
+pub(super) fn instant(text: &str) -> Option<Duration> {
+    let text = text.trim().to_ascii_uppercase();
+    // humantime takes UTC alone; providers write no other.
+    let utc = text
+        .strip_suffix("+00:00")
+        .map(|text| format!("{text}Z"))
+        .unwrap_or(text);
+    humantime::parse_rfc3339(&utc).ok()?.duration_since(UNIX_EPOCH).ok()
+}
+
+/// An HTTP date as time since 1970.
+pub(super) fn http_date(text: &str) -> Option<Duration> {
+    httpdate::parse_http_date(text.trim())
+        .ok()?
+        .duration_since(UNIX_EPOCH)
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_is_read() {
+        for (text, millis) in [
+            ("1s", Some(1000)),
+            ("6m0s", Some(360_000)),
+            ("120ms", Some(120)),
+            ("11.054s", Some(11_054)),
+            ("1h2m3.5s", Some(3_723_500)),
+            ("34s", Some(34_000)),
+            ("", None),
+            ("5", None),
+            ("5x", None),
+            ("-1s", None),
+            ("1e400s", None),
+        ] {
+            let read = duration(text).map(|found| (found + Duration::from_micros(500)).as_millis());
+            assert_eq!(read, millis, "{text}");
+        }
+        for (text, seconds) in [
+            ("rate limit reached … please try again in 11.054s. visit", Some(11)),
+            ("try again in 2 minutes", Some(120)),
+            ("try again in 1 hour.", Some(3600)),
+            ("try again later", None),
+            ("try again in a while", None),
+        ] {
+            assert_eq!(in_text(text).map(|found| found.as_secs()), seconds, "{text}");
+        }
+        let day = Some(1_796_083_200);
+        for (text, at) in [
+            ("you will regain access on 2026-12-01 at 00:00 utc.", day),
+            ("you will regain access on 2026-12-01.", day),
+            ("you will regain access on 2026-12-01 at 12:30 utc", Some(1_796_128_200)),
+            ("you will regain access on monday", None),
+            ("you will regain access on ", None),
+        ] {
+            assert_eq!(regained(text).map(|found| found.as_secs()), at, "{text}");
+        }
+        assert_eq!(instant("2026-12-01T00:00:00Z").map(|found| found.as_secs()), day);
+        assert_eq!(instant("2026-12-01t00:00:00+00:00").map(|found| found.as_secs()), day);
+        assert_eq!(
+            http_date("Tue, 01 Dec 2026 00:00:00 GMT").map(|found| found.as_secs()),
+            day
+        );
+        assert_eq!((instant("soon"), http_date("soon")), (None, None));
+    }
+}

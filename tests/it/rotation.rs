@@ -1,0 +1,506 @@
+//! Which profile serves and which rests, on instants made up for the purpose: every row of the design that concerns it.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use antiphon::{
+    auth::rotation::{Ask, Bound, Member, Pick, ProfileId, ProfileState, Report, Rotation},
+    policy::{Class, Reason, Verdict},
+};
+use proptest::prelude::*;
+
+const MODEL: Option<&str> = Some("claude-opus");
+
+/// A pool on a clock of its own.
+struct Pool {
+    rotation: Rotation,
+    start: Instant,
+    now: Instant,
+}
+
+impl Pool {
+    fn of(members: Vec<Member>) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "any instant will do")]
+        let start = Instant::now();
+        Self {
+            rotation: Rotation::new(members, Duration::from_secs(10), false),
+            start,
+            now: start,
+        }
+    }
+
+    /// Profiles a, b, c … of organisations that are known or not.
+    fn with(organisations: &[Option<&str>]) -> Self {
+        let member = |(at, organisation): (usize, Option<&str>)| Member {
+            label: ["a", "b", "c", "d"][at].into(),
+            weight: 1,
+            organisation: organisation.map(Into::into),
+            models: Vec::new(),
+        };
+        Self::of(organisations.iter().copied().enumerate().map(member).collect())
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+    }
+
+    fn fails(&mut self, id: ProfileId, class: Class) -> Option<Reason> {
+        self.fails_for(id, class, None)
+    }
+
+    fn fails_for(&mut self, id: ProfileId, class: Class, rest: Option<u64>) -> Option<Reason> {
+        let began = self.now;
+        self.reports(id, class, rest, MODEL, began)
+    }
+
+    fn reports(
+        &mut self,
+        id: ProfileId,
+        class: Class,
+        rest: Option<u64>,
+        model: Option<&str>,
+        began: Instant,
+    ) -> Option<Reason> {
+        let report = Report {
+            verdict: Verdict::of(class),
+            model,
+            rest: rest.map(Duration::from_secs),
+            every_model: false,
+            began,
+            jitter: 0.0,
+        };
+        self.rotation.report(id, &report, self.now)
+    }
+
+    fn state(&self, id: ProfileId) -> ProfileState {
+        self.rotation.view(self.now)[id].state
+    }
+
+    /// Seconds that a profile still rests for.
+    fn rests(&self, id: ProfileId) -> Option<u64> {
+        let view = self.rotation.view(self.now);
+        let until = view[id].rests.iter().map(|rest| rest.until).max()?;
+        Some(until.duration_since(self.now).as_secs())
+    }
+
+    fn pick(&self, ask: &Ask<'_>) -> Pick {
+        self.rotation.pick(ask, self.now)
+    }
+}
+
+/// A lane that is pinned to the first profile.
+fn pinned() -> Ask<'static> {
+    Ask {
+        model: MODEL,
+        pinned: Some(0),
+        ..Ask::default()
+    }
+}
+
+fn used(pick: &Pick) -> Option<ProfileId> {
+    match pick {
+        Pick::Use { id, .. } => Some(*id),
+        _ => None,
+    }
+}
+
+#[test]
+fn only_the_classes_of_a_credential_change_a_profile() {
+    let classes = [
+        Class::Success,
+        Class::Overloaded,
+        Class::ProviderFault,
+        Class::ProviderTimeout,
+        Class::Request,
+        Class::Affinity,
+        Class::NotFound,
+        Class::Conflict,
+        Class::TooLarge,
+        Class::Filtered,
+        Class::Unreachable,
+        Class::Handshake,
+        Class::Certificate,
+        Class::Interrupted,
+        Class::Headless,
+        Class::Malformed,
+        Class::Parked { queued: true },
+        Class::Parked { queued: false },
+        Class::Stalled,
+        Class::ServerTool,
+        Class::Compaction,
+        Class::Broken,
+        Class::Upload,
+        Class::ClientGone,
+        Class::ClientGaveUp,
+        Class::ClientStalled,
+        Class::Exhausted,
+        Class::Deadline,
+        Class::Refused,
+    ];
+    let mut pool = Pool::with(&[None, None]);
+    let before = format!("{:?}", pool.rotation);
+    for class in classes {
+        for _ in 0..20 {
+            assert_eq!(pool.fails_for(0, class, Some(3600)), None, "{class:?}");
+        }
+        assert_eq!(format!("{:?}", pool.rotation), before, "{class:?}");
+    }
+}
+
+#[test]
+fn rests_grow_with_failures_in_a_row_and_never_within_one() {
+    for (class, expected) in [
+        (Class::RateLimit, [30, 60, 300, 300, 300]),
+        // The third refusal in a row disables: 10 min, doubled, an hour at most.
+        (Class::Auth, [30, 60, 600, 1200, 2400]),
+        (Class::Billing, [18_000, 36_000, 72_000, 86_400, 86_400]),
+        (Class::Quota, [18_000, 36_000, 72_000, 86_400, 86_400]),
+        (Class::SpendLimit, [18_000, 36_000, 72_000, 86_400, 86_400]),
+        (Class::Permission, [600, 600, 600, 600, 600]),
+    ] {
+        let mut pool = Pool::with(&[None, None]);
+        for seconds in expected {
+            assert_eq!(pool.fails(0, class), class.reason(), "{class:?}");
+            assert_eq!(pool.rests(0), Some(seconds), "{class:?}");
+            // Within a rest nothing changes (openclaw#84457's twin: a retry must not lengthen it).
+            pool.pass(seconds / 2);
+            assert_eq!(pool.fails(0, class), None, "{class:?}");
+            assert_eq!(pool.rests(0), Some(seconds - seconds / 2), "{class:?}");
+            pool.pass(seconds - seconds / 2);
+            assert_eq!((pool.state(0), pool.rests(0)), (ProfileState::Ready, None), "{class:?}");
+        }
+        assert_eq!(pool.state(1), ProfileState::Ready, "{class:?}");
+    }
+}
+
+#[test]
+fn a_disabled_profile_says_so_and_a_cooling_one_does_not() {
+    for (class, state) in [
+        (Class::RateLimit, ProfileState::Cooling),
+        (Class::Auth, ProfileState::Cooling),
+        (Class::Permission, ProfileState::Cooling),
+        (Class::Billing, ProfileState::Disabled),
+        (Class::Quota, ProfileState::Disabled),
+        (Class::SpendLimit, ProfileState::Disabled),
+    ] {
+        let mut pool = Pool::with(&[None, None]);
+        pool.fails(0, class);
+        assert_eq!(pool.state(0), state, "{class:?}");
+    }
+}
+
+#[test]
+fn a_time_that_the_provider_names_wins_and_may_only_lengthen() {
+    let mut pool = Pool::with(&[None, None]);
+    pool.fails_for(0, Class::RateLimit, Some(45));
+    assert_eq!(pool.rests(0), Some(45));
+    assert_eq!(pool.fails_for(0, Class::RateLimit, Some(20)), None);
+    assert_eq!(pool.rests(0), Some(45));
+    assert_eq!(pool.fails_for(0, Class::RateLimit, Some(90)), Some(Reason::RateLimit));
+    assert_eq!(pool.rests(0), Some(90));
+    pool.fails_for(1, Class::Quota, Some(7200));
+    assert_eq!((pool.rests(1), pool.state(1)), (Some(7200), ProfileState::Disabled));
+}
+
+#[test]
+fn a_success_clears_only_what_is_older_than_its_exchange() {
+    // openclaw#84457: success bookkeeping wiped a cooldown that had been set milliseconds before.
+    let mut pool = Pool::with(&[None, None]);
+    let before = pool.now;
+    pool.pass(1);
+    pool.fails(0, Class::RateLimit);
+    pool.pass(1);
+    pool.reports(0, Class::Success, None, MODEL, before);
+    assert_eq!(pool.rests(0), Some(29));
+    let after = pool.now;
+    pool.reports(0, Class::Success, None, Some("another model"), after);
+    assert_eq!(pool.rests(0), Some(29));
+    pool.reports(0, Class::Success, None, MODEL, after);
+    assert_eq!(pool.state(0), ProfileState::Ready);
+    // And the counter with it.
+    pool.fails(0, Class::RateLimit);
+    assert_eq!(pool.rests(0), Some(30));
+}
+
+#[test]
+fn counters_are_forgotten_after_a_day() {
+    let mut pool = Pool::with(&[None, None]);
+    for seconds in [30, 60] {
+        pool.fails(0, Class::Auth);
+        pool.pass(seconds);
+    }
+    pool.pass(24 * 3600);
+    pool.fails(0, Class::Auth);
+    assert_eq!((pool.rests(0), pool.state(0)), (Some(30), ProfileState::Cooling));
+}
+
+#[test]
+fn a_rate_limit_is_for_one_model_and_for_the_whole_organisation() {
+    let mut pool = Pool::with(&[Some("one"), Some("one"), Some("two")]);
+    pool.fails(0, Class::RateLimit);
+    let of = |model| Ask {
+        model,
+        ..Ask::default()
+    };
+    for lane in 0..50 {
+        let ask = Ask {
+            lane: [lane; 32],
+            ..of(MODEL)
+        };
+        assert_eq!(used(&pool.pick(&ask)), Some(2));
+    }
+    let others: std::collections::BTreeSet<_> = (0..50)
+        .filter_map(|lane| {
+            used(&pool.pick(&Ask {
+                lane: [lane; 32],
+                ..of(Some("claude-haiku"))
+            }))
+        })
+        .collect();
+    assert_eq!(others.len(), 3);
+    let rests = &pool.rotation.view(pool.now)[1].rests;
+    assert!(rests.len() == 1 && rests[0].shared && rests[0].reason == Reason::RateLimit);
+}
+
+#[test]
+fn a_rotation_for_a_rate_limit_leaves_the_quota_that_is_used_up() {
+    let mut pool = Pool::with(&[Some("one"), Some("one")]);
+    pool.fails(0, Class::RateLimit);
+    let ask = Ask {
+        tried: &[0],
+        other_quota: true,
+        ..pinned()
+    };
+    assert!(matches!(pool.pick(&ask), Pick::None(_)));
+    // Learned from answers, the same.
+    let mut pool = Pool::with(&[None, None, None]);
+    for (id, organisation) in [(0, "one"), (1, "one"), (2, "two")] {
+        pool.rotation.learn(id, organisation);
+    }
+    pool.fails(0, Class::RateLimit);
+    assert_eq!(used(&pool.pick(&ask)), Some(2));
+}
+
+#[test]
+fn a_lane_stays_where_it_is_waits_a_little_and_then_moves() {
+    let mut pool = Pool::with(&[None, None, None]);
+    assert_eq!(used(&pool.pick(&pinned())), Some(0));
+    pool.fails_for(0, Class::RateLimit, Some(10));
+    assert_eq!(
+        pool.pick(&pinned()),
+        Pick::Wait {
+            id: 0,
+            until: pool.now + Duration::from_secs(10)
+        }
+    );
+    pool.fails_for(0, Class::RateLimit, Some(11));
+    let Pick::Use { id, moved: Some(moved) } = pool.pick(&pinned()) else {
+        panic!("{:?}", pool.pick(&pinned()));
+    };
+    assert!(id != 0 && moved.from == 0 && moved.reason == Some(Reason::RateLimit));
+    pool.pass(11);
+    assert_eq!(used(&pool.pick(&pinned())), Some(0));
+}
+
+#[test]
+fn a_forced_move_stays_in_the_organisation_if_it_can() {
+    let mut pool = Pool::with(&[Some("one"), Some("two"), None, Some("one")]);
+    pool.fails(0, Class::Auth);
+    assert_eq!(used(&pool.pick(&pinned())), Some(3));
+    pool.fails(3, Class::Auth);
+    assert_eq!(used(&pool.pick(&pinned())), Some(2));
+    pool.fails(2, Class::Auth);
+    assert_eq!(used(&pool.pick(&pinned())), Some(1));
+}
+
+#[test]
+fn what_binds_a_lane_holds_it() {
+    let bound = |bound| Ask { bound, ..pinned() };
+    let reasoning = bound(Bound {
+        reasoning: true,
+        ..Bound::default()
+    });
+    let state = bound(Bound {
+        state: true,
+        ..Bound::default()
+    });
+    let calls = bound(Bound {
+        calls: true,
+        ..Bound::default()
+    });
+    let held = |pool: &Pool, ask: &Ask<'_>| match pool.pick(ask) {
+        Pick::None(stuck) => {
+            assert!(
+                stuck.bound && stuck.reasons.len() == 1 && stuck.until.is_some(),
+                "{stuck:?}"
+            );
+            true
+        }
+        _ => false,
+    };
+    // Other organisation: reasoning is not taken there. The same one, or one that nobody knows: it may be.
+    for (other, holds) in [(Some("two"), true), (Some("one"), false), (None, false)] {
+        let mut pool = Pool::with(&[Some("one"), other]);
+        pool.fails(0, Class::Auth);
+        assert_eq!(held(&pool, &reasoning), holds, "{other:?}");
+        assert!(held(&pool, &state) && held(&pool, &calls));
+    }
+    // openclaw#29324: calls in flight hold a lane, but not on a profile that is disabled.
+    let mut pool = Pool::with(&[None, None]);
+    pool.fails(0, Class::Billing);
+    assert!(!held(&pool, &calls) && held(&pool, &state));
+    // The operator may decide otherwise about reasoning.
+    let mut pool = Pool::with(&[Some("one"), Some("two")]);
+    pool.rotation = Rotation::new(pool.rotation.members().to_vec(), Duration::ZERO, true);
+    pool.fails(0, Class::Auth);
+    let Pick::Use { moved: Some(moved), .. } = pool.pick(&reasoning) else {
+        panic!()
+    };
+    assert!(moved.leaves_reasoning);
+}
+
+#[test]
+fn the_last_profile_that_is_not_disabled_never_rests() {
+    let mut pool = Pool::with(&[None]);
+    pool.fails(0, Class::RateLimit);
+    assert_eq!(used(&pool.pick(&pinned())), Some(0));
+    assert_eq!(used(&pool.pick(&Ask::default())), Some(0));
+    let mut pool = Pool::with(&[None, None]);
+    pool.fails(0, Class::RateLimit);
+    pool.fails(1, Class::RateLimit);
+    assert!(matches!(pool.pick(&pinned()), Pick::None(_)));
+    pool.fails(1, Class::Billing);
+    assert_eq!(used(&pool.pick(&pinned())), Some(0));
+    pool.fails(0, Class::Billing);
+    let Pick::None(stuck) = pool.pick(&pinned()) else {
+        panic!()
+    };
+    assert_eq!(stuck.reasons, [Reason::Billing]);
+}
+
+#[test]
+fn where_all_rest_the_recorded_reasons_and_the_soonest_end_are_told() {
+    // openclaw#5240: the reason that was shown was not the recorded one.
+    let mut pool = Pool::with(&[None, None]);
+    pool.fails_for(0, Class::RateLimit, Some(100));
+    pool.fails(1, Class::Auth);
+    let Pick::None(stuck) = pool.pick(&Ask {
+        model: MODEL,
+        ..Ask::default()
+    }) else {
+        panic!()
+    };
+    assert_eq!(stuck.reasons, [Reason::Auth, Reason::RateLimit]);
+    assert_eq!(stuck.until, Some(pool.now + Duration::from_secs(30)));
+}
+
+#[test]
+fn an_operator_can_say_that_a_profile_is_well() {
+    // openclaw#70903, #107671: a disable of hours survived the top-up.
+    let mut pool = Pool::with(&[None, None]);
+    pool.fails(0, Class::Billing);
+    assert!(pool.rotation.clear(0) && !pool.rotation.clear(7));
+    assert_eq!(pool.state(0), ProfileState::Ready);
+    assert_eq!(used(&pool.pick(&pinned())), Some(0));
+}
+
+#[test]
+fn models_that_a_profile_does_not_serve_are_not_asked_of_it() {
+    let member = |label: &str, models: &[&str]| Member {
+        label: label.into(),
+        weight: 1,
+        organisation: None,
+        models: models.iter().map(ToString::to_string).collect(),
+    };
+    let pool = Pool::of(vec![member("a", &["claude-haiku-*"]), member("b", &["claude-opus"])]);
+    for lane in 0..20 {
+        let ask = |model| Ask {
+            lane: [lane; 32],
+            model: Some(model),
+            ..Ask::default()
+        };
+        assert_eq!(used(&pool.pick(&ask("claude-haiku-4"))), Some(0));
+        assert_eq!(used(&pool.pick(&ask("claude-opus"))), Some(1));
+        let Pick::None(stuck) = pool.pick(&ask("gpt")) else {
+            panic!()
+        };
+        assert!(stuck.reasons.is_empty() && stuck.until.is_none());
+    }
+}
+
+#[test]
+fn lanes_fall_on_profiles_by_weight_and_always_on_the_same() {
+    let mut pool = Pool::with(&[None, None, None]);
+    let mut members = pool.rotation.members().to_vec();
+    members[2].weight = 2;
+    pool.rotation = Rotation::new(members, Duration::ZERO, false);
+    let mut counts: BTreeMap<ProfileId, u32> = BTreeMap::new();
+    for number in 0_u32..8000 {
+        let lane = *blake3::hash(&number.to_le_bytes()).as_bytes();
+        let ask = Ask { lane, ..Ask::default() };
+        let id = used(&pool.pick(&ask)).unwrap();
+        assert_eq!(used(&pool.pick(&ask)), Some(id));
+        *counts.entry(id).or_default() += 1;
+    }
+    assert!(
+        (1800..2200).contains(&counts[&0]) && (3700..4300).contains(&counts[&2]),
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn what_only_the_former_profile_takes_goes_back_there_unless_it_is_disabled() {
+    let mut pool = Pool::with(&[Some("one"), Some("two")]);
+    pool.fails(0, Class::RateLimit);
+    let ask = Ask {
+        pinned: Some(0),
+        tried: &[1],
+        model: MODEL,
+        ..Ask::default()
+    };
+    assert_eq!(pool.rotation.way_back(0, &ask, pool.now), Some(0));
+    let ask = Ask { tried: &[0, 1], ..ask };
+    assert_eq!(pool.rotation.way_back(0, &ask, pool.now), None);
+    pool.fails(0, Class::Billing);
+    let ask = Ask { tried: &[1], ..ask };
+    assert_eq!(pool.rotation.way_back(0, &ask, pool.now), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Whatever happens in whatever order: no window gets shorter but by a success or by hand, no more is remembered
+    /// than the limits allow, and as long as somebody is not disabled and alone, somebody serves.
+    #[test]
+    fn no_window_is_ever_shortened(
+        steps in proptest::collection::vec((0_usize..3, 0_u8..8, 0_u64..4000, 0_u64..700), 1..200),
+    ) {
+        let classes = [
+            Class::RateLimit, Class::Auth, Class::Billing, Class::Quota, Class::Permission, Class::Stalled,
+            Class::ServerTool, Class::ClientGone,
+        ];
+        let mut pool = Pool::with(&[Some("one"), Some("one"), None]);
+        for (id, class, rest, pause) in steps {
+            let before = pool.rotation.view(pool.now);
+            let rest = (rest > 2000).then_some(rest);
+            let model = format!("model-{}", rest.unwrap_or(0) % 97);
+            let now = pool.now;
+            pool.reports(id, classes[usize::from(class)], rest, Some(&model), now);
+            let after = pool.rotation.view(pool.now);
+            for (before, after) in before.iter().zip(&after) {
+                for old in &before.rests {
+                    let same = |new: &&antiphon::auth::rotation::Rest| {
+                        new.reason == old.reason && new.model == old.model && new.since == old.since
+                    };
+                    let kept = after.rests.iter().find(same);
+                    prop_assert!(kept.is_some_and(|new| new.until >= old.until) || before.rests.len() >= 64);
+                }
+                prop_assert!(after.rests.len() <= 128);
+            }
+            pool.pass(pause);
+        }
+        prop_assert!(pool.now >= pool.start);
+    }
+}
