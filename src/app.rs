@@ -7,9 +7,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::{
     auth::PrincipalKey,
     provider::Routes,
-    proxy::{Proxy, ProxySettings},
+    proxy::{Proxy, ProxySettings, Shared},
     server::{self, BindError, ServerSettings, Tasks},
-    telemetry::Telemetry,
     upstream::{self, Dial, NoChance, Sender, UpstreamSettings},
 };
 
@@ -28,8 +27,8 @@ pub struct Parts {
     pub proxy: ProxySettings,
     /// The client towards providers.
     pub upstream: UpstreamSettings,
-    /// The sink of events.
-    pub telemetry: Telemetry,
+    /// What the data path shares with those who look at it.
+    pub shared: Shared,
 }
 
 /// Why nothing was started.
@@ -55,7 +54,7 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
         admin,
         proxy,
         upstream: upstream_settings,
-        telemetry,
+        shared,
     } = parts;
     let tasks = Tasks::default();
     let data = server::bind(server.listen).await?;
@@ -64,7 +63,7 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
     let admin_address = admin_listener.local_addr().unwrap_or(admin_listen);
     let sender = Sender::new(&upstream_settings, tasks.clone())?;
     let principals = PrincipalKey::new(upstream::random()?);
-    let proxy = Proxy::new(routes, proxy, sender, telemetry, data_address.ip(), principals);
+    let proxy = Proxy::new(routes, proxy, sender, shared, data_address.ip(), principals);
     let drain_timeout = server.drain_timeout;
     tasks.spawn_background(server::serve(data, server, tasks.clone(), proxy));
     // The admin listener answers until the end, so that a drain can be watched.
@@ -109,7 +108,7 @@ pub fn within(parts: Parts, dial: Dial) -> Result<Within, NoChance> {
         server,
         proxy,
         upstream: upstream_settings,
-        telemetry,
+        shared,
         ..
     } = parts;
     let tasks = Tasks::default();
@@ -117,7 +116,7 @@ pub fn within(parts: Parts, dial: Dial) -> Result<Within, NoChance> {
     let listen = server.listen.ip();
     let principals = PrincipalKey::new(upstream::random()?);
     Ok(Within {
-        proxy: Proxy::new(routes, proxy, sender, telemetry, listen, principals),
+        proxy: Proxy::new(routes, proxy, sender, shared, listen, principals),
         tasks,
         server,
     })

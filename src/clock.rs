@@ -22,36 +22,17 @@ pub fn since_1970() -> Duration {
         .unwrap_or_default()
 }
 
-/// A clock that runs while nothing is heard.
+/// A timer for a deadline that moves.
 ///
-/// What is heard only moves a deadline: the timer beneath, dear to set, is set again once it has run out too early.
-#[derive(Debug)]
-pub struct Silence {
-    limit: Duration,
-    // While it runs.
-    deadline: Option<Instant>,
+/// The timer beneath, dear to set, is set again only for an earlier deadline, or once it has run out too early.
+#[derive(Debug, Default)]
+pub struct Alarm {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Silence {
-    /// A clock that stands, for silences of up to `limit`.
-    pub const fn new(limit: Duration) -> Self {
-        Self {
-            limit,
-            deadline: None,
-            timer: None,
-        }
-    }
-
-    /// Something was heard: the clock stands until it is polled again.
-    pub const fn heard(&mut self) {
-        self.deadline = None;
-    }
-
-    /// Ready once the silence has lasted for the limit; starts the clock if it stands.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let limit = self.limit;
-        let deadline = *self.deadline.get_or_insert_with(|| now() + limit);
+impl Alarm {
+    /// Ready once `deadline` has passed.
+    pub fn poll(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self
             .timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
@@ -65,6 +46,38 @@ impl Silence {
             }
             timer.as_mut().reset(deadline);
         }
+    }
+}
+
+/// A clock that runs while nothing is heard.
+#[derive(Debug)]
+pub struct Silence {
+    limit: Duration,
+    // While it runs.
+    deadline: Option<Instant>,
+    alarm: Alarm,
+}
+
+impl Silence {
+    /// A clock that stands, for silences of up to `limit`.
+    pub const fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            deadline: None,
+            alarm: Alarm { timer: None },
+        }
+    }
+
+    /// Something was heard: the clock stands until it is polled again.
+    pub const fn heard(&mut self) {
+        self.deadline = None;
+    }
+
+    /// Ready once the silence has lasted for the limit; starts the clock if it stands.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let limit = self.limit;
+        let deadline = *self.deadline.get_or_insert_with(|| now() + limit);
+        self.alarm.poll(deadline, cx)
     }
 }
 

@@ -18,6 +18,7 @@
 //! | `auth` | the operator's credentials, client tokens, who asks; which profile serves and which rests |
 //! | `session_table` | what is remembered of a lane: its profile, its open calls |
 //! | `upstream` | the HTTP client: one send with its deadlines |
+//! | `profiles` | the locks around what exchanges share of an upstream: rotation, retry budget, breakers |
 //! | `proxy` | the life of one exchange, top to bottom |
 //! | `server` | listeners, limits, owned tasks, drain |
 //! | `admin`, `telemetry` | health and metrics; one struct an event = its log line and its counters |
@@ -76,6 +77,8 @@ pub mod config;
 pub mod conversation;
 #[cfg(feature = "server")]
 pub mod policy;
+#[cfg(feature = "server")]
+pub mod profiles;
 #[cfg(feature = "server")]
 pub mod provider;
 #[cfg(feature = "server")]

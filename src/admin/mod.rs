@@ -2,6 +2,8 @@
 //!
 //! Never on the data path's port, and never for a web page: a `Host` or `Origin` that is not loopback gets 403.
 
+mod views;
+
 use std::{
     fmt::Write,
     sync::{
@@ -11,8 +13,8 @@ use std::{
 };
 
 use axum::{
-    Router,
-    extract::{RawQuery, Request, State},
+    Json, Router,
+    extract::{Path, RawQuery, Request, State},
     http::{
         HeaderMap, HeaderName, HeaderValue, StatusCode,
         header::{CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN},
@@ -20,10 +22,10 @@ use axum::{
     },
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
 
-use crate::{provider, telemetry::Telemetry};
+use crate::{clock, profiles::Profiles, provider, session_table::SessionTable, telemetry::Telemetry};
 
 /// What `/metrics` is.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -32,7 +34,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 const FRONT: &str = concat!(
     "antiphon ",
     env!("CARGO_PKG_VERSION"),
-    " admin listener: /livez /readyz (?verbose) /healthz /metrics\n"
+    " admin listener: /livez /readyz (?verbose) /healthz /metrics /admin/v1/profiles /admin/v1/sessions\n"
 );
 
 /// Whether new exchanges are welcome. A cheap handle: every clone sees the same.
@@ -58,23 +60,33 @@ impl Readiness {
     }
 }
 
-#[derive(Clone)]
-struct Shared {
-    telemetry: Telemetry,
-    readiness: Readiness,
+/// What the admin listener looks at. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// The metrics.
+    pub telemetry: Telemetry,
+    /// Whether new exchanges are welcome.
+    pub readiness: Readiness,
+    /// The profiles of all upstreams.
+    pub profiles: Profiles,
+    /// The sessions.
+    pub sessions: Arc<SessionTable>,
 }
 
 /// The routes of the admin listener.
-pub fn router(telemetry: Telemetry, readiness: Readiness) -> Router {
+pub fn router(shared: Shared) -> Router {
     Router::new()
         .route("/", get(front))
         .route("/livez", get(live))
         .route("/readyz", get(ready))
         .route("/healthz", get(live))
         .route("/metrics", get(metrics))
+        .route("/admin/v1/profiles", get(profiles))
+        .route("/admin/v1/profiles/{upstream}/{profile}/clear", post(clear))
+        .route("/admin/v1/sessions", get(sessions))
         .fallback(unknown)
         .layer(middleware::from_fn(only_from_here))
-        .with_state(Shared { telemetry, readiness })
+        .with_state(shared)
 }
 
 async fn front() -> &'static str {
@@ -93,7 +105,28 @@ async fn ready(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Respo
     )
 }
 
+async fn profiles(State(shared): State<Shared>) -> Response {
+    Json(views::profiles(&shared.profiles)).into_response()
+}
+
+async fn sessions(State(shared): State<Shared>) -> Response {
+    Json(views::sessions(&shared.sessions)).into_response()
+}
+
+/// An operator says that a profile is well again: everything it rests for is forgotten.
+async fn clear(State(shared): State<Shared>, Path((upstream, profile)): Path<(String, String)>) -> Response {
+    if shared.profiles.clear(&upstream, &profile) {
+        tracing::info!(upstream, profile, "a profile was cleared");
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    let unknown = "there is no such profile; GET /admin/v1/profiles lists them\n";
+    (StatusCode::NOT_FOUND, unknown).into_response()
+}
+
 async fn metrics(State(shared): State<Shared>) -> Response {
+    shared.profiles.publish(clock::now().into_std());
+    let totals = shared.sessions.totals(clock::now());
+    shared.telemetry.sessions(totals.lanes, totals.open_calls);
     (
         [(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))],
         shared.telemetry.encode(),

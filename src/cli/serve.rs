@@ -6,6 +6,7 @@ use std::{
     num::NonZero,
     path::PathBuf,
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
@@ -21,7 +22,10 @@ use crate::{
     admin::{self, Readiness},
     app::{self, Parts},
     config::{self, Config, Flags},
+    profiles::Profiles,
     provider::{self, Routes, Upstream},
+    proxy::Shared,
+    session_table::{SessionSettings, SessionTable},
     telemetry::{self, Telemetry},
 };
 
@@ -102,6 +106,13 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new().context("cannot listen for signals")?;
     let readiness = Readiness::new();
     let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
+    let names = config.upstreams.iter().map(|upstream| upstream.name.as_str());
+    let profiles = Profiles::new(names, config.profiles, &config.proxy.rotation, telemetry.clone());
+    let shared = Shared {
+        profiles,
+        sessions: Arc::new(SessionTable::new(SessionSettings::default())),
+        telemetry,
+    };
     let routes = Routes::new(config.upstreams);
     warn_of_closed_door(&config.server.listen, &config.proxy.allow_hosts);
     warn_of_plain_text(&routes);
@@ -110,10 +121,15 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         routes: routes.clone(),
         server: config.server,
         admin_listen: config.admin_listen,
-        admin: admin::router(telemetry.clone(), readiness.clone()),
+        admin: admin::router(admin::Shared {
+            telemetry: shared.telemetry.clone(),
+            readiness: readiness.clone(),
+            profiles: shared.profiles.clone(),
+            sessions: Arc::clone(&shared.sessions),
+        }),
         proxy: config.proxy,
         upstream: config.upstream,
-        telemetry,
+        shared,
     })
     .await?;
     tracing::info!(listen = %running.data, admin_listen = %running.admin, version = env!("CARGO_PKG_VERSION"), "serving");

@@ -285,10 +285,8 @@ impl Lowering {
         let clocks = self.clocks();
         let upstream = self.upstream_settings(&clocks, proxies);
         let proxy = self.proxy(clocks);
-        let rotation = self.rotation();
         let upstreams = self.upstreams(&server);
         let profiles = self.profiles(read_file);
-        let client_tokens = self.client_tokens();
         self.check_door(&server, &profiles);
         let level = self.file.log.level.clone();
         self.take(
@@ -306,8 +304,6 @@ impl Lowering {
             upstream,
             upstreams,
             profiles,
-            client_tokens,
-            rotation,
             literal_secrets: std::mem::take(&mut self.hidden.literal),
             log,
         }
@@ -377,6 +373,8 @@ impl Lowering {
             },
             on_binding_error: self.file.repair.on_binding_error.into(),
             clocks,
+            rotation: self.rotation(),
+            client_tokens: self.client_tokens(),
         }
     }
 }

@@ -21,12 +21,7 @@ pub use problem::{ConfigError, Place, Problem};
 pub use values::client_name;
 
 use crate::{
-    auth::{ClientTokens, Profile},
-    policy::RotationSettings,
-    provider::Upstream,
-    proxy::ProxySettings,
-    server::ServerSettings,
-    telemetry::LogSettings,
+    auth::Profile, provider::Upstream, proxy::ProxySettings, server::ServerSettings, telemetry::LogSettings,
     upstream::UpstreamSettings,
 };
 
@@ -51,10 +46,6 @@ pub struct Config {
     pub upstreams: Vec<Upstream>,
     /// The credentials of the operator's, by upstream; an upstream without any passes on the client's.
     pub profiles: BTreeMap<String, Vec<Profile>>,
-    /// Who may use them; none only on loopback.
-    pub client_tokens: ClientTokens,
-    /// How requests move between them.
-    pub rotation: RotationSettings,
     /// Keys of the file whose secret stands in the file itself, where it is easily copied along.
     pub literal_secrets: Vec<String>,
     /// Log lines.

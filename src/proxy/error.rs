@@ -1,14 +1,22 @@
 //! `ProxyError`: every failure of an exchange, and the answer it becomes. Inner detail goes to the log alone.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{
     HeaderValue, Response, StatusCode,
-    header::{CONNECTION, CONTENT_TYPE, UPGRADE, WWW_AUTHENTICATE},
+    header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE},
 };
 use serde_json::Value;
 
-use super::{body::ClientFault, guard::Refusal, headers, reject::Rejection, shape::Shape};
-use crate::upstream::{Kind, Phase, SendError};
+use super::{body::ClientFault, credential::ApplyError, guard::Refusal, headers, reject::Rejection, shape::Shape};
+use crate::{
+    policy::{Class, Evidence, Reason, Side, Verdict, classify},
+    upstream::{Kind, Phase, SendError},
+};
+
+/// Seconds above which clients do not wait for `retry-after` but try at once (anthropic-python, 2026-10).
+const PATIENCE_SECONDS: u64 = 60;
 
 /// Why an exchange got an answer of ours.
 #[derive(Debug, thiserror::Error)]
@@ -43,46 +51,69 @@ pub enum ProxyError {
         #[source]
         error: SendError,
     },
+    /// The profile's credential could not be put on the request.
+    #[error("the request could not be signed")]
+    Unsigned {
+        /// Why not.
+        #[source]
+        error: ApplyError,
+        /// Bodies above this size, in bytes, are not kept.
+        limit: usize,
+    },
+    /// The provider's stream broke off or fell silent before it had begun.
+    #[error("the answer did not begin")]
+    Unbegun(Verdict),
+    /// Every profile that could serve rests.
+    #[error("no profile is able to serve")]
+    Exhausted {
+        /// The upstream's name.
+        upstream: String,
+        /// The recorded reasons.
+        reasons: Vec<Reason>,
+        /// How long until the first is able again.
+        wait: Option<Duration>,
+        /// Whether others could serve, but the conversation is bound to the one that rests.
+        bound: bool,
+    },
 }
 
 impl ProxyError {
-    /// The stable name.
-    pub fn code(&self) -> &'static str {
+    /// What happened, and whose doing it was.
+    pub fn verdict(&self) -> Verdict {
+        let refused = |code| Verdict {
+            class: Class::Refused,
+            code,
+        };
+        let upload = |code| Verdict {
+            code,
+            ..classify(Evidence::Upload)
+        };
         match self {
-            Self::Refused(refusal) => refusal.code(),
-            Self::NoRoute { .. } => "no_route",
-            Self::Body(ClientFault::Broken) => "body_broken",
-            Self::Body(ClientFault::Stalled) => "body_stalled",
-            Self::TooLarge { .. } => "too_large",
-            Self::Rejected(_) => "rejected",
-            Self::Upstream { error, .. } => match (error.phase, error.kind) {
-                (_, Kind::Request) => "body_broken",
-                (_, Kind::Protocol) => "answer_malformed",
-                (Phase::Resolve, _) => "dns",
-                (Phase::Connect, Kind::Io) => "connect",
-                (Phase::Connect, Kind::TimedOut) => "connect_timeout",
-                (Phase::Tls, Kind::TimedOut) => "tls_timeout",
-                (Phase::Tls, _) => "tls",
-                (Phase::Send, Kind::Io) => "send",
-                (Phase::Send, Kind::TimedOut) => "send_timeout",
-                (Phase::Headers, Kind::Io) => "headers",
-                (Phase::Headers, Kind::TimedOut) => "headers_timeout",
-                (Phase::Body, Kind::Io) => "answer_broken",
-                (Phase::Body, Kind::TimedOut) => "answer_stalled",
-            },
+            Self::Refused(refusal) => refused(refusal.code()),
+            Self::NoRoute { .. } => refused("no_route"),
+            Self::Body(ClientFault::Broken) => upload("body_broken"),
+            Self::Body(ClientFault::Stalled) => upload("body_stalled"),
+            Self::TooLarge { .. }
+            | Self::Unsigned {
+                error: ApplyError::Streamed,
+                ..
+            } => refused("too_large"),
+            Self::Unsigned { .. } => refused("unsigned"),
+            Self::Rejected(_) => refused("rejected"),
+            Self::Upstream { error, .. } => classify(Evidence::Unanswered(error.failure())),
+            Self::Unbegun(verdict) => *verdict,
+            Self::Exhausted { .. } => classify(Evidence::Exhausted),
         }
     }
 
-    /// Who is at fault.
+    /// The stable name.
+    pub fn code(&self) -> &'static str {
+        self.verdict().code
+    }
+
+    /// Whose doing it was.
     pub fn side(&self) -> &'static str {
-        match self {
-            Self::Upstream { error, .. } => match (error.phase, error.kind) {
-                (_, Kind::Request) => "client",
-                (Phase::Headers | Phase::Body, Kind::TimedOut) => "provider",
-                _ => "network",
-            },
-            _ => "client",
-        }
+        self.verdict().side().map_or("proxy", Side::label)
     }
 
     /// Where it happened.
@@ -94,6 +125,8 @@ impl ProxyError {
                 Phase::Headers => "headers",
                 Phase::Body => "body",
             },
+            Self::Unbegun(_) => "body",
+            Self::Exhausted { .. } => "queue",
             _ => "request",
         }
     }
@@ -105,12 +138,25 @@ impl ProxyError {
             Self::NoRoute { .. } => StatusCode::NOT_FOUND,
             Self::Body(ClientFault::Broken) | Self::Rejected(_) => StatusCode::BAD_REQUEST,
             Self::Body(ClientFault::Stalled) => StatusCode::REQUEST_TIMEOUT,
-            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge { .. }
+            | Self::Unsigned {
+                error: ApplyError::Streamed,
+                ..
+            } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Unsigned { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Upstream { error, .. } => match error.kind {
                 Kind::Io | Kind::Protocol => StatusCode::BAD_GATEWAY,
                 Kind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
                 Kind::Request => StatusCode::BAD_REQUEST,
             },
+            Self::Unbegun(verdict) if verdict.class == Class::Broken => StatusCode::BAD_GATEWAY,
+            Self::Unbegun(_) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Exhausted { reasons, .. }
+                if !reasons.is_empty() && reasons.iter().all(|reason| reason.is_limit()) =>
+            {
+                StatusCode::TOO_MANY_REQUESTS
+            }
+            Self::Exhausted { .. } => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -129,18 +175,41 @@ impl ProxyError {
             Self::TooLarge { limit } => {
                 format!("the body is larger than {limit} bytes, the most that is inspected, and this route is strict")
             }
+            Self::Unsigned {
+                error: ApplyError::Streamed,
+                limit,
+            } => {
+                format!("the body is larger than {limit} bytes, the most that is kept to be signed")
+            }
+            Self::Unsigned { .. } => "the profile's credential cannot be used for this request".to_owned(),
             Self::Rejected(rejection) => rejection.message(),
             Self::Upstream { upstream, error } => upstream_message(upstream, error),
+            Self::Unbegun(verdict) if verdict.class == Class::Broken => {
+                "the provider's connection broke before the answer had begun; try again".to_owned()
+            }
+            Self::Unbegun(_) => "the provider took the request and did not begin to answer; try again".to_owned(),
+            Self::Exhausted {
+                upstream,
+                reasons,
+                wait,
+                bound,
+            } => exhausted_message(upstream, reasons, *wait, *bound),
         }
     }
 
     /// RFC 9209 error type.
     fn proxy_status(&self) -> &'static str {
-        let Self::Upstream { error, .. } = self else {
-            return match self.status() {
-                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "http_request_denied",
-                _ => "http_request_error",
-            };
+        let error = match self {
+            Self::Upstream { error, .. } => error,
+            Self::Unbegun(verdict) if verdict.class == Class::Broken => return "http_response_incomplete",
+            Self::Unbegun(_) => return "connection_read_timeout",
+            Self::Exhausted { .. } => return "destination_unavailable",
+            _ => {
+                return match self.status() {
+                    StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "http_request_denied",
+                    _ => "http_request_error",
+                };
+            }
         };
         let io = error.cause::<std::io::Error>().map(std::io::Error::kind);
         match (error.phase, error.kind) {
@@ -184,6 +253,14 @@ impl ProxyError {
         if let Some(kind) = shape.error_type_header(status) {
             fields.insert("x-amzn-errortype", HeaderValue::from_static(kind));
         }
+        if let Self::Exhausted { wait: Some(wait), .. } = self {
+            // Some clients wait for no more than a minute and then try at once: they must be told not to.
+            let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
+            fields.insert(RETRY_AFTER, seconds.into());
+            if seconds > PATIENCE_SECONDS {
+                fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
+            }
+        }
         match self {
             Self::Refused(Refusal::Upgrade) => {
                 // RFC 9110 15.5.22: the answer names the protocol to use instead.
@@ -212,6 +289,27 @@ fn is_certificate(error: &SendError) -> bool {
         io = inner.downcast_ref();
     }
     false
+}
+
+fn exhausted_message(upstream: &str, reasons: &[Reason], wait: Option<Duration>, bound: bool) -> String {
+    let reasons: Vec<&str> = reasons.iter().map(|reason| reason.label()).collect();
+    let why = if reasons.is_empty() {
+        "no profile serves this model".to_owned()
+    } else if bound {
+        format!(
+            "the profile that this conversation is bound to rests ({}), and no other holds its state",
+            reasons.join(", ")
+        )
+    } else {
+        format!("every profile rests ({})", reasons.join(", "))
+    };
+    match wait {
+        Some(wait) => format!(
+            "upstream {upstream}: {why}; the first is able again in {} s",
+            wait.as_secs()
+        ),
+        None => format!("upstream {upstream}: {why}; see the profiles of this upstream in the configuration"),
+    }
 }
 
 fn upstream_message(upstream: &str, error: &SendError) -> String {

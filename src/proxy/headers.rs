@@ -19,6 +19,8 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-antiphon-re
 pub(super) const REPAIR: HeaderName = HeaderName::from_static("x-antiphon-repair");
 /// `x-antiphon-attempts`.
 pub(super) const ATTEMPTS: HeaderName = HeaderName::from_static("x-antiphon-attempts");
+/// `x-antiphon-profile`.
+pub(super) const PROFILE: HeaderName = HeaderName::from_static("x-antiphon-profile");
 /// `x-antiphon-fault`.
 pub(super) const FAULT: HeaderName = HeaderName::from_static("x-antiphon-fault");
 /// `x-antiphon-phase`.

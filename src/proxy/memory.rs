@@ -10,11 +10,10 @@ use std::{
     time::Duration,
 };
 
-use http::HeaderMap;
 use moka::sync::Cache;
 
 use crate::{
-    auth::{self, PrincipalKey},
+    auth,
     provider::Upstream,
     repair::{Answers, Applicability, CallSight, Frozen, Placeholder, RealResult, RepairPolicy},
 };
@@ -38,12 +37,11 @@ pub(super) struct Memory {
     unbound: Cache<Key, ()>,
     /// Whether anything is in the two above: most processes never look.
     any: AtomicBool,
-    principals: PrincipalKey,
 }
 
 impl Memory {
-    /// An empty memory for these upstreams; `principals` is the key of callers' names.
-    pub(super) fn new<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>, principals: PrincipalKey) -> Self {
+    /// An empty memory for these upstreams.
+    pub(super) fn new<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>) -> Self {
         let names = upstreams.into_iter().map(|upstream| upstream.name.clone());
         Self {
             unique: names.map(|name| (name, AtomicBool::new(false))).collect(),
@@ -56,14 +54,7 @@ impl Memory {
                 .time_to_idle(IDLE_MAX)
                 .build(),
             any: AtomicBool::new(false),
-            principals,
         }
-    }
-
-    /// Who asks this upstream, told by what the client presents.
-    pub(super) fn principal<'r>(&self, upstream: &'r str, headers: &HeaderMap, query: Option<&str>) -> Principal<'r> {
-        let caller = auth::Principal::of(&self.principals, headers, query);
-        Principal { upstream, caller }
     }
 
     /// Whether this upstream insists on ids that are the only ones of their body.

@@ -1,24 +1,31 @@
 //! The life of one exchange, top to bottom.
 
+mod asked;
+mod attempt;
 mod body;
 mod coding;
 pub mod credential;
 mod error;
+mod gate;
 mod gather;
 mod guard;
 pub mod headers;
 mod memory;
+mod prepared;
 mod record;
 mod reject;
 mod relay;
 mod request;
 mod response;
 mod second;
+mod send;
 mod shape;
 mod signature;
+mod stake;
 
 use std::{
     convert::Infallible,
+    hash::RandomState,
     net::IpAddr,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -41,21 +48,24 @@ pub use second::OnBindingError;
 pub use shape::Shape;
 
 use crate::{
-    auth::PrincipalKey,
+    auth::{ClientTokens, Principal, PrincipalKey, Profile},
     clock,
-    policy::Clocks,
+    policy::{Class, Clocks, RotationSettings, Verdict},
+    profiles::Profiles,
     provider::{NoRoute, Route, Routes},
     repair::RepairPolicy,
+    session_table::SessionTable,
     telemetry::Telemetry,
-    upstream::{SendBody, SendError, Sender},
+    upstream::{SendError, Sender},
     wire::{self, RefusalKind},
 };
 use guard::{Admission, Guard};
 use memory::Memory;
-use record::{End, Ids, Record};
-use request::Prepared;
+use prepared::Prepared;
+use record::{Ids, Record};
 use response::Answer;
 use second::{Again, Next};
+use send::Terms;
 
 /// Settings of the data path.
 #[derive(Clone, Debug)]
@@ -76,6 +86,21 @@ pub struct ProxySettings {
     pub on_binding_error: OnBindingError,
     /// The clocks of an exchange.
     pub clocks: Clocks,
+    /// How requests move between profiles.
+    pub rotation: RotationSettings,
+    /// The tokens by which clients are known.
+    pub client_tokens: ClientTokens,
+}
+
+/// What the data path shares with those who look at it.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// The profiles of all upstreams.
+    pub profiles: Profiles,
+    /// The sessions.
+    pub sessions: Arc<SessionTable>,
+    /// The sink of events.
+    pub telemetry: Telemetry,
 }
 
 /// The data path as a service: one call is one exchange. Cheap to clone.
@@ -88,9 +113,14 @@ struct Inner {
     settings: ProxySettings,
     guard: Guard,
     sender: Sender,
+    profiles: Profiles,
+    sessions: Arc<SessionTable>,
     telemetry: Telemetry,
     ids: Ids,
     memory: Memory,
+    principals: PrincipalKey,
+    /// What jitter is made of.
+    chance: RandomState,
 }
 
 impl Proxy {
@@ -101,7 +131,7 @@ impl Proxy {
         routes: Routes,
         settings: ProxySettings,
         sender: Sender,
-        telemetry: Telemetry,
+        shared: Shared,
         listen: IpAddr,
         principals: PrincipalKey,
     ) -> Self {
@@ -110,15 +140,19 @@ impl Proxy {
             allow_hosts: settings.allow_hosts.clone(),
             own: (!listen.is_unspecified()).then_some(listen),
         };
-        let memory = Memory::new(routes.upstreams(), principals);
+        let memory = Memory::new(routes.upstreams());
         Self(Arc::new(Inner {
             routes,
             settings,
             guard,
             sender,
-            telemetry,
+            profiles: shared.profiles,
+            sessions: shared.sessions,
+            telemetry: shared.telemetry,
             ids: Ids::default(),
             memory,
+            principals,
+            chance: RandomState::new(),
         }))
     }
 }
@@ -141,7 +175,7 @@ impl Inner {
         let mut shape = Shape::guess(request.uri().path(), request.headers());
         tracing::trace!(headers = ?headers::Redacted(request.headers()), "request");
         match self.run(request, &mut record, &mut shape).await {
-            Ok(Some(answer)) => answer.relay(record, shape, self.settings.clocks.idle),
+            Ok(Some(answer)) => answer.relay(record, shape),
             Ok(None) => preflight(record),
             Err(error) => failed(&error, record, shape),
         }
@@ -160,55 +194,56 @@ impl Inner {
         let route = self.route(&request)?;
         *shape = Shape::of(&route);
         record.event.upstream = Some(route.upstream.name.clone());
-        let prepared = request::prepare(&self.settings, &self.memory, &route, request, record).await?;
-        let answer = self.send(&route, prepared, record).await;
-        answer.map(Some).map_err(|error| upstream_error(&route, error))
+        let caller = self.caller(&route, &request)?;
+        let prepared = request::prepare(self, &route, caller, request, record).await?;
+        self.send(&route, prepared, record).await.map(Some)
     }
 
-    /// Sends, and sends again as long as the provider says how to do better.
-    async fn send(&self, route: &Route<'_>, prepared: Prepared, record: &mut Record) -> Result<Answer, SendError> {
-        let Prepared {
-            request,
-            mut renamed,
-            mut again,
-        } = prepared;
-        let mut answer = self.attempt(route, request, record).await?;
-        if again.is_some() || !renamed.is_empty() {
-            answer = answer.with_refusal(self.settings.clocks.idle).await?;
+    /// Who asks: refused where only holders of a client token may.
+    fn caller<B>(&self, route: &Route<'_>, request: &Request<B>) -> Result<Principal, ProxyError> {
+        let has_profiles = self.profiles.has_profiles(&route.upstream.name);
+        let (tokens, query) = (&self.settings.client_tokens, request.uri().query());
+        let caller = credential::authenticate(tokens, &self.principals, request.headers(), query, has_profiles);
+        caller.map(|caller| caller.principal).map_err(ProxyError::Refused)
+    }
+
+    /// Sends again as long as the provider says how to do better, all on one credential.
+    async fn mended(
+        &self,
+        route: &Route<'_>,
+        prepared: &mut Prepared,
+        profile: Option<&Profile>,
+        mut answer: Answer,
+        terms: &Terms,
+        record: &mut Record,
+    ) -> Result<Answer, SendError> {
+        let idle = self.settings.clocks.idle;
+        if prepared.again.is_some() || !prepared.renamed.is_empty() {
+            answer = answer.with_refusal(idle).await?;
         }
-        while let Some(refusal) = answer.refusal(&renamed)
-            && let Some(next) = self.second(route, again.as_mut(), &refusal, record)
+        while let Some(refusal) = answer.refusal(&prepared.renamed)
+            && let Some(next) = self.second(route, prepared.again.as_mut(), &refusal, record)
         {
+            prepared.replace(next.body, next.asks_for_binding_controls);
             // Whatever happens to it, the client gets an answer of the provider's.
-            let Ok(better) = self.attempt(route, next.request, record).await else {
+            let Ok(request) = prepared.request(route.upstream, profile) else {
                 break;
             };
-            let Ok(better) = better.with_refusal(self.settings.clocks.idle).await else {
+            let Ok(better) = self.once(route, request, terms, record).await else {
+                break;
+            };
+            let Ok(better) = better.with_refusal(idle).await else {
                 break;
             };
             answer = better;
             record.repair = Some(request::actions(&next.report));
-            renamed.clone_from(&next.report.renamed);
+            prepared.renamed.clone_from(&next.report.renamed);
             record.event.report = Some(next.report);
             if answer.is_success() {
                 next.lesson.learn(&self.memory);
             }
         }
-        Ok(answer.with_old_ids(&renamed))
-    }
-
-    async fn attempt(
-        &self,
-        route: &Route<'_>,
-        request: Request<SendBody>,
-        record: &mut Record,
-    ) -> Result<Answer, SendError> {
-        let began = clock::now();
-        record.phase = "headers";
-        record.event.attempts += 1;
-        let sent = self.sender.send(request, self.settings.clocks.headers).await?;
-        record.head_came(began);
-        Ok(Answer::new(sent, route.wire.map(|wire| wire.format)))
+        Ok(answer.with_old_ids(&prepared.renamed))
     }
 
     /// What to send after a refusal.
@@ -275,11 +310,7 @@ fn failed(error: &ProxyError, mut record: Record, shape: Shape) -> Response<Answ
     let (mut head, body) = error.answer(shape, &record.event.request_id).into_parts();
     record.answered(head.status, &mut head.headers);
     record.event.bytes_out = body.len() as u64;
-    record.end(End {
-        side: Some(error.side()),
-        phase: error.phase(),
-        code: error.code(),
-    });
+    record.end(error.verdict(), error.phase());
     Response::from_parts(head, AnswerBody::full(body))
 }
 
@@ -290,6 +321,6 @@ fn preflight(mut record: Record) -> Response<AnswerBody> {
     let methods = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
     head.headers.insert(ALLOW, methods);
     record.answered(head.status, &mut head.headers);
-    record.end(End::OK);
+    record.end(Verdict::of(Class::Success), "done");
     Response::from_parts(head, body)
 }

@@ -13,31 +13,17 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use tokio::time::Instant;
 use uuid::Builder;
 
-use super::headers;
+use super::{headers, stake::Stake};
 use crate::{
     clock,
+    policy::{
+        Class, Evidence, Hints, Reason, Side, Verdict, classify,
+        course::{Open, State},
+    },
+    server::Stalled,
     telemetry::{Telemetry, events::ExchangeEnded},
+    wire::watch::Facts,
 };
-
-/// Who ended an exchange early, in which phase, and the stable name of the reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct End {
-    /// `client`, `proxy`, `network`, `provider`; none for a plain end.
-    pub side: Option<&'static str>,
-    /// `request`, `connect`, `send`, `headers`, `body`, `done`.
-    pub phase: &'static str,
-    /// The stable name of the failure, or `ok`.
-    pub code: &'static str,
-}
-
-impl End {
-    /// Everything was relayed.
-    pub(super) const OK: Self = Self {
-        side: None,
-        phase: "done",
-        code: "ok",
-    };
-}
 
 /// Request ids: UUIDs of version 7.
 ///
@@ -74,6 +60,18 @@ pub(super) struct Record {
     telemetry: Telemetry,
     began: Instant,
     head_came: Option<Instant>,
+    /// The verdict that the answer's head has told already: a refusal.
+    told: Option<Verdict>,
+    /// While the provider is waited for: since when, and how long at most.
+    waits: Option<(Instant, Duration)>,
+    /// Whether the request asks for nothing but a compaction.
+    pub(super) compacts: bool,
+    /// What tells that the client has stopped reading.
+    stalled: Option<Stalled>,
+    /// The profile that the lane had before, and the recorded reason why it left.
+    pub(super) moved: Option<(String, Option<Reason>)>,
+    /// What the attempt at hand may cost or clear.
+    pub(super) stake: Option<Stake>,
     ended: bool,
 }
 
@@ -99,6 +97,9 @@ impl Record {
             upstream_body: None,
             duration: Duration::ZERO,
             watched: None,
+            profile: None,
+            tool: None,
+            stalled: false,
             side: None,
             phase: "request",
             code: "client_gone",
@@ -112,6 +113,12 @@ impl Record {
             telemetry,
             began: clock::now(),
             head_came: None,
+            told: None,
+            waits: None,
+            compacts: false,
+            stalled: request.extensions().get::<Stalled>().cloned(),
+            moved: None,
+            stake: None,
             ended: false,
         }
     }
@@ -121,10 +128,32 @@ impl Record {
         &self.telemetry
     }
 
+    /// Notes that a request goes up now, and how long its answer may take to begin.
+    pub(super) fn sends(&mut self, limit: Duration) -> Instant {
+        let now = clock::now();
+        self.phase = "headers";
+        self.waits = Some((now, limit));
+        self.event.attempts += 1;
+        now
+    }
+
+    /// The verdict on the attempt at hand: reported once, whatever follows.
+    pub(super) fn judge(&mut self, verdict: Verdict, hints: &Hints) {
+        if let Some(stake) = self.stake.take() {
+            stake.settle(verdict, hints);
+        }
+    }
+
+    /// Notes what the head of the answer for the client says.
+    pub(super) fn tell(&mut self, verdict: Verdict) {
+        self.told = Some(verdict);
+    }
+
     /// Notes that the provider's answer has begun; `sent` is when its request was ready.
     pub(super) fn head_came(&mut self, sent: Instant) {
         let now = clock::now();
         self.phase = "body";
+        self.waits = None;
         self.event.upstream_head = Some(now.duration_since(sent));
         self.head_came = Some(now);
     }
@@ -138,33 +167,90 @@ impl Record {
         if self.event.attempts > 0 {
             fields.insert(headers::ATTEMPTS, self.event.attempts.into());
         }
+        if let Some(profile) = self.profile_words().and_then(|words| HeaderValue::try_from(words).ok()) {
+            fields.insert(headers::PROFILE, profile);
+        }
         if let Some(repair) = self.repair.take() {
             fields.insert(headers::REPAIR, repair);
         }
     }
 
+    /// The value of `x-antiphon-profile`: `b`, or `b; from=a; reason=auth` where the lane has left another for it.
+    fn profile_words(&self) -> Option<String> {
+        let label = self.event.profile.as_deref()?;
+        Some(match &self.moved {
+            None => label.to_owned(),
+            Some((from, None)) => format!("{label}; from={from}"),
+            Some((from, Some(reason))) => format!("{label}; from={from}; reason={}", reason.label()),
+        })
+    }
+
+    /// Ends the record behind an answer's body; only the first end counts.
+    pub(super) fn end_of_body(&mut self, verdict: Verdict, facts: Option<&Facts>) {
+        if self.ended {
+            return;
+        }
+        if let (Some(stake), Some(facts)) = (&self.stake, facts) {
+            stake.answered(facts, self.event.tool.as_ref());
+        }
+        self.judge(verdict, &Hints::default());
+        match self.told {
+            Some(told) => self.end(told, "headers"),
+            None if verdict.class == Class::Success => self.end(verdict, "done"),
+            None => self.end(verdict, "body"),
+        }
+    }
+
     /// Ends the record; only the first end counts.
-    pub(super) fn end(&mut self, end: End) {
+    pub(super) fn end(&mut self, verdict: Verdict, phase: &'static str) {
         if self.ended {
             return;
         }
         self.ended = true;
+        self.judge(verdict, &Hints::default());
         self.event.bytes_in = self.bytes_in.load(Ordering::Relaxed);
         let now = clock::now();
         self.event.duration = now.duration_since(self.began);
         self.event.upstream_body = self.head_came.map(|came| now.duration_since(came));
-        (self.event.side, self.event.phase, self.event.code) = (end.side, end.phase, end.code);
+        self.event.side = verdict.side().map(Side::label);
+        self.event.stalled = phase == "body" && verdict.class.is_silence();
+        (self.event.phase, self.event.code) = (phase, verdict.code);
         self.telemetry.exchange_ended(&self.event);
+    }
+
+    /// What it means that the client is gone.
+    pub(super) fn client_gone(&self, state: State, late: bool) -> Verdict {
+        let stalled = self.stalled.as_ref().is_some_and(Stalled::is_so);
+        classify(if stalled {
+            Evidence::ClientStalled
+        } else {
+            Evidence::ClientGone { state, late }
+        })
+    }
+
+    /// When the exchange began.
+    pub(super) const fn began(&self) -> Instant {
+        self.began
     }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.end(End {
-            side: Some("client"),
-            phase: self.phase,
-            code: "client_gone",
-        });
+        if self.ended {
+            return;
+        }
+        let waited = self
+            .waits
+            .map(|(since, limit)| (clock::now().duration_since(since), limit));
+        let open = if self.compacts { Open::Compaction } else { Open::Nothing };
+        let evidence = Evidence::ClientGone {
+            state: State {
+                open,
+                ..State::default()
+            },
+            late: waited.is_some_and(|(waited, limit)| waited * 2 > limit),
+        };
+        self.end(classify(evidence), self.phase);
     }
 }
 

@@ -11,56 +11,51 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
+use tokio::time::Instant;
 
-use super::{
-    gather::Gathered,
-    headers,
-    record::{End, Record},
-    shape::Shape,
+use super::{gather::Gathered, headers, record::Record, shape::Shape};
+use crate::{
+    clock::{self, Alarm},
+    policy::{
+        Class, Evidence, Said, Verdict, classify,
+        course::{Course, Snapshot},
+    },
+    telemetry::events::Watched,
+    wire::{
+        Format,
+        watch::{Facts, Watcher},
+    },
 };
-use crate::{clock::Silence, telemetry::events::Watched, wire::watch::Watcher};
 
 /// Time for the last event to leave before the cut.
 const FAREWELL: Duration = Duration::from_millis(10);
 
 /// The answer's body could not be brought to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RelayError {
-    /// The provider's connection broke.
-    #[error("the answer broke off")]
-    Broken,
-    /// The provider fell silent.
-    #[error("the answer stalled")]
-    Stalled,
-}
+#[error("the answer ended early: {}", .0.code)]
+pub struct RelayError(pub Verdict);
 
 impl RelayError {
-    const fn end(self) -> End {
-        match self {
-            Self::Broken => End {
-                side: Some("network"),
-                phase: "body",
-                code: "answer_broken",
-            },
-            Self::Stalled => End {
-                side: Some("provider"),
-                phase: "body",
-                code: "answer_stalled",
-            },
-        }
-    }
-
     const fn status(self) -> StatusCode {
-        match self {
-            Self::Broken => StatusCode::BAD_GATEWAY,
-            Self::Stalled => StatusCode::GATEWAY_TIMEOUT,
+        match self.0.class {
+            Class::Broken => StatusCode::BAD_GATEWAY,
+            _ => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 
-    const fn message(self) -> &'static str {
-        match self {
-            Self::Broken => "the provider's connection broke in the middle of the answer; try again",
-            Self::Stalled => "the provider fell silent in the middle of the answer; try again",
+    fn message(self, tool: Option<&Snapshot>) -> String {
+        let text = match (self.0.class, self.0.code) {
+            (Class::Broken, "incomplete_stream") => "the answer ended without its end; try again",
+            (Class::Broken, _) => "the provider's connection broke in the middle of the answer; try again",
+            (Class::ServerTool, _) => "a tool that the provider runs gave no sign for too long; try again",
+            (Class::Compaction, _) => "the provider's compaction of the history took too long; try again",
+            (Class::Parked { .. }, _) => "the provider took the request and never began to answer; try again",
+            (Class::Deadline, _) => "the exchange has reached the limit on its whole duration",
+            _ => "the provider fell silent in the middle of the answer; try again",
+        };
+        match tool {
+            Some(tool) => format!("{text} ({} {}, {} s)", tool.name, tool.id, tool.age.as_secs()),
+            None => text.to_owned(),
         }
     }
 }
@@ -103,17 +98,14 @@ impl Body for AnswerBody {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Inner::Full(body) => body.is_none(),
-            Inner::Relay(relay) => matches!(&relay.state, State::Relaying(body) if relay.is_end(body)),
+            Inner::Relay(relay) => relay.is_end(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Inner::Full(body) => SizeHint::with_exact(body.as_ref().map_or(0, Bytes::len) as u64),
-            Inner::Relay(relay) => match &relay.state {
-                State::Relaying(body) => relay.size_hint(body),
-                _ => SizeHint::new(),
-            },
+            Inner::Relay(relay) => relay.size_hint(),
         }
     }
 }
@@ -122,8 +114,23 @@ impl Body for AnswerBody {
 enum State {
     Relaying(Gathered),
     /// The error event has been handed out; the cut follows.
-    Leaving(RelayError),
+    Leaving(RelayError, Instant),
     Done,
+}
+
+/// What the relay of one answer needs.
+#[derive(Debug)]
+pub(super) struct Passage {
+    /// What was read of the body already.
+    pub(super) prefix: Bytes,
+    pub(super) body: Gathered,
+    pub(super) record: Record,
+    /// Whether the answer is a stream of events.
+    pub(super) stream: bool,
+    pub(super) watcher: Option<Watcher>,
+    pub(super) course: Course,
+    /// The shape of an error event; none where no event of ours fits.
+    pub(super) shape: Option<Shape>,
 }
 
 /// The provider's body. Dropping it cancels the provider.
@@ -136,20 +143,22 @@ pub(super) struct Relay {
     shape: Option<Shape>,
     watcher: Option<Watcher>,
     // Runs only while we wait for the provider, not while the client is slow to take.
-    idle: Silence,
+    course: Course,
+    alarm: Alarm,
 }
 
 impl Relay {
-    /// Relays `prefix`, then `body`, past the watcher. With a shape, a stream that breaks gets an error event.
-    pub(super) fn new(
-        prefix: Bytes,
-        body: Gathered,
-        record: Record,
-        stream: bool,
-        watcher: Option<Watcher>,
-        shape: Option<Shape>,
-        idle_timeout: Duration,
-    ) -> Self {
+    /// Relays what was read, then the rest, past the watcher. With a shape, a stream that breaks gets an error event.
+    pub(super) fn new(passage: Passage) -> Self {
+        let Passage {
+            prefix,
+            body,
+            record,
+            stream,
+            watcher,
+            course,
+            shape,
+        } = passage;
         if stream {
             record.telemetry().stream_opened();
         }
@@ -160,27 +169,56 @@ impl Relay {
             stream,
             shape,
             watcher,
-            idle: Silence::new(idle_timeout),
+            course,
+            alarm: Alarm::default(),
         }
     }
 
-    fn is_end(&self, body: &Gathered) -> bool {
-        self.prefix.is_empty() && body.is_end()
+    /// Whether the body ends here, and may.
+    fn is_end(&self) -> bool {
+        self.is_exhausted() && self.may_end()
     }
 
-    fn size_hint(&self, body: &Gathered) -> SizeHint {
+    /// Whether nothing of the provider's body is left.
+    fn is_exhausted(&self) -> bool {
+        matches!(&self.state, State::Relaying(body) if self.prefix.is_empty() && body.is_end())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let State::Relaying(body) = &self.state else {
+            return SizeHint::new();
+        };
         match body.length() {
             Some(exact) => SizeHint::with_exact(exact.saturating_add(self.prefix.len() as u64)),
             None => SizeHint::new(),
         }
     }
 
+    /// What the watcher knows, if the answer is one that says itself when it is over: a stream of a format of ours, as
+    /// far as its events tell.
+    fn told(&self) -> Option<(Format, &Facts)> {
+        let watcher = self.watcher.as_ref().filter(|watcher| watcher.is_stream())?;
+        let (format, facts) = (watcher.format()?, watcher.facts());
+        (facts.is_recognized() || facts.events == 0).then_some((format, facts))
+    }
+
+    /// Whether the answer has said that this is its end.
+    fn is_over(&self) -> bool {
+        self.told().is_some_and(|(format, facts)| facts.is_whole(format))
+    }
+
+    /// Whether the answer may end here, as far as can be told.
+    fn may_end(&self) -> bool {
+        self.told()
+            .is_none_or(|(format, facts)| facts.events == 0 || facts.is_whole(format))
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         match &mut self.state {
             State::Done => Poll::Ready(None),
-            State::Leaving(error) => {
-                let error = *error;
-                ready!(self.idle.poll(cx));
+            State::Leaving(error, at) => {
+                let (error, at) = (*error, *at);
+                ready!(self.alarm.poll(at, cx));
                 self.state = State::Done;
                 Poll::Ready(Some(Err(error)))
             }
@@ -192,16 +230,19 @@ impl Relay {
                 Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.passed(frame)))),
                 Poll::Ready(Some(Err(error))) => {
                     tracing::debug!(%error, "the answer broke off");
-                    self.fail(RelayError::Broken)
+                    self.over(true)
                 }
-                Poll::Ready(None) => {
-                    self.end(End::OK);
-                    self.state = State::Done;
-                    Poll::Ready(None)
-                }
+                Poll::Ready(None) => self.over(false),
                 Poll::Pending => {
-                    ready!(self.idle.poll(cx));
-                    self.fail(RelayError::Stalled)
+                    let watched = self.told().is_some();
+                    let (at, clock) = self.course.wait(watched, || clock::now().into_std());
+                    ready!(self.alarm.poll(Instant::from_std(at), cx));
+                    if self.is_over() {
+                        // All was said; that the provider forgets to hang up is nobody's fault.
+                        return self.over(false);
+                    }
+                    let state = self.course.state();
+                    self.fail(classify(Evidence::Silent { clock, state }))
                 }
             },
         }
@@ -209,7 +250,6 @@ impl Relay {
 
     /// Takes note of a frame; its bytes are not touched.
     fn passed(&mut self, mut frame: Frame<Bytes>) -> Frame<Bytes> {
-        self.idle.heard();
         if let Some(trailers) = frame.trailers_mut() {
             headers::for_trailers(trailers);
         }
@@ -219,17 +259,51 @@ impl Relay {
                 watcher.push(data);
             }
         }
-        if matches!(&self.state, State::Relaying(body) if self.is_end(body)) {
+        let watcher = self
+            .watcher
+            .as_ref()
+            .filter(|watcher| watcher.is_stream() && watcher.format().is_some());
+        self.course
+            .heard(watcher.map(Watcher::facts), || clock::now().into_std());
+        if self.is_end() {
             // hyper does not ask again behind the last frame.
-            self.end(End::OK);
+            self.end(self.judged(false));
         }
         frame
     }
 
+    /// What the provider's end, or its breaking off, means.
+    fn judged(&self, broken: bool) -> Verdict {
+        let error = self.watcher.as_ref().and_then(|watcher| watcher.facts().error.as_ref());
+        if let Some(fault) = error {
+            return classify(Evidence::InStream(&Said::named(&fault.kind, &fault.code)));
+        }
+        classify(Evidence::Ended {
+            whole: self.may_end(),
+            // What follows the end changes nothing.
+            broken: broken && !self.is_over(),
+        })
+    }
+
+    /// The provider's body is over.
+    fn over(&mut self, broken: bool) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        if let Some(watcher) = &mut self.watcher {
+            watcher.finish();
+        }
+        let verdict = self.judged(broken);
+        if verdict.class == Class::Broken {
+            return self.fail(verdict);
+        }
+        self.end(verdict);
+        self.state = State::Done;
+        Poll::Ready(None)
+    }
+
     /// Ends the record with what was noted; only the first end counts.
-    fn end(&mut self, end: End) {
+    fn end(&mut self, verdict: Verdict) {
         self.note();
-        self.record.end(end);
+        let facts = self.watcher.as_ref().map(Watcher::facts);
+        self.record.end_of_body(verdict, facts);
     }
 
     fn note(&mut self) {
@@ -239,19 +313,23 @@ impl Relay {
         }
     }
 
-    fn fail(&mut self, error: RelayError) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
-        self.end(error.end());
+    fn fail(&mut self, verdict: Verdict) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        let error = RelayError(verdict);
+        let facts = self.watcher.as_ref().map(Watcher::facts);
+        let tool = facts.and_then(|facts| self.course.snapshot(facts, clock::now().into_std()));
+        let message = error.message(tool.as_ref());
+        self.record.event.tool = tool;
+        self.end(verdict);
         // Dropping the body cancels the provider.
         self.state = State::Done;
         let id = &self.record.event.request_id;
         let event = self
             .shape
-            .and_then(|shape| shape.event(error.status(), error.end().code, error.message(), id));
+            .and_then(|shape| shape.event(error.status(), verdict.code, &message, id));
         let Some(event) = event else {
             return Poll::Ready(Some(Err(error)));
         };
-        self.state = State::Leaving(error);
-        self.idle = Silence::new(FAREWELL);
+        self.state = State::Leaving(error, clock::now() + FAREWELL);
         // A partial event is ended first, so that ours can be read.
         let open = self
             .watcher
@@ -268,11 +346,15 @@ impl Drop for Relay {
         if self.stream {
             self.record.telemetry().stream_closed();
         }
-        if matches!(&self.state, State::Relaying(body) if self.is_end(body)) {
-            self.end(End::OK);
+        let over = self.is_end() || self.is_over();
+        if matches!(self.state, State::Relaying(_)) && over {
+            self.end(self.judged(false));
         } else {
-            // The record ends with us, if it has not yet.
-            self.note();
+            let late = self.course.is_late(self.told().is_some(), clock::now().into_std());
+            let state = self.course.state();
+            // Only if it has not ended yet.
+            let gone = self.record.client_gone(state, late);
+            self.end(gone);
         }
     }
 }

@@ -18,19 +18,23 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use super::{
-    ProxySettings,
-    body::{ClientBody, Collected, Spliced},
+    Inner, ProxySettings,
+    asked::{Asked, Sources},
+    body::{ClientBody, Collected},
     coding::Coding,
     error::ProxyError,
     guard::Refusal,
     headers,
     memory::{Memory, Principal, Recalled},
+    prepared::{Payload, Prepared},
     record::Record,
     reject::Rejection,
     second::{Again, ask_for_binding_controls, conversation_key},
 };
 use crate::{
-    clock,
+    auth, clock,
+    conversation::Outline,
+    policy::retry::Footing,
     provider::Route,
     repair::{Action, Mode, RepairPolicy, Repaired, Report, repair_with, unbound},
     server::framing::Heads,
@@ -39,70 +43,87 @@ use crate::{
     wire::{Unreadable, Wire},
 };
 
-/// A request that is ready to be sent.
-#[derive(Debug)]
-pub(super) struct Prepared {
-    /// The request, with its full URL.
-    pub request: Request<SendBody>,
-    /// Ids that were replaced: (new, old).
-    pub renamed: Vec<(String, String)>,
-    /// What a second send needs; none where the provider's first word is final.
-    pub again: Option<Again>,
-}
-
 /// What was decided about a body.
 struct Verdict {
-    body: SendBody,
+    payload: Payload,
     /// Whether the body goes up plain although it came coded.
     decoded: bool,
     renamed: Vec<(String, String)>,
-    /// The body as it came, decoded, and as it goes up, where it may go up again.
+    /// The body as it came, decoded, and as it goes up, where the provider may have a last word on it.
     kept: Option<(Bytes, Segments)>,
     /// Whether the body asks for a setting that needs a header.
     unbound: bool,
+    asked: Asked,
 }
 
 impl Verdict {
     /// The bytes that came.
-    fn untouched(body: SendBody) -> Self {
+    fn untouched(payload: Payload, asked: Asked) -> Self {
         Self {
-            body,
+            payload,
             decoded: false,
             renamed: Vec::new(),
             kept: None,
             unbound: false,
+            asked,
         }
     }
 }
 
 /// Turns the client's request into the one that goes up.
 pub(super) async fn prepare(
-    settings: &ProxySettings,
-    memory: &Memory,
+    inner: &Inner,
     route: &Route<'_>,
+    caller: auth::Principal,
     request: Request<Incoming>,
     record: &mut Record,
 ) -> Result<Prepared, ProxyError> {
     let (parts, body) = request.into_parts();
+    let settings = &inner.settings;
     let mode = mode(&parts.headers, route.upstream.mode, settings.trust_mode_header)?;
     let body = ClientBody::new(body, settings.upload_idle_timeout, Arc::clone(&record.bytes_in));
+    let sources = Sources {
+        route,
+        headers: &parts.headers,
+        profiles: &inner.profiles,
+        sessions: &inner.sessions,
+        telemetry: &inner.telemetry,
+        principal: caller,
+    };
     let Some(wire) = route.wire.filter(|_| !body.is_end_stream()) else {
-        if let Some(heads) = parts.extensions.get::<Heads>() {
-            heads.streamed();
-        }
-        return Ok(finish(parts, route, Verdict::untouched(streamed(body)), None));
+        let asked = sources.asked(&[], &Outline::default());
+        let payload = if inner.profiles.needs_body(&route.upstream.name) {
+            match body
+                .collect(settings.inspect_bytes_max)
+                .await
+                .map_err(ProxyError::Body)?
+            {
+                Collected::Whole(body) => Payload::Held(Segments::whole(body)),
+                Collected::TooLarge(body) => Payload::Passing(Some(streamed(body))),
+            }
+        } else {
+            if let Some(heads) = parts.extensions.get::<Heads>() {
+                heads.streamed();
+            }
+            Payload::Passing(Some(streamed(body)))
+        };
+        return Ok(finish(parts, route, Verdict::untouched(payload, asked), None));
     };
     (record.event.format, record.event.mode) = (Some(wire.format), Some(mode));
-    let principal = memory.principal(&route.upstream.name, &parts.headers, parts.uri.query());
+    let principal = Principal {
+        upstream: &route.upstream.name,
+        caller,
+    };
     let reading = Reading {
         settings,
-        memory,
+        memory: &inner.memory,
         principal,
-        headers: &parts.headers,
+        sources,
         wire,
         mode,
     };
     let verdict = reading.inspect(body, record).await?;
+    record.compacts = verdict.asked.compacts;
     Ok(finish(parts, route, verdict, Some((wire, principal))))
 }
 
@@ -111,7 +132,7 @@ struct Reading<'s> {
     settings: &'s ProxySettings,
     memory: &'s Memory,
     principal: Principal<'s>,
-    headers: &'s HeaderMap,
+    sources: Sources<'s>,
     wire: Wire,
     mode: Mode,
 }
@@ -120,8 +141,8 @@ impl Reading<'_> {
     /// Reads the body and decides what goes up in its place.
     async fn inspect(&self, body: ClientBody, record: &mut Record) -> Result<Verdict, ProxyError> {
         let (settings, mode) = (self.settings, self.mode);
-        let Some(coding) = Coding::of(self.headers) else {
-            return Ok(unread(record, Unreadable::Coding, streamed(body)));
+        let Some(coding) = Coding::of(self.sources.headers) else {
+            return Ok(self.unread(record, Unreadable::Coding, Payload::Passing(Some(streamed(body)))));
         };
         let limit = settings.inspect_bytes_max;
         let too_large = |record: &mut Record| {
@@ -131,7 +152,10 @@ impl Reading<'_> {
         let came = match body.collect(limit).await.map_err(ProxyError::Body)? {
             Collected::Whole(came) => came,
             Collected::TooLarge(_) if mode == Mode::Strict => return Err(too_large(record)),
-            Collected::TooLarge(body) => return Ok(unread(record, Unreadable::TooLarge, streamed(body))),
+            Collected::TooLarge(body) => {
+                let payload = Payload::Passing(Some(streamed(body)));
+                return Ok(self.unread(record, Unreadable::TooLarge, payload));
+            }
         };
         let began = clock::now();
         let read = coding
@@ -141,7 +165,7 @@ impl Reading<'_> {
         match read {
             Ok((plain, repaired)) => self.decide(came, plain, coding, repaired, record),
             Err(Unreadable::TooLarge) if mode == Mode::Strict => Err(too_large(record)),
-            Err(reason) => Ok(unread(record, reason, in_memory(Segments::whole(came)))),
+            Err(reason) => Ok(self.unread(record, reason, Payload::Held(Segments::whole(came)))),
         }
     }
 
@@ -154,8 +178,11 @@ impl Reading<'_> {
         repaired: Repaired,
         record: &mut Record,
     ) -> Result<Verdict, ProxyError> {
-        let Repaired { body, report, .. } = repaired;
-        let (wire, signed) = (self.wire, is_signed(self.headers));
+        let Repaired { body, report, outline } = repaired;
+        let asked = self.sources.asked(&plain, &outline);
+        // With a profile the signature is ours, and comes last.
+        let signed = asked.footing == Footing::Passthrough && is_signed(self.sources.headers);
+        let wire = self.wire;
         let mode = if signed { Mode::Observe } else { self.mode };
         record.event.unreadable = report.unread;
         record.event.mode = Some(mode);
@@ -184,11 +211,12 @@ impl Reading<'_> {
                     body
                 };
                 Ok(Verdict {
-                    body: in_memory(body),
+                    payload: Payload::Held(body),
                     decoded,
                     renamed,
                     kept,
                     unbound,
+                    asked,
                 })
             }
             Mode::Strict | Mode::Observe => {
@@ -199,9 +227,16 @@ impl Reading<'_> {
                     _ => "none",
                 };
                 record.repair = Some(HeaderValue::from_static(repair));
-                Ok(Verdict::untouched(in_memory(Segments::whole(came))))
+                Ok(Verdict::untouched(Payload::Held(Segments::whole(came)), asked))
             }
         }
+    }
+
+    /// A body that goes up as it came, unread.
+    fn unread(&self, record: &mut Record, reason: Unreadable, payload: Payload) -> Verdict {
+        record.event.unreadable = Some(reason);
+        record.repair = Some(HeaderValue::from_static("unreadable"));
+        Verdict::untouched(payload, self.sources.asked(&[], &Outline::default()))
     }
 
     /// Reads and mends. A panic of the core would be our bug, so that the provider judges the original.
@@ -236,21 +271,15 @@ pub(super) fn policy<'s>(settings: &'s ProxySettings, memory: &Memory, upstream:
     })
 }
 
-/// A body that goes up as it came, unread.
-fn unread(record: &mut Record, reason: Unreadable, body: SendBody) -> Verdict {
-    record.event.unreadable = Some(reason);
-    record.repair = Some(HeaderValue::from_static("unreadable"));
-    Verdict::untouched(body)
-}
-
 /// Puts head and body together, addressed to the upstream.
 fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict, read: Option<(Wire, Principal<'_>)>) -> Prepared {
     let Verdict {
-        body,
+        payload,
         decoded,
         renamed,
         kept,
         unbound,
+        asked,
     } = verdict;
     if unbound {
         ask_for_binding_controls(&mut parts.headers);
@@ -259,22 +288,23 @@ fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict, read: Option<(W
         parts.headers.remove(CONTENT_ENCODING);
     }
     let claimed = parts.headers.contains_key(CONTENT_LENGTH);
-    let mut request = Request::new(body);
-    *request.headers_mut() = headers::for_upstream(parts.headers, route.wire.is_some());
+    let mut headers = headers::for_upstream(parts.headers, route.wire.is_some());
     // Our own length, never the client's: a POST without a body has one too.
-    let length = request.body().size_hint().exact();
+    let length = payload.length();
     let wanted = claimed || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
     if let Some(length) = length.filter(|length| *length > 0 || wanted) {
-        request.headers_mut().insert(CONTENT_LENGTH, length.into());
+        headers.insert(CONTENT_LENGTH, length.into());
     }
-    *request.method_mut() = parts.method;
-    *request.uri_mut() = address(route);
     let again = kept.zip(read);
-    let again = again.map(|((plain, sent), (wire, principal))| Again::new(&request, plain, sent, wire, principal));
+    let again = again.map(|((plain, sent), (wire, principal))| Again::new(plain, sent, wire, principal));
     Prepared {
-        request,
+        method: parts.method,
+        uri: address(route),
+        headers,
+        payload,
         renamed,
         again,
+        asked,
     }
 }
 
@@ -289,11 +319,6 @@ fn address(route: &Route<'_>) -> Uri {
 
 fn streamed(body: ClientBody) -> SendBody {
     body.map_err(Into::into).boxed_unsync()
-}
-
-/// A body of slices that are in memory.
-pub(super) fn in_memory(body: Segments) -> SendBody {
-    Spliced::from(body).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// The mode in force: the route's, or the header's where that is stricter or trusted.

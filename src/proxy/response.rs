@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{
-    HeaderValue, Response, StatusCode,
+    HeaderMap, HeaderValue, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
 };
 use http_body_util::BodyExt;
@@ -12,13 +12,15 @@ use hyper::body::Incoming;
 use memchr::memmem;
 
 use super::{
+    gate::{self, Opened},
     gather::Gathered,
     headers,
-    record::{End, Record},
-    relay::{AnswerBody, Relay},
+    record::Record,
+    relay::{AnswerBody, Passage, Relay},
     shape::Shape,
 };
 use crate::{
+    policy::{Class, Said, Verdict, course::Course},
     upstream::{Ebb, Kind, Phase, SendError},
     wire::{
         Format, REFUSAL_BYTES_MAX, Refusal, refusal,
@@ -31,6 +33,8 @@ use crate::{
 pub(super) struct Answer {
     response: Response<Body>,
     format: Option<Format>,
+    /// Its clocks, which run since the head came.
+    course: Course,
 }
 
 #[derive(Debug)]
@@ -43,16 +47,53 @@ enum Body {
 
 impl Answer {
     /// Takes an answer; `format` is that of the history which its request's path carries.
-    pub(super) fn new(response: Response<Incoming>, format: Option<Format>) -> Self {
+    pub(super) fn new(response: Response<Incoming>, format: Option<Format>, course: Course) -> Self {
         Self {
             response: response.map(|body| Body::Streamed(Bytes::new(), body)),
             format,
+            course,
         }
+    }
+
+    /// The head's fields.
+    pub(super) fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
+    /// The status.
+    pub(super) fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    /// What an error that was read says.
+    pub(super) fn said(&self) -> Said {
+        let mut said = match self.response.body() {
+            Body::Whole(body) => Said::read(body),
+            Body::Streamed(..) => Said::default(),
+        };
+        // Amazon names the type in the head: `ThrottlingException:http://…`.
+        let kind = self
+            .headers()
+            .get("x-amzn-errortype")
+            .and_then(|kind| kind.to_str().ok());
+        if let Some(kind) = kind.and_then(|kind| kind.split(':').next()) {
+            kind.clone_into(&mut said.kind);
+        }
+        said
     }
 
     /// A 400 with a text is read up to [`REFUSAL_BYTES_MAX`]: it may say what is wrong with the pairing.
     pub(super) async fn with_refusal(self, limit: Duration) -> Result<Self, SendError> {
-        if self.response.status() != StatusCode::BAD_REQUEST || !is_plain_text(&self.response) {
+        if self.response.status() == StatusCode::BAD_REQUEST {
+            self.with_error(limit).await
+        } else {
+            Ok(self)
+        }
+    }
+
+    /// An error with a text is read up to [`REFUSAL_BYTES_MAX`].
+    pub(super) async fn with_error(self, limit: Duration) -> Result<Self, SendError> {
+        if self.response.status().as_u16() < 400 || !is_plain_text(&self.response) {
             return Ok(self);
         }
         let (mut head, body) = self.response.into_parts();
@@ -88,6 +129,41 @@ impl Answer {
         })
     }
 
+    /// A stream of events is held back until it has begun, for up to `limit`.
+    pub(super) async fn held(self, limit: Duration) -> Held {
+        let events = framing(self.headers()) == Some(Framing::Events) && !is_compressed(self.headers());
+        let Some(format) = self.format.filter(|_| events) else {
+            return Held::Answer(self);
+        };
+        let (mut head, body) = self.response.into_parts();
+        let mut course = self.course;
+        let watcher = Watcher::new(Some(format), Framing::Events);
+        let opened = match body {
+            Body::Streamed(_, body) => gate::hold(body, watcher, &mut course, limit).await,
+            Body::Whole(body) => Opened::Whole(body),
+        };
+        let (body, said) = match opened {
+            Opened::Through(prefix, body) => (Body::Streamed(prefix, body), None),
+            Opened::Whole(body) => (Body::Whole(body), None),
+            Opened::Refused(refused, said) => {
+                let status = refused.status();
+                let body = refused.into_body();
+                gate::as_whole(&mut head, status, body.len());
+                (Body::Whole(body), Some(said))
+            }
+            Opened::Failed(verdict) => return Held::Failed(verdict),
+        };
+        let answer = Self {
+            response: Response::from_parts(head, body),
+            format: Some(format),
+            course,
+        };
+        match said {
+            None => Held::Answer(answer),
+            Some(said) => Held::Refused(answer, said),
+        }
+    }
+
     /// What the answer says about pairing, if it was read as a refusal; in the client's own ids.
     pub(super) fn refusal(&self, renamed: &[(String, String)]) -> Option<Refusal> {
         let Body::Whole(body) = self.response.body() else {
@@ -121,19 +197,15 @@ impl Answer {
     }
 
     /// The answer for the client: the head as it came with our notes, the body frame by frame.
-    pub(super) fn relay(self, mut record: Record, shape: Shape, idle_timeout: Duration) -> Response<AnswerBody> {
+    pub(super) fn relay(self, mut record: Record, shape: Shape) -> Response<AnswerBody> {
         let (mut head, body) = self.response.into_parts();
-        let compressed = head
-            .headers
-            .get(CONTENT_ENCODING)
-            .is_some_and(|coding| coding.as_bytes() != b"identity");
+        let compressed = is_compressed(&head.headers);
         if self.format.is_some() && compressed {
             record.telemetry().watcher_blind();
         }
         headers::for_client(&mut head.headers);
         record.answered(head.status, &mut head.headers);
-        let framing = head.headers.get(CONTENT_TYPE);
-        let framing = framing.and_then(|kind| Framing::of(kind.as_bytes()));
+        let framing = framing(&head.headers);
         let watched = self.format.filter(|_| head.status.is_success() && !compressed);
         let watcher = framing.map(|framing| Watcher::new(watched, framing));
         // An event of ours fits only into a stream whose events we know and whose length nobody has promised.
@@ -141,19 +213,44 @@ impl Answer {
         let stream = framing == Some(Framing::Events);
         let open = stream && known && !compressed && !head.headers.contains_key(CONTENT_LENGTH);
         let body = match body {
+            Body::Streamed(prefix, body) => AnswerBody::relay(Relay::new(Passage {
+                prefix,
+                body: Gathered::new(body, head.extensions.remove::<Ebb>()),
+                record,
+                stream,
+                watcher,
+                course: self.course,
+                shape: open.then_some(shape),
+            })),
             Body::Whole(body) => {
                 record.event.bytes_out = body.len() as u64;
-                record.end(End::OK);
+                record.end_of_body(Verdict::of(Class::Success), None);
                 AnswerBody::full(body)
-            }
-            Body::Streamed(prefix, body) => {
-                let shape = open.then_some(shape);
-                let body = Gathered::new(body, head.extensions.remove::<Ebb>());
-                AnswerBody::relay(Relay::new(prefix, body, record, stream, watcher, shape, idle_timeout))
             }
         };
         Response::from_parts(head, body)
     }
+}
+
+/// What came of holding an answer back.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// It has begun, or may not be held.
+    Answer(Answer),
+    /// It is an error.
+    Refused(Answer, Said),
+    /// It broke off, or fell silent.
+    Failed(Verdict),
+}
+
+fn is_compressed(headers: &HeaderMap) -> bool {
+    headers
+        .get(CONTENT_ENCODING)
+        .is_some_and(|coding| coding.as_bytes() != b"identity")
+}
+
+fn framing(headers: &HeaderMap) -> Option<Framing> {
+    headers.get(CONTENT_TYPE).and_then(|kind| Framing::of(kind.as_bytes()))
 }
 
 /// Whether the body is a text as it stands: JSON, or what gateways make of it.

@@ -6,20 +6,13 @@
 use std::cell::RefCell;
 
 use bytes::Bytes;
-use http::{
-    HeaderMap, HeaderValue, Method, Request, Uri,
-    header::{CONTENT_ENCODING, CONTENT_LENGTH},
-};
+use http::{HeaderMap, HeaderValue};
 
-use super::{
-    memory::{Key, Memory, Principal, Recalled, Turned},
-    request::in_memory,
-};
+use super::memory::{Key, Memory, Principal, Recalled, Turned};
 use crate::{
     auth,
     repair::{Placeholder, RepairPolicy, Repaired, Report, repair_with, second, unbound},
     splice::{Segments, Span},
-    upstream::SendBody,
     wire::{Refusal, RefusalKind, Wire},
 };
 
@@ -43,9 +36,6 @@ pub enum OnBindingError {
 /// What is needed to send a request again: kept until the head of its answer is there.
 #[derive(Debug)]
 pub(super) struct Again {
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
     /// The body as it came, decoded.
     plain: Bytes,
     wire: Wire,
@@ -70,7 +60,9 @@ enum Binding {
 /// One more send.
 #[derive(Debug)]
 pub(super) struct Next {
-    pub(super) request: Request<SendBody>,
+    pub(super) body: Segments,
+    /// Whether the body asks for a setting of bound thinking, which needs a header.
+    pub(super) asks_for_binding_controls: bool,
     /// What was found and done.
     pub(super) report: Report,
     /// The label of the counter.
@@ -99,18 +91,9 @@ impl Lesson {
 }
 
 impl Again {
-    /// Keeps `request` of `principal`, whose body is `sent`, made of `plain`.
-    pub(super) fn new<B>(
-        request: &Request<B>,
-        plain: Bytes,
-        sent: Segments,
-        wire: Wire,
-        principal: Principal<'_>,
-    ) -> Self {
+    /// Keeps what went up as `sent`, made of `plain` for `principal`.
+    pub(super) fn new(plain: Bytes, sent: Segments, wire: Wire, principal: Principal<'_>) -> Self {
         Self {
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            headers: request.headers().clone(),
             plain,
             wire,
             sent,
@@ -183,22 +166,19 @@ impl Again {
         let repaired = unbound(&self.plain, self.wire, policy, &answers)?;
         let key = conversation_key(self.principal(), &self.plain, self.wire);
         let lesson = key.map_or(Lesson::Nothing, Lesson::Unbound);
-        ask_for_binding_controls(&mut self.headers);
-        Some(self.again(repaired, "binding", lesson))
+        let next = self.again(repaired, "binding", lesson);
+        Some(Next {
+            asks_for_binding_controls: true,
+            ..next
+        })
     }
 
     fn again(&mut self, repaired: Repaired, why: &'static str, lesson: Lesson) -> Next {
         let Repaired { body, report, .. } = repaired;
         self.sent = body.clone();
-        // What goes up now is plain, and of our own length.
-        self.headers.remove(CONTENT_ENCODING);
-        self.headers.insert(CONTENT_LENGTH, body.len().into());
-        let mut request = Request::new(in_memory(body));
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = self.headers.clone();
         Next {
-            request,
+            body,
+            asks_for_binding_controls: false,
             report,
             why,
             lesson,

@@ -80,6 +80,7 @@ impl Shape {
             401 | 403 => "AccessDeniedException",
             404 => "ResourceNotFoundException",
             408 | 504 => "ModelTimeoutException",
+            429 => "ThrottlingException",
             500.. => "ServiceUnavailableException",
             _ => "ValidationException",
         })
@@ -112,16 +113,17 @@ const fn anthropic_type(status: StatusCode) -> &'static str {
         404 => "not_found_error",
         408 | 504 => "timeout_error",
         413 => "request_too_large",
+        429 => "rate_limit_error",
         500.. => "api_error",
         _ => "invalid_request_error",
     }
 }
 
 const fn openai_type(status: StatusCode) -> &'static str {
-    if status.as_u16() >= 500 {
-        "server_error"
-    } else {
-        "invalid_request_error"
+    match status.as_u16() {
+        429 => "rate_limit_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
     }
 }
 
@@ -140,6 +142,7 @@ const fn gemini_status(status: StatusCode) -> &'static str {
         403 => "PERMISSION_DENIED",
         404 => "NOT_FOUND",
         408 | 504 => "DEADLINE_EXCEEDED",
+        429 => "RESOURCE_EXHAUSTED",
         500.. => "UNAVAILABLE",
         _ => "INVALID_ARGUMENT",
     }

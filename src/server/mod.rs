@@ -22,6 +22,7 @@ use tokio::{
 
 use framing::{Heads, Witnessed};
 use stall::Impatient;
+pub use stall::Stalled;
 pub use tasks::{Signal, Tasks};
 
 /// Largest request head, and what hyper may hold of one connection.
@@ -135,8 +136,14 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let (stream, heads) = Witnessed::new(Impatient::new(stream, settings.client_stall), settings.header_timeout);
-    let service = Framed { heads, service };
+    let stream = Impatient::new(stream, settings.client_stall);
+    let stalled = stream.stalled();
+    let (stream, heads) = Witnessed::new(stream, settings.header_timeout);
+    let service = Framed {
+        heads,
+        stalled,
+        service,
+    };
     let builder = builder(tasks.clone());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = if let Some(ended) = tasks.stopping().until(connection.as_mut()).await {
@@ -176,10 +183,11 @@ fn builder(tasks: Tasks) -> auto::Builder<Tasks> {
     builder
 }
 
-/// Puts the framing of each request, and the connection's [`Heads`], among its extensions.
+/// Puts the framing of each request, and what tells of its connection, among its extensions.
 #[derive(Clone, Debug)]
 struct Framed<S> {
     heads: Heads,
+    stalled: Stalled,
     service: S,
 }
 
@@ -196,6 +204,7 @@ where
             request.extensions_mut().insert(self.heads.next());
             request.extensions_mut().insert(self.heads.clone());
         }
+        request.extensions_mut().insert(self.stalled.clone());
         self.service.call(request)
     }
 }

@@ -3,6 +3,10 @@
 use std::{
     io,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -14,11 +18,23 @@ use tokio::{
 
 use crate::clock;
 
+/// Tells whether the client of a connection has stopped reading; among the extensions of its requests.
+#[derive(Clone, Debug, Default)]
+pub struct Stalled(Arc<AtomicBool>);
+
+impl Stalled {
+    /// Whether the connection was cut for it.
+    pub fn is_so(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
 /// A connection whose writes fail once nothing was taken for the limit.
 #[derive(Debug)]
 pub(super) struct Impatient<T> {
     inner: T,
     limit: Duration,
+    stalled: Stalled,
     // Armed while a write waits.
     alarm: Option<Pin<Box<Sleep>>>,
 }
@@ -28,8 +44,14 @@ impl<T> Impatient<T> {
         Self {
             inner,
             limit,
+            stalled: Stalled::default(),
             alarm: None,
         }
+    }
+
+    /// What tells that the client has stopped reading.
+    pub(super) fn stalled(&self) -> Stalled {
+        self.stalled.clone()
     }
 
     fn judge<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
@@ -42,6 +64,7 @@ impl<T> Impatient<T> {
             .alarm
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(clock::now() + limit)));
         ready!(alarm.as_mut().poll(cx));
+        self.stalled.0.store(true, Ordering::Release);
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
             "the client stopped reading",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::{
+    policy::course::Snapshot,
     repair::{Mode, Report},
     wire::{Format, Unreadable, watch::Watcher},
 };
@@ -46,9 +47,16 @@ pub struct ExchangeEnded {
     pub duration: Duration,
     /// What the answer said, where it was watched.
     pub watched: Option<Watched>,
-    /// Who ended it: `client`, `proxy`, `network`, `provider`; none for a plain end.
+    /// Name of the profile that it went up with at last; none for the client's own credential.
+    pub profile: Option<String>,
+    /// Whether the answer ended in a silence that one of our clocks has ended.
+    pub stalled: bool,
+    /// The tool that ran at the provider meanwhile.
+    pub tool: Option<Snapshot>,
+    /// Whose doing its end was: `client`, `proxy`, `network`, `provider`, `provider_tool`, `provider_compaction`; none for
+    /// a plain end.
     pub side: Option<&'static str>,
-    /// In which phase: `request`, `connect`, `send`, `headers`, `body`, `done`.
+    /// In which phase: `request`, `queue`, `connect`, `send`, `headers`, `body`, `done`.
     pub phase: &'static str,
     /// The stable name of the failure, or `ok`.
     pub code: &'static str,

@@ -1,4 +1,6 @@
 //! Every metric: name, help, labels, buckets. Labels are closed lists; no value of a request ever becomes one.
+//!
+//! Those of profiles, breakers and sessions are in [`super::standing`].
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -8,6 +10,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
+use super::standing::Standing;
 use crate::{
     conversation::FindingKind,
     repair::Action,
@@ -94,6 +97,7 @@ pub(super) struct Metrics {
     tokens: Family<TokenLabels, Counter>,
     watcher_truncated: Counter,
     upstream_duration: Histograms,
+    pub(super) standing: Standing,
     pub(super) overhead: Histogram,
     pub(super) streams_active: Gauge,
     pub(super) deferred: Counter,
@@ -118,6 +122,7 @@ impl Metrics {
             tokens: Family::default(),
             watcher_truncated: Counter::default(),
             upstream_duration: Family::new_with_constructor(|| Histogram::new(UPSTREAM_BUCKETS)),
+            standing: Standing::default(),
             overhead: Histogram::new(OVERHEAD_BUCKETS),
             streams_active: Gauge::default(),
             deferred: Counter::default(),
@@ -126,6 +131,7 @@ impl Metrics {
         };
         metrics.register();
         metrics.register_watched();
+        metrics.standing.register(&mut metrics.registry);
         metrics.begin_at_zero();
         metrics
     }

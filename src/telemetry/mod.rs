@@ -6,6 +6,7 @@ pub mod events;
 mod lines;
 mod log;
 mod metrics;
+mod standing;
 
 use std::{sync::Arc, time::Duration};
 
@@ -65,6 +66,40 @@ impl Telemetry {
         self.metrics.watcher_blind.inc();
     }
 
+    /// A lane left a profile for another: its reason is recorded, or `other`.
+    pub fn rotated(&self, upstream: &str, profile: &str, reason: &'static str) {
+        self.metrics.standing.rotated(upstream, profile, reason);
+    }
+
+    /// A send has ended, as this class.
+    pub fn attempt(&self, upstream: &str, class: &'static str) {
+        self.metrics.standing.attempt(upstream, class);
+    }
+
+    /// Whether a profile is in a state.
+    pub fn profile_state(&self, upstream: &str, profile: &str, state: &'static str, is: bool) {
+        self.metrics.standing.profile_state(upstream, profile, state, is);
+    }
+
+    /// How many of an upstream's breakers stand like this.
+    pub fn breakers(&self, upstream: &str, standing: &'static str, count: usize) {
+        self.metrics.standing.breakers(upstream, standing, count);
+    }
+
+    /// Calls of clients that were closed: `settled` by a result, or `abandoned`.
+    pub fn calls_closed(&self, settled: usize, abandoned: usize) {
+        for (how, count) in [("settled", settled), ("abandoned", abandoned)] {
+            if count > 0 {
+                self.metrics.standing.calls_closed(how, as_u64(count));
+            }
+        }
+    }
+
+    /// How many lanes are remembered, and how many calls of clients are open in them.
+    pub fn sessions(&self, lanes: usize, open_calls: usize) {
+        self.metrics.standing.sessions(lanes, open_calls);
+    }
+
     /// Every metric as OpenMetrics text.
     pub fn encode(&self) -> String {
         self.metrics.encode()
@@ -97,6 +132,9 @@ impl Telemetry {
         }
         if let Some(watched) = &event.watched {
             metrics.watched(watched);
+        }
+        if event.stalled {
+            metrics.standing.stall(event.side.unwrap_or("provider"));
         }
         if event.format.is_some() {
             metrics.overhead.observe(event.overhead.as_secs_f64());
@@ -136,6 +174,10 @@ fn log_exchange(event: &ExchangeEnded) {
         stop = event.watched.map(|watched| watched.stop),
         calls = event.watched.map(|watched| watched.calls),
         server_tools = event.watched.map(|watched| watched.server_tools),
+        profile = event.profile.as_deref(),
+        tool = event.tool.as_ref().map(|tool| tool.name.as_str()),
+        tool_id = event.tool.as_ref().map(|tool| tool.id.as_str()),
+        tool_ms = event.tool.as_ref().map(|tool| millis(tool.age)),
         attempts, bytes_in, bytes_out,
         overhead_us = micros(event.overhead),
         head_ms = event.upstream_head.map(millis),

@@ -20,6 +20,7 @@ use hyper_util::{
     rt::TokioTimer,
 };
 
+use crate::policy::Failure;
 pub use chance::{NoChance, random};
 use dial::Connector;
 pub use ebb::Ebb;
@@ -114,6 +115,25 @@ pub struct SendError {
 }
 
 impl SendError {
+    /// What it is evidence of.
+    pub const fn failure(&self) -> Failure {
+        match (self.phase, self.kind) {
+            (_, Kind::Request) => Failure::Request,
+            (_, Kind::Protocol) => Failure::Protocol,
+            (Phase::Resolve, _) => Failure::Dns,
+            (Phase::Connect, Kind::Io) => Failure::Connect,
+            (Phase::Connect, Kind::TimedOut) => Failure::ConnectTimeout,
+            (Phase::Tls, Kind::Io) => Failure::Tls,
+            (Phase::Tls, Kind::TimedOut) => Failure::TlsTimeout,
+            (Phase::Send, Kind::Io) => Failure::Send,
+            (Phase::Send, Kind::TimedOut) => Failure::SendTimeout,
+            (Phase::Headers, Kind::Io) => Failure::Head,
+            (Phase::Headers, Kind::TimedOut) => Failure::HeadTimeout,
+            (Phase::Body, Kind::Io) => Failure::Body,
+            (Phase::Body, Kind::TimedOut) => Failure::BodyTimeout,
+        }
+    }
+
     /// The first cause of type `E`.
     pub fn cause<E: Error + 'static>(&self) -> Option<&E> {
         self.source.as_deref().and_then(|source| dial::find(source))

@@ -2,10 +2,7 @@
 
 use std::net::SocketAddr;
 
-use antiphon::{
-    admin::{Readiness, router},
-    telemetry::Telemetry,
-};
+use antiphon::admin::{Readiness, router};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -15,7 +12,7 @@ use tokio::{
 async fn ask(readiness: Readiness, requests: &[(&str, &str)]) -> Vec<(String, String)> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let router = router(Telemetry::new(["anthropic"]), readiness);
+    let router = router(crate::support::app::admin(readiness));
     let exchanges = async {
         let mut answers = Vec::new();
         for (line, headers) in requests {

@@ -15,6 +15,7 @@ const FLOORS: &[&[&str]] = &[
     &["policy"],
     &["auth"],
     &["session_table", "telemetry", "upstream"],
+    &["profiles"],
     &["admin", "proxy", "server"],
     &["config"],
     &["app"],

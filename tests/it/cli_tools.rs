@@ -8,7 +8,6 @@ use std::{
 use antiphon::{
     admin::{Readiness, router},
     config::VARIABLES,
-    telemetry::Telemetry,
 };
 
 const SUBCOMMANDS: [&str; 7] = [
@@ -135,7 +134,7 @@ async fn checked(path: &str, by_variable: bool) -> (Option<i32>, String, String)
     command.env("ANTIPHON_ADMIN_LISTEN", address.to_string());
     let readiness = Readiness::new();
     readiness.draining();
-    let router = router(Telemetry::new(["anthropic"]), readiness);
+    let router = router(crate::support::app::admin(readiness));
     let mut command = tokio::process::Command::from(command);
     tokio::select! {
         served = async { axum::serve(listener, router).await } => panic!("the server ended: {served:?}"),

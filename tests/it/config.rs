@@ -143,7 +143,7 @@ const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("[timeouts]\ngate = \"-1s\"", 2, "timeouts.gate", "expected a duration", "write it like"),
     ("[timeouts]\nclient_stall = \"0s\"", 2, "timeouts.client_stall", "expected a duration from 1ms", ""),
     ("[rotation]\nwait = \"x\"", 2, "rotation.wait", "expected a duration", "write it like"),
-    ("[rotation]\non_organisation_change = \"keep\"", 2, "rotation.on_organisation_change", "surface, strip", ""),
+    ("[rotation]\non_organisation_change = \"keep\"", 2, "rotation.on_organisation_change", "surface, move", ""),
     ("[client_tokens]\nci = \"sha256:0\"", 2, "client_tokens.ci", "expected sha256: and 64", "antiphon config token"),
     ("[client_tokens]\nci = 1", 2, "client_tokens.ci", "expected a string", "quotes"),
     ("[upstreams.xai]\ncredentials = \"profiles\"", 2, "upstreams.xai.credentials", "no profile is given", "[[upstreams"),
@@ -393,7 +393,7 @@ fn every_key_reaches_its_setting() {
         pool_idle = "17s"
         [rotation]
         wait = "18s"
-        on_organisation_change = "strip"
+        on_organisation_change = "move"
         [repair]
         mode = "observe"
         least = "salvage"
@@ -461,9 +461,9 @@ fn every_key_reaches_its_setting() {
     );
     let rotation = RotationSettings {
         wait: seconds(18),
-        on_organisation_change: OnOrganisationChange::Strip,
+        on_organisation_change: OnOrganisationChange::Move,
     };
-    assert_eq!(config.rotation, rotation);
+    assert_eq!(config.proxy.rotation, rotation);
     assert_eq!(
         (config.proxy.policy.least, config.proxy.policy.hygiene),
         (Applicability::Salvage, false)
@@ -510,7 +510,7 @@ fn variables_stand_for_values_but_never_for_keys() {
 fn the_clocks_default_to_those_of_the_policy() {
     let config = defaults().config;
     assert_eq!(config.proxy.clocks, Clocks::default());
-    assert_eq!(config.rotation, RotationSettings::default());
+    assert_eq!(config.proxy.rotation, RotationSettings::default());
     assert_eq!(config.server.client_stall, Duration::from_secs(120));
 }
 
@@ -576,7 +576,7 @@ fn profiles_get_their_secrets_from_variables_and_files() {
         ("r-1", true)
     );
     assert_eq!(config.profiles.len(), 3);
-    assert_eq!(config.client_tokens.verify(b"antiphon_0"), Some("ci"));
+    assert_eq!(config.proxy.client_tokens.verify(b"antiphon_0"), Some("ci"));
     assert_eq!(
         config.literal_secrets,
         [

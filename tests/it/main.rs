@@ -71,6 +71,7 @@ mod cli_tools;
 
 mod config;
 mod metrics;
+mod rotation;
 mod routes;
 
 // Real clients, where they are installed.

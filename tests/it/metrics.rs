@@ -40,6 +40,9 @@ fn ended() -> ExchangeEnded {
         upstream_body: Some(Duration::from_secs(3)),
         duration: Duration::from_secs(4),
         watched: None,
+        profile: None,
+        stalled: false,
+        tool: None,
         side: None,
         phase: "done",
         code: "ok",
@@ -139,6 +142,10 @@ fn every_metric_has_help_and_a_unit_where_it_measures() {
         "antiphon_stream_ends",
         "antiphon_tokens",
         "antiphon_watcher_truncated",
+        "antiphon_stream_stalls",
+        "antiphon_tool_calls_closed",
+        "antiphon_lanes",
+        "antiphon_tool_calls_inflight",
     ];
     assert_eq!(names, expected);
     for name in names {

@@ -52,16 +52,18 @@ async fn a_stream_takes_no_time_but_the_providers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_without_a_head_is_a_504_after_ten_minutes() {
-    let world = World::new();
-    world.script([Step::Hang]);
-    let answer = world.ask(ask()).await;
-    assert_eq!(
-        (answer.status(), answer.header("x-antiphon-phase")),
-        (504, Some("headers"))
-    );
-    assert_at(answer.ended_at, secs(600));
-    assert_at(world.request().cancelled.unwrap(), secs(600));
+async fn an_answer_without_a_head_is_a_504_at_once_for_a_stream_else_after_ten_minutes() {
+    for (body, limit) in [("{\"messages\":[],\"stream\":true}", 60), ("{\"messages\":[]}", 600)] {
+        let world = World::new();
+        world.script([Step::Hang]);
+        let answer = world.ask(post("/anthropic/v1/messages", body)).await;
+        assert_eq!(
+            (answer.status(), answer.header("x-antiphon-phase")),
+            (504, Some("headers"))
+        );
+        assert_at(answer.ended_at, secs(limit));
+        assert_at(world.request().cancelled.unwrap(), secs(limit));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,7 +73,7 @@ async fn a_stream_that_falls_silent_gets_an_error_event_and_a_cut() {
         sse(),
         say(anthropic::start()),
         wait(100),
-        say(anthropic::ping()),
+        say(anthropic::text_start(0)),
         Step::Hang,
     ]);
     let answer = world.ask(ask()).await;
@@ -117,13 +119,14 @@ async fn a_client_that_stops_reading_is_cut_after_two_minutes() {
 async fn a_client_that_reads_again_in_time_gets_everything() {
     let world = World::new();
     let flood = (0..100).map(|_| say(anthropic::text(0, &"a".repeat(1000))));
-    world.script([sse()].into_iter().chain(flood).chain([Step::End]));
+    let end = [say(anthropic::end("end_turn")), Step::End];
+    world.script([sse()].into_iter().chain(flood).chain(end));
     let mut client = world.client();
     client.send(ask()).await;
     world.until(secs(119)).await;
     let answer = client.answer().await;
     assert!(answer.complete);
-    assert_eq!(answer.body.len(), 100 * anthropic::text(0, &"a".repeat(1000)).len());
+    assert!(answer.body.len() > 100 * anthropic::text(0, &"a".repeat(1000)).len());
     assert_at(answer.ended_at, secs(119));
 }
 
@@ -136,13 +139,20 @@ async fn connections_fail_in_their_own_way_and_time() {
         (Step::ConnectHang, 5, "connection_timeout"),
     ] {
         let world = World::new();
+        // What was never written is tried once more, but for a certificate.
+        let tries = if code == "tls_protocol_error" { 1 } else { 2 };
+        world.script([step.clone()]);
         world.script([step]);
         let answer = world.ask(ask()).await;
         assert_eq!(answer.status(), if time > 0 { 504 } else { 502 }, "{code}");
         let wanted = format!("antiphon; error={code}");
         assert_eq!(answer.header("proxy-status"), Some(wanted.as_str()));
-        assert_at(answer.ended_at, secs(time));
-        assert_eq!((world.requests().len(), world.connections().len()), (0, 1));
+        let least = secs(time * tries) + Duration::from_millis(500 * (tries - 1));
+        assert!(
+            answer.ended_at >= least && answer.ended_at <= least + Duration::from_millis(102),
+            "{code}"
+        );
+        assert_eq!((world.requests().len(), world.connections().len() as u64), (0, tries));
     }
 }
 
@@ -163,10 +173,10 @@ async fn a_provider_that_does_not_take_the_request_is_a_504() {
     let body = format!("{{\"messages\":[],\"x\":\"{}\"}}", "x".repeat(100_000));
     let answer = world.ask(post("/anthropic/v1/messages", &body)).await;
     assert_eq!(answer.status(), 504);
-    assert_at(answer.ended_at, secs(600));
+    assert_at(answer.ended_at, secs(30));
     // hyper alone would hold the connection for ever: it flushes before it closes.
     world.settle().await;
-    assert_at(world.connections()[0].closed.unwrap(), secs(600));
+    assert_at(world.connections()[0].closed.unwrap(), secs(30));
     assert!(world.requests().is_empty());
 }
 

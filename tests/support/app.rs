@@ -1,14 +1,18 @@
 //! The app on free ports, in front of one scripted upstream.
 
-use std::{io::Write as _, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, io::Write as _, net::SocketAddr, sync::Arc, time::Duration};
 
 use antiphon::{
+    admin::{self, Readiness},
     app::{self, Parts, Running},
-    policy::Clocks,
+    auth::{ClientTokens, Profile},
+    policy::{Clocks, RotationSettings},
+    profiles::Profiles,
     provider::{Kind, Routes, Upstream},
-    proxy::{OnBindingError, ProxySettings},
+    proxy::{OnBindingError, ProxySettings, Shared},
     repair::{Mode, RepairPolicy},
     server::ServerSettings,
+    session_table::{SessionSettings, SessionTable},
     telemetry::Telemetry,
     upstream::{ProxyEnvironment, UpstreamSettings},
 };
@@ -21,6 +25,8 @@ pub struct Builder {
     pub proxy: ProxySettings,
     pub upstream: UpstreamSettings,
     pub server: ServerSettings,
+    /// By upstream; the others pass their clients' credentials through.
+    pub profiles: BTreeMap<String, Vec<Profile>>,
 }
 
 /// An app in front of `upstream`, as `/anthropic`, `/openai` and `/gemini`.
@@ -56,9 +62,13 @@ pub fn towards(authority: &str) -> Builder {
             clocks: Clocks {
                 headers: long,
                 idle: long,
+                stream_headers: long,
                 ..Clocks::default()
             },
+            rotation: RotationSettings::default(),
+            client_tokens: ClientTokens::default(),
         },
+        profiles: BTreeMap::new(),
         upstream: UpstreamSettings {
             connect_timeout: long,
             tls_timeout: long,
@@ -91,7 +101,9 @@ impl Builder {
 
     /// What the app is made of.
     pub fn parts(self) -> Parts {
-        let telemetry = Telemetry::new(self.upstreams.iter().map(|upstream| upstream.name.clone()));
+        let names = || self.upstreams.iter().map(|upstream| upstream.name.as_str());
+        let telemetry = Telemetry::new(names());
+        let shared = shared(names(), self.profiles, &self.proxy.rotation, telemetry);
         Parts {
             routes: Routes::new(self.upstreams),
             server: self.server,
@@ -99,7 +111,7 @@ impl Builder {
             admin: axum::Router::new(),
             proxy: self.proxy,
             upstream: self.upstream,
-            telemetry,
+            shared,
         }
     }
 
@@ -107,9 +119,44 @@ impl Builder {
     pub async fn start(self) -> App {
         let parts = self.parts();
         App {
-            telemetry: parts.telemetry.clone(),
+            telemetry: parts.shared.telemetry.clone(),
             running: app::start(parts).await.unwrap(),
         }
+    }
+}
+
+/// What the data path shares with those who look at it.
+pub fn shared<'u>(
+    upstreams: impl Iterator<Item = &'u str>,
+    profiles: BTreeMap<String, Vec<Profile>>,
+    rotation: &RotationSettings,
+    telemetry: Telemetry,
+) -> Shared {
+    Shared {
+        profiles: Profiles::new(upstreams, profiles, rotation, telemetry.clone()),
+        sessions: Arc::new(SessionTable::new(SessionSettings::default())),
+        telemetry,
+    }
+}
+
+/// What the admin listener of an app without anything looks at.
+pub fn admin(readiness: Readiness) -> admin::Shared {
+    let shared = shared(
+        ["anthropic"].into_iter(),
+        BTreeMap::new(),
+        &RotationSettings::default(),
+        Telemetry::new(["anthropic"]),
+    );
+    admin_of(&shared, readiness)
+}
+
+/// What the admin listener looks at.
+pub fn admin_of(shared: &Shared, readiness: Readiness) -> admin::Shared {
+    admin::Shared {
+        telemetry: shared.telemetry.clone(),
+        readiness,
+        profiles: shared.profiles.clone(),
+        sessions: Arc::clone(&shared.sessions),
     }
 }
 

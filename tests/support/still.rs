@@ -13,8 +13,8 @@ use std::{net::SocketAddr, time::Duration};
 use antiphon::{
     app::{self, Within},
     policy::Clocks,
+    proxy::Shared,
     server,
-    telemetry::Telemetry,
 };
 use tokio::time::Instant;
 
@@ -59,7 +59,8 @@ impl Clock {
 ///
 /// `/anthropic`, `/openai` and `/gemini` lead to the one provider.
 pub struct World {
-    pub telemetry: Telemetry,
+    /// What the data path shares with those who look at it.
+    pub shared: Shared,
     provider: Provider,
     proxy: Within,
     clock: Clock,
@@ -77,8 +78,8 @@ impl World {
         let provider = Provider::new(clock);
         let parts = towards("provider.test:80").with(settle).with(change).parts();
         Self {
-            telemetry: parts.telemetry.clone(),
-            proxy: app::within(parts, provider.dial()),
+            shared: parts.shared.clone(),
+            proxy: app::within(parts, provider.dial()).unwrap(),
             provider,
             clock,
         }
@@ -162,8 +163,10 @@ impl World {
 fn settle(builder: &mut Builder) {
     let clocks = Clocks::default();
     builder.upstream.connect_timeout = clocks.connect;
-    builder.upstream.headers_timeout = clocks.headers;
-    builder.upstream.idle_timeout = clocks.idle;
+    builder.upstream.tls_timeout = clocks.tls;
+    builder.upstream.send_timeout = clocks.send;
+    builder.proxy.clocks = clocks;
+    builder.server.client_stall = secs(120);
     builder.upstream.pool_idle_timeout = secs(25);
     builder.proxy.upload_idle_timeout = secs(30);
     builder.server.header_timeout = secs(30);

@@ -1,0 +1,137 @@
+//! What a request asks for, and what bears on how it is sent: model, lane, what binds it, whose credential goes up.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+
+use crate::{
+    auth::{Principal, rotation::Bound},
+    clock,
+    conversation::{Field, Outline},
+    policy::retry::Footing,
+    profiles::Profiles,
+    provider::Route,
+    session::{self, Lane, Marks},
+    session_table::SessionTable,
+    telemetry::Telemetry,
+    wire::json::Json,
+};
+
+/// Bytes at the end of a body that tell it from others.
+const TAIL_BYTES: usize = 1024;
+/// Bytes of a model's name: longer ones are none.
+const MODEL_MAX: usize = 256;
+
+/// What a request asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    /// The model, as the body or the path names it.
+    pub(super) model: Option<String>,
+    /// Whether the answer is to be a stream.
+    pub(super) stream: bool,
+    /// Whether nothing but a compaction of the history is asked for.
+    pub(super) compacts: bool,
+    /// How often the client's library has tried before.
+    pub(super) retries: u32,
+    /// How long the client's library waits.
+    pub(super) budget: Option<Duration>,
+    /// Whose credential goes up.
+    pub(super) footing: Footing,
+    /// What binds the lane to its profile.
+    pub(super) bound: Bound,
+    /// Who asks.
+    pub(super) principal: Principal,
+    /// Whose conversation it is.
+    pub(super) lane: Option<Lane>,
+    /// The label of the lane's profile.
+    pub(super) pin: Option<Box<str>>,
+    /// The name of the logical request: the same each time that it is sent.
+    pub(super) name: [u8; 32],
+}
+
+/// Where what is known stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sources<'s> {
+    pub(super) route: &'s Route<'s>,
+    pub(super) headers: &'s HeaderMap,
+    pub(super) profiles: &'s Profiles,
+    pub(super) sessions: &'s SessionTable,
+    pub(super) telemetry: &'s Telemetry,
+    pub(super) principal: Principal,
+}
+
+impl Sources<'_> {
+    /// What a request asks for whose body is `body`; without one that was read, both are empty.
+    pub(super) fn asked(&self, body: &[u8], outline: &Outline) -> Asked {
+        let path = self.route.target.path();
+        let marks = session::marks(self.headers, path);
+        let named = outline
+            .fields
+            .get(Field::Model)
+            .map(|span| Json::new(body).decode(span));
+        let named = named.and_then(|name| String::from_utf8(name.into_owned()).ok());
+        let path_model = self.route.model();
+        let model = named.or_else(|| path_model.map(ToOwned::to_owned));
+        let (lane, open_calls) = self.lane(body, outline, path_model);
+        let pin = lane.and_then(|lane| self.sessions.pin(lane.id, clock::now()));
+        let pin = pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
+        Asked {
+            model: model.filter(|model| !model.is_empty() && model.len() <= MODEL_MAX),
+            stream: outline.stream || self.route.is_stream(),
+            compacts: marks.compaction || outline.compaction,
+            retries: marks.retries,
+            budget: marks.budget,
+            footing: self.footing(outline, marks),
+            bound: Bound {
+                state: outline.held || outline.paused || marks.turn_state,
+                reasoning: outline.reasoning,
+                calls: open_calls,
+            },
+            principal: self.principal,
+            lane,
+            pin: pin.map(|pin| pin.profile),
+            name: self.name(body),
+        }
+    }
+
+    /// The lane, and whether the client still works on calls of it. The calls that this request answers are closed.
+    fn lane(&self, body: &[u8], outline: &Outline, path_model: Option<&str>) -> (Option<Lane>, bool) {
+        let Some(wire) = self.route.wire.filter(|_| !body.is_empty()) else {
+            return (None, false);
+        };
+        let asked = session::Asked {
+            principal: self.principal.as_bytes(),
+            format: wire.format,
+            headers: self.headers,
+            body,
+            outline,
+            path_model,
+        };
+        let Some(lane) = session::lane(&asked, self.sessions) else {
+            return (None, false);
+        };
+        let now = clock::now();
+        let closed = self.sessions.asked(lane.id, outline, now);
+        self.telemetry.calls_closed(closed.settled.len(), closed.abandoned);
+        (Some(lane), self.sessions.has_open_calls(lane.id, now))
+    }
+
+    fn footing(&self, outline: &Outline, marks: Marks) -> Footing {
+        if !self.profiles.has_profiles(&self.route.upstream.name) {
+            Footing::Passthrough
+        } else if outline.held || marks.turn_state {
+            Footing::Held
+        } else {
+            Footing::Free
+        }
+    }
+
+    fn name(&self, body: &[u8]) -> [u8; 32] {
+        let tail = body.get(body.len().saturating_sub(TAIL_BYTES)..).unwrap_or_default();
+        let mut hash = blake3::Hasher::new_keyed(self.principal.as_bytes());
+        hash.update(self.route.target.path().as_bytes());
+        hash.update(&(body.len() as u64).to_le_bytes());
+        hash.update(tail);
+        hash.finalize().into()
+    }
+}

@@ -1,0 +1,376 @@
+//! Attempts: pick a profile, send, judge, and send again where that may help. Never behind the first byte of an answer.
+
+use std::{
+    hash::BuildHasher,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Inner,
+    error::ProxyError,
+    prepared::Prepared,
+    record::Record,
+    response::{Answer, Held},
+    send::Terms,
+    stake::Stake,
+    upstream_error,
+};
+use crate::{
+    auth::rotation::{Ask, Moved, Pick, ProfileId},
+    clock,
+    policy::{
+        Class, Evidence, Hints, Reason, Verdict, classify,
+        course::below,
+        organisation,
+        retry::{self, Circumstances, Footing, Next},
+    },
+    provider::Route,
+    session_table::Pin,
+};
+
+/// The attempts of one exchange.
+struct Attempts<'x> {
+    inner: &'x Inner,
+    route: &'x Route<'x>,
+    prepared: Prepared,
+    /// The profile of the attempt at hand; none for the client's own credential.
+    profile: Option<ProfileId>,
+    tried: Vec<ProfileId>,
+    /// The profile that the lane left, if it did.
+    left: Option<ProfileId>,
+    same_key: u32,
+    rotations: u32,
+    jitter: f64,
+}
+
+/// How one attempt ended.
+struct Tried {
+    verdict: Verdict,
+    hints: Hints,
+    what: Result<Answer, ProxyError>,
+}
+
+impl Inner {
+    /// Sends until there is an answer for the client.
+    pub(super) async fn send(
+        &self,
+        route: &Route<'_>,
+        prepared: Prepared,
+        record: &mut Record,
+    ) -> Result<Answer, ProxyError> {
+        let jitter = f64::from(u32::try_from(self.chance.hash_one(&record.event.request_id) >> 32).unwrap_or(0));
+        let mut attempts = Attempts {
+            inner: self,
+            route,
+            prepared,
+            profile: None,
+            tried: Vec::new(),
+            left: None,
+            same_key: 0,
+            rotations: 0,
+            jitter: jitter / f64::from(u32::MAX),
+        };
+        attempts.run(record).await
+    }
+}
+
+impl Attempts<'_> {
+    async fn run(&mut self, record: &mut Record) -> Result<Answer, ProxyError> {
+        self.choose(record).await?;
+        loop {
+            let tried = self.attempt(record).await;
+            let Some(delay) = self.follows(&tried, record) else {
+                return self.surface(tried, record);
+            };
+            record.judge(tried.verdict, &tried.hints);
+            // The answer is not for the client: dropping it ends it at the provider.
+            drop(tried);
+            record.phase = "queue";
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    /// The profile of the first attempt, waited for if it is the lane's own and rests only for a while.
+    async fn choose(&mut self, record: &mut Record) -> Result<(), ProxyError> {
+        let queue = below(
+            self.inner.settings.clocks.queue,
+            self.prepared.asked.budget.map(|budget| budget / 4),
+        );
+        let until = clock::now() + queue;
+        loop {
+            let pick = self.inner.profiles.pick(self.upstream(), &self.ask(false), now());
+            match pick {
+                None => return Ok(()),
+                Some(Pick::Use { id, moved }) => {
+                    self.take(id, moved, record);
+                    return Ok(());
+                }
+                Some(Pick::Wait { until: rested, .. }) if tokio::time::Instant::from_std(rested) <= until => {
+                    record.phase = "queue";
+                    tokio::time::sleep_until(tokio::time::Instant::from_std(rested)).await;
+                }
+                Some(Pick::Wait { until: rested, .. }) => {
+                    return Err(self.exhausted(&[Reason::RateLimit], Some(rested), false));
+                }
+                Some(Pick::None(stuck)) => return Err(self.exhausted(&stuck.reasons, stuck.until, stuck.bound)),
+            }
+        }
+    }
+
+    fn exhausted(&self, reasons: &[Reason], until: Option<Instant>, bound: bool) -> ProxyError {
+        let wait = until.map(|until| until.saturating_duration_since(now()));
+        ProxyError::Exhausted {
+            upstream: self.upstream().to_owned(),
+            reasons: reasons.to_vec(),
+            wait,
+            bound,
+        }
+    }
+
+    /// Goes on with this profile.
+    fn take(&mut self, id: ProfileId, moved: Option<Moved>, record: &mut Record) {
+        self.profile = Some(id);
+        self.same_key = 0;
+        let profiles = &self.inner.profiles;
+        let label = |id| {
+            profiles
+                .profile(self.route.upstream.name.as_str(), id)
+                .map(|profile| profile.label.clone())
+        };
+        record.event.profile = label(id);
+        if let Some(moved) = moved {
+            self.left.get_or_insert(moved.from);
+            record.moved = label(moved.from).map(|from| (from, moved.reason));
+        }
+    }
+
+    /// One send, up to the answer that the client could get.
+    async fn attempt(&mut self, record: &mut Record) -> Tried {
+        let sent = match self.exchange(record).await {
+            Ok(answer) => self.mended(answer, record).await,
+            Err(error) => Err(error),
+        };
+        match sent {
+            Ok(answer) => self.judged(answer, record).await,
+            Err(error) => Tried {
+                verdict: error.verdict(),
+                hints: Hints::default(),
+                what: Err(error),
+            },
+        }
+    }
+
+    async fn mended(&mut self, answer: Answer, record: &mut Record) -> Result<Answer, ProxyError> {
+        let terms = self.terms();
+        let profile = self
+            .profile
+            .and_then(|id| self.inner.profiles.profile(self.upstream(), id));
+        let mended = self
+            .inner
+            .mended(self.route, &mut self.prepared, profile, answer, &terms, record);
+        mended.await.map_err(|error| upstream_error(self.route, error))
+    }
+
+    /// Sends the request as it stands and waits for the answer's head.
+    async fn exchange(&mut self, record: &mut Record) -> Result<Answer, ProxyError> {
+        let profile = self
+            .profile
+            .and_then(|id| self.inner.profiles.profile(self.upstream(), id));
+        let limit = self.inner.settings.inspect_bytes_max;
+        let request = self.prepared.request(self.route.upstream, profile);
+        let request = request.map_err(|error| ProxyError::Unsigned { error, limit })?;
+        record.stake = Some(self.stake(record));
+        let sent = self.inner.once(self.route, request, &self.terms(), record).await;
+        sent.map_err(|error| upstream_error(self.route, error))
+    }
+
+    fn stake(&self, record: &Record) -> Stake {
+        let asked = &self.prepared.asked;
+        Stake {
+            profiles: self.inner.profiles.clone(),
+            sessions: Arc::clone(&self.inner.sessions),
+            upstream: self.upstream().to_owned(),
+            profile: self.profile,
+            model: asked.model.clone(),
+            began: now(),
+            request: asked.name,
+            first: record.event.attempts == 0 && asked.retries == 0,
+            jitter: self.jitter,
+            principal: asked.principal,
+            lane: asked.lane,
+        }
+    }
+
+    /// What an answer means. An answer that could be improved on is looked into first: an error is read, a stream held.
+    async fn judged(&mut self, answer: Answer, record: &Record) -> Tried {
+        let patience = self.inner.settings.clocks.idle;
+        let footing = self.prepared.asked.footing;
+        let mut answer = answer;
+        if footing != Footing::Passthrough {
+            if let (Some(id), Some(organisation)) = (self.profile, organisation(answer.headers())) {
+                self.inner.profiles.learn(self.upstream(), id, organisation);
+            }
+            answer = match answer.with_error(patience).await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    return Tried {
+                        verdict: classify(Evidence::Unanswered(error.failure())),
+                        hints: Hints::default(),
+                        what: Err(upstream_error(self.route, error)),
+                    };
+                }
+            };
+        }
+        let mut said = answer.said();
+        let mut verdict = classify(Evidence::Answered {
+            status: answer.status().as_u16(),
+            said: &said,
+        });
+        if verdict.class == Class::Success && self.may_hold(record) {
+            answer = match answer.held(self.inner.settings.clocks.gate).await {
+                Held::Answer(answer) => answer,
+                Held::Refused(answer, words) => {
+                    said = words;
+                    verdict = classify(Evidence::InStream(&said));
+                    answer
+                }
+                Held::Failed(failed) => {
+                    return Tried {
+                        verdict: failed,
+                        hints: Hints::default(),
+                        what: Err(ProxyError::Unbegun(failed)),
+                    };
+                }
+            };
+        }
+        let hints = Hints::read(answer.headers(), &said, clock::since_1970());
+        Tried {
+            verdict,
+            hints,
+            what: Ok(answer),
+        }
+    }
+
+    /// Whether another attempt could still be made, so that the answer is worth holding.
+    fn may_hold(&self, record: &Record) -> bool {
+        let at = self.circumstances(record);
+        let again = !at.client_retries && !at.breaker_open && at.same_key < Class::Overloaded.retries();
+        let others = self.inner.profiles.able(self.upstream(), &self.ask(false), now()) > 1;
+        at.footing == Footing::Free && at.sends < retry::SENDS_MAX && (again || others)
+    }
+
+    /// After which delay another attempt follows; none if this is the client's answer.
+    fn follows(&mut self, tried: &Tried, record: &mut Record) -> Option<Duration> {
+        let class = tried.verdict.class;
+        if class == Class::Success || !self.prepared.is_repeatable() {
+            return None;
+        }
+        if let Some(back) = self.way_back(class, record) {
+            self.tried.extend(self.profile);
+            self.take(back, None, record);
+            return Some(Duration::ZERO);
+        }
+        let at = self.circumstances(record);
+        let mut next = retry::next(class, &tried.hints, &at, self.jitter);
+        if let Next::Rotate { other_quota } = next {
+            // The report first: the choice must know what this profile has just shown.
+            record.judge(tried.verdict, &tried.hints);
+            self.tried.extend(self.profile);
+            let pick = self.inner.profiles.pick(self.upstream(), &self.ask(other_quota), now());
+            if let Some(Pick::Use { id, moved }) = pick {
+                self.take(id, moved, record);
+                self.rotations += 1;
+                return Some(Duration::ZERO);
+            }
+            self.tried.pop();
+            next = retry::again(class, &tried.hints, &at, self.jitter).unwrap_or(Next::Surface);
+        }
+        match next {
+            Next::Again(delay) if self.inner.profiles.pay(self.upstream(), class) => {
+                self.same_key += 1;
+                Some(delay)
+            }
+            _ => None,
+        }
+    }
+
+    /// What only the profile that the lane left takes goes back there, once.
+    fn way_back(&mut self, class: Class, record: &Record) -> Option<ProfileId> {
+        let left = self.left.filter(|_| class == Class::Affinity)?;
+        if record.event.attempts >= retry::SENDS_MAX || self.prepared.asked.footing != Footing::Free {
+            return None;
+        }
+        self.left = None;
+        self.inner
+            .profiles
+            .way_back(self.upstream(), left, &self.ask(false), now())
+    }
+
+    /// Hands the attempt to the client.
+    fn surface(&self, tried: Tried, record: &mut Record) -> Result<Answer, ProxyError> {
+        if tried.verdict.class == Class::Success {
+            let lane = self.prepared.asked.lane;
+            if let (Some(lane), Some(label)) = (lane, record.event.profile.as_deref()) {
+                let pin = Pin {
+                    upstream: self.upstream().into(),
+                    profile: label.into(),
+                };
+                self.inner.sessions.set_pin(lane.id, Some(pin), clock::now());
+            }
+        } else {
+            record.judge(tried.verdict, &tried.hints);
+            if tried.what.is_ok() {
+                record.tell(tried.verdict);
+            }
+        }
+        tried.what
+    }
+
+    fn ask(&self, other_quota: bool) -> Ask<'_> {
+        let asked = &self.prepared.asked;
+        Ask {
+            lane: asked
+                .lane
+                .map_or(*asked.principal.as_bytes(), |lane| *lane.id.as_bytes()),
+            model: asked.model.as_deref(),
+            pinned: asked
+                .pin
+                .as_deref()
+                .and_then(|label| self.inner.profiles.find(self.upstream(), label)),
+            tried: &self.tried,
+            other_quota,
+            bound: asked.bound,
+        }
+    }
+
+    fn circumstances(&self, record: &Record) -> Circumstances {
+        let asked = &self.prepared.asked;
+        Circumstances {
+            sends: record.event.attempts,
+            same_key: self.same_key,
+            rotations: self.rotations,
+            footing: asked.footing,
+            client_retries: asked.retries > 0,
+            breaker_open: self
+                .inner
+                .profiles
+                .is_open(self.upstream(), asked.model.as_deref(), now()),
+            wait: self.inner.settings.rotation.wait,
+            streamed: asked.stream,
+        }
+    }
+
+    fn terms(&self) -> Terms {
+        Terms::of(&self.prepared.asked, self.route, &self.inner.settings.clocks)
+    }
+
+    fn upstream(&self) -> &str {
+        &self.route.upstream.name
+    }
+}
+
+/// The present, for what is pure.
+fn now() -> Instant {
+    clock::now().into_std()
+}

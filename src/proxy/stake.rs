@@ -1,0 +1,61 @@
+//! What one attempt may cost or clear: reported once, to the profile, the endpoint and the session it belongs to.
+
+use std::{sync::Arc, time::Instant};
+
+use crate::{
+    auth::{Principal, rotation::ProfileId},
+    clock,
+    policy::{Hints, Verdict, course::Snapshot},
+    profiles::{Profiles, Shown},
+    session::Lane,
+    session_table::SessionTable,
+    wire::watch::Facts,
+};
+
+/// The stake of one attempt.
+#[derive(Debug)]
+pub(super) struct Stake {
+    pub(super) profiles: Profiles,
+    pub(super) sessions: Arc<SessionTable>,
+    pub(super) upstream: String,
+    pub(super) profile: Option<ProfileId>,
+    pub(super) model: Option<String>,
+    pub(super) began: Instant,
+    /// The name of the logical request.
+    pub(super) request: [u8; 32],
+    /// Whether the attempt is the first of its exchange.
+    pub(super) first: bool,
+    /// From 0 to 1.
+    pub(super) jitter: f64,
+    /// Who asks.
+    pub(super) principal: Principal,
+    /// Whose conversation it is.
+    pub(super) lane: Option<Lane>,
+}
+
+impl Stake {
+    /// Reports what happened.
+    pub(super) fn settle(self, verdict: Verdict, hints: &Hints) {
+        let shown = Shown {
+            upstream: &self.upstream,
+            profile: self.profile,
+            verdict,
+            hints,
+            model: self.model.as_deref(),
+            began: self.began,
+            request: self.request,
+            first: self.first,
+        };
+        self.profiles.note(&shown, self.jitter, clock::now().into_std());
+    }
+
+    /// Notes in the session what the answer said.
+    pub(super) fn answered(&self, facts: &Facts, tool: Option<&Snapshot>) {
+        let Some(lane) = self.lane else { return };
+        let (principal, id, now) = (self.principal.as_bytes(), facts.answer_id.as_deref(), clock::now());
+        self.sessions.answered(principal, lane, &facts.calls, id, now);
+        if let Some(tool) = tool {
+            self.sessions.stalled(lane.id, tool.clone(), now);
+        }
+    }
+}
