@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     Inner,
+    asked::Asked,
     error::ProxyError,
     prepared::Prepared,
     record::Record,
@@ -86,7 +87,7 @@ impl Attempts<'_> {
             record.judge(tried.verdict, &tried.hints);
             // The answer is not for the client: dropping it ends it at the provider.
             drop(tried);
-            record.phase = "queue";
+            record.queues();
             tokio::time::sleep(delay).await;
         }
     }
@@ -107,7 +108,7 @@ impl Attempts<'_> {
                     return Ok(());
                 }
                 Some(Pick::Wait { until: rested, .. }) if tokio::time::Instant::from_std(rested) <= until => {
-                    record.phase = "queue";
+                    record.queues();
                     tokio::time::sleep_until(tokio::time::Instant::from_std(rested)).await;
                 }
                 Some(Pick::Wait { until: rested, .. }) => {
@@ -310,8 +311,13 @@ impl Attempts<'_> {
     /// Hands the attempt to the client.
     fn surface(&self, tried: Tried, record: &mut Record) -> Result<Answer, ProxyError> {
         if tried.verdict.class == Class::Success {
-            let lane = self.prepared.asked.lane;
-            if let (Some(lane), Some(label)) = (lane, record.event.profile.as_deref()) {
+            let Asked { lane, pin, .. } = &self.prepared.asked;
+            let label = record
+                .event
+                .profile
+                .as_deref()
+                .filter(|label| pin.as_deref() != Some(*label));
+            if let (Some(lane), Some(label)) = (lane, label) {
                 let pin = Pin {
                     upstream: self.upstream().into(),
                     profile: label.into(),

@@ -137,6 +137,12 @@ impl Record {
         now
     }
 
+    /// Notes that nobody is asked for the moment.
+    pub(super) fn queues(&mut self) {
+        self.phase = "queue";
+        self.waits = None;
+    }
+
     /// The verdict on the attempt at hand: reported once, whatever follows.
     pub(super) fn judge(&mut self, verdict: Verdict, hints: &Hints) {
         if let Some(stake) = self.stake.take() {

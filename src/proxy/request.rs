@@ -101,6 +101,9 @@ pub(super) async fn prepare(
                 Collected::Whole(body) => Payload::Held(Segments::whole(body)),
                 Collected::TooLarge(body) => Payload::Passing(Some(streamed(body))),
             }
+        } else if body.is_end_stream() && matches!(parts.method, Method::GET | Method::HEAD) {
+            // What only asks may be asked again.
+            Payload::Held(Segments::whole(Bytes::new()))
         } else {
             if let Some(heads) = parts.extensions.get::<Heads>() {
                 heads.streamed();

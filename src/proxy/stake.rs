@@ -52,7 +52,9 @@ impl Stake {
     /// Notes in the session what the answer said.
     pub(super) fn answered(&self, facts: &Facts, tool: Option<&Snapshot>) {
         let Some(lane) = self.lane else { return };
-        let (principal, id, now) = (self.principal.as_bytes(), facts.answer_id.as_deref(), clock::now());
+        let (principal, now) = (self.principal.as_bytes(), clock::now());
+        // Where the client names the session itself, nobody has to look it up by an answer.
+        let id = facts.answer_id.as_deref().filter(|_| lane.source.is_looked_up());
         self.sessions.answered(principal, lane, &facts.calls, id, now);
         if let Some(tool) = tool {
             self.sessions.stalled(lane.id, tool.clone(), now);

@@ -81,6 +81,11 @@ pub enum Source {
 }
 
 impl Source {
+    /// Whether the next request of the session may name nothing but the answer that it goes on from.
+    pub const fn is_looked_up(self) -> bool {
+        !matches!(self, Self::Antiphon | Self::ClaudeCode | Self::UserId | Self::Header)
+    }
+
     /// The name in logs and on the admin page.
     pub const fn label(self) -> &'static str {
         match self {
