@@ -68,14 +68,17 @@ enum Column {
     Unread,
     /// Ours, read and mended where it is broken.
     Read(Shape),
+    /// Ours, read, with profiles.
+    Keys,
 }
 
-const COLUMNS: [Column; 5] = [
+const COLUMNS: [Column; 6] = [
     Column::Floor,
     Column::Unread,
     Column::Read(Shape::Balanced),
     Column::Read(Shape::Orphan),
     Column::Read(Shape::Displaced),
+    Column::Keys,
 ];
 
 impl Column {
@@ -85,6 +88,7 @@ impl Column {
             Self::Floor => (Who::Floor, Shape::Balanced),
             Self::Unread => (Who::Ours, Shape::Balanced),
             Self::Read(shape) => (Who::Ours, shape),
+            Self::Keys => (Who::Keys, Shape::Balanced),
         };
         let body = sized(format, shape, bytes);
         verify(stage, who, format, shape, &body);
@@ -103,6 +107,7 @@ fn processor(options: Options, stage: &Stage) {
         "ours unread : floor",
         "orphan : healthy",
         "displaced : healthy",
+        "with profiles : without",
     ];
     let title = "Processor time of a request: times as long as the floor, or as a healthy one";
     let mut ratios = Table::new(title, head);
@@ -113,6 +118,7 @@ fn processor(options: Options, stage: &Stage) {
         "ours healthy",
         "orphan",
         "displaced",
+        "with profiles",
     ];
     let mut times = Table::new("Processor time of a request", head);
     let (rounds, sizes) = if options.quick {
@@ -139,7 +145,7 @@ fn processor(options: Options, stage: &Stage) {
                 number(median(pairs.map(|(one, other)| one / other).collect()))
             };
             let name = format!("{} {size}", format.label());
-            ratios.row(&name, [(2, 0), (1, 0), (3, 2), (4, 2)].map(ratio));
+            ratios.row(&name, [(2, 0), (1, 0), (3, 2), (4, 2), (5, 2)].map(ratio));
             times.row(&name, costs.map(|costs| number(median(costs) * 1e6)));
         }
     }
@@ -170,6 +176,7 @@ fn latency(options: Options, stage: &Stage) {
         "added by the floor",
         "added by ours",
         "by ours, displaced",
+        "by ours, profiles",
     ];
     let mut table = Table::new("Latency, one request at a time (a busy machine blurs it)", head);
     let format = Format::Anthropic;
@@ -183,6 +190,7 @@ fn latency(options: Options, stage: &Stage) {
             (floor, plain),
             (ours, request(Who::Ours, format, upstream::TAKE, &body)),
             (ours, request(Who::Ours, format, upstream::TAKE, &broken)),
+            (ours, request(Who::Keys, format, upstream::TAKE, &body)),
         ];
         let mut clients = ways.map(|(address, request)| (Client::connect(address), request, Vec::new()));
         for _ in 0..if options.quick { 50 } else { 300 } {
@@ -192,13 +200,14 @@ fn latency(options: Options, stage: &Stage) {
                 times.push(begin.elapsed().as_secs_f64() * 1e6);
             }
         }
-        let [direct, floor, ours, mended] = clients.map(|(_, _, times)| quantile(times, 10));
+        let [direct, floor, ours, mended, keys] = clients.map(|(_, _, times)| quantile(times, 10));
         let figures = [
             (ours - direct) / (floor - direct),
             direct,
             floor - direct,
             ours - direct,
             mended - direct,
+            keys - direct,
         ];
         table.row(*size, figures.map(number));
     }

@@ -54,15 +54,26 @@ impl Child {
         Self::spawn(Command::new(env::current_exe().unwrap()).args(arguments), listen)
     }
 
-    /// The proxy as it is shipped, with its defaults; its log goes to a file that nobody reads.
+    /// The proxy as it is shipped, with its defaults; its log goes to a file that nobody reads. Beside each upstream
+    /// stands one with three profiles, `NAME-keys`.
     pub fn antiphon(upstream: SocketAddr) -> Self {
         let (listen, admin) = (free(), free());
+        let mut config = String::new();
+        for name in ["anthropic", "openai", "deepseek", "gemini"] {
+            let url = format!("url = \"http://{upstream}\"\nkind = \"{name}\"");
+            config += &format!("[upstreams.{name}]\n{url}\n[upstreams.{name}-keys]\n{url}\n");
+            for profile in ["a", "b", "c"] {
+                config +=
+                    &format!("[[upstreams.{name}-keys.profiles]]\nname = \"{profile}\"\napi_key = \"{profile}\"\n");
+            }
+        }
+        let file = env::temp_dir().join(format!("antiphon-bench-{listen}.toml"));
+        fs::write(&file, config).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
         command.args(["--listen", &listen.to_string(), "--admin-listen", &admin.to_string()]);
-        for name in ["anthropic", "openai", "deepseek", "gemini"] {
-            command.args(["--upstream", &format!("{name}=http://{upstream}")]);
-        }
-        Self::spawn(&mut command, listen)
+        let child = Self::spawn(command.arg("--config").arg(&file), listen);
+        fs::remove_file(file).unwrap();
+        child
     }
 
     fn spawn(command: &mut Command, address: SocketAddr) -> Self {

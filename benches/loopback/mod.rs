@@ -23,6 +23,8 @@ pub enum Who {
     Floor,
     /// The proxy.
     Ours,
+    /// The proxy, on an upstream with profiles.
+    Keys,
 }
 
 /// The proxy and the floor in front of one mock provider.
@@ -44,7 +46,7 @@ impl Stage {
     pub fn child(&self, who: Who) -> &Child {
         match who {
             Who::Floor => &self.floor,
-            Who::Ours => &self.ours,
+            Who::Ours | Who::Keys => &self.ours,
         }
     }
 
@@ -116,16 +118,24 @@ pub fn unread(format: Format, body: &[u8]) -> Vec<u8> {
 
 /// The bytes of a request to one of the two.
 pub fn request(who: Who, format: Format, bench: &str, body: &[u8]) -> Vec<u8> {
-    let path = match (who, format) {
+    if who == Who::Keys {
+        let path = path(Who::Ours, format);
+        let (upstream, rest) = path[1..].split_once('/').unwrap();
+        return post(&format!("/{upstream}-keys/{rest}"), bench, body);
+    }
+    post(path(who, format), bench, body)
+}
+
+fn path(who: Who, format: Format) -> &'static str {
+    match (who, format) {
         (Who::Floor, Format::Anthropic) => "/v1/messages",
-        (Who::Ours, Format::Anthropic) => "/anthropic/v1/messages",
+        (_, Format::Anthropic) => "/anthropic/v1/messages",
         (Who::Floor, Format::OpenAiChat) => "/v1/chat/completions",
-        (Who::Ours, Format::OpenAiChat) => "/openai/v1/chat/completions",
+        (_, Format::OpenAiChat) => "/openai/v1/chat/completions",
         (Who::Floor, Format::OpenAiResponses) => "/v1/responses",
         // The reading of `support::wire`.
-        (Who::Ours, Format::OpenAiResponses) => "/deepseek/v1/responses",
+        (_, Format::OpenAiResponses) => "/deepseek/v1/responses",
         (Who::Floor, Format::Gemini) => "/v1beta/models/m:generateContent",
-        (Who::Ours, Format::Gemini) => "/gemini/v1beta/models/m:generateContent",
-    };
-    post(path, bench, body)
+        (_, Format::Gemini) => "/gemini/v1beta/models/m:generateContent",
+    }
 }
