@@ -36,6 +36,9 @@
 //! * Repairing what was repaired adds no edit.
 //! * The core and `provider` never open a socket or file, never log, and never panic on input.
 //! * Imports go down the map only; no room but `app` and `cli` knows `config`.
+//! * Only what was seen on an exchange's own connection to the provider costs a profile or an endpoint anything, and only
+//!   the six classes with a [`Reason`](policy::Reason) cost a profile something; each attempt is judged once.
+//! * Time is a parameter: `policy` and `auth` never ask for it, `clock` alone does.
 //! * After the first byte of an answer has gone down nothing is retried, and a broken stream never ends cleanly.
 //! * A watcher sees an answer and never holds, changes or ends it; what it notes is the same however it was cut.
 //! * Content and secrets are in no log line, metric or error of ours; a secret is read through `auth::Secret::reveal`.
@@ -47,7 +50,9 @@
 //! A *turn* is what the format makes of messages in a row; its *gap* is what stands between it and the next turn of
 //! the assistant. A *finding* is a breach of the pairing rules; a *plan* is what will be done, by *actions*; an *edit*
 //! replaces a *span*. A *placeholder* stands for a result that nobody gave; a *quote* keeps a result as marked text.
-//! A result is at *home* where the answer of its call may stand; a call is *held* if it lives at the provider alone. A
+//! A *profile* is one set of the operator's credentials, *rotation* the choice among them, a *rest* the time in which one
+//! does not serve; a *lane* is one agent's conversation within a session. A *class* is the verdict on an attempt, *side*
+//! whose doing it was. A result is at *home* where the answer of its call may stand; a call is *held* if it lives at the provider alone. A
 //! *refusal* is a provider's 400 about pairing, a *lesson* what a later request takes from it. A *lane* is one agent's
 //! conversation within a session of one principal.
 //!
@@ -57,6 +62,8 @@
 //! * What does a provider want? `wire/*/mod.rs` and [`conversation::rules`].
 //! * What does an answer say? `wire/*/watch.rs` and [`wire::watch`]; streams for it are in `tests/streams`.
 //! * Why was it sent twice? `wire/refusal`, then [`repair::second`] and `proxy/second.rs`.
+//! * Why does a key rest? [`policy::Class`], then `auth/rotation/windows.rs`. Why was another taken? `auth/rotation/choice.rs`.
+//! * Why did an answer end early? [`policy::course`] has the clocks, `proxy/relay.rs` the end.
 //! * What does a header or a status of ours mean? `proxy/error.rs`, `proxy/headers.rs`.
 //! * Which credential goes up, and who may use it? `auth`, `proxy/credential.rs`, `proxy/signature.rs`.
 //! * A new provider: a row in `provider`. A new key: `config/file`, `config/lower.rs`.

@@ -1,5 +1,5 @@
-//! What `/admin/v1` shows of profiles, breakers and sessions, as JSON: labels, reasons and times; never a key, never an id
-//! that a client sent.
+//! What `/admin/v1` shows of profiles, breakers and sessions, as JSON: labels, reasons and times; never a key, never a session's
+//! name.
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
