@@ -1,6 +1,6 @@
 //! The choice of a profile for one send: the lane's own first, then its organisation's, then others.
 //!
-//! Among equals a lane's choice is a hash of lane and profile, weighted: the same after a restart, and even over lanes.
+//! Among equals a lane's choice is a hash of lane and profile, weighted: always the same, and even over lanes.
 
 use std::time::Instant;
 
