@@ -12,7 +12,7 @@ use crate::{
     profiles::Profiles,
     provider::Route,
     session::{self, Lane, Marks},
-    session_table::SessionTable,
+    session_table::{Entered, SessionTable},
     telemetry::Telemetry,
     wire::json::Json,
 };
@@ -72,9 +72,8 @@ impl Sources<'_> {
         let named = named.and_then(|name| String::from_utf8(name.into_owned()).ok());
         let path_model = self.route.model();
         let model = named.or_else(|| path_model.map(ToOwned::to_owned));
-        let (lane, open_calls) = self.lane(body, outline, path_model);
-        let pin = lane.and_then(|lane| self.sessions.pin(lane.id, clock::now()));
-        let pin = pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
+        let (lane, entered) = self.lane(body, outline, path_model);
+        let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
         Asked {
             model: model.filter(|model| !model.is_empty() && model.len() <= MODEL_MAX),
             stream: outline.stream || self.route.is_stream(),
@@ -85,7 +84,7 @@ impl Sources<'_> {
             bound: Bound {
                 state: outline.held || outline.paused || marks.turn_state,
                 reasoning: outline.reasoning,
-                calls: open_calls,
+                calls: entered.has_open_calls,
             },
             principal: self.principal,
             lane,
@@ -94,10 +93,10 @@ impl Sources<'_> {
         }
     }
 
-    /// The lane, and whether the client still works on calls of it. The calls that this request answers are closed.
-    fn lane(&self, body: &[u8], outline: &Outline, path_model: Option<&str>) -> (Option<Lane>, bool) {
+    /// The lane, and how this request finds it. The calls that it answers are closed.
+    fn lane(&self, body: &[u8], outline: &Outline, path_model: Option<&str>) -> (Option<Lane>, Entered) {
         let Some(wire) = self.route.wire.filter(|_| !body.is_empty()) else {
-            return (None, false);
+            return (None, Entered::default());
         };
         let asked = session::Asked {
             principal: self.principal.as_bytes(),
@@ -108,12 +107,12 @@ impl Sources<'_> {
             path_model,
         };
         let Some(lane) = session::lane(&asked, self.sessions) else {
-            return (None, false);
+            return (None, Entered::default());
         };
-        let now = clock::now();
-        let closed = self.sessions.asked(lane.id, outline, now);
+        let entered = self.sessions.entered(lane.id, outline, clock::now());
+        let closed = &entered.closed;
         self.telemetry.calls_closed(closed.settled.len(), closed.abandoned);
-        (Some(lane), self.sessions.has_open_calls(lane.id, now))
+        (Some(lane), entered)
     }
 
     fn footing(&self, outline: &Outline, marks: Marks) -> Footing {

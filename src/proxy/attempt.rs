@@ -245,7 +245,11 @@ impl Attempts<'_> {
                 }
             };
         }
-        let hints = Hints::read(answer.headers(), &said, clock::since_1970());
+        // Of a success nobody asks when to come back.
+        let hints = match verdict.class {
+            Class::Success => Hints::default(),
+            _ => Hints::read(answer.headers(), &said, clock::since_1970()),
+        };
         Tried {
             verdict,
             hints,

@@ -8,9 +8,15 @@
 
 mod calls;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
-use moka::{ops::compute::Op, sync::Cache};
+use moka::sync::Cache;
 use tokio::time::Instant;
 
 use crate::{
@@ -61,7 +67,7 @@ pub struct Pin {
 /// The lanes of this process.
 #[derive(Debug)]
 pub struct SessionTable {
-    lanes: Cache<LaneId, Arc<Session>>,
+    lanes: Cache<LaneId, Arc<Kept>>,
     answers: Cache<[u8; 32], Lane>,
     idle: Duration,
 }
@@ -104,6 +110,45 @@ pub struct Totals {
     pub open_calls: usize,
 }
 
+/// A lane in the map. It changes where it stands: only one that grows is put in anew, so that the map weighs it again.
+#[derive(Debug)]
+struct Kept {
+    session: Mutex<Session>,
+    /// Bytes that the map counts for it: a power of two that it has not outgrown.
+    weight: AtomicU32,
+}
+
+impl Kept {
+    fn new(now: Instant) -> Self {
+        let session = Session::new(now);
+        let weight = AtomicU32::new(rounded(session.weight()));
+        Self {
+            session: Mutex::new(session),
+            weight,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn rounded(weight: usize) -> u32 {
+    let rounded = weight.checked_next_power_of_two().unwrap_or(usize::MAX);
+    u32::try_from(rounded).unwrap_or(u32::MAX)
+}
+
+/// A lane as a request of it finds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entered {
+    /// What the request closed.
+    pub closed: Closed,
+    /// The profile that serves the lane.
+    pub pin: Option<Pin>,
+    /// Whether the client still works on calls of the lane.
+    pub has_open_calls: bool,
+}
+
 impl Session {
     fn new(now: Instant) -> Self {
         Self {
@@ -143,9 +188,7 @@ impl SessionTable {
         Self {
             lanes: Cache::builder()
                 .max_capacity(bytes_max)
-                .weigher(move |_, session: &Arc<Session>| {
-                    u32::try_from(session.weight()).unwrap_or(u32::MAX).max(least)
-                })
+                .weigher(move |_, kept: &Arc<Kept>| kept.weight.load(Ordering::Relaxed).max(least))
                 .time_to_idle(idle)
                 .build(),
             answers: Cache::builder()
@@ -158,7 +201,7 @@ impl SessionTable {
 
     /// The profile that serves a lane.
     pub fn pin(&self, lane: LaneId, now: Instant) -> Option<Pin> {
-        self.session(lane, now)?.pin.clone()
+        self.look(lane, now, |session| session.pin.clone()).flatten()
     }
 
     /// From now on this profile serves the lane; none: whichever comes.
@@ -168,7 +211,16 @@ impl SessionTable {
 
     /// A request of the lane came: closes the calls that it answers, and those that the lane went on without.
     pub fn asked(&self, lane: LaneId, outline: &Outline, now: Instant) -> Closed {
-        self.change(lane, now, |session| session.calls.close(outline, now))
+        self.entered(lane, outline, now).closed
+    }
+
+    /// As [`SessionTable::asked`], with what else the request wants to know of its lane.
+    pub fn entered(&self, lane: LaneId, outline: &Outline, now: Instant) -> Entered {
+        self.change(lane, now, |session| Entered {
+            closed: session.calls.close(outline, now),
+            pin: session.pin.clone(),
+            has_open_calls: !session.calls.list.is_empty(),
+        })
     }
 
     /// The lane was answered: opens the calls of the answer, and remembers the answer's id.
@@ -183,7 +235,9 @@ impl SessionTable {
         if let Some(id) = answer_id.filter(|id| !id.is_empty()) {
             self.answers.insert(answer_key(principal, id), lane);
         }
-        self.change(lane.id, now, |session| session.calls.open(calls, now));
+        if !calls.list.is_empty() {
+            self.change(lane.id, now, |session| session.calls.open(calls, now));
+        }
     }
 
     /// An answer of the lane fell silent while this tool ran at the provider.
@@ -193,26 +247,27 @@ impl SessionTable {
 
     /// Whether the client still works on calls of the lane.
     pub fn has_open_calls(&self, lane: LaneId, now: Instant) -> bool {
-        self.session(lane, now)
-            .is_some_and(|session| !session.calls.list.is_empty())
+        self.look(lane, now, |session| !session.calls.list.is_empty())
+            .unwrap_or_default()
     }
 
     /// The lanes that were seen last, `limit` at most.
     pub fn view(&self, limit: usize, now: Instant) -> Vec<LaneView> {
-        let mut lanes: Vec<(Arc<LaneId>, Arc<Session>)> = self.living(now).collect();
-        lanes.sort_by_key(|(lane, session)| (session.idle(now), **lane));
+        let mut lanes: Vec<(Duration, LaneId, Arc<Kept>)> = self.living(now).collect();
+        lanes.sort_by_key(|(idle, lane, _)| (*idle, *lane));
         lanes.truncate(limit);
-        let view = |(lane, session): (Arc<LaneId>, Arc<Session>)| LaneView {
-            lane: lane.short(),
-            pin: session.pin.clone(),
-            calls: session
-                .calls
-                .list
-                .iter()
-                .map(|call| (call.tool.clone(), now.saturating_duration_since(call.opened_at)))
-                .collect(),
-            stalled: session.stalled.clone(),
-            idle: session.idle(now),
+        let view = |(idle, lane, kept): (Duration, LaneId, Arc<Kept>)| {
+            let session = kept.lock();
+            let calls = session.calls.list.iter();
+            LaneView {
+                lane: lane.short(),
+                pin: session.pin.clone(),
+                calls: calls
+                    .map(|call| (call.tool.clone(), now.saturating_duration_since(call.opened_at)))
+                    .collect(),
+                stalled: session.stalled.clone(),
+                idle,
+            }
         };
         lanes.into_iter().map(view).collect()
     }
@@ -220,7 +275,8 @@ impl SessionTable {
     /// Sums over all lanes.
     pub fn totals(&self, now: Instant) -> Totals {
         self.lanes.run_pending_tasks();
-        self.living(now).fold(Totals::default(), |sums, (_, session)| {
+        self.living(now).fold(Totals::default(), |sums, (_, _, kept)| {
+            let session = kept.lock();
             let open = session.calls.list.len();
             Totals {
                 lanes: sums.lanes.saturating_add(1),
@@ -231,27 +287,36 @@ impl SessionTable {
         })
     }
 
-    fn living(&self, now: Instant) -> impl Iterator<Item = (Arc<LaneId>, Arc<Session>)> {
-        self.lanes
-            .iter()
-            .filter(move |(_, session)| session.idle(now) <= self.idle)
+    /// The lanes that are not forgotten, and for how long nobody spoke in them.
+    fn living(&self, now: Instant) -> impl Iterator<Item = (Duration, LaneId, Arc<Kept>)> {
+        let living = self.lanes.iter().map(move |(lane, kept)| {
+            let idle = kept.lock().idle(now);
+            (idle, *lane, kept)
+        });
+        living.filter(|(idle, _, _)| *idle <= self.idle)
     }
 
-    fn session(&self, lane: LaneId, now: Instant) -> Option<Arc<Session>> {
-        self.lanes.get(&lane).filter(|session| session.idle(now) <= self.idle)
+    fn look<T>(&self, lane: LaneId, now: Instant, look: impl FnOnce(&Session) -> T) -> Option<T> {
+        let kept = self.lanes.get(&lane)?;
+        let session = kept.lock();
+        (session.idle(now) <= self.idle).then(|| look(&session))
     }
 
     /// Changes what is remembered of a lane; one at a time.
-    fn change<T: Default>(&self, lane: LaneId, now: Instant, change: impl FnOnce(&mut Session) -> T) -> T {
-        let mut done = T::default();
-        self.lanes.entry(lane).and_compute_with(|entry| {
-            let known = entry.map(moka::Entry::into_value);
-            let known = known.filter(|session| session.idle(now) <= self.idle);
-            let mut session = known.map_or_else(|| Session::new(now), Arc::unwrap_or_clone);
-            session.last_seen = session.last_seen.max(now);
-            done = change(&mut session);
-            Op::Put(Arc::new(session))
-        });
+    fn change<T>(&self, lane: LaneId, now: Instant, change: impl FnOnce(&mut Session) -> T) -> T {
+        let known = self.lanes.get(&lane);
+        let kept = known.unwrap_or_else(|| self.lanes.get_with(lane, || Arc::new(Kept::new(now))));
+        let mut session = kept.lock();
+        if session.idle(now) > self.idle {
+            *session = Session::new(now);
+        }
+        session.last_seen = session.last_seen.max(now);
+        let done = change(&mut session);
+        let weight = rounded(session.weight());
+        drop(session);
+        if weight > kept.weight.fetch_max(weight, Ordering::Relaxed) {
+            self.lanes.insert(lane, kept);
+        }
         done
     }
 }
