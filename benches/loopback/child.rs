@@ -58,17 +58,18 @@ impl Child {
     /// stands one with three profiles, `NAME-keys`.
     pub fn antiphon(upstream: SocketAddr) -> Self {
         let (listen, admin) = (free(), free());
-        let mut config = String::new();
-        for name in ["anthropic", "openai", "deepseek", "gemini"] {
+        let profiles = |name: &str| {
+            ["a", "b", "c"]
+                .map(|key| format!("[[upstreams.{name}-keys.profiles]]\nname = \"{key}\"\napi_key = \"{key}\"\n"))
+                .concat()
+        };
+        let upstreams = ["anthropic", "openai", "deepseek", "gemini"].map(|name| {
             let url = format!("url = \"http://{upstream}\"\nkind = \"{name}\"");
-            config += &format!("[upstreams.{name}]\n{url}\n[upstreams.{name}-keys]\n{url}\n");
-            for profile in ["a", "b", "c"] {
-                config +=
-                    &format!("[[upstreams.{name}-keys.profiles]]\nname = \"{profile}\"\napi_key = \"{profile}\"\n");
-            }
-        }
+            let profiles = profiles(name);
+            format!("[upstreams.{name}]\n{url}\n[upstreams.{name}-keys]\n{url}\n{profiles}")
+        });
         let file = env::temp_dir().join(format!("antiphon-bench-{listen}.toml"));
-        fs::write(&file, config).unwrap();
+        fs::write(&file, upstreams.concat()).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
         command.args(["--listen", &listen.to_string(), "--admin-listen", &admin.to_string()]);
         let child = Self::spawn(command.arg("--config").arg(&file), listen);
