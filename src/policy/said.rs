@@ -60,13 +60,15 @@ impl Said {
         Self::of(&fields)
     }
 
-    /// An error of which only its type and code are known.
-    pub fn named(kind: &str, code: &str) -> Self {
-        Self {
-            kind: kind.to_owned(),
-            code: code.to_owned(),
-            ..Self::default()
+    /// Reads the data of an error event whose type and code were told before.
+    pub fn in_event(data: &[u8], kind: &str, code: &str) -> Self {
+        let mut said = Self::read(data);
+        for (own, told) in [(&mut said.kind, kind), (&mut said.code, code)] {
+            if own.is_empty() {
+                told.clone_into(own);
+            }
         }
+        said
     }
 
     fn of(fields: &Fields) -> Self {

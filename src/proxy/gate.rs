@@ -70,10 +70,7 @@ pub(super) async fn hold(mut body: Incoming, mut watcher: Watcher, course: &mut 
         let facts = watcher.facts();
         if let Some(fault) = facts.error.as_ref().filter(|_| !facts.begun) {
             let data = last_data(&held);
-            let mut said = Said::read(&data);
-            if said.kind.is_empty() && said.code.is_empty() {
-                said = Said::named(&fault.kind, &fault.code);
-            }
+            let said = Said::in_event(&data, &fault.kind, &fault.code);
             return Opened::Refused(refusal(&data, &said), said);
         }
         let whole = watcher.format().is_none_or(|format| facts.is_whole(format));

@@ -192,14 +192,14 @@ impl Record {
     }
 
     /// Ends the record behind an answer's body; only the first end counts.
-    pub(super) fn end_of_body(&mut self, verdict: Verdict, facts: Option<&Facts>) {
+    pub(super) fn end_of_body(&mut self, verdict: Verdict, hints: &Hints, facts: Option<&Facts>) {
         if self.ended {
             return;
         }
         if let (Some(stake), Some(facts)) = (&self.stake, facts) {
             stake.answered(facts, self.event.tool.as_ref());
         }
-        self.judge(verdict, &Hints::default());
+        self.judge(verdict, hints);
         match self.told {
             Some(told) => self.end(told, "headers"),
             None if verdict.class == Class::Success => self.end(verdict, "done"),

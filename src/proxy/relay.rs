@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ use super::{gather::Gathered, headers, record::Record, shape::Shape};
 use crate::{
     clock::{self, Alarm},
     policy::{
-        Class, Evidence, Said, Verdict, classify,
+        Class, Evidence, Hints, Said, Verdict, classify,
         course::{Course, Snapshot},
     },
     telemetry::events::Watched,
@@ -272,11 +272,16 @@ impl Relay {
         frame
     }
 
+    /// What the error says that the answer ended with.
+    fn said(&self) -> Option<Said> {
+        let fault = self.watcher.as_ref()?.facts().error.as_ref()?;
+        Some(Said::in_event(fault.event.data(), &fault.kind, &fault.code))
+    }
+
     /// What the provider's end, or its breaking off, means.
     fn judged(&self, broken: bool) -> Verdict {
-        let error = self.watcher.as_ref().and_then(|watcher| watcher.facts().error.as_ref());
-        if let Some(fault) = error {
-            return classify(Evidence::InStream(&Said::named(&fault.kind, &fault.code)));
+        if let Some(said) = self.said() {
+            return classify(Evidence::InStream(&said));
         }
         classify(Evidence::Ended {
             whole: self.may_end(),
@@ -303,7 +308,9 @@ impl Relay {
     fn end(&mut self, verdict: Verdict) {
         self.note();
         let facts = self.watcher.as_ref().map(Watcher::facts);
-        self.record.end_of_body(verdict, facts);
+        let said = self.said().unwrap_or_default();
+        let hints = Hints::read(&HeaderMap::new(), &said, clock::since_1970());
+        self.record.end_of_body(verdict, &hints, facts);
     }
 
     fn note(&mut self) {

@@ -20,7 +20,7 @@ use super::{
     shape::Shape,
 };
 use crate::{
-    policy::{Class, Said, Verdict, course::Course},
+    policy::{Class, Hints, Said, Verdict, course::Course},
     upstream::{Ebb, Kind, Phase, SendError},
     wire::{
         Format, REFUSAL_BYTES_MAX, Refusal, refusal,
@@ -224,7 +224,7 @@ impl Answer {
             })),
             Body::Whole(body) => {
                 record.event.bytes_out = body.len() as u64;
-                record.end_of_body(Verdict::of(Class::Success), None);
+                record.end_of_body(Verdict::of(Class::Success), &Hints::default(), None);
                 AnswerBody::full(body)
             }
         };

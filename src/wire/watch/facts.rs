@@ -1,4 +1,6 @@
-//! What a watcher knows of an answer: counts, ids and names, never content.
+//! What a watcher knows of an answer: counts, ids and names, content of nothing but errors, which is never shown.
+
+use std::fmt;
 
 use super::reader::{END_ERROR, END_NONE, END_OTHER, stops};
 use crate::wire::Format;
@@ -202,4 +204,33 @@ pub struct Fault {
     pub kind: Box<str>,
     /// Its code; empty where it has none.
     pub code: Box<str>,
+    /// The event that brought it.
+    pub event: FaultEvent,
+}
+
+/// Bytes of an event that are kept: of a longer one none.
+const EVENT_BYTES_MAX: usize = 4 * 1024;
+
+/// The data of the event that brought an error, for who must tell what it says. Never shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct FaultEvent(Box<[u8]>);
+
+impl FaultEvent {
+    /// Keeps the data of the first event that it is told of.
+    pub(super) fn keep(&mut self, data: &[u8]) {
+        if self.0.is_empty() && data.len() <= EVENT_BYTES_MAX {
+            self.0 = data.into();
+        }
+    }
+
+    /// The data; empty where none was kept.
+    pub const fn data(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for FaultEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FaultEvent({} bytes)", self.0.len())
+    }
 }

@@ -13,7 +13,9 @@ pub(crate) mod read;
 mod reader;
 mod silent;
 
-pub use facts::{Calls, EmittedCall, Facts, Fault, LISTED_MAX, Phase, ServerTool, ServerTools, TEXT_BYTES_MAX, Usage};
+pub use facts::{
+    Calls, EmittedCall, Facts, Fault, FaultEvent, LISTED_MAX, Phase, ServerTool, ServerTools, TEXT_BYTES_MAX, Usage,
+};
 
 pub(crate) use reader::Seen;
 pub use reader::stop_labels;

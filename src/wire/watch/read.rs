@@ -110,6 +110,7 @@ impl<'a> FaultFields<'a> {
         Fault {
             kind: kept(&self.kind),
             code: number.unwrap_or_else(|| kept(&self.code)),
+            ..Fault::default()
         }
     }
 }

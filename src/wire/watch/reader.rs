@@ -77,12 +77,16 @@ impl Reader {
     }
 
     fn read(&mut self, event: &[u8], name: &[u8], data: &[u8], facts: &mut Facts) -> Seen {
-        match self {
+        let seen = match self {
             Self::Anthropic(reader) => reader.read(name, data, facts),
             Self::OpenAiChat(reader) => reader.read(event, data, facts),
             Self::OpenAiResponses => openai_responses::watch::read(name, data, facts),
             Self::Gemini => gemini::watch::read(data, facts),
+        };
+        if let Some(fault) = &mut facts.error {
+            fault.event.keep(data);
         }
+        seen
     }
 }
 
