@@ -41,6 +41,7 @@ mod codings;
 mod counted;
 mod credentials;
 mod drain;
+mod error_table;
 mod faults;
 mod final_words;
 mod framing;

@@ -17,6 +17,8 @@ pub mod documents;
 pub mod judge;
 pub mod oracle;
 #[cfg(feature = "server")]
+pub mod pool;
+#[cfg(feature = "server")]
 pub mod provider;
 #[cfg(feature = "server")]
 pub mod still;
