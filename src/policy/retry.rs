@@ -61,7 +61,7 @@ pub struct Circumstances {
     pub sends: u32,
     /// Sends so far that followed on the same credential.
     pub same_key: u32,
-    /// Rotations so far.
+    /// Rotations so far, of a kind that is allowed once.
     pub rotations: u32,
     /// Whose credential goes up, and what the body binds it to.
     pub footing: Footing,

@@ -21,7 +21,7 @@ use crate::{
     auth::rotation::{Ask, Moved, Pick, ProfileId},
     clock,
     policy::{
-        Class, Evidence, Hints, Reason, Verdict, classify,
+        Class, Evidence, Hints, Reason, Rotate, Verdict, classify,
         course::below,
         organisation,
         retry::{self, Circumstances, Footing, Next},
@@ -41,6 +41,7 @@ struct Attempts<'x> {
     /// The profile that the lane left, if it did.
     left: Option<ProfileId>,
     same_key: u32,
+    /// Rotations of a kind that is allowed once.
     rotations: u32,
     jitter: f64,
 }
@@ -142,8 +143,9 @@ impl Attempts<'_> {
         record.event.profile = label(id);
         if let Some(moved) = moved {
             self.left.get_or_insert(moved.from);
-            record.moved = label(moved.from).map(|from| (from, moved.reason));
         }
+        // Back where it was, the lane has left nobody.
+        record.moved = moved.and_then(|moved| Some((label(moved.from)?, moved.reason)));
     }
 
     /// One send, up to the answer that the client could get.
@@ -285,7 +287,7 @@ impl Attempts<'_> {
             let pick = self.inner.profiles.pick(self.upstream(), &self.ask(other_quota), now());
             if let Some(Pick::Use { id, moved }) = pick {
                 self.take(id, moved, record);
-                self.rotations += 1;
+                self.rotations += u32::from(class.rotate() != Rotate::Freely);
                 return Some(Duration::ZERO);
             }
             self.tried.pop();
