@@ -54,9 +54,11 @@ mod named_ids;
 mod other_rules;
 mod passthrough;
 mod proxied;
+mod simulated_day;
 mod smuggling;
 mod still_clocks;
 mod still_events;
+mod stories;
 mod streaming;
 mod strict_provider;
 mod watching;
@@ -73,6 +75,7 @@ mod cli_tools;
 mod config;
 mod metrics;
 mod rotation;
+mod rotations;
 mod routes;
 
 // Real clients, where they are installed.

@@ -153,6 +153,17 @@ impl World {
         requests.remove(0)
     }
 
+    /// The message of one request.
+    #[track_caller]
+    pub fn request_at(&self, place: usize) -> Message {
+        self.requests().swap_remove(place).message
+    }
+
+    /// Forgets every script that is left.
+    pub fn clear(&self) {
+        self.provider.clear();
+    }
+
     /// Every connection that the proxy has dialled.
     pub fn connections(&self) -> Vec<Connection> {
         self.provider.connections()

@@ -73,6 +73,10 @@ impl Provider {
         self.lock().scripts.push_back(steps);
     }
 
+    pub(super) fn clear(&self) {
+        self.lock().scripts.clear();
+    }
+
     pub(super) fn otherwise(&self, choose: Choose) {
         self.lock().otherwise = Some(choose);
     }

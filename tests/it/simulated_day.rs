@@ -1,0 +1,296 @@
+//! A day of a busy team on paused time, seeded: whatever a profile ever rested for, the provider did to that very key.
+//!
+//! `SEED=7` runs that day again.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::support::{
+    bodies::Rng,
+    pool::{key, of_session, pooled, profile, view},
+    still::{Step, World, error, events::anthropic, json, say, secs, sse, wait},
+    wire::Message,
+};
+
+const MESSAGES: &str = "/anthropic/v1/messages";
+const EXCHANGES: usize = 3000;
+const DAY: Duration = secs(24 * 3600);
+const LANES: usize = 12;
+const LABELS: [&str; 3] = ["a", "b", "c"];
+
+/// What the provider did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Deed {
+    Reset,
+    Stall,
+    ShortLimit,
+    LongLimit,
+    Overloaded,
+    Refused,
+    ServerTool,
+    Silence,
+    Compaction,
+    Call,
+    Fine,
+}
+
+/// The provider's own ledger: what it did, when, to which key, for which model.
+type Ledger = Arc<Mutex<Vec<(Deed, Duration, String, String)>>>;
+
+/// The organisation of a key.
+fn organisation(label: &str) -> &'static str {
+    if label == "c" { "org-y" } else { "org-x" }
+}
+
+fn stream(words: Vec<Step>) -> Vec<Step> {
+    let begins = [
+        sse(),
+        say(anthropic::start() + &anthropic::text_start(0) + &anthropic::text(0, "so")),
+    ];
+    begins.into_iter().chain(words).collect()
+}
+
+fn ends(stop: &str) -> Vec<Step> {
+    vec![say(anthropic::stop(0) + &anthropic::end(stop)), Step::End]
+}
+
+/// How a deed looks on the wire.
+fn steps(deed: Deed, rng: &mut Rng, number: usize) -> Vec<Step> {
+    let limited = r#"{"type":"error","error":{"type":"rate_limit_error","message":"Error"}}"#;
+    let limit = |seconds: &str| error(429, &[("retry-after", seconds)], limited);
+    match deed {
+        Deed::Reset if rng.below(2) == 0 => vec![Step::Reset],
+        Deed::Reset => stream(vec![wait(1), Step::Reset]),
+        Deed::Stall if rng.below(2) == 0 => vec![Step::Hang],
+        Deed::Stall => stream(vec![Step::Hang]),
+        Deed::ShortLimit => limit("3"),
+        Deed::LongLimit => limit("90"),
+        Deed::Overloaded => json(
+            529,
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+        ),
+        Deed::Refused => json(
+            401,
+            r#"{"type":"error","error":{"type":"authentication_error","message":"invalid"}}"#,
+        ),
+        Deed::ServerTool => {
+            let (starts, result) = (
+                anthropic::server_tool(1, "srvtoolu_1"),
+                anthropic::server_result(2, "srvtoolu_1"),
+            );
+            stream([vec![say(starts), wait(600), say(result)], ends("end_turn")].concat())
+        }
+        Deed::Compaction => {
+            let starts = anthropic::compaction_start(1);
+            let sum = anthropic::compaction(1, "sum") + &anthropic::stop(1);
+            stream([vec![say(starts), wait(360), say(sum)], ends("end_turn")].concat())
+        }
+        Deed::Silence => stream(vec![wait(20), say(anthropic::text(0, "late")), Step::Hang]),
+        Deed::Call => stream(
+            [
+                vec![say(anthropic::call(1, &format!("toolu_{number}")))],
+                ends("tool_use"),
+            ]
+            .concat(),
+        ),
+        Deed::Fine => stream([vec![wait(1 + rng.below(5) as u64)], ends("end_turn")].concat()),
+    }
+}
+
+/// What happens to an exchange on its first send; what follows it is fine, but for a limit and a refused key.
+fn choose(rng: &mut Rng, label: &str, now: Duration) -> Deed {
+    // For half an hour of the day nobody takes the key of `b`.
+    if label == "b" && (secs(30_000)..secs(31_800)).contains(&now) {
+        return Deed::Refused;
+    }
+    match rng.below(1000) {
+        0..10 => Deed::Reset,
+        10..20 => Deed::Stall,
+        20..30 => Deed::ShortLimit,
+        30..40 => Deed::LongLimit,
+        40..50 => Deed::Overloaded,
+        50..60 => Deed::ServerTool,
+        60..70 => Deed::Silence,
+        70..80 => Deed::Compaction,
+        80..300 => Deed::Call,
+        _ => Deed::Fine,
+    }
+}
+
+fn provide(world: &World, ledger: &Ledger, mut rng: Rng) {
+    let (ledger, start, mut number) = (Arc::clone(ledger), Instant::now(), 0);
+    world.otherwise(move |request: &Message| {
+        number += 1;
+        let label = key(request);
+        let deed = choose(&mut rng, &label, start.elapsed());
+        let model = request.json()["model"].as_str().unwrap().to_owned();
+        ledger
+            .lock()
+            .unwrap()
+            .push((deed, start.elapsed(), label.clone(), model));
+        let mut steps = steps(deed, &mut rng, number);
+        if let Step::Head(_, fields) = &mut steps[0] {
+            fields.push(("anthropic-organization-id".to_owned(), organisation(&label).to_owned()));
+        }
+        steps
+    });
+}
+
+/// A rest that was seen: whose, its reason, its model, since when, and whether it came through another.
+type Seen = BTreeMap<(String, &'static str, Option<String>, Duration), bool>;
+
+/// Notes every rest that is in force now.
+fn poll(world: &World, start: Instant, seen: &mut Seen) {
+    for label in LABELS {
+        for rest in view(world, "anthropic", label).rests {
+            let since = rest.since.saturating_duration_since(start.into_std());
+            let model = rest.model.map(String::from);
+            seen.insert((label.to_owned(), rest.reason.label(), model, since), rest.shared);
+        }
+    }
+}
+
+/// Whether the ledger holds what a rest is for, at its very beginning.
+fn has_cause(
+    ledger: &[(Deed, Duration, String, String)],
+    rest: (&(String, &'static str, Option<String>, Duration), &bool),
+) -> bool {
+    let ((label, reason, model, since), shared) = rest;
+    ledger.iter().any(|(deed, at, own, asked)| {
+        let whose = if *shared {
+            own != label && organisation(own) == organisation(label)
+        } else {
+            own == label
+        };
+        let fits = match *reason {
+            "auth" => *deed == Deed::Refused && model.is_none(),
+            "rate_limit" => matches!(deed, Deed::ShortLimit | Deed::LongLimit) && model.as_ref() == Some(asked),
+            _ => false,
+        };
+        whose && fits && since.abs_diff(*at) <= Duration::from_millis(5)
+    })
+}
+
+/// One lane's turns through the day; how many answers there were, by status, with 0 for a client that left.
+async fn live(
+    world: &World,
+    lane: usize,
+    mut rng: Rng,
+    start: Instant,
+    seen: &Mutex<Seen>,
+) -> BTreeMap<(u16, bool), usize> {
+    let mut told = BTreeMap::new();
+    let mut history = vec![serde_json::json!({"role": "user", "content": "go"})];
+    for turn in 0..EXCHANGES / LANES {
+        let due = DAY / (EXCHANGES / LANES) as u32 * turn as u32 + secs(rng.below(300) as u64);
+        tokio::time::sleep_until(start + due.max(start.elapsed())).await;
+        let model = ["m", "n"][rng.below(2)];
+        let body = serde_json::json!({"model": model, "max_tokens": 16, "stream": true, "messages": history});
+        let request = of_session(&format!("s{lane}"), MESSAGES, &[], &body.to_string());
+        let mut client = world.client();
+        client.send(request).await;
+        // One in a hundred is too impatient to hear the end.
+        let answer = if rng.below(100) == 0 {
+            tokio::time::timeout(secs(rng.below(30) as u64), client.answer())
+                .await
+                .ok()
+        } else {
+            // A thing that was said once and never ended is cut by the clocks.
+            Some(client.answer().await)
+        };
+        drop(client);
+        poll(world, start, &mut seen.lock().unwrap());
+        let Some(answer) = answer else {
+            *told.entry((0, false)).or_default() += 1;
+            continue;
+        };
+        assert!(
+            [200, 401, 429, 502, 503, 504, 529].contains(&answer.status()),
+            "lane {lane}, turn {turn}: {} {}",
+            answer.status(),
+            answer.text()
+        );
+        let defined = answer.complete || answer.text().contains("event: error\n");
+        assert!(defined, "lane {lane}, turn {turn}: no end: {}", answer.text());
+        *told.entry((answer.status(), answer.complete)).or_default() += 1;
+        let called = answer
+            .text()
+            .split("\"id\":\"toolu_")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next())
+            .map(ToOwned::to_owned);
+        history = match called {
+            // Most tools answer, minutes later; some never do, and the client goes on.
+            Some(id) => {
+                let id = format!("toolu_{id}");
+                let call = serde_json::json!({"type": "tool_use", "id": id, "name": "ls", "input": {}});
+                let result = serde_json::json!({"type": "tool_result", "tool_use_id": id, "content": "a"});
+                let next = if rng.below(10) == 0 {
+                    serde_json::json!("never mind")
+                } else {
+                    serde_json::json!([result])
+                };
+                vec![
+                    history[0].clone(),
+                    serde_json::json!({"role": "assistant", "content": [call]}),
+                    serde_json::json!({"role": "user", "content": next}),
+                ]
+            }
+            None => vec![serde_json::json!({"role": "user", "content": format!("{lane}, {turn}")})],
+        };
+    }
+    told
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_a_day_no_key_rests_but_for_what_was_done_to_it() {
+    let seed = env::var("SEED").map_or(24, |seed| seed.parse().unwrap());
+    println!("SEED={seed}");
+    let began = std::time::Instant::now();
+    let profiles = LABELS.map(|label| profile(label, None, 1));
+    let world = World::with(|builder| pooled(builder, &profiles));
+    let (ledger, start, seen) = (Ledger::default(), Instant::now(), Mutex::new(Seen::new()));
+    provide(&world, &ledger, Rng::new(seed));
+    let lanes = (0..LANES).map(|lane| live(&world, lane, Rng::new(seed * 1000 + lane as u64 + 1), start, &seen));
+    let mut told: BTreeMap<(u16, bool), usize> = BTreeMap::new();
+    for of_lane in futures_util::future::join_all(lanes).await {
+        for (kind, count) in of_lane {
+            *told.entry(kind).or_default() += count;
+        }
+    }
+    // Whoever was left behind has left by now.
+    world.until(world.now() + secs(3700)).await;
+    poll(&world, start, &mut seen.lock().unwrap());
+    let (ledger, seen) = (ledger.lock().unwrap(), seen.into_inner().unwrap());
+    let mut deeds: BTreeMap<Deed, usize> = BTreeMap::new();
+    for (deed, ..) in ledger.iter() {
+        *deeds.entry(*deed).or_default() += 1;
+    }
+    println!("sends by what was done: {deeds:?}");
+    println!("answers by status and whether they were whole: {told:?}");
+    println!("rests: {}, in {:?}", seen.len(), began.elapsed());
+    for rest in &seen {
+        assert!(
+            has_cause(&ledger, rest),
+            "SEED={seed}: {rest:?} rests for nothing that was done to it"
+        );
+    }
+    let of = |reason: &str| seen.keys().filter(|(_, other, ..)| *other == reason).count();
+    assert!(
+        of("auth") >= 2 && of("rate_limit") >= 10,
+        "a day on which nothing happens proves nothing"
+    );
+    assert!(deeds.len() == 11 && deeds[&Deed::ServerTool] > 10 && deeds[&Deed::Compaction] > 10);
+    assert_eq!(told.values().sum::<usize>(), EXCHANGES / LANES * LANES);
+    let page = world.shared.telemetry.encode();
+    assert!(page.lines().any(|line| line == "antiphon_streams_active 0"), "{page}");
+    for sent in world.requests() {
+        assert!(LABELS.contains(&key(&sent.message).as_str()));
+    }
+}

@@ -1,0 +1,395 @@
+//! Complaints that made the rules of rotation, each as the story it was (openclaw's numbers), and what the admin page
+//! says meanwhile.
+
+use antiphon::{
+    admin::{self, Readiness},
+    repair::Mode,
+};
+use axum::body::{Body, to_bytes};
+use http::{Method, Request, StatusCode};
+use serde_json::{Value, json};
+use tower_service::Service as _;
+
+use crate::support::{
+    app::admin_of,
+    pool::{CANARY, failures, key, keys, of_session, pooled, profile, rests, strangers, untouched, view, world},
+    still::{Step, World, assert_at, error, events::anthropic, json as whole, say, secs, sse, wait},
+};
+
+const MESSAGES: &str = "/anthropic/v1/messages";
+const LIMITED: &str = r#"{"type":"error","error":{"type":"rate_limit_error","message":"Error"}}"#;
+const POOR: &str = r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API."}}"#;
+
+fn body(words: &str) -> String {
+    json!({"model": "m", "max_tokens": 16, "messages": [{"role": "user", "content": words}]}).to_string()
+}
+
+fn ask(session: &str, words: &str) -> Vec<u8> {
+    of_session(session, MESSAGES, &[], &body(words))
+}
+
+fn limited(seconds: &str) -> Vec<Step> {
+    error(429, &[("retry-after", seconds)], LIMITED)
+}
+
+fn fine() -> Vec<Step> {
+    whole(
+        200,
+        r#"{"id":"msg_1","type":"message","content":[],"stop_reason":"end_turn"}"#,
+    )
+}
+
+/// Asks, and gives the profiles that this has reached.
+async fn reached(world: &World, request: impl AsRef<[u8]>) -> (String, u16) {
+    let before = world.requests().len();
+    let answer = world.ask(request).await;
+    (keys(&world.requests()[before..]), answer.status())
+}
+
+/// What the admin listener answers.
+async fn admin(world: &World, method: Method, path: &str) -> (StatusCode, String) {
+    let mut router = admin::router(admin_of(&world.shared, Readiness::new()));
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "127.0.0.1:4748");
+    let answer = router.call(request.body(Body::empty()).unwrap()).await.unwrap();
+    let status = answer.status();
+    let bytes = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+    (status, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+async fn page(world: &World, path: &str) -> Value {
+    let (status, text) = admin(world, Method::GET, path).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(
+        !text.contains(CANARY) && !text.contains("canary"),
+        "a secret on {path}: {text}"
+    );
+    serde_json::from_str(&text).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn n84457_a_success_that_began_before_a_rest_does_not_end_it() {
+    for (starts_before, ended) in [(true, false), (false, true)] {
+        // A pool of one, so that it is asked while it rests.
+        let world = world(&strangers("a"));
+        let streamed = body("long").replace("{\"max", "{\"stream\":true,\"max");
+        let long = of_session("s1", MESSAGES, &[], &streamed);
+        let words = [sse(), say(anthropic::start() + &anthropic::text_start(0)), wait(10)];
+        let steps = || {
+            words
+                .iter()
+                .cloned()
+                .chain([say(anthropic::end("end_turn")), Step::End])
+        };
+        let mut client = world.client();
+        if starts_before {
+            world.script(steps());
+            client.send(&long).await;
+            client.head().await;
+        }
+        world.script(limited("300"));
+        assert_eq!(reached(&world, ask("s2", "short")).await, ("a".into(), 429));
+        if !starts_before {
+            world.settle().await;
+            world.script(steps());
+            client.send(&long).await;
+            client.head().await;
+        }
+        // Until then nothing was proven.
+        assert_eq!(rests(&world, "anthropic", "a").len(), 1);
+        let whole = loop {
+            if let Err(whole) = client.piece().await {
+                break whole;
+            }
+        };
+        assert!(whole);
+        world.settle().await;
+        assert_eq!(rests(&world, "anthropic", "a").is_empty(), ended);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn n29324_no_lane_moves_between_a_call_and_its_result() {
+    let history = |result: bool| {
+        let call = json!({"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}});
+        let mut messages = vec![
+            json!({"role": "user", "content": "go"}),
+            json!({"role": "assistant", "content": [call]}),
+        ];
+        if result {
+            let result = json!({"type": "tool_result", "tool_use_id": "toolu_1", "content": "a.txt"});
+            messages.push(json!({"role": "user", "content": [result]}));
+        }
+        json!({"model": "m", "max_tokens": 16, "messages": messages}).to_string()
+    };
+    // A long rest, a short one, and a key that is no good at all; with a call in flight and without one.
+    for (in_flight, steps, between, with_result) in [
+        (true, limited("300"), ("", 429), ("b", 200)),
+        (false, limited("300"), ("b", 200), ("b", 200)),
+        (true, limited("8"), ("a", 200), ("a", 200)),
+        (true, whole(402, "{}"), ("b", 200), ("b", 200)),
+    ] {
+        let world = world(&strangers("ab"));
+        world.otherwise(|_| fine());
+        let streamed = body("go").replace("{\"max", "{\"stream\":true,\"max");
+        let call = if in_flight {
+            anthropic::call(0, "toolu_1")
+        } else {
+            anthropic::text_start(0)
+        };
+        world.script([
+            sse(),
+            say(anthropic::start() + &call + &anthropic::end("tool_use")),
+            Step::End,
+        ]);
+        assert_eq!(
+            reached(&world, of_session("s1", MESSAGES, &[], &streamed)).await,
+            ("a".into(), 200)
+        );
+        // The tool runs for an hour: nobody's fault.
+        world.until(secs(3600)).await;
+        assert!(untouched(&world) && failures(&world, "anthropic") == 0);
+        let sessions = page(&world, "/admin/v1/sessions").await;
+        assert_eq!(sessions["open_calls"], usize::from(in_flight));
+        if in_flight {
+            assert_eq!(
+                sessions["latest"][0]["open_calls"],
+                json!([{"tool": "ls", "seconds": 3600}])
+            );
+        }
+        // Meanwhile another lane meets the limit.
+        world.script(steps.clone());
+        world.script(whole(404, "{}"));
+        reached(&world, ask("s2", "other")).await;
+        world.clear();
+        // A compaction, in the middle of the turn: no result, and a history of its own.
+        let marks = [("x-claude-code-compaction", "auto")];
+        let empty = json!({"model": "m", "max_tokens": 16, "messages": []}).to_string();
+        assert_eq!(
+            reached(&world, of_session("s1", MESSAGES, &marks, &empty)).await,
+            (between.0.to_owned(), between.1),
+            "{in_flight} {steps:?}"
+        );
+        assert_eq!(
+            reached(&world, of_session("s1", MESSAGES, &[], &history(true))).await,
+            (with_result.0.to_owned(), with_result.1)
+        );
+        assert_eq!(page(&world, "/admin/v1/sessions").await["open_calls"], 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn n36119_a_long_limit_is_left_at_once_and_not_asked_for_two_minutes() {
+    let world = world(&strangers("ab"));
+    world.otherwise(|request| if key(request) == "a" { limited("120") } else { fine() });
+    let answer = world.ask(ask("s1", "go")).await;
+    assert_eq!((keys(&world.requests()).as_str(), answer.status()), ("ab", 200));
+    assert_at(answer.ended_at, secs(0));
+    assert_eq!(
+        answer.header("x-antiphon-profile"),
+        Some("b; from=a; reason=rate_limit")
+    );
+    for (number, at) in (10..120).step_by(10).enumerate() {
+        world.until(secs(at)).await;
+        let session = if number % 2 == 0 { "s1" } else { "s2" };
+        assert_eq!(
+            reached(&world, ask(session, &number.to_string())).await.0,
+            "b",
+            "at {at} s"
+        );
+    }
+    // A new lane finds it again once it is over.
+    world.until(secs(145)).await;
+    world.otherwise(|_| fine());
+    assert_eq!(reached(&world, ask("s3", "later")).await.0, "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn n70903_n107671_an_operator_ends_a_rest_of_hours() {
+    let world = world(&strangers("ab"));
+    world.otherwise(|request| if key(request) == "a" { whole(402, "{}") } else { fine() });
+    assert_eq!(reached(&world, ask("s1", "go")).await, ("ab".into(), 200));
+    world.otherwise(|_| fine());
+    // The bill was paid; nobody has told us.
+    assert_eq!(reached(&world, ask("s2", "go")).await.0, "b");
+    for (path, status) in [
+        ("/admin/v1/profiles/anthropic/x/clear", StatusCode::NOT_FOUND),
+        ("/admin/v1/profiles/nobody/a/clear", StatusCode::NOT_FOUND),
+        ("/admin/v1/profiles/openai/a/clear", StatusCode::NO_CONTENT),
+    ] {
+        assert_eq!(admin(&world, Method::POST, path).await.0, status);
+        assert_eq!(rests(&world, "anthropic", "a").len(), 1, "{path}");
+    }
+    let path = "/admin/v1/profiles/anthropic/a/clear";
+    assert_eq!(admin(&world, Method::GET, path).await.0, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(admin(&world, Method::POST, path).await.0, StatusCode::NO_CONTENT);
+    assert!(untouched(&world));
+    assert_eq!(reached(&world, ask("s3", "go")).await.0, "a");
+    // And its counter with it: the next is a first one.
+    world.otherwise(|request| if key(request) == "a" { whole(402, "{}") } else { fine() });
+    assert_eq!(reached(&world, ask("s4", "go")).await.0, "ab");
+    let left = rests(&world, "anthropic", "a")[0].4;
+    assert!((17_990..=21_600).contains(&left), "{left}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn n5240_the_reason_that_is_told_is_the_one_that_was_recorded() {
+    let world = world(&strangers("abc"));
+    world.otherwise(|request| {
+        if key(request) == "a" {
+            whole(400, POOR)
+        } else {
+            whole(401, "{}")
+        }
+    });
+    assert_eq!(reached(&world, ask("s1", "go")).await, ("abc".into(), 401));
+    let answer = world.ask(ask("s2", "go")).await;
+    assert_eq!(answer.status(), 503, "not a limit");
+    assert!(
+        answer.text().contains("every profile rests (auth, billing)"),
+        "{}",
+        answer.text()
+    );
+    assert!(!answer.text().contains("rate_limit"));
+    let page = page(&world, "/admin/v1/profiles").await;
+    let told: Vec<Value> = page["profiles"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|row| row["upstream"] == "anthropic")
+        .cloned()
+        .collect();
+    let [a, b, _] = told.try_into().unwrap();
+    assert_eq!((&a["profile"], &a["state"]), (&json!("a"), &json!("disabled")));
+    assert_eq!((&b["profile"], &b["state"]), (&json!("b"), &json!("cooling")));
+    let (a, b) = (&a["rests"][0], &b["rests"][0]);
+    assert_eq!(
+        (&a["reason"], &a["model"], &a["shared"]),
+        (&json!("billing"), &Value::Null, &json!(false))
+    );
+    assert_eq!(b["reason"], "auth");
+    let own = view(&world, "anthropic", "a").rests.remove(0);
+    let left = own
+        .until
+        .saturating_duration_since(tokio::time::Instant::now().into_std())
+        .as_secs();
+    assert_eq!(a["seconds_left"], left);
+    for date in ["since", "until"] {
+        humantime::parse_rfc3339(a[date].as_str().unwrap()).unwrap();
+    }
+    assert_eq!(page["breakers"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_admin_page_shows_breakers_and_models_and_no_secret() {
+    let world = World::with(|builder| {
+        pooled(
+            builder,
+            &[profile("a", Some("org-x"), 2), profile("b", Some("org-x"), 1)],
+        )
+    });
+    let busy = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let mut requests = 0;
+    world.otherwise(move |request| {
+        requests += 1;
+        if requests == 1 {
+            return limited("100");
+        }
+        assert!(!key(request).is_empty());
+        whole(529, busy)
+    });
+    let own = [("x-api-key", "sk-client-canary")];
+    world.ask(of_session("s-canary", MESSAGES, &own, &body("go"))).await;
+    world
+        .ask(of_session(
+            "s-canary",
+            MESSAGES,
+            &own,
+            &body("on").replace("\"m\"", "\"n\""),
+        ))
+        .await;
+    let told = page(&world, "/admin/v1/profiles").await;
+    let rest = |label: &str| {
+        let rows = told["profiles"].as_array().unwrap();
+        let row = rows
+            .iter()
+            .find(|row| row["upstream"] == "anthropic" && row["profile"] == label)
+            .unwrap();
+        (
+            row["organisation"].clone(),
+            row["rests"][0]["model"].clone(),
+            row["rests"][0]["shared"].clone(),
+        )
+    };
+    let shares: Vec<Value> = ["a", "b"].map(|label| rest(label).2).to_vec();
+    assert!(
+        shares.contains(&json!(true)) && shares.contains(&json!(false)),
+        "{told}"
+    );
+    assert_eq!((rest("a").0, rest("a").1), (json!("org-x"), json!("m")));
+    let breaker = &told["breakers"][0];
+    assert_eq!(
+        (&breaker["model"], &breaker["state"], &breaker["failures"]),
+        (&json!("n"), &json!("closed"), &json!(1))
+    );
+    page(&world, "/admin/v1/sessions").await;
+    let (_, metrics) = admin(&world, Method::GET, "/metrics").await;
+    assert!(!metrics.contains("canary"), "{metrics}");
+    assert!(
+        metrics.contains("antiphon_profile_state{upstream=\"anthropic\",profile=\"a\",state=\"cooling\"} 1"),
+        "{metrics}"
+    );
+}
+
+/// #8434, #8671, #14368, #18902: each profile got the same broken body, and rested for it.
+#[tokio::test(start_paused = true)]
+async fn n8434_a_call_without_result_costs_one_send_and_no_key() {
+    let history = json!({"model": "m", "max_tokens": 16, "messages": [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}}]},
+        {"role": "user", "content": "are you there?"}]})
+    .to_string();
+    let refused = r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_1. Each `tool_use` block must have a corresponding `tool_result` block in the next message."}}"#;
+    let server_held = r#"{"model":"m","previous_response_id":"resp_1","input":"hi"}"#;
+    let missing = r#"{"error":{"message":"No tool output found for function call call_9.","type":"invalid_request_error","param":"input","code":null}}"#;
+    let strict = move |request: &crate::support::wire::Message| {
+        let takes = request.text().matches("toolu_1").count() == 2 || request.text().contains("call_9");
+        let words = if request.text().contains("messages") {
+            refused
+        } else {
+            missing
+        };
+        if takes { fine() } else { whole(400, words) }
+    };
+    for (mode, path, sent, obstinate, sends, status) in [
+        // Mended before it is sent.
+        (Mode::Repair, MESSAGES, history.as_str(), false, 1, 200),
+        // Mended, and refused all the same: nothing more is known to be wrong.
+        (Mode::Repair, MESSAGES, history.as_str(), true, 1, 400),
+        // As it stands.
+        (Mode::Observe, MESSAGES, history.as_str(), false, 1, 400),
+        // Only the provider knows the call: once, and once more when it has named it.
+        (Mode::Repair, "/openai/v1/responses", server_held, false, 2, 200),
+        (Mode::Repair, "/openai/v1/responses", server_held, true, 2, 400),
+    ] {
+        let world = World::with(|builder| {
+            pooled(builder, &strangers("abc"));
+            builder.upstreams.iter_mut().for_each(|upstream| upstream.mode = mode);
+        });
+        world.otherwise(move |request| match obstinate {
+            true if request.text().contains("messages") => whole(400, refused),
+            true => whole(400, missing),
+            false => strict(request),
+        });
+        let (seen, answered) = reached(&world, of_session("s1", path, &[], sent)).await;
+        assert_eq!(
+            (seen.as_str(), answered),
+            (&"aa"[..sends], status),
+            "{mode:?} {path} {obstinate}"
+        );
+        assert!(untouched(&world), "{mode:?} {path}: a key rests for a broken body");
+        assert_eq!(failures(&world, "anthropic") + failures(&world, "openai"), 0);
+    }
+}
