@@ -112,11 +112,26 @@ impl Attempts<'_> {
                     record.queues();
                     tokio::time::sleep_until(tokio::time::Instant::from_std(rested)).await;
                 }
-                Some(Pick::Wait { until: rested, .. }) => {
-                    return Err(self.exhausted(&[Reason::RateLimit], Some(rested), false));
-                }
+                // Longer than this client has time: as if the rest were too long for anybody.
+                Some(Pick::Wait { id, .. }) => return self.choose_other(id, record),
                 Some(Pick::None(stuck)) => return Err(self.exhausted(&stuck.reasons, stuck.until, stuck.bound)),
             }
+        }
+    }
+
+    /// The profile of the first attempt, where the lane's own rests for too long.
+    fn choose_other(&mut self, own: ProfileId, record: &mut Record) -> Result<(), ProxyError> {
+        let ask = Ask {
+            tried: &[own],
+            ..self.ask(false)
+        };
+        match self.inner.profiles.pick(self.upstream(), &ask, now()) {
+            Some(Pick::Use { id, moved }) => {
+                self.take(id, moved, record);
+                Ok(())
+            }
+            Some(Pick::None(stuck)) => Err(self.exhausted(&stuck.reasons, stuck.until, stuck.bound)),
+            Some(Pick::Wait { .. }) | None => Err(self.exhausted(&[], None, false)),
         }
     }
 
