@@ -10,7 +10,7 @@ use crate::support::{
 const MESSAGES: &str = "POST /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\n";
 
 /// Header lines and body: refused with 400, the connection closed, nothing sent up.
-const AMBIGUOUS: &[&str] = &[
+pub(crate) const AMBIGUOUS: &[&str] = &[
     "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
     "content-length: 0\r\nTRANSFER-ENCODING: Chunked\r\n\r\n0\r\n\r\n",
@@ -92,7 +92,7 @@ async fn a_conflict_behind_a_good_request_is_found_in_its_own_place() {
 }
 
 /// Chunked bodies that break, from the first byte behind the head.
-const BROKEN: &[&str] = &[
+pub(crate) const BROKEN: &[&str] = &[
     "zz\r\n{}\r\n0\r\n\r\n",
     "2\r\n{}0\r\n\r\n",
     "-2\r\n{}\r\n0\r\n\r\n",

@@ -49,6 +49,7 @@ mod growing_sessions;
 mod guard;
 mod http2;
 mod last_word;
+mod malformed;
 mod mending;
 mod named_ids;
 mod other_rules;

@@ -6,7 +6,9 @@ use antiphon::{clock::since_1970, policy::OnOrganisationChange};
 
 use crate::support::{
     app::post_with,
-    pool::{failures, family, key, keys, of_session, pooled, profile, rests, strangers, untouched, view, world},
+    pool::{
+        failures, family, is_about, key, keys, of_session, pooled, profile, rests, strangers, untouched, view, world,
+    },
     still::{
         Step, World, assert_at, error,
         events::{anthropic, responses},
@@ -794,4 +796,99 @@ async fn an_answer_that_is_not_streamed_is_not_asked_for_again_when_no_head_come
     assert_eq!((answer.status(), world.requests().len()), (504, 1));
     assert_at(answer.ended_at, secs(600));
     assert!(untouched(&world));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_without_time_to_wait_is_not_made_to() {
+    for (patience, seen, at) in [("600", "a", 8), ("NOT_GIVEN", "a", 8), ("20", "b", 0)] {
+        let world = world(&strangers("ab"));
+        world.otherwise(|_| fine());
+        assert_eq!(reached(&world, ask("s1", 0)).await.0, "a");
+        // Another lane meets a short limit, and does not wait for it itself.
+        world.script(limited("8"));
+        let retries = [("x-stainless-retry-count", "1")];
+        assert_eq!(
+            reached(&world, of_session("s2", MESSAGES, &retries, &body(1))).await.0,
+            "ab"
+        );
+        let began = world.now();
+        let (before, budget) = (world.requests().len(), [("x-stainless-timeout", patience)]);
+        let answer = world.ask(of_session("s1", MESSAGES, &budget, &body(2))).await;
+        assert_eq!(keys(&world.requests()[before..]), seen, "{patience}");
+        let waited = answer.ended_at - began;
+        assert!(is_about(waited, secs(at)), "{patience}: {waited:?}");
+        let moved = (seen == "b").then_some("b; from=a; reason=rate_limit").unwrap_or("a");
+        assert_eq!(answer.header("x-antiphon-profile"), Some(moved));
+    }
+    // Where nobody is left, the recorded reason is told.
+    let world = world(&strangers("ab"));
+    world.otherwise(|_| fine());
+    assert_eq!(reached(&world, ask("s1", 0)).await.0, "a");
+    does(&world, &[("a", json(401, UNKNOWN)), ("b", json(401, UNKNOWN))]);
+    assert_eq!(reached(&world, ask("s2", 1)).await.0, "ab");
+    world.until(secs(27)).await;
+    let answer = world
+        .ask(of_session("s1", MESSAGES, &[("x-stainless-timeout", "2")], &body(2)))
+        .await;
+    assert_eq!((answer.status(), world.requests().len()), (503, 3));
+    assert!(answer.text().contains("(auth)"), "{}", answer.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_one_model_leaves_the_others_alone() {
+    for (fields, seen) in [
+        (vec![("retry-after", "100")], "a"),
+        (
+            vec![
+                ("anthropic-ratelimit-unified-status", "rejected"),
+                ("anthropic-ratelimit-unified-7d-status", "rejected"),
+            ],
+            "b",
+        ),
+    ] {
+        let world = world(&strangers("ab"));
+        world.script(error(429, &fields, LIMITED));
+        world.otherwise(|_| fine());
+        assert_eq!(reached(&world, ask("s1", 0)).await.0, "ab");
+        assert_eq!(reached(&world, ask("s2", 1)).await.0, "b", "the model that was limited");
+        let other = body(2).replace("\"m\"", "\"n\"");
+        assert_eq!(
+            reached(&world, of_session("s3", MESSAGES, &[], &other)).await.0,
+            seen,
+            "{fields:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_binds_a_lane_keeps_it_where_it_is_for_as_long_as_that_lasts() {
+    let paused = r#"{"model":"m","max_tokens":16,"messages":[{"role":"user","content":"go"},
+ {"role":"assistant","content":[{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}]}]}"#;
+    let container = body(1).replace("{\"model\"", "{\"container\":\"c_1\",\"model\"");
+    for (sent, fields, bound) in [
+        (paused, &[][..], true),
+        (container.as_str(), &[][..], true),
+        (&body(1), &[("x-codex-turn-state", "opaque")][..], true),
+        (&body(1), &[][..], false),
+    ] {
+        let world = world(&strangers("ab"));
+        world.otherwise(|_| fine());
+        assert_eq!(reached(&world, ask("s1", 0)).await.0, "a");
+        world.script(limited("100"));
+        assert_eq!(reached(&world, ask("s2", 0)).await.0, "ab");
+        let request = of_session("s1", MESSAGES, fields, sent);
+        let (seen, status) = if bound { ("", 429) } else { ("b", 200) };
+        assert_eq!(
+            reached(&world, &request).await,
+            (seen.to_owned(), status),
+            "{sent} {fields:?}"
+        );
+        world.until(secs(125)).await;
+        let seen = if bound { "a" } else { "b" };
+        assert_eq!(
+            reached(&world, &request).await,
+            (seen.to_owned(), 200),
+            "{sent} {fields:?}: afterwards"
+        );
+    }
 }

@@ -2,11 +2,15 @@
 //!
 //! Runs where `ANTIPHON_SDK_PYTHON` names a Python that has `anthropic`; `tests/sdk/run.py` sets it.
 
-use std::{env, process::Command};
+use std::{env, ffi::OsString, process::Command};
 
-use serde_json::Value;
+use antiphon::auth::{ClientTokens, TokenHash};
+use serde_json::{Value, json};
 
-use crate::support::still::{Step, World, advance, assert_at, events::anthropic, say, secs, sse};
+use crate::support::{
+    pool::{failures, keys, pooled, rests, strangers, untouched},
+    still::{Step, World, advance, assert_at, error, events::anthropic, say, secs, sse},
+};
 
 /// What the SDK makes of what the provider does; none, aloud, where there is no SDK.
 async fn sdk(world: &World, steps: impl IntoIterator<Item = Step>) -> Option<Value> {
@@ -15,6 +19,11 @@ async fn sdk(world: &World, steps: impl IntoIterator<Item = Step>) -> Option<Val
         return None;
     };
     world.script(steps);
+    run(world, python).await
+}
+
+/// One call of the SDK.
+async fn run(world: &World, python: OsString) -> Option<Value> {
     let base = format!("http://{}/anthropic", world.listen().await);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdk/still.py");
     // A task that blocks holds time: it goes where the provider moves it.
@@ -33,21 +42,20 @@ async fn sdk(world: &World, steps: impl IntoIterator<Item = Step>) -> Option<Val
 #[tokio::test(start_paused = true)]
 async fn the_sdk_hears_the_end_of_a_long_silence() {
     let world = World::new();
-    let steps = [
-        sse(),
-        say(anthropic::start()),
-        say(anthropic::text_start(0)),
-        say(anthropic::text(0, "late, ")),
-        advance(200),
-        say(anthropic::ping()),
-        advance(200),
-        say(anthropic::text(0, "but here")),
+    // Long thinking, with nothing but signs of life.
+    let pings = vec![[advance(80), say(anthropic::ping())]; 5].concat();
+    let words = [
         say(anthropic::stop(0)),
+        say(anthropic::text_start(1)),
+        say(anthropic::text(1, "late, but here")),
+        say(anthropic::stop(1)),
         say(anthropic::end("end_turn")),
         Step::End,
     ];
+    let begins = [sse(), say(anthropic::start()), say(anthropic::reasoning_start(0))];
+    let steps = [begins.to_vec(), pings, words.to_vec()].concat();
     let Some(told) = sdk(&world, steps).await else { return };
-    assert_eq!(told, serde_json::json!({"said": "late, but here"}));
+    assert_eq!(told, json!({"said": "late, but here"}));
     assert_at(world.now(), secs(400));
 }
 
@@ -66,4 +74,73 @@ async fn the_sdk_is_told_when_the_provider_falls_silent() {
     assert_eq!(told["said"], "so far");
     assert!(told["words"].as_str().unwrap().contains("fell silent"), "{told}");
     assert_at(world.request().cancelled.unwrap(), secs(240));
+}
+
+/// A world with profiles for holders of the token that the SDK takes for its key.
+fn with_profiles() -> World {
+    World::with(|builder| {
+        pooled(builder, &strangers("ab"));
+        builder.proxy.client_tokens = ClientTokens::new(vec![("dev".to_owned(), TokenHash::of(b"sk-test"))]);
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sdk_waits_five_minutes_for_a_server_tool_and_no_key_pays() {
+    let world = with_profiles();
+    let steps = [
+        sse(),
+        say(anthropic::start()),
+        say(anthropic::server_tool(0, "srvtoolu_1")),
+        advance(300),
+        say(anthropic::server_result(1, "srvtoolu_1")),
+        say(anthropic::text_start(2)),
+        say(anthropic::text(2, "found it")),
+        say(anthropic::stop(2)),
+        say(anthropic::end("end_turn")),
+        Step::End,
+    ];
+    let Some(told) = sdk(&world, steps).await else { return };
+    assert_eq!(told, json!({"said": "found it"}));
+    assert_at(world.now(), secs(300));
+    assert_eq!(keys(&world.requests()), "a");
+    assert!(untouched(&world) && failures(&world, "anthropic") == 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sdk_never_hears_of_a_limit_that_another_key_has_not() {
+    let world = with_profiles();
+    let limited = r#"{"type":"error","error":{"type":"rate_limit_error","message":"Error"}}"#;
+    let fine = || {
+        let words = anthropic::text_start(0) + &anthropic::text(0, "hello") + &anthropic::stop(0);
+        [
+            sse(),
+            say(anthropic::start() + &words + &anthropic::end("end_turn")),
+            Step::End,
+        ]
+    };
+    world.otherwise(move |_| fine().to_vec());
+    let Some(told) = sdk(&world, error(429, &[("retry-after", "120")], limited)).await else {
+        return;
+    };
+    assert_eq!(told, json!({"said": "hello"}));
+    assert_eq!(keys(&world.requests()), "ab");
+    let of_a = rests(&world, "anthropic", "a");
+    let [(reason, model, disables, shared, left)] = of_a.as_slice() else {
+        panic!("{of_a:?}")
+    };
+    assert_eq!(
+        (*reason, model.as_deref(), *disables, *shared),
+        ("rate_limit", Some("claude"), false, false)
+    );
+    assert!((118..=144).contains(left), "{left}");
+    assert_eq!(rests(&world, "anthropic", "b"), []);
+    // The next call goes where the last one was well.
+    let python = env::var_os("ANTIPHON_SDK_PYTHON").unwrap();
+    assert_eq!(run(&world, python).await, Some(json!({"said": "hello"})));
+    assert_eq!(keys(&world.requests()), "abb");
+    let sent = world.requests();
+    assert!(
+        sent.iter().all(|request| !request.message.head.contains("sk-test")),
+        "the token went up"
+    );
 }
