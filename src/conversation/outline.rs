@@ -118,6 +118,8 @@ pub struct Outline {
     pub system: Option<Span>,
     /// The user's first message; the whole history where that is one text.
     pub first_user: Option<Span>,
+    /// The last message, or item; the whole history where that is one text.
+    pub last: Option<Span>,
     /// The last turn of the assistant: ids of its calls, or names where there are no ids.
     pub asked: Vec<Box<[u8]>>,
     /// What the results behind that turn name.
@@ -147,6 +149,7 @@ impl Outline {
             messages: messages.len(),
             system: fields.get(Field::System).or_else(|| system.map(|message| message.span)),
             first_user: first(Role::User).map(|message| message.span).or(noted.alone),
+            last: messages.last().map(|message| message.span).or(noted.alone),
             asked: tail.asked,
             answers: tail.answers,
             answer_names: tail.names,

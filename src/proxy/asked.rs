@@ -17,7 +17,7 @@ use crate::{
     wire::json::Json,
 };
 
-/// Bytes at the end of a body that tell it from others.
+/// Bytes at the end of a history that tell it from others.
 const TAIL_BYTES: usize = 1024;
 /// Bytes of a model's name: longer ones are none.
 const MODEL_MAX: usize = 256;
@@ -89,7 +89,7 @@ impl Sources<'_> {
             principal: self.principal,
             lane,
             pin: pin.map(|pin| pin.profile),
-            name: self.name(body),
+            name: self.name(body, outline, lane),
         }
     }
 
@@ -125,12 +125,21 @@ impl Sources<'_> {
         }
     }
 
-    fn name(&self, body: &[u8]) -> [u8; 32] {
-        let tail = body.get(body.len().saturating_sub(TAIL_BYTES)..).unwrap_or_default();
+    /// Told by lane and history alone, where they are known: a stream that died is asked for again as no stream, and with
+    /// other limits.
+    fn name(&self, body: &[u8], outline: &Outline, lane: Option<Lane>) -> [u8; 32] {
         let mut hash = blake3::Hasher::new_keyed(self.principal.as_bytes());
-        hash.update(self.route.target.path().as_bytes());
-        hash.update(&(body.len() as u64).to_le_bytes());
-        hash.update(tail);
+        if let Some(lane) = lane {
+            hash.update(lane.id.as_bytes());
+        }
+        let begin = outline.first_user.or(outline.last).map(|first| first.start);
+        let history = begin.zip(outline.last).and_then(|(from, last)| body.get(from..last.end));
+        let told = history.unwrap_or(body);
+        if history.is_none() {
+            hash.update(self.route.target.path().as_bytes());
+        }
+        hash.update(&(told.len() as u64).to_le_bytes());
+        hash.update(told.get(told.len().saturating_sub(TAIL_BYTES)..).unwrap_or_default());
         hash.finalize().into()
     }
 }
