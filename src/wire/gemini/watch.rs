@@ -40,13 +40,14 @@ pub(crate) const STOPS: [&str; 14] = [
 /// Reads one chunk.
 pub(crate) fn read(data: &[u8], facts: &mut Facts) -> Seen {
     let mut error = FaultFields::default();
+    let over = facts.terminal || facts.stop.is_some();
     walk(data, |cursor, key| match key {
         b"error" => error.take(cursor),
         // Code Assist.
         b"response" => inside(cursor, |cursor, key| member(key, cursor, facts)),
         _ => member(key, cursor, facts),
     });
-    if error.is_seen() {
+    if error.is_seen() && !over {
         (facts.error, facts.terminal) = (Some(error.fault()), true);
     }
     Seen::Progress

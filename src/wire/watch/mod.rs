@@ -92,12 +92,12 @@ impl Watcher {
     /// Takes the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         let Self {
+            format,
             framer,
             reader,
             held,
             facts,
             ended,
-            ..
         } = self;
         let Some(reader) = reader else {
             if let Framer::Events(framer) = framer {
@@ -109,7 +109,9 @@ impl Watcher {
             Framer::Events(framer) => {
                 let start = framer.at();
                 framer.push(bytes, |range| {
-                    reader.event(held.whole(&range, start, bytes), range.start == 0, facts);
+                    if !is_over(*format, facts) {
+                        reader.event(held.whole(&range, start, bytes), range.start == 0, facts);
+                    }
                     held.clear();
                 });
                 held.keep(framer.open_from(), start, bytes);
@@ -132,6 +134,7 @@ impl Watcher {
         if let (Framer::Events(framer), Some(reader)) = (&self.framer, &mut self.reader)
             && framer.is_between_events()
             && framer.open_from() < framer.at()
+            && !is_over(self.format, &self.facts)
         {
             let range = framer.open_from()..framer.at();
             let event = self.held.whole(&range, framer.at(), &[]);
@@ -165,6 +168,11 @@ impl Watcher {
             Framer::Values(_) => false,
         }
     }
+}
+
+/// Whether the end was said: what a server writes behind it changes nothing. Gemini's candidates end one by one.
+fn is_over(format: Option<Format>, facts: &Facts) -> bool {
+    facts.terminal && format != Some(Format::Gemini)
 }
 
 #[cfg(test)]
