@@ -133,7 +133,9 @@ impl Sources<'_> {
             hash.update(lane.id.as_bytes());
         }
         let begin = outline.first_user.or(outline.last).map(|first| first.start);
-        let history = begin.zip(outline.last).and_then(|(from, last)| body.get(from..last.end));
+        let history = begin
+            .zip(outline.last)
+            .and_then(|(from, last)| body.get(from..last.end));
         let told = history.unwrap_or(body);
         if history.is_none() {
             hash.update(self.route.target.path().as_bytes());

@@ -64,6 +64,14 @@ mod streaming;
 mod strict_provider;
 mod watching;
 
+// What silence, errors and leaving cost whom: the decision table, on paused time.
+mod decision_clocks;
+mod decision_ends;
+mod decision_errors;
+mod decision_sequences;
+mod decision_stories;
+mod decision_table;
+
 // Who speaks.
 mod sessions;
 

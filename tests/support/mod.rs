@@ -23,6 +23,8 @@ pub mod provider;
 #[cfg(feature = "server")]
 pub mod still;
 #[cfg(feature = "server")]
+pub mod table;
+#[cfg(feature = "server")]
 pub mod wire;
 
 /// The checks of the fuzz targets.

@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 use super::super::wire::{Conn, Message, chunk, spawn};
 use super::{BUFFER_BYTES, Clock, PATIENCE, script::Step};
 
+/// The proxy's patience with a handshake, less a moment in which its clock of connecting has not run out.
+const TLS: Duration = Duration::from_millis(4999);
 /// How often everybody may run before time is moved by hand.
 const ROUNDS: usize = 20;
 
@@ -107,13 +109,22 @@ impl Provider {
         };
         let failed = |phase, kind: io::ErrorKind| {
             let source = Some(io::Error::from(kind).into());
-            let kind = Kind::Io;
+            let kind = if kind == io::ErrorKind::TimedOut {
+                Kind::TimedOut
+            } else {
+                Kind::Io
+            };
             Err(SendError { phase, kind, source })
         };
         match step {
             Some(Step::Refuse) => return failed(Phase::Connect, io::ErrorKind::ConnectionRefused),
             Some(Step::Dns) => return failed(Phase::Resolve, io::ErrorKind::NotFound),
             Some(Step::TlsFail) => return failed(Phase::Tls, io::ErrorKind::InvalidData),
+            Some(Step::TlsHang) => {
+                // The proxy's clock of handshakes belongs to its own dialling; ours says what that would.
+                tokio::time::sleep(TLS).await;
+                return failed(Phase::Tls, io::ErrorKind::TimedOut);
+            }
             Some(Step::ConnectHang) => std::future::pending().await,
             Some(Step::ConnectAfter(pause)) => tokio::time::sleep(pause).await,
             _ => {}

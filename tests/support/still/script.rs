@@ -15,6 +15,8 @@ pub enum Step {
     ConnectHang,
     /// Dialling, as the only step: the handshake fails.
     TlsFail,
+    /// Dialling, as the only step: the handshake does not end.
+    TlsHang,
     /// Dialling, as the first step: connects after a while, and goes on with the script.
     ConnectAfter(Duration),
     /// Dialling, as the only step: connects, and takes nothing of any request.
@@ -48,7 +50,13 @@ impl Step {
     pub(super) const fn is_dialling(&self) -> bool {
         matches!(
             self,
-            Self::Refuse | Self::Dns | Self::ConnectHang | Self::TlsFail | Self::ConnectAfter(_) | Self::StopReading
+            Self::Refuse
+                | Self::Dns
+                | Self::ConnectHang
+                | Self::TlsFail
+                | Self::TlsHang
+                | Self::ConnectAfter(_)
+                | Self::StopReading
         )
     }
 }

@@ -1,0 +1,225 @@
+//! What openclaw's users ran into, as promises: numbers are those of openclaw/openclaw's issues.
+
+use crate::support::{
+    app::Builder,
+    still::{Answer, Step, World, events::anthropic::*, json, say, secs, sse, wait},
+    table::{Ask, failures, got, profiled, rests, sends, standing},
+};
+
+type Script = fn() -> Vec<Step>;
+
+fn alive(seconds: u64) -> Vec<Step> {
+    (0..seconds / 10).flat_map(|_| [wait(10), say(ping())]).collect()
+}
+
+fn served() -> Vec<Step> {
+    vec![sse(), say(start()), say(text_start(0)), say(end("end_turn")), Step::End]
+}
+
+async fn ask(world: &World, ask: Ask) -> Answer {
+    world.ask(ask.bytes()).await
+}
+
+/// One of many sessions.
+fn session(number: u64) -> Ask {
+    let history = format!("[{{\"role\":\"user\",\"content\":\"go {number}\"}}]");
+    Ask::messages().body(&format!("{{\"model\":\"m\",\"stream\":true,\"messages\":{history}}}"))
+}
+
+/// #86019: an idle limit of 300 s in between killed compaction at 301 s. #116122: 18 of 28 compactions died at 60.0 s.
+/// #92043: a limit of 180 s made long compaction fail for ever.
+#[tokio::test(start_paused = true)]
+async fn a_compaction_of_many_minutes_comes_to_its_end() {
+    let summary = || {
+        [
+            say(compaction_start(0)),
+            say(compaction(0, "sum")),
+            say(stop(0)),
+            say(end("compaction")),
+            Step::End,
+        ]
+    };
+    for seconds in [60, 61, 180, 181, 300, 301, 600, 890] {
+        for (name, script) in [
+            (
+                "silent until the head",
+                [vec![wait(seconds), sse()], summary().to_vec()].concat(),
+            ),
+            (
+                "silent until the first block",
+                [vec![sse(), wait(seconds)], summary().to_vec()].concat(),
+            ),
+            (
+                "pings until the first block",
+                [
+                    vec![sse()],
+                    alive(seconds),
+                    vec![wait(seconds % 10)],
+                    summary().to_vec(),
+                ]
+                .concat(),
+            ),
+            (
+                "silent within the block",
+                [
+                    vec![sse(), say(start()), say(compaction_start(0)), wait(seconds)],
+                    summary()[1..].to_vec(),
+                ]
+                .concat(),
+            ),
+            (
+                "pings within the block",
+                [
+                    vec![sse(), say(compaction_start(0))],
+                    alive(seconds),
+                    vec![wait(seconds % 10)],
+                    summary()[1..].to_vec(),
+                ]
+                .concat(),
+            ),
+        ] {
+            let world = profiled(|_| ());
+            world.script(script);
+            let answer = ask(&world, Ask::messages().field("x-claude-code-compaction", "auto")).await;
+            assert_eq!(got(&answer), format!("200 whole n1 @{seconds}"), "{name}");
+            assert_eq!((rests(&world).as_str(), failures(&world)), ("-", 0), "{name}");
+        }
+    }
+    // As JSON, on the endpoint that is for nothing else; other answers have ten minutes.
+    for (path, wanted) in [
+        ("/openai/v1/responses/compact", "200 n1 @890"),
+        (
+            "/openai/v1/responses",
+            "504 headers_timeout ours:provider/headers n1 @600",
+        ),
+    ] {
+        let world = profiled(|_| ());
+        world.script([vec![wait(890)], json(200, "{\"id\":\"r\",\"output\":[]}")].concat());
+        let answer = ask(&world, Ask::of(path).body("{\"model\":\"m\",\"input\":\"go\"}")).await;
+        assert_eq!(got(&answer), wanted);
+    }
+}
+
+/// #92043: and where it does not, neither the key nor the endpoint is to blame, however often it is tried.
+#[tokio::test(start_paused = true)]
+async fn a_compaction_that_never_ends_costs_nobody_anything_however_often_it_is_tried() {
+    let world = profiled(|_| ());
+    world.otherwise(|_| [vec![sse(), say(compaction_start(0))], alive(4000)].concat());
+    let before = standing(&world);
+    for number in 0..6 {
+        world.until(secs(1000 * number)).await;
+        let answer = ask(&world, session(number)).await;
+        assert_eq!(
+            got(&answer),
+            format!("200 cut timeout_error n1 @{}", 1000 * number + 900)
+        );
+        assert_eq!(standing(&world), before);
+    }
+}
+
+/// #23317: one slow request led to "no available profile". No timeout of any kind lets a key rest, however many there are.
+#[tokio::test(start_paused = true)]
+async fn slow_requests_never_end_in_no_profile_being_left() {
+    let slow: [(&str, Script); 5] = [
+        ("no head", || vec![Step::Hang]),
+        ("parked", || [vec![sse()], alive(4000)].concat()),
+        ("silent", || vec![sse(), say(text_start(0)), Step::Hang]),
+        ("signs of life", || {
+            [vec![sse(), say(text_start(0))], alive(4000)].concat()
+        }),
+        ("a tool", || {
+            [vec![sse(), say(server_tool(0, "s"))], alive(4000)].concat()
+        }),
+    ];
+    for (name, script) in slow {
+        let world = profiled(|_| ());
+        world.otherwise(move |_| script());
+        for number in 0..8 {
+            let answer = ask(&world, session(number)).await;
+            let ours = answer.header("x-antiphon-fault");
+            assert!(ours.is_none_or(|fault| fault == "provider"), "{name}: {ours:?}");
+            assert_eq!(rests(&world), "-", "{name}");
+        }
+        assert_eq!(world.requests().len(), 8, "{name}: each was sent, once");
+        // The breaker may be open by now: it keeps back our own retries, never a request.
+        world.otherwise(|_| served());
+        let at = world.now();
+        let answer = ask(&world, session(9)).await;
+        assert_eq!((answer.status(), answer.complete), (200, true), "{name}");
+        crate::support::still::assert_at(answer.ended_at, at);
+        assert_eq!(failures(&world), 0, "{name}: it works again");
+    }
+    // What a refusal does instead.
+    let world = profiled(|_| ());
+    let body = "{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":\"words\"}}";
+    world.otherwise(move |_| json(401, body));
+    assert_eq!(got(&ask(&world, session(0)).await), "401 authentication_error n3 @0");
+    let answer = ask(&world, session(1)).await;
+    let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!((30..=36).contains(&wait), "{wait} s");
+    assert_eq!(
+        got(&answer),
+        format!("503 api_error ours:proxy/queue retry-after={wait} @0")
+    );
+}
+
+/// #60388: a run's own budget fired, and the provider was blamed. The client's clock costs nobody anything before half of
+/// ours is used up, and never a key.
+#[tokio::test(start_paused = true)]
+async fn an_agents_own_budget_costs_no_key() {
+    let leave = |seconds: u64| async move {
+        let world = profiled(|_| ());
+        world.otherwise(|_| vec![Step::Hang]);
+        // Two of them: a half failure shows only with another half.
+        for number in 0..2 {
+            let begin = world.now();
+            let mut client = world.client();
+            client.send(session(number).bytes()).await;
+            world.until(begin + secs(seconds)).await;
+            drop(client);
+            world.settle().await;
+        }
+        assert_eq!((rests(&world).as_str(), world.requests().len()), ("-", 2));
+        failures(&world)
+    };
+    for (seconds, failures) in [(5, 0), (29, 0), (31, 1), (59, 1)] {
+        assert_eq!(leave(seconds).await, failures, "after {seconds} s");
+    }
+}
+
+/// #60388 again: the client says how long it waits, and the answer comes before that, as what it is.
+#[tokio::test(start_paused = true)]
+async fn an_agents_own_budget_that_it_tells_is_answered_in_time_by_the_side_that_can_see() {
+    for (budget, wanted) in [
+        ("30", "504 timeout_error ours:provider/headers n1 @25"),
+        ("NOT_GIVEN", "504 timeout_error ours:provider/headers n1 @60"),
+    ] {
+        let world = profiled(|_| ());
+        world.script([Step::Hang]);
+        let answer = ask(&world, Ask::messages().field("x-stainless-timeout", budget)).await;
+        assert_eq!(got(&answer), wanted);
+        assert_eq!((rests(&world).as_str(), failures(&world)), ("-", 1));
+    }
+}
+
+/// #14824, #20946: a hang was taken for a limit. Here it needs a limit that was said.
+#[tokio::test(start_paused = true)]
+async fn a_hang_is_no_limit_and_a_limit_is_no_hang() {
+    let world = profiled(|builder: &mut Builder| builder.proxy.clocks.gate = secs(0));
+    world.script(vec![sse(), say(text_start(0)), Step::Hang]);
+    assert_eq!(got(&ask(&world, session(0)).await), "200 cut timeout_error n1 @240");
+    assert_eq!(rests(&world), "-");
+    world.until(secs(300)).await;
+    world.script(vec![
+        sse(),
+        say(text_start(0)),
+        say(error("rate_limit_error")),
+        Step::End,
+    ]);
+    assert_eq!(
+        got(&ask(&world, session(0)).await),
+        "200 passed rate_limit_error n1 @300"
+    );
+    assert_eq!(rests(&world), "A:rate_limit 30");
+    assert_eq!(sends(&world).split(' ').count(), 2);
+}
