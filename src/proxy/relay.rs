@@ -308,8 +308,8 @@ impl Relay {
     fn end(&mut self, verdict: Verdict) {
         self.note();
         let facts = self.watcher.as_ref().map(Watcher::facts);
-        let said = self.said().unwrap_or_default();
-        let hints = Hints::read(&HeaderMap::new(), &said, clock::since_1970());
+        let read = |said| Hints::read(&HeaderMap::new(), &said, clock::since_1970());
+        let hints = self.said().map_or_else(Hints::default, read);
         self.record.end_of_body(verdict, &hints, facts);
     }
 
