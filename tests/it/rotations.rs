@@ -214,7 +214,7 @@ async fn reasoning_leaves_its_organisation_only_where_the_operator_says_so() {
             ("", 503),
         ),
         (
-            OnOrganisationChange::Strip,
+            OnOrganisationChange::Move,
             REASONED.to_owned(),
             ("ac", 200),
             ("c", 200),
