@@ -21,20 +21,19 @@ use crate::{
     auth::rotation::{Ask, Moved, Pick, ProfileId},
     clock,
     policy::{
-        Class, Evidence, Hints, Reason, Rotate, Verdict, classify,
-        course::below,
-        organisation,
+        Class, Evidence, Hints, Rotate, Verdict, classify, organisation,
         retry::{self, Circumstances, Footing, Next},
     },
     provider::Route,
     session_table::Pin,
+    wire::Format,
 };
 
 /// The attempts of one exchange.
-struct Attempts<'x> {
-    inner: &'x Inner,
+pub(super) struct Attempts<'x> {
+    pub(super) inner: &'x Inner,
     route: &'x Route<'x>,
-    prepared: Prepared,
+    pub(super) prepared: Prepared,
     /// The profile of the attempt at hand; none for the client's own credential.
     profile: Option<ProfileId>,
     tried: Vec<ProfileId>,
@@ -93,60 +92,8 @@ impl Attempts<'_> {
         }
     }
 
-    /// The profile of the first attempt, waited for if it is the lane's own and rests only for a while.
-    async fn choose(&mut self, record: &mut Record) -> Result<(), ProxyError> {
-        let queue = below(
-            self.inner.settings.clocks.queue,
-            self.prepared.asked.budget.map(|budget| budget / 4),
-        );
-        let until = clock::now() + queue;
-        loop {
-            let pick = self.inner.profiles.pick(self.upstream(), &self.ask(false), now());
-            match pick {
-                None => return Ok(()),
-                Some(Pick::Use { id, moved }) => {
-                    self.take(id, moved, record);
-                    return Ok(());
-                }
-                Some(Pick::Wait { until: rested, .. }) if tokio::time::Instant::from_std(rested) <= until => {
-                    record.queues();
-                    tokio::time::sleep_until(tokio::time::Instant::from_std(rested)).await;
-                }
-                // Longer than this client has time: as if the rest were too long for anybody.
-                Some(Pick::Wait { id, .. }) => return self.choose_other(id, record),
-                Some(Pick::None(stuck)) => return Err(self.exhausted(&stuck.reasons, stuck.until, stuck.bound)),
-            }
-        }
-    }
-
-    /// The profile of the first attempt, where the lane's own rests for too long.
-    fn choose_other(&mut self, own: ProfileId, record: &mut Record) -> Result<(), ProxyError> {
-        let ask = Ask {
-            tried: &[own],
-            ..self.ask(false)
-        };
-        match self.inner.profiles.pick(self.upstream(), &ask, now()) {
-            Some(Pick::Use { id, moved }) => {
-                self.take(id, moved, record);
-                Ok(())
-            }
-            Some(Pick::None(stuck)) => Err(self.exhausted(&stuck.reasons, stuck.until, stuck.bound)),
-            Some(Pick::Wait { .. }) | None => Err(self.exhausted(&[], None, false)),
-        }
-    }
-
-    fn exhausted(&self, reasons: &[Reason], until: Option<Instant>, bound: bool) -> ProxyError {
-        let wait = until.map(|until| until.saturating_duration_since(now()));
-        ProxyError::Exhausted {
-            upstream: self.upstream().to_owned(),
-            reasons: reasons.to_vec(),
-            wait,
-            bound,
-        }
-    }
-
     /// Goes on with this profile.
-    fn take(&mut self, id: ProfileId, moved: Option<Moved>, record: &mut Record) {
+    pub(super) fn take(&mut self, id: ProfileId, moved: Option<Moved>, record: &mut Record) {
         self.profile = Some(id);
         self.same_key = 0;
         let profiles = &self.inner.profiles;
@@ -217,6 +164,7 @@ impl Attempts<'_> {
             jitter: self.jitter,
             principal: asked.principal,
             lane: asked.lane,
+            is_gone_on_from: self.route.wire.map(|wire| wire.format) == Some(Format::OpenAiResponses),
         }
     }
 
@@ -354,7 +302,7 @@ impl Attempts<'_> {
         tried.what
     }
 
-    fn ask(&self, other_quota: bool) -> Ask<'_> {
+    pub(super) fn ask(&self, other_quota: bool) -> Ask<'_> {
         let asked = &self.prepared.asked;
         Ask {
             lane: asked
@@ -392,7 +340,7 @@ impl Attempts<'_> {
         Terms::of(&self.prepared.asked, self.route, &self.inner.settings.clocks)
     }
 
-    fn upstream(&self) -> &str {
+    pub(super) fn upstream(&self) -> &str {
         &self.route.upstream.name
     }
 }

@@ -3,6 +3,7 @@
 mod asked;
 mod attempt;
 mod body;
+mod choose;
 mod coding;
 pub mod credential;
 mod error;

@@ -31,6 +31,8 @@ pub(super) struct Stake {
     pub(super) principal: Principal,
     /// Whose conversation it is.
     pub(super) lane: Option<Lane>,
+    /// Whether requests of this format may go on from the answer by its id alone.
+    pub(super) is_gone_on_from: bool,
 }
 
 impl Stake {
@@ -54,7 +56,8 @@ impl Stake {
         let Some(lane) = self.lane else { return };
         let (principal, now) = (self.principal.as_bytes(), clock::now());
         // Where the client names the session itself, nobody has to look it up by an answer.
-        let id = facts.answer_id.as_deref().filter(|_| lane.source.is_looked_up());
+        let looked_up = self.is_gone_on_from || lane.source.is_looked_up();
+        let id = facts.answer_id.as_deref().filter(|_| looked_up);
         self.sessions.answered(principal, lane, &facts.calls, id, now);
         if let Some(tool) = tool {
             self.sessions.stalled(lane.id, tool.clone(), now);

@@ -213,12 +213,7 @@ async fn reasoning_leaves_its_organisation_only_where_the_operator_says_so() {
             ("a", 401),
             ("", 503),
         ),
-        (
-            OnOrganisationChange::Move,
-            REASONED.to_owned(),
-            ("ac", 200),
-            ("c", 200),
-        ),
+        (OnOrganisationChange::Move, REASONED.to_owned(), ("ac", 200), ("c", 200)),
         (OnOrganisationChange::Surface, body(0), ("ac", 200), ("c", 200)),
     ] {
         let world = World::with(|builder| {
