@@ -145,6 +145,7 @@ impl Record {
 
     /// The verdict on the attempt at hand: reported once, whatever follows.
     pub(super) fn judge(&mut self, verdict: Verdict, hints: &Hints) {
+        self.waits = None;
         if let Some(stake) = self.stake.take() {
             stake.settle(verdict, hints);
         }
