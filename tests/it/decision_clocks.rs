@@ -95,6 +95,19 @@ async fn signs_of_life_feed_the_socket_and_not_the_answer() {
             190,
         ),
         silent("no ping ever", &[begun(), vec![Step::Hang]], Stalled, 240),
+        silent(
+            "a first sign of life that comes late is not what ends it",
+            &[vec![say(start()), wait(150)], alive(&ping())],
+            Parked,
+            // At 160, and as long as the socket may be silent.
+            250,
+        ),
+        silent(
+            "a first sign of life that comes soon changes nothing",
+            &[vec![wait(100)], alive(&comment())],
+            Parked,
+            120,
+        ),
         silent("nothing ever", &[vec![Step::Hang]], Parked, 600),
         silent("a greeting alone", &[vec![say(start()), Step::Hang]], Parked, 600),
     ])

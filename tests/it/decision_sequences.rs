@@ -297,3 +297,66 @@ async fn an_answer_that_ends_early_on_purpose_is_a_success() {
         assert_eq!((failures(&world), rests(&world).as_str()), (0, "-"), "{stop}");
     }
 }
+
+/// R14: the breaker keeps back our own retries and moves, never a request, and has nothing to say about keys.
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_is_down_gets_no_retries_of_ours_and_every_request() {
+    let world = profiled(|_| ());
+    world.otherwise(|_| failing(500));
+    let another = |number: u64| turn(&format!(",{{\"role\":\"user\",\"content\":\"{number}\"}}"));
+    for number in 0..5 {
+        let answer = ask(&world, &another(number)).await;
+        assert!(got(&answer).starts_with("500 api_error n2"), "{number}");
+    }
+    let since = world.now();
+    let sends_of = |answer: &Answer| answer.header("x-antiphon-attempts").unwrap().to_owned();
+    for (seconds, number) in [(1, 5), (29, 6), (31, 7), (60, 8)] {
+        world.until(since + secs(seconds)).await;
+        let answer = ask(&world, &another(number)).await;
+        assert_eq!(
+            (answer.status(), sends_of(&answer).as_str()),
+            (500, "1"),
+            "after {seconds} s"
+        );
+    }
+    // A word about a key moves the request all the same; one about the endpoint does not.
+    world.script(failing(529));
+    assert_eq!(sends_of(&ask(&world, &another(9)).await), "1");
+    assert_eq!(rests(&world), "-");
+    world.script(failing(401));
+    world.script(answers(&text_start(0), "end_turn"));
+    let answer = ask(&world, &another(10)).await;
+    assert_eq!((answer.status(), sends_of(&answer).as_str()), (200, "2"));
+    assert_eq!(failures(&world), 0);
+    assert_eq!(
+        sends_of(&ask(&world, &another(11)).await),
+        "2",
+        "it works, so that it is tried again"
+    );
+}
+
+/// R17: five of five hundred for each retry, and one back for each success at the first attempt.
+#[tokio::test(start_paused = true)]
+async fn retries_of_ours_are_paid_from_a_purse_that_only_successes_fill() {
+    let world = profiled(|_| ());
+    world.otherwise(|_| failing(409));
+    let sends_of = |answer: &Answer| answer.header("x-antiphon-attempts").unwrap().to_owned();
+    for number in 0..100 {
+        assert_eq!(sends_of(&ask(&world, &turn("")).await), "2", "{number}");
+    }
+    assert_eq!(sends_of(&ask(&world, &turn("")).await), "1");
+    for successes in [4, 5] {
+        for _ in 0..successes {
+            world.script(answers(&text_start(0), "end_turn"));
+            ask(&world, &turn("")).await;
+        }
+        // Nine in all: one retry and a rest of four; the second time as much is there again.
+        let sent = if successes == 4 { "1" } else { "2" };
+        assert_eq!(
+            sends_of(&ask(&world, &turn("")).await),
+            sent,
+            "behind {successes} successes"
+        );
+    }
+    assert_eq!(rests(&world), "-");
+}

@@ -3,6 +3,8 @@
 //! Rows 8, 9 and 26 are in [`super::decision_errors`]; 2 and 21 to 24, which need more than one exchange, in
 //! [`super::decision_sequences`].
 
+use std::time::Duration;
+
 use crate::support::{
     still::{
         Step,
@@ -513,6 +515,14 @@ async fn a_client_that_leaves_or_stops_reading_costs_no_key() {
         ),
         headers("17: soon, without a head", 29, "client_gone", "+0"),
         headers("18: late, without a head", 31, "client_gave_up", "+0.5"),
+        // The provider has had its say: nobody waits for it.
+        Row::new(
+            "17: before the same key is tried again",
+            [vec![Step::Wait(Duration::from_millis(39_800)), Step::Reset]],
+            ["left", "A@0", "client queue client_gone", "interrupted=1", "-", "+1"],
+        )
+        .client(Client::Leaves(40))
+        .own(["left", "A@0", "network headers headers", "interrupted=1", "-", "+1"]),
         gone("19: with a tool in flight", tool(), 805, "+0", "client_gone"),
         gone("19: while compacting", compacting(), 805, "+0", "client_gone"),
         Row::new(
