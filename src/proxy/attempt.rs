@@ -21,7 +21,7 @@ use crate::{
     auth::rotation::{Ask, Moved, Pick, ProfileId},
     clock,
     policy::{
-        Class, Evidence, Hints, Rotate, Verdict, classify, organisation,
+        Class, Evidence, Failure, Hints, Rotate, Verdict, classify, organisation,
         retry::{self, Circumstances, Footing, Next},
     },
     provider::Route,
@@ -127,7 +127,7 @@ impl Attempts<'_> {
     }
 
     async fn mended(&mut self, answer: Answer, record: &mut Record) -> Result<Answer, ProxyError> {
-        let terms = self.terms();
+        let terms = self.terms(record);
         let profile = self
             .profile
             .and_then(|id| self.inner.profiles.profile(self.upstream(), id));
@@ -146,8 +146,12 @@ impl Attempts<'_> {
         let request = self.prepared.request(self.route.upstream, profile);
         let request = request.map_err(|error| ProxyError::Unsigned { error, limit })?;
         record.stake = Some(self.stake(record));
-        let sent = self.inner.once(self.route, request, &self.terms(), record).await;
-        sent.map_err(|error| upstream_error(self.route, error))
+        let terms = self.terms(record);
+        let sent = self.inner.once(self.route, request, &terms, record).await;
+        sent.map_err(|error| match error.failure() {
+            Failure::HeadTimeout if record.spent() >= self.inner.settings.clocks.total => ProxyError::Deadline,
+            _ => upstream_error(self.route, error),
+        })
     }
 
     fn stake(&self, record: &Record) -> Stake {
@@ -336,8 +340,9 @@ impl Attempts<'_> {
         }
     }
 
-    fn terms(&self) -> Terms {
-        Terms::of(&self.prepared.asked, self.route, &self.inner.settings.clocks)
+    fn terms(&self, record: &Record) -> Terms {
+        let clocks = &self.inner.settings.clocks;
+        Terms::of(&self.prepared.asked, self.route, clocks, record.spent())
     }
 
     pub(super) fn upstream(&self) -> &str {

@@ -63,6 +63,9 @@ pub enum ProxyError {
     /// The provider's stream broke off or fell silent before it had begun.
     #[error("the answer did not begin")]
     Unbegun(Verdict),
+    /// The exchange has taken as long as it may.
+    #[error("the exchange has reached its limit")]
+    Deadline,
     /// Every profile that could serve rests.
     #[error("no profile is able to serve")]
     Exhausted {
@@ -103,6 +106,7 @@ impl ProxyError {
             Self::Upstream { error, .. } => classify(Evidence::Unanswered(error.failure())),
             Self::Unbegun(verdict) => *verdict,
             Self::Exhausted { .. } => classify(Evidence::Exhausted),
+            Self::Deadline => classify(Evidence::Deadline),
         }
     }
 
@@ -126,6 +130,7 @@ impl ProxyError {
                 Phase::Body => "body",
             },
             Self::Unbegun(_) => "body",
+            Self::Deadline => "headers",
             Self::Exhausted { .. } => "queue",
             _ => "request",
         }
@@ -150,7 +155,7 @@ impl ProxyError {
                 Kind::Request => StatusCode::BAD_REQUEST,
             },
             Self::Unbegun(verdict) if verdict.class == Class::Broken => StatusCode::BAD_GATEWAY,
-            Self::Unbegun(_) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Unbegun(_) | Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
             Self::Exhausted { reasons, .. }
                 if !reasons.is_empty() && reasons.iter().all(|reason| reason.is_limit()) =>
             {
@@ -188,6 +193,7 @@ impl ProxyError {
                 "the provider's connection broke before the answer had begun; try again".to_owned()
             }
             Self::Unbegun(_) => "the provider took the request and did not begin to answer; try again".to_owned(),
+            Self::Deadline => "the exchange has reached the limit on its whole duration; try again".to_owned(),
             Self::Exhausted {
                 upstream,
                 reasons,
@@ -203,6 +209,7 @@ impl ProxyError {
             Self::Upstream { error, .. } => error,
             Self::Unbegun(verdict) if verdict.class == Class::Broken => return "http_response_incomplete",
             Self::Unbegun(_) => return "connection_read_timeout",
+            Self::Deadline => return "http_response_timeout",
             Self::Exhausted { .. } => return "destination_unavailable",
             _ => {
                 return match self.status() {

@@ -225,6 +225,11 @@ impl Record {
         self.telemetry.exchange_ended(&self.event);
     }
 
+    /// How long the exchange has taken so far.
+    pub(super) fn spent(&self) -> Duration {
+        clock::now().duration_since(self.began)
+    }
+
     /// What it means that the client is gone.
     pub(super) fn client_gone(&self, state: State, late: bool) -> Verdict {
         let stalled = self.stalled.as_ref().is_some_and(Stalled::is_so);

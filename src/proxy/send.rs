@@ -28,7 +28,8 @@ pub(super) struct Terms {
 
 impl Terms {
     /// The terms of a request on its route.
-    pub(super) fn of(asked: &Asked, route: &Route<'_>, clocks: &Clocks) -> Self {
+    /// `spent` is how long the exchange has taken so far.
+    pub(super) fn of(asked: &Asked, route: &Route<'_>, clocks: &Clocks, spent: Duration) -> Self {
         let at_once = asked.stream && route.begins_at_once();
         let limit = if at_once { clocks.stream_headers } else { clocks.headers };
         // A compaction takes its time before the first word too.
@@ -38,7 +39,7 @@ impl Terms {
             limit
         };
         Self {
-            headers: below(limit, asked.budget),
+            headers: below(limit, asked.budget).min(clocks.total.saturating_sub(spent)),
             compacts: asked.compacts,
             budget: asked.budget,
         }

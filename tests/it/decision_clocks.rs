@@ -617,6 +617,19 @@ async fn an_exchange_takes_an_hour_at_most_whatever_its_state() {
             ],
         )
         .settings(short),
+        Row::new(
+            "before the head",
+            [vec![Step::Hang]],
+            [
+                "504 timeout_error ours:proxy/headers n1 @40",
+                "A@0",
+                "proxy headers deadline",
+                "deadline=1",
+                "-",
+                "+0",
+            ],
+        )
+        .settings(|builder| builder.proxy.clocks.total = secs(40)),
     ])
     .await;
 }
