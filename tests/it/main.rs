@@ -55,6 +55,7 @@ mod named_ids;
 mod other_rules;
 mod passthrough;
 mod proxied;
+mod retries;
 mod simulated_day;
 mod smuggling;
 mod still_clocks;

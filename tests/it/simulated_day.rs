@@ -19,7 +19,8 @@ use crate::support::{
 };
 
 const MESSAGES: &str = "/anthropic/v1/messages";
-const EXCHANGES: usize = 3000;
+/// Of each lane.
+const TURNS: u32 = 250;
 const DAY: Duration = secs(24 * 3600);
 const LANES: usize = 12;
 const LABELS: [&str; 3] = ["a", "b", "c"];
@@ -187,8 +188,8 @@ async fn live(
 ) -> BTreeMap<(u16, bool), usize> {
     let mut told = BTreeMap::new();
     let mut history = vec![serde_json::json!({"role": "user", "content": "go"})];
-    for turn in 0..EXCHANGES / LANES {
-        let due = DAY / (EXCHANGES / LANES) as u32 * turn as u32 + secs(rng.below(300) as u64);
+    for turn in 0..TURNS {
+        let due = DAY / TURNS * turn + secs(rng.below(300) as u64);
         tokio::time::sleep_until(start + due.max(start.elapsed())).await;
         let model = ["m", "n"][rng.below(2)];
         let body = serde_json::json!({"model": model, "max_tokens": 16, "stream": true, "messages": history});
@@ -287,7 +288,7 @@ async fn over_a_day_no_key_rests_but_for_what_was_done_to_it() {
         "a day on which nothing happens proves nothing"
     );
     assert!(deeds.len() == 11 && deeds[&Deed::ServerTool] > 10 && deeds[&Deed::Compaction] > 10);
-    assert_eq!(told.values().sum::<usize>(), EXCHANGES / LANES * LANES);
+    assert_eq!(told.values().sum::<usize>(), LANES * TURNS as usize);
     let page = world.shared.telemetry.encode();
     assert!(page.lines().any(|line| line == "antiphon_streams_active 0"), "{page}");
     for sent in world.requests() {

@@ -12,12 +12,13 @@ use tower_service::Service as _;
 
 use crate::support::{
     app::admin_of,
-    pool::{CANARY, failures, key, keys, of_session, pooled, profile, rests, strangers, untouched, view, world},
-    still::{Step, World, assert_at, error, events::anthropic, json as whole, say, secs, sse, wait},
+    pool::{
+        CANARY, MESSAGES, failures, fine, key, keys, limited, of_session, pooled, profile, reached, rests, strangers,
+        untouched, view, world,
+    },
+    still::{Step, World, assert_at, events::anthropic, json as whole, say, secs, sse, wait},
 };
 
-const MESSAGES: &str = "/anthropic/v1/messages";
-const LIMITED: &str = r#"{"type":"error","error":{"type":"rate_limit_error","message":"Error"}}"#;
 const POOR: &str = r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API."}}"#;
 
 fn body(words: &str) -> String {
@@ -26,24 +27,6 @@ fn body(words: &str) -> String {
 
 fn ask(session: &str, words: &str) -> Vec<u8> {
     of_session(session, MESSAGES, &[], &body(words))
-}
-
-fn limited(seconds: &str) -> Vec<Step> {
-    error(429, &[("retry-after", seconds)], LIMITED)
-}
-
-fn fine() -> Vec<Step> {
-    whole(
-        200,
-        r#"{"id":"msg_1","type":"message","content":[],"stop_reason":"end_turn"}"#,
-    )
-}
-
-/// Asks, and gives the profiles that this has reached.
-async fn reached(world: &World, request: impl AsRef<[u8]>) -> (String, u16) {
-    let before = world.requests().len();
-    let answer = world.ask(request).await;
-    (keys(&world.requests()[before..]), answer.status())
 }
 
 /// What the admin listener answers.
@@ -288,7 +271,7 @@ async fn the_admin_page_shows_breakers_and_models_and_no_secret() {
         pooled(
             builder,
             &[profile("a", Some("org-x"), 2), profile("b", Some("org-x"), 1)],
-        )
+        );
     });
     let busy = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     let mut requests = 0;
@@ -376,7 +359,9 @@ async fn n8434_a_call_without_result_costs_one_send_and_no_key() {
     ] {
         let world = World::with(|builder| {
             pooled(builder, &strangers("abc"));
-            builder.upstreams.iter_mut().for_each(|upstream| upstream.mode = mode);
+            for upstream in &mut builder.upstreams {
+                upstream.mode = mode;
+            }
         });
         world.otherwise(move |request| match obstinate {
             true if request.text().contains("messages") => whole(400, refused),

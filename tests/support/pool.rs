@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     app::{Builder, post_with},
-    still::{Request, World},
+    still::{Request, Step, World, error, json},
     wire::Message,
 };
 
@@ -129,4 +129,59 @@ pub fn of_session(session: &str, path: &str, fields: &[(&str, &str)], body: &str
 pub fn is_about(time: Duration, wanted: Duration) -> bool {
     let tick = Duration::from_millis(3);
     time + tick >= wanted && time <= wanted.mul_f64(1.2) + tick
+}
+
+/// Messages of Anthropic.
+pub const MESSAGES: &str = "/anthropic/v1/messages";
+/// Responses of `OpenAI`.
+pub const RESPONSES: &str = "/openai/v1/responses";
+/// A limit.
+pub const LIMITED: &str = r#"{"type":"error","error":{"type":"rate_limit_error","message":"Error"}}"#;
+/// A key that is not taken.
+pub const UNKNOWN: &str = r#"{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}"#;
+/// A failure of the provider.
+pub const BROKEN: &str = r#"{"type":"error","error":{"type":"api_error","message":"Internal server error"}}"#;
+/// Too much for everybody.
+pub const OVERLOADED: &str = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+/// Reasoning of another organisation's.
+pub const FOREIGN: &str = r#"{"error":{"message":"Encrypted content organization_id did not match the target organization.","type":"invalid_request_error","param":null,"code":"invalid_encrypted_content"}}"#;
+
+/// A question; no two numbers make one logical request.
+pub fn body(number: usize) -> String {
+    format!(r#"{{"model":"m","max_tokens":16,"messages":[{{"role":"user","content":"question {number}"}}]}}"#)
+}
+
+/// It, asked by a session.
+pub fn ask(session: &str, number: usize) -> Vec<u8> {
+    of_session(session, MESSAGES, &[], &body(number))
+}
+
+/// A limit for so many seconds.
+pub fn limited(seconds: &str) -> Vec<Step> {
+    error(429, &[("retry-after", seconds)], LIMITED)
+}
+
+/// A good answer.
+pub fn fine() -> Vec<Step> {
+    json(
+        200,
+        r#"{"id":"msg_1","type":"message","content":[],"stop_reason":"end_turn"}"#,
+    )
+}
+
+/// What each of these profiles does, whenever it is asked; the others answer well.
+pub fn does(world: &World, table: &[(&'static str, Vec<Step>)]) {
+    let table = table.to_vec();
+    world.otherwise(move |request| {
+        let own = key(request);
+        let known = table.iter().find(|(label, _)| *label == own);
+        known.map_or_else(fine, |(_, steps)| steps.clone())
+    });
+}
+
+/// Asks, and gives the profiles that this has reached.
+pub async fn reached(world: &World, request: impl AsRef<[u8]>) -> (String, u16) {
+    let before = world.requests().len();
+    let answer = world.ask(request).await;
+    (keys(&world.requests()[before..]), answer.status())
 }
