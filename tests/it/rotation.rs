@@ -355,10 +355,8 @@ fn what_binds_a_lane_holds_it() {
     let mut pool = Pool::with(&[Some("one"), Some("two")]);
     pool.rotation = Rotation::new(pool.rotation.members().to_vec(), Duration::ZERO, true);
     pool.fails(0, Class::Auth);
-    let Pick::Use { moved: Some(moved), .. } = pool.pick(&reasoning) else {
-        panic!()
-    };
-    assert!(moved.leaves_reasoning);
+    assert_eq!(used(&pool.pick(&reasoning)), Some(1));
+    assert!(held(&pool, &state) && held(&pool, &calls));
 }
 
 #[test]

@@ -63,8 +63,6 @@ pub struct Moved {
     pub from: ProfileId,
     /// The recorded reason of that one's rest; none if it only does not serve the model.
     pub reason: Option<Reason>,
-    /// Whether reasoning in the history is left behind.
-    pub leaves_reasoning: bool,
 }
 
 /// Why nobody can serve.
@@ -111,7 +109,6 @@ impl Rotation {
                 moved: Some(Moved {
                     from,
                     reason: self.rest(from, ask, now).map(|rest| rest.reason),
-                    leaves_reasoning: ask.bound.reasoning && self.distance(left, *id) == Distance::Other,
                 }),
             },
             (Some(id), _) => Pick::Use { id: *id, moved: None },
