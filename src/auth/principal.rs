@@ -1,6 +1,6 @@
 //! The principal: who asks, told by the secret that was presented, and never by a body.
 
-use std::{borrow::Cow, collections::BTreeSet, fmt};
+use std::{borrow::Cow, collections::BTreeSet, fmt, sync::LazyLock};
 
 use http::HeaderMap;
 
@@ -37,7 +37,9 @@ impl Principal {
     /// Who presents these credentials: one secret in whichever header or parameter is one principal.
     pub fn of(key: &PrincipalKey, headers: &HeaderMap, query: Option<&str>) -> Self {
         // In an order of their own, so that it does not count which header held which.
-        let secrets: BTreeSet<Cow<'_, [u8]>> = presented(headers, query).collect();
+        let mut secrets: Vec<Cow<'_, [u8]>> = presented(headers, query).collect();
+        secrets.sort_unstable();
+        secrets.dedup();
         if secrets.is_empty() {
             return Self::NONE;
         }
@@ -75,11 +77,13 @@ impl fmt::Debug for Principal {
     }
 }
 
+/// The headers in which clients send their credentials.
+static NAMES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| BUILT_IN.iter().map(|row| row.credential).collect());
+
 /// Every bare secret that a request presents: the values of the headers in which clients send their credentials,
 /// without `Bearer`, and of the query's `key`.
 pub fn presented<'r>(headers: &'r HeaderMap, query: Option<&'r str>) -> impl Iterator<Item = Cow<'r, [u8]>> {
-    let names: BTreeSet<&str> = BUILT_IN.iter().map(|row| row.credential).collect();
-    let in_headers = names.into_iter().flat_map(|name| headers.get_all(name)).map(|value| {
+    let in_headers = NAMES.iter().flat_map(|name| headers.get_all(*name)).map(|value| {
         // A scheme in front of any of them is no part of the secret.
         Cow::Borrowed(bare(value.as_bytes()))
     });

@@ -40,7 +40,8 @@ impl Hints {
             text("retry-after-ms").and_then(|ms| seconds(ms, 0.001)),
             text("x-ms-retry-after-ms").and_then(|ms| seconds(ms, 0.001)),
             text("retry-after").and_then(|value| seconds(value, 1.0).or_else(|| http_date(value).and_then(until))),
-            said.wait,
+            // Google names a delay of seconds beside a quota of a day.
+            said.wait.filter(|_| !said.daily),
         ];
         let named = || named.into_iter().flatten().filter(|wait| !wait.is_zero());
         let buckets = exhausted(headers, since_1970);
@@ -233,6 +234,12 @@ mod tests {
                 r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"t","retryDelay":"34s"}]}}"#,
                 Some(34_000),
                 Some(34_000),
+            ),
+            (
+                &[],
+                r#"{"error":{"details":[{"retryDelay":"34s"},{"violations":[{"quotaId":"RequestsPerDayPerProject"}]}]}}"#,
+                None,
+                None,
             ),
             (
                 &[],

@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::shape::openai_type;
 use crate::{
     clock,
     policy::{Evidence, Said, Verdict, classify, course::Course, status_of},
@@ -103,6 +104,7 @@ fn last_data(events: &[u8]) -> Vec<u8> {
 
 /// The answer that an error event would have been: the provider's own words under the status that they mean.
 fn refusal(data: &[u8], said: &Said) -> Response<Bytes> {
+    let status = StatusCode::from_u16(status_of(said)).unwrap_or(StatusCode::BAD_GATEWAY);
     let value: Value = serde_json::from_slice(data).unwrap_or_default();
     let nested = value.get("response").and_then(|response| response.get("error"));
     let body = match (nested, value.get("error")) {
@@ -110,13 +112,13 @@ fn refusal(data: &[u8], said: &Said) -> Response<Bytes> {
         (None, Some(Value::Object(_))) => Bytes::copy_from_slice(data),
         // Responses say it without a frame around it.
         _ => json!({ "error": {
-            "message": value.get("message"), "type": said.kind, "param": value.get("param"), "code": value.get("code"),
+            "message": value.get("message"), "type": openai_type(status), "param": value.get("param"), "code": value.get("code"),
         } })
         .to_string()
         .into(),
     };
     let mut answer = Response::new(body);
-    *answer.status_mut() = StatusCode::from_u16(status_of(said)).unwrap_or(StatusCode::BAD_GATEWAY);
+    *answer.status_mut() = status;
     answer
 }
 

@@ -119,7 +119,7 @@ const fn anthropic_type(status: StatusCode) -> &'static str {
     }
 }
 
-const fn openai_type(status: StatusCode) -> &'static str {
+pub(super) const fn openai_type(status: StatusCode) -> &'static str {
     match status.as_u16() {
         429 => "rate_limit_error",
         500.. => "server_error",

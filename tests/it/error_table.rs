@@ -234,7 +234,7 @@ const EVENTS: &[EventRow] = &[
     ("e8", Gemini, r#"{"error":{"code":429,"message":"Resource has been exhausted.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34s"}]}}"#, 429, leaves(limit(34)), None),
     ("e9", Messages, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}"#, 529, THRICE, None),
     ("e9", Responses, r#"{"type":"response.failed","response":{"id":"resp_1","object":"response","status":"failed","error":{"code":"server_is_overloaded","message":"Overloaded"}}}"#, 503, THRICE, Some(r#"{"error":{"code":"server_is_overloaded","message":"Overloaded"}}"#)),
-    ("e9", Responses, r#"{"type":"error","code":"slow_down","message":"Slow down","param":null,"sequence_number":2}"#, 503, THRICE, Some(r#"{"error":{"code":"slow_down","message":"Slow down","param":null,"type":"error"}}"#)),
+    ("e9", Responses, r#"{"type":"error","code":"slow_down","message":"Slow down","param":null,"sequence_number":2}"#, 503, THRICE, Some(r#"{"error":{"code":"slow_down","message":"Slow down","param":null,"type":"server_error"}}"#)),
     ("e9", Gemini, r#"{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}"#, 503, THRICE, None),
     ("e10", Messages, r#"{"type":"error","error":{"type":"api_error","message":"Internal server error"}}"#, 500, TWICE, None),
     ("e10", Chat, r#"{"error":{"message":"The server had an error","type":"server_error","param":null,"code":null}}"#, 500, TWICE, None),
