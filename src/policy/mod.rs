@@ -7,7 +7,7 @@ mod classify;
 pub mod course;
 mod hints;
 pub mod retry;
-pub mod rotation_settings;
+mod rotation_settings;
 mod said;
 mod spans;
 

@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use crate::{
@@ -90,7 +90,7 @@ impl Profiles {
         settings: &RotationSettings,
         telemetry: Telemetry,
     ) -> Self {
-        let pool = |name: &str| {
+        let mut pool = |name: &str| {
             let profiles = profiles.remove(name).unwrap_or_default();
             let members = profiles.iter().map(member).collect();
             let may_leave = settings.on_organisation_change == OnOrganisationChange::Move;
@@ -101,7 +101,6 @@ impl Profiles {
             }
         };
         let named = upstreams.into_iter().map(ToOwned::to_owned);
-        let mut pool = pool;
         let pools = named.map(|name| (name.clone(), pool(&name))).collect();
         Self(Arc::new(Inner { pools, telemetry }))
     }
@@ -285,9 +284,4 @@ fn member(profile: &Profile) -> Member {
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// How long until `at`.
-pub fn left(at: Instant, now: Instant) -> Duration {
-    at.saturating_duration_since(now)
 }

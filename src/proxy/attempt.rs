@@ -228,10 +228,12 @@ impl Attempts<'_> {
 
     /// Whether another attempt could still be made, so that the answer is worth holding.
     fn may_hold(&self, record: &Record) -> bool {
+        if self.prepared.asked.footing != Footing::Free || record.event.attempts >= retry::SENDS_MAX {
+            return false;
+        }
         let at = self.circumstances(record);
         let again = !at.client_retries && !at.breaker_open && at.same_key < Class::Overloaded.retries();
-        let others = self.inner.profiles.able(self.upstream(), &self.ask(false), now()) > 1;
-        at.footing == Footing::Free && at.sends < retry::SENDS_MAX && (again || others)
+        again || self.inner.profiles.able(self.upstream(), &self.ask(false), now()) > 1
     }
 
     /// After which delay another attempt follows; none if this is the client's answer.

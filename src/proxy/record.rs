@@ -255,14 +255,12 @@ impl Drop for Record {
             .waits
             .map(|(since, limit)| (clock::now().duration_since(since), limit));
         let open = if self.compacts { Open::Compaction } else { Open::Nothing };
-        let evidence = Evidence::ClientGone {
-            state: State {
-                open,
-                ..State::default()
-            },
-            late: waited.is_some_and(|(waited, limit)| waited * 2 > limit),
+        let late = waited.is_some_and(|(waited, limit)| waited * 2 > limit);
+        let state = State {
+            open,
+            ..State::default()
         };
-        self.end(classify(evidence), self.phase);
+        self.end(self.client_gone(state, late), self.phase);
     }
 }
 

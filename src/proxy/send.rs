@@ -27,8 +27,7 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// The terms of a request on its route.
-    /// `spent` is how long the exchange has taken so far.
+    /// The terms of a request on its route; `spent` is how long the exchange has taken so far.
     pub(super) fn of(asked: &Asked, route: &Route<'_>, clocks: &Clocks, spent: Duration) -> Self {
         let at_once = asked.stream && route.begins_at_once();
         let limit = if at_once { clocks.stream_headers } else { clocks.headers };
