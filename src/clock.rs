@@ -14,6 +14,11 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
+/// The present, for rooms that know no tokio.
+pub fn instant() -> std::time::Instant {
+    now().into_std()
+}
+
 /// Time since 1970, for what is shown to people and machines elsewhere; zero where the system's clock is before that.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
 pub fn since_1970() -> Duration {

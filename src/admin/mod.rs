@@ -124,7 +124,7 @@ async fn clear(State(shared): State<Shared>, Path((upstream, profile)): Path<(St
 }
 
 async fn metrics(State(shared): State<Shared>) -> Response {
-    shared.profiles.publish(clock::now().into_std());
+    shared.profiles.publish(clock::instant());
     let totals = shared.sessions.totals(clock::now());
     shared.telemetry.sessions(totals.lanes, totals.open_calls);
     (

@@ -111,7 +111,7 @@ struct Dates {
 impl Dates {
     fn present() -> Self {
         Self {
-            now: clock::now().into_std(),
+            now: clock::instant(),
             since_1970: clock::since_1970(),
         }
     }

@@ -1,10 +1,6 @@
 //! Attempts: pick a profile, send, judge, and send again where that may help. Never behind the first byte of an answer.
 
-use std::{
-    hash::BuildHasher,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{hash::BuildHasher, sync::Arc, time::Duration};
 
 use super::{
     Inner,
@@ -162,7 +158,7 @@ impl Attempts<'_> {
             upstream: self.upstream().to_owned(),
             profile: self.profile,
             model: asked.model.clone(),
-            began: now(),
+            began: clock::instant(),
             request: asked.name,
             first: record.event.attempts == 0 && asked.retries == 0,
             jitter: self.jitter,
@@ -233,7 +229,12 @@ impl Attempts<'_> {
         }
         let at = self.circumstances(record);
         let again = !at.client_retries && !at.breaker_open && at.same_key < Class::Overloaded.retries();
-        again || self.inner.profiles.able(self.upstream(), &self.ask(false), now()) > 1
+        again
+            || self
+                .inner
+                .profiles
+                .able(self.upstream(), &self.ask(false), clock::instant())
+                > 1
     }
 
     /// After which delay another attempt follows; none if this is the client's answer.
@@ -253,7 +254,10 @@ impl Attempts<'_> {
             // The report first: the choice must know what this profile has just shown.
             record.judge(tried.verdict, &tried.hints);
             self.tried.extend(self.profile);
-            let pick = self.inner.profiles.pick(self.upstream(), &self.ask(other_quota), now());
+            let pick = self
+                .inner
+                .profiles
+                .pick(self.upstream(), &self.ask(other_quota), clock::instant());
             if let Some(Pick::Use { id, moved }) = pick {
                 self.take(id, moved, record);
                 self.rotations += u32::from(class.rotate() != Rotate::Freely);
@@ -280,7 +284,7 @@ impl Attempts<'_> {
         self.left = None;
         self.inner
             .profiles
-            .way_back(self.upstream(), left, &self.ask(false), now())
+            .way_back(self.upstream(), left, &self.ask(false), clock::instant())
     }
 
     /// Hands the attempt to the client.
@@ -336,7 +340,7 @@ impl Attempts<'_> {
             breaker_open: self
                 .inner
                 .profiles
-                .is_open(self.upstream(), asked.model.as_deref(), now()),
+                .is_open(self.upstream(), asked.model.as_deref(), clock::instant()),
             wait: self.inner.settings.rotation.wait,
             streamed: asked.stream,
         }
@@ -350,9 +354,4 @@ impl Attempts<'_> {
     pub(super) fn upstream(&self) -> &str {
         &self.route.upstream.name
     }
-}
-
-/// The present, for what is pure.
-fn now() -> Instant {
-    clock::now().into_std()
 }

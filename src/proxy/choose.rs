@@ -20,7 +20,10 @@ impl Attempts<'_> {
         );
         let until = clock::now() + queue;
         loop {
-            let pick = self.inner.profiles.pick(self.upstream(), &self.ask(false), now());
+            let pick = self
+                .inner
+                .profiles
+                .pick(self.upstream(), &self.ask(false), clock::instant());
             match pick {
                 None => return Ok(()),
                 Some(Pick::Use { id, moved }) => {
@@ -44,7 +47,7 @@ impl Attempts<'_> {
             tried: &[own],
             ..self.ask(false)
         };
-        match self.inner.profiles.pick(self.upstream(), &ask, now()) {
+        match self.inner.profiles.pick(self.upstream(), &ask, clock::instant()) {
             Some(Pick::Use { id, moved }) => {
                 self.take(id, moved, record);
                 Ok(())
@@ -55,7 +58,7 @@ impl Attempts<'_> {
     }
 
     fn exhausted(&self, reasons: &[Reason], until: Option<Instant>, bound: bool) -> ProxyError {
-        let wait = until.map(|until| until.saturating_duration_since(now()));
+        let wait = until.map(|until| until.saturating_duration_since(clock::instant()));
         ProxyError::Exhausted {
             upstream: self.upstream().to_owned(),
             reasons: reasons.to_vec(),
@@ -63,9 +66,4 @@ impl Attempts<'_> {
             bound,
         }
     }
-}
-
-/// The present, for what is pure.
-fn now() -> Instant {
-    clock::now().into_std()
 }

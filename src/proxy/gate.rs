@@ -42,7 +42,7 @@ pub(super) async fn hold(mut body: Incoming, mut watcher: Watcher, course: &mut 
     let gate = clock::now() + limit;
     let mut held = BytesMut::new();
     loop {
-        let (at, ran_out) = course.wait(true, || clock::now().into_std());
+        let (at, ran_out) = course.wait(true, clock::instant);
         let until = gate.min(Instant::from_std(at));
         let Ok(frame) = tokio::time::timeout_at(until, body.frame()).await else {
             if gate <= clock::now() {
@@ -56,7 +56,7 @@ pub(super) async fn hold(mut body: Incoming, mut watcher: Watcher, course: &mut 
                 let Ok(data) = frame.into_data() else { continue };
                 watcher.push(&data);
                 held.extend_from_slice(&data);
-                course.heard(Some(watcher.facts()), || clock::now().into_std());
+                course.heard(Some(watcher.facts()), clock::instant);
                 None
             }
             Some(Err(error)) => {

@@ -235,7 +235,7 @@ impl Relay {
                 Poll::Ready(None) => self.over(false),
                 Poll::Pending => {
                     let watched = self.told().is_some();
-                    let (at, clock) = self.course.wait(watched, || clock::now().into_std());
+                    let (at, clock) = self.course.wait(watched, clock::instant);
                     ready!(self.alarm.poll(Instant::from_std(at), cx));
                     if self.is_over() {
                         // All was said; that the provider forgets to hang up is nobody's fault.
@@ -263,8 +263,7 @@ impl Relay {
             .watcher
             .as_ref()
             .filter(|watcher| watcher.is_stream() && watcher.format().is_some());
-        self.course
-            .heard(watcher.map(Watcher::facts), || clock::now().into_std());
+        self.course.heard(watcher.map(Watcher::facts), clock::instant);
         if self.is_end() {
             // hyper does not ask again behind the last frame.
             self.end(self.judged(false));
@@ -323,7 +322,7 @@ impl Relay {
     fn fail(&mut self, verdict: Verdict) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         let error = RelayError(verdict);
         let facts = self.watcher.as_ref().map(Watcher::facts);
-        let tool = facts.and_then(|facts| self.course.snapshot(facts, clock::now().into_std()));
+        let tool = facts.and_then(|facts| self.course.snapshot(facts, clock::instant()));
         let message = error.message(tool.as_ref());
         self.record.event.tool = tool;
         self.end(verdict);
@@ -357,7 +356,7 @@ impl Drop for Relay {
         if matches!(self.state, State::Relaying(_)) && over {
             self.end(self.judged(false));
         } else {
-            let late = self.course.is_late(self.told().is_some(), clock::now().into_std());
+            let late = self.course.is_late(self.told().is_some(), clock::instant());
             let state = self.course.state();
             // Only if it has not ended yet.
             let gone = self.record.client_gone(state, late);

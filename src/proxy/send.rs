@@ -63,7 +63,7 @@ impl Inner {
             terms.compacts,
             terms.budget,
             of_exchange,
-            clock::now().into_std(),
+            clock::instant(),
         );
         Ok(Answer::new(sent, route.wire.map(|wire| wire.format), course))
     }

@@ -48,7 +48,7 @@ impl Stake {
             request: self.request,
             first: self.first,
         };
-        self.profiles.note(&shown, self.jitter, clock::now().into_std());
+        self.profiles.note(&shown, self.jitter, clock::instant());
     }
 
     /// Notes in the session what the answer said.
