@@ -45,9 +45,18 @@ pub(super) fn slots(layout: &Layout<'_>) -> Vec<Slot> {
 struct Builder<'l, 'c> {
     layout: &'l Layout<'c>,
     done: Vec<Slot>,
-    /// The message that is being written over the original one: units of a message that was split may join it.
-    open: Option<(usize, Vec<Item>)>,
+    /// The message that is being written: units that belong to it may join it.
+    open: Option<Draft>,
     before: Before,
+}
+
+/// A message that is being written.
+struct Draft {
+    /// The message its first unit came from.
+    message: usize,
+    /// Whether it is written over that message, or is one of our own beside it.
+    over: bool,
+    items: Vec<Item>,
 }
 
 /// What comes of a unit.
@@ -91,26 +100,26 @@ impl Builder<'_, '_> {
     fn lay(&mut self, unit: usize, items: Vec<Item>) {
         let found = &self.layout.pairing.units[unit];
         let message = found.message;
-        if self.layout.message_fixes.get(&message) == Some(&FlawKind::SplitTurn)
-            && let Some((_, list)) = self.open.as_mut()
-        {
-            let parts = &self.layout.conversation.parts;
-            list.extend(items.into_iter().map(|item| match item {
-                Item::Stay(part, edits) => Item::New(json::moved(parts[part].span, edits)),
-                new @ Item::New(_) => new,
-            }));
+        if found.inner {
+            self.close();
+            self.done.push(Slot::New(self.fresh(true, items)));
             return;
         }
-        if let Some((_, list)) = self.open.as_mut().filter(|(open, _)| *open == message && !found.inner) {
-            return list.extend(items);
-        }
-        self.close();
-        if found.inner {
-            self.done.push(Slot::New(self.fresh(true, items)));
-        } else if self.is_first_of_message(unit) {
-            self.open = Some((message, items));
-        } else {
-            self.done.push(Slot::New(self.fresh(false, items)));
+        let over = self.is_first_of_message(unit);
+        let joins = over && self.layout.message_fixes.get(&message) == Some(&FlawKind::SplitTurn);
+        match self.open.as_mut() {
+            Some(open) if open.message == message => open.items.extend(items),
+            Some(open) if joins => {
+                let parts = &self.layout.conversation.parts;
+                open.items.extend(items.into_iter().map(|item| match item {
+                    Item::Stay(part, edits) => Item::New(json::moved(parts[part].span, edits)),
+                    new @ Item::New(_) => new,
+                }));
+            }
+            _ => {
+                self.close();
+                self.open = Some(Draft { message, over, items });
+            }
         }
     }
 
@@ -243,10 +252,12 @@ impl Builder<'_, '_> {
     }
 
     fn close(&mut self) {
-        if let Some((message, items)) = self.open.take() {
-            let edits = self.rewritten(message, items);
-            self.done.push(Slot::Old(message, edits));
-        }
+        let slot = match self.open.take() {
+            None => return,
+            Some(Draft { message, items, over }) if over => Slot::Old(message, self.rewritten(message, items)),
+            Some(Draft { items, .. }) => Slot::New(self.fresh(false, items)),
+        };
+        self.done.push(slot);
     }
 
     /// The edits that give a message of the body these blocks.
