@@ -16,6 +16,7 @@
 //! | `session` | who speaks: session, agent, lane |
 //! | `policy` | what an observation means and what may be done about it: classes, clocks, retries, breakers |
 //! | `auth` | the operator's credentials, client tokens, who asks; which profile serves and which rests |
+//! | `ledger` | what outlives a conversation: records of calls, results and frozen answers, each of one principal |
 //! | `session_table` | what is remembered of a lane: its profile, its open calls |
 //! | `upstream` | the HTTP client: one send with its deadlines |
 //! | `profiles` | the locks around what exchanges share of an upstream: rotation, retry budget, breakers |
@@ -82,6 +83,8 @@ pub mod clock;
 #[cfg(feature = "server")]
 pub mod config;
 pub mod conversation;
+#[cfg(feature = "server")]
+pub mod ledger;
 #[cfg(feature = "server")]
 pub mod policy;
 #[cfg(feature = "server")]

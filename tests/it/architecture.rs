@@ -14,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["provider", "repair", "session"],
     &["policy"],
     &["auth"],
-    &["session_table", "telemetry", "upstream"],
+    &["ledger", "session_table", "telemetry", "upstream"],
     &["profiles"],
     &["admin", "proxy", "server"],
     &["config"],
