@@ -17,6 +17,7 @@
 //! | `policy` | what an observation means and what may be done about it: classes, clocks, retries, breakers |
 //! | `auth` | the operator's credentials, client tokens, who asks; which profile serves and which rests |
 //! | `ledger` | what outlives a conversation: records of calls, results and frozen answers, each of one principal |
+//! | `callers` | who was ever answered with success: nobody else keeps or reads anything |
 //! | `session_table` | what is remembered of a lane: its profile, its open calls |
 //! | `upstream` | the HTTP client: one send with its deadlines |
 //! | `profiles` | the locks around what exchanges share of an upstream: rotation, retry budget, breakers |
@@ -76,6 +77,8 @@ pub mod admin;
 pub mod app;
 #[cfg(feature = "server")]
 pub mod auth;
+#[cfg(feature = "server")]
+pub mod callers;
 #[cfg(feature = "server")]
 pub mod cli;
 #[cfg(feature = "server")]

@@ -4,6 +4,7 @@
 //! principal, and its principal is a part of its key: whoever cannot name it cannot reach the record. The one way
 //! around that is [`Ledger::find`], for services that answer calls of several principals.
 
+mod later;
 mod memory;
 
 use std::{fmt, future::Future, path::PathBuf, pin::Pin, time::Duration};
@@ -12,6 +13,7 @@ use bytes::Bytes;
 
 use crate::session::PrincipalHash;
 
+pub use later::{Later, Writer, later};
 pub use memory::MemoryLedger;
 
 /// Bytes of a value: a longer one is refused as [`LedgerError::TooLarge`].

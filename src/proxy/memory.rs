@@ -15,7 +15,7 @@ use moka::sync::Cache;
 use crate::{
     auth,
     provider::Upstream,
-    repair::{Answers, Applicability, CallSight, Frozen, Placeholder, RealResult, RepairPolicy},
+    repair::{Answers, Applicability, CallKey, CallSight, Frozen, Placeholder, RealResult, RepairPolicy},
 };
 
 /// Calls and conversations that are remembered, each 32 bytes and a little more.
@@ -111,9 +111,7 @@ impl Principal<'_> {
     }
 
     fn call(self, call: &CallSight<'_>) -> Key {
-        // Some clients strip underscores from ids (openclaw 2026.9.6): letters and digits stay.
-        let id: Vec<u8> = call.id.iter().copied().filter(u8::is_ascii_alphanumeric).collect();
-        self.key(&[b"call", &id, &call.tool, call.input, &call.occurrence.to_le_bytes()])
+        self.key(&[b"call", CallKey::of(call).as_bytes()])
     }
 }
 

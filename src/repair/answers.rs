@@ -14,6 +14,8 @@ pub struct CallSight<'a> {
     pub input: &'a [u8],
     /// How many calls of this id stand before it.
     pub occurrence: usize,
+    /// Of a call without an id: a hash of its place in its turn, and of the calls of the turn before.
+    pub place: Option<[u8; 32]>,
     /// Whether its result stands in this body, behind a later turn of the assistant with thinking that never saw it.
     pub crossing: bool,
 }

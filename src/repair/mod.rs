@@ -26,6 +26,7 @@ mod ids;
 mod insist;
 mod labels;
 mod messages;
+mod naming;
 mod plan;
 mod salvage;
 mod second;
@@ -34,6 +35,7 @@ mod words;
 
 pub use answers::{Answers, CallSight, Frozen, NoAnswers, RealResult};
 pub use edits::edits;
+pub use naming::{CallKey, input_hash, is_strong, letters};
 pub use plan::{Plan, plan};
 pub use second::{second, unbound};
 pub use words::Placeholder;

@@ -4,10 +4,13 @@ use std::collections::HashMap;
 
 use crate::{
     conversation::{
-        CallDetails, Conversation,
+        CallDetails, Conversation, PartKind,
         pairing::{CallRow, Pairing, id_of},
     },
-    repair::answers::CallSight,
+    repair::{
+        answers::CallSight,
+        naming::{self, CallKey},
+    },
     wire::json::Json,
 };
 
@@ -45,6 +48,10 @@ impl<'c> Sights<'c> {
 
     /// The call at `index`.
     pub(super) fn of(&self, index: usize) -> CallSight<'c> {
+        self.sight(index, self.place(index))
+    }
+
+    fn sight(&self, index: usize, place: Option<[u8; 32]>) -> CallSight<'c> {
         let json = Json::new(self.conversation.body);
         let call = &self.pairing.calls[index];
         let CallDetails { name: tool, input, .. } = self.conversation.details(call.part);
@@ -55,7 +62,30 @@ impl<'c> Sights<'c> {
             tool: tool.map(|span| json.decode(span)).unwrap_or_default(),
             input: input.map_or(b"", |span| json.bytes(span)),
             occurrence: self.occurrences[index],
+            place,
             crossing: answered.is_some_and(thought_between),
         }
+    }
+
+    /// Where a call without an id stands: its ordinal in its turn, and the calls of the turn with calls before.
+    fn place(&self, index: usize) -> Option<[u8; 32]> {
+        let call = &self.pairing.calls[index];
+        let PartKind::Call(found) = &self.conversation.parts[call.part].kind else {
+            return None;
+        };
+        if !found.id.is_empty() {
+            return None;
+        }
+        let own = &self.pairing.turns[call.turn].calls;
+        let mut hash = blake3::Hasher::new();
+        naming::write(&mut hash, &(index.saturating_sub(own.start) as u64).to_le_bytes());
+        let turns = self.pairing.turns.get(..call.turn).unwrap_or_default();
+        if let Some(before) = turns.iter().rev().find(|turn| !turn.calls.is_empty()) {
+            for earlier in before.calls.clone() {
+                let sight = self.sight(earlier, None);
+                naming::write(&mut hash, CallKey::of(&sight).as_bytes());
+            }
+        }
+        Some(hash.finalize().into())
     }
 }

@@ -15,7 +15,7 @@ const FLOORS: &[&[&str]] = &[
     &["policy"],
     &["auth"],
     &["ledger", "session_table", "telemetry", "upstream"],
-    &["profiles"],
+    &["callers", "profiles"],
     &["admin", "proxy", "server"],
     &["config"],
     &["app"],
