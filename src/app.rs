@@ -1,16 +1,20 @@
 //! The composition root: builds every part from its settings, starts it, drains it in order.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     auth::PrincipalKey,
+    ledger::{Later, Ledger, Writer, later},
     provider::Routes,
     proxy::{Proxy, ProxySettings, Shared},
     server::{self, BindError, ServerSettings, Tasks},
-    upstream::{self, Dial, NoChance, Sender, UpstreamSettings},
+    upstream::{Dial, Sender, UpstreamSettings},
 };
+
+/// How long a drain waits for the ledger.
+const FLUSH: Duration = Duration::from_secs(2);
 
 /// Everything that `start` needs.
 #[derive(Debug)]
@@ -29,6 +33,27 @@ pub struct Parts {
     pub upstream: UpstreamSettings,
     /// What the data path shares with those who look at it.
     pub shared: Shared,
+    /// What outlives conversations, and what writes into it.
+    pub ledger: Kept,
+}
+
+/// The ledger, with what writes into it while nobody waits.
+#[derive(Debug)]
+pub struct Kept {
+    /// The ledger.
+    pub ledger: Arc<dyn Ledger>,
+    /// Where writes are handed in.
+    pub later: Later,
+    /// What does them.
+    pub writer: Writer,
+}
+
+impl Kept {
+    /// Writes into `ledger`.
+    pub fn new(ledger: Arc<dyn Ledger>) -> Self {
+        let (later, writer) = later(Arc::clone(&ledger));
+        Self { ledger, later, writer }
+    }
 }
 
 /// Why nothing was started.
@@ -40,9 +65,6 @@ pub enum StartError {
     /// TLS towards providers cannot be set up.
     #[error("tls cannot be set up")]
     Tls(#[from] rustls::Error),
-    /// There is no key for the names of callers.
-    #[error(transparent)]
-    NoChance(#[from] NoChance),
 }
 
 /// Binds both listeners and serves until the drain.
@@ -55,6 +77,7 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
         proxy,
         upstream: upstream_settings,
         shared,
+        ledger,
     } = parts;
     let tasks = Tasks::default();
     let data = server::bind(server.listen).await?;
@@ -62,9 +85,11 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
     let data_address = data.local_addr().unwrap_or(server.listen);
     let admin_address = admin_listener.local_addr().unwrap_or(admin_listen);
     let sender = Sender::new(&upstream_settings, tasks.clone())?;
-    let principals = PrincipalKey::new(upstream::random()?);
+    let principals = PrincipalKey::new(ledger.ledger.secret());
     let proxy = Proxy::new(routes, proxy, sender, shared, data_address.ip(), principals);
     let drain_timeout = server.drain_timeout;
+    let keeping = Tasks::default();
+    keeping.spawn_background(ledger.writer.run());
     tasks.spawn_background(server::serve(data, server, tasks.clone(), proxy));
     // The admin listener answers until the end, so that a drain can be watched.
     tasks.spawn_background(async move {
@@ -77,6 +102,8 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
         admin: admin_address,
         tasks,
         drain_timeout,
+        keeping,
+        later: ledger.later,
     })
 }
 
@@ -89,6 +116,9 @@ pub struct Running {
     pub admin: SocketAddr,
     tasks: Tasks,
     drain_timeout: Duration,
+    /// What writes into the ledger: until nobody has anything to write any more.
+    keeping: Tasks,
+    later: Later,
 }
 
 impl Running {
@@ -98,28 +128,34 @@ impl Running {
         if cut > 0 {
             tracing::warn!(connections = cut, "the drain timeout has passed: connections were cut");
         }
+        if tokio::time::timeout(FLUSH, self.later.flush()).await.is_err() {
+            tracing::warn!("the ledger does not answer: what it was to keep last is lost");
+        }
+        self.keeping.drain(Duration::ZERO).await;
     }
 }
 
 /// The data path without a socket: providers and clients live in this process. The listeners' settings say nothing.
-pub fn within(parts: Parts, dial: Dial) -> Result<Within, NoChance> {
+pub fn within(parts: Parts, dial: Dial) -> Within {
     let Parts {
         routes,
         server,
         proxy,
         upstream: upstream_settings,
         shared,
+        ledger,
         ..
     } = parts;
     let tasks = Tasks::default();
     let sender = Sender::with_dial(&upstream_settings, tasks.clone(), dial);
     let listen = server.listen.ip();
-    let principals = PrincipalKey::new(upstream::random()?);
-    Ok(Within {
+    let principals = PrincipalKey::new(ledger.ledger.secret());
+    tasks.spawn_background(ledger.writer.run());
+    Within {
         proxy: Proxy::new(routes, proxy, sender, shared, listen, principals),
         tasks,
         server,
-    })
+    }
 }
 
 /// The proxy within this process. Cheap to clone.

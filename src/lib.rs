@@ -20,6 +20,7 @@
 //! | `callers` | who was ever answered with success: nobody else keeps or reads anything |
 //! | `session_table` | what is remembered of a lane: its profile, its open calls |
 //! | `upstream` | the HTTP client: one send with its deadlines |
+//! | `recall` | the answers that a caller's calls were given and keep, in memory and in the ledger |
 //! | `profiles` | the locks around what exchanges share of an upstream: rotation, retry budget, breakers |
 //! | `proxy` | the life of one exchange, top to bottom |
 //! | `server` | listeners, limits, owned tasks, drain |
@@ -96,6 +97,8 @@ pub mod profiles;
 pub mod provider;
 #[cfg(feature = "server")]
 pub mod proxy;
+#[cfg(feature = "server")]
+pub mod recall;
 pub mod repair;
 #[cfg(feature = "server")]
 pub mod server;

@@ -75,6 +75,26 @@ pub(super) fn is_stream(path: &str) -> bool {
     ENDS.iter().any(|end| path.ends_with(end))
 }
 
+/// Whether a path that carries a history asks for the next turn: not where it is counted, compacted, stored, or one of many.
+pub(super) fn asks_for_a_turn(path: &str) -> bool {
+    const ENDS: [&str; 7] = [
+        "/count_tokens",
+        "/batches",
+        "/compact",
+        "/input_tokens",
+        "/items",
+        ":countTokens",
+        ":batchGenerateContent",
+    ];
+    !ENDS.iter().any(|end| path.ends_with(end))
+}
+
+/// Whether only an Azure endpoint has such a path.
+pub(super) fn is_azure(path: &str, query: Option<&str>) -> bool {
+    let versioned = |query: &str| query.split('&').any(|pair| pair.starts_with("api-version="));
+    path.contains("/deployments/") || query.is_some_and(versioned)
+}
+
 /// Whether a Bedrock model id may stand for a Claude: other vendors' bodies have other shapes. An ARN does not tell.
 fn is_anthropic_model(id: &str) -> bool {
     id.starts_with("arn") || id.split('.').any(|label| label == "anthropic")

@@ -237,17 +237,22 @@ impl Route<'_> {
         endpoint::model_of(self.target.path())
     }
 
+    /// Whether the history is to be answered: not counted, compacted, stored, or one of many.
+    pub fn asks_for_a_turn(&self) -> bool {
+        endpoint::asks_for_a_turn(self.target.path())
+    }
+
     /// Whether the path asks for a stream.
     pub fn is_stream(&self) -> bool {
         endpoint::is_stream(self.target.path())
     }
 
-    /// Whether the head of a stream comes at once, and not with the first word. So it is with the authors of Messages
-    /// and Responses; other servers that speak these formats are known to read the whole prompt first.
+    /// Whether the head of a stream comes at once. So it is with the authors of Messages and Responses; other servers of
+    /// these formats read the whole prompt first.
     pub fn begins_at_once(&self) -> bool {
         let format = self.wire.map(|wire| wire.format);
-        matches!(self.upstream.kind, Kind::Anthropic | Kind::OpenAi)
-            && matches!(format, Some(Format::Anthropic | Format::OpenAiResponses))
+        let at_once = matches!(format, Some(Format::Anthropic | Format::OpenAiResponses));
+        matches!(self.upstream.kind, Kind::Anthropic | Kind::OpenAi) && at_once
     }
 }
 
@@ -293,7 +298,7 @@ impl Routes {
         if rest.starts_with("//") {
             return Err(NoRoute::BadPath);
         }
-        if upstream.kind != Kind::Azure && is_azure(path, target.query()) {
+        if upstream.kind != Kind::Azure && endpoint::is_azure(path, target.query()) {
             return Err(NoRoute::Unknown);
         }
         let wire = if *method == Method::POST {
@@ -384,12 +389,6 @@ impl Upstream {
         }
         PathAndQuery::from_str(&target).ok()
     }
-}
-
-/// Whether only an Azure endpoint has such a path.
-fn is_azure(path: &str, query: Option<&str>) -> bool {
-    let versioned = |query: &str| query.split('&').any(|pair| pair.starts_with("api-version="));
-    path.contains("/deployments/") || query.is_some_and(versioned)
 }
 
 /// Whether a host (no port; IPv6 in brackets) is this machine's own loopback, by name or by address.

@@ -288,8 +288,12 @@ impl Attempts<'_> {
     }
 
     /// Hands the attempt to the client.
-    fn surface(&self, tried: Tried, record: &mut Record) -> Result<Answer, ProxyError> {
+    fn surface(&mut self, tried: Tried, record: &mut Record) -> Result<Answer, ProxyError> {
         if tried.verdict.class == Class::Success {
+            self.inner.callers.prove(self.prepared.asked.principal);
+            if let Some(tentative) = self.prepared.tentative.take() {
+                tentative.accepted();
+            }
             let Asked { lane, pin, .. } = &self.prepared.asked;
             let label = record
                 .event

@@ -4,7 +4,6 @@
 //! costs one more send, never a wrong answer.
 
 use std::{
-    cell::RefCell,
     collections::BTreeMap,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -15,7 +14,7 @@ use moka::sync::Cache;
 use crate::{
     auth,
     provider::Upstream,
-    repair::{Answers, Applicability, CallKey, CallSight, Frozen, Placeholder, RealResult, RepairPolicy},
+    repair::{CallKey, Placeholder},
 };
 
 /// Calls and conversations that are remembered, each 32 bytes and a little more.
@@ -82,6 +81,14 @@ impl Memory {
         self.any.store(true, Ordering::Relaxed);
     }
 
+    /// The placeholder that this call has in the place of a later result.
+    pub(super) fn turned(&self, principal: Principal<'_>, call: CallKey) -> Option<Placeholder> {
+        if !self.any.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.turned.get(&principal.call(call))
+    }
+
     /// The provider took these calls with placeholders in the place of later results.
     pub(super) fn learn_turned(&self, calls: impl IntoIterator<Item = (Key, Placeholder)>) {
         for (key, placeholder) in calls {
@@ -110,8 +117,9 @@ impl Principal<'_> {
         hash.finalize().into()
     }
 
-    fn call(self, call: &CallSight<'_>) -> Key {
-        self.key(&[b"call", CallKey::of(call).as_bytes()])
+    /// The name of one of this caller's calls.
+    pub(super) fn call(self, call: CallKey) -> Key {
+        self.key(&[b"call", call.as_bytes()])
     }
 }
 
@@ -119,52 +127,4 @@ impl Principal<'_> {
 fn part(hash: &mut blake3::Hasher, text: &[u8]) {
     hash.update(&text.len().to_le_bytes());
     hash.update(text);
-}
-
-/// What is remembered of a caller's calls.
-#[derive(Debug)]
-pub(super) struct Recalled<'m> {
-    pub(super) memory: &'m Memory,
-    pub(super) principal: Principal<'m>,
-}
-
-impl Answers for Recalled<'_> {
-    fn frozen(&self, call: &CallSight<'_>) -> Option<Frozen> {
-        if !self.memory.any.load(Ordering::Relaxed) {
-            return None;
-        }
-        let known = self.memory.turned.get(&self.principal.call(call));
-        known.map(Frozen::Placeholder)
-    }
-
-    fn settled(&self, _: &CallSight<'_>) -> Option<RealResult> {
-        None
-    }
-}
-
-/// As [`Recalled`], with placeholders for calls whose results stand behind thinking that never saw them.
-#[derive(Debug)]
-pub(super) struct Turned<'m> {
-    pub(super) recalled: Recalled<'m>,
-    pub(super) policy: &'m RepairPolicy,
-    pub(super) calls: RefCell<Vec<(Key, Placeholder)>>,
-}
-
-impl Answers for Turned<'_> {
-    fn frozen(&self, call: &CallSight<'_>) -> Option<Frozen> {
-        let known = self.recalled.frozen(call);
-        if known.is_some() || !call.crossing || self.policy.least > Applicability::Inventive {
-            return known;
-        }
-        let tool = String::from_utf8_lossy(&call.tool);
-        let tier = self.policy.tiers.get(tool.as_ref()).copied();
-        let placeholder = Placeholder::of(tier.unwrap_or_default());
-        let key = self.recalled.principal.call(call);
-        self.calls.borrow_mut().push((key, placeholder));
-        Some(Frozen::Placeholder(placeholder))
-    }
-
-    fn settled(&self, call: &CallSight<'_>) -> Option<RealResult> {
-        self.recalled.settled(call)
-    }
 }

@@ -13,6 +13,8 @@ mod guard;
 pub mod headers;
 mod memory;
 mod prepared;
+mod reading;
+mod recalled;
 mod record;
 mod reject;
 mod relay;
@@ -50,10 +52,13 @@ pub use shape::Shape;
 
 use crate::{
     auth::{ClientTokens, Principal, PrincipalKey, Profile},
+    callers::Callers,
     clock,
+    ledger::{Later, Ledger},
     policy::{Class, Clocks, RotationSettings, Verdict},
     profiles::Profiles,
     provider::{NoRoute, Route, Routes},
+    recall::Recall,
     repair::RepairPolicy,
     session_table::SessionTable,
     telemetry::Telemetry,
@@ -63,9 +68,10 @@ use crate::{
 use guard::{Admission, Guard};
 use memory::Memory;
 use prepared::Prepared;
+use recalled::Notes;
 use record::{Ids, Record};
 use response::Answer;
-use second::{Again, Next};
+use second::{Again, Minds, Next};
 use send::Terms;
 
 /// Settings of the data path.
@@ -100,8 +106,35 @@ pub struct Shared {
     pub profiles: Profiles,
     /// The sessions.
     pub sessions: Arc<SessionTable>,
+    /// The callers that a provider has answered.
+    pub callers: Callers,
+    /// What is remembered of callers' calls.
+    pub recall: Recall,
     /// The sink of events.
     pub telemetry: Telemetry,
+}
+
+impl Shared {
+    /// What is shared over this ledger, whose rows last for `lasting`; `later` writes into it.
+    pub fn new(
+        profiles: Profiles,
+        sessions: Arc<SessionTable>,
+        telemetry: Telemetry,
+        ledger: &Arc<dyn Ledger>,
+        later: &Later,
+        lasting: Duration,
+    ) -> Self {
+        let callers = Callers::new(Arc::clone(ledger), later.clone());
+        let (ledger, later) = (Arc::clone(ledger), later.clone());
+        let recall = Recall::new(ledger, later, callers.clone(), telemetry.clone(), lasting);
+        Self {
+            profiles,
+            sessions,
+            callers,
+            recall,
+            telemetry,
+        }
+    }
 }
 
 /// The data path as a service: one call is one exchange. Cheap to clone.
@@ -116,6 +149,8 @@ struct Inner {
     sender: Sender,
     profiles: Profiles,
     sessions: Arc<SessionTable>,
+    callers: Callers,
+    recall: Recall,
     telemetry: Telemetry,
     ids: Ids,
     memory: Memory,
@@ -149,6 +184,8 @@ impl Proxy {
             sender,
             profiles: shared.profiles,
             sessions: shared.sessions,
+            callers: shared.callers,
+            recall: shared.recall,
             telemetry: shared.telemetry,
             ids: Ids::default(),
             memory,
@@ -225,6 +262,7 @@ impl Inner {
         while let Some(refusal) = answer.refusal(&prepared.renamed)
             && let Some(next) = self.second(route, prepared.again.as_mut(), &refusal, record)
         {
+            self.keep(prepared, next.notes).await;
             prepared.replace(next.body, next.asks_for_binding_controls);
             // Whatever happens to it, the client gets an answer of the provider's.
             let Ok(request) = prepared.request(route.upstream, profile) else {
@@ -247,6 +285,18 @@ impl Inner {
         Ok(answer.with_old_ids(&prepared.renamed))
     }
 
+    /// Keeps what the calls of a second send are given in place of what they were given before.
+    async fn keep(&self, prepared: &mut Prepared, notes: Notes) {
+        let Some(tentative) = prepared.tentative.as_mut() else {
+            return;
+        };
+        self.recall.withdrawn(tentative.caller, &tentative.notes.given);
+        tentative.notes = notes;
+        let (caller, given) = (tentative.caller, &tentative.notes.given);
+        // What another request has given meanwhile stays the calls' answer; this send was refused without it.
+        drop(self.recall.freeze(caller, given, recalled::patience()).await);
+    }
+
     /// What to send after a refusal.
     fn second(
         &self,
@@ -264,7 +314,12 @@ impl Inner {
         let (again, sends) = (again?, record.event.attempts);
         // A panic of the core would be our bug, so that the provider's word is final.
         let next = catch_unwind(AssertUnwindSafe(|| {
-            again.next(refusal, &self.memory, &policy, self.settings.on_binding_error, sends)
+            let minds = Minds {
+                memory: &self.memory,
+                recall: &self.recall,
+                policy: &policy,
+            };
+            again.next(refusal, minds, self.settings.on_binding_error, sends)
         }));
         record.event.overhead += clock::now().duration_since(began);
         let next = next.ok().flatten()?;

@@ -12,6 +12,7 @@ use super::{
     asked::Asked,
     body::Spliced,
     credential::{self, ApplyError},
+    recalled::Tentative,
     second::{Again, ask_for_binding_controls},
 };
 use crate::{auth::Profile, clock, provider::Upstream, splice::Segments, upstream::SendBody};
@@ -27,6 +28,8 @@ pub(super) struct Prepared {
     pub(super) renamed: Vec<(String, String)>,
     /// What a second send needs; none where the provider's first word is final.
     pub(super) again: Option<Again>,
+    /// The answers that its calls were given; none where it may give none.
+    pub(super) tentative: Option<Tentative>,
     /// What it asks for, and what bears on how it is sent.
     pub(super) asked: Asked,
 }

@@ -1,16 +1,11 @@
 //! The request side: collect, read, mend, and what goes up. Never parses a body itself.
 
-use std::{
-    borrow::Cow,
-    fmt::Write as _,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::{borrow::Cow, fmt::Write as _, sync::Arc};
 
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Uri,
-    header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH},
+    header::{CONTENT_ENCODING, CONTENT_LENGTH},
     request::Parts,
 };
 use http_body::Body as _;
@@ -19,56 +14,27 @@ use hyper::body::Incoming;
 
 use super::{
     Inner, ProxySettings,
-    asked::{Asked, Sources},
+    asked::Sources,
     body::{ClientBody, Collected},
-    coding::Coding,
     error::ProxyError,
     guard::Refusal,
     headers,
-    memory::{Memory, Principal, Recalled},
+    memory::{Memory, Principal},
     prepared::{Payload, Prepared},
+    reading::{Reading, Verdict},
     record::Record,
-    reject::Rejection,
-    second::{Again, ask_for_binding_controls, conversation_key},
+    second::{Again, ask_for_binding_controls},
 };
 use crate::{
-    auth, clock,
+    auth,
     conversation::Outline,
-    policy::retry::Footing,
     provider::Route,
-    repair::{Action, Mode, RepairPolicy, Repaired, Report, repair_with, unbound},
+    repair::{Action, Mode, RepairPolicy, Report},
     server::framing::Heads,
     splice::Segments,
     upstream::SendBody,
-    wire::{Unreadable, Wire},
+    wire::Wire,
 };
-
-/// What was decided about a body.
-struct Verdict {
-    payload: Payload,
-    /// Whether the body goes up plain although it came coded.
-    decoded: bool,
-    renamed: Vec<(String, String)>,
-    /// The body as it came, decoded, and as it goes up, where the provider may have a last word on it.
-    kept: Option<(Bytes, Segments)>,
-    /// Whether the body asks for a setting that needs a header.
-    unbound: bool,
-    asked: Asked,
-}
-
-impl Verdict {
-    /// The bytes that came.
-    fn untouched(payload: Payload, asked: Asked) -> Self {
-        Self {
-            payload,
-            decoded: false,
-            renamed: Vec::new(),
-            kept: None,
-            unbound: false,
-            asked,
-        }
-    }
-}
 
 /// Turns the client's request into the one that goes up.
 pub(super) async fn prepare(
@@ -120,6 +86,7 @@ pub(super) async fn prepare(
     let reading = Reading {
         settings,
         memory: &inner.memory,
+        recall: &inner.recall,
         principal,
         sources,
         wire,
@@ -128,139 +95,6 @@ pub(super) async fn prepare(
     let verdict = reading.inspect(body, record).await?;
     record.compacts = verdict.asked.compacts;
     Ok(finish(parts, route, verdict, Some((wire, principal))))
-}
-
-/// How the body of one request is read.
-struct Reading<'s> {
-    settings: &'s ProxySettings,
-    memory: &'s Memory,
-    principal: Principal<'s>,
-    sources: Sources<'s>,
-    wire: Wire,
-    mode: Mode,
-}
-
-impl Reading<'_> {
-    /// Reads the body and decides what goes up in its place.
-    async fn inspect(&self, body: ClientBody, record: &mut Record) -> Result<Verdict, ProxyError> {
-        let (settings, mode) = (self.settings, self.mode);
-        let Some(coding) = Coding::of(self.sources.headers) else {
-            return Ok(self.unread(record, Unreadable::Coding, Payload::Passing(Some(streamed(body)))));
-        };
-        let limit = settings.inspect_bytes_max;
-        let too_large = |record: &mut Record| {
-            record.event.unreadable = Some(Unreadable::TooLarge);
-            ProxyError::TooLarge { limit }
-        };
-        let came = match body.collect(limit).await.map_err(ProxyError::Body)? {
-            Collected::Whole(came) => came,
-            Collected::TooLarge(_) if mode == Mode::Strict => return Err(too_large(record)),
-            Collected::TooLarge(body) => {
-                let payload = Payload::Passing(Some(streamed(body)));
-                return Ok(self.unread(record, Unreadable::TooLarge, payload));
-            }
-        };
-        let began = clock::now();
-        let read = coding
-            .decode(&came, limit)
-            .and_then(|plain| self.mend(&plain).map(|repaired| (plain, repaired)));
-        record.event.overhead = clock::now().duration_since(began);
-        match read {
-            Ok((plain, repaired)) => self.decide(came, plain, coding, repaired, record),
-            Err(Unreadable::TooLarge) if mode == Mode::Strict => Err(too_large(record)),
-            Err(reason) => Ok(self.unread(record, reason, Payload::Held(Segments::whole(came)))),
-        }
-    }
-
-    /// What goes up of a body that was read.
-    fn decide(
-        &self,
-        came: Bytes,
-        plain: Bytes,
-        coding: Coding,
-        repaired: Repaired,
-        record: &mut Record,
-    ) -> Result<Verdict, ProxyError> {
-        let Repaired { body, report, outline } = repaired;
-        let asked = self.sources.asked(&plain, &outline);
-        // With a profile the signature is ours, and comes last.
-        let signed = asked.footing == Footing::Passthrough && is_signed(self.sources.headers);
-        let wire = self.wire;
-        let mode = if signed { Mode::Observe } else { self.mode };
-        record.event.unreadable = report.unread;
-        record.event.mode = Some(mode);
-        match mode {
-            Mode::Strict if !report.findings.is_empty() => {
-                record.event.rejected = true;
-                record.repair = Some(HeaderValue::from_static("rejected"));
-                let findings = report.findings.clone();
-                record.event.report = Some(report.without_actions());
-                Err(ProxyError::Rejected(Rejection {
-                    findings,
-                    format: wire.format,
-                }))
-            }
-            Mode::Repair => {
-                record.repair = Some(actions(&report));
-                let renamed = report.renamed.clone();
-                let unbound = report.actions.contains_key(&Action::Unbind);
-                record.event.report = Some(report);
-                // Untouched, the very bytes that came go up, coded as they were.
-                let decoded = coding != Coding::Identity && !body.is_original();
-                let kept = Some((plain, body.clone()));
-                let body = if body.is_original() {
-                    Segments::whole(came)
-                } else {
-                    body
-                };
-                Ok(Verdict {
-                    payload: Payload::Held(body),
-                    decoded,
-                    renamed,
-                    kept,
-                    unbound,
-                    asked,
-                })
-            }
-            Mode::Strict | Mode::Observe => {
-                record.event.report = Some(report.without_actions());
-                let repair = match (mode, signed) {
-                    (Mode::Observe, true) => "observed; reason=signed",
-                    (Mode::Observe, false) => "observed",
-                    _ => "none",
-                };
-                record.repair = Some(HeaderValue::from_static(repair));
-                Ok(Verdict::untouched(Payload::Held(Segments::whole(came)), asked))
-            }
-        }
-    }
-
-    /// A body that goes up as it came, unread.
-    fn unread(&self, record: &mut Record, reason: Unreadable, payload: Payload) -> Verdict {
-        record.event.unreadable = Some(reason);
-        record.repair = Some(HeaderValue::from_static("unreadable"));
-        Verdict::untouched(payload, self.sources.asked(&[], &Outline::default()))
-    }
-
-    /// Reads and mends. A panic of the core would be our bug, so that the provider judges the original.
-    fn mend(&self, plain: &Bytes) -> Result<Repaired, Unreadable> {
-        let mended = catch_unwind(AssertUnwindSafe(|| {
-            let policy = policy(self.settings, self.memory, self.principal.upstream);
-            let answers = Recalled {
-                memory: self.memory,
-                principal: self.principal,
-            };
-            let key = || conversation_key(self.principal, plain, self.wire);
-            if self.mode == Mode::Repair
-                && self.memory.is_unbound(key)
-                && let Some(repaired) = unbound(plain, self.wire, &policy, &answers)
-            {
-                return Ok(repaired);
-            }
-            repair_with(plain, self.wire, &policy, &answers)
-        }));
-        mended.unwrap_or(Err(Unreadable::Overlap))
-    }
 }
 
 /// The policy, with what was learned of this upstream.
@@ -281,6 +115,7 @@ fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict, read: Option<(W
         decoded,
         renamed,
         kept,
+        tentative,
         unbound,
         asked,
     } = verdict;
@@ -299,7 +134,7 @@ fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict, read: Option<(W
         headers.insert(CONTENT_LENGTH, length.into());
     }
     let again = kept.zip(read);
-    let again = again.map(|((plain, sent), (wire, principal))| Again::new(plain, sent, wire, principal));
+    let again = again.map(|((plain, sent, known), (wire, principal))| Again::new(plain, sent, wire, principal, known));
     Prepared {
         method: parts.method,
         uri: address(route),
@@ -307,6 +142,7 @@ fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict, read: Option<(W
         payload,
         renamed,
         again,
+        tentative,
         asked,
     }
 }
@@ -320,7 +156,7 @@ fn address(route: &Route<'_>) -> Uri {
     Uri::from_parts(parts).unwrap_or_default()
 }
 
-fn streamed(body: ClientBody) -> SendBody {
+pub(super) fn streamed(body: ClientBody) -> SendBody {
     body.map_err(Into::into).boxed_unsync()
 }
 
@@ -349,14 +185,6 @@ const fn strictness(mode: Mode) -> u8 {
         Mode::Repair => 1,
         Mode::Strict => 2,
     }
-}
-
-/// A signature over the body: any edit would break it.
-fn is_signed(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(AUTHORIZATION)
-        .iter()
-        .any(|value| value.as_bytes().starts_with(b"AWS4-HMAC-SHA256"))
 }
 
 /// The value of `x-antiphon-repair`: `none`, or the actions taken: `moved=1, merged=1`.

@@ -8,10 +8,14 @@ use std::cell::RefCell;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 
-use super::memory::{Key, Memory, Principal, Recalled, Turned};
+use super::{
+    memory::{Key, Memory, Principal},
+    recalled::{Known, Notes, Recalled, Turned},
+};
 use crate::{
     auth,
-    repair::{Placeholder, RepairPolicy, Repaired, Report, repair_with, second, unbound},
+    recall::Recall,
+    repair::{CallKey, Frozen, Placeholder, RepairPolicy, Repaired, Report, repair_with, second, unbound},
     splice::{Segments, Span},
     wire::{Refusal, RefusalKind, Wire},
 };
@@ -43,6 +47,8 @@ pub(super) struct Again {
     sent: Segments,
     upstream: String,
     caller: auth::Principal,
+    /// What was looked up of its calls.
+    known: Known,
     /// Whether the ids of a refusal were followed already.
     followed: bool,
     /// How far bound thinking was dealt with.
@@ -67,6 +73,8 @@ pub(super) struct Next {
     pub(super) report: Report,
     /// The label of the counter.
     pub(super) why: &'static str,
+    /// What became of its calls.
+    pub(super) notes: Notes,
     /// What holds from now on if the provider takes it.
     pub(super) lesson: Lesson,
 }
@@ -77,6 +85,14 @@ pub(super) enum Lesson {
     Nothing,
     Turned(Vec<(Key, Placeholder)>),
     Unbound(Key),
+}
+
+/// Where what is known stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Minds<'m> {
+    pub(super) memory: &'m Memory,
+    pub(super) recall: &'m Recall,
+    pub(super) policy: &'m RepairPolicy,
 }
 
 impl Lesson {
@@ -91,14 +107,15 @@ impl Lesson {
 }
 
 impl Again {
-    /// Keeps what went up as `sent`, made of `plain` for `principal`.
-    pub(super) fn new(plain: Bytes, sent: Segments, wire: Wire, principal: Principal<'_>) -> Self {
+    /// Keeps what went up as `sent`, made of `plain` for `principal` with what was known of its calls.
+    pub(super) fn new(plain: Bytes, sent: Segments, wire: Wire, principal: Principal<'_>, known: Known) -> Self {
         Self {
             plain,
             wire,
             sent,
             upstream: principal.upstream.to_owned(),
             caller: principal.caller,
+            known,
             followed: false,
             binding: Binding::Untouched,
         }
@@ -108,8 +125,7 @@ impl Again {
     pub(super) fn next(
         &mut self,
         refusal: &Refusal,
-        memory: &Memory,
-        policy: &RepairPolicy,
+        minds: Minds<'_>,
         on_binding_error: OnBindingError,
         sends: u32,
     ) -> Option<Next> {
@@ -119,19 +135,20 @@ impl Again {
         }
         if !bound {
             self.followed = true;
-            let answers = self.recalled(memory);
-            let repaired = second(&self.plain, &self.sent, self.wire, policy, &answers, refusal)?;
-            return Some(self.again(repaired, "pairing", Lesson::Nothing));
+            let answers = self.recalled(minds);
+            let repaired = second(&self.plain, &self.sent, self.wire, minds.policy, &answers, refusal)?;
+            let notes = answers.notes.into_inner();
+            return Some(self.again(repaired, "pairing", notes, Lesson::Nothing));
         }
         if self.binding < Binding::TurnedRound {
             self.binding = Binding::TurnedRound;
-            if let Some(next) = self.turned(memory, policy) {
+            if let Some(next) = self.turned(minds) {
                 return Some(next);
             }
         }
         if self.binding < Binding::Dropped && on_binding_error == OnBindingError::DropBlock {
             self.binding = Binding::Dropped;
-            return self.dropped(memory, policy);
+            return self.dropped(minds);
         }
         None
     }
@@ -143,37 +160,47 @@ impl Again {
         }
     }
 
-    fn recalled<'m>(&'m self, memory: &'m Memory) -> Recalled<'m> {
-        let principal = self.principal();
-        Recalled { memory, principal }
+    fn recalled<'m>(&'m self, minds: Minds<'m>) -> Recalled<'m> {
+        Recalled::new(minds.memory, minds.recall, self.principal(), &self.known)
     }
 
     /// The answers turned round: what was moved in front of thinking that never saw it is quoted where it stands.
-    fn turned(&mut self, memory: &Memory, policy: &RepairPolicy) -> Option<Next> {
+    fn turned(&mut self, minds: Minds<'_>) -> Option<Next> {
         let answers = Turned {
-            recalled: self.recalled(memory),
-            policy,
+            recalled: self.recalled(minds),
+            policy: minds.policy,
             calls: RefCell::default(),
         };
-        let repaired = repair_with(&self.plain, self.wire, policy, &answers).ok()?;
-        let calls = answers.calls.into_inner();
-        (!calls.is_empty()).then(|| self.again(repaired, "binding", Lesson::Turned(calls)))
+        let repaired = repair_with(&self.plain, self.wire, minds.policy, &answers).ok()?;
+        let turned: Vec<(CallKey, Placeholder)> = answers.calls.into_inner();
+        if turned.is_empty() {
+            return None;
+        }
+        let mut notes = answers.recalled.notes.into_inner();
+        let frozen = |(call, placeholder): &(CallKey, Placeholder)| (*call, Frozen::Placeholder(*placeholder));
+        notes.given.extend(turned.iter().map(frozen));
+        let named = turned
+            .iter()
+            .map(|(call, placeholder)| (self.principal().call(*call), *placeholder));
+        let lesson = Lesson::Turned(named.collect());
+        Some(self.again(repaired, "binding", notes, lesson))
     }
 
     /// The documented setting, on what was made of the body first.
-    fn dropped(&mut self, memory: &Memory, policy: &RepairPolicy) -> Option<Next> {
-        let answers = self.recalled(memory);
-        let repaired = unbound(&self.plain, self.wire, policy, &answers)?;
+    fn dropped(&mut self, minds: Minds<'_>) -> Option<Next> {
+        let answers = self.recalled(minds);
+        let repaired = unbound(&self.plain, self.wire, minds.policy, &answers)?;
+        let notes = answers.notes.into_inner();
         let key = conversation_key(self.principal(), &self.plain, self.wire);
         let lesson = key.map_or(Lesson::Nothing, Lesson::Unbound);
-        let next = self.again(repaired, "binding", lesson);
+        let next = self.again(repaired, "binding", notes, lesson);
         Some(Next {
             asks_for_binding_controls: true,
             ..next
         })
     }
 
-    fn again(&mut self, repaired: Repaired, why: &'static str, lesson: Lesson) -> Next {
+    fn again(&mut self, repaired: Repaired, why: &'static str, notes: Notes, lesson: Lesson) -> Next {
         let Repaired { body, report, .. } = repaired;
         self.sent = body.clone();
         Next {
@@ -181,6 +208,7 @@ impl Again {
             asks_for_binding_controls: false,
             report,
             why,
+            notes,
             lesson,
         }
     }

@@ -1,6 +1,8 @@
 //! What is known of a call beyond the body: frozen answers and the ledger's results (rows 2 and 4 of the order in
 //! which a call takes its answer).
 
+use std::fmt;
+
 use crate::{conversation::Text, repair::words::Placeholder};
 
 /// A call as it stands in the body, for those who remember calls.
@@ -16,6 +18,8 @@ pub struct CallSight<'a> {
     pub occurrence: usize,
     /// Of a call without an id: a hash of its place in its turn, and of the calls of the turn before.
     pub place: Option<[u8; 32]>,
+    /// How many turns of the assistant stand behind it.
+    pub turns_behind: usize,
     /// Whether its result stands in this body, behind a later turn of the assistant with thinking that never saw it.
     pub crossing: bool,
 }
@@ -29,16 +33,30 @@ pub enum Frozen {
     Result(RealResult),
 }
 
-/// A real result that is not in the body.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RealResult {
-    /// The content as JSON, without `cache_control`. Invariant: one valid JSON value.
-    pub content: String,
-    /// Whether the tool reported an error.
-    pub failed: bool,
+/// A real result that is not in the body, without `cache_control`.
+#[derive(Clone, PartialEq, Eq)]
+pub enum RealResult {
+    /// What the tool said, whoever brought it. Invariant: one valid JSON value.
+    Content {
+        /// The content as JSON.
+        content: String,
+        /// Whether the tool reported an error.
+        failed: bool,
+    },
+    /// As it stood in a history of the same format: the same bytes are put in again. Invariant: a JSON object.
+    Block(String),
 }
 
-/// Who remembers calls. Called once for each call that has no answer in its place; never blocks.
+impl fmt::Debug for RealResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Content { content, failed } => write!(f, "Content({} bytes, failed: {failed})", content.len()),
+            Self::Block(block) => write!(f, "Block({} bytes)", block.len()),
+        }
+    }
+}
+
+/// Who remembers calls. Asked once for each call that has no answer in its place; never blocks.
 /// A wrong answer puts one caller's result into another's history: an implementation answers for one caller only.
 pub trait Answers {
     /// Row 2: the answer that this call was given before. It must be the same for as long as the call is sent.
@@ -46,6 +64,11 @@ pub trait Answers {
 
     /// Row 4: the real result of this call, if it came.
     fn settled(&self, call: &CallSight<'_>) -> Option<RealResult>;
+
+    /// Told what a call is answered by that was not frozen before: rows 3, 4 and 5.
+    fn answered(&self, call: &CallSight<'_>, answer: Frozen) {
+        drop((call, answer));
+    }
 }
 
 /// Nobody remembers: rows 1, 3 and 5 alone.

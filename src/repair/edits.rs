@@ -8,7 +8,8 @@ use crate::{
         pairing::{Fate, Pairing},
     },
     repair::{
-        blocks,
+        answers::RealResult,
+        blocks, kept,
         labels::Labels,
         messages,
         plan::{Answer, Plan, Source},
@@ -174,7 +175,10 @@ impl<'c> Layout<'c> {
         match &answer.source {
             Source::Part(part) => self.moved(*part, answer.call),
             Source::Placeholder(text) => format.placeholder(self.json, call, toolset(), id, text.text()),
-            Source::Real(real) => format.restored(self.json, call, toolset(), id, real.content.clone(), real.failed),
+            Source::Real(RealResult::Content { content, failed }) => {
+                format.restored(self.json, call, toolset(), id, content.clone(), *failed)
+            }
+            Source::Real(RealResult::Block(block)) => kept::put(format, block, id),
         }
     }
 

@@ -30,17 +30,26 @@ pub(super) fn says(conversation: &Conversation<'_>, part: usize, real: &RealResu
     let Some(span) = conversation.parts.get(part).map(|part| part.span) else {
         return false;
     };
-    let other = Json::new(real.content.as_bytes());
     let span = inside(json, span);
-    let content = ["content", "output", "response"]
-        .into_iter()
-        .find_map(|key| json.member(span, key));
-    let content = content.map(|content| values(json, content));
-    let failed = json
-        .member(span, "is_error")
-        .is_some_and(|value| json.bytes(value) == b"true");
-    let remembered = other.root().map(|root| values(other, root));
-    failed == real.failed && content.is_some() && content == remembered.ok()
+    match real {
+        RealResult::Block(block) => {
+            let other = Json::new(block.as_bytes());
+            let said = other.root().ok().map(|root| saying(other, inside(other, root)));
+            said.flatten().is_some_and(|said| Some(said) == saying(json, span))
+        }
+        RealResult::Content { content, failed } => {
+            let other = Json::new(content.as_bytes());
+            let content = ["content", "output", "response"]
+                .into_iter()
+                .find_map(|key| json.member(span, key));
+            let content = content.map(|content| values(json, content));
+            let says_failed = json
+                .member(span, "is_error")
+                .is_some_and(|value| json.bytes(value) == b"true");
+            let remembered = other.root().map(|root| values(other, root));
+            says_failed == *failed && content.is_some() && content == remembered.ok()
+        }
+    }
 }
 
 /// The object that says it: Gemini wraps a response into a part.

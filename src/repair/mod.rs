@@ -24,6 +24,7 @@ mod entries;
 mod equal;
 mod ids;
 mod insist;
+mod kept;
 mod labels;
 mod messages;
 mod naming;
@@ -35,6 +36,7 @@ mod words;
 
 pub use answers::{Answers, CallSight, Frozen, NoAnswers, RealResult};
 pub use edits::edits;
+pub use kept::cut;
 pub use naming::{CallKey, input_hash, is_strong, letters};
 pub use plan::{Plan, plan};
 pub use second::{second, unbound};
@@ -102,6 +104,8 @@ pub struct RepairPolicy {
     pub hygiene: bool,
     /// Tiers by tool name.
     pub tiers: BTreeMap<String, Tier>,
+    /// Whether a real result in the body goes before a placeholder that its call was given in an earlier request.
+    pub late_moves: bool,
     /// Whether a call id must be the only one of the whole body, whatever the format says: learned from a refusal.
     pub unique_ids: bool,
 }
@@ -112,6 +116,7 @@ impl Default for RepairPolicy {
             least: Applicability::Lossy,
             hygiene: true,
             tiers: BTreeMap::new(),
+            late_moves: false,
             unique_ids: false,
         }
     }

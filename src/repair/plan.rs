@@ -14,7 +14,7 @@ use crate::{
     repair::{
         Action, Applicability, RepairPolicy, Report,
         answers::{Answers, CallSight, Frozen, RealResult},
-        equal, ids,
+        equal, ids, kept,
         sight::Sights,
         words::Placeholder,
     },
@@ -238,14 +238,22 @@ impl Planner<'_> {
 
     /// The answer of a call that has none in its place: frozen, elsewhere in the body, copied, remembered, invented.
     fn source(&mut self, call: &CallRow, sight: &CallSight<'_>) -> Option<Source> {
-        if let Some(frozen) = self.answers.frozen(sight) {
-            return Some(self.thaw(frozen, call.answer));
+        let frozen = self.answers.frozen(sight);
+        let is_frozen = frozen.is_some();
+        let overtaken = |frozen: &Frozen| {
+            self.policy.late_moves && call.answer.is_some() && matches!(frozen, Frozen::Placeholder(_))
+        };
+        if let Some(frozen) = frozen.filter(|frozen| !overtaken(frozen)) {
+            return Some(self.thaw(frozen, call));
         }
-        if let Some(row) = call.answer.map(|row| &self.pairing.results[row]) {
-            let merged = row.standing == Standing::Split && row.turn == Some(call.turn);
-            self.count(if merged { Action::Merge } else { Action::Move });
-            self.plan.lifts.insert(row.part, Lift::Gone);
-            return Some(Source::Part(row.part));
+        if let Some(row) = call.answer {
+            let moved = self.moved(call, row);
+            let part = self.pairing.results[row].part;
+            let kept = kept::cut(self.conversation.body, self.conversation.parts[part].span);
+            if let Some(block) = kept.filter(|_| !is_frozen) {
+                self.answers.answered(sight, Frozen::Result(RealResult::Block(block)));
+            }
+            return Some(moved);
         }
         // Two equal calls with one result: the second gets a copy. Its new id is counted already.
         if let Some((first, _)) = call.repeats.filter(|_| call.equal)
@@ -255,6 +263,7 @@ impl Planner<'_> {
         }
         if let Some(real) = self.answers.settled(sight) {
             self.count(Action::Restore);
+            self.answers.answered(sight, Frozen::Result(real.clone()));
             return Some(Source::Real(real));
         }
         if !self.may(Applicability::Inventive) {
@@ -266,7 +275,18 @@ impl Planner<'_> {
             .tiers
             .get(String::from_utf8_lossy(&sight.tool).as_ref())
             .copied();
-        Some(Source::Placeholder(Placeholder::of(tier.unwrap_or_default())))
+        let placeholder = Placeholder::of(tier.unwrap_or_default());
+        self.answers.answered(sight, Frozen::Placeholder(placeholder));
+        Some(Source::Placeholder(placeholder))
+    }
+
+    /// A result of the body goes to its call.
+    fn moved(&mut self, call: &CallRow, row: usize) -> Source {
+        let found = &self.pairing.results[row];
+        let merged = found.standing == Standing::Split && found.turn == Some(call.turn);
+        self.count(if merged { Action::Merge } else { Action::Move });
+        self.plan.lifts.insert(found.part, Lift::Gone);
+        Source::Part(found.part)
     }
 
     /// An open call that nobody can answer becomes text, with the reasoning that would lose the item it belongs to.
@@ -294,21 +314,20 @@ impl Planner<'_> {
     }
 
     /// A frozen answer stays; the same result elsewhere in the body is that answer, any other is quoted.
-    fn thaw(&mut self, frozen: Frozen, elsewhere: Option<usize>) -> Source {
+    fn thaw(&mut self, frozen: Frozen, call: &CallRow) -> Source {
+        if let (Frozen::Result(real), Some(row)) = (&frozen, call.answer)
+            && equal::says(self.conversation, self.pairing.results[row].part, real)
+        {
+            return self.moved(call, row);
+        }
+        if let Some(row) = call.answer {
+            self.quote(row);
+        }
         let (source, action) = match frozen {
             Frozen::Result(real) => (Source::Real(real), Action::Restore),
             Frozen::Placeholder(placeholder) => (Source::Placeholder(placeholder), Action::Placeholder),
         };
         self.count(action);
-        if let Some(row) = elsewhere {
-            let part = self.pairing.results[row].part;
-            match &source {
-                Source::Real(real) if equal::says(self.conversation, part, real) => {
-                    self.plan.lifts.insert(part, Lift::Gone);
-                }
-                _ => self.quote(row),
-            }
-        }
         source
     }
 

@@ -63,6 +63,7 @@ impl<'c> Sights<'c> {
             input: input.map_or(b"", |span| json.bytes(span)),
             occurrence: self.occurrences[index],
             place,
+            turns_behind: self.pairing.turns.len().saturating_sub(call.turn + 1),
             crossing: answered.is_some_and(thought_between),
         }
     }

@@ -20,6 +20,23 @@ impl Placeholder {
         }
     }
 
+    /// Its number, which stands in ledgers.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::ReadInterrupted => 1,
+            Self::OutcomeUnknown => 2,
+        }
+    }
+
+    /// The one of this number.
+    pub const fn numbered(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::ReadInterrupted),
+            2 => Some(Self::OutcomeUnknown),
+            _ => None,
+        }
+    }
+
     /// The text, ready for the inside of a JSON string.
     pub const fn text(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
 //! Every metric: name, help, labels, buckets. Labels are closed lists; no value of a request ever becomes one.
 //!
-//! Those of profiles, breakers and sessions are in [`super::standing`].
+//! Those of profiles, breakers and sessions are in [`super::standing`], those of what is remembered in [`super::remembered`].
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -10,7 +10,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::standing::Standing;
+use super::{remembered::Remembered, standing::Standing};
 use crate::{
     conversation::FindingKind,
     repair::Action,
@@ -98,6 +98,7 @@ pub(super) struct Metrics {
     watcher_truncated: Counter,
     upstream_duration: Histograms,
     pub(super) standing: Standing,
+    pub(super) remembered: Remembered,
     pub(super) overhead: Histogram,
     pub(super) streams_active: Gauge,
     pub(super) deferred: Counter,
@@ -123,6 +124,7 @@ impl Metrics {
             watcher_truncated: Counter::default(),
             upstream_duration: Family::new_with_constructor(|| Histogram::new(UPSTREAM_BUCKETS)),
             standing: Standing::default(),
+            remembered: Remembered::default(),
             overhead: Histogram::new(OVERHEAD_BUCKETS),
             streams_active: Gauge::default(),
             deferred: Counter::default(),
@@ -132,6 +134,7 @@ impl Metrics {
         metrics.register();
         metrics.register_watched();
         metrics.standing.register(&mut metrics.registry);
+        metrics.remembered.register(&mut metrics.registry);
         metrics.begin_at_zero();
         metrics
     }

@@ -6,6 +6,7 @@ pub mod events;
 mod lines;
 mod log;
 mod metrics;
+mod remembered;
 mod standing;
 
 use std::{sync::Arc, time::Duration};
@@ -93,6 +94,16 @@ impl Telemetry {
                 self.metrics.standing.calls_closed(how, as_u64(count));
             }
         }
+    }
+
+    /// A call was given an answer that it keeps: `moved`, `restored` or `placeholder`.
+    pub fn frozen(&self, row: &'static str) {
+        self.metrics.remembered.frozen(row);
+    }
+
+    /// An exchange went on because the ledger did not answer in time: `read` or `write`.
+    pub fn ledger_missed(&self, op: &'static str) {
+        self.metrics.remembered.missed(op);
     }
 
     /// How many lanes are remembered, and how many calls of clients are open in them.

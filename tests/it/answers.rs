@@ -70,7 +70,7 @@ fn a_frozen_placeholder_stays_and_the_late_result_is_quoted_where_it_stands() {
 
 #[test]
 fn a_frozen_result_is_that_result_wherever_it_stands_and_any_other_is_quoted() {
-    let real = |text: &str| RealResult {
+    let real = |text: &str| RealResult::Content {
         content: format!("\"{text}\""),
         failed: false,
     };
@@ -101,7 +101,7 @@ fn a_result_in_its_own_gap_wins_over_what_is_remembered() {
     );
     let memory = Memory {
         frozen: Some(Frozen::Placeholder(Placeholder::OutcomeUnknown)),
-        settled: Some(RealResult {
+        settled: Some(RealResult::Content {
             content: "\"theirs\"".to_owned(),
             failed: false,
         }),
@@ -112,7 +112,7 @@ fn a_result_in_its_own_gap_wins_over_what_is_remembered() {
 
 #[test]
 fn the_ledgers_result_is_restored_before_anything_is_invented() {
-    let settled = RealResult {
+    let settled = RealResult::Content {
         content: r#"[{"type":"text","text":"late but real"}]"#.to_owned(),
         failed: true,
     };

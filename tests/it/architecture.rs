@@ -16,6 +16,7 @@ const FLOORS: &[&[&str]] = &[
     &["auth"],
     &["ledger", "session_table", "telemetry", "upstream"],
     &["callers", "profiles"],
+    &["recall"],
     &["admin", "proxy", "server"],
     &["config"],
     &["app"],

@@ -1,12 +1,14 @@
 //! Whole sessions before a provider that binds thinking: what it once took is what it gets again.
 
+use std::sync::Arc;
+
 use antiphon::{proxy::OnBindingError, repair::Applicability};
 use serde_json::{Value, json};
 
 use crate::{
     last_word::{notes, second_repairs},
     support::{
-        app::{App, before, post_with},
+        app::{App, before, ledger, post_with},
         judge,
         provider::{Provider, Reply, Seen, binding},
         wire::Message,
@@ -98,7 +100,14 @@ pub(crate) fn assert_stable(provider: &Provider, told: &str) {
     }
 }
 
-/// Sequence 2b up to the request with the late result, which is not sent yet.
+/// Sequence 2b up to the request with the late result, which is not sent yet, and an app that has lost its ledger since.
+async fn late_and_forgotten(provider: &Provider) -> (Session, App) {
+    let app = before(provider.address()).start().await;
+    let session = late(provider, &app).await;
+    (session, before(provider.address()).start().await)
+}
+
+/// Sequence 2 up to the request with the late result, which is not sent yet.
 async fn late(provider: &Provider, app: &App) -> Session {
     let mut session = Session::new();
     provider.reply(call("toolu_1"));
@@ -109,11 +118,40 @@ async fn late(provider: &Provider, app: &App) -> Session {
     session
 }
 
+/// Sequence 2: the gap keeps its placeholder, at once, also behind a restart.
+#[tokio::test]
+async fn a_late_result_behind_thinking_is_quoted() {
+    for restarts in [false, true] {
+        let (provider, kept) = (Provider::binding().await, ledger());
+        let start = || {
+            let kept = Arc::clone(&kept);
+            before(provider.address()).with(|builder| builder.ledger = kept).start()
+        };
+        let mut app = start().await;
+        let mut session = late(&provider, &app).await;
+        if restarts {
+            app.running.drain().await;
+            app = start().await;
+        }
+        let answer = session.send(&app, KEY).await;
+        assert_eq!(
+            notes(&answer),
+            (200, "1", "quoted=1, placeholder=1"),
+            "{}",
+            answer.text()
+        );
+        session.push("assistant", answer.json()["content"].clone());
+        session.push("user", "more");
+        assert_eq!(session.ask(&app).await, 1);
+        assert_stable(&provider, "2");
+    }
+}
+
+/// Sequence 2b: the ledger is lost.
 #[tokio::test]
 async fn a_late_result_behind_thinking_is_quoted_once_the_provider_says_so() {
     let provider = Provider::binding().await;
-    let app = before(provider.address()).start().await;
-    let mut session = late(&provider, &app).await;
+    let (mut session, app) = late_and_forgotten(&provider).await;
     let answer = session.send(&app, KEY).await;
     assert_eq!(
         notes(&answer),
@@ -157,20 +195,13 @@ async fn a_late_result_behind_thinking_is_quoted_once_the_provider_says_so() {
 #[tokio::test]
 async fn another_credential_learns_nothing_from_it() {
     let provider = Provider::binding().await;
-    let app = before(provider.address()).start().await;
-    let session = late(&provider, &app).await;
+    let (session, app) = late_and_forgotten(&provider).await;
     for (key, sends) in [(KEY, "2"), (KEY, "1"), (OTHER_KEY, "2"), (OTHER_KEY, "1"), (KEY, "1")] {
         assert_eq!(
             notes(&session.send(&app, key).await),
             (200, sends, "quoted=1, placeholder=1")
         );
     }
-    let forgetful = before(provider.address()).start().await;
-    assert_eq!(
-        notes(&session.send(&forgetful, KEY).await).1,
-        "2",
-        "nothing is kept on disk yet"
-    );
 }
 
 #[tokio::test]
@@ -180,8 +211,7 @@ async fn counts_and_streams_are_told_the_same() {
         ("/anthropic/v1/messages", true),
     ] {
         let provider = Provider::binding().await;
-        let app = before(provider.address()).start().await;
-        let mut session = late(&provider, &app).await;
+        let (mut session, app) = late_and_forgotten(&provider).await;
         session.body["stream"] = streams.into();
         let body = session.body.to_string();
         let answer = app.ask(post_with(path, KEY, body.as_bytes())).await;
@@ -229,8 +259,9 @@ fn asks_to_drop(seen: &Seen) -> (bool, bool) {
 async fn a_prefix_that_the_client_changed_costs_the_thinking_and_nothing_else() {
     for (with_late, sends, done) in [(false, "2", "unbound=1"), (true, "3", "moved=1, unbound=1")] {
         let provider = Provider::binding().await;
+        let knows = before(provider.address()).start().await;
+        let mut session = rewritten(&provider, &knows, with_late).await;
         let app = before(provider.address()).start().await;
-        let mut session = rewritten(&provider, &app, with_late).await;
         let before_it = provider.seen().len();
         let answer = session.send(&app, KEY).await;
         assert_eq!(notes(&answer), (200, sends, done), "{}", answer.text());
@@ -267,7 +298,8 @@ async fn who_wants_to_see_the_refusal_sees_it() {
             .with(|builder| builder.proxy.on_binding_error = OnBindingError::Surface)
             .start()
             .await;
-        let session = rewritten(&provider, &app, with_late).await;
+        let knows = before(provider.address()).start().await;
+        let session = rewritten(&provider, &knows, with_late).await;
         let answer = session.send(&app, KEY).await;
         assert_eq!((answer.status(), notes(&answer).1), (400, sends), "{}", answer.text());
         assert!(answer.text().contains("bound to a different conversation"));
@@ -318,7 +350,7 @@ async fn late_results_of_one_turn_are_quoted_together() {
     let answer = session.send(&app, KEY).await;
     assert_eq!(
         notes(&answer),
-        (200, "2", "quoted=2, placeholder=2"),
+        (200, "1", "quoted=2, placeholder=2"),
         "{}",
         answer.text()
     );

@@ -6,12 +6,14 @@
     reason = "the number of cases and the seed come from the environment"
 )]
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use crate::{
     bound_sessions::{Session, accepted, assert_stable, call, result, words},
     support::{
-        app::before,
+        app::{before, ledger},
         bodies::Rng,
         judge,
         provider::{Provider, Reply},
@@ -89,58 +91,66 @@ impl Busy {
     }
 }
 
-/// S2 over a provider that binds: one send for each request, but for those that bring a result behind a thought that
-/// never saw it, and the bodies that were taken only grow.
+/// S2 over a provider that binds: the bodies that were taken only grow, and each request is sent once, also where a
+/// result comes behind a thought that never saw it. Only a process that lost its ledger learns anew, from one refusal.
 #[tokio::test]
 async fn growing_sessions_are_taken_and_stay() {
-    let (mut requests, mut turned, mut restarts) = (0, 0, 0);
-    for seed in seeds(40) {
-        let provider = Provider::binding().await;
-        let mut app = before(provider.address()).start().await;
-        let rng = Rng::new(seed);
-        let mut busy = Busy {
-            rng,
-            session: Session::new(),
-            calls: 0,
-            markers: 0,
-            open: Vec::new(),
-        };
-        let mut ever_crossed = false;
-        let mut forgot = false;
-        let mut crosses = false;
-        for round in 0..12 {
-            if busy.rng.chance(6) {
-                app = before(provider.address()).start().await;
-                (forgot, restarts) = (ever_crossed, restarts + 1);
+    for keeps in [true, false] {
+        let (mut requests, mut turned, mut restarts, mut crossings) = (0, 0, 0, 0);
+        for seed in seeds(30) {
+            let provider = Provider::binding().await;
+            let kept = ledger();
+            let start = || {
+                let kept = Arc::clone(&kept);
+                let builder = before(provider.address()).with(|builder| {
+                    if keeps {
+                        builder.ledger = kept;
+                    }
+                });
+                builder.start()
+            };
+            let mut app = start().await;
+            let rng = Rng::new(seed);
+            let mut busy = Busy {
+                rng,
+                session: Session::new(),
+                calls: 0,
+                markers: 0,
+                open: Vec::new(),
+            };
+            let mut forgot = false;
+            for round in 0..12 {
+                if busy.rng.chance(6) {
+                    app.running.drain().await;
+                    app = start().await;
+                    (forgot, restarts) = (!keeps, restarts + 1);
+                }
+                provider.reply(busy.reply());
+                let told = format!("SEED={seed} round {round}, keeps: {keeps}");
+                println!("{told}");
+                let sends = busy.session.ask(&app).await;
+                let most = if forgot { 2 } else { 1 };
+                assert!(sends <= most, "{told}: {sends} sends\n{}", busy.session.body);
+                forgot = false;
+                requests += 1;
+                turned += usize::from(sends > 1);
+                crossings += usize::from(busy.speak());
             }
-            provider.reply(busy.reply());
-            let told = format!("SEED={seed} round {round}");
-            println!("{told}");
-            let sends = busy.session.ask(&app).await;
-            ever_crossed |= crosses;
-            let most = if crosses || forgot { 2 } else { 1 };
-            assert!(sends <= most, "{told}: {sends} sends\n{}", busy.session.body);
-            forgot = false;
-            requests += 1;
-            turned += usize::from(sends > 1);
-            crosses = busy.speak();
+            assert_stable(&provider, &format!("SEED={seed}"));
+            let dropped = accepted(&provider)
+                .iter()
+                .any(|body| body["thinking"].get("block_binding").is_some());
+            assert!(!dropped, "SEED={seed}: thinking was given up");
+            let (log, last) = (&busy.session.body, accepted(&provider).pop().unwrap());
+            let mut sent = log.clone();
+            sent["messages"]
+                .as_array_mut()
+                .unwrap()
+                .truncate(log["messages"].as_array().unwrap().len() - 2);
+            assert_eq!(judge::lost(&sent, &last), [], "SEED={seed}");
         }
-        assert_stable(&provider, &format!("SEED={seed}"));
-        let dropped = accepted(&provider)
-            .iter()
-            .any(|body| body["thinking"].get("block_binding").is_some());
-        assert!(!dropped, "SEED={seed}: thinking was given up");
-        let (log, last) = (&busy.session.body, accepted(&provider).pop().unwrap());
-        let mut sent = log.clone();
-        sent["messages"]
-            .as_array_mut()
-            .unwrap()
-            .truncate(log["messages"].as_array().unwrap().len() - 2);
-        assert_eq!(judge::lost(&sent, &last), [], "SEED={seed}");
+        println!("{requests} requests, {crossings} late results, {turned} turned round, {restarts} restarts");
+        let enough = crossings * 10 > requests && restarts > 10 && (keeps || turned * 4 > restarts);
+        assert!(std::env::var("SEED").is_ok() || enough);
     }
-    println!("{requests} requests, {turned} turned round, {restarts} restarts");
-    assert!(
-        std::env::var("SEED").is_ok() || turned * 10 > requests,
-        "{turned} of {requests}"
-    );
 }

@@ -48,6 +48,7 @@ mod framing;
 mod growing_sessions;
 mod guard;
 mod http2;
+mod journal;
 mod last_word;
 mod malformed;
 mod mending;

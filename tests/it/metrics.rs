@@ -146,6 +146,8 @@ fn every_metric_has_help_and_a_unit_where_it_measures() {
         "antiphon_tool_calls_closed",
         "antiphon_lanes",
         "antiphon_tool_calls_inflight",
+        "antiphon_frozen_answers",
+        "antiphon_ledger_missed",
     ];
     assert_eq!(names, expected);
     for name in names {

@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, io::Write as _, net::SocketAddr, sync::Arc, tim
 
 use antiphon::{
     admin::{self, Readiness},
-    app::{self, Parts, Running},
+    app::{self, Kept, Parts, Running},
     auth::{ClientTokens, Profile},
+    ledger::{Ledger, LedgerSettings, MemoryLedger},
     policy::{Clocks, RotationSettings},
     profiles::Profiles,
     provider::{Kind, Routes, Upstream},
@@ -27,6 +28,8 @@ pub struct Builder {
     pub server: ServerSettings,
     /// By upstream; the others pass their clients' credentials through.
     pub profiles: BTreeMap<String, Vec<Profile>>,
+    /// What outlives conversations.
+    pub ledger: Arc<dyn Ledger>,
 }
 
 /// An app in front of `upstream`, as `/anthropic`, `/openai` and `/gemini`.
@@ -69,6 +72,7 @@ pub fn towards(authority: &str) -> Builder {
             client_tokens: ClientTokens::default(),
         },
         profiles: BTreeMap::new(),
+        ledger: ledger(),
         upstream: UpstreamSettings {
             connect_timeout: long,
             tls_timeout: long,
@@ -103,8 +107,10 @@ impl Builder {
     pub fn parts(self) -> Parts {
         let names = || self.upstreams.iter().map(|upstream| upstream.name.as_str());
         let telemetry = Telemetry::new(names());
-        let shared = shared(names(), self.profiles, &self.proxy.rotation, telemetry);
+        let ledger = Kept::new(self.ledger);
+        let shared = shared(names(), self.profiles, &self.proxy.rotation, telemetry, &ledger);
         Parts {
+            ledger,
             routes: Routes::new(self.upstreams),
             server: self.server,
             admin_listen: ([127, 0, 0, 1], 0).into(),
@@ -131,12 +137,17 @@ pub fn shared<'u>(
     profiles: BTreeMap<String, Vec<Profile>>,
     rotation: &RotationSettings,
     telemetry: Telemetry,
+    kept: &Kept,
 ) -> Shared {
-    Shared {
-        profiles: Profiles::new(upstreams, profiles, rotation, telemetry.clone()),
-        sessions: Arc::new(SessionTable::new(SessionSettings::default())),
-        telemetry,
-    }
+    let profiles = Profiles::new(upstreams, profiles, rotation, telemetry.clone());
+    let sessions = Arc::new(SessionTable::new(SessionSettings::default()));
+    let lasting = Duration::from_secs(7 * 24 * 60 * 60);
+    Shared::new(profiles, sessions, telemetry, &kept.ledger, &kept.later, lasting)
+}
+
+/// A ledger in memory.
+pub fn ledger() -> Arc<dyn Ledger> {
+    Arc::new(MemoryLedger::new(LedgerSettings::default(), [7; 32]))
 }
 
 /// What the admin listener of an app without anything looks at.
@@ -146,6 +157,7 @@ pub fn admin(readiness: Readiness) -> admin::Shared {
         BTreeMap::new(),
         &RotationSettings::default(),
         Telemetry::new(["anthropic"]),
+        &Kept::new(ledger()),
     );
     admin_of(&shared, readiness)
 }

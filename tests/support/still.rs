@@ -79,7 +79,7 @@ impl World {
         let parts = towards("provider.test:80").with(settle).with(change).parts();
         Self {
             shared: parts.shared.clone(),
-            proxy: app::within(parts, provider.dial()).unwrap(),
+            proxy: app::within(parts, provider.dial()),
             provider,
             clock,
         }

@@ -1,0 +1,253 @@
+//! What is remembered of a caller's calls: the answers that they were given, which stay as they are.
+//!
+//! Memory stands in front of the ledger. An exchange waits for the ledger until its deadline and no longer: what was not
+//! read in time counts as unknown, and what was not written in time is written later.
+
+mod row;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use moka::sync::Cache;
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    auth::Principal,
+    callers::Callers,
+    clock,
+    ledger::{Key, Kind, Later, Ledger, Name, Outcome, Record, Step},
+    repair::{CallKey, Frozen},
+    telemetry::Telemetry,
+};
+
+pub use row::Row;
+
+/// How long an exchange waits for the ledger, all in all.
+pub const PATIENCE: Duration = Duration::from_millis(250);
+/// Bytes of rows in memory.
+const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
+/// Bytes that a row takes beside its text.
+const ROW_BYTES: usize = 192;
+/// How long a row nobody asks for stays in memory.
+const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
+/// Tries of one write against rows of others: each try adopts what stands there.
+const TRIES: usize = 4;
+/// The version of a row that nobody has confirmed.
+const FIRST: u64 = 1;
+
+/// An answer, by the call that it was given to.
+pub type Given = (CallKey, Frozen);
+
+/// What is remembered. A cheap handle.
+#[derive(Clone, Debug)]
+pub struct Recall {
+    ledger: Arc<dyn Ledger>,
+    later: Later,
+    callers: Callers,
+    telemetry: Telemetry,
+    rows: Cache<Name, Known>,
+    lasting: Duration,
+}
+
+/// A row in memory.
+#[derive(Clone, Debug)]
+struct Known {
+    row: Row,
+    /// Whether it is in the ledger, or on its way there.
+    stored: bool,
+}
+
+impl Recall {
+    /// Remembers in `ledger`, each row for `lasting`.
+    pub fn new(
+        ledger: Arc<dyn Ledger>,
+        later: Later,
+        callers: Callers,
+        telemetry: Telemetry,
+        lasting: Duration,
+    ) -> Self {
+        let weigh =
+            |_: &Name, known: &Known| u32::try_from(known.row.weight().saturating_add(ROW_BYTES)).unwrap_or(u32::MAX);
+        Self {
+            ledger,
+            later,
+            callers,
+            telemetry,
+            rows: Cache::builder()
+                .max_capacity(MEMORY_BYTES)
+                .weigher(weigh)
+                .time_to_idle(IDLE)
+                .build(),
+            lasting,
+        }
+    }
+
+    /// The answer of a call, as far as memory knows.
+    pub fn recalled(&self, who: Principal, call: CallKey) -> Option<Frozen> {
+        self.rows.get(&name(who, call)).map(|known| known.row.answer)
+    }
+
+    /// The answers of these calls. Of a caller whom nobody has proven the ledger holds none.
+    pub async fn fetch(&self, who: Principal, calls: &[CallKey], deadline: Instant) -> HashMap<CallKey, Frozen> {
+        let look = async {
+            if !self.callers.is_proven(who).await {
+                return Ok(Vec::new());
+            }
+            let keys = calls.iter().map(|call| key(who, *call)).collect();
+            self.ledger.read(keys, clock::since_1970()).await
+        };
+        let Ok(Ok(records)) = timeout_at(deadline, look).await else {
+            self.telemetry.ledger_missed("read");
+            return HashMap::new();
+        };
+        let mut found = HashMap::new();
+        for (call, record) in calls.iter().zip(records) {
+            if let Some(row) = record.as_ref().and_then(decode) {
+                found.insert(*call, self.adopt(who, *call, row));
+            }
+        }
+        found
+    }
+
+    /// Keeps these answers before they are sent. Hands back the answers of calls that were given others already: those
+    /// stand.
+    pub async fn freeze(&self, who: Principal, given: &[Given], deadline: Instant) -> HashMap<CallKey, Frozen> {
+        let mut standing = HashMap::new();
+        let mut fresh: Vec<(CallKey, Row)> = Vec::new();
+        for (call, answer) in given {
+            let row = Row {
+                answer: answer.clone(),
+                firm: false,
+            };
+            let known = Known {
+                row: row.clone(),
+                stored: self.callers.is_known(who),
+            };
+            let entry = self.rows.entry(name(who, *call)).or_insert(known);
+            if entry.is_fresh() {
+                fresh.push((*call, row));
+            } else if entry.value().row.answer != *answer {
+                standing.insert(*call, entry.into_value().row.answer);
+            }
+        }
+        if !self.callers.is_known(who) {
+            return standing;
+        }
+        for _ in 0..TRIES {
+            if fresh.is_empty() {
+                return standing;
+            }
+            let steps = fresh.iter().map(|(call, row)| self.insert(who, *call, row));
+            let commit = self.ledger.commit(steps.collect(), clock::since_1970());
+            match timeout_at(deadline, commit).await {
+                Ok(Ok(Outcome::Done)) => return standing,
+                Ok(Ok(Outcome::Conflict(records))) => {
+                    let mut records = records.into_iter();
+                    fresh.retain(|(call, _)| {
+                        let Some(row) = records.next().flatten().as_ref().and_then(decode) else {
+                            return true;
+                        };
+                        standing.insert(*call, self.adopt(who, *call, row));
+                        false
+                    });
+                }
+                Ok(Err(_)) | Err(_) => break,
+            }
+        }
+        self.telemetry.ledger_missed("write");
+        for (call, row) in &fresh {
+            self.later.write(vec![self.insert(who, *call, row)]);
+        }
+        standing
+    }
+
+    /// A request with these answers was answered with success: they are the calls' from now on.
+    pub fn accepted(&self, who: Principal, used: &[Given]) {
+        let lasts = self.callers.is_known(who);
+        for (call, answer) in used {
+            let known = self.rows.get(&name(who, *call));
+            // What a provider took first stays.
+            if known.as_ref().is_some_and(|known| known.row.firm) {
+                continue;
+            }
+            let row = Row {
+                answer: answer.clone(),
+                firm: true,
+            };
+            if lasts {
+                let same = |known: &Known| known.row.answer == *answer && known.stored;
+                if known.as_ref().is_some_and(same) {
+                    self.later.write(vec![Step::Replace {
+                        key: key(who, *call),
+                        version: FIRST,
+                        value: row.encode(),
+                        expires_at: clock::since_1970() + self.lasting,
+                    }]);
+                } else {
+                    if known.is_some_and(|known| known.stored) {
+                        self.later.write(vec![remove(who, *call)]);
+                    }
+                    self.later.write(vec![self.insert(who, *call, &row)]);
+                }
+            }
+            self.rows.insert(name(who, *call), Known { row, stored: lasts });
+        }
+    }
+
+    /// No request with these answers, which this one gave first, was answered with success: they are taken back, unless
+    /// another's was.
+    pub fn withdrawn(&self, who: Principal, given: &[Given]) {
+        for (call, answer) in given {
+            let name = name(who, *call);
+            let Some(known) = self.rows.get(&name) else { continue };
+            if known.row.firm || known.row.answer != *answer {
+                continue;
+            }
+            self.rows.invalidate(&name);
+            if known.stored {
+                self.later.write(vec![remove(who, *call)]);
+            }
+        }
+    }
+
+    /// Takes over a row of the ledger.
+    fn adopt(&self, who: Principal, call: CallKey, row: Row) -> Frozen {
+        let answer = row.answer.clone();
+        self.rows.insert(name(who, call), Known { row, stored: true });
+        answer
+    }
+
+    fn insert(&self, who: Principal, call: CallKey, row: &Row) -> Step {
+        Step::Insert {
+            key: key(who, call),
+            index: None,
+            value: row.encode(),
+            expires_at: clock::since_1970() + self.lasting,
+        }
+    }
+}
+
+fn remove(who: Principal, call: CallKey) -> Step {
+    Step::Remove {
+        key: key(who, call),
+        version: FIRST,
+    }
+}
+
+fn decode(record: &Record) -> Option<Row> {
+    Row::decode(&record.value)
+}
+
+fn key(who: Principal, call: CallKey) -> Key {
+    Key {
+        kind: Kind::Frozen,
+        principal: *who.as_bytes(),
+        name: *call.as_bytes(),
+    }
+}
+
+/// The name of a row in memory.
+fn name(who: Principal, call: CallKey) -> Name {
+    let mut hash = blake3::Hasher::new_keyed(who.as_bytes());
+    hash.update(call.as_bytes());
+    hash.finalize().into()
+}

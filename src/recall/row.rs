@@ -1,0 +1,111 @@
+//! A frozen answer as it stands in the ledger.
+
+use bytes::{BufMut, Bytes};
+
+use crate::repair::{Frozen, Placeholder, RealResult};
+
+/// The first byte of every row.
+const VERSION: u8 = 1;
+const TENTATIVE: u8 = 0;
+const FIRM: u8 = 1;
+const PLACEHOLDER: u8 = b'p';
+const BLOCK: u8 = b'b';
+const CONTENT: u8 = b'c';
+const FAILED: u8 = b'f';
+
+/// A frozen answer, and whether a provider took a request with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The answer.
+    pub answer: Frozen,
+    /// Whether a request with it was answered with success.
+    pub firm: bool,
+}
+
+impl Row {
+    /// The row as bytes.
+    pub fn encode(&self) -> Bytes {
+        let mut bytes = vec![VERSION, if self.firm { FIRM } else { TENTATIVE }];
+        match &self.answer {
+            Frozen::Placeholder(placeholder) => bytes.put_slice(&[PLACEHOLDER, placeholder.number()]),
+            Frozen::Result(RealResult::Block(block)) => {
+                bytes.put_u8(BLOCK);
+                bytes.put_slice(block.as_bytes());
+            }
+            Frozen::Result(RealResult::Content { content, failed }) => {
+                bytes.put_u8(if *failed { FAILED } else { CONTENT });
+                bytes.put_slice(content.as_bytes());
+            }
+        }
+        bytes.into()
+    }
+
+    /// The row that these bytes are; none where they are none that this version knows.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let [VERSION, state @ (TENTATIVE | FIRM), kind, said @ ..] = bytes else {
+            return None;
+        };
+        let text = || String::from_utf8(said.to_vec()).ok();
+        let answer = match *kind {
+            PLACEHOLDER => Frozen::Placeholder(Placeholder::numbered(*said.first()?)?),
+            BLOCK => Frozen::Result(RealResult::Block(text()?)),
+            CONTENT | FAILED => Frozen::Result(RealResult::Content {
+                content: text()?,
+                failed: *kind == FAILED,
+            }),
+            _ => return None,
+        };
+        Some(Self {
+            answer,
+            firm: *state == FIRM,
+        })
+    }
+
+    /// Bytes that it takes in memory.
+    pub fn weight(&self) -> usize {
+        match &self.answer {
+            Frozen::Placeholder(_) => 0,
+            Frozen::Result(RealResult::Block(text) | RealResult::Content { content: text, .. }) => text.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_row_comes_back_as_it_was() {
+        let text = || "{\"é\":1}".to_owned();
+        for answer in [
+            Frozen::Placeholder(Placeholder::ReadInterrupted),
+            Frozen::Placeholder(Placeholder::OutcomeUnknown),
+            Frozen::Result(RealResult::Block(text())),
+            Frozen::Result(RealResult::Content {
+                content: text(),
+                failed: true,
+            }),
+            Frozen::Result(RealResult::Content {
+                content: text(),
+                failed: false,
+            }),
+        ] {
+            for firm in [true, false] {
+                let answer = answer.clone();
+                let row = Row { answer, firm };
+                assert_eq!(Row::decode(&row.encode()), Some(row));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn other_bytes_are_no_row(bytes in any::<Vec<u8>>()) {
+            if let Some(row) = Row::decode(&bytes) {
+                prop_assert_eq!(Row::decode(&row.encode()), Some(row));
+            }
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! The answers that calls were given stay theirs: across requests, failures, restarts, replicas and a slow ledger.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use antiphon::{
+    auth::{Principal, PrincipalKey},
+    callers::Callers,
+    clock,
+    ledger::{
+        Index, Key, Kind, Ledger, LedgerError, LedgerSettings, MemoryLedger, Moment, Outcome, Record, Reply, Step,
+        Usage, later,
+    },
+    recall::Recall,
+    repair::{CallKey, CallSight, Frozen, Mode, Placeholder, RealResult},
+    session::PrincipalHash,
+    telemetry::Telemetry,
+};
+use http::HeaderMap;
+
+use crate::support::{
+    app::ledger,
+    still::{Answer, World, json, secs},
+};
+
+const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[],"stop_reason":"end_turn"}"#;
+const CALL: &str = r#"{"role":"user","content":"go"},{"role":"assistant","content":[{"type":"tool_use","id":"toolu_01AbC9dE3fG","name":"run","input":{"a":1}}]}"#;
+
+fn post(path: &str, key: &str, messages: &str) -> Vec<u8> {
+    let body = format!(r#"{{"model":"m","max_tokens":9,"messages":[{messages}]}}"#);
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nx-api-key: {key}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+async fn ask(world: &World, messages: &str) -> Answer {
+    world.ask(post("/anthropic/v1/messages", "sk-one", messages)).await
+}
+
+fn hurry() -> String {
+    format!(r#"{CALL},{{"role":"user","content":"hurry"}}"#)
+}
+
+fn late() -> String {
+    format!(
+        r#"{},{{"role":"assistant","content":"waiting"}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"toolu_01AbC9dE3fG","content":"REAL"}},{{"type":"text","text":"go on"}}]}}"#,
+        hurry()
+    )
+}
+
+/// What went up, the last time.
+fn sent(world: &World) -> String {
+    let last = world.requests().pop().unwrap();
+    String::from_utf8(last.message.body.clone()).unwrap()
+}
+
+async fn rows(ledger: &Arc<dyn Ledger>) -> u64 {
+    ledger.usage().await.unwrap().records
+}
+
+fn over(ledger: &Arc<dyn Ledger>) -> World {
+    let kept = Arc::clone(ledger);
+    World::with(|builder| builder.ledger = kept)
+}
+
+const PLACEHOLDER: &str = "no result was recorded";
+
+/// Sequence 1: a retry behind 529 gives the same bytes, and what no provider took is not kept.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_nobody_took_is_taken_back() {
+    let kept = ledger();
+    let world = over(&kept);
+    world.script(json(200, GOOD));
+    ask(&world, r#"{"role":"user","content":"hello"}"#).await;
+    world.settle().await;
+    assert_eq!(rows(&kept).await, 1, "the caller is known");
+    for (status, left) in [(529, 1), (400, 1), (200, 2), (200, 2)] {
+        world.script(json(status, GOOD));
+        let answer = ask(&world, &hurry()).await;
+        assert_eq!(answer.status(), status);
+        world.settle().await;
+        assert_eq!(rows(&kept).await, left, "{status}");
+        assert!(sent(&world).contains(PLACEHOLDER));
+    }
+    let requests = world.requests();
+    let bodies: Vec<_> = requests[1..].iter().map(|request| &request.message.body).collect();
+    assert!(bodies.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+/// Nothing of a credential that no provider has taken goes to disk, nor of who shows none.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_nobody_knows_keeps_nothing() {
+    let kept = ledger();
+    let world = over(&kept);
+    world.script(json(401, "{}"));
+    ask(&world, &hurry()).await;
+    world.settle().await;
+    assert_eq!(rows(&kept).await, 0);
+    world.script(json(200, GOOD));
+    ask(&world, &hurry()).await;
+    world.settle().await;
+    assert_eq!(rows(&kept).await, 2, "the caller, and its answer");
+    world.script(json(200, GOOD));
+    let body = format!(r#"{{"model":"m","messages":[{}]}}"#, hurry());
+    let nobody = format!(
+        "POST /anthropic/v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    assert_eq!(world.ask(nobody).await.status(), 200);
+    world.settle().await;
+    assert_eq!(rows(&kept).await, 2, "nobody's answers stay in memory");
+}
+
+/// Counts, batches, compactions and what is only observed read rows and write none.
+#[tokio::test(start_paused = true)]
+async fn what_asks_for_no_turn_freezes_nothing() {
+    let (plain, summary) = (
+        hurry(),
+        format!(
+            r#"{CALL},{{"role":"user","content":"CRITICAL: Respond with TEXT ONLY. Do NOT call any tools. Your task is to create a detailed summary: an <analysis> block followed by a <summary> block"}}"#
+        ),
+    );
+    let batch = format!(
+        r#"{{"requests":[{{"custom_id":"a","params":{{"model":"m","max_tokens":9,"messages":[{}]}}}}]}}"#,
+        hurry()
+    );
+    let messages = "/anthropic/v1/messages";
+    let count = "/anthropic/v1/messages/count_tokens";
+    let whole = |path: &str, body: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nx-api-key: sk-one\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .into_bytes()
+    };
+    for (name, mode, request, freezes) in [
+        ("turn", Mode::Repair, post(messages, "sk-one", &plain), true),
+        ("count", Mode::Repair, post(count, "sk-one", &plain), false),
+        ("compaction", Mode::Repair, post(messages, "sk-one", &summary), false),
+        (
+            "batch",
+            Mode::Repair,
+            whole("/anthropic/v1/messages/batches", &batch),
+            false,
+        ),
+        ("observe", Mode::Observe, post(messages, "sk-one", &plain), false),
+    ] {
+        let kept = ledger();
+        let same = Arc::clone(&kept);
+        let world = World::with(|builder| {
+            builder.ledger = same;
+            builder.upstreams.iter_mut().for_each(|upstream| upstream.mode = mode);
+        });
+        world.script(json(200, GOOD));
+        assert_eq!(world.ask(request).await.status(), 200);
+        world.settle().await;
+        assert_eq!(rows(&kept).await, 1 + u64::from(freezes), "{name}");
+        assert_eq!(sent(&world).contains(PLACEHOLDER), mode == Mode::Repair, "{name}");
+        // What was given in a turn is read everywhere.
+        world.script(json(200, GOOD));
+        world.script(json(200, GOOD));
+        ask(&world, &hurry()).await;
+        world.ask(post(count, "sk-one", &late())).await;
+        let counted = sent(&world);
+        assert_eq!(counted.contains(PLACEHOLDER), mode == Mode::Repair, "{name}: {counted}");
+    }
+}
+
+/// Sequence 2 without thinking, and what becomes of it behind a restart, with another credential, and without a ledger.
+#[tokio::test(start_paused = true)]
+async fn a_placeholder_stays_where_the_ledger_stays() {
+    let kept = ledger();
+    let world = over(&kept);
+    world.script(json(200, GOOD));
+    ask(&world, &hurry()).await;
+    world.settle().await;
+    for (name, kept, key, stays) in [
+        ("the same process", None, "sk-one", true),
+        ("restarted", Some(Arc::clone(&kept)), "sk-one", true),
+        ("a refreshed token", Some(Arc::clone(&kept)), "sk-two", false),
+        ("a lost ledger", Some(ledger()), "sk-one", false),
+    ] {
+        let fresh = kept.as_ref().map(over);
+        let world = fresh.as_ref().unwrap_or(&world);
+        world.script(json(200, GOOD));
+        let answer = world.ask(post("/anthropic/v1/messages", key, &late())).await;
+        assert_eq!(answer.status(), 200, "{name}");
+        let done = answer.header("x-antiphon-repair").unwrap();
+        let wanted = if stays { "quoted=1, placeholder=1" } else { "moved=1" };
+        assert_eq!(done, wanted, "{name}");
+        assert_eq!(sent(world).contains("found outside its place"), stays, "{name}");
+    }
+}
+
+/// A ledger that can be switched off.
+#[derive(Debug)]
+struct Switched {
+    inner: MemoryLedger,
+    stalls: AtomicBool,
+    fails: AtomicBool,
+}
+
+impl Switched {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            inner: MemoryLedger::new(LedgerSettings::default(), [7; 32]),
+            stalls: AtomicBool::new(false),
+            fails: AtomicBool::new(false),
+        })
+    }
+
+    fn through<'l, T: Send + 'l>(&'l self, reply: Reply<'l, T>) -> Reply<'l, T> {
+        Box::pin(async move {
+            if self.stalls.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            if self.fails.load(Ordering::Relaxed) {
+                return Err(LedgerError::Store("no space left".into()));
+            }
+            reply.await
+        })
+    }
+}
+
+impl Ledger for Switched {
+    fn commit(&self, steps: Vec<Step>, now: Moment) -> Reply<'_, Outcome> {
+        if self.stalls.load(Ordering::Relaxed) || self.fails.load(Ordering::Relaxed) {
+            return self.through(Box::pin(std::future::pending()));
+        }
+        self.inner.commit(steps, now)
+    }
+
+    fn read(&self, keys: Vec<Key>, now: Moment) -> Reply<'_, Vec<Option<Record>>> {
+        self.through(self.inner.read(keys, now))
+    }
+
+    fn list(&self, kind: Kind, principal: PrincipalHash, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
+        self.through(self.inner.list(kind, principal, limit, now))
+    }
+
+    fn find(&self, kind: Kind, index: Index, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
+        self.through(self.inner.find(kind, index, limit, now))
+    }
+
+    fn clear(&self, now: Moment) -> Reply<'_, u64> {
+        self.through(self.inner.clear(now))
+    }
+
+    fn usage(&self) -> Reply<'_, Usage> {
+        self.inner.usage()
+    }
+
+    fn secret(&self) -> [u8; 32] {
+        self.inner.secret()
+    }
+
+    fn survives_restart(&self) -> bool {
+        true
+    }
+}
+
+/// A ledger outage fails no exchange, and delays it by 250 ms at most; what it missed is written once it is back.
+#[tokio::test(start_paused = true)]
+async fn a_ledger_that_stalls_or_fails_costs_a_quarter_of_a_second_at_most() {
+    for (stalls, fails) in [(true, false), (false, true)] {
+        let switched = Switched::new();
+        let kept: Arc<dyn Ledger> = Arc::<Switched>::clone(&switched);
+        let world = over(&kept);
+        world.script(json(200, GOOD));
+        ask(&world, r#"{"role":"user","content":"hello"}"#).await;
+        world.settle().await;
+        switched.stalls.store(stalls, Ordering::Relaxed);
+        switched.fails.store(fails, Ordering::Relaxed);
+        let began = world.now();
+        world.script(json(200, GOOD));
+        let answer = ask(&world, &hurry()).await;
+        assert_eq!(answer.status(), 200);
+        let took = world.now() - began;
+        assert!(took <= Duration::from_millis(251), "{took:?}");
+        assert!(sent(&world).contains(PLACEHOLDER));
+        // A healthy one asks nobody.
+        let began = world.now();
+        world.script(json(200, GOOD));
+        ask(&world, r#"{"role":"user","content":"hello"}"#).await;
+        assert!(world.now() - began < Duration::from_millis(2));
+        // The next one of the session knows from memory, at once.
+        let began = world.now();
+        world.script(json(200, GOOD));
+        let answer = ask(&world, &late()).await;
+        assert_eq!(answer.header("x-antiphon-repair").unwrap(), "quoted=1, placeholder=1");
+        assert!(world.now() - began < Duration::from_millis(2));
+        let missed = world.shared.telemetry.encode();
+        assert!(
+            missed.contains("antiphon_ledger_missed_total{op=\"read\"} 1"),
+            "{missed}"
+        );
+        if fails {
+            switched.fails.store(false, Ordering::Relaxed);
+            world.until(world.now() + secs(6)).await;
+            assert_eq!(rows(&kept).await, 2, "written later");
+        }
+    }
+}
+
+fn who(secret: &str) -> Principal {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-api-key", secret.parse().unwrap());
+    Principal::of(&PrincipalKey::new([7; 32]), &headers, None)
+}
+
+fn call(id: &str) -> CallKey {
+    CallKey::of(&CallSight {
+        id: id.as_bytes(),
+        tool: b"run".as_slice().into(),
+        input: b"{}",
+        occurrence: 0,
+        place: None,
+        turns_behind: 0,
+        crossing: false,
+    })
+}
+
+/// Sequence 7: two replicas at once. The first row wins, and the other sends the winner's bytes.
+#[tokio::test(start_paused = true)]
+async fn of_two_replicas_the_first_row_wins() {
+    let kept = ledger();
+    let replica = || {
+        let (handle, writer) = later(Arc::clone(&kept));
+        let callers = Callers::new(Arc::clone(&kept), handle.clone());
+        callers.prove(who("sk-one"));
+        let recall = Recall::new(Arc::clone(&kept), handle, callers, Telemetry::default(), secs(60));
+        (recall, writer)
+    };
+    let ((one, _first), (other, _second)) = (replica(), replica());
+    let by = clock::now() + secs(1);
+    let placeholder = Frozen::Placeholder(Placeholder::OutcomeUnknown);
+    let real = Frozen::Result(RealResult::Block("{}".to_owned()));
+    let (a, b) = (call("a"), call("b"));
+    assert!(
+        one.freeze(who("sk-one"), &[(a, placeholder.clone())], by)
+            .await
+            .is_empty()
+    );
+    let standing = other
+        .freeze(who("sk-one"), &[(b, real.clone()), (a, real.clone())], by)
+        .await;
+    assert_eq!(standing.len(), 1);
+    assert_eq!(standing[&a], placeholder);
+    assert_eq!(other.recalled(who("sk-one"), a), Some(placeholder.clone()));
+    let found = one.fetch(who("sk-one"), &[a, b], by).await;
+    assert_eq!((&found[&a], &found[&b]), (&placeholder, &real));
+    // Another caller's calls of the same name are other calls.
+    assert!(other.freeze(who("sk-two"), &[(a, real.clone())], by).await.is_empty());
+    assert_eq!(other.recalled(who("sk-two"), a), Some(real));
+}
