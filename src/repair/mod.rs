@@ -18,6 +18,7 @@ use crate::{
 };
 
 mod answers;
+mod append;
 mod blocks;
 mod edits;
 mod entries;
@@ -35,6 +36,7 @@ mod sight;
 mod words;
 
 pub use answers::{Answers, CallSight, Frozen, NoAnswers, RealResult};
+pub use append::{Anchor, Place, append, late_text, places};
 pub use edits::edits;
 pub use kept::cut;
 pub use naming::{CallKey, input_hash, is_strong, letters};

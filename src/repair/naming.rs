@@ -71,7 +71,7 @@ pub fn input_hash(raw: &[u8]) -> [u8; 32] {
 }
 
 /// Members in the order of their keys, numbers by their value, no blanks. The parser bounds the depth.
-fn canonical(value: &Value, hash: &mut blake3::Hasher) {
+pub(super) fn canonical(value: &Value, hash: &mut blake3::Hasher) {
     match value {
         Value::Null => write(hash, b"null"),
         Value::Bool(said) => write(hash, if *said { b"true" } else { b"false" }),

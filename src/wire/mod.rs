@@ -13,7 +13,7 @@ pub(crate) mod gemini;
 pub mod json;
 pub(crate) mod openai_chat;
 pub(crate) mod openai_responses;
-mod quote;
+pub(crate) mod quote;
 mod refusal;
 pub mod watch;
 mod write;

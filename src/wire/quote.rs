@@ -123,7 +123,7 @@ impl Quotation<'_> {
 }
 
 /// An id or a name as it may stand in a mark: one line, no brackets, bounded.
-fn label(text: &str) -> String {
+pub(crate) fn label(text: &str) -> String {
     let plain = |letter: char| {
         if letter.is_alphanumeric() || "_-.:|/".contains(letter) {
             letter

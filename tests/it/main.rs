@@ -18,6 +18,7 @@ mod architecture;
 
 // The repair core.
 mod answers;
+mod appending;
 mod cases;
 mod fuzzed;
 mod judge_self;

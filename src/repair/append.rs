@@ -1,0 +1,191 @@
+//! Late results at the end of a message: where text may be put, how that place is known again, and putting it there.
+//!
+//! A place is named by what it says: the turn of the assistant before, and the message itself. Text that was put there
+//! once is put there again, wherever the two stand, so that the history stays the one that the provider has seen.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::{naming::canonical, words};
+use crate::{
+    conversation::{Conversation, Message, Role},
+    splice::{Edit, EditList, Piece, Span},
+    wire::{
+        Format, Unreadable, Wire,
+        json::{self, Json, Kind, validate},
+    },
+};
+
+/// Members that clients and providers add and take away without saying anything else.
+const LABELS: [&str; 3] = ["cache_control", "id", "status"];
+
+/// The name of a place: a hash of what stands there.
+pub type Anchor = [u8; 32];
+
+/// A user's message with words behind a turn of the assistant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its name.
+    pub anchor: Anchor,
+    /// Index of the message.
+    pub message: usize,
+    /// Whether a turn of the assistant stands behind it.
+    pub is_answered: bool,
+}
+
+/// The places of a history, in document order; of a body without a history of its own none.
+pub fn places(body: &[u8], wire: Wire) -> Vec<Place> {
+    let Ok(conversation) = wire.read(body) else {
+        return Vec::new();
+    };
+    let messages = &conversation.messages;
+    let last_turn = messages.iter().rposition(|message| message.role == Role::Assistant);
+    let (mut places, mut turn) = (Vec::new(), 0..0);
+    for (index, message) in messages.iter().enumerate() {
+        match message.role {
+            Role::Assistant if turn.end == index => turn.end = index + 1,
+            Role::Assistant => turn = index..index + 1,
+            Role::User if !turn.is_empty() && speaks(&conversation, message) => places.push(Place {
+                anchor: anchor(&conversation, turn.clone(), index),
+                message: index,
+                is_answered: last_turn > Some(index),
+            }),
+            Role::User | Role::Tool | Role::System => {}
+        }
+    }
+    places
+}
+
+/// Whether a message holds words of the user's.
+fn speaks(conversation: &Conversation<'_>, message: &Message) -> bool {
+    let json = Json::new(conversation.body);
+    let is_text = |span: Span| json.kind(span) == Kind::String && !json::is_blank(json.bytes(span));
+    let Some(content) = content(json, message) else {
+        return false;
+    };
+    if json.kind(content) != Kind::Array {
+        return is_text(content);
+    }
+    let mut speaks = false;
+    let walked = json.elements(content, |block| {
+        let text = || json.member(block, "text");
+        speaks |= json.kind(block) == Kind::Object && text().is_some_and(is_text);
+    });
+    speaks && walked.is_ok()
+}
+
+/// What a message says: a text, or a list.
+fn content(json: Json<'_>, message: &Message) -> Option<Span> {
+    json.member(message.span, "content")
+        .or_else(|| json.member(message.span, "parts"))
+        .filter(|content| matches!(json.kind(*content), Kind::String | Kind::Array))
+}
+
+fn anchor(conversation: &Conversation<'_>, turn: std::ops::Range<usize>, message: usize) -> Anchor {
+    let mut hash = blake3::Hasher::new();
+    for index in turn.chain([message]) {
+        let Some(message) = conversation.messages.get(index) else {
+            continue;
+        };
+        match serde_json::from_slice(message.span.of(conversation.body)) {
+            Ok(value) => canonical(&plain(value), &mut hash),
+            Err(_) => drop(hash.update(message.span.of(conversation.body))),
+        }
+    }
+    hash.finalize().into()
+}
+
+/// What a message says: without labels, without reasoning, which clients take out of older turns, and with a text as the
+/// list of one.
+fn plain(value: Value) -> Value {
+    let Value::Object(members) = value else { return value };
+    let keep = |(key, value): (String, Value)| {
+        let value = match (key.as_str(), value) {
+            ("content", Value::String(text)) => Value::Array(vec![said(text)]),
+            ("content" | "parts", Value::Array(list)) => {
+                Value::Array(list.into_iter().filter(|block| !thinks(block)).map(plain).collect())
+            }
+            (_, value) => value,
+        };
+        (!LABELS.contains(&key.as_str()) && !value.is_null()).then_some((key, value))
+    };
+    Value::Object(members.into_iter().filter_map(keep).collect())
+}
+
+fn said(text: String) -> Value {
+    let mut block = Map::new();
+    block.insert("type".to_owned(), Value::String("text".to_owned()));
+    block.insert("text".to_owned(), Value::String(text));
+    Value::Object(block)
+}
+
+fn thinks(block: &Value) -> bool {
+    let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
+    matches!(kind, "thinking" | "redacted_thinking") || block.get("thought") == Some(&Value::Bool(true))
+}
+
+/// The body with texts at the end of messages, each behind what the user says there; the others stay as they are.
+pub fn append(body: &Bytes, wire: Wire, texts: &[(usize, String)]) -> Result<Bytes, Unreadable> {
+    let conversation = wire.read(body)?;
+    validate(body)?;
+    let json = Json::new(body);
+    let message = |(index, text): &(usize, String)| {
+        let message = conversation.messages.get(*index)?;
+        put(json, wire.format, message, text)
+    };
+    let edits = texts.iter().filter_map(message).collect();
+    let list = EditList::new(edits, body.len()).map_err(|_| Unreadable::Overlap)?;
+    Ok(Bytes::from(list.apply(body).to_vec()))
+}
+
+fn put(json: Json<'_>, format: Format, message: &Message, text: &str) -> Option<Edit> {
+    let content = content(json, message)?;
+    if json.kind(content) == Kind::String {
+        let pieces = vec![Piece::Constant("\\n\\n"), Piece::Made(json::escaped(text))];
+        let span = Span::at(json.inner(content).end);
+        return Some(Edit { span, pieces });
+    }
+    let block = match format {
+        Format::Gemini => r#"{"text":"#,
+        Format::OpenAiResponses => r#"{"type":"input_text","text":"#,
+        Format::Anthropic | Format::OpenAiChat => r#"{"type":"text","text":"#,
+    };
+    let pieces = vec![
+        Piece::Constant(if json.is_empty(content) { "" } else { "," }),
+        Piece::Constant(block),
+        Piece::Made(json::quoted(text)),
+        Piece::Constant("}"),
+    ];
+    let span = Span::at(content.end.saturating_sub(1));
+    Some(Edit { span, pieces })
+}
+
+/// A late result as marked text. `content` is JSON.
+pub fn late_text(id: &str, tool: &str, content: &str, failed: bool) -> String {
+    let json = Json::new(content.as_bytes());
+    let said = match json.root() {
+        Ok(root) if json.kind(root) == Kind::String => String::from_utf8_lossy(&json.decode(root)).into_owned(),
+        Ok(root) => texts(json, root).unwrap_or_else(|| json::compact(content.as_bytes())),
+        Err(_) => content.to_owned(),
+    };
+    words::late(id, tool, &said, failed)
+}
+
+/// The text of a list of text blocks.
+fn texts(json: Json<'_>, list: Span) -> Option<String> {
+    if json.kind(list) != Kind::Array {
+        return None;
+    }
+    let (mut texts, mut all) = (Vec::new(), true);
+    json.elements(list, |block| {
+        let text = (json.kind(block) == Kind::Object)
+            .then(|| json.member(block, "text"))
+            .flatten();
+        match text.filter(|text| json.kind(*text) == Kind::String) {
+            Some(text) => texts.push(String::from_utf8_lossy(&json.decode(text)).into_owned()),
+            None => all = false,
+        }
+    })
+    .ok()?;
+    all.then(|| texts.join("\n"))
+}
