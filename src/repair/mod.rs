@@ -33,6 +33,7 @@ mod plan;
 mod salvage;
 mod second;
 mod sight;
+mod views;
 mod words;
 
 pub use answers::{Answers, CallSight, Frozen, NoAnswers, RealResult};
@@ -42,6 +43,7 @@ pub use kept::cut;
 pub use naming::{CallKey, input_hash, is_strong, letters};
 pub use plan::{Plan, plan};
 pub use second::{second, unbound};
+pub use views::{CallView, InBody, Views, views};
 pub use words::Placeholder;
 
 use insist::Insistence;
