@@ -6,14 +6,17 @@ use std::{borrow::Cow, ops::Range};
 
 use crate::splice::Span;
 
+pub mod chain;
 mod finding;
+pub mod lost;
 pub mod outline;
 pub mod pairing;
 pub mod rules;
 pub mod turns;
 
+pub use chain::Chain;
 pub use finding::{Finding, FindingKind};
-pub use outline::{Field, Fields, Noted, Outline};
+pub use outline::{Answer, Field, Fields, Noted, Outline};
 
 /// Messages and parts for which room is made at first: a body may claim to be large.
 const ROOM_MAX: usize = 4096;
@@ -38,6 +41,8 @@ pub struct Conversation<'a> {
     pub compaction: Option<usize>,
     /// Looks up what a call says, in the body and at the call's span: only few calls are ever asked.
     pub details: fn(&[u8], Span) -> CallDetails,
+    /// Looks up the text of a result that is one plain text, likewise.
+    pub said: fn(&[u8], Span) -> Option<Text<'_>>,
     /// Whether calls may live outside the body (Anthropic `thread: continue`, Responses `previous_response_id`): a
     /// result without call is no finding.
     pub calls_elsewhere: bool,
@@ -47,7 +52,11 @@ pub struct Conversation<'a> {
 
 impl<'a> Conversation<'a> {
     /// A conversation of no messages over `body`, with room for those that a body of its size mostly has.
-    pub fn new(body: &'a [u8], details: fn(&[u8], Span) -> CallDetails) -> Self {
+    pub fn new(
+        body: &'a [u8],
+        details: fn(&[u8], Span) -> CallDetails,
+        said: fn(&[u8], Span) -> Option<Text<'_>>,
+    ) -> Self {
         Self {
             body,
             array: None,
@@ -56,6 +65,7 @@ impl<'a> Conversation<'a> {
             flaws: Vec::new(),
             compaction: None,
             details,
+            said,
             calls_elsewhere: false,
             noted: Noted::default(),
         }
@@ -84,6 +94,12 @@ impl<'a> Conversation<'a> {
             .get(part)
             .map(|part| (self.details)(self.body, part.span))
             .unwrap_or_default()
+    }
+
+    /// What the result at `part` says, decoded, where that is one plain text: a string, or a list of one text block.
+    pub fn said(&self, part: usize) -> Option<Text<'a>> {
+        let part = self.parts.get(part)?;
+        matches!(part.kind, PartKind::Result(_)).then(|| (self.said)(self.body, part.span))?
     }
 
     /// The parts of one message.

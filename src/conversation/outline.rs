@@ -7,7 +7,10 @@ use std::ops::Range;
 use memchr::memmem;
 
 use crate::{
-    conversation::{Conversation, Message, Part, PartKind, Role},
+    conversation::{
+        Chain, Content, Conversation, Message, Part, PartKind, Role,
+        lost::{self, is_lost},
+    },
     splice::Span,
 };
 
@@ -90,6 +93,17 @@ pub struct Noted {
     pub alone: Option<Span>,
 }
 
+/// A result behind the last turn of the assistant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// What it names: the id of its call, or the tool where there is no id.
+    pub id: Box<[u8]>,
+    /// The tool; empty in formats whose results name none.
+    pub name: Box<[u8]>,
+    /// Whether it only says that the client has no result: see [`lost`].
+    pub lost: bool,
+}
+
 /// What a body says beside pairing. Spans point into the body that was read. A body that holds several requests has the
 /// outline of nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,10 +136,12 @@ pub struct Outline {
     pub last: Option<Span>,
     /// The last turn of the assistant: ids of its calls, or names where there are no ids.
     pub asked: Vec<Box<[u8]>>,
-    /// What the results behind that turn name.
-    pub answers: Vec<Box<[u8]>>,
-    /// The tools of those results, one each; empty texts in formats whose results name none.
-    pub answer_names: Vec<Box<[u8]>>,
+    /// The results behind that turn.
+    pub answers: Vec<Answer>,
+    /// The calls of the whole history.
+    pub chain: Chain,
+    /// Whether the history ends in a message with words of the user, and not in results alone.
+    pub speaks: bool,
 }
 
 impl Outline {
@@ -152,7 +168,8 @@ impl Outline {
             last: messages.last().map(|message| message.span).or(noted.alone),
             asked: tail.asked,
             answers: tail.answers,
-            answer_names: tail.names,
+            chain: Chain::of(conversation),
+            speaks: speaks(conversation),
         }
     }
 
@@ -199,12 +216,33 @@ fn asks_for_summary(conversation: &Conversation<'_>) -> bool {
     ASK_FOR_SUMMARY.iter().all(says)
 }
 
+/// Whether the last message, instructions aside, is the user's and holds more than results.
+fn speaks(conversation: &Conversation<'_>) -> bool {
+    let is_told = |message: &&Message| message.role != Role::System;
+    let Some(last) = conversation.messages.iter().rfind(is_told) else {
+        let alone = conversation
+            .noted
+            .alone
+            .and_then(|span| conversation.body.get(span.range()));
+        return alone.is_some_and(|alone| matches!(alone.first(), Some(b'"' | b'{')) && alone.len() > 2);
+    };
+    // Brackets or quotes around nothing say nothing.
+    let says = |span: Span| span.len() > 2;
+    let words = |part: &Part<'_>| matches!(part.kind, PartKind::Other) && says(part.span);
+    let parts = conversation.parts_of(last);
+    let content = match last.content {
+        Content::Blocks(span) | Content::Text(span) => says(span),
+        Content::Opaque => false,
+    };
+    // Chat Completions has no parts for words.
+    last.role == Role::User && (parts.iter().any(words) || (parts.is_empty() && content))
+}
+
 /// The end of a history, walked backwards.
 #[derive(Default)]
 struct Tail {
     asked: Vec<Box<[u8]>>,
-    answers: Vec<Box<[u8]>>,
-    names: Vec<Box<[u8]>>,
+    answers: Vec<Answer>,
     /// Whether a message of the assistant was passed.
     assistant: bool,
     /// Whether the message that was passed last begins with reasoning, as turns do.
@@ -224,9 +262,8 @@ impl Tail {
             tail.at_reasoning = tail.take(conversation, message.parts.clone());
             tail.assistant |= message.role == Role::Assistant;
         }
-        for ids in [&mut tail.asked, &mut tail.answers, &mut tail.names] {
-            ids.reverse();
-        }
+        tail.asked.reverse();
+        tail.answers.reverse();
         tail
     }
 
@@ -242,14 +279,22 @@ impl Tail {
     /// Takes the ids of a message's parts; whether reasoning is among them.
     fn take(&mut self, conversation: &Conversation<'_>, parts: Range<usize>) -> bool {
         let mut thinks = false;
-        for part in conversation.parts.get(parts).unwrap_or_default().iter().rev() {
+        for index in parts.rev() {
+            let Some(part) = conversation.parts.get(index) else {
+                continue;
+            };
             match &part.kind {
-                PartKind::Call(call) => {
-                    keep(&mut self.asked, call.key());
+                PartKind::Call(call) if may_be_kept(call.key(), self.asked.len()) => {
+                    self.asked.push(head(call.key()));
                 }
-                PartKind::Result(result) => {
-                    let kept = keep(&mut self.answers, result.key());
-                    self.names.extend(kept.then(|| head(&result.name)));
+                PartKind::Result(result) if may_be_kept(result.key(), self.answers.len()) => {
+                    let short = part.span.len() <= lost::LOST_BYTES_MAX;
+                    let text = short.then(|| conversation.said(index)).flatten();
+                    self.answers.push(Answer {
+                        id: head(result.key()),
+                        name: head(&result.name),
+                        lost: text.is_some_and(|text| is_lost(&text)),
+                    });
                 }
                 PartKind::Thinking => thinks = true,
                 _ => {}
@@ -259,13 +304,9 @@ impl Tail {
     }
 }
 
-/// Keeps an id, if there is room; whether it was kept.
-fn keep(ids: &mut Vec<Box<[u8]>>, id: &[u8]) -> bool {
-    let fits = !id.is_empty() && ids.len() < IDS_MAX;
-    if fits {
-        ids.push(head(id));
-    }
-    fits
+/// Whether there is an id, and room for it.
+const fn may_be_kept(id: &[u8], kept: usize) -> bool {
+    !id.is_empty() && kept < IDS_MAX
 }
 
 fn head(id: &[u8]) -> Box<[u8]> {

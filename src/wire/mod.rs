@@ -15,6 +15,7 @@ pub(crate) mod openai_chat;
 pub(crate) mod openai_responses;
 pub(crate) mod quote;
 mod refusal;
+mod said;
 pub mod watch;
 mod write;
 

@@ -13,13 +13,14 @@ use crate::{
     wire::{
         Unreadable, fields,
         json::{Cursor, Json, Kind, is_blank},
+        said,
     },
 };
 
 /// Reads `body` in one pass; a body without `messages` is a conversation without messages.
 pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     let json = Json::new(body);
-    let conversation = Conversation::new(body, details);
+    let conversation = Conversation::new(body, details, said);
     let mut reader = Reader { json, conversation };
     let mut cursor = Cursor::new(body, 0);
     cursor.object(|cursor, key| match key {
@@ -203,6 +204,11 @@ fn details(body: &[u8], block: Span) -> CallDetails {
         input: json.member(block, "input"),
         toolset: string("toolset_name"),
     }
+}
+
+/// What a `tool_result` says, where that is one text.
+fn said(body: &[u8], block: Span) -> Option<Text<'_>> {
+    said::plain_in(Json::new(body), block, "content")
 }
 
 /// The members of a block that matter here; of a key that stands twice the last counts.

@@ -15,7 +15,7 @@ use crate::{
 
 /// Reads `body` in one pass; a body without `contents` is a conversation without messages.
 pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
-    let conversation = Conversation::new(body, details);
+    let conversation = Conversation::new(body, details, said);
     let mut reader = Reader {
         conversation,
         found: false,
@@ -191,4 +191,18 @@ fn details(body: &[u8], part: Span) -> CallDetails {
         input: json.member(call, "args"),
         toolset: None,
     }
+}
+
+/// What a `functionResponse` says, where its response is one text under the key for results or failures.
+fn said(body: &[u8], part: Span) -> Option<Text<'_>> {
+    let json = Json::new(body);
+    let response = json.member(super::write::response(json, part)?, "response")?;
+    let (mut members, mut said) = (0_usize, None);
+    let walked = json.members(response, |key, value| {
+        members = members.saturating_add(1);
+        let says = matches!(key, b"result" | b"output" | b"error") && json.kind(value) == Kind::String;
+        said = says.then_some(value);
+    });
+    let said = said.filter(|_| walked.is_ok() && members == 1)?;
+    Some(json.decode(said))
 }

@@ -12,13 +12,14 @@ use crate::{
     wire::{
         Unreadable, fields,
         json::{Cursor, Json, Kind},
+        said,
     },
 };
 
 /// Reads `body` in one pass; a body without `messages` is a conversation without messages.
 pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     let json = Json::new(body);
-    let conversation = Conversation::new(body, details);
+    let conversation = Conversation::new(body, details, said);
     let mut reader = Reader { json, conversation };
     let mut cursor = Cursor::new(body, 0);
     cursor.object(|cursor, key| match key {
@@ -157,6 +158,11 @@ fn details(body: &[u8], call: Span) -> CallDetails {
             .or_else(|| json.member(function, "input")),
         toolset: None,
     }
+}
+
+/// What a tool message says, where that is one text.
+fn said(body: &[u8], message: Span) -> Option<Text<'_>> {
+    said::plain_in(Json::new(body), message, "content")
 }
 
 fn role_of(name: &[u8]) -> Role {

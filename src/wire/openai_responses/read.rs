@@ -16,6 +16,7 @@ use crate::{
         Dialect, Unreadable, fields,
         json::{Cursor, Json, Kind},
         openai_responses::items::{DEEPSEEK, OF_LOCAL_SHELL, call_kind, result_kind},
+        said,
     },
 };
 
@@ -23,7 +24,7 @@ use crate::{
 /// provider holds; a body with neither, or with a bare string as `input`, is a conversation without messages.
 pub(crate) fn read(body: &[u8], dialect: Dialect) -> Result<Conversation<'_>, Unreadable> {
     let json = Json::new(body);
-    let mut conversation = Conversation::new(body, details);
+    let mut conversation = Conversation::new(body, details, said);
     conversation.noted.by_item = true;
     let mut reader = Reader {
         json,
@@ -297,4 +298,9 @@ fn details(body: &[u8], item: Span) -> CallDetails {
             .find_map(member),
         toolset: None,
     }
+}
+
+/// What the output of a call says, where that is one text.
+fn said(body: &[u8], item: Span) -> Option<Text<'_>> {
+    said::plain_in(Json::new(body), item, "output")
 }

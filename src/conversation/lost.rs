@@ -1,0 +1,105 @@
+//! The texts that clients write in place of results which they have lost. They answer a call and say nothing of it.
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
+)]
+
+/// How a text is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saying {
+    /// It is this text: short words may begin a real result too.
+    Whole(&'static str),
+    /// It begins with this text.
+    Begins(&'static str),
+    /// It begins with the one and ends with the other.
+    Between(&'static str, &'static str),
+}
+
+/// One text that stands for a lost result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Who writes it.
+    pub client: &'static str,
+    /// What is written.
+    pub saying: Saying,
+    /// The first version of the client that was seen to write it.
+    pub since: &'static str,
+}
+
+/// Every such text, as it was seen on the wire (2026-11).
+pub const LOST: &[Lost] = &[
+    row(
+        "antiphon",
+        // Both placeholders, and those to come.
+        Saying::Begins("[antiphon: no result was recorded"),
+        "0.1",
+    ),
+    row(
+        "claude-code",
+        Saying::Begins("[Tool call interrupted: the session ended before this call's result was recorded"),
+        "2.1.328",
+    ),
+    row(
+        "claude-code",
+        Saying::Begins("The user doesn't want to proceed with this tool use."),
+        "1.0.67",
+    ),
+    // openclaw writes the same on Responses.
+    row("codex", Saying::Whole("aborted"), "0.169"),
+    row(
+        "codex",
+        Saying::Between("Wall time: ", " seconds\naborted by user"),
+        "0.169",
+    ),
+    row(
+        "qwen-code",
+        Saying::Begins("Tool execution result was not recorded"),
+        "0.24",
+    ),
+    row(
+        "copilot",
+        Saying::Begins("Tool execution was interrupted before a result was recorded."),
+        "1.0",
+    ),
+    row("opencode", Saying::Whole("[Tool execution was interrupted]"), "1.3"),
+    // openclaw writes the same on Anthropic.
+    row("pi", Saying::Whole("No result provided"), "0.73"),
+    row(
+        "openclaw",
+        Saying::Begins("[openclaw] missing tool result in session history"),
+        "2026.9",
+    ),
+    row(
+        "hermes",
+        Saying::Whole("[Result unavailable \u{2014} see context summary above]"),
+        "0.19",
+    ),
+];
+
+/// Bytes of a result, as it stands in a body, that may be such a text: a longer one is somebody's output.
+pub const LOST_BYTES_MAX: usize = 4 * 1024;
+
+const fn row(client: &'static str, saying: Saying, since: &'static str) -> Lost {
+    Lost { client, saying, since }
+}
+
+/// Whether a result that says `text`, decoded, and nothing else says that there is none.
+pub fn is_lost(text: &[u8]) -> bool {
+    let text = text.trim_ascii();
+    LOST.iter().any(|row| row.saying.is_said_by(text))
+}
+
+impl Saying {
+    fn is_said_by(self, text: &[u8]) -> bool {
+        match self {
+            Self::Whole(whole) => text == whole.as_bytes(),
+            Self::Begins(begin) => text.starts_with(begin.as_bytes()),
+            Self::Between(begin, end) => {
+                let rest = text.strip_prefix(begin.as_bytes());
+                let between = rest.and_then(|rest| rest.strip_suffix(end.as_bytes()));
+                // A figure, and no output of a tool's.
+                between.is_some_and(|between| between.iter().all(|letter| matches!(letter, b'0'..=b'9' | b'.')))
+            }
+        }
+    }
+}
