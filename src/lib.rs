@@ -18,7 +18,7 @@
 //! | `auth` | the operator's credentials, client tokens, who asks; which profile serves and which rests |
 //! | `ledger` | what outlives a conversation: records of calls, results and frozen answers, each of one principal |
 //! | `callers` | who was ever answered with success: nobody else keeps or reads anything |
-//! | `session_table` | what is remembered of a lane: its profile, its open calls |
+//! | `session_table` | what is remembered of a lane: its profile, its open calls, its branches |
 //! | `upstream` | the HTTP client: one send with its deadlines |
 //! | `recall` | the answers that a caller's calls were given and keep, in memory and in the ledger |
 //! | `profiles` | the locks around what exchanges share of an upstream: rotation, retry budget, breakers |

@@ -72,12 +72,14 @@ impl Sources<'_> {
         let named = named.and_then(|name| String::from_utf8(name.into_owned()).ok());
         let path_model = self.route.model();
         let model = named.or_else(|| path_model.map(ToOwned::to_owned));
-        let (lane, entered) = self.lane(body, outline, path_model);
+        let compacts = marks.compaction || outline.compaction;
+        let goes_on = !compacts && !session::counts(path);
+        let (lane, entered) = self.lane(body, outline, path_model, goes_on);
         let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
         Asked {
             model: model.filter(|model| !model.is_empty() && model.len() <= MODEL_MAX),
             stream: outline.stream || self.route.is_stream(),
-            compacts: marks.compaction || outline.compaction,
+            compacts,
             retries: marks.retries,
             budget: marks.budget,
             footing: self.footing(outline, marks),
@@ -94,7 +96,7 @@ impl Sources<'_> {
     }
 
     /// The lane, and how this request finds it. The calls that it answers are closed.
-    fn lane(&self, body: &[u8], outline: &Outline, path_model: Option<&str>) -> (Option<Lane>, Entered) {
+    fn lane(&self, body: &[u8], outline: &Outline, path_model: Option<&str>, goes_on: bool) -> (Option<Lane>, Entered) {
         let Some(wire) = self.route.wire.filter(|_| !body.is_empty()) else {
             return (None, Entered::default());
         };
@@ -109,9 +111,8 @@ impl Sources<'_> {
         let Some(lane) = session::lane(&asked, self.sessions) else {
             return (None, Entered::default());
         };
-        let entered = self.sessions.entered(lane.id, outline, clock::now());
-        let closed = &entered.closed;
-        self.telemetry.calls_closed(closed.settled.len(), closed.abandoned);
+        let entered = self.sessions.entered(lane.id, outline, goes_on, clock::now());
+        self.telemetry.lane_entered(&entered);
         (Some(lane), entered)
     }
 

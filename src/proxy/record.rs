@@ -21,6 +21,7 @@ use crate::{
         course::{Open, State},
     },
     server::Stalled,
+    session_table::Detached,
     telemetry::{Telemetry, events::ExchangeEnded},
     wire::watch::Facts,
 };
@@ -198,7 +199,8 @@ impl Record {
             return;
         }
         if let (Some(stake), Some(facts)) = (&self.stake, facts) {
-            stake.answered(facts, self.event.tool.as_ref());
+            let dropped = stake.answered(facts, verdict, self.event.tool.as_ref());
+            self.telemetry.calls_detached(Detached::StreamDropped, dropped);
         }
         self.judge(verdict, hints);
         match self.told {

@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Instant};
 use crate::{
     auth::{Principal, rotation::ProfileId},
     clock,
-    policy::{Hints, Verdict, course::Snapshot},
+    policy::{Class, Hints, Verdict, course::Snapshot},
     profiles::{Profiles, Shown},
     session::Lane,
-    session_table::SessionTable,
+    session_table::{Came, SessionTable},
     wire::watch::Facts,
 };
 
@@ -51,16 +51,25 @@ impl Stake {
         self.profiles.note(&shown, self.jitter, clock::instant());
     }
 
-    /// Notes in the session what the answer said.
-    pub(super) fn answered(&self, facts: &Facts, tool: Option<&Snapshot>) {
-        let Some(lane) = self.lane else { return };
+    /// Notes in the session what the answer said that ended so; how many of its calls nobody waits for already.
+    pub(super) fn answered(&self, facts: &Facts, verdict: Verdict, tool: Option<&Snapshot>) -> usize {
+        let Some(lane) = self.lane else { return 0 };
         let (principal, now) = (self.principal.as_bytes(), clock::now());
         // Where the client names the session itself, nobody has to look it up by an answer.
         let looked_up = self.is_gone_on_from || lane.source.is_looked_up();
         let id = facts.answer_id.as_deref().filter(|_| looked_up);
-        self.sessions.answered(principal, lane, &facts.calls, id, now);
         if let Some(tool) = tool {
             self.sessions.stalled(lane.id, tool.clone(), now);
         }
+        let came = came(verdict.class);
+        self.sessions.answered(principal, lane, &facts.calls, came, id, now)
+    }
+}
+
+const fn came(class: Class) -> Came {
+    match class {
+        Class::Success => Came::Whole,
+        Class::ClientGone | Class::ClientGaveUp | Class::ClientStalled => Came::Dropped,
+        _ => Came::Broken,
     }
 }

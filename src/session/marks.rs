@@ -48,6 +48,14 @@ pub fn marks(headers: &HeaderMap, path: &str) -> Marks {
     }
 }
 
+/// Whether a request for `path` asks for the length of a history and no answer.
+pub fn counts(path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    ["/count_tokens", "/input_tokens", ":countTokens"]
+        .iter()
+        .any(|end| path.ends_with(end))
+}
+
 /// Seconds that somebody may mean: libraries write `NOT_GIVEN` and what they were configured with.
 fn seconds(text: &str) -> Option<Duration> {
     let seconds = text.parse::<f64>().ok()?;

@@ -23,7 +23,7 @@ use crate::{
 };
 
 pub use labels::LABEL_BYTES_MAX;
-pub use marks::{Marks, marks};
+pub use marks::{Marks, counts, marks};
 
 /// Letters of a lane's hash that are shown.
 const SHORT_LETTERS: usize = 12;

@@ -1,4 +1,4 @@
-//! What is remembered of lanes while they live: the profile that serves them, their open calls, their answers' ids.
+//! What is remembered of lanes while they live: the profile that serves them, their open calls, their branches, their answers' ids.
 //!
 //! In memory, bounded, and forgotten when idle. Every name is a hash with the principal in it: no lane reaches another's.
 #![cfg_attr(
@@ -6,7 +6,9 @@
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
 )]
 
+mod branches;
 mod calls;
+mod standing;
 
 use std::{
     sync::{
@@ -20,14 +22,17 @@ use moka::sync::Cache;
 use tokio::time::Instant;
 
 use crate::{
-    conversation::Outline,
+    conversation::{Chain, Outline},
     policy::course::Snapshot,
     session::{Known, Lane, LaneId, PrincipalHash},
     wire::watch::Calls,
 };
 
+pub use branches::BRANCHES_MAX;
+use branches::Branches;
 use calls::OpenCalls;
-pub use calls::{Closed, OPEN_MAX};
+pub use calls::{CallLimits, LEFT_MAX, OPEN_MAX};
+pub use standing::{Came, Closed, Detached, Settled, Standing};
 
 /// Bytes that a lane takes beside its texts and calls, with what the map itself needs.
 const LANE_BYTES: usize = 512;
@@ -35,7 +40,7 @@ const LANE_BYTES: usize = 512;
 const ANSWER_BYTES: u64 = 256;
 
 /// Bounds of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionSettings {
     /// Lanes that are remembered, and as many answers.
     pub entries_max: u64,
@@ -43,6 +48,8 @@ pub struct SessionSettings {
     pub bytes_max: u64,
     /// How long a lane is remembered that nobody uses.
     pub idle: Duration,
+    /// How long calls may take.
+    pub calls: CallLimits,
 }
 
 impl Default for SessionSettings {
@@ -51,6 +58,7 @@ impl Default for SessionSettings {
             entries_max: 20_000,
             bytes_max: 32 * 1024 * 1024,
             idle: Duration::from_secs(24 * 60 * 60),
+            calls: CallLimits::default(),
         }
     }
 }
@@ -70,6 +78,7 @@ pub struct SessionTable {
     lanes: Cache<LaneId, Arc<Kept>>,
     answers: Cache<[u8; 32], Lane>,
     idle: Duration,
+    limits: CallLimits,
 }
 
 /// What is remembered of one lane.
@@ -77,6 +86,7 @@ pub struct SessionTable {
 struct Session {
     pin: Option<Pin>,
     calls: OpenCalls,
+    branches: Branches,
     /// The tool of the provider's during which an answer last fell silent.
     stalled: Option<Snapshot>,
     last_seen: Instant,
@@ -147,6 +157,8 @@ pub struct Entered {
     pub pin: Option<Pin>,
     /// Whether the client still works on calls of the lane.
     pub has_open_calls: bool,
+    /// Pairs of the lane's branches that this request is the first to prove a fork: a second loop on the same log.
+    pub forks: usize,
 }
 
 impl Session {
@@ -154,6 +166,7 @@ impl Session {
         Self {
             pin: None,
             calls: OpenCalls::default(),
+            branches: Branches::default(),
             stalled: None,
             last_seen: now,
         }
@@ -164,8 +177,9 @@ impl Session {
             .pin
             .as_ref()
             .map_or(0, |pin| pin.upstream.len().saturating_add(pin.profile.len()));
-        let calls = self.calls.list.iter().map(calls::OpenCall::weight);
-        calls.fold(LANE_BYTES.saturating_add(pin), usize::saturating_add)
+        [pin, self.calls.weight(), self.branches.weight()]
+            .into_iter()
+            .fold(LANE_BYTES, usize::saturating_add)
     }
 
     /// For how long nobody spoke.
@@ -181,6 +195,7 @@ impl SessionTable {
             entries_max,
             bytes_max,
             idle,
+            calls: limits,
         } = settings;
         // An entry counts its share of all bytes at least, so that one bound keeps both.
         let share = |entries: u64| bytes_max.checked_div(entries).unwrap_or(bytes_max).max(1);
@@ -196,6 +211,7 @@ impl SessionTable {
                 .time_to_idle(idle)
                 .build(),
             idle,
+            limits,
         }
     }
 
@@ -211,33 +227,55 @@ impl SessionTable {
 
     /// A request of the lane came: closes the calls that it answers, and those that the lane went on without.
     pub fn asked(&self, lane: LaneId, outline: &Outline, now: Instant) -> Closed {
-        self.entered(lane, outline, now).closed
+        self.entered(lane, outline, true, now).closed
     }
 
-    /// As [`SessionTable::asked`], with what else the request wants to know of its lane.
-    pub fn entered(&self, lane: LaneId, outline: &Outline, now: Instant) -> Entered {
+    /// As [`SessionTable::asked`], with what else the request wants to know of its lane. One that only counts or compacts
+    /// its history does not go on with it.
+    pub fn entered(&self, lane: LaneId, outline: &Outline, goes_on: bool, now: Instant) -> Entered {
+        let nothing = Chain::default();
+        let chain = if goes_on { &outline.chain } else { &nothing };
         self.change(lane, now, |session| Entered {
-            closed: session.calls.close(outline, now),
+            closed: session.calls.close(outline, &self.limits, now),
             pin: session.pin.clone(),
             has_open_calls: !session.calls.list.is_empty(),
+            forks: session.branches.show(chain),
         })
     }
 
-    /// The lane was answered: opens the calls of the answer, and remembers the answer's id.
+    /// The lane was answered: opens the calls of the answer, and remembers the answer's id. How many of the calls nobody
+    /// waits for already.
     pub fn answered(
         &self,
         principal: &PrincipalHash,
         lane: Lane,
         calls: &Calls,
+        came: Came,
         answer_id: Option<&str>,
         now: Instant,
-    ) {
+    ) -> usize {
         if let Some(id) = answer_id.filter(|id| !id.is_empty()) {
             self.answers.insert(answer_key(principal, id), lane);
         }
-        if !calls.list.is_empty() {
-            self.change(lane.id, now, |session| session.calls.open(calls, now));
+        if calls.list.is_empty() {
+            return 0;
         }
+        self.change(lane.id, now, |session| {
+            session.calls.open(calls, came, &self.limits, now)
+        })
+    }
+
+    /// Nobody waits for the lane's calls any more, as somebody said who knows: for how many somebody did.
+    pub fn close(&self, lane: LaneId, now: Instant) -> usize {
+        let known = self.look(lane, now, |_| ()).is_some();
+        let close = |session: &mut Session| session.calls.detach(Detached::Closed);
+        if known { self.change(lane, now, close) } else { 0 }
+    }
+
+    /// How a call of the lane stands that is not settled, by its id, or by the letters and digits of it.
+    pub fn standing(&self, lane: LaneId, call_id: &str, now: Instant) -> Option<Standing> {
+        let standing = |session: &Session| session.calls.standing(call_id.as_bytes(), &self.limits, now);
+        self.look(lane, now, standing).flatten()
     }
 
     /// An answer of the lane fell silent while this tool ran at the provider.

@@ -25,6 +25,7 @@ mod judge_self;
 mod judge_self_items;
 mod linear;
 mod long_session;
+mod lost_texts;
 mod odd_json;
 mod outlines;
 mod policy;
@@ -75,7 +76,9 @@ mod decision_sequences;
 mod decision_stories;
 mod decision_table;
 
-// Who speaks.
+// Who speaks, and who waits.
+mod attachment;
+mod chains;
 mod sessions;
 
 // The rooms around it.

@@ -6,10 +6,10 @@ use std::{
 };
 
 use antiphon::{
-    conversation::Outline,
+    conversation::{Answer, Outline},
     repair::{RepairPolicy, repair},
     session::{Asked, Known, Lane, NothingKnown, PrincipalHash, SessionId, Source, Strength, lane},
-    session_table::{Closed, OPEN_MAX, Pin, SessionSettings, SessionTable},
+    session_table::{CallLimits, Came, Closed, Detached, OPEN_MAX, Pin, SessionSettings, SessionTable, Settled},
     wire::{
         Format, Wire,
         watch::{Calls, Framing, Watcher},
@@ -316,7 +316,7 @@ fn a_request_goes_on_in_the_lane_of_the_answer_that_it_names() {
         r#"{"model":"gpt-5","input":[{"role":"user","content":"go"}]}"#,
     );
     let began = first.lane().unwrap();
-    table.answered(&ONE, began, &Calls::default(), Some("resp_1"), now());
+    table.answered(&ONE, began, &Calls::default(), Came::Whole, Some("resp_1"), now());
     let next = |id: &str, principal: &PrincipalHash| {
         let body = format!(
             r#"{{"model":"gpt-5","previous_response_id":"{id}","prompt_cache_key":"k","input":[{{"role":"user","content":"on"}}]}}"#
@@ -342,7 +342,7 @@ fn a_request_goes_on_in_the_lane_of_the_answer_that_it_names() {
     let text = Request::new(Wire::OPENAI_RESPONSES, &[], r#"{"model":"gpt-5","input":"go"}"#);
     assert_eq!(text.lane().unwrap().source, Source::History);
     // Message threads name the message.
-    table.answered(&ONE, began, &Calls::default(), Some("msg_1"), now());
+    table.answered(&ONE, began, &Calls::default(), Came::Whole, Some("msg_1"), now());
     let body = messages(r#""thread":{"type":"continue","previous_message_id":"msg_1"},"#);
     assert_eq!(
         lane(&Request::new(Wire::ANTHROPIC, &[], body).asked(&ONE), &table)
@@ -383,18 +383,31 @@ fn shows(messages: usize, asked: &[&str], answers: &[&str]) -> Outline {
     Outline {
         messages,
         asked: ids(asked),
-        answers: ids(answers),
+        answers: answers.iter().map(|id| answer(id, "")).collect(),
         ..Outline::default()
     }
 }
 
+fn answer(id: &str, name: &str) -> Answer {
+    Answer {
+        id: id.as_bytes().into(),
+        name: name.as_bytes().into(),
+        lost: false,
+    }
+}
+
+/// What a lane closes that waited for all of it.
 fn settled(tools: &[(&str, u64)], abandoned: usize) -> Closed {
+    let settled = |(tool, open): &(&str, u64)| Settled {
+        tool: (*tool).into(),
+        open: second(*open),
+        attached: true,
+    };
     Closed {
-        settled: tools
-            .iter()
-            .map(|(tool, open)| ((*tool).into(), second(*open)))
-            .collect(),
+        settled: tools.iter().map(settled).collect(),
         abandoned,
+        detached: vec![Detached::WentOn; abandoned],
+        ..Closed::default()
     }
 }
 
@@ -407,7 +420,7 @@ fn closes(name: &str, emitted: &[(&str, &str)], request: &Outline, closed: &Clos
     let table = SessionTable::new(SessionSettings::default());
     let (lane, began) = (strong(&ONE, "s"), now());
     assert_eq!(table.asked(lane.id, &shows(3, &[], &[]), began), Closed::default());
-    table.answered(&ONE, lane, &calls(emitted), None, began);
+    table.answered(&ONE, lane, &calls(emitted), Came::Whole, None, began);
     assert!(table.has_open_calls(lane.id, began), "{name}");
     let later = began + second(5);
     assert_eq!(table.asked(lane.id, request, later), *closed, "{name}");
@@ -468,10 +481,17 @@ fn a_result_settles_by_its_id_or_by_letters_that_can_mean_one_call_alone() {
 fn calls_without_ids_are_told_by_their_tools() {
     let (table, lane, began) = (SessionTable::new(SessionSettings::default()), strong(&ONE, "s"), now());
     table.asked(lane.id, &shows(1, &[], &[]), began);
-    table.answered(&ONE, lane, &calls(&[("", "ls"), ("", "ls"), ("", "cat")]), None, began);
+    table.answered(
+        &ONE,
+        lane,
+        &calls(&[("", "ls"), ("", "ls"), ("", "cat")]),
+        Came::Whole,
+        None,
+        began,
+    );
     // gemini-cli makes ids of its own.
-    let mut outline = shows(3, &[], &["ls_1", "ls_2"]);
-    outline.answer_names = vec![b"ls"[..].into(), b"ls"[..].into()];
+    let mut outline = shows(3, &[], &[]);
+    outline.answers = vec![answer("ls_1", "ls"), answer("ls_2", "ls")];
     let closed = table.asked(lane.id, &outline, began + second(1));
     assert_eq!(closed, settled(&[("ls", 1), ("ls", 1)], 1));
 }
@@ -480,10 +500,10 @@ fn calls_without_ids_are_told_by_their_tools() {
 fn calls_of_another_answer_stay_open_while_an_agent_goes_on_with_its_own() {
     let (table, lane, began) = (SessionTable::new(SessionSettings::default()), strong(&ONE, "s"), now());
     table.asked(lane.id, &shows(20, &[], &[]), began);
-    table.answered(&ONE, lane, &calls(&[("toolu_1", "Task")]), None, began);
+    table.answered(&ONE, lane, &calls(&[("toolu_1", "Task")]), Came::Whole, None, began);
     // A subagent that names no agent: shorter, with calls of its own.
     table.asked(lane.id, &shows(1, &[], &[]), began);
-    table.answered(&ONE, lane, &calls(&[("toolu_2", "Read")]), None, began);
+    table.answered(&ONE, lane, &calls(&[("toolu_2", "Read")]), Came::Whole, None, began);
     assert_eq!(
         table.asked(lane.id, &shows(3, &["toolu_2"], &["toolu_2"]), began),
         settled(&[("Read", 0)], 0)
@@ -500,10 +520,10 @@ fn a_history_that_was_cut_short_leaves_no_call_open() {
     table.asked(lane.id, &shows(200, &[], &[]), began);
     // The client has put a summary in place of the history.
     table.asked(lane.id, &shows(3, &[], &[]), began);
-    table.answered(&ONE, lane, &calls(&[BASH]), None, began);
+    table.answered(&ONE, lane, &calls(&[BASH]), Came::Whole, None, began);
     let words = table.asked(lane.id, &shows(4, &[], &[]), began);
     assert_eq!(words, Closed::default(), "as short as a side request");
-    table.answered(&ONE, lane, &calls(&[READ]), None, began);
+    table.answered(&ONE, lane, &calls(&[READ]), Came::Whole, None, began);
     let next = table.asked(lane.id, &shows(6, &["toolu_2"], &["toolu_2"]), began);
     assert_eq!(next, settled(&[("Read", 0)], 1));
     assert!(!table.has_open_calls(lane.id, began));
@@ -516,8 +536,9 @@ fn the_table_is_bounded_and_forgets_who_is_silent() {
         entries_max: 8,
         bytes_max: 64 * 1024,
         idle,
+        calls: CallLimits::default(),
     };
-    let (table, began) = (SessionTable::new(settings), now());
+    let (table, began) = (SessionTable::new(settings.clone()), now());
     for n in 0..200 {
         table.asked(strong(&ONE, &n.to_string()).id, &shows(1, &[], &[]), began);
     }
@@ -526,12 +547,12 @@ fn the_table_is_bounded_and_forgets_who_is_silent() {
     let heavy: Vec<(&str, &str)> = heavy.iter().map(|(id, tool)| (id.as_str(), tool.as_str())).collect();
     let table = SessionTable::new(SessionSettings {
         entries_max: 1000,
-        ..settings
+        ..settings.clone()
     });
     for n in 0..20 {
         let lane = strong(&ONE, &n.to_string());
         for _ in 0..3 {
-            table.answered(&ONE, lane, &calls(&heavy), None, began);
+            table.answered(&ONE, lane, &calls(&heavy), Came::Whole, None, began);
         }
         assert!(table.view(100, began).iter().all(|lane| lane.calls.len() <= OPEN_MAX));
     }
@@ -539,7 +560,7 @@ fn the_table_is_bounded_and_forgets_who_is_silent() {
     // The silent are forgotten, their calls neither settled nor abandoned.
     let table = SessionTable::new(settings);
     let lane = strong(&ONE, "s");
-    table.answered(&ONE, lane, &calls(&[("toolu_1", "Bash")]), None, began);
+    table.answered(&ONE, lane, &calls(&[("toolu_1", "Bash")]), Came::Whole, None, began);
     table.set_pin(lane.id, Some(pin("a")), began);
     assert_eq!(table.pin(lane.id, began + idle), Some(pin("a")));
     let late = began + idle + second(1);
@@ -622,7 +643,7 @@ fn whatever_happens_a_lane_is_as_one_would_note_it_and_no_other_changes() {
                     emitted += 1;
                     let texts: Vec<(&str, &str)> = list.iter().map(|(id, tool)| (id.as_str(), tool.as_str())).collect();
                     let answer = format!("resp_{emitted}");
-                    table.answered(&principal, lane, &calls(&texts), Some(&answer), time);
+                    table.answered(&principal, lane, &calls(&texts), Came::Whole, Some(&answer), time);
                     owners.insert(answer, key);
                     for (id, tool) in list {
                         noted.open.push((id, tool, at, emitted as u64, noted.latest));

@@ -1,0 +1,364 @@
+//! Who still waits for the result of a call, and how its end is counted.
+
+use std::time::Duration;
+
+use antiphon::{
+    conversation::{Answer, Outline},
+    session::{Asked, Lane, NothingKnown, lane},
+    session_table::{
+        CallLimits, Came, Closed, Detached, Entered, LEFT_MAX, OPEN_MAX, SessionSettings, SessionTable, Settled,
+    },
+    telemetry::Telemetry,
+    wire::{
+        Format,
+        watch::{Calls, Framing, Watcher},
+    },
+};
+use http::HeaderMap;
+use tokio::time::Instant;
+
+const ONE: [u8; 32] = [1; 32];
+
+fn second(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn called(name: &str) -> Lane {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-antiphon-session", name.parse().unwrap());
+    let asked = Asked {
+        principal: &ONE,
+        format: Format::Anthropic,
+        headers: &headers,
+        body: b"",
+        outline: &Outline::default(),
+        path_model: None,
+    };
+    lane(&asked, &NothingKnown).unwrap()
+}
+
+fn calls(list: &[(&str, &str)]) -> Calls {
+    let mut watcher = Watcher::new(Some(Format::Anthropic), Framing::Events);
+    for (id, name) in list {
+        let block = format!(r#"{{"type":"tool_use","id":"{id}","name":"{name}"}}"#);
+        let start = format!("data: {{\"type\":\"content_block_start\",\"content_block\":{block}}}\n\n");
+        watcher.push(start.as_bytes());
+    }
+    watcher.facts().calls.clone()
+}
+
+/// A request: its messages, the calls of its last turn, the results behind it; `!` in front of a lost one.
+fn shows(messages: usize, asked: &[&str], answers: &[&str]) -> Outline {
+    let answer = |id: &&str| Answer {
+        id: id.trim_start_matches('!').as_bytes().into(),
+        name: Box::default(),
+        lost: id.starts_with('!'),
+    };
+    Outline {
+        messages,
+        asked: asked.iter().map(|id| id.as_bytes().into()).collect(),
+        answers: answers.iter().map(answer).collect(),
+        ..Outline::default()
+    }
+}
+
+/// One lane of a table, and its time.
+struct Scene {
+    table: SessionTable,
+    lane: Lane,
+    began: Instant,
+}
+
+impl Scene {
+    /// A lane of three messages that was answered with one call of `Bash`.
+    fn new(came: Came) -> Self {
+        let limits = CallLimits {
+            tools: [(Box::from("Bash"), second(90))].into(),
+            ..CallLimits::default()
+        };
+        let settings = SessionSettings {
+            calls: limits,
+            ..SessionSettings::default()
+        };
+        let scene = Self {
+            table: SessionTable::new(settings),
+            lane: called("s"),
+            began: antiphon::clock::now(),
+        };
+        scene.asked(0, &shows(3, &[], &[]));
+        let dropped = scene.answered(0, came, &[("toolu_1", "Bash")]);
+        assert_eq!(dropped, usize::from(came == Came::Dropped));
+        scene
+    }
+
+    fn at(&self, seconds: u64) -> Instant {
+        self.began + second(seconds)
+    }
+
+    fn answered(&self, at: u64, came: Came, list: &[(&str, &str)]) -> usize {
+        self.table
+            .answered(&ONE, self.lane, &calls(list), came, None, self.at(at))
+    }
+
+    fn asked(&self, at: u64, outline: &Outline) -> Closed {
+        self.table.asked(self.lane.id, outline, self.at(at))
+    }
+
+    /// Whether the call is attached, and why not; none if it is not known.
+    fn stands(&self, at: u64, id: &str) -> Option<(bool, Option<Detached>)> {
+        let standing = self.table.standing(self.lane.id, id, self.at(at))?;
+        Some((standing.attached, standing.detached_because))
+    }
+}
+
+const ATTACHED: Option<(bool, Option<Detached>)> = Some((true, None));
+
+const fn gone(why: Detached) -> (bool, Option<Detached>) {
+    (false, Some(why))
+}
+
+fn settled(open: u64, attached: bool) -> Vec<Settled> {
+    vec![Settled {
+        tool: "Bash".into(),
+        open: second(open),
+        attached,
+    }]
+}
+
+#[test]
+fn a_call_stands_until_it_is_settled() {
+    let scene = Scene::new(Came::Whole);
+    let standing = scene.table.standing(scene.lane.id, "toolu_1", scene.at(7)).unwrap();
+    assert_eq!((standing.age, &*standing.tool), (second(7), "Bash"));
+    assert_eq!(standing.deadline, Some(scene.at(90)));
+    assert!(standing.attached && !standing.tentative);
+    assert_eq!(scene.stands(7, "toolu1"), ATTACHED, "by letters and digits");
+    for unknown in ["", "toolu_2", "toolu"] {
+        assert_eq!(scene.stands(7, unknown), None, "{unknown:?}");
+    }
+    let other = called("t").id;
+    assert_eq!(
+        scene.table.standing(other, "toolu_1", scene.at(7)),
+        None,
+        "another lane"
+    );
+    let closed = scene.asked(8, &shows(5, &["toolu_1"], &["toolu_1"]));
+    assert_eq!((closed.settled, closed.detached), (settled(8, true), vec![]));
+    assert_eq!(scene.stands(8, "toolu_1"), None);
+    // Sent again, it settles nothing.
+    assert_eq!(scene.asked(9, &shows(5, &["toolu_1"], &["toolu_1"])), Closed::default());
+}
+
+#[test]
+fn letters_mean_one_call_or_none() {
+    let scene = Scene::new(Came::Whole);
+    scene.answered(1, Came::Whole, &[("toolu-1", "Read")]);
+    assert_eq!(scene.stands(2, "toolu1"), None);
+    let read = scene.table.standing(scene.lane.id, "toolu-1", scene.at(2)).unwrap();
+    assert_eq!((&*read.tool, read.deadline), ("Read", None));
+}
+
+#[test]
+fn a_lane_that_goes_on_leaves_its_call_behind() {
+    let scene = Scene::new(Came::Whole);
+    let closed = scene.asked(5, &shows(5, &["toolu_1"], &[]));
+    assert_eq!((closed.abandoned, closed.detached), (1, vec![Detached::WentOn]));
+    assert_eq!(scene.stands(6, "toolu_1"), Some(gone(Detached::WentOn)));
+    assert!(!scene.table.has_open_calls(scene.lane.id, scene.at(6)));
+    // The result comes late.
+    let late = scene.asked(30, &shows(5, &["toolu_1"], &["toolu_1"]));
+    assert_eq!((late.settled, late.abandoned), (settled(30, false), 0));
+    assert_eq!(scene.stands(31, "toolu_1"), None);
+}
+
+#[test]
+fn a_lost_text_settles_nothing_and_a_real_result_does_later() {
+    let scene = Scene::new(Came::Whole);
+    let request = shows(5, &["toolu_1"], &["!toolu_1"]);
+    let closed = scene.asked(5, &request);
+    assert_eq!((closed.placeholder, closed.abandoned, closed.settled.len()), (1, 0, 0));
+    assert_eq!(closed.detached, [Detached::WentOn]);
+    assert_eq!(scene.asked(6, &request), Closed::default(), "sent again");
+    assert_eq!(scene.stands(7, "toolu1"), Some(gone(Detached::WentOn)));
+    let late = scene.asked(20, &shows(5, &["toolu_1"], &["toolu_1"]));
+    assert_eq!(late.settled, settled(20, false));
+    // Both in one request: the real one counts.
+    let scene = Scene::new(Came::Whole);
+    let closed = scene.asked(5, &shows(5, &["toolu_1"], &["!toolu_1", "toolu_1"]));
+    assert_eq!((closed.placeholder, closed.settled), (0, settled(5, true)));
+}
+
+#[test]
+fn a_lane_that_is_silent_for_too_long_waits_no_more() {
+    let scene = Scene::new(Came::Whole);
+    assert_eq!(scene.stands(299, "toolu_1"), ATTACHED);
+    assert_eq!(scene.stands(300, "toolu_1"), Some(gone(Detached::Silent)));
+    let closed = scene.asked(301, &shows(5, &["toolu_1"], &["toolu_1"]));
+    assert_eq!(
+        (closed.settled, closed.detached),
+        (settled(301, false), vec![Detached::Silent])
+    );
+    // Any sign of the lane counts, be it a side request.
+    let scene = Scene::new(Came::Whole);
+    assert_eq!(scene.asked(200, &shows(1, &[], &[])), Closed::default());
+    assert_eq!(scene.stands(400, "toolu_1"), ATTACHED);
+    assert_eq!(scene.stands(500, "toolu_1"), Some(gone(Detached::Silent)));
+}
+
+#[test]
+fn a_lane_is_closed_once() {
+    let scene = Scene::new(Came::Whole);
+    let close = |at| scene.table.close(scene.lane.id, scene.at(at));
+    assert_eq!((close(1), close(2)), (1, 0));
+    assert_eq!(scene.stands(3, "toolu_1"), Some(gone(Detached::Closed)));
+    let closed = scene.asked(4, &shows(5, &["toolu_1"], &["toolu_1"]));
+    assert_eq!((closed.settled, closed.detached), (settled(4, false), vec![]));
+    let unknown = called("nobody").id;
+    assert_eq!(scene.table.close(unknown, scene.at(5)), 0);
+    assert_eq!(scene.table.totals(scene.at(5)).lanes, 1, "nothing is remembered of it");
+}
+
+#[test]
+fn a_call_of_a_stream_that_did_not_end_is_tentative() {
+    for (came, stands) in [
+        (Came::Broken, ATTACHED),
+        (Came::Dropped, Some(gone(Detached::StreamDropped))),
+    ] {
+        let scene = Scene::new(came);
+        assert_eq!(scene.stands(1, "toolu_1"), stands, "{came:?}");
+        let tentative = |at| {
+            scene
+                .table
+                .standing(scene.lane.id, "toolu_1", scene.at(at))
+                .map(|it| it.tentative)
+        };
+        assert_eq!(tentative(1), Some(true));
+        // The lane goes on and has never heard of it: outside all ratios.
+        let closed = scene.asked(2, &shows(3, &[], &[]));
+        let abandoned = Closed {
+            abandoned: 1,
+            ..Closed::default()
+        };
+        assert_eq!(closed, abandoned, "{came:?}");
+        assert_eq!(scene.stands(2, "toolu_1"), None, "{came:?}");
+        // Its result shows that the client has it after all.
+        let scene = Scene::new(came);
+        let closed = scene.asked(2, &shows(5, &["toolu_1"], &["toolu_1"]));
+        assert_eq!(closed.settled, settled(2, true), "{came:?}");
+        // So does the call alone.
+        let scene = Scene::new(came);
+        let closed = scene.asked(2, &shows(5, &["toolu_1"], &[]));
+        assert_eq!(closed.detached, [Detached::WentOn], "{came:?}");
+        assert_eq!(scene.stands(2, "toolu_1"), Some(gone(Detached::WentOn)), "{came:?}");
+    }
+}
+
+#[test]
+fn what_a_lane_left_behind_is_bounded_and_weighs() {
+    let scene = Scene::new(Came::Whole);
+    let names: Vec<String> = (0..OPEN_MAX).map(|n| format!("toolu_x{n}")).collect();
+    let list: Vec<(&str, &str)> = names.iter().map(|id| (id.as_str(), "t")).collect();
+    for at in 1..5 {
+        scene.answered(at, Came::Whole, &list);
+        scene.asked(at, &shows(9, &[], &[]));
+    }
+    let known = names.iter().filter(|id| scene.stands(6, id).is_some()).count();
+    assert_eq!(known, LEFT_MAX);
+    // Lanes whose calls have all left weigh what those take.
+    let settings = SessionSettings {
+        entries_max: 1000,
+        bytes_max: 64 * 1024,
+        ..SessionSettings::default()
+    };
+    let (table, now) = (SessionTable::new(settings), antiphon::clock::now());
+    let long = "t".repeat(120);
+    let long: Vec<(&str, &str)> = names
+        .iter()
+        .take(LEFT_MAX)
+        .map(|id| (id.as_str(), long.as_str()))
+        .collect();
+    for n in 0..20 {
+        let lane = called(&n.to_string());
+        table.answered(&ONE, lane, &calls(&long), Came::Whole, None, now);
+        table.asked(lane.id, &shows(9, &[], &[]), now);
+    }
+    assert!(table.totals(now).lanes <= 4, "{:?}", table.totals(now));
+}
+
+fn has(page: &str, line: &str) {
+    assert!(page.lines().any(|known| known == line), "no line {line:?} in\n{page}");
+}
+
+#[test]
+fn ends_of_calls_are_counted() {
+    let call = |tool: &str, open, attached| Settled {
+        tool: tool.into(),
+        open: second(open),
+        attached,
+    };
+    let telemetry = Telemetry::default();
+    let closed = Closed {
+        settled: vec![call("Bash", 10, true), call("Bash", 11, true), call("Bash", 600, false)],
+        placeholder: 2,
+        abandoned: 3,
+        detached: vec![Detached::WentOn, Detached::Silent, Detached::WentOn],
+    };
+    telemetry.lane_entered(&Entered {
+        closed,
+        forks: 1,
+        ..Entered::default()
+    });
+    telemetry.calls_detached(Detached::StreamDropped, 4);
+    let page = telemetry.encode();
+    for line in [
+        "antiphon_tool_calls_closed_total{how=\"settled\"} 3",
+        "antiphon_tool_calls_closed_total{how=\"placeholder\"} 2",
+        "antiphon_tool_calls_closed_total{how=\"abandoned\"} 3",
+        "antiphon_settles_total{attached=\"yes\"} 2",
+        "antiphon_settles_total{attached=\"no\"} 1",
+        "antiphon_long_calls_total{detached=\"no\"} 1",
+        "antiphon_long_calls_total{detached=\"yes\"} 1",
+        "antiphon_calls_detached_total{why=\"went_on\"} 2",
+        "antiphon_calls_detached_total{why=\"silent\"} 1",
+        "antiphon_calls_detached_total{why=\"stream_dropped\"} 4",
+        "antiphon_calls_detached_total{why=\"closed\"} 0",
+        "antiphon_tool_round_trip_seconds_sum{tool=\"Bash\"} 621.0",
+        "antiphon_tool_round_trip_seconds_count{tool=\"Bash\"} 3",
+        "antiphon_session_forks_total 1",
+    ] {
+        has(&page, line);
+    }
+}
+
+#[test]
+fn few_names_of_tools_become_labels() {
+    let telemetry = Telemetry::default();
+    let settle = |tool: String| {
+        let settled = Settled {
+            tool: tool.into(),
+            open: second(1),
+            attached: true,
+        };
+        let closed = Closed {
+            settled: vec![settled],
+            ..Closed::default()
+        };
+        telemetry.lane_entered(&Entered {
+            closed,
+            ..Entered::default()
+        });
+    };
+    for odd in ["", "a b", "a\nb", "na\u{ef}ve"] {
+        settle(odd.to_owned());
+    }
+    settle("x".repeat(65));
+    for n in 0..60 {
+        settle(format!("tool_{n}"));
+    }
+    settle("tool_0".to_owned());
+    let page = telemetry.encode();
+    has(&page, "antiphon_tool_round_trip_seconds_count{tool=\"other\"} 15");
+    has(&page, "antiphon_tool_round_trip_seconds_count{tool=\"tool_0\"} 2");
+    has(&page, "antiphon_tool_round_trip_seconds_count{tool=\"tool_49\"} 1");
+    assert_eq!(page.matches("antiphon_tool_round_trip_seconds_count{").count(), 51);
+}
