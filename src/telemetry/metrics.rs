@@ -1,6 +1,8 @@
-//! Every metric: name, help, labels, buckets. Labels are closed lists; no value of a request ever becomes one.
+//! Every metric: name, help, labels, buckets. Labels are closed lists; no value of a request becomes one, but for
+//! names of tools.
 //!
-//! Those of profiles, breakers and sessions are in [`super::standing`], those of what is remembered in [`super::remembered`].
+//! Those of profiles, breakers and sessions are in [`super::standing`], those of clients' tools in [`super::tools`], those
+//! of what is remembered in [`super::remembered`].
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -10,10 +12,11 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::{remembered::Remembered, standing::Standing};
+use super::{remembered::Remembered, standing::Standing, tools::Tools};
 use crate::{
     conversation::FindingKind,
     repair::Action,
+    session_table::Detached,
     telemetry::events::Watched,
     wire::{Format, Unreadable, watch::stop_labels},
 };
@@ -99,6 +102,7 @@ pub(super) struct Metrics {
     upstream_duration: Histograms,
     pub(super) standing: Standing,
     pub(super) remembered: Remembered,
+    pub(super) tools: Tools,
     pub(super) overhead: Histogram,
     pub(super) streams_active: Gauge,
     pub(super) deferred: Counter,
@@ -125,6 +129,7 @@ impl Metrics {
             upstream_duration: Family::new_with_constructor(|| Histogram::new(UPSTREAM_BUCKETS)),
             standing: Standing::default(),
             remembered: Remembered::default(),
+            tools: Tools::default(),
             overhead: Histogram::new(OVERHEAD_BUCKETS),
             streams_active: Gauge::default(),
             deferred: Counter::default(),
@@ -135,6 +140,8 @@ impl Metrics {
         metrics.register_watched();
         metrics.standing.register(&mut metrics.registry);
         metrics.remembered.register(&mut metrics.registry);
+        let whys = Detached::ALL.map(Detached::label);
+        metrics.tools.register(&mut metrics.registry, whys);
         metrics.begin_at_zero();
         metrics
     }

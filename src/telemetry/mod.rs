@@ -8,6 +8,7 @@ mod log;
 mod metrics;
 mod remembered;
 mod standing;
+mod tools;
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +16,11 @@ pub use lines::flush as flush_lines;
 pub use log::{LogFormat, LogSettings};
 use metrics::{ExchangeLabels, Metrics};
 
-use crate::{repair::Report, telemetry::events::ExchangeEnded};
+use crate::{
+    repair::Report,
+    session_table::{Detached, Entered},
+    telemetry::events::ExchangeEnded,
+};
 
 /// Characters of a path that are logged.
 const PATH_MAX: usize = 256;
@@ -87,13 +92,28 @@ impl Telemetry {
         self.metrics.standing.breakers(upstream, standing, count);
     }
 
-    /// Calls of clients that were closed: `settled` by a result, or `abandoned`.
-    pub fn calls_closed(&self, settled: usize, abandoned: usize) {
-        for (how, count) in [("settled", settled), ("abandoned", abandoned)] {
-            if count > 0 {
-                self.metrics.standing.calls_closed(how, as_u64(count));
-            }
+    /// A request of a lane came: what became of its calls, and whether it has forked.
+    pub fn lane_entered(&self, entered: &Entered) {
+        let (tools, closed) = (&self.metrics.tools, &entered.closed);
+        for (how, count) in [
+            ("settled", closed.settled.len()),
+            ("placeholder", closed.placeholder),
+            ("abandoned", closed.abandoned),
+        ] {
+            tools.closed(how, as_u64(count));
         }
+        for call in &closed.settled {
+            tools.settled(&call.tool, call.attached, call.open);
+        }
+        for why in &closed.detached {
+            self.calls_detached(*why, 1);
+        }
+        tools.forked(as_u64(entered.forks));
+    }
+
+    /// Nobody is known to wait for so many calls any more.
+    pub fn calls_detached(&self, why: Detached, calls: usize) {
+        self.metrics.tools.detached(why.label(), as_u64(calls));
     }
 
     /// A call was given an answer that it keeps: `moved`, `restored` or `placeholder`.

@@ -40,11 +40,6 @@ struct SideLabels {
     side: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HowLabels {
-    how: &'static str,
-}
-
 /// The metrics.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
@@ -53,7 +48,6 @@ pub(super) struct Standing {
     attempts: Family<AttemptLabels, Counter>,
     breakers: Family<BreakerLabels, Gauge>,
     stalls: Family<SideLabels, Counter>,
-    calls_closed: Family<HowLabels, Counter>,
     lanes: Gauge,
     open_calls: Gauge,
 }
@@ -86,11 +80,6 @@ impl Standing {
             "Answers that fell silent until one of our clocks ran out, by whose doing it was",
             self.stalls.clone(),
         );
-        registry.register(
-            "tool_calls_closed",
-            "Tool calls of clients that are no longer open: by a result, or abandoned",
-            self.calls_closed.clone(),
-        );
         registry.register("lanes", "Lanes that are remembered", self.lanes.clone());
         registry.register(
             "tool_calls_inflight",
@@ -99,9 +88,6 @@ impl Standing {
         );
         for side in Side::ALL.map(Side::label) {
             drop(self.stalls.get_or_create(&SideLabels { side }));
-        }
-        for how in ["settled", "abandoned"] {
-            drop(self.calls_closed.get_or_create(&HowLabels { how }));
         }
     }
 
@@ -136,10 +122,6 @@ impl Standing {
 
     pub(super) fn stall(&self, side: &'static str) {
         self.stalls.get_or_create(&SideLabels { side }).inc();
-    }
-
-    pub(super) fn calls_closed(&self, how: &'static str, count: u64) {
-        self.calls_closed.get_or_create(&HowLabels { how }).inc_by(count);
     }
 
     pub(super) fn sessions(&self, lanes: usize, open_calls: usize) {

@@ -143,11 +143,16 @@ fn every_metric_has_help_and_a_unit_where_it_measures() {
         "antiphon_tokens",
         "antiphon_watcher_truncated",
         "antiphon_stream_stalls",
-        "antiphon_tool_calls_closed",
         "antiphon_lanes",
         "antiphon_tool_calls_inflight",
         "antiphon_frozen_answers",
         "antiphon_ledger_missed",
+        "antiphon_tool_calls_closed",
+        "antiphon_settles",
+        "antiphon_long_calls",
+        "antiphon_calls_detached",
+        "antiphon_tool_round_trip_seconds",
+        "antiphon_session_forks",
     ];
     assert_eq!(names, expected);
     for name in names {
@@ -306,19 +311,22 @@ fn what_an_answer_said_is_counted_and_logged_without_its_words() {
 #[test]
 fn a_client_cannot_invent_labels() {
     let telemetry = telemetry();
-    for n in 0..50 {
+    let end = |n: usize| {
         telemetry.exchange_ended(&ExchangeEnded {
             upstream: Some(format!("made-up-{n}")),
             ..ended()
         });
-    }
+    };
+    end(0);
+    let lines = telemetry.encode().lines().count();
+    (1..50).for_each(end);
     let page = telemetry.encode();
     has(
         &page,
         "antiphon_requests_total{upstream=\"none\",format=\"anthropic\",code_class=\"2xx\",outcome=\"ok\"} 50",
     );
     assert!(!page.contains("made-up"));
-    assert!(page.lines().count() < 300, "{} lines", page.lines().count());
+    assert_eq!(page.lines().count(), lines);
 }
 
 /// Log lines, kept.
