@@ -2,14 +2,16 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    convert::Infallible,
     fmt,
     future::ready,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use super::{
-    Index, Key, Kind, Ledger, LedgerError, LedgerSettings, Moment, Outcome, RECORD_BYTES, ROWS_MAX, Record, Reply,
-    Step, Usage, VALUE_BYTES_MAX,
+    Index, Key, Kind, Ledger, LedgerError, LedgerSettings, Moment, Outcome, ROWS_MAX, Record, Reply, Step, Usage,
+    steps::{self, Shelf},
+    tally::Tally,
 };
 use crate::session::PrincipalHash;
 
@@ -26,131 +28,120 @@ impl fmt::Debug for MemoryLedger {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+/// A record, and its place in the order in which they were put in.
+type Placed = (u64, Record);
+
+#[derive(Debug, Default)]
 struct Kept {
-    records: HashMap<Key, Record>,
-    /// The keys in the order in which they were put in.
+    records: HashMap<Key, Placed>,
     order: BTreeMap<u64, Key>,
-    places: HashMap<Key, u64>,
     next: u64,
-    bytes: u64,
-    of_principals: HashMap<PrincipalHash, u64>,
+    tally: Tally,
+    /// What stood under each key that was touched since a commit began, oldest first.
+    undo: Vec<(Key, Option<Placed>)>,
 }
 
 impl Kept {
     fn living(&self, key: &Key, now: Moment) -> Option<&Record> {
-        self.records.get(key).filter(|record| record.expires_at > now)
+        let record = self.records.get(key).map(|(_, record)| record);
+        record.filter(|record| record.expires_at > now)
     }
 
-    fn put(&mut self, record: Record) {
-        self.take(&record.key);
-        let size = RECORD_BYTES.saturating_add(record.value.len() as u64);
-        self.bytes = self.bytes.saturating_add(size);
-        let own = self.of_principals.entry(record.key.principal).or_default();
-        *own = own.saturating_add(size);
-        self.order.insert(self.next, record.key);
-        self.places.insert(record.key, self.next);
-        self.next = self.next.saturating_add(1);
-        self.records.insert(record.key, record);
+    /// From now on this stands under `key`; gives what stood there.
+    fn set(&mut self, key: &Key, placed: Option<Placed>) -> Option<Placed> {
+        let before = self.records.remove(key);
+        if let Some((place, record)) = &before {
+            self.order.remove(place);
+            self.tally.go(key.principal, record.value.len() as u64);
+        }
+        if let Some((place, record)) = placed {
+            self.order.insert(place, *key);
+            self.tally.come(key.principal, record.value.len() as u64);
+            self.records.insert(*key, (place, record));
+        }
+        self.tally.settle();
+        before
     }
 
-    fn take(&mut self, key: &Key) {
-        let Some(record) = self.records.remove(key) else { return };
-        let size = RECORD_BYTES.saturating_add(record.value.len() as u64);
-        self.bytes = self.bytes.saturating_sub(size);
-        if let Some(own) = self.of_principals.get_mut(&key.principal) {
-            *own = own.saturating_sub(size);
-            if *own == 0 {
-                self.of_principals.remove(&key.principal);
-            }
-        }
-        if let Some(place) = self.places.remove(key) {
-            self.order.remove(&place);
-        }
-    }
-
-    fn replace(&mut self, key: &Key, change: impl FnOnce(&mut Record)) {
-        let Some(record) = self.records.get_mut(key) else {
-            return;
-        };
-        let before = record.value.len() as u64;
-        change(record);
-        let after = record.value.len() as u64;
-        self.bytes = self.bytes.saturating_sub(before).saturating_add(after);
-        if let Some(own) = self.of_principals.get_mut(&key.principal) {
-            *own = own.saturating_sub(before).saturating_add(after);
-        }
+    fn change(&mut self, key: &Key, placed: Option<Placed>) {
+        let before = self.set(key, placed);
+        self.undo.push((*key, before));
     }
 
     fn clear(&mut self, now: Moment) -> u64 {
-        let gone: Vec<Key> = self
-            .records
-            .values()
-            .filter(|record| record.expires_at <= now)
-            .map(|record| record.key)
-            .collect();
+        let gone = self.records.iter().filter(|(_, (_, record))| record.expires_at <= now);
+        let gone: Vec<Key> = gone.map(|(key, _)| *key).collect();
         for key in &gone {
-            self.take(key);
+            self.set(key, None);
         }
         gone.len() as u64
-    }
-
-    /// Does all of the steps, or says which of them could not be done.
-    fn apply(&mut self, steps: &[Step], now: Moment) -> Result<(), Vec<Option<Record>>> {
-        let mut standing = Vec::with_capacity(steps.len());
-        let mut conflict = false;
-        for step in steps {
-            let found = self.living(step.key(), now).cloned();
-            let wrong = match step {
-                Step::Insert { .. } => found.is_some(),
-                Step::Replace { version, .. } | Step::Remove { version, .. } => {
-                    found.as_ref().is_none_or(|record| record.version != *version)
-                }
-            };
-            conflict |= wrong;
-            if !wrong {
-                self.step(step, now);
-            }
-            standing.push(found.filter(|_| wrong));
-        }
-        if conflict { Err(standing) } else { Ok(()) }
-    }
-
-    fn step(&mut self, step: &Step, now: Moment) {
-        match step {
-            Step::Insert {
-                key,
-                index,
-                value,
-                expires_at,
-            } => self.put(Record {
-                key: *key,
-                index: *index,
-                value: value.clone(),
-                version: 1,
-                made_at: now,
-                expires_at: *expires_at,
-            }),
-            Step::Replace {
-                key, value, expires_at, ..
-            } => self.replace(key, |record| {
-                record.value = value.clone();
-                record.version = record.version.saturating_add(1);
-                record.expires_at = *expires_at;
-            }),
-            Step::Remove { key, .. } => self.take(key),
-        }
     }
 
     fn latest(&self, limit: usize, is_it: impl Fn(&Record) -> bool) -> Vec<Record> {
         let in_order = self.order.values().rev().filter_map(|key| self.records.get(key));
         let mut found: Vec<Record> = in_order
+            .map(|(_, record)| record)
             .filter(|record| is_it(record))
             .take(limit.min(ROWS_MAX))
             .cloned()
             .collect();
         found.reverse();
         found
+    }
+}
+
+impl Shelf for Kept {
+    type Error = Infallible;
+
+    fn begin(&mut self) -> Result<(), Infallible> {
+        self.undo.clear();
+        Ok(())
+    }
+
+    fn keep(&mut self) -> Result<(), Infallible> {
+        self.undo.clear();
+        Ok(())
+    }
+
+    fn undo(&mut self) -> Result<(), Infallible> {
+        while let Some((key, before)) = self.undo.pop() {
+            self.set(&key, before);
+        }
+        Ok(())
+    }
+
+    fn living(&mut self, key: &Key, now: Moment) -> Result<Option<Record>, Infallible> {
+        Ok(Self::living(self, key, now).cloned())
+    }
+
+    fn put(&mut self, record: Record) -> Result<(), Infallible> {
+        let place = self.next;
+        self.next = self.next.saturating_add(1);
+        let key = record.key;
+        self.change(&key, Some((place, record)));
+        Ok(())
+    }
+
+    fn replace(&mut self, record: Record) -> Result<(), Infallible> {
+        let key = record.key;
+        if let Some(place) = self.records.get(&key).map(|(place, _)| *place) {
+            self.change(&key, Some((place, record)));
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, key: &Key) -> Result<(), Infallible> {
+        self.change(key, None);
+        Ok(())
+    }
+
+    fn clear_expired(&mut self, now: Moment) -> Result<(), Infallible> {
+        self.clear(now);
+        Ok(())
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.tally
     }
 }
 
@@ -169,31 +160,9 @@ impl MemoryLedger {
     }
 
     fn commit_now(&self, steps: &[Step], now: Moment) -> Result<Outcome, LedgerError> {
-        let too_long = |step: &Step| match step {
-            Step::Insert { value, .. } | Step::Replace { value, .. } => value.len() > VALUE_BYTES_MAX,
-            Step::Remove { .. } => false,
-        };
-        if steps.len() > ROWS_MAX || steps.iter().any(too_long) {
-            return Err(LedgerError::TooLarge);
-        }
-        let mut kept = self.lock();
-        kept.clear(now);
-        let mut tried = kept.clone();
-        if let Err(standing) = tried.apply(steps, now) {
-            return Ok(Outcome::Conflict(standing));
-        }
-        let grew = |principal: &PrincipalHash| {
-            let of = |kept: &Kept| kept.of_principals.get(principal).copied().unwrap_or_default();
-            of(&tried) > self.settings.principal_bytes_max && of(&tried) > of(&kept)
-        };
-        if steps.iter().any(|step| grew(&step.key().principal)) {
-            return Err(LedgerError::Full { of_principal: true });
-        }
-        if tried.bytes > self.settings.bytes_max && tried.bytes > kept.bytes {
-            return Err(LedgerError::Full { of_principal: false });
-        }
-        *kept = tried;
-        Ok(Outcome::Done)
+        steps::within_bounds(steps)?;
+        let Ok(outcome) = steps::carry_out(&mut *self.lock(), self.settings, steps, now);
+        outcome
     }
 }
 
@@ -231,11 +200,7 @@ impl Ledger for MemoryLedger {
     }
 
     fn usage(&self) -> Reply<'_, Usage> {
-        let kept = self.lock();
-        let usage = Usage {
-            records: kept.records.len() as u64,
-            bytes: kept.bytes,
-        };
+        let usage = self.lock().tally.usage();
         Box::pin(ready(Ok(usage)))
     }
 

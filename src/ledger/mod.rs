@@ -6,6 +6,8 @@
 
 mod later;
 mod memory;
+mod steps;
+mod tally;
 
 use std::{fmt, future::Future, path::PathBuf, pin::Pin, time::Duration};
 
@@ -26,8 +28,12 @@ pub const ROWS_MAX: usize = 1024;
 /// What a ledger's method gives: boxed, so that a ledger can be chosen when the process starts.
 pub type Reply<'l, T> = Pin<Box<dyn Future<Output = Result<T, LedgerError>> + Send + 'l>>;
 
-/// A moment, since 1970. Time is a parameter: no ledger asks for it.
+/// A moment, since 1970. Time is a parameter: no ledger asks for it. It may go back: what had expired and was not cleared
+/// away is then there again.
 pub type Moment = Duration;
+
+/// The last moment, in 2262: a later one counts as this.
+pub const MOMENT_MAX: Moment = Duration::from_nanos(i64::MAX.unsigned_abs());
 
 /// The name of a record within its kind and principal: a hash, or an id of its own.
 pub type Name = [u8; 32];
@@ -176,7 +182,8 @@ pub enum Outcome {
     /// All of them were done, and are kept.
     Done,
     /// None of them was done. For each step in order: the record that stands where the step wanted another, or none
-    /// where the step could have been done or nothing stands there.
+    /// where the step could have been done or nothing stands there. Each step sees what those before it would have done:
+    /// one that collides with its own batch is shown a record that is not kept.
     Conflict(Vec<Option<Record>>),
 }
 
@@ -210,7 +217,8 @@ pub struct Usage {
 /// Why a ledger did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// A bound would be passed. Nothing was done; what has expired was cleared away first.
+    /// A bound would be passed by records that grow. None of the steps was done; what has expired was cleared away first.
+    /// A conflict goes before it.
     #[error("the ledger is full ({})", if *.of_principal { "for this caller" } else { "in total" })]
     Full {
         /// Whether the bound is the principal's own.
@@ -267,7 +275,7 @@ pub enum OpenError {
 /// A store of records. Methods may be called from any task, and several at a time.
 ///
 /// A ledger that is slow or fails delays nobody beyond his own patience: callers bound the wait, and drop the reply. A
-/// dropped reply may still be carried out.
+/// dropped reply may still be carried out; one that was never polled need not be.
 pub trait Ledger: fmt::Debug + Send + Sync {
     /// Does all of the steps or none, in order, as seen at `now`: later steps see what earlier ones did.
     ///
@@ -288,7 +296,7 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     /// Clears away what has expired at `now` and what is damaged, and says how many records that was.
     fn clear(&self, now: Moment) -> Reply<'_, u64>;
 
-    /// How much it holds.
+    /// How much it holds, commits that were answered included.
     fn usage(&self) -> Reply<'_, Usage>;
 
     /// The secret key of this ledger: 32 bytes, random when it was made, the same for as long as it lives. Names of
