@@ -69,6 +69,7 @@
 //! * Why did an answer end early? [`policy::course`] has the clocks, `proxy/relay.rs` the end.
 //! * What does a header or a status of ours mean? `proxy/error.rs`, `proxy/headers.rs`.
 //! * Which credential goes up, and who may use it? `auth`, `proxy/credential.rs`, `proxy/signature.rs`.
+//! * What does a commit of the ledger mean? `ledger/steps.rs`. Is it on the disk, and whose is the file? `ledger/sqlite`.
 //! * A new provider: a row in `provider`. A new key: `config/file`, `config/lower.rs`.
 //! * A bug: a folder in `tests/cases`.
 

@@ -6,6 +6,7 @@
 
 mod later;
 mod memory;
+mod sqlite;
 mod steps;
 mod tally;
 
@@ -17,6 +18,7 @@ use crate::session::PrincipalHash;
 
 pub use later::{Later, Writer, later};
 pub use memory::MemoryLedger;
+pub use sqlite::{Entry, Short, SqliteLedger, Survey};
 
 /// Bytes of a value: a longer one is refused as [`LedgerError::TooLarge`].
 pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;

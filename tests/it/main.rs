@@ -81,6 +81,12 @@ mod attachment;
 mod chains;
 mod sessions;
 
+// What outlives a conversation.
+mod cli_store;
+mod ledger;
+mod ledger_crash;
+mod ledger_files;
+
 // The rooms around it.
 mod admin;
 mod cli_config;

@@ -1,0 +1,209 @@
+//! From a path to an open store: made if it is not there, and opened only if all of it is as we make it.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
+
+use super::files::{self, APPLICATION_ID, Presence, SCHEMA_VERSION, foreign, unusable};
+use crate::ledger::OpenError;
+
+/// How long a statement waits for another program that has the file locked, as an operator's own look into it.
+const BUSY: Duration = Duration::from_millis(500);
+
+/// Every table, as it stands in the file.
+const TABLES: [(&str, &str); 2] = [
+    (
+        "meta",
+        "CREATE TABLE meta (id INTEGER PRIMARY KEY, secret BLOB NOT NULL, checksum BLOB NOT NULL) STRICT",
+    ),
+    (
+        "records",
+        "CREATE TABLE records (place INTEGER PRIMARY KEY, kind INTEGER NOT NULL, principal BLOB NOT NULL, \
+         name BLOB NOT NULL, idx BLOB, version INTEGER NOT NULL, made_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, \
+         checksum BLOB NOT NULL, value BLOB NOT NULL) STRICT",
+    ),
+];
+
+/// Every index, as it stands in the file.
+pub(super) const INDEXES: [(&str, &str); 4] = [
+    ("by_expiry", "CREATE INDEX by_expiry ON records (expires_at)"),
+    (
+        "by_index",
+        "CREATE INDEX by_index ON records (kind, idx) WHERE idx IS NOT NULL",
+    ),
+    (
+        "by_key",
+        "CREATE UNIQUE INDEX by_key ON records (kind, principal, name)",
+    ),
+    ("by_principal", "CREATE INDEX by_principal ON records (kind, principal)"),
+];
+
+/// A store that this process holds.
+pub(super) struct Held {
+    /// Its true path.
+    pub(super) path: PathBuf,
+    /// Held until it is dropped.
+    pub(super) lock: File,
+    /// The connection that writes.
+    pub(super) connection: Connection,
+    /// The secret key.
+    pub(super) secret: [u8; 32],
+}
+
+/// Opens a store for this process alone, and makes it with `new_secret` if it is not there.
+pub(super) fn open(path: &Path, new_secret: [u8; 32]) -> Result<Held, OpenError> {
+    let path = files::true_path(path)?;
+    // Nobody holds a store without a lock file: what is not ours is told before anything is written beside it.
+    if !files::beside(&path, ".lock").exists() {
+        files::presence(&path)?;
+    }
+    files::make_folder(&path)?;
+    let path = files::true_path(&path)?;
+    let lock = files::hold(&path)?;
+    if files::presence(&path)? == Presence::None {
+        make(&path, new_secret)?;
+    }
+    files::make_private(&path)?;
+    let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let secret = examine(&path, &connection)?;
+    prepare(&connection).map_err(|error| failed(&path, &error))?;
+    files::make_private(&path)?;
+    Ok(Held {
+        path,
+        lock,
+        connection,
+        secret,
+    })
+}
+
+/// A connection that only reads. The store may be held by another process.
+pub(super) fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
+    let path = files::true_path(path)?;
+    let metadata = fs::metadata(&path).map_err(|error| unusable(&path, error.to_string()))?;
+    if !metadata.is_file() {
+        return Err(foreign(&path, "it is no regular file"));
+    }
+    let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    examine(&path, &connection)?;
+    Ok(connection)
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
+    let open = || {
+        let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        connection.busy_timeout(BUSY)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+        // Nothing that stands in the file is carried out, and no page is taken for more than it is.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        connection.pragma_update(None, "cell_size_check", true)?;
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
+        Ok(connection)
+    };
+    open().map_err(|error| failed(path, &error))
+}
+
+/// How commits are written. A commit is answered when it is on the disk.
+fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    if mode != "wal" {
+        let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
+        let why = format!("its folder can hold no write-ahead log (journal mode {mode})");
+        return Err(rusqlite::Error::SqliteFailure(error, Some(why)));
+    }
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "secure_delete", "FAST")?;
+    connection.query_row("PRAGMA journal_size_limit = 67108864", [], |_| Ok(()))
+}
+
+/// Makes a store under another name and gives it its own when it is whole: nobody ever sees half of one.
+fn make(path: &Path, secret: [u8; 32]) -> Result<(), OpenError> {
+    let rough = files::beside(path, ".new");
+    for ending in ["", "-journal"] {
+        drop(fs::remove_file(files::beside(&rough, ending)));
+    }
+    let of_system = |error: std::io::Error| unusable(path, error.to_string());
+    let file = files::private(&rough).map_err(of_system)?;
+    let write = || {
+        let connection = connect(&rough, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        fill(&connection, &secret).map_err(|error| failed(path, &error))
+    };
+    let made = write().and_then(|()| {
+        file.sync_all().map_err(of_system)?;
+        fs::rename(&rough, path).map_err(of_system)?;
+        files::sync_folder(path).map_err(of_system)
+    });
+    if made.is_err() {
+        drop(fs::remove_file(&rough));
+    }
+    made
+}
+
+fn fill(connection: &Connection, secret: &[u8; 32]) -> rusqlite::Result<()> {
+    connection.execute_batch("BEGIN EXCLUSIVE")?;
+    connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    connection.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    for (_, sql) in TABLES.iter().chain(&INDEXES) {
+        connection.execute(sql, [])?;
+    }
+    let checksum: [u8; 32] = blake3::hash(secret).into();
+    connection.execute(
+        "INSERT INTO meta (id, secret, checksum) VALUES (1, ?1, ?2)",
+        (secret, checksum),
+    )?;
+    connection.execute_batch("COMMIT")
+}
+
+/// The secret of a store that is all ours.
+fn examine(path: &Path, connection: &Connection) -> Result<[u8; 32], OpenError> {
+    let of_sqlite = |error: rusqlite::Error| failed(path, &error);
+    let number = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
+    let application_id = number("PRAGMA application_id").map_err(of_sqlite)?;
+    let version = number("PRAGMA user_version").map_err(of_sqlite)?;
+    files::identify(path, application_id, version)?;
+    if schema(connection).map_err(of_sqlite)? != expected() {
+        return Err(unusable(path, "it is damaged: its tables are not those that were made"));
+    }
+    let read = connection.query_row("SELECT secret, checksum FROM meta WHERE id = 1", [], |row| {
+        Ok((row.get::<_, [u8; 32]>(0)?, row.get::<_, [u8; 32]>(1)?))
+    });
+    match read {
+        Ok((secret, checksum)) if blake3::hash(&secret) == checksum => Ok(secret),
+        Err(error @ rusqlite::Error::SqliteFailure(..)) => Err(of_sqlite(error)),
+        Ok(_) | Err(_) => Err(unusable(
+            path,
+            "it is damaged: its secret key is not the one that was made",
+        )),
+    }
+}
+
+fn schema(connection: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
+    let mut statement = connection.prepare(
+        "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
+    )?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    rows.collect()
+}
+
+fn expected() -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> = TABLES
+        .iter()
+        .chain(&INDEXES)
+        .map(|(name, sql)| ((*name).to_owned(), (*sql).to_owned()))
+        .collect();
+    all.sort();
+    all
+}
+
+/// What SQLite's error means for somebody who wants to open the file.
+pub(super) fn failed(path: &Path, error: &rusqlite::Error) -> OpenError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => foreign(path, "it is no SQLite file"),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::InUse { path: path.to_owned() },
+        Some(ErrorCode::DatabaseCorrupt) => unusable(path, format!("it is damaged: {error}")),
+        _ => unusable(path, error.to_string()),
+    }
+}

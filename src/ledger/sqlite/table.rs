@@ -1,0 +1,317 @@
+//! The table of records as a commit sees it: changes within one transaction, and what is counted with them.
+
+use rusqlite::{Connection, ErrorCode, ffi};
+
+use super::{
+    indexes,
+    rows::{self, Found, nanoseconds, select, sum},
+    schema::INDEXES,
+};
+use crate::{
+    ledger::{Key, Moment, Record, Usage, steps::Shelf, tally::Tally},
+    session::PrincipalHash,
+};
+
+/// Places from here on were not given by us.
+const PLACES_MAX: i64 = 1 << 60;
+
+/// The records, and what is known of them without a look.
+pub(super) struct Table {
+    pub(super) connection: Connection,
+    tally: Tally,
+    next_place: i64,
+    /// The tally when the commit began that is under way.
+    mark: usize,
+}
+
+/// Where a walk over all rows has come to, and what it found.
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    /// Places up to this one were seen.
+    pub(super) place: Option<i64>,
+    /// Rows taken away.
+    pub(super) gone: u64,
+    /// Whether all were seen.
+    pub(super) ended: bool,
+}
+
+impl Table {
+    /// The table of a store that was just opened. Indexes that are damaged are made anew.
+    pub(super) fn new(connection: Connection) -> rusqlite::Result<Self> {
+        let mut table = Self {
+            connection,
+            tally: Tally::default(),
+            next_place: 1,
+            mark: 0,
+        };
+        table.count()?;
+        match indexes::are_sound(&table.connection) {
+            Ok(true) => {}
+            Err(error) if !tells_damage(&error) => return Err(error),
+            Ok(false) | Err(_) => table.mend()?,
+        }
+        Ok(table)
+    }
+
+    /// How much it holds.
+    pub(super) const fn usage(&self) -> Usage {
+        self.tally.usage()
+    }
+
+    /// Counts everything anew.
+    pub(super) fn count(&mut self) -> rusqlite::Result<()> {
+        let mut tally = Tally::default();
+        let mut statement = self
+            .connection
+            .prepare("SELECT principal, length(value) FROM records NOT INDEXED")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            tally.come(owner(row.get_ref(0)?), length(row.get_ref(1)?));
+            tally.settle();
+        }
+        drop(rows);
+        drop(statement);
+        let latest = self.connection.query_row(
+            "SELECT coalesce(max(place), 0) FROM records WHERE place < ?1",
+            [PLACES_MAX],
+            |row| row.get::<_, i64>(0),
+        )?;
+        self.tally = tally;
+        self.next_place = self.next_place.max(latest.saturating_add(1)).max(1);
+        Ok(())
+    }
+
+    pub(super) fn begin_all(&mut self) -> rusqlite::Result<()> {
+        self.tally.settle();
+        self.connection.execute_batch("BEGIN IMMEDIATE")
+    }
+
+    /// Everything since [`Table::begin_all`] is on the disk when this returns.
+    pub(super) fn keep_all(&mut self) -> rusqlite::Result<()> {
+        self.connection.execute_batch("COMMIT")?;
+        self.tally.settle();
+        Ok(())
+    }
+
+    /// Nothing since [`Table::begin_all`] was done.
+    pub(super) fn undo_all(&mut self) {
+        // SQLite rolls back on its own after some errors, and a rollback that fails is done when the file is next used.
+        if !self.connection.is_autocommit() {
+            drop(self.connection.execute_batch("ROLLBACK"));
+        }
+        self.tally.back_to(0);
+    }
+
+    /// Takes away what has expired or is damaged among the next rows: up to `rows` of them, or `bytes` of their values.
+    pub(super) fn clear_some(&mut self, walk: &mut Walk, now: Moment, rows: usize, bytes: u64) -> rusqlite::Result<()> {
+        let (mut seen, mut read, mut gone) = (0, 0, Vec::new());
+        let mut place = walk.place.unwrap_or(i64::MIN);
+        {
+            let mut statement = self
+                .connection
+                .prepare_cached(select!("NOT INDEXED WHERE place > ?1 ORDER BY place"))?;
+            let mut found = statement.query([place])?;
+            while seen < rows && read < bytes {
+                let Some(row) = found.next()? else {
+                    walk.ended = true;
+                    break;
+                };
+                let found = Found::of(row)?;
+                seen += 1;
+                read = read.saturating_add(length_of(row)?);
+                place = found.place;
+                if found.living(now).is_none() {
+                    gone.push(place);
+                }
+            }
+        }
+        if !gone.is_empty() {
+            self.begin_all()?;
+            for place in &gone {
+                self.remove(*place)?;
+            }
+            self.keep_all()?;
+        }
+        walk.place = Some(place);
+        walk.gone = walk.gone.saturating_add(gone.len() as u64);
+        Ok(())
+    }
+
+    /// Makes the indexes anew out of the table: what they said of damaged rows stands in the way of taking those away.
+    pub(super) fn mend(&mut self) -> rusqlite::Result<()> {
+        self.begin_all()?;
+        for (name, _) in INDEXES {
+            self.connection.execute_batch(&format!("DROP INDEX {name}"))?;
+        }
+        // Two of one key come of an index that did not know the first.
+        self.connection.execute_batch(
+            "DELETE FROM records WHERE place NOT IN (SELECT max(place) FROM records GROUP BY kind, principal, name)",
+        )?;
+        for (_, sql) in INDEXES {
+            self.connection.execute_batch(sql)?;
+        }
+        self.keep_all()?;
+        self.count()
+    }
+
+    fn remove(&mut self, place: i64) -> rusqlite::Result<()> {
+        let counted = {
+            let mut statement = self
+                .connection
+                .prepare_cached("SELECT principal, length(value) FROM records NOT INDEXED WHERE place = ?1")?;
+            statement.query_row([place], |row| Ok((owner(row.get_ref(0)?), length(row.get_ref(1)?))))?
+        };
+        self.connection
+            .prepare_cached("DELETE FROM records WHERE place = ?1")?
+            .execute([place])?;
+        self.tally.go(counted.0, counted.1);
+        Ok(())
+    }
+
+    /// Takes away what the index names for a key that nothing sound stands under.
+    fn make_room(&mut self, key: &Key, now: Moment) -> rusqlite::Result<()> {
+        let Some(found) = rows::by_key(&self.connection, key)? else {
+            return Ok(());
+        };
+        let there = rows::by_place(&self.connection, found.place)?;
+        let another = |record: &Record| record.key != *key || record.expires_at > now;
+        if there.is_none_or(|there| there.record.as_ref().is_some_and(another)) {
+            // The row is sound, and another's: it is the index that is damaged.
+            return Err(damaged_index());
+        }
+        self.remove(found.place)
+    }
+
+    fn put_now(&mut self, record: &Record) -> rusqlite::Result<()> {
+        let place = self.next_place;
+        let mut statement = self.connection.prepare_cached(
+            "INSERT INTO records (place, kind, principal, name, idx, value, version, made_at, expires_at, checksum) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        )?;
+        statement.execute((
+            place,
+            record.key.kind as u8,
+            record.key.principal,
+            record.key.name,
+            record.index,
+            &record.value[..],
+            rows::version(record),
+            nanoseconds(record.made_at),
+            nanoseconds(record.expires_at),
+            sum(place, record, &record.value),
+        ))?;
+        self.next_place = place.saturating_add(1);
+        self.tally.come(record.key.principal, record.value.len() as u64);
+        Ok(())
+    }
+
+    /// The place of a living record.
+    fn place_of(&self, key: &Key) -> rusqlite::Result<i64> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT place FROM records INDEXED BY by_key WHERE kind = ?1 AND principal = ?2 AND name = ?3",
+        )?;
+        statement.query_row((key.kind as u8, key.principal, key.name), |row| row.get(0))
+    }
+}
+
+impl Shelf for Table {
+    type Error = rusqlite::Error;
+
+    fn begin(&mut self) -> rusqlite::Result<()> {
+        self.mark = self.tally.mark();
+        self.connection.execute_batch("SAVEPOINT one")
+    }
+
+    fn keep(&mut self) -> rusqlite::Result<()> {
+        self.connection.execute_batch("RELEASE one")
+    }
+
+    fn undo(&mut self) -> rusqlite::Result<()> {
+        self.tally.back_to(self.mark);
+        self.connection.execute_batch("ROLLBACK TO one; RELEASE one")
+    }
+
+    fn living(&mut self, key: &Key, now: Moment) -> rusqlite::Result<Option<Record>> {
+        Ok(rows::by_key(&self.connection, key)?.and_then(|found| found.living(now)))
+    }
+
+    fn put(&mut self, record: Record) -> rusqlite::Result<()> {
+        self.make_room(&record.key, record.made_at)?;
+        self.put_now(&record)
+    }
+
+    fn replace(&mut self, record: Record) -> rusqlite::Result<()> {
+        let place = self.place_of(&record.key)?;
+        let before = {
+            let mut statement = self
+                .connection
+                .prepare_cached("SELECT length(value) FROM records NOT INDEXED WHERE place = ?1")?;
+            statement.query_row([place], |row| Ok(length(row.get_ref(0)?)))?
+        };
+        self.connection
+            .prepare_cached(
+                "UPDATE records SET value = ?2, version = ?3, expires_at = ?4, checksum = ?5 WHERE place = ?1",
+            )?
+            .execute((
+                place,
+                &record.value[..],
+                rows::version(&record),
+                nanoseconds(record.expires_at),
+                sum(place, &record, &record.value),
+            ))?;
+        self.tally.go(record.key.principal, before);
+        self.tally.come(record.key.principal, record.value.len() as u64);
+        Ok(())
+    }
+
+    fn take(&mut self, key: &Key) -> rusqlite::Result<()> {
+        let place = self.place_of(key)?;
+        self.remove(place)
+    }
+
+    fn clear_expired(&mut self, now: Moment) -> rusqlite::Result<()> {
+        let expired = {
+            let mut statement = self
+                .connection
+                .prepare_cached("SELECT place FROM records INDEXED BY by_expiry WHERE expires_at <= ?1")?;
+            let rows = statement.query_map([nanoseconds(now)], |row| row.get(0))?;
+            rows.collect::<rusqlite::Result<Vec<i64>>>()?
+        };
+        expired.into_iter().try_for_each(|place| self.remove(place))
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+}
+
+/// Whether an error says that the file is not as it was written.
+pub(super) fn tells_damage(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::ConstraintViolation)
+    ) || matches!(error, rusqlite::Error::QueryReturnedNoRows)
+}
+
+fn damaged_index() -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT_INDEX), None)
+}
+
+/// Whose a row is; what is damaged is nobody's.
+fn owner(cell: rusqlite::types::ValueRef<'_>) -> PrincipalHash {
+    cell.as_blob()
+        .ok()
+        .and_then(|bytes| bytes.try_into().ok())
+        .unwrap_or_default()
+}
+
+fn length(cell: rusqlite::types::ValueRef<'_>) -> u64 {
+    cell.as_i64()
+        .ok()
+        .and_then(|bytes| u64::try_from(bytes).ok())
+        .unwrap_or_default()
+}
+
+fn length_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<u64> {
+    Ok(row.get_ref(5)?.as_blob_or_null().ok().flatten().map_or(0, <[u8]>::len) as u64)
+}

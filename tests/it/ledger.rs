@@ -1,0 +1,599 @@
+//! What every ledger promises, asked of each through one door; and a model that both must equal.
+//!
+//! `STEPS=` sets how far the random walk goes, `SEED=` replays one.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the number of steps and the seed come from the environment"
+)]
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use antiphon::ledger::{
+    Key, Kind, Ledger, LedgerError, LedgerSettings, MOMENT_MAX, MemoryLedger, Moment, Outcome, RECORD_BYTES, ROWS_MAX,
+    Record, SqliteLedger, Step, Usage, VALUE_BYTES_MAX,
+};
+use bytes::Bytes;
+
+use crate::support::bodies::Rng;
+
+pub(crate) const SECRET: [u8; 32] = [7; 32];
+pub(crate) const NOW: Moment = Duration::from_secs(1_800_000_000);
+pub(crate) const LATER: Moment = Duration::from_secs(1_800_000_100);
+const DAY: Duration = Duration::from_secs(86_400);
+
+pub(crate) fn key(kind: Kind, principal: u8, name: u64) -> Key {
+    let mut long = [0xA5; 32];
+    long[..8].copy_from_slice(&name.to_be_bytes());
+    Key {
+        kind,
+        principal: [principal; 32],
+        name: long,
+    }
+}
+
+pub(crate) fn call(name: u64) -> Key {
+    key(Kind::Call, 1, name)
+}
+
+pub(crate) fn insert(key: Key, value: impl Into<Bytes>) -> Step {
+    Step::Insert {
+        key,
+        index: None,
+        value: value.into(),
+        expires_at: LATER,
+    }
+}
+
+fn indexed(key: Key, index: u8) -> Step {
+    Step::Insert {
+        key,
+        index: Some([index; 16]),
+        value: Bytes::from_static(b"found"),
+        expires_at: LATER,
+    }
+}
+
+fn replace(key: Key, version: u64, value: &'static str) -> Step {
+    Step::Replace {
+        key,
+        version,
+        value: Bytes::from_static(value.as_bytes()),
+        expires_at: LATER,
+    }
+}
+
+fn remove(key: Key, version: u64) -> Step {
+    Step::Remove { key, version }
+}
+
+fn bounded(bytes_max: u64, principal_bytes_max: u64) -> LedgerSettings {
+    LedgerSettings {
+        bytes_max,
+        principal_bytes_max,
+    }
+}
+
+pub(crate) async fn done(ledger: &dyn Ledger, steps: Vec<Step>, now: Moment) {
+    assert_eq!(ledger.commit(steps, now).await.unwrap(), Outcome::Done);
+}
+
+async fn conflict(ledger: &dyn Ledger, steps: Vec<Step>, now: Moment) -> Vec<Option<Record>> {
+    match ledger.commit(steps, now).await.unwrap() {
+        Outcome::Conflict(standing) => standing,
+        Outcome::Done => panic!("done"),
+    }
+}
+
+pub(crate) async fn get(ledger: &dyn Ledger, key: Key, now: Moment) -> Option<Record> {
+    ledger.read(vec![key], now).await.unwrap().remove(0)
+}
+
+async fn value(ledger: &dyn Ledger, key: Key) -> Option<String> {
+    let record = get(ledger, key, NOW).await?;
+    Some(String::from_utf8(record.value.to_vec()).unwrap())
+}
+
+async fn listed(ledger: &dyn Ledger, kind: Kind, principal: u8, limit: usize) -> Vec<u64> {
+    names(&ledger.list(kind, [principal; 32], limit, NOW).await.unwrap())
+}
+
+fn names(records: &[Record]) -> Vec<u64> {
+    let name = |record: &Record| u64::from_be_bytes(record.key.name[..8].try_into().unwrap());
+    records.iter().map(name).collect()
+}
+
+/// Every store, each empty.
+fn stores(folder: &Path, settings: LedgerSettings) -> Vec<(&'static str, Arc<dyn Ledger>)> {
+    let file = SqliteLedger::open(&folder.join("ledger.db"), settings, SECRET).unwrap();
+    vec![
+        ("memory", Arc::new(MemoryLedger::new(settings, SECRET))),
+        ("sqlite", Arc::new(file)),
+    ]
+}
+
+/// Runs each case against each store.
+macro_rules! cases {
+    ($($name:ident($ledger:ident, $settings:expr) $body:block)*) => {$(
+        #[tokio::test]
+        async fn $name() {
+            let folder = tempfile::tempdir().unwrap();
+            for (store, ledger) in stores(folder.path(), $settings) {
+                println!("store: {store}");
+                let $ledger: &Arc<dyn Ledger> = &ledger;
+                $body
+            }
+        }
+    )*};
+}
+
+cases! {
+    what_was_put_in_is_read(ledger, LedgerSettings::default()) {
+        assert_eq!(get(&**ledger, call(1), NOW).await, None);
+        done(&**ledger, vec![indexed(call(1), 3)], NOW).await;
+        let record = get(&**ledger, call(1), NOW).await.unwrap();
+        let wanted = Record {
+            key: call(1),
+            index: Some([3; 16]),
+            value: Bytes::from_static(b"found"),
+            version: 1,
+            made_at: NOW,
+            expires_at: LATER,
+        };
+        assert_eq!(record, wanted);
+        let both = ledger.read(vec![call(2), call(1), call(1)], NOW).await.unwrap();
+        assert_eq!(both, [None, Some(wanted.clone()), Some(wanted)]);
+        assert_eq!(ledger.secret(), SECRET);
+        assert_eq!(ledger.read(vec![], NOW).await.unwrap(), []);
+        done(&**ledger, vec![], NOW).await;
+    }
+
+    it_is_put_in_once_and_a_conflict_shows_what_stands(ledger, LedgerSettings::default()) {
+        done(&**ledger, vec![insert(call(1), "first")], NOW).await;
+        let stands = get(&**ledger, call(1), NOW).await;
+        assert!(stands.is_some());
+        assert_eq!(conflict(&**ledger, vec![insert(call(1), "second")], NOW).await, [stands]);
+    }
+
+    it_is_replaced_and_removed_by_its_version(ledger, LedgerSettings::default()) {
+        done(&**ledger, vec![insert(call(1), "one"), insert(call(2), "other")], NOW).await;
+        done(&**ledger, vec![replace(call(1), 1, "two")], Duration::from_secs(9)).await;
+        let record = get(&**ledger, call(1), NOW).await.unwrap();
+        assert_eq!((&record.value[..], record.version, record.made_at), (&b"two"[..], 2, NOW));
+        for stale in [replace(call(1), 1, "three"), remove(call(1), 1), remove(call(1), u64::MAX)] {
+            assert_eq!(conflict(&**ledger, vec![stale], NOW).await, [Some(record.clone())]);
+        }
+        for nothing in [replace(call(9), 1, "three"), remove(call(9), 1)] {
+            assert_eq!(conflict(&**ledger, vec![nothing], NOW).await, [None]);
+        }
+        assert_eq!(listed(&**ledger, Kind::Call, 1, 9).await, [1, 2], "it keeps its place");
+        done(&**ledger, vec![remove(call(1), 2)], NOW).await;
+        assert_eq!(get(&**ledger, call(1), NOW).await, None);
+        done(&**ledger, vec![insert(call(1), "again")], NOW).await;
+        assert_eq!(get(&**ledger, call(1), NOW).await.unwrap().version, 1);
+        assert_eq!(listed(&**ledger, Kind::Call, 1, 9).await, [2, 1]);
+    }
+
+    all_or_nothing_and_later_steps_see_earlier_ones(ledger, LedgerSettings::default()) {
+        done(&**ledger, vec![insert(call(1), "stands")], NOW).await;
+        let stands = get(&**ledger, call(1), NOW).await;
+        let steps = vec![insert(call(2), "new"), insert(call(1), "clash"), remove(call(2), 1), replace(call(3), 1, "x")];
+        assert_eq!(conflict(&**ledger, steps, NOW).await, [None, stands, None, None]);
+        assert_eq!(listed(&**ledger, Kind::Call, 1, 9).await, [1]);
+        let usage = ledger.usage().await.unwrap();
+        assert_eq!(usage, Usage { records: 1, bytes: RECORD_BYTES + 6 });
+        let chain = vec![
+            insert(call(4), "a"), replace(call(4), 1, "b"), replace(call(4), 2, "c"),
+            remove(call(1), 1), insert(call(1), "anew"), insert(call(5), "x"), remove(call(5), 1),
+        ];
+        done(&**ledger, chain, NOW).await;
+        assert_eq!(value(&**ledger, call(4)).await.as_deref(), Some("c"));
+        assert_eq!(value(&**ledger, call(1)).await.as_deref(), Some("anew"));
+        assert_eq!(listed(&**ledger, Kind::Call, 1, 9).await, [4, 1]);
+        let twice = conflict(&**ledger, vec![insert(call(6), "own"), insert(call(6), "twin")], NOW).await;
+        assert_eq!(twice[1].as_ref().map(|record| &record.value[..]), Some(&b"own"[..]));
+        assert_eq!(get(&**ledger, call(6), NOW).await, None);
+    }
+
+    what_expired_is_gone_for_every_method(ledger, LedgerSettings::default()) {
+        done(&**ledger, vec![indexed(call(1), 3)], NOW).await;
+        let last = LATER.saturating_sub(Duration::from_nanos(1));
+        assert!(get(&**ledger, call(1), last).await.is_some());
+        assert_eq!(get(&**ledger, call(1), LATER).await, None);
+        assert_eq!(ledger.list(Kind::Call, [1; 32], 9, LATER).await.unwrap(), []);
+        assert_eq!(ledger.find(Kind::Call, [3; 16], 9, LATER).await.unwrap(), []);
+        assert_eq!(conflict(&**ledger, vec![remove(call(1), 1)], LATER).await, [None]);
+        assert_eq!(ledger.usage().await.unwrap().records, 1);
+        let again = Step::Insert { key: call(1), index: None, value: Bytes::from_static(b"2"), expires_at: LATER + DAY };
+        done(&**ledger, vec![again], LATER).await;
+        let record = get(&**ledger, call(1), LATER).await.unwrap();
+        assert_eq!((record.version, record.made_at), (1, LATER));
+        assert_eq!(ledger.usage().await.unwrap(), Usage { records: 1, bytes: RECORD_BYTES + 1 });
+    }
+
+    clocks_may_jump(ledger, LedgerSettings::default()) {
+        done(&**ledger, vec![insert(call(1), "kept")], NOW).await;
+        assert_eq!(get(&**ledger, call(1), NOW + 365 * DAY).await, None);
+        assert!(get(&**ledger, call(1), NOW).await.is_some(), "a year ahead was a mistake");
+        assert!(get(&**ledger, call(1), Duration::ZERO).await.is_some(), "nothing expires early");
+        done(&**ledger, vec![insert(call(2), "past")], Duration::ZERO).await;
+        assert_eq!(listed(&**ledger, Kind::Call, 1, 9).await, [1, 2], "in the order of putting in");
+        let never = Step::Insert { key: call(3), index: None, value: Bytes::new(), expires_at: Duration::MAX };
+        done(&**ledger, vec![never], NOW + 365 * DAY).await;
+        assert_eq!(get(&**ledger, call(3), NOW).await.unwrap().expires_at, MOMENT_MAX);
+        done(&**ledger, vec![insert(call(4), "gone at once")], Duration::MAX).await;
+        assert_eq!(get(&**ledger, call(4), NOW).await.unwrap().made_at, MOMENT_MAX);
+        assert_eq!(ledger.clear(NOW + 365 * DAY).await.unwrap(), 3);
+        assert_eq!(ledger.clear(Duration::MAX).await.unwrap(), 1);
+        assert_eq!(ledger.usage().await.unwrap(), Usage::default());
+    }
+
+    lists_give_the_latest_in_order(ledger, LedgerSettings::default()) {
+        for name in [5, 3, 9, 1, 7] {
+            done(&**ledger, vec![insert(call(name), "x"), insert(key(Kind::Frozen, 1, name), "y")], NOW).await;
+        }
+        assert_eq!(listed(&**ledger, Kind::Call, 1, 9).await, [5, 3, 9, 1, 7]);
+        assert_eq!(listed(&**ledger, Kind::Call, 1, 2).await, [1, 7]);
+        assert_eq!(listed(&**ledger, Kind::Call, 1, 0).await, [0; 0]);
+        assert_eq!(listed(&**ledger, Kind::Call, 1, usize::MAX).await.len(), 5);
+        let many = (100..100 + ROWS_MAX as u64).map(|name| insert(call(name), "")).collect();
+        done(&**ledger, many, NOW).await;
+        let full = listed(&**ledger, Kind::Call, 1, usize::MAX).await;
+        assert_eq!((full.len(), full[0]), (ROWS_MAX, 100));
+    }
+
+    services_find_by_index_across_principals(ledger, LedgerSettings::default()) {
+        let theirs = [key(Kind::Call, 1, 1), key(Kind::Call, 2, 2), key(Kind::Call, 3, 3)];
+        for key in theirs {
+            done(&**ledger, vec![indexed(key, 3)], NOW).await;
+        }
+        done(&**ledger, vec![indexed(call(4), 4), indexed(key(Kind::Parked, 1, 5), 3), insert(call(6), "")], NOW).await;
+        let found = ledger.find(Kind::Call, [3; 16], 9, NOW).await.unwrap();
+        assert_eq!(found.iter().map(|record| record.key).collect::<Vec<_>>(), theirs);
+        assert_eq!(names(&ledger.find(Kind::Call, [3; 16], 2, NOW).await.unwrap()), [2, 3]);
+        assert_eq!(ledger.find(Kind::Call, [0; 16], 9, NOW).await.unwrap(), []);
+        done(&**ledger, vec![replace(theirs[0], 1, "new")], NOW).await;
+        assert_eq!(names(&ledger.find(Kind::Call, [3; 16], 9, NOW).await.unwrap()), [1, 2, 3]);
+    }
+
+    nobody_sees_another_principals_record_of_the_same_name(ledger, LedgerSettings::default()) {
+        let [mine, theirs] = [key(Kind::Call, 1, 1), key(Kind::Call, 2, 1)];
+        done(&**ledger, vec![insert(mine, "mine")], NOW).await;
+        assert_eq!(get(&**ledger, theirs, NOW).await, None);
+        assert_eq!(conflict(&**ledger, vec![remove(theirs, 1)], NOW).await, [None]);
+        assert_eq!(get(&**ledger, key(Kind::Frozen, 1, 1), NOW).await, None);
+        done(&**ledger, vec![insert(theirs, "theirs")], NOW).await;
+        done(&**ledger, vec![replace(theirs, 1, "changed")], NOW).await;
+        assert_eq!(value(&**ledger, mine).await.as_deref(), Some("mine"));
+        assert_eq!(value(&**ledger, theirs).await.as_deref(), Some("changed"));
+        let listed = ledger.list(Kind::Call, [1; 32], 9, NOW).await.unwrap();
+        assert_eq!(listed.iter().map(|record| record.key).collect::<Vec<_>>(), [mine]);
+        done(&**ledger, vec![remove(theirs, 2)], NOW).await;
+        assert!(get(&**ledger, mine, NOW).await.is_some());
+    }
+
+    nobody_takes_more_than_his_share(ledger, bounded(4 * (RECORD_BYTES + 10), 2 * (RECORD_BYTES + 10))) {
+        let ten = "0123456789";
+        done(&**ledger, vec![insert(call(1), ten), insert(call(2), ten)], NOW).await;
+        let full = ledger.commit(vec![insert(call(3), "")], NOW).await;
+        assert!(matches!(full, Err(LedgerError::Full { of_principal: true })), "{full:?}");
+        let longer = ledger.commit(vec![replace(call(1), 1, "0123456789a")], NOW).await;
+        assert!(matches!(longer, Err(LedgerError::Full { of_principal: true })), "{longer:?}");
+        assert_eq!(conflict(&**ledger, vec![insert(call(1), "longer than that")], NOW).await.len(), 1);
+        done(&**ledger, vec![insert(key(Kind::Call, 2, 1), ten), insert(key(Kind::Call, 3, 1), ten)], NOW).await;
+        let total = ledger.commit(vec![insert(key(Kind::Call, 4, 1), "")], NOW).await;
+        assert!(matches!(total, Err(LedgerError::Full { of_principal: false })), "{total:?}");
+        assert_eq!(ledger.usage().await.unwrap().records, 4);
+        done(&**ledger, vec![remove(call(1), 1), insert(call(3), ten)], NOW).await;
+        done(&**ledger, vec![replace(call(3), 1, "short")], NOW).await;
+        let room = vec![insert(key(Kind::Call, 5, 1), "")];
+        assert!(ledger.commit(room.clone(), NOW).await.is_err());
+        assert_eq!(ledger.clear(NOW).await.unwrap(), 0);
+        done(&**ledger, vec![insert(key(Kind::Call, 6, 1), "0123")], LATER).await;
+        assert_eq!(ledger.usage().await.unwrap().records, 1, "what had expired made room by itself");
+    }
+
+    clearing_frees_room(ledger, LedgerSettings::default()) {
+        for name in 0..300 {
+            let expires_at = if name % 3 == 0 { LATER + DAY } else { LATER };
+            let step = Step::Insert { key: call(name), index: None, value: Bytes::from(vec![1; 9]), expires_at };
+            done(&**ledger, vec![step], NOW).await;
+        }
+        assert_eq!(ledger.clear(NOW).await.unwrap(), 0);
+        assert_eq!(ledger.clear(LATER).await.unwrap(), 200);
+        assert_eq!(ledger.usage().await.unwrap(), Usage { records: 100, bytes: 100 * (RECORD_BYTES + 9) });
+        assert_eq!(listed(&**ledger, Kind::Call, 1, 3).await, [291, 294, 297]);
+    }
+
+    values_are_long_or_odd(ledger, LedgerSettings::default()) {
+        let values: [Vec<u8>; 5] = [
+            vec![], vec![0], (0..=255).collect(), "\u{0}\u{FFFD}\u{10FFFF}é'\";--".into(), vec![0xFF; 8 * 1024 * 1024],
+        ];
+        for (name, value) in (0..).zip(values) {
+            done(&**ledger, vec![insert(call(name), value.clone())], NOW).await;
+            assert!(get(&**ledger, call(name), NOW).await.unwrap().value == value, "{name}");
+        }
+        let most = vec![1; VALUE_BYTES_MAX];
+        done(&**ledger, vec![insert(call(8), most)], NOW).await;
+        assert_eq!(get(&**ledger, call(8), NOW).await.unwrap().value.len(), VALUE_BYTES_MAX);
+        let more = vec![1; VALUE_BYTES_MAX + 1];
+        let refused = ledger.commit(vec![insert(call(9), ""), insert(call(10), more)], NOW).await;
+        assert!(matches!(refused, Err(LedgerError::TooLarge)), "{refused:?}");
+        assert_eq!(get(&**ledger, call(9), NOW).await, None);
+    }
+
+    too_much_at_once_is_refused(ledger, LedgerSettings::default()) {
+        let steps = (0..=ROWS_MAX as u64).map(|name| insert(call(name), "")).collect();
+        assert!(matches!(ledger.commit(steps, NOW).await, Err(LedgerError::TooLarge)));
+        let keys = (0..=ROWS_MAX as u64).map(call).collect();
+        assert!(matches!(ledger.read(keys, NOW).await, Err(LedgerError::TooLarge)));
+        assert_eq!(ledger.usage().await.unwrap(), Usage::default());
+    }
+
+    of_many_at_once_one_wins(ledger, LedgerSettings::default()) {
+        for name in 0..20 {
+            let mut racers = tokio::task::JoinSet::new();
+            for racer in 0..32_u8 {
+                let ledger = Arc::clone(ledger);
+                racers.spawn(async move { (racer, ledger.commit(vec![insert(call(name), vec![racer])], NOW).await.unwrap()) });
+            }
+            let outcomes = racers.join_all().await;
+            let winners: Vec<u8> = outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Done).map(|(racer, _)| *racer).collect();
+            assert_eq!(winners.len(), 1);
+            let stands = get(&**ledger, call(name), NOW).await;
+            assert_eq!(stands.as_ref().unwrap().value[0], winners[0]);
+            for (_, outcome) in outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::Done) {
+                assert_eq!(*outcome, Outcome::Conflict(vec![stands.clone()]));
+            }
+        }
+    }
+
+    a_dropped_reply_harms_nobody(ledger, LedgerSettings::default()) {
+        for name in 0..50 {
+            let mut reply = ledger.commit(vec![insert(call(name), "x")], NOW);
+            drop(futures_util::poll!(&mut reply));
+            drop(reply);
+            let mut reply = ledger.clear(NOW);
+            drop(futures_util::poll!(&mut reply));
+            drop(reply);
+        }
+        done(&**ledger, vec![insert(call(99), "x")], NOW).await;
+        assert!(get(&**ledger, call(99), NOW).await.is_some());
+    }
+}
+
+/// The simplest ledger: records in the order in which they were put in.
+#[derive(Clone, Debug, Default)]
+struct Model(Vec<Record>);
+
+const SHARE: u64 = 5 * RECORD_BYTES;
+const WHOLE: u64 = 12 * RECORD_BYTES;
+
+impl Model {
+    fn bytes(&self, of: impl Fn(&Record) -> bool) -> u64 {
+        let counted = |record: &Record| RECORD_BYTES + record.value.len() as u64;
+        self.0.iter().filter(|record| of(record)).map(counted).sum()
+    }
+
+    fn at(&self, key: &Key, now: Moment) -> Option<usize> {
+        self.0
+            .iter()
+            .position(|record| record.key == *key && record.expires_at > now)
+    }
+
+    fn try_all(&self, steps: &[Step], now: Moment) -> Result<Self, String> {
+        let (mut tried, mut clash, mut standing) = (self.clone(), false, Vec::new());
+        for step in steps {
+            let at = tried.at(step.key(), now);
+            let stands = at.map(|at| tried.0[at].clone());
+            let right = match step {
+                Step::Insert { .. } => at.is_none(),
+                Step::Replace { version, .. } | Step::Remove { version, .. } => {
+                    stands.as_ref().is_some_and(|record| record.version == *version)
+                }
+            };
+            clash |= !right;
+            standing.push(stands.filter(|_| !right));
+            match step {
+                _ if !right => {}
+                Step::Insert {
+                    key,
+                    index,
+                    value,
+                    expires_at,
+                } => {
+                    tried.0.retain(|record| record.key != *key);
+                    tried.0.push(Record {
+                        key: *key,
+                        index: *index,
+                        value: value.clone(),
+                        version: 1,
+                        made_at: now,
+                        expires_at: *expires_at,
+                    });
+                }
+                Step::Replace { value, expires_at, .. } => {
+                    let record = &mut tried.0[at.unwrap()];
+                    (record.value, record.expires_at, record.version) =
+                        (value.clone(), *expires_at, record.version + 1);
+                }
+                Step::Remove { .. } => drop(tried.0.remove(at.unwrap())),
+            }
+        }
+        if clash {
+            return Err(format!("{:?}", Outcome::Conflict(standing)));
+        }
+        let grew = |of: &dyn Fn(&Record) -> bool, max| tried.bytes(of) > max && tried.bytes(of) > self.bytes(of);
+        for step in steps {
+            if grew(&|record| record.key.principal == step.key().principal, SHARE) {
+                return Err("full: own".to_owned());
+            }
+        }
+        if grew(&|_| true, WHOLE) {
+            return Err("full: whole".to_owned());
+        }
+        Ok(tried)
+    }
+
+    fn commit(&mut self, steps: &[Step], now: Moment) -> String {
+        let mut tried = self.try_all(steps, now);
+        if tried.as_ref().is_err_and(|why| why.starts_with("full")) {
+            self.0.retain(|record| record.expires_at > now);
+            tried = self.try_all(steps, now);
+        }
+        match tried {
+            Ok(tried) => {
+                *self = tried;
+                "Done".to_owned()
+            }
+            Err(why) => why,
+        }
+    }
+}
+
+fn told(outcome: Result<Outcome, LedgerError>) -> String {
+    match outcome {
+        Ok(outcome) => format!("{outcome:?}"),
+        Err(LedgerError::Full { of_principal: true }) => "full: own".to_owned(),
+        Err(LedgerError::Full { of_principal: false }) => "full: whole".to_owned(),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+fn random_key(rng: &mut Rng) -> Key {
+    let kind = *rng.pick(&[Kind::Call, Kind::Frozen]);
+    key(kind, u8::try_from(rng.below(4)).unwrap(), rng.next() % 6)
+}
+
+fn random_step(rng: &mut Rng, model: &Model, now: Moment) -> Step {
+    let key = random_key(rng);
+    let value = Bytes::from(vec![u8::try_from(rng.below(256)).unwrap(); rng.below(300)]);
+    let stands = model.at(&key, now).map_or(1, |at| model.0[at].version);
+    let version = if rng.chance(80) { stands } else { rng.next() % 4 };
+    let expires_at = now + Duration::from_millis(rng.next() % 40);
+    match rng.below(4) {
+        0 => Step::Replace {
+            key,
+            version,
+            value,
+            expires_at,
+        },
+        1 => Step::Remove { key, version },
+        _ => {
+            let index = rng.chance(50).then(|| [u8::try_from(rng.below(3)).unwrap(); 16]);
+            Step::Insert {
+                key,
+                index,
+                value,
+                expires_at,
+            }
+        }
+    }
+}
+
+/// Another number each time.
+pub(crate) fn chance() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap().subsec_nanos().into()
+}
+
+type Stores = Vec<(&'static str, Arc<dyn Ledger>)>;
+
+/// The stores list and find what the model does.
+async fn same_lists(stores: &Stores, model: &Model, rng: &mut Rng, now: Moment, at: &impl Fn(&str) -> String) {
+    let Key { kind, principal, .. } = random_key(rng);
+    let (index, limit) = ([u8::try_from(rng.below(3)).unwrap(); 16], rng.below(6));
+    let latest = |is_it: &dyn Fn(&Record) -> bool| {
+        let mut found: Vec<Record> = model
+            .0
+            .iter()
+            .filter(|record| record.expires_at > now && record.key.kind == kind && is_it(record))
+            .cloned()
+            .collect();
+        found.split_off(found.len().saturating_sub(limit))
+    };
+    for (store, ledger) in stores {
+        let list = ledger.list(kind, principal, limit, now).await.unwrap();
+        assert_eq!(
+            list,
+            latest(&|record| record.key.principal == principal),
+            "{}",
+            at(store)
+        );
+        let found = ledger.find(kind, index, limit, now).await.unwrap();
+        assert_eq!(found, latest(&|record| record.index == Some(index)), "{}", at(store));
+    }
+}
+
+#[tokio::test]
+async fn both_stores_do_what_the_model_does() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    let seed = number("SEED").unwrap_or_else(chance);
+    println!("SEED={seed}");
+    let mut rng = Rng::new(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let stores = stores(folder.path(), bounded(WHOLE, SHARE));
+    let mut model = Model::default();
+    let mut seen: BTreeMap<String, u64> = BTreeMap::new();
+    let mut now = NOW;
+    for round in 0..number("STEPS").unwrap_or(5_000) {
+        // The clock goes on, stands, and now and then jumps back.
+        now = if rng.chance(2) {
+            now.saturating_sub(Duration::from_millis(5))
+        } else {
+            now + Duration::from_micros(rng.next() % 2000)
+        };
+        let at = |store: &str| format!("SEED={seed} round {round} {store}");
+        match rng.below(10) {
+            0..6 => {
+                let steps: Vec<Step> = (0..rng.within(1, 3))
+                    .map(|_| random_step(&mut rng, &model, now))
+                    .collect();
+                let wanted = model.commit(&steps, now);
+                let name = wanted.split(['(', ' ']).next().unwrap().to_owned();
+                *seen.entry(name).or_default() += 1;
+                for (store, ledger) in &stores {
+                    assert_eq!(told(ledger.commit(steps.clone(), now).await), wanted, "{}", at(store));
+                }
+            }
+            6 => {
+                let keys: Vec<Key> = (0..3).map(|_| random_key(&mut rng)).collect();
+                let wanted: Vec<_> = keys
+                    .iter()
+                    .map(|key| model.at(key, now).map(|at| model.0[at].clone()))
+                    .collect();
+                for (store, ledger) in &stores {
+                    assert_eq!(ledger.read(keys.clone(), now).await.unwrap(), wanted, "{}", at(store));
+                }
+            }
+            7 | 8 => same_lists(&stores, &model, &mut rng, now, &at).await,
+            _ => {
+                let before = model.0.len();
+                if rng.chance(30) {
+                    model.0.retain(|record| record.expires_at > now);
+                    for (store, ledger) in &stores {
+                        assert_eq!(
+                            ledger.clear(now).await.unwrap(),
+                            (before - model.0.len()) as u64,
+                            "{}",
+                            at(store)
+                        );
+                    }
+                }
+            }
+        }
+        let usage = Usage {
+            records: model.0.len() as u64,
+            bytes: model.bytes(|_| true),
+        };
+        for (store, ledger) in &stores {
+            assert_eq!(ledger.usage().await.unwrap(), usage, "{}", at(store));
+        }
+    }
+    println!("{seen:?}");
+    assert!(seen.len() >= 3, "the walk saw too little: {seen:?}");
+}
