@@ -13,6 +13,7 @@ mod input;
 mod man;
 mod repair;
 mod serve;
+mod store;
 
 use std::{
     ffi::OsString,
@@ -60,6 +61,9 @@ enum Command {
     Repair(repair::Args),
     /// Check, print or describe the configuration
     Config(config::Args),
+    /// List, verify or clear the ledger's file
+    #[command(after_help = store::AFTER_HELP)]
+    Store(store::Args),
     /// Ask a running proxy whether it is alive: exit 0 if so, else 1
     Healthcheck(healthcheck::Args),
     /// Write the completion script of a shell to standard output
@@ -88,6 +92,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Repair(args) => repair::run(&args),
         Command::Config(args) => config::run(&args),
+        Command::Store(args) => store::run(&args),
         Command::Healthcheck(args) => healthcheck::run(&args),
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Man => man::run(Cli::command()),
@@ -117,7 +122,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
             "another antiphon may be running; --listen and --admin-listen take other addresses"
         ));
     }
-    if taken || error.is::<ConfigError>() || error.is::<InputError>() {
+    if taken || error.is::<ConfigError>() || error.is::<InputError>() || error.is::<store::StoreError>() {
         ExitCode::from(EXIT_USAGE)
     } else {
         ExitCode::FAILURE

@@ -7,6 +7,7 @@ mod clocks;
 pub mod file;
 mod hidden;
 mod lower;
+mod places;
 mod problem;
 mod profiles;
 mod read;
@@ -17,6 +18,7 @@ use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 
 pub use file::{File, schema};
 pub use lower::{Flags, VARIABLES, load, lower, process_environment};
+pub use places::default_ledger_path;
 pub use problem::{ConfigError, Place, Problem};
 pub use values::client_name;
 

@@ -10,11 +10,12 @@ use antiphon::{
     config::VARIABLES,
 };
 
-const SUBCOMMANDS: [&str; 7] = [
+const SUBCOMMANDS: [&str; 8] = [
     "serve",
     "check",
     "repair",
     "config",
+    "store",
     "healthcheck",
     "completions",
     "man",

@@ -1,0 +1,271 @@
+//! `antiphon store ls | verify | gc`: a look into the file of the ledger, and a broom.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, BufWriter, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context;
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::check::Output;
+use crate::{
+    clock,
+    config::{self, default_ledger_path},
+    ledger::{Entry, Kind, Ledger as _, LedgerError, LedgerSettings, Moment, OpenError, SqliteLedger, Survey},
+    upstream::random,
+};
+
+pub(super) const AFTER_HELP: &str = "\
+The file is --path, else $XDG_STATE_HOME/antiphon/ledger.db, else ~/.local/state/antiphon/ledger.db
+(macOS: ~/Library/Application Support/antiphon/ledger.db). What records say is never shown.
+
+Exit codes:
+  0    done, or nothing found
+  1    something is damaged, or a failure at run time
+  2    there is no usable store, or another process has it open (gc)";
+
+/// Arguments of `antiphon store`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the records without what they say, newest last; works while a proxy has the store open
+    #[command(after_help = AFTER_HELP)]
+    Ls(Store),
+    /// Read every record and check the whole file; exit 1 if something is damaged
+    #[command(after_help = AFTER_HELP)]
+    Verify(Store),
+    /// Clear away what has expired or is damaged; no proxy may have the store open
+    #[command(after_help = AFTER_HELP)]
+    Gc(Store),
+}
+
+#[derive(Debug, clap::Args)]
+struct Store {
+    /// File of the ledger [default: antiphon/ledger.db of the state directory]
+    #[arg(long, value_name = "FILE")]
+    path: Option<PathBuf>,
+    /// How to report
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    output: Output,
+}
+
+/// There is no store that could be used. Exit code 2.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StoreError {
+    /// Nobody says where it is.
+    #[error("no home directory to look for the ledger in: name its file with --path")]
+    Nowhere,
+    /// It is not there.
+    #[error("{} is not there: a proxy with a ledger makes it, --path names another", .0.display())]
+    Missing(PathBuf),
+    /// It cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+impl Store {
+    fn path(&self) -> Result<PathBuf, StoreError> {
+        let path = self
+            .path
+            .clone()
+            .or_else(|| default_ledger_path(&config::process_environment))
+            .ok_or(StoreError::Nowhere)?;
+        if path.try_exists().is_ok_and(|there| !there) {
+            return Err(StoreError::Missing(path));
+        }
+        Ok(path)
+    }
+
+    fn survey(&self) -> Result<Survey, StoreError> {
+        Ok(Survey::open(&self.path()?)?)
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let code = match &args.action {
+        Action::Ls(store) => list(&mut out, store, clock::since_1970()),
+        Action::Verify(store) => verify(&mut out, store),
+        Action::Gc(store) => clear(&mut out, store, clock::since_1970()),
+    }?;
+    out.flush()?;
+    Ok(code)
+}
+
+/// Records and bytes of their values.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    records: u64,
+    bytes: u64,
+}
+
+fn list(out: &mut impl Write, store: &Store, now: Moment) -> anyhow::Result<ExitCode> {
+    let survey = store.survey()?;
+    let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
+    let mut records = Vec::new();
+    survey.each(|entry| {
+        let sum = sums.entry(label(&entry)).or_default();
+        sum.records = sum.records.saturating_add(1);
+        sum.bytes = sum.bytes.saturating_add(entry.bytes);
+        match store.output {
+            Output::Text => line(out, &entry, now)?,
+            Output::Json => records.push(document(&entry)),
+        }
+        anyhow::Ok(())
+    })?;
+    match store.output {
+        Output::Text => {
+            for (kind, sum) in &sums {
+                writeln!(
+                    out,
+                    "total: {kind}: {}, {} bytes",
+                    count(sum.records, "record"),
+                    sum.bytes
+                )?;
+            }
+            if sums.is_empty() {
+                writeln!(out, "total: no records")?;
+            }
+        }
+        Output::Json => {
+            let of =
+                |(kind, sum): (&&str, &Sum)| ((*kind).to_owned(), json!({"records": sum.records, "bytes": sum.bytes}));
+            let totals: serde_json::Map<String, Value> = sums.iter().map(of).collect();
+            writeln!(out, "{:#}", json!({ "records": records, "totals": totals }))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verify(out: &mut impl Write, store: &Store) -> anyhow::Result<ExitCode> {
+    let survey = store.survey()?;
+    let (mut records, mut damaged) = (0_u64, Vec::new());
+    let read: Result<(), LedgerError> = survey.each(|entry| {
+        records = records.saturating_add(1);
+        if !entry.sound {
+            damaged.push(entry);
+        }
+        Ok(())
+    });
+    let mut flaws: Vec<String> = read.err().iter().map(told).collect();
+    match survey.flaws() {
+        Ok(found) => flaws.extend(found),
+        Err(error) => flaws.push(told(&error)),
+    }
+    match store.output {
+        Output::Text => {
+            for entry in &damaged {
+                writeln!(out, "damaged: row {}: {} {}", entry.place, kind(entry), entry.name)?;
+            }
+            for flaw in &flaws {
+                writeln!(out, "damaged: file: {flaw}")?;
+            }
+            let verdict = match damaged.len() + flaws.len() {
+                0 => "all of them sound".to_owned(),
+                found => count(found as u64, "finding"),
+            };
+            writeln!(out, "{}: {verdict}", count(records, "record"))?;
+        }
+        Output::Json => {
+            let damaged: Vec<Value> = damaged.iter().map(document).collect();
+            let report = json!({ "records": records, "damaged": damaged, "flaws": flaws });
+            writeln!(out, "{report:#}")?;
+        }
+    }
+    Ok(if damaged.is_empty() && flaws.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn clear(out: &mut impl Write, store: &Store, now: Moment) -> anyhow::Result<ExitCode> {
+    // The secret is for a new store, and this one is there.
+    let ledger = SqliteLedger::open(&store.path()?, LedgerSettings::default(), random()?).map_err(StoreError::from)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let cleared = runtime.block_on(ledger.clear(now)).context("clearing ended early")?;
+    let left = runtime.block_on(ledger.usage())?;
+    match store.output {
+        Output::Text => writeln!(
+            out,
+            "cleared {}, {} left",
+            count(cleared, "record"),
+            count(left.records, "record")
+        )?,
+        Output::Json => writeln!(out, "{:#}", json!({ "cleared": cleared, "left": left.records }))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn line(out: &mut impl Write, entry: &Entry, now: Moment) -> io::Result<()> {
+    let ends = match entry.expires_at.checked_sub(now) {
+        Some(left) if !left.is_zero() => format!("expires in {}", span(left)),
+        _ => "expired".to_owned(),
+    };
+    writeln!(
+        out,
+        "{:<9} {} {} {:>9} bytes, {} old, {ends}",
+        label(entry),
+        entry.principal,
+        entry.name,
+        entry.bytes,
+        span(now.saturating_sub(entry.made_at)),
+    )
+}
+
+fn label(entry: &Entry) -> &'static str {
+    if entry.sound { kind(entry) } else { "damaged" }
+}
+
+fn kind(entry: &Entry) -> &'static str {
+    entry.kind.map_or("unknown", Kind::label)
+}
+
+fn document(entry: &Entry) -> Value {
+    json!({
+        "row": entry.place,
+        "sound": entry.sound,
+        "kind": entry.kind.map(Kind::label),
+        "principal": entry.principal.to_string(),
+        "name": entry.name.to_string(),
+        "bytes": entry.bytes,
+        "made_at": entry.made_at.as_secs(),
+        "expires_at": entry.expires_at.as_secs(),
+    })
+}
+
+fn count(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        number => format!("{number} {what}s"),
+    }
+}
+
+/// A time in its largest unit.
+fn span(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// An error with what is behind it.
+fn told(error: &LedgerError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,53 @@
+//! Where files stand that nobody named.
+
+use std::path::{Path, PathBuf};
+
+use super::Lookup;
+
+/// Whether the platform keeps state as macOS does.
+const APPLE: bool = cfg!(target_os = "macos");
+
+/// Where the ledger is kept if nobody says otherwise: in the state directory of the user. None without a home.
+pub fn default_ledger_path(variable: &Lookup<'_>) -> Option<PathBuf> {
+    state_directory(variable, APPLE).map(|state| state.join("antiphon").join("ledger.db"))
+}
+
+fn state_directory(variable: &Lookup<'_>, apple: bool) -> Option<PathBuf> {
+    // A relative path would mean another place in each working directory: it counts as not set.
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = |below: &str| absolute("HOME").map(|home| home.join(Path::new(below)));
+    if apple {
+        return home("Library/Application Support");
+    }
+    absolute("XDG_STATE_HOME").or_else(|| home(".local/state"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_is_where_the_platform_keeps_it() {
+        let rows = [
+            (false, Some("/s"), Some("/h"), Some("/s")),
+            (false, Some("s"), Some("/h"), Some("/h/.local/state")),
+            (false, None, Some("/h"), Some("/h/.local/state")),
+            (false, None, Some("h"), None),
+            (false, None, None, None),
+            (true, Some("/s"), Some("/h"), Some("/h/Library/Application Support")),
+            (true, Some("/s"), None, None),
+        ];
+        for (apple, state, home, wanted) in rows {
+            let variable = |name: &str| match name {
+                "XDG_STATE_HOME" => state.map(ToOwned::to_owned),
+                "HOME" => home.map(ToOwned::to_owned),
+                _ => None,
+            };
+            assert_eq!(
+                state_directory(&variable, apple).as_deref(),
+                wanted.map(Path::new),
+                "{apple} {state:?} {home:?}"
+            );
+        }
+    }
+}
