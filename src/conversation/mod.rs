@@ -16,7 +16,7 @@ pub mod turns;
 
 pub use chain::Chain;
 pub use finding::{Finding, FindingKind};
-pub use outline::{Answer, Field, Fields, Noted, Outline};
+pub use outline::{Answer, AskedCall, Field, Fields, Noted, Outline};
 
 /// Messages and parts for which room is made at first: a body may claim to be large.
 const ROOM_MAX: usize = 4096;

@@ -100,8 +100,21 @@ pub struct Answer {
     pub id: Box<[u8]>,
     /// The tool; empty in formats whose results name none.
     pub name: Box<[u8]>,
+    /// The bytes of the result.
+    pub at: Span,
     /// Whether it only says that the client has no result: see [`lost`].
     pub lost: bool,
+}
+
+/// A call of the last turn of the assistant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AskedCall {
+    /// Its id, or its tool where there is no id.
+    pub id: Box<[u8]>,
+    /// The bytes of the call.
+    pub at: Span,
+    /// How many calls of this id stand before it.
+    pub occurrence: usize,
 }
 
 /// What a body says beside pairing. Spans point into the body that was read. A body that holds several requests has the
@@ -134,8 +147,8 @@ pub struct Outline {
     pub first_user: Option<Span>,
     /// The last message, or item; the whole history where that is one text.
     pub last: Option<Span>,
-    /// The last turn of the assistant: ids of its calls, or names where there are no ids.
-    pub asked: Vec<Box<[u8]>>,
+    /// The calls of the last turn of the assistant.
+    pub asked: Vec<AskedCall>,
     /// The results behind that turn.
     pub answers: Vec<Answer>,
     /// The calls of the whole history.
@@ -241,7 +254,7 @@ fn speaks(conversation: &Conversation<'_>) -> bool {
 /// The end of a history, walked backwards.
 #[derive(Default)]
 struct Tail {
-    asked: Vec<Box<[u8]>>,
+    asked: Vec<AskedCall>,
     answers: Vec<Answer>,
     /// Whether a message of the assistant was passed.
     assistant: bool,
@@ -264,7 +277,20 @@ impl Tail {
         }
         tail.asked.reverse();
         tail.answers.reverse();
+        tail.count_occurrences(conversation);
         tail
+    }
+
+    fn count_occurrences(&mut self, conversation: &Conversation<'_>) {
+        for part in &conversation.parts {
+            let PartKind::Call(call) = &part.kind else { continue };
+            let id = call.key();
+            for asked in &mut self.asked {
+                let before = part.span.start < asked.at.start;
+                let same = id.len() == asked.id.len() && id == &*asked.id;
+                asked.occurrence = asked.occurrence.saturating_add(usize::from(before && same));
+            }
+        }
     }
 
     /// Whether a message belongs to the turn or stands behind it. Items of one turn may have their results between them.
@@ -285,7 +311,11 @@ impl Tail {
             };
             match &part.kind {
                 PartKind::Call(call) if may_be_kept(call.key(), self.asked.len()) => {
-                    self.asked.push(head(call.key()));
+                    self.asked.push(AskedCall {
+                        id: head(call.key()),
+                        at: part.span,
+                        occurrence: 0,
+                    });
                 }
                 PartKind::Result(result) if may_be_kept(result.key(), self.answers.len()) => {
                     let short = part.span.len() <= lost::LOST_BYTES_MAX;
@@ -293,6 +323,7 @@ impl Tail {
                     self.answers.push(Answer {
                         id: head(result.key()),
                         name: head(&result.name),
+                        at: part.span,
                         lost: text.is_some_and(|text| is_lost(&text)),
                     });
                 }

@@ -290,9 +290,9 @@ impl Inner {
         let Some(tentative) = prepared.tentative.as_mut() else {
             return;
         };
-        self.recall.withdrawn(tentative.caller, &tentative.notes.given);
+        self.recall.withdrawn(tentative.scope.who, &tentative.notes.given);
         tentative.notes = notes;
-        let (caller, given) = (tentative.caller, &tentative.notes.given);
+        let (caller, given) = (tentative.scope.who, &tentative.notes.given);
         // What another request has given meanwhile stays the calls' answer; this send was refused without it.
         drop(self.recall.freeze(caller, given, recalled::patience()).await);
     }

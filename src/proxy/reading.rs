@@ -23,7 +23,7 @@ use crate::{
     clock,
     conversation::Outline,
     policy::retry::Footing,
-    recall::Recall,
+    recall::{Recall, Scope},
     repair::{Action, Mode, Repaired, repair_with, unbound},
     splice::Segments,
     wire::{Unreadable, Wire},
@@ -183,17 +183,22 @@ impl Reading<'_> {
     /// sent. Counts, batches and compactions read and keep nothing.
     async fn remember(&self, plain: &Bytes, first: Mended, asked: &Asked) -> (Mended, Option<Tentative>) {
         let by = recalled::patience();
+        let scope = Scope {
+            who: self.principal.caller,
+            format: self.wire.format,
+            lane: asked.lane.map(|lane| lane.id),
+        };
         let mut mended = first;
         if !mended.notes.wanted.is_empty() {
             let mut known = mended.known.clone();
-            known.fetch(self.recall, self.principal, &mended.notes.wanted, by).await;
+            known.fetch(self.recall, scope, &mended.notes.wanted, by).await;
             mended = self.anew(plain, known, mended);
         }
         if !self.sources.route.asks_for_a_turn() || asked.compacts {
             return (mended, None);
         }
         if !mended.notes.given.is_empty() {
-            let standing = self.recall.freeze(self.principal.caller, &mended.notes.given, by).await;
+            let standing = self.recall.freeze(scope.who, &mended.notes.given, by).await;
             if !standing.is_empty() {
                 let mut known = mended.known.clone();
                 known.adopt(standing);
@@ -202,8 +207,10 @@ impl Reading<'_> {
         }
         let tentative = Tentative {
             recall: self.recall.clone(),
-            caller: self.principal.caller,
+            scope,
             notes: std::mem::take(&mut mended.notes),
+            plain: plain.clone(),
+            outline: std::mem::take(&mut mended.repaired.outline),
         };
         (mended, Some(tentative))
     }

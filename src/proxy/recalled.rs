@@ -5,27 +5,47 @@
 
 use std::{cell::RefCell, collections::HashMap};
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::memory::{Memory, Principal};
 use crate::{
     clock,
-    recall::{Given, PATIENCE, Recall},
-    repair::{Answers, Applicability, CallKey, CallSight, Frozen, Placeholder, RealResult, RepairPolicy},
+    conversation::Outline,
+    recall::{Given, PATIENCE, Recall, Scope, Wanted},
+    repair::{
+        Answers, Applicability, CallKey, CallSight, Frozen, Placeholder, RealResult, RepairPolicy, brought, input_hash,
+    },
 };
+
+/// Bytes of results that a client once brought which one request gets back: what it prunes on purpose must not come back.
+const RESTORED_BYTES_MAX: usize = 1024 * 1024;
+/// Turns of the assistant, from the last on, whose calls get such results back.
+const TURNS_BEHIND_MAX: usize = 20;
 
 /// What was looked up for one request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     /// The answers that calls were given before; none where they were given none.
     frozen: HashMap<CallKey, Option<Frozen>>,
+    /// Results of calls that were given no answer before.
+    real: HashMap<CallKey, RealResult>,
+}
+
+/// A call that memory knows nothing of.
+#[derive(Clone, Debug)]
+pub(super) struct Unknown {
+    pub(super) key: CallKey,
+    pub(super) call: Wanted,
+    /// Turns of the assistant behind it.
+    pub(super) turns_behind: usize,
 }
 
 /// What became of the calls without an answer in their place.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notes {
     /// Calls that memory knows nothing of.
-    pub(super) wanted: Vec<CallKey>,
+    pub(super) wanted: Vec<Unknown>,
     /// Answers that calls were given now.
     pub(super) given: Vec<Given>,
     /// Answers that calls were given before.
@@ -68,19 +88,35 @@ impl<'m> Recalled<'m> {
 
 impl Answers for Recalled<'_> {
     fn frozen(&self, call: &CallSight<'_>) -> Option<Frozen> {
-        let call = CallKey::of(call);
-        let (answer, known) = self.look(call);
+        let key = CallKey::of(call);
+        let (answer, known) = self.look(key);
         let mut notes = self.notes.borrow_mut();
         match &answer {
-            Some(answer) => notes.used.push((call, answer.clone())),
-            None if !known => notes.wanted.push(call),
+            Some(answer) => notes.used.push((key, answer.clone())),
+            None if !known => notes.wanted.push(Unknown {
+                key,
+                call: Wanted {
+                    id: if call.id.is_empty() {
+                        call.tool.to_vec()
+                    } else {
+                        call.id.to_vec()
+                    },
+                    tool: call.tool.to_vec(),
+                    input: input_hash(call.input),
+                    occurrence: call.occurrence,
+                },
+                turns_behind: call.turns_behind,
+            }),
             None => {}
         }
         answer
     }
 
-    fn settled(&self, _: &CallSight<'_>) -> Option<RealResult> {
-        None
+    fn settled(&self, call: &CallSight<'_>) -> Option<RealResult> {
+        if self.known.real.is_empty() {
+            return None;
+        }
+        self.known.real.get(&CallKey::of(call)).cloned()
     }
 
     fn answered(&self, call: &CallSight<'_>, answer: Frozen) {
@@ -96,13 +132,25 @@ pub(super) struct Turned<'m> {
     pub(super) calls: RefCell<Vec<(CallKey, Placeholder)>>,
 }
 
+impl Turned<'_> {
+    /// Whether the call has its answer from elsewhere, in front of a thought that never saw it.
+    fn crosses(&self, call: &CallSight<'_>, known: Option<&Frozen>) -> bool {
+        let restored = || match known {
+            Some(known) => matches!(known, Frozen::Result(_)),
+            None => self.recalled.settled(call).is_some(),
+        };
+        call.crossing || (call.thought_behind && restored())
+    }
+}
+
 impl Answers for Turned<'_> {
     fn frozen(&self, call: &CallSight<'_>) -> Option<Frozen> {
-        if !call.crossing || self.policy.least > Applicability::Inventive {
+        let key = CallKey::of(call);
+        let (known, _) = self.recalled.look(key);
+        if self.policy.least > Applicability::Inventive || !self.crosses(call, known.as_ref()) {
             return self.recalled.frozen(call);
         }
-        let key = CallKey::of(call);
-        if let (Some(Frozen::Placeholder(placeholder)), _) = self.recalled.look(key) {
+        if let Some(Frozen::Placeholder(placeholder)) = known {
             return Some(Frozen::Placeholder(placeholder));
         }
         let tool = String::from_utf8_lossy(&call.tool);
@@ -123,10 +171,26 @@ impl Answers for Turned<'_> {
 
 impl Known {
     /// Looks these calls up; from then on something is known of each.
-    pub(super) async fn fetch(&mut self, recall: &Recall, principal: Principal<'_>, calls: &[CallKey], by: Instant) {
-        let mut found = recall.fetch(principal.caller, calls, by).await;
-        for call in calls {
-            self.frozen.insert(*call, found.remove(call));
+    pub(super) async fn fetch(&mut self, recall: &Recall, scope: Scope, calls: &[Unknown], by: Instant) {
+        let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
+        let mut found = recall.fetch(scope.who, &keys, by).await;
+        let mut room = RESTORED_BYTES_MAX;
+        for Unknown {
+            key,
+            call,
+            turns_behind,
+        } in calls
+        {
+            let frozen = found.remove(key);
+            if frozen.is_none()
+                && *turns_behind < TURNS_BEHIND_MAX
+                && let Some(real) = recall.seen(scope, call)
+                && let Some(left) = room.checked_sub(real.len())
+            {
+                room = left;
+                self.real.insert(*key, real);
+            }
+            self.frozen.insert(*key, frozen);
         }
     }
 
@@ -146,8 +210,11 @@ pub(super) fn patience() -> Instant {
 #[derive(Debug)]
 pub(super) struct Tentative {
     pub(super) recall: Recall,
-    pub(super) caller: crate::auth::Principal,
+    pub(super) scope: Scope,
     pub(super) notes: Notes,
+    /// The body as it came, decoded, with what it says of its end: it may bring results.
+    pub(super) plain: Bytes,
+    pub(super) outline: Outline,
 }
 
 impl Tentative {
@@ -155,12 +222,14 @@ impl Tentative {
     pub(super) fn accepted(mut self) {
         let mut used = std::mem::take(&mut self.notes.used);
         used.append(&mut self.notes.given);
-        self.recall.accepted(self.caller, &used);
+        self.recall.accepted(self.scope.who, &used);
+        let brought = brought(&self.plain, self.scope.format, &self.outline);
+        self.recall.saw(self.scope, brought);
     }
 }
 
 impl Drop for Tentative {
     fn drop(&mut self) {
-        self.recall.withdrawn(self.caller, &self.notes.given);
+        self.recall.withdrawn(self.scope.who, &self.notes.given);
     }
 }

@@ -1,9 +1,11 @@
-//! What is remembered of a caller's calls: the answers that they were given, which stay as they are.
+//! What is remembered of a caller's calls: the answers that they were given, which stay as they are, and the results that
+//! came.
 //!
 //! Memory stands in front of the ledger. An exchange waits for the ledger until its deadline and no longer: what was not
 //! read in time counts as unknown, and what was not written in time is written later.
 
 mod row;
+mod seen;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -15,11 +17,14 @@ use crate::{
     callers::Callers,
     clock,
     ledger::{Key, Kind, Later, Ledger, Name, Outcome, Record, Step},
-    repair::{CallKey, Frozen},
+    repair::{Brought, CallKey, Frozen, RealResult},
     telemetry::Telemetry,
 };
 
 pub use row::Row;
+pub use seen::{Scope, Wanted};
+
+use seen::Seen;
 
 /// How long an exchange waits for the ledger, all in all.
 pub const PATIENCE: Duration = Duration::from_millis(250);
@@ -45,6 +50,7 @@ pub struct Recall {
     callers: Callers,
     telemetry: Telemetry,
     rows: Cache<Name, Known>,
+    seen: Seen,
     lasting: Duration,
 }
 
@@ -77,6 +83,7 @@ impl Recall {
                 .weigher(weigh)
                 .time_to_idle(IDLE)
                 .build(),
+            seen: Seen::new(),
             lasting,
         }
     }
@@ -84,6 +91,18 @@ impl Recall {
     /// The answer of a call, as far as memory knows.
     pub fn recalled(&self, who: Principal, call: CallKey) -> Option<Frozen> {
         self.rows.get(&name(who, call)).map(|known| known.row.answer)
+    }
+
+    /// Keeps results that a caller brought. Nobody's results are kept for nobody.
+    pub fn saw(&self, scope: Scope, brought: Vec<Brought>) {
+        if scope.who != Principal::NONE {
+            self.seen.keep(scope, brought);
+        }
+    }
+
+    /// The result that the caller brought for a call.
+    pub fn seen(&self, scope: Scope, call: &Wanted) -> Option<RealResult> {
+        self.seen.find(scope, call).map(RealResult::Block)
     }
 
     /// The answers of these calls. Of a caller whom nobody has proven the ledger holds none.

@@ -65,7 +65,7 @@ impl Row {
     pub fn weight(&self) -> usize {
         match &self.answer {
             Frozen::Placeholder(_) => 0,
-            Frozen::Result(RealResult::Block(text) | RealResult::Content { content: text, .. }) => text.len(),
+            Frozen::Result(real) => real.len(),
         }
     }
 }

@@ -20,6 +20,8 @@ pub struct CallSight<'a> {
     pub place: Option<[u8; 32]>,
     /// How many turns of the assistant stand behind it.
     pub turns_behind: usize,
+    /// Whether a turn of the assistant with thinking stands behind it.
+    pub thought_behind: bool,
     /// Whether its result stands in this body, behind a later turn of the assistant with thinking that never saw it.
     pub crossing: bool,
 }
@@ -45,6 +47,20 @@ pub enum RealResult {
     },
     /// As it stood in a history of the same format: the same bytes are put in again. Invariant: a JSON object.
     Block(String),
+}
+
+impl RealResult {
+    /// Its length in bytes.
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::Content { content: text, .. } | Self::Block(text) => text.len(),
+        }
+    }
+
+    /// Whether it says nothing: no result does.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl fmt::Debug for RealResult {

@@ -1,6 +1,10 @@
 //! Results that are kept: cut out of one body, put back into a later one.
 
+use std::fmt;
+
+use super::naming::{input_hash, is_strong};
 use crate::{
+    conversation::{Answer, CallDetails, Outline},
     splice::{Edit, EditList, Piece, Span},
     wire::{
         Format,
@@ -32,6 +36,53 @@ pub fn cut(body: &[u8], result: Span) -> Option<String> {
     let list = EditList::new(edits, body.len()).ok()?;
     let bytes = inside(body, result, list.as_slice());
     String::from_utf8(bytes).ok()
+}
+
+/// Bytes of a result that is kept: a longer one is the client's to keep.
+const BROUGHT_BYTES_MAX: usize = 256 * 1024;
+
+/// A result that a client brought behind the last turn.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Brought {
+    /// The id of its call, or the tool where there is no id.
+    pub id: Box<[u8]>,
+    /// The tool.
+    pub tool: Vec<u8>,
+    /// The hash of its input, where its id may come again.
+    pub input: Option<[u8; 32]>,
+    /// How many calls of its id stand before it.
+    pub occurrence: usize,
+    /// The result, as [`cut`] gives it.
+    pub block: String,
+}
+
+impl fmt::Debug for Brought {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Brought({} bytes)", self.block.len())
+    }
+}
+
+/// The results behind the last turn that say what a tool said, of calls that stand in the body.
+pub fn brought(body: &[u8], format: Format, outline: &Outline) -> Vec<Brought> {
+    let json = Json::new(body);
+    let real = outline.answers.iter().filter(|answer| {
+        let fits = answer.at.len() <= BROUGHT_BYTES_MAX;
+        fits && !answer.lost && !answer.id.is_empty()
+    });
+    let one = |answer: &Answer| {
+        let call = outline.asked.iter().rfind(|call| call.id == answer.id)?;
+        let CallDetails { name, input, .. } = format.details(body, call.at);
+        let tool = json.decode(name?).into_owned();
+        let again = !is_strong(&answer.id, &tool);
+        Some(Brought {
+            id: answer.id.clone(),
+            input: again.then(|| input_hash(input.map_or(b"", |span| json.bytes(span)))),
+            occurrence: call.occurrence,
+            tool,
+            block: cut(body, answer.at)?,
+        })
+    };
+    real.filter_map(one).collect()
 }
 
 /// The bytes of `span` with the edits, which lie inside it and only remove.

@@ -39,7 +39,7 @@ mod words;
 pub use answers::{Answers, CallSight, Frozen, NoAnswers, RealResult};
 pub use append::{Anchor, Place, append, late_text, places};
 pub use edits::edits;
-pub use kept::cut;
+pub use kept::{Brought, brought, cut};
 pub use naming::{CallKey, input_hash, is_strong, letters};
 pub use plan::{Plan, plan};
 pub use second::{second, unbound};

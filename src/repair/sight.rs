@@ -64,6 +64,7 @@ impl<'c> Sights<'c> {
             occurrence: self.occurrences[index],
             place,
             turns_behind: self.pairing.turns.len().saturating_sub(call.turn + 1),
+            thought_behind: self.thinking.last().is_some_and(|all| *all > self.thinking[call.turn]),
             crossing: answered.is_some_and(thought_between),
         }
     }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::standing::{Came, Closed, Detached, Settled, Standing};
 use crate::{
     conversation::{
-        Outline,
+        AskedCall, Outline,
         outline::{Answer, ID_BYTES_MAX, IDS_MAX},
     },
     wire::watch::{Calls, TEXT_BYTES_MAX},
@@ -85,8 +85,9 @@ impl OpenCall {
         !wanted.is_empty() && own.eq(wanted.iter().copied())
     }
 
-    fn is_any_of(&self, ids: &[Box<[u8]>]) -> bool {
-        ids.iter().any(|id| self.is_called(id) || self.is_like(&letters(id)))
+    fn is_any_of(&self, calls: &[AskedCall]) -> bool {
+        let is_it = |call: &AskedCall| self.is_called(&call.id) || self.is_like(&letters(&call.id));
+        calls.iter().any(is_it)
     }
 
     /// A request shows that the client has the call, whatever became of its stream.

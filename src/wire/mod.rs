@@ -2,7 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::conversation::{Conversation, Finding, rules::PairingRules};
+use crate::{
+    conversation::{CallDetails, Conversation, Finding, rules::PairingRules},
+    splice::Span,
+};
 
 pub(crate) mod anthropic;
 mod detect;
@@ -76,6 +79,17 @@ impl Format {
             Self::OpenAiResponses => "openai_responses",
             Self::Gemini => "gemini",
         }
+    }
+
+    /// What the call at `call` says.
+    pub fn details(self, body: &[u8], call: Span) -> CallDetails {
+        let details = match self {
+            Self::Anthropic => anthropic::read::details,
+            Self::OpenAiChat => openai_chat::read::details,
+            Self::OpenAiResponses => openai_responses::read::details,
+            Self::Gemini => gemini::read::details,
+        };
+        details(body, call)
     }
 
     /// Where a finding stands, as a path into the body: `messages[3].content[1]`.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon::{
-    conversation::{Answer, Outline},
+    conversation::{Answer, AskedCall, Outline},
     session::{Asked, Lane, NothingKnown, lane},
     session_table::{
         CallLimits, Came, Closed, Detached, Entered, LEFT_MAX, OPEN_MAX, SessionSettings, SessionTable, Settled,
@@ -48,15 +48,23 @@ fn calls(list: &[(&str, &str)]) -> Calls {
 }
 
 /// A request: its messages, the calls of its last turn, the results behind it; `!` in front of a lost one.
+fn asked_call(id: &str) -> AskedCall {
+    AskedCall {
+        id: id.as_bytes().into(),
+        ..AskedCall::default()
+    }
+}
+
 fn shows(messages: usize, asked: &[&str], answers: &[&str]) -> Outline {
     let answer = |id: &&str| Answer {
         id: id.trim_start_matches('!').as_bytes().into(),
         name: Box::default(),
         lost: id.starts_with('!'),
+        ..Answer::default()
     };
     Outline {
         messages,
-        asked: asked.iter().map(|id| id.as_bytes().into()).collect(),
+        asked: asked.iter().map(|id| asked_call(id)).collect(),
         answers: answers.iter().map(answer).collect(),
         ..Outline::default()
     }

@@ -328,7 +328,8 @@ fn the_last_turn_and_its_results_are_named() {
     for (name, wire, body, asked, answers) in ENDS {
         let found = outline(*wire, body);
         let answers_of: Vec<&[u8]> = found.answers.iter().map(|answer| &*answer.id).collect();
-        let named = (texts(&found.asked), texts(&answers_of));
+        let asked_of: Vec<&[u8]> = found.asked.iter().map(|call| &*call.id).collect();
+        let named = (texts(&asked_of), texts(&answers_of));
         assert_eq!(named, (asked.to_vec(), answers.to_vec()), "{name}");
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use antiphon::{
-    conversation::{Answer, Outline},
+    conversation::{Answer, AskedCall, Outline},
     repair::{RepairPolicy, repair},
     session::{Asked, Known, Lane, NothingKnown, PrincipalHash, SessionId, Source, Strength, lane},
     session_table::{CallLimits, Came, Closed, Detached, OPEN_MAX, Pin, SessionSettings, SessionTable, Settled},
@@ -378,8 +378,15 @@ fn calls(list: &[(&str, &str)]) -> Calls {
     watcher.facts().calls.clone()
 }
 
+fn asked_call(id: &str) -> AskedCall {
+    AskedCall {
+        id: id.as_bytes().into(),
+        ..AskedCall::default()
+    }
+}
+
 fn shows(messages: usize, asked: &[&str], answers: &[&str]) -> Outline {
-    let ids = |ids: &[&str]| ids.iter().map(|id| id.as_bytes().into()).collect();
+    let ids = |ids: &[&str]| ids.iter().map(|id| asked_call(id)).collect();
     Outline {
         messages,
         asked: ids(asked),
@@ -393,6 +400,7 @@ fn answer(id: &str, name: &str) -> Answer {
         id: id.as_bytes().into(),
         name: name.as_bytes().into(),
         lost: false,
+        ..Answer::default()
     }
 }
 

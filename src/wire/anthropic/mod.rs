@@ -1,6 +1,6 @@
 //! Anthropic Messages: `messages[]` of `{role, content: string | block[]}`, results as blocks of the next user turn.
 
-mod read;
+pub(crate) mod read;
 pub(crate) mod watch;
 pub(crate) mod write;
 

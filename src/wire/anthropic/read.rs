@@ -193,7 +193,7 @@ fn role_of(name: &[u8]) -> Role {
 }
 
 /// What a `tool_use` block says.
-fn details(body: &[u8], block: Span) -> CallDetails {
+pub(crate) fn details(body: &[u8], block: Span) -> CallDetails {
     let json = Json::new(body);
     let string = |key: &str| {
         json.member(block, key)

@@ -179,7 +179,7 @@ impl<'a> Names<'a> {
 }
 
 /// What a `functionCall` part says.
-fn details(body: &[u8], part: Span) -> CallDetails {
+pub(crate) fn details(body: &[u8], part: Span) -> CallDetails {
     let json = Json::new(body);
     let Some(call) = super::write::call(json, part) else {
         return CallDetails::default();

@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
 }
 
 /// What an entry of `tool_calls` says: `function {name, arguments}` or `custom {name, input}`.
-fn details(body: &[u8], call: Span) -> CallDetails {
+pub(crate) fn details(body: &[u8], call: Span) -> CallDetails {
     let json = Json::new(body);
     let Some(function) = json.member(call, "function").or_else(|| json.member(call, "custom")) else {
         return CallDetails::default();

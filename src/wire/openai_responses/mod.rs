@@ -1,7 +1,7 @@
 //! OpenAI Responses: `input[]` of items; calls and results are items of their own, paired by `call_id`.
 
 mod items;
-mod read;
+pub(crate) mod read;
 pub(crate) mod watch;
 pub(crate) mod write;
 

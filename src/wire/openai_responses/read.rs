@@ -287,7 +287,7 @@ fn role_of(name: &[u8]) -> Role {
 }
 
 /// What a call item says. Calls without a name go by their type.
-fn details(body: &[u8], item: Span) -> CallDetails {
+pub(crate) fn details(body: &[u8], item: Span) -> CallDetails {
     let json = Json::new(body);
     let member = |key: &str| json.member(item, key);
     let string = |key: &str| member(key).filter(|value| json.kind(*value) == Kind::String);

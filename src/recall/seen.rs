@@ -1,0 +1,98 @@
+//! Results that callers brought themselves: a history that has lost one gets it back. In memory, bounded.
+
+use std::sync::Arc;
+
+use moka::sync::Cache;
+
+use crate::{
+    auth::Principal,
+    ledger::Name,
+    repair::{Brought, is_strong, letters},
+    session::LaneId,
+    wire::Format,
+};
+
+/// Bytes of results in memory.
+const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
+/// Bytes that one takes beside its text.
+const RESULT_BYTES: usize = 192;
+
+/// Whose results, and in which format: nothing is found by another caller, or put into another format.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope {
+    /// Who asks.
+    pub who: Principal,
+    /// The format.
+    pub format: Format,
+    /// The lane, where one is told.
+    pub lane: Option<LaneId>,
+}
+
+/// A call whose result is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The id, or the tool where there is no id.
+    pub id: Vec<u8>,
+    /// The tool.
+    pub tool: Vec<u8>,
+    /// The hash of its canonical input.
+    pub input: [u8; 32],
+    /// How many calls of its id stand before it.
+    pub occurrence: usize,
+}
+
+/// The results.
+#[derive(Clone, Debug)]
+pub(super) struct Seen(Cache<Name, Arc<str>>);
+
+impl Seen {
+    pub(super) fn new() -> Self {
+        let weigh =
+            |_: &Name, block: &Arc<str>| u32::try_from(block.len().saturating_add(RESULT_BYTES)).unwrap_or(u32::MAX);
+        Self(Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh).build())
+    }
+
+    /// Keeps results; of one call the last that was brought.
+    pub(super) fn keep(&self, scope: Scope, brought: Vec<Brought>) {
+        for result in brought {
+            if let Some(name) = name(
+                scope,
+                &result.id,
+                &result.tool,
+                result.occurrence,
+                result.input.as_ref(),
+            ) {
+                self.0.insert(name, result.block.into());
+            }
+        }
+    }
+
+    /// The result of a call.
+    pub(super) fn find(&self, scope: Scope, call: &Wanted) -> Option<String> {
+        let again = !is_strong(&call.id, &call.tool);
+        let name = name(
+            scope,
+            &call.id,
+            &call.tool,
+            call.occurrence,
+            again.then_some(&call.input),
+        )?;
+        self.0.get(&name).map(|block| block.as_ref().to_owned())
+    }
+}
+
+/// Where an id may come again, its input and its lane must be the same, and a lane be told.
+fn name(scope: Scope, id: &[u8], tool: &[u8], occurrence: usize, input: Option<&[u8; 32]>) -> Option<Name> {
+    let Scope { who, format, lane } = scope;
+    let mut hash = blake3::Hasher::new_keyed(who.as_bytes());
+    for part in [format.label().as_bytes(), &letters(id), tool] {
+        hash.update(&(part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.update(&(occurrence as u64).to_le_bytes());
+    if let Some(input) = input {
+        hash.update(input);
+        hash.update(lane?.as_bytes());
+    }
+    Some(hash.finalize().into())
+}
