@@ -18,10 +18,12 @@
 //! | `auth` | the operator's credentials, client tokens, who asks; which profile serves and which rests |
 //! | `ledger` | what outlives a conversation: records of calls, results and frozen answers, each of one principal |
 //! | `callers` | who was ever answered with success: nobody else keeps or reads anything |
+//! | `late` | recorded calls, and the results that tool services post for them; each belongs to one principal |
 //! | `session_table` | what is remembered of a lane: its profile, its open calls, its branches |
 //! | `upstream` | the HTTP client: one send with its deadlines |
 //! | `recall` | the answers that a caller's calls were given and keep, in memory and in the ledger |
 //! | `profiles` | the locks around what exchanges share of an upstream: rotation, retry budget, breakers |
+//! | `ledger_api` | `/ledger/v1`: services post results, their owners look them up |
 //! | `proxy` | the life of one exchange, top to bottom |
 //! | `server` | listeners, limits, owned tasks, drain |
 //! | `admin`, `telemetry` | health and metrics; one struct an event = its log line and its counters |
@@ -44,6 +46,7 @@
 //! * Time is a parameter: `policy` and `auth` never ask for it, `clock` alone does.
 //! * After the first byte of an answer has gone down nothing is retried, and a broken stream never ends cleanly.
 //! * A watcher sees an answer and never holds, changes or ends it; what it notes is the same however it was cut.
+//! * A posted result reaches one principal: the one whose call it names, or nobody. The first posted stays.
 //! * Content and secrets are in no log line, metric or error of ours; a secret is read through `auth::Secret::reveal`.
 //!
 //! # The words
@@ -89,7 +92,11 @@ pub mod clock;
 pub mod config;
 pub mod conversation;
 #[cfg(feature = "server")]
+pub mod late;
+#[cfg(feature = "server")]
 pub mod ledger;
+#[cfg(feature = "server")]
+pub mod ledger_api;
 #[cfg(feature = "server")]
 pub mod policy;
 #[cfg(feature = "server")]

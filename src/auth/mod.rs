@@ -1,12 +1,16 @@
 //! Credentials that the operator gave, and which of them a request goes up with. Pure: `now` is a parameter.
 
+pub mod owner;
 pub mod principal;
 pub mod profile;
 pub mod rotation;
 pub mod secret;
 pub mod tokens;
+pub mod webhook;
 
-pub use principal::{Principal, PrincipalKey};
+pub use owner::{NotAnOwner, Owner, OwnerKey};
+pub use principal::{Principal, PrincipalKey, PrincipalSettings, Who};
 pub use profile::{AwsKeys, Credential, Profile};
 pub use secret::Secret;
 pub use tokens::{ClientTokens, NotAHash, TokenHash};
+pub use webhook::{NotAKey, Signed, WebhookKey};

@@ -2,12 +2,63 @@
 
 use std::{borrow::Cow, collections::BTreeSet, fmt, sync::LazyLock};
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use crate::provider::BUILT_IN;
 
 /// The query parameter in which Google's clients may send their key.
 const KEY_PARAMETER: &str = "key";
+
+/// What the key of a ledger's principals is derived for.
+const CONTEXT: &str = "antiphon principal v1";
+/// Bytes of a user's name: a longer one is refused.
+pub const USER_BYTES_MAX: usize = 256;
+
+/// How principals are told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PrincipalSettings {
+    /// Whether there is one principal for everybody: on this machine alone.
+    pub single: bool,
+    /// The header in which somebody that the operator trusts names the user.
+    pub user_header: Option<HeaderName>,
+    /// Whether the user that a body names is believed.
+    pub trust_body_user: bool,
+}
+
+impl PrincipalSettings {
+    /// Whether there may be users within a principal.
+    pub const fn has_users(&self) -> bool {
+        self.user_header.is_some() || self.trust_body_user
+    }
+}
+
+/// Who asks, and within whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// Whose everything is.
+    pub principal: Principal,
+    /// The same without the user within: what the operator's settings speak of.
+    pub account: Principal,
+}
+
+impl Who {
+    /// A principal without users.
+    pub const fn account(principal: Principal) -> Self {
+        Self {
+            principal,
+            account: principal,
+        }
+    }
+
+    /// A user within. Nobody has none.
+    #[must_use]
+    pub fn with_user(self, key: &PrincipalKey, user: &[u8]) -> Self {
+        Self {
+            principal: Principal::of_user(key, self.account, user),
+            ..self
+        }
+    }
+}
 
 /// The key of every principal's hash: without it, a principal tells nothing of the secret, not even by guessing.
 #[derive(Clone)]
@@ -17,6 +68,11 @@ impl PrincipalKey {
     /// Takes 32 secret bytes: random ones, unless principals must outlive the process.
     pub const fn new(key: [u8; 32]) -> Self {
         Self(key)
+    }
+
+    /// The key that belongs to a ledger's secret: principals mean the same for as long as the ledger lives.
+    pub fn of_ledger(secret: &[u8; 32]) -> Self {
+        Self(blake3::derive_key(CONTEXT, secret))
     }
 }
 
@@ -49,6 +105,30 @@ impl Principal {
     /// Who presents the client token of this name.
     pub fn of_token(key: &PrincipalKey, name: &str) -> Self {
         Self::hashed(key, b"token", [name.as_bytes()].into_iter())
+    }
+
+    /// The one principal where there is only one.
+    pub fn single(key: &PrincipalKey) -> Self {
+        Self::hashed(key, b"single", std::iter::empty())
+    }
+
+    /// A user within a principal: one of its own, so that whatever belongs to it is out of reach for the others. Who
+    /// presents nothing is nobody, whatever he calls himself.
+    pub fn of_user(key: &PrincipalKey, within: Self, user: &[u8]) -> Self {
+        if within == Self::NONE {
+            return Self::NONE;
+        }
+        Self::hashed(key, b"user", [&within.0[..], user].into_iter())
+    }
+
+    /// What belongs to a tool service itself.
+    pub fn of_service(key: &PrincipalKey, name: &str) -> Self {
+        Self::hashed(key, b"service", [name.as_bytes()].into_iter())
+    }
+
+    /// The principal of a hash that was kept.
+    pub const fn from_bytes(hash: [u8; 32]) -> Self {
+        Self(hash)
     }
 
     /// The hash: a name that tells nothing.
@@ -126,7 +206,7 @@ pub fn decoded(text: &str) -> Cow<'_, [u8]> {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderName, HeaderValue};
+    use http::HeaderValue;
     use proptest::prelude::*;
 
     use super::*;
@@ -200,6 +280,37 @@ mod tests {
             PrincipalKey::new([7; 32])
         );
         assert_eq!(shown, "Principal(…) PrincipalKey(***)");
+    }
+
+    #[test]
+    fn a_user_is_a_principal_of_its_own() {
+        let key = PrincipalKey::new([7; 32]);
+        let (one, two) = (Principal::of_token(&key, "a"), Principal::of_token(&key, "b"));
+        let user = |within, name: &str| Principal::of_user(&key, within, name.as_bytes());
+        let all = [
+            one,
+            two,
+            user(one, "ann"),
+            user(one, "ben"),
+            user(two, "ann"),
+            user(user(one, "ann"), "ann"),
+            user(one, ""),
+            Principal::of_token(&key, "ann"),
+            Principal::of_service(&key, "a"),
+            Principal::single(&key),
+            Principal::NONE,
+        ];
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        assert_eq!(user(one, "ann"), user(one, "ann"));
+        assert_eq!(user(Principal::NONE, "ann"), Principal::NONE);
+        let who = Who::account(one).with_user(&key, b"ann");
+        assert_eq!((who.principal, who.account), (user(one, "ann"), one));
+        assert_eq!(who.with_user(&key, b"ben").principal, user(one, "ben"));
+        let ours = PrincipalKey::of_ledger(&[1; 32]);
+        assert_ne!(
+            Principal::of_token(&ours, "a"),
+            Principal::of_token(&PrincipalKey::of_ledger(&[2; 32]), "a")
+        );
     }
 
     proptest! {

@@ -8,6 +8,7 @@
 
 mod labels;
 mod marks;
+mod user;
 mod weak;
 
 use std::fmt;
@@ -24,6 +25,7 @@ use crate::{
 
 pub use labels::LABEL_BYTES_MAX;
 pub use marks::{Marks, counts, marks};
+pub use user::body_user;
 
 /// Letters of a lane's hash that are shown.
 const SHORT_LETTERS: usize = 12;
@@ -135,6 +137,11 @@ impl SessionId {
         self.source.strength()
     }
 
+    /// [`session_hash`] of its name.
+    pub fn hash(&self, principal: &PrincipalHash) -> [u8; 32] {
+        session_hash(principal, &self.name)
+    }
+
     /// Whether it is called so.
     pub fn is_called(&self, name: &str) -> bool {
         *self.name == *name.as_bytes()
@@ -147,6 +154,14 @@ impl fmt::Debug for SessionId {
             .field("source", &self.source)
             .finish_non_exhaustive()
     }
+}
+
+/// A hash of a session's name and its principal: what whoever knows both may speak of a session by.
+pub fn session_hash(principal: &PrincipalHash, name: &[u8]) -> [u8; 32] {
+    let mut hash = blake3::Hasher::new_keyed(principal);
+    hash.update(b"session");
+    hash.update(name);
+    hash.finalize().into()
 }
 
 /// One agent's conversation within a session of a principal: a hash that tells none of them.
@@ -169,6 +184,11 @@ impl LaneId {
             hash.update(part);
         }
         Self(hash.finalize().into())
+    }
+
+    /// The lane of a hash that was kept.
+    pub const fn from_bytes(hash: [u8; 32]) -> Self {
+        Self(hash)
     }
 
     /// The hash.

@@ -99,3 +99,14 @@ impl Watched {
         })
     }
 }
+
+/// A tool service has posted a result.
+#[derive(Clone, Copy, Debug)]
+pub struct ResultPosted<'e> {
+    /// The service.
+    pub service: &'e str,
+    /// What it was answered: one of [`ANSWERS`](super::ANSWERS).
+    pub answer: &'static str,
+    /// Bytes of the content.
+    pub bytes: usize,
+}

@@ -2,7 +2,7 @@
 //! names of tools.
 //!
 //! Those of profiles, breakers and sessions are in [`super::standing`], those of clients' tools in [`super::tools`], those
-//! of what is remembered in [`super::remembered`].
+//! of what is remembered in [`super::remembered`], those of late results in [`super::late`].
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,7 +12,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::{remembered::Remembered, standing::Standing, tools::Tools};
+use super::{late::Late, remembered::Remembered, standing::Standing, tools::Tools};
 use crate::{
     conversation::FindingKind,
     repair::Action,
@@ -103,6 +103,7 @@ pub(super) struct Metrics {
     pub(super) standing: Standing,
     pub(super) remembered: Remembered,
     pub(super) tools: Tools,
+    pub(super) late: Late,
     pub(super) overhead: Histogram,
     pub(super) streams_active: Gauge,
     pub(super) deferred: Counter,
@@ -130,6 +131,7 @@ impl Metrics {
             standing: Standing::default(),
             remembered: Remembered::default(),
             tools: Tools::default(),
+            late: Late::default(),
             overhead: Histogram::new(OVERHEAD_BUCKETS),
             streams_active: Gauge::default(),
             deferred: Counter::default(),
@@ -142,6 +144,7 @@ impl Metrics {
         metrics.remembered.register(&mut metrics.registry);
         let whys = Detached::ALL.map(Detached::label);
         metrics.tools.register(&mut metrics.registry, whys);
+        metrics.late.register(&mut metrics.registry);
         metrics.begin_at_zero();
         metrics
     }

@@ -3,6 +3,7 @@
 //! Never content, never a secret, never a query string.
 
 pub mod events;
+mod late;
 mod lines;
 mod log;
 mod metrics;
@@ -12,6 +13,7 @@ mod tools;
 
 use std::{sync::Arc, time::Duration};
 
+pub use late::{ANSWERS, EVENTS};
 pub use lines::flush as flush_lines;
 pub use log::{LogFormat, LogSettings};
 use metrics::{ExchangeLabels, Metrics};
@@ -19,7 +21,7 @@ use metrics::{ExchangeLabels, Metrics};
 use crate::{
     repair::Report,
     session_table::{Detached, Entered},
-    telemetry::events::ExchangeEnded,
+    telemetry::events::{ExchangeEnded, ResultPosted},
 };
 
 /// Characters of a path that are logged.
@@ -129,6 +131,23 @@ impl Telemetry {
     /// How many lanes are remembered, and how many calls of clients are open in them.
     pub fn sessions(&self, lanes: usize, open_calls: usize) {
         self.metrics.standing.sessions(lanes, open_calls);
+    }
+
+    /// A tool service has posted a result: one log line, and its count.
+    pub fn result_posted(&self, event: &ResultPosted<'_>) {
+        let ResultPosted { service, answer, bytes } = event;
+        self.metrics.late.post(answer);
+        tracing::info!(target: "antiphon::ledger", service, answer, bytes, "result posted");
+    }
+
+    /// Something has become of a posted result: one of [`EVENTS`].
+    pub fn late_event(&self, event: &'static str) {
+        self.metrics.late.event(event);
+    }
+
+    /// A posted result went to its owner, this long after it came.
+    pub fn late_delivered(&self, age: Duration) {
+        self.metrics.late.delivered(age);
     }
 
     /// Every metric as OpenMetrics text.

@@ -86,6 +86,10 @@ mod cli_store;
 mod ledger;
 mod ledger_crash;
 mod ledger_files;
+// Late results, and whose they are.
+mod isolation;
+mod late_entries;
+mod late_matching;
 
 // The rooms around it.
 mod admin;

@@ -15,6 +15,8 @@ pub mod app;
 pub mod bodies;
 pub mod documents;
 pub mod judge;
+#[cfg(feature = "server")]
+pub mod late;
 pub mod oracle;
 #[cfg(feature = "server")]
 pub mod pool;

@@ -1,0 +1,103 @@
+//! The owner: a name for a principal that may be shown, and tells nothing of it.
+
+use std::{fmt, str::FromStr};
+
+use super::Principal;
+
+/// What the key is derived for.
+const CONTEXT: &str = "antiphon owner v1";
+
+/// The key of every owner's name.
+#[derive(Clone)]
+pub struct OwnerKey([u8; 32]);
+
+impl OwnerKey {
+    /// The key that belongs to a ledger's secret.
+    pub fn of(secret: &[u8; 32]) -> Self {
+        Self(blake3::derive_key(CONTEXT, secret))
+    }
+}
+
+impl fmt::Debug for OwnerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnerKey(***)")
+    }
+}
+
+/// Whose a call is, as services name it: `x-antiphon-owner`. It narrows what is meant, and never opens anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Owner([u8; 16]);
+
+impl Owner {
+    /// The owner's name of a principal.
+    pub fn of(key: &OwnerKey, principal: Principal) -> Self {
+        let hash = blake3::keyed_hash(&key.0, principal.as_bytes());
+        let (name, _) = hash.as_bytes().split_at(16);
+        Self(name.try_into().unwrap_or_default())
+    }
+
+    /// The owner of these bytes.
+    pub const fn new(name: [u8; 16]) -> Self {
+        Self(name)
+    }
+
+    /// The bytes.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The text is no owner's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected 32 hexadecimal digits")]
+pub struct NotAnOwner;
+
+impl FromStr for Owner {
+    type Err = NotAnOwner;
+
+    fn from_str(text: &str) -> Result<Self, NotAnOwner> {
+        let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let name = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
+        name.map(|name| Self(name.to_be_bytes())).ok_or(NotAnOwner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::*;
+    use crate::auth::PrincipalKey;
+
+    #[test]
+    fn an_owner_is_read_as_it_is_shown_and_depends_on_the_key() {
+        let key = PrincipalKey::new([7; 32]);
+        let (one, two) = (Principal::of_token(&key, "a"), Principal::of_token(&key, "b"));
+        let owners = OwnerKey::of(&[1; 32]);
+        let shown = Owner::of(&owners, one).to_string();
+        assert_eq!(shown.len(), 32);
+        assert_eq!(shown.parse(), Ok(Owner::of(&owners, one)));
+        assert_eq!(shown.to_uppercase().parse(), Ok(Owner::of(&owners, one)));
+        assert_ne!(Owner::of(&owners, one), Owner::of(&owners, two));
+        assert_ne!(Owner::of(&owners, one), Owner::of(&OwnerKey::of(&[2; 32]), one));
+        assert_ne!(
+            Owner::of(&owners, Principal::of(&key, &HeaderMap::new(), None)),
+            Owner::of(&owners, one)
+        );
+        for wrong in [
+            "",
+            &shown[1..],
+            &format!("{shown}0"),
+            &format!("+{}", &shown[1..]),
+            &shown.replace(|_| true, "g"),
+        ] {
+            assert_eq!(wrong.parse::<Owner>(), Err(NotAnOwner), "{wrong}");
+        }
+    }
+}

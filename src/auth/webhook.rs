@@ -1,0 +1,270 @@
+//! Standard Webhooks: a body whose sender is told by an HMAC-SHA256 over its id, its time and its bytes. Pure.
+
+use std::{fmt, time::Duration};
+
+use sha2::{Digest, Sha256};
+use subtle::{Choice, ConstantTimeEq};
+
+/// What a key begins with where it is written down.
+const SCHEME: &str = "whsec_";
+/// What a signature of the kind that is known begins with.
+const VERSION: &str = "v1,";
+/// How far the sender's clock may be off, and how late a signed body may come.
+const TOLERANCE: Duration = Duration::from_secs(300);
+/// Bytes of a key, as the standard says.
+const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+/// Bytes that SHA-256 takes at once.
+const BLOCK: usize = 64;
+/// Signatures of one body that are looked at.
+const SIGNATURES_MAX: usize = 16;
+
+/// The secret key of a service's signatures.
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookKey(Vec<u8>);
+
+impl fmt::Debug for WebhookKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WebhookKey(***)")
+    }
+}
+
+/// The text is no key. It is not repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected whsec_ and 24 to 64 bytes in base64")]
+pub struct NotAKey;
+
+/// What a signed request says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Signed<'r> {
+    /// `webhook-id`.
+    pub id: &'r str,
+    /// `webhook-timestamp`: seconds since 1970.
+    pub timestamp: &'r str,
+    /// `webhook-signature`: signatures with blanks between them.
+    pub signatures: &'r str,
+    /// The bytes of the body.
+    pub body: &'r [u8],
+}
+
+impl WebhookKey {
+    /// Reads a key as it is written down.
+    pub fn parse(text: &str) -> Result<Self, NotAKey> {
+        let key = text.strip_prefix(SCHEME).and_then(|text| base64(text.as_bytes()));
+        key.filter(|key| KEY_BYTES.contains(&key.len()))
+            .map(Self)
+            .ok_or(NotAKey)
+    }
+
+    /// Whether one of the signatures is this key's, and the time is about `now`. Every signature is compared in full.
+    pub fn verify(&self, signed: &Signed<'_>, now: Duration) -> bool {
+        let is_time = !signed.timestamp.is_empty() && signed.timestamp.bytes().all(|byte| byte.is_ascii_digit());
+        let Some(at) = signed
+            .timestamp
+            .parse()
+            .ok()
+            .filter(|_| is_time)
+            .map(Duration::from_secs)
+        else {
+            return false;
+        };
+        if signed.id.is_empty() || signed.id.contains('.') || at.abs_diff(now) > TOLERANCE {
+            return false;
+        }
+        let parts = [
+            signed.id.as_bytes(),
+            b".",
+            signed.timestamp.as_bytes(),
+            b".",
+            signed.body,
+        ];
+        let own = self.mac(&parts);
+        let said = signed.signatures.split(' ').take(SIGNATURES_MAX);
+        let known = said.filter_map(|one| base64(one.strip_prefix(VERSION)?.as_bytes()));
+        known.fold(Choice::from(0), |found, mac| found | mac.ct_eq(&own)).into()
+    }
+
+    /// HMAC (RFC 2104) over SHA-256.
+    fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
+        let mut block = [0_u8; BLOCK];
+        // A key is never longer than a block.
+        block.iter_mut().zip(&self.0).for_each(|(byte, key)| *byte = *key);
+        let inner = block.map(|byte| byte ^ 0x36);
+        let outer = block.map(|byte| byte ^ 0x5c);
+        let mut hash = Sha256::new_with_prefix(inner);
+        for part in parts {
+            hash.update(part);
+        }
+        Sha256::new_with_prefix(outer)
+            .chain_update(hash.finalize())
+            .finalize()
+            .into()
+    }
+}
+
+/// The bytes of a text in base64, with or without padding; none where it is anything else.
+fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let bare = text
+        .strip_suffix(b"==")
+        .or_else(|| text.strip_suffix(b"="))
+        .unwrap_or(text);
+    if bare.len() % 4 == 1 || (bare.len() != text.len() && !text.len().is_multiple_of(4)) {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(bare.len() * 3 / 4);
+    let (mut bits, mut held) = (0_u32, 0_u32);
+    for letter in bare {
+        let value = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6) | u32::from(value);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.extend(u8::try_from((bits >> held) & 0xff));
+            bits &= (1 << held) - 1;
+        }
+    }
+    // What is left over must say nothing.
+    (bits == 0).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(bytes: &[u8]) -> WebhookKey {
+        WebhookKey(bytes.to_vec())
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn the_code_is_that_of_rfc_4231() {
+        for (bytes, data, mac) in [
+            (
+                &[0x0b; 20][..],
+                &b"Hi There"[..],
+                "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7",
+            ),
+            (
+                b"Jefe",
+                b"what do ya want for nothing?",
+                "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
+            ),
+            (
+                &[0xaa; 20],
+                &[0xdd; 50],
+                "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe",
+            ),
+        ] {
+            assert_eq!(hex(&key(bytes).mac(&[data])), mac);
+        }
+    }
+
+    // The example of the standard's own libraries (svix-webhooks, rust/src/webhooks.rs).
+    const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    const SIGNED: Signed<'static> = Signed {
+        id: "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        timestamp: "1614265330",
+        signatures: "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+        body: br#"{"test": 2432232314}"#,
+    };
+    const NOW: Duration = Duration::from_secs(1_614_265_330);
+
+    #[test]
+    fn a_signature_holds_for_these_bytes_this_id_and_about_this_time() {
+        let key = WebhookKey::parse(SECRET).unwrap();
+        assert!(key.verify(&SIGNED, NOW));
+        assert!(key.verify(&SIGNED, NOW + TOLERANCE) && key.verify(&SIGNED, NOW - TOLERANCE));
+        let second = Duration::from_secs(1);
+        assert!(!key.verify(&SIGNED, NOW + TOLERANCE + second));
+        assert!(!key.verify(&SIGNED, NOW - TOLERANCE - second));
+        let several = format!("v1a,AAAA v1,AAAA {} v2,x", SIGNED.signatures);
+        assert!(key.verify(
+            &Signed {
+                signatures: &several,
+                ..SIGNED
+            },
+            NOW
+        ));
+        for wrong in [
+            Signed {
+                id: "msg_p5jXN8AQM9LWM0D4loKWxJel",
+                ..SIGNED
+            },
+            Signed { id: "", ..SIGNED },
+            Signed {
+                timestamp: "1614265331",
+                ..SIGNED
+            },
+            Signed {
+                timestamp: "+1614265330",
+                ..SIGNED
+            },
+            Signed {
+                timestamp: "",
+                ..SIGNED
+            },
+            Signed {
+                body: br#"{"test": 2432232315}"#,
+                ..SIGNED
+            },
+            Signed {
+                signatures: "",
+                ..SIGNED
+            },
+            Signed {
+                signatures: "g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+                ..SIGNED
+            },
+            Signed {
+                signatures: "v1a,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+                ..SIGNED
+            },
+            Signed {
+                signatures: "v1,",
+                ..SIGNED
+            },
+        ] {
+            assert!(!key.verify(&wrong, NOW), "{wrong:?}");
+        }
+        let other = WebhookKey::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSx").unwrap();
+        assert!(!other.verify(&SIGNED, NOW));
+        assert_eq!(format!("{key:?}"), "WebhookKey(***)");
+    }
+
+    #[test]
+    fn a_key_is_what_the_standard_says() {
+        for wrong in [
+            "",
+            "whsec_",
+            "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "whsec_MfKQ",
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS!",
+        ] {
+            assert_eq!(WebhookKey::parse(wrong), Err(NotAKey), "{wrong}");
+        }
+        for (text, bytes) in [
+            ("", Some(&b""[..])),
+            ("Zg==", Some(b"f")),
+            ("Zg", Some(b"f")),
+            ("Zm8=", Some(b"fo")),
+            ("Zm9v", Some(b"foo")),
+            ("Zm9vYg==", Some(b"foob")),
+            ("Zh==", None),
+            ("Z", None),
+            ("Zg=", None),
+            ("Zm9v=", None),
+            ("Zm 9", None),
+        ] {
+            assert_eq!(base64(text.as_bytes()).as_deref(), bytes, "{text}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! How many results wait for each principal, in memory: asked with every exchange.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use moka::sync::Cache;
+
+use crate::{
+    auth::Principal,
+    ledger::{Moment, Name, Record},
+};
+
+/// Principals that are remembered; another is read anew from the ledger.
+const PRINCIPALS_MAX: u64 = 100_000;
+
+/// What waits, by principal.
+#[derive(Clone, Debug)]
+pub(super) struct Pending(Cache<Principal, Arc<Mutex<Known>>>);
+
+/// What is known of one principal.
+#[derive(Debug, Default)]
+struct Known {
+    is_loaded: bool,
+    /// Until when each of them is kept.
+    waiting: HashMap<Name, Moment>,
+    /// Those that went while the ledger was being read.
+    gone: HashSet<Name>,
+}
+
+impl Default for Pending {
+    fn default() -> Self {
+        Self(Cache::new(PRINCIPALS_MAX))
+    }
+}
+
+impl Pending {
+    /// Whether the ledger must be read for this principal. From now on changes are noted.
+    pub(super) fn wants(&self, principal: Principal) -> bool {
+        let known = self.0.get_with(principal, Arc::default);
+        let is_loaded = lock(&known).is_loaded;
+        !is_loaded
+    }
+
+    /// Notes what the ledger had. What came or went meanwhile is newer.
+    pub(super) fn load(&self, principal: Principal, records: &[Record]) {
+        self.of(principal, |known| {
+            if known.is_loaded {
+                return;
+            }
+            for record in records {
+                if !known.gone.contains(&record.key.name) {
+                    known.waiting.insert(record.key.name, record.expires_at);
+                }
+            }
+            known.gone.clear();
+            known.is_loaded = true;
+        });
+    }
+
+    pub(super) fn add(&self, principal: Principal, name: Name, until: Moment) {
+        self.of(principal, |known| {
+            known.waiting.insert(name, until);
+        });
+    }
+
+    pub(super) fn remove(&self, principal: Principal, name: Name) {
+        self.of(principal, |known| {
+            known.waiting.remove(&name);
+            if !known.is_loaded {
+                known.gone.insert(name);
+            }
+        });
+    }
+
+    pub(super) fn count(&self, principal: Principal, now: Moment) -> usize {
+        let Some(known) = self.0.get(&principal) else { return 0 };
+        let mut known = lock(&known);
+        known.waiting.retain(|_, until| *until > now);
+        known.waiting.len()
+    }
+
+    /// Of a principal that nobody has asked for, the ledger knows all.
+    fn of(&self, principal: Principal, change: impl FnOnce(&mut Known)) {
+        if let Some(known) = self.0.get(&principal) {
+            change(&mut lock(&known));
+        }
+    }
+}
+
+fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,107 @@
+//! What owners and their exchanges read: their own, and nothing else.
+
+use super::{Found, Late, LateError, PATIENCE, Wanted, entry::Call, names};
+use crate::{
+    auth::Principal,
+    clock,
+    ledger::{Key, Kind, Name, ROWS_MAX},
+    repair::is_strong,
+    session::LaneId,
+};
+
+impl Late {
+    /// The results of calls, as far as they were posted: of an id that names one call, or of the same lane, tool and
+    /// input. A ledger that does not answer in time has none.
+    pub async fn results(&self, principal: Principal, lane: Option<LaneId>, wanted: &[Wanted]) -> Vec<Option<Found>> {
+        let mut found = vec![None; wanted.len()];
+        if !self.is_used() || wanted.is_empty() {
+            return found;
+        }
+        let lane = lane.map(|lane| *lane.as_bytes());
+        let name = |call: &Wanted| names::of_call(&call.id, &call.tool, lane.as_ref(), Some(&call.input_hash));
+        let is_sure = |call: &Wanted| lane.is_some() || is_strong(&call.id, &call.tool);
+        // Without a lane an id that comes again names nothing.
+        let asked: Vec<usize> = (0..wanted.len())
+            .filter(|place| wanted.get(*place).is_some_and(is_sure))
+            .take(ROWS_MAX)
+            .collect();
+        let keys = asked.iter().filter_map(|place| wanted.get(*place));
+        let keys: Vec<Key> = keys.map(|call| names::key(Kind::Call, principal, name(call))).collect();
+        let read = self.0.ledger.read(keys, clock::since_1970());
+        let Ok(Ok(records)) = tokio::time::timeout(PATIENCE, read).await else {
+            self.0.telemetry.late_event("unread");
+            return found;
+        };
+        for (place, record) in asked.into_iter().zip(records) {
+            let Some(record) = record else { continue };
+            let posted = Call::decode(&record.value).and_then(|call| call.posted);
+            if let (Some(slot), Some(posted)) = (found.get_mut(place), posted) {
+                *slot = Some(Found {
+                    call: record.key.name,
+                    content: posted.content,
+                    failed: posted.failed,
+                });
+            }
+        }
+        found
+    }
+
+    /// Results that wait for their owner, with the names of their calls, in the order in which they came.
+    pub async fn outstanding(&self, principal: Principal) -> Result<Vec<(Name, Call)>, LateError> {
+        let now = clock::since_1970();
+        let waiting = self.0.ledger.list(Kind::Delivery, *principal.as_bytes(), ROWS_MAX, now);
+        let keys = waiting.await?;
+        let keys = keys
+            .iter()
+            .map(|record| names::key(Kind::Call, principal, record.key.name));
+        let calls = self.0.ledger.read(keys.collect(), now).await?;
+        let named = calls.into_iter().flatten();
+        let named = named.filter_map(|record| Some((record.key.name, Call::decode(&record.value)?)));
+        Ok(named.filter(|(_, call)| call.posted.is_some()).collect())
+    }
+
+    /// How many results wait for their owner, from memory: 0 until [`Late::load`] has been there.
+    pub fn pending(&self, principal: Principal) -> usize {
+        if self.is_used() {
+            self.0.pending.count(principal, clock::since_1970())
+        } else {
+            0
+        }
+    }
+
+    /// Reads what waits for a principal, once. A ledger that does not answer in time is asked again.
+    pub async fn load(&self, principal: Principal) {
+        if !self.is_used() || principal == Principal::NONE || !self.0.pending.wants(principal) {
+            return;
+        }
+        let now = clock::since_1970();
+        let list = self.0.ledger.list(Kind::Delivery, *principal.as_bytes(), ROWS_MAX, now);
+        if let Ok(Ok(records)) = tokio::time::timeout(PATIENCE, list).await {
+            self.0.pending.load(principal, &records);
+        }
+    }
+
+    /// The settled calls among one's own of these ids. Of an id that fits several of them none is given.
+    pub async fn lookup(&self, principal: Principal, ids: &[Vec<u8>]) -> Result<Vec<Option<(Name, Call)>>, LateError> {
+        let now = clock::since_1970();
+        let ids = ids.get(..ids.len().min(ROWS_MAX)).unwrap_or_default();
+        let strong = ids
+            .iter()
+            .map(|id| names::key(Kind::Call, principal, names::of_strong(id)));
+        let strong = self.0.ledger.read(strong.collect(), now).await?;
+        let mut found = Vec::with_capacity(ids.len());
+        for (id, record) in ids.iter().zip(strong) {
+            let mut record = record;
+            if record.is_none() {
+                let alike = self.0.ledger.find(Kind::Call, names::index(id), ROWS_MAX, now).await?;
+                let mut own = alike
+                    .into_iter()
+                    .filter(|record| record.key.principal == *principal.as_bytes());
+                record = own.next().filter(|_| own.next().is_none());
+            }
+            let call = record.and_then(|record| Some((record.key.name, Call::decode(&record.value)?)));
+            found.push(call.filter(|(_, call)| call.posted.is_some()));
+        }
+        Ok(found)
+    }
+}

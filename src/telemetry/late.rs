@@ -1,0 +1,106 @@
+//! Metrics of late results. As in [`super::metrics`], no value of a request ever becomes a label.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+
+/// How long a result waited for its owner, in seconds: from the next request to a week.
+const AGE_BUCKETS: [f64; 10] = [
+    1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0, 259_200.0, 604_800.0,
+];
+
+/// What may be answered to a post, beside what is wrong with the request itself.
+pub const ANSWERS: [&str; 9] = [
+    "settled",
+    "repeated",
+    "parked",
+    "conflict",
+    "ambiguous_call",
+    "expired",
+    "unknown",
+    "malformed",
+    "unavailable",
+];
+
+/// What may become of results.
+pub const EVENTS: [&str; 11] = [
+    "attached",
+    "detached",
+    "parked",
+    "delivered",
+    "acked",
+    "conflict",
+    "ambiguous",
+    "expired",
+    "cancelled",
+    "unread",
+    "lost",
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AnswerLabels {
+    answer: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EventLabels {
+    event: &'static str,
+}
+
+/// The metrics.
+#[derive(Debug)]
+pub(super) struct Late {
+    posts: Family<AnswerLabels, Counter>,
+    results: Family<EventLabels, Counter>,
+    age: Histogram,
+}
+
+impl Default for Late {
+    fn default() -> Self {
+        Self {
+            posts: Family::default(),
+            results: Family::default(),
+            age: Histogram::new(AGE_BUCKETS),
+        }
+    }
+}
+
+impl Late {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "ledger_posts",
+            "Results that tool services posted, by what they were answered",
+            self.posts.clone(),
+        );
+        registry.register("late_results", "What became of posted results", self.results.clone());
+        registry.register_with_unit(
+            "late_result_age",
+            "Time from the post of a result to its delivery",
+            Unit::Seconds,
+            self.age.clone(),
+        );
+        for answer in ANSWERS {
+            drop(self.posts.get_or_create(&AnswerLabels { answer }));
+        }
+        for event in EVENTS {
+            drop(self.results.get_or_create(&EventLabels { event }));
+        }
+    }
+
+    pub(super) fn post(&self, answer: &'static str) {
+        self.posts.get_or_create(&AnswerLabels { answer }).inc();
+    }
+
+    pub(super) fn event(&self, event: &'static str) {
+        self.results.get_or_create(&EventLabels { event }).inc();
+    }
+
+    pub(super) fn delivered(&self, age: Duration) {
+        self.event("delivered");
+        self.age.observe(age.as_secs_f64());
+    }
+}

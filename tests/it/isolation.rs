@@ -1,0 +1,545 @@
+//! No result ever reaches anybody but its owner: chance, against a model that knows nothing of how it is done.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use antiphon::{
+    auth::{Owner, Principal, PrincipalKey, PrincipalSettings, Who},
+    late::{
+        Late, LateSettings, Opened, Posting, Tool, Wanted,
+        entry::{State, Why},
+        matching::Named,
+    },
+    ledger::{Index, Key, Kind, Ledger, Moment, Outcome, Record, Reply, Step, Usage},
+    repair::Tier,
+    session::{LaneId, PrincipalHash, Strength},
+};
+
+use crate::support::{bodies::Rng, late};
+
+const ROUNDS: u64 = 100;
+const STEPS: usize = 200;
+
+/// Ids, and whether each names one call among all.
+const IDS: [(&str, bool); 6] = [
+    ("toolu_01A09q90qw90lq917835lq9", true),
+    ("toolu01A09q90qw90lq917835lq9", true),
+    ("call_FthC9qRpsL5kBpwwyw6c7j4k", true),
+    ("call_0", false),
+    ("call0", false),
+    ("call_1", false),
+];
+const TOOLS: [&str; 2] = ["bash", "look"];
+/// Accounts and users; the last was never answered with success.
+const WHO: [(&str, Option<&str>); 6] = [
+    ("a", None),
+    ("b", None),
+    ("c", None),
+    ("c", Some("ann")),
+    ("c", Some("ben")),
+    ("d", None),
+];
+/// Services: whose calls, and which tools.
+const SERVICES: [(Option<&[&str]>, Option<&[&str]>); 4] = [
+    (None, None),
+    (Some(&["a"]), None),
+    (None, Some(&["bash"])),
+    (Some(&["b", "c"]), None),
+];
+
+/// A call as the model sees it.
+#[derive(Clone, Debug)]
+struct ModelCall {
+    who: usize,
+    id: usize,
+    tool: usize,
+    lane: usize,
+    input: u8,
+    content: Option<String>,
+    state: State,
+}
+
+/// A post, as its service made it.
+#[derive(Clone, Debug)]
+struct ModelPost {
+    service: usize,
+    id: usize,
+    owner: Option<usize>,
+    content: String,
+}
+
+#[derive(Default)]
+struct Model {
+    has_users: bool,
+    calls: Vec<ModelCall>,
+    parked: Vec<ModelPost>,
+    /// Whose each content is.
+    landed: BTreeMap<String, usize>,
+}
+
+fn letters(id: usize) -> String {
+    IDS[id].0.chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+impl Model {
+    fn same(one: &ModelCall, other: &ModelCall) -> bool {
+        let alike = one.who == other.who && letters(one.id) == letters(other.id);
+        alike && (IDS[one.id].1 || (one.tool, one.lane, one.input) == (other.tool, other.lane, other.input))
+    }
+
+    fn record(&mut self, call: ModelCall) {
+        let served = SERVICES.iter().any(|service| serves(service, &call));
+        if WHO[call.who].0 == "d" || !served {
+            return;
+        }
+        let letters_of = letters(call.id);
+        if !self.calls.iter().any(|known| Self::same(known, &call)) {
+            self.calls.push(call);
+        }
+        let parked = std::mem::take(&mut self.parked);
+        for post in parked {
+            if letters(post.id) != letters_of || self.place(&post).is_none() {
+                self.parked.push(post);
+            }
+        }
+    }
+
+    fn post(&mut self, post: &ModelPost) -> Posting {
+        if let Some(posting) = self.place(post) {
+            return posting;
+        }
+        if !IDS[post.id].1 {
+            return Posting::Unknown;
+        }
+        let known = self
+            .parked
+            .iter()
+            .find(|known| (known.service, known.id, known.owner) == (post.service, post.id, post.owner));
+        match known {
+            Some(known) if known.content != post.content => Posting::Refused(Why::Conflict),
+            Some(_) => Posting::Parked,
+            None => {
+                self.parked.push(post.clone());
+                Posting::Parked
+            }
+        }
+    }
+
+    fn place(&mut self, post: &ModelPost) -> Option<Posting> {
+        let open = |call: &ModelCall| {
+            serves(&SERVICES[post.service], call) && post.owner.is_none_or(|owner| owner == call.who)
+        };
+        let fits = |exact: bool| -> Vec<usize> {
+            let alike = |call: &ModelCall| call.id == post.id || (!exact && letters(call.id) == letters(post.id));
+            let all = self.calls.iter().enumerate();
+            all.filter(|(_, call)| open(call) && alike(call))
+                .map(|(place, _)| place)
+                .collect()
+        };
+        let mut found = fits(true);
+        if found.is_empty() {
+            found = fits(false);
+        }
+        let alone = post.service == 1 && !self.has_users;
+        let sure = IDS[post.id].1 || post.owner.is_some() || alone;
+        match found[..] {
+            [] => None,
+            [place] if sure => {
+                let call = &mut self.calls[place];
+                Some(match &call.content {
+                    Some(content) if *content == post.content => Posting::Settled {
+                        state: call.state,
+                        first: false,
+                    },
+                    Some(_) => Posting::Refused(Why::Conflict),
+                    None => {
+                        if call.state == State::Open {
+                            call.state = State::Settled;
+                        }
+                        call.content = Some(post.content.clone());
+                        self.landed.insert(post.content.clone(), call.who);
+                        Posting::Settled {
+                            state: call.state,
+                            first: true,
+                        }
+                    }
+                })
+            }
+            _ => Some(Posting::Refused(Why::Ambiguous)),
+        }
+    }
+
+    fn of(&self, wanted: &ModelCall) -> Option<&ModelCall> {
+        self.calls.iter().find(|call| Self::same(call, wanted))
+    }
+}
+
+fn serves((principals, tools): &(Option<&[&str]>, Option<&[&str]>), call: &ModelCall) -> bool {
+    principals.is_none_or(|names| names.contains(&WHO[call.who].0))
+        && tools.is_none_or(|names| names.contains(&TOOLS[call.tool]))
+}
+
+/// What went otherwise than the model says.
+#[derive(Debug)]
+enum Deviation {
+    /// Somebody was given what is another's.
+    Crossing(String),
+    Other(String),
+}
+
+struct World {
+    ledger: Arc<dyn Ledger>,
+    settings: LateSettings,
+    late: Late,
+    model: Model,
+    rng: Rng,
+    posts: Vec<ModelPost>,
+    deviations: Vec<Deviation>,
+}
+
+impl World {
+    fn new(ledger: Arc<dyn Ledger>, seed: u64) -> Self {
+        let has_users = seed.is_multiple_of(2);
+        let services = SERVICES.iter().enumerate();
+        let settings = LateSettings {
+            services: services
+                .map(|(i, (principals, tools))| late::service(&format!("s{i}"), *principals, *tools))
+                .collect(),
+            tools: BTreeMap::from([
+                (
+                    "bash".to_owned(),
+                    Tool {
+                        tier: Tier::Durable,
+                        max_duration: None,
+                    },
+                ),
+                (
+                    "look".to_owned(),
+                    Tool {
+                        tier: Tier::Read,
+                        max_duration: None,
+                    },
+                ),
+            ]),
+            principals: PrincipalSettings {
+                trust_body_user: has_users,
+                ..PrincipalSettings::default()
+            },
+            ..LateSettings::default()
+        };
+        let mut world = Self {
+            late: late::running(&ledger, settings.clone()),
+            ledger,
+            settings,
+            model: Model {
+                has_users,
+                ..Model::default()
+            },
+            rng: Rng::new(seed),
+            posts: Vec::new(),
+            deviations: Vec::new(),
+        };
+        world.prove();
+        world
+    }
+
+    fn prove(&mut self) {
+        for who in 0..WHO.len() - 1 {
+            self.late.callers().prove(self.who(who).principal);
+        }
+    }
+
+    fn key(&self) -> PrincipalKey {
+        self.late.principal_key().clone()
+    }
+
+    fn who(&self, who: usize) -> Who {
+        let (account, user) = WHO[who];
+        let account = Who::account(Principal::of_token(&self.key(), account));
+        user.map_or(account, |user| account.with_user(&self.key(), user.as_bytes()))
+    }
+
+    fn anybody(&mut self) -> usize {
+        // Without users, those that have some are not there.
+        let all = if self.model.has_users {
+            vec![0, 1, 2, 3, 4, 5]
+        } else {
+            vec![0, 1, 2, 5]
+        };
+        *self.rng.pick(&all)
+    }
+
+    fn call(&mut self) -> ModelCall {
+        ModelCall {
+            who: self.anybody(),
+            id: self.rng.below(IDS.len()),
+            tool: self.rng.below(TOOLS.len()),
+            lane: self.rng.below(2),
+            input: u8::from(self.rng.chance(20)),
+            content: None,
+            state: State::Open,
+        }
+    }
+
+    /// Lanes of different principals are the same here: the principal alone must keep them apart.
+    fn lane(lane: usize) -> LaneId {
+        LaneId::from_bytes([u8::try_from(lane).unwrap(); 32])
+    }
+
+    fn wanted(call: &ModelCall) -> Wanted {
+        Wanted {
+            id: IDS[call.id].0.as_bytes().to_vec(),
+            tool: TOOLS[call.tool].as_bytes().to_vec(),
+            input_hash: [call.input; 32],
+        }
+    }
+
+    async fn step(&mut self) {
+        match self.rng.below(100) {
+            0..30 => self.record().await,
+            30..55 => self.post().await,
+            55..62 => self.deliver().await,
+            62..68 => self.ack().await,
+            68..80 => self.results().await,
+            80..90 => self.lookup().await,
+            90..98 => self.outstanding().await,
+            _ => {
+                self.late.flush().await;
+                self.late = late::running(&self.ledger, self.settings.clone());
+                self.prove();
+            }
+        }
+        self.late.flush().await;
+    }
+
+    async fn record(&mut self) {
+        let call = self.call();
+        let wanted = Self::wanted(&call);
+        let opened = Opened {
+            lane: Some(Self::lane(call.lane)),
+            session: None,
+            strength: Strength::Strong,
+            id: wanted.id,
+            tool: wanted.tool,
+            input: Some(wanted.input_hash),
+        };
+        self.late.record(self.who(call.who), [opened]);
+        self.model.record(call);
+    }
+
+    async fn post(&mut self) {
+        let post = if self.rng.chance(25) && !self.posts.is_empty() {
+            self.rng.pick(&self.posts.clone()).clone()
+        } else {
+            ModelPost {
+                service: self.rng.below(SERVICES.len()),
+                id: self.rng.below(IDS.len()),
+                owner: self.rng.chance(50).then(|| self.anybody()),
+                content: format!("{{\"n\":{}}}", self.posts.len()),
+            }
+        };
+        let owner: Option<Owner> = post.owner.map(|who| self.late.owner(self.who(who).principal));
+        let named = Named {
+            service: &self.late.services()[post.service],
+            call_id: IDS[post.id].0.as_bytes(),
+            owner,
+        };
+        let posting = self.late.post(&named, post.content.clone(), false).await.unwrap();
+        let wanted = self.model.post(&post);
+        if posting != wanted {
+            self.other(format!("{post:?}: {posting:?}, but {wanted:?}"));
+        }
+        self.posts.push(post);
+    }
+
+    async fn deliver(&mut self) {
+        let call = self.call();
+        let name = Late::name(Some(Self::lane(call.lane)), &Self::wanted(&call));
+        self.late.delivered(self.who(call.who).principal, [name]);
+        let found = self.model.calls.iter_mut().find(|known| Model::same(known, &call));
+        if let Some(found) = found.filter(|found| matches!(found.state, State::Open | State::Settled)) {
+            found.state = State::Delivered;
+        }
+    }
+
+    async fn ack(&mut self) {
+        let call = self.call();
+        let name = Late::name(Some(Self::lane(call.lane)), &Self::wanted(&call));
+        let acked = self.late.ack(self.who(call.who).principal, name).await.unwrap();
+        let found = self.model.calls.iter_mut().find(|known| Model::same(known, &call));
+        let found = found.filter(|found| found.content.is_some());
+        if acked != found.is_some() {
+            self.deviations
+                .push(Deviation::Other(format!("{call:?} was acked: {acked}")));
+        } else if let Some(found) = found {
+            found.state = State::Acked;
+        }
+    }
+
+    async fn results(&mut self) {
+        let call = self.call();
+        let wanted = [Self::wanted(&call)];
+        let lane = self.rng.chance(80).then(|| Self::lane(call.lane));
+        let found = self.late.results(self.who(call.who).principal, lane, &wanted).await;
+        let found = found.into_iter().next().unwrap().map(|found| found.content);
+        let known = self.model.of(&call).filter(|_| lane.is_some() || IDS[call.id].1);
+        let expected = known.and_then(|call| call.content.clone());
+        self.compare(call.who, found.as_ref(), expected.as_ref(), "results");
+    }
+
+    async fn lookup(&mut self) {
+        let call = self.call();
+        let ids = [IDS[call.id].0.as_bytes().to_vec()];
+        let found = self.late.lookup(self.who(call.who).principal, &ids).await.unwrap();
+        let found = found.into_iter().next().unwrap();
+        let found = found.and_then(|(_, call)| call.posted).map(|posted| posted.content);
+        let own = self.model.calls.iter();
+        let mut own = own.filter(|known| known.who == call.who && letters(known.id) == letters(call.id));
+        let one = own.next().filter(|_| own.next().is_none());
+        let expected = one.and_then(|call| call.content.clone());
+        self.compare(call.who, found.as_ref(), expected.as_ref(), "lookup");
+    }
+
+    async fn outstanding(&mut self) {
+        let who = self.anybody();
+        let principal = self.who(who).principal;
+        let found = self.late.outstanding(principal).await.unwrap();
+        let found: BTreeSet<String> = found
+            .into_iter()
+            .filter_map(|(_, call)| call.posted)
+            .map(|posted| posted.content)
+            .collect();
+        let expected = self.model.calls.iter();
+        let expected = expected.filter(|call| call.who == who && call.state == State::Settled && call.tool == 0);
+        let expected: BTreeSet<String> = expected.filter_map(|call| call.content.clone()).collect();
+        for content in found.union(&expected) {
+            let (found, expected) = (found.get(content), expected.get(content));
+            self.compare(who, found, expected, "outstanding");
+        }
+        self.late.load(principal).await;
+        let pending = self.late.pending(principal);
+        if pending != expected.len() {
+            self.other(format!(
+                "{who} has {} outstanding, and {pending} pending",
+                expected.len()
+            ));
+        }
+    }
+
+    fn compare(&mut self, who: usize, found: Option<&String>, expected: Option<&String>, what: &str) {
+        if found == expected {
+            return;
+        }
+        let told = format!("{what} of {who}: {found:?}, but {expected:?}");
+        let foreign = found.is_some_and(|content| self.model.landed.get(content) != Some(&who));
+        if foreign {
+            self.deviations.push(Deviation::Crossing(told));
+        } else {
+            self.other(told);
+        }
+    }
+
+    fn other(&mut self, told: String) {
+        self.deviations.push(Deviation::Other(told));
+    }
+}
+
+/// Deviations of a walk from the model.
+async fn walk(ledger: Arc<dyn Ledger>, seed: u64) -> Vec<Deviation> {
+    let mut world = World::new(ledger, seed);
+    for _ in 0..STEPS {
+        world.step().await;
+    }
+    world.deviations
+}
+
+#[tokio::test]
+async fn a_result_reaches_its_owner_and_nobody_else() {
+    let begin = 20_261_122;
+    for seed in begin..begin + ROUNDS {
+        let deviations = walk(late::memory(), seed).await;
+        assert!(deviations.is_empty(), "seed {seed}: {deviations:#?}");
+    }
+    println!("{} steps from seed {begin}", ROUNDS * STEPS as u64);
+}
+
+#[tokio::test]
+async fn a_ledger_that_forgets_whose_a_record_is_is_found_out() {
+    let mut crossings = 0;
+    for seed in 0..10 {
+        let deviations = walk(Arc::new(Careless(late::memory())), seed).await;
+        crossings += deviations
+            .iter()
+            .filter(|deviation| matches!(deviation, Deviation::Crossing(_)))
+            .count();
+    }
+    assert!(crossings > 0, "the walk finds no crossing where there must be some");
+}
+
+/// A ledger that leaves the principal out of every key.
+#[derive(Debug)]
+struct Careless(Arc<dyn Ledger>);
+
+fn nobodys(key: Key) -> Key {
+    Key {
+        principal: [0; 32],
+        ..key
+    }
+}
+
+impl Ledger for Careless {
+    fn commit(&self, mut steps: Vec<Step>, now: Moment) -> Reply<'_, Outcome> {
+        for step in &mut steps {
+            match step {
+                Step::Insert { key, .. } | Step::Replace { key, .. } | Step::Remove { key, .. } => *key = nobodys(*key),
+            }
+        }
+        self.0.commit(steps, now)
+    }
+
+    fn read(&self, keys: Vec<Key>, now: Moment) -> Reply<'_, Vec<Option<Record>>> {
+        Box::pin(async move {
+            let found = self.0.read(keys.iter().copied().map(nobodys).collect(), now).await?;
+            let named = found.into_iter().zip(keys);
+            Ok(named
+                .map(|(record, key)| record.map(|record| Record { key, ..record }))
+                .collect())
+        })
+    }
+
+    fn list(&self, kind: Kind, principal: PrincipalHash, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
+        Box::pin(async move {
+            let found = self.0.list(kind, [0; 32], limit, now).await?;
+            let named = |record: Record| Record {
+                key: Key {
+                    principal,
+                    ..record.key
+                },
+                ..record
+            };
+            Ok(found.into_iter().map(named).collect())
+        })
+    }
+
+    fn find(&self, kind: Kind, index: Index, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
+        self.0.find(kind, index, limit, now)
+    }
+
+    fn clear(&self, now: Moment) -> Reply<'_, u64> {
+        self.0.clear(now)
+    }
+
+    fn usage(&self) -> Reply<'_, Usage> {
+        self.0.usage()
+    }
+
+    fn secret(&self) -> [u8; 32] {
+        self.0.secret()
+    }
+
+    fn survives_restart(&self) -> bool {
+        self.0.survives_restart()
+    }
+}

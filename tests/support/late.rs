@@ -1,0 +1,44 @@
+//! Late results over a ledger in memory.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use antiphon::{
+    auth::TokenHash,
+    callers::Callers,
+    late::{Keeper, Late, LateSettings, ServiceSettings},
+    ledger::{Ledger, LedgerSettings, MemoryLedger, Writer, later},
+    telemetry::Telemetry,
+};
+
+/// An empty ledger in memory.
+pub fn memory() -> Arc<dyn Ledger> {
+    Arc::new(MemoryLedger::new(LedgerSettings::default(), [9; 32]))
+}
+
+/// Late results over a ledger, and who does what nobody waits for.
+pub fn over(ledger: &Arc<dyn Ledger>, settings: LateSettings, telemetry: Telemetry) -> (Late, Writer, Keeper) {
+    let (writes, writer) = later(Arc::clone(ledger));
+    let callers = Callers::new(Arc::clone(ledger), writes.clone());
+    let (late, keeper) = Late::new(Arc::clone(ledger), writes, callers, settings, telemetry);
+    (late, writer, keeper)
+}
+
+/// As [`over`], with both of them at work.
+pub fn running(ledger: &Arc<dyn Ledger>, settings: LateSettings) -> Late {
+    let (late, writer, keeper) = over(ledger, settings, Telemetry::default());
+    drop(super::wire::spawn(writer.run()));
+    drop(super::wire::spawn(keeper.run()));
+    late
+}
+
+/// A service with the token `token of NAME`.
+pub fn service(name: &str, principals: Option<&[&str]>, tools: Option<&[&str]>) -> ServiceSettings {
+    let set = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<String>>();
+    ServiceSettings {
+        name: name.to_owned(),
+        token: Some(TokenHash::of(format!("token of {name}").as_bytes())),
+        key: None,
+        principals: principals.map(set),
+        tools: tools.map(set),
+    }
+}
