@@ -5,11 +5,14 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
-    auth::PrincipalKey,
-    ledger::{Later, Ledger, Writer, later},
+    callers::Callers,
+    late::{Keeper, Late, LateSettings},
+    ledger::{self, Later, Ledger, Writer},
     provider::Routes,
     proxy::{Proxy, ProxySettings, Shared},
+    recall::Recall,
     server::{self, BindError, ServerSettings, Tasks},
+    telemetry::Telemetry,
     upstream::{Dial, Sender, UpstreamSettings},
 };
 
@@ -33,26 +36,80 @@ pub struct Parts {
     pub upstream: UpstreamSettings,
     /// What the data path shares with those who look at it.
     pub shared: Shared,
-    /// What outlives conversations, and what writes into it.
-    pub ledger: Kept,
+    /// Who does what exchanges do not wait for.
+    pub upkeep: Upkeep,
 }
 
-/// The ledger, with what writes into it while nobody waits.
+/// Who does what exchanges do not wait for.
 #[derive(Debug)]
-pub struct Kept {
-    /// The ledger.
-    pub ledger: Arc<dyn Ledger>,
-    /// Where writes are handed in.
-    pub later: Later,
-    /// What does them.
-    pub writer: Writer,
+pub struct Upkeep {
+    writer: Writer,
+    keeper: Keeper,
+    late: Late,
+    later: Later,
 }
 
-impl Kept {
-    /// Writes into `ledger`.
-    pub fn new(ledger: Arc<dyn Ledger>) -> Self {
-        let (later, writer) = later(Arc::clone(&ledger));
-        Self { ledger, later, writer }
+/// Those who do it, at work.
+#[derive(Debug)]
+struct Keeping {
+    tasks: Tasks,
+    late: Late,
+    later: Later,
+}
+
+impl Upkeep {
+    fn start(self, tasks: Tasks) -> Keeping {
+        tasks.spawn_background(self.writer.run());
+        tasks.spawn_background(self.keeper.run());
+        Keeping {
+            tasks,
+            late: self.late,
+            later: self.later,
+        }
+    }
+}
+
+impl Keeping {
+    /// Ends once everything that was handed in is done, or the ledger does not answer.
+    async fn drain(self) {
+        let flush = async {
+            self.late.flush().await;
+            self.later.flush().await;
+        };
+        if tokio::time::timeout(FLUSH, flush).await.is_err() {
+            tracing::warn!("the ledger does not answer: what it was to keep last is lost");
+        }
+        self.tasks.drain(Duration::ZERO).await;
+    }
+}
+
+/// What outlives conversations: late results and what is recalled of calls, over one ledger.
+#[derive(Debug)]
+pub struct Lasting {
+    /// Late results.
+    pub late: Late,
+    /// What is recalled.
+    pub recall: Recall,
+    /// Who does what exchanges do not wait for.
+    pub upkeep: Upkeep,
+}
+
+impl Lasting {
+    /// All of it over `ledger`.
+    pub fn over(ledger: &Arc<dyn Ledger>, settings: LateSettings, telemetry: &Telemetry) -> Self {
+        let (later, writer) = ledger::later(Arc::clone(ledger));
+        let callers = Callers::new(Arc::clone(ledger), later.clone());
+        let kept = Arc::clone(ledger);
+        let recall = Recall::new(kept, later.clone(), callers.clone(), telemetry.clone(), settings.ttl);
+        let kept = Arc::clone(ledger);
+        let (late, keeper) = Late::new(kept, later.clone(), callers, settings, telemetry.clone());
+        let upkeep = Upkeep {
+            writer,
+            keeper,
+            late: late.clone(),
+            later,
+        };
+        Self { late, recall, upkeep }
     }
 }
 
@@ -77,7 +134,7 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
         proxy,
         upstream: upstream_settings,
         shared,
-        ledger,
+        upkeep,
     } = parts;
     let tasks = Tasks::default();
     let data = server::bind(server.listen).await?;
@@ -85,11 +142,10 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
     let data_address = data.local_addr().unwrap_or(server.listen);
     let admin_address = admin_listener.local_addr().unwrap_or(admin_listen);
     let sender = Sender::new(&upstream_settings, tasks.clone())?;
-    let principals = PrincipalKey::new(ledger.ledger.secret());
-    let proxy = Proxy::new(routes, proxy, sender, shared, data_address.ip(), principals);
+    // Of their own: they work until nobody has anything to write any more.
+    let keeping = upkeep.start(Tasks::default());
+    let proxy = Proxy::new(routes, proxy, sender, shared, data_address.ip(), tasks.stopping());
     let drain_timeout = server.drain_timeout;
-    let keeping = Tasks::default();
-    keeping.spawn_background(ledger.writer.run());
     tasks.spawn_background(server::serve(data, server, tasks.clone(), proxy));
     // The admin listener answers until the end, so that a drain can be watched.
     tasks.spawn_background(async move {
@@ -103,7 +159,6 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
         tasks,
         drain_timeout,
         keeping,
-        later: ledger.later,
     })
 }
 
@@ -116,9 +171,7 @@ pub struct Running {
     pub admin: SocketAddr,
     tasks: Tasks,
     drain_timeout: Duration,
-    /// What writes into the ledger: until nobody has anything to write any more.
-    keeping: Tasks,
-    later: Later,
+    keeping: Keeping,
 }
 
 impl Running {
@@ -128,10 +181,7 @@ impl Running {
         if cut > 0 {
             tracing::warn!(connections = cut, "the drain timeout has passed: connections were cut");
         }
-        if tokio::time::timeout(FLUSH, self.later.flush()).await.is_err() {
-            tracing::warn!("the ledger does not answer: what it was to keep last is lost");
-        }
-        self.keeping.drain(Duration::ZERO).await;
+        self.keeping.drain().await;
     }
 }
 
@@ -143,16 +193,15 @@ pub fn within(parts: Parts, dial: Dial) -> Within {
         proxy,
         upstream: upstream_settings,
         shared,
-        ledger,
+        upkeep,
         ..
     } = parts;
     let tasks = Tasks::default();
     let sender = Sender::with_dial(&upstream_settings, tasks.clone(), dial);
     let listen = server.listen.ip();
-    let principals = PrincipalKey::new(ledger.ledger.secret());
-    tasks.spawn_background(ledger.writer.run());
+    upkeep.start(tasks.clone());
     Within {
-        proxy: Proxy::new(routes, proxy, sender, shared, listen, principals),
+        proxy: Proxy::new(routes, proxy, sender, shared, listen, tasks.stopping()),
         tasks,
         server,
     }

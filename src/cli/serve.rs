@@ -20,22 +20,20 @@ use tokio::{
 use super::{EXIT_INTERRUPTED, banner};
 use crate::{
     admin::{self, Readiness},
-    app::{self, Kept, Parts},
+    app::{self, Lasting, Parts},
     config::{self, Config, Flags},
-    ledger::{LedgerSettings, MemoryLedger},
+    late::LateSettings,
+    ledger::{Ledger, LedgerSettings, MemoryLedger},
     profiles::Profiles,
     provider::{self, Routes, Upstream},
     proxy::Shared,
     session_table::{SessionSettings, SessionTable},
     telemetry::{self, Telemetry},
-    upstream,
+    upstream::random,
 };
 
 /// Time for what is left after the drain, or at once after a second SIGINT.
 const STOP_TIMEOUT: Duration = Duration::from_millis(200);
-
-/// How long records of the ledger last.
-const LASTING: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// What stands below the flags in the help text.
 pub(super) const AFTER_HELP: &str = "\
@@ -113,10 +111,15 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
     let names = config.upstreams.iter().map(|upstream| upstream.name.as_str());
     let profiles = Profiles::new(names, config.profiles, &config.proxy.rotation, telemetry.clone());
-    let secret = upstream::random().context("cannot make a key for the names of callers")?;
-    let ledger = Kept::new(Arc::new(MemoryLedger::new(LedgerSettings::default(), secret)));
-    let sessions = Arc::new(SessionTable::new(SessionSettings::default()));
-    let shared = Shared::new(profiles, sessions, telemetry, &ledger.ledger, &ledger.later, LASTING);
+    let ledger = ledger()?;
+    let Lasting { late, recall, upkeep } = Lasting::over(&ledger, LateSettings::default(), &telemetry);
+    let shared = Shared {
+        profiles,
+        sessions: Arc::new(SessionTable::new(SessionSettings::default())),
+        recall,
+        telemetry,
+        late,
+    };
     let routes = Routes::new(config.upstreams);
     warn_of_closed_door(&config.server.listen, &config.proxy.allow_hosts);
     warn_of_plain_text(&routes);
@@ -134,7 +137,7 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         proxy: config.proxy,
         upstream: config.upstream,
         shared,
-        ledger,
+        upkeep,
     })
     .await?;
     tracing::info!(listen = %running.data, admin_listen = %running.admin, version = env!("CARGO_PKG_VERSION"), "serving");
@@ -157,6 +160,11 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(EXIT_INTERRUPTED))
         }
     }
+}
+
+/// Where calls and results are kept.
+fn ledger() -> anyhow::Result<Arc<dyn Ledger>> {
+    Ok(Arc::new(MemoryLedger::new(LedgerSettings::default(), random()?)))
 }
 
 /// On every address at once, no name of ours is known but loopback: without `allow_hosts` other machines are refused.

@@ -376,6 +376,7 @@ impl Lowering {
             clocks,
             rotation: self.rotation(),
             client_tokens: self.client_tokens(),
+            principals: crate::auth::PrincipalSettings::default(),
         }
     }
 }

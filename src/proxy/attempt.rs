@@ -290,7 +290,7 @@ impl Attempts<'_> {
     /// Hands the attempt to the client.
     fn surface(&mut self, tried: Tried, record: &mut Record) -> Result<Answer, ProxyError> {
         if tried.verdict.class == Class::Success {
-            self.inner.callers.prove(self.prepared.asked.principal);
+            self.inner.late.callers().prove(self.prepared.asked.principal);
             if let Some(tentative) = self.prepared.tentative.take() {
                 tentative.accepted();
             }

@@ -33,6 +33,8 @@ pub enum Refusal {
     Expect,
     /// `x-antiphon-mode` is none of the modes.
     Mode,
+    /// The header of the user says nothing, too much, or it twice.
+    User,
     /// No client token where one is needed, or one that is not known.
     ClientToken,
 }
@@ -51,6 +53,7 @@ impl Refusal {
             Self::Upgrade => "upgrade",
             Self::Expect => "expect",
             Self::Mode => "mode",
+            Self::User => "user",
             Self::ClientToken => "client_token",
         }
     }
@@ -59,7 +62,7 @@ impl Refusal {
     pub const fn status(self) -> StatusCode {
         match self {
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Target | Self::Path | Self::Host | Self::Framing | Self::Mode => StatusCode::BAD_REQUEST,
+            Self::Target | Self::Path | Self::Host | Self::Framing | Self::Mode | Self::User => StatusCode::BAD_REQUEST,
             Self::ForeignHost | Self::Origin => StatusCode::FORBIDDEN,
             Self::Upgrade => StatusCode::UPGRADE_REQUIRED,
             Self::Expect => StatusCode::EXPECTATION_FAILED,
@@ -84,6 +87,7 @@ impl Refusal {
             Self::Upgrade => "websockets are not supported: use http",
             Self::Expect => "the only expectation that can be met is 100-continue",
             Self::Mode => "x-antiphon-mode must be repair, strict or observe",
+            Self::User => "the header that names the user must stand once, with 1 to 256 bytes",
             Self::ClientToken => {
                 "no client token of this proxy's was presented: send one as the api key, or in x-antiphon-client-token"
             }

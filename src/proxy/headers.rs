@@ -21,6 +21,10 @@ pub(super) const REPAIR: HeaderName = HeaderName::from_static("x-antiphon-repair
 pub(super) const ATTEMPTS: HeaderName = HeaderName::from_static("x-antiphon-attempts");
 /// `x-antiphon-profile`.
 pub(super) const PROFILE: HeaderName = HeaderName::from_static("x-antiphon-profile");
+/// `x-antiphon-owner`.
+pub(super) const OWNER: HeaderName = HeaderName::from_static("x-antiphon-owner");
+/// `x-antiphon-pending-results`.
+pub(super) const PENDING_RESULTS: HeaderName = HeaderName::from_static("x-antiphon-pending-results");
 /// `x-antiphon-fault`.
 pub(super) const FAULT: HeaderName = HeaderName::from_static("x-antiphon-fault");
 /// `x-antiphon-phase`.

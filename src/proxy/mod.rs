@@ -11,6 +11,7 @@ mod gate;
 mod gather;
 mod guard;
 pub mod headers;
+mod ledger;
 mod memory;
 mod prepared;
 mod reading;
@@ -51,15 +52,16 @@ pub use second::OnBindingError;
 pub use shape::Shape;
 
 use crate::{
-    auth::{ClientTokens, Principal, PrincipalKey, Profile},
-    callers::Callers,
+    auth::{ClientTokens, PrincipalKey, PrincipalSettings, Profile, Who},
     clock,
-    ledger::{Later, Ledger},
+    late::Late,
+    ledger_api::{self, LedgerApi},
     policy::{Class, Clocks, RotationSettings, Verdict},
     profiles::Profiles,
     provider::{NoRoute, Route, Routes},
     recall::Recall,
     repair::RepairPolicy,
+    server::Signal,
     session_table::SessionTable,
     telemetry::Telemetry,
     upstream::{SendError, Sender},
@@ -97,6 +99,8 @@ pub struct ProxySettings {
     pub rotation: RotationSettings,
     /// The tokens by which clients are known.
     pub client_tokens: ClientTokens,
+    /// How callers are told.
+    pub principals: PrincipalSettings,
 }
 
 /// What the data path shares with those who look at it.
@@ -106,35 +110,12 @@ pub struct Shared {
     pub profiles: Profiles,
     /// The sessions.
     pub sessions: Arc<SessionTable>,
-    /// The callers that a provider has answered.
-    pub callers: Callers,
     /// What is remembered of callers' calls.
     pub recall: Recall,
     /// The sink of events.
     pub telemetry: Telemetry,
-}
-
-impl Shared {
-    /// What is shared over this ledger, whose rows last for `lasting`; `later` writes into it.
-    pub fn new(
-        profiles: Profiles,
-        sessions: Arc<SessionTable>,
-        telemetry: Telemetry,
-        ledger: &Arc<dyn Ledger>,
-        later: &Later,
-        lasting: Duration,
-    ) -> Self {
-        let callers = Callers::new(Arc::clone(ledger), later.clone());
-        let (ledger, later) = (Arc::clone(ledger), later.clone());
-        let recall = Recall::new(ledger, later, callers.clone(), telemetry.clone(), lasting);
-        Self {
-            profiles,
-            sessions,
-            callers,
-            recall,
-            telemetry,
-        }
-    }
+    /// Recorded calls and late results.
+    pub late: Late,
 }
 
 /// The data path as a service: one call is one exchange. Cheap to clone.
@@ -149,11 +130,12 @@ struct Inner {
     sender: Sender,
     profiles: Profiles,
     sessions: Arc<SessionTable>,
-    callers: Callers,
     recall: Recall,
     telemetry: Telemetry,
     ids: Ids,
     memory: Memory,
+    late: Late,
+    api: LedgerApi,
     principals: PrincipalKey,
     /// What jitter is made of.
     chance: RandomState,
@@ -162,14 +144,14 @@ struct Inner {
 impl Proxy {
     /// Puts the data path together.
     ///
-    /// `listen` is the address under which we are called; `principals` the key of callers' names.
+    /// `listen` is the address under which we are called; `stopping` is given once the drain has begun.
     pub fn new(
         routes: Routes,
         settings: ProxySettings,
         sender: Sender,
         shared: Shared,
         listen: IpAddr,
-        principals: PrincipalKey,
+        stopping: Signal,
     ) -> Self {
         let guard = Guard {
             allow_origins: settings.allow_origins.clone(),
@@ -177,6 +159,7 @@ impl Proxy {
             own: (!listen.is_unspecified()).then_some(listen),
         };
         let memory = Memory::new(routes.upstreams());
+        let api = LedgerApi::new(shared.late.clone(), shared.telemetry.clone(), stopping);
         Self(Arc::new(Inner {
             routes,
             settings,
@@ -184,12 +167,13 @@ impl Proxy {
             sender,
             profiles: shared.profiles,
             sessions: shared.sessions,
-            callers: shared.callers,
             recall: shared.recall,
             telemetry: shared.telemetry,
             ids: Ids::default(),
             memory,
-            principals,
+            principals: shared.late.principal_key().clone(),
+            late: shared.late,
+            api,
             chance: RandomState::new(),
         }))
     }
@@ -212,6 +196,9 @@ impl Inner {
         let mut record = Record::begin(&self.telemetry, &self.ids, &request);
         let mut shape = Shape::guess(request.uri().path(), request.headers());
         tracing::trace!(headers = ?headers::Redacted(request.headers()), "request");
+        if ledger_api::is_ours(request.uri().path()) {
+            return self.ledger(request, record, shape).await;
+        }
         match self.run(request, &mut record, &mut shape).await {
             Ok(Some(answer)) => answer.relay(record, shape),
             Ok(None) => preflight(record),
@@ -232,17 +219,20 @@ impl Inner {
         let route = self.route(&request)?;
         *shape = Shape::of(&route);
         record.event.upstream = Some(route.upstream.name.clone());
-        let caller = self.caller(&route, &request)?;
-        let prepared = request::prepare(self, &route, caller, request, record).await?;
+        let who = self.caller(&route, &request)?;
+        self.late_results(who, record).await;
+        let prepared = request::prepare(self, &route, who.principal, request, record).await?;
         self.send(&route, prepared, record).await.map(Some)
     }
 
     /// Who asks: refused where only holders of a client token may.
-    fn caller<B>(&self, route: &Route<'_>, request: &Request<B>) -> Result<Principal, ProxyError> {
+    fn caller<B>(&self, route: &Route<'_>, request: &Request<B>) -> Result<Who, ProxyError> {
         let has_profiles = self.profiles.has_profiles(&route.upstream.name);
         let (tokens, query) = (&self.settings.client_tokens, request.uri().query());
         let caller = credential::authenticate(tokens, &self.principals, request.headers(), query, has_profiles);
-        caller.map(|caller| caller.principal).map_err(ProxyError::Refused)
+        let caller = caller.map_err(ProxyError::Refused)?;
+        self.who(caller.principal, request.headers())
+            .map_err(ProxyError::Refused)
     }
 
     /// Sends again as long as the provider says how to do better, all on one credential.

@@ -250,7 +250,7 @@ impl Reading<'_> {
 }
 
 /// A signature over the body: any edit would break it.
-fn is_signed(headers: &HeaderMap) -> bool {
+pub(super) fn is_signed(headers: &HeaderMap) -> bool {
     headers
         .get_all(AUTHORIZATION)
         .iter()

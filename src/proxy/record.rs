@@ -15,7 +15,9 @@ use uuid::Builder;
 
 use super::{headers, stake::Stake};
 use crate::{
+    auth::Who,
     clock,
+    late::Late,
     policy::{
         Class, Evidence, Hints, Reason, Side, Verdict, classify,
         course::{Open, State},
@@ -73,6 +75,8 @@ pub(super) struct Record {
     pub(super) moved: Option<(String, Option<Reason>)>,
     /// What the attempt at hand may cost or clear.
     pub(super) stake: Option<Stake>,
+    /// Who asks, where late results are used.
+    pub(super) asker: Option<(Late, Who)>,
     ended: bool,
 }
 
@@ -120,6 +124,7 @@ impl Record {
             stalled: request.extensions().get::<Stalled>().cloned(),
             moved: None,
             stake: None,
+            asker: None,
             ended: false,
         }
     }
@@ -180,6 +185,22 @@ impl Record {
         }
         if let Some(repair) = self.repair.take() {
             fields.insert(headers::REPAIR, repair);
+        }
+        self.late_results(fields);
+    }
+
+    /// Tells a caller that is known by which name services find his calls, and how many results wait for him.
+    fn late_results(&self, fields: &mut HeaderMap) {
+        let Some((late, who)) = &self.asker else { return };
+        if !late.callers().is_known(who.principal) {
+            return;
+        }
+        if let Ok(owner) = HeaderValue::try_from(late.owner(who.principal).to_string()) {
+            fields.insert(headers::OWNER, owner);
+        }
+        let pending = late.pending(who.principal);
+        if pending > 0 {
+            fields.insert(headers::PENDING_RESULTS, pending.into());
         }
     }
 

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::{gather::Gathered, headers, record::Record, shape::Shape};
 use crate::{
     clock::{self, Alarm},
+    ledger_api::LedgerBody,
     policy::{
         Class, Evidence, Hints, Said, Verdict, classify,
         course::{Course, Snapshot},
@@ -68,6 +69,7 @@ pub struct AnswerBody(Inner);
 enum Inner {
     Full(Option<Bytes>),
     Relay(Box<Relay>),
+    Ledger(LedgerBody),
 }
 
 impl AnswerBody {
@@ -77,6 +79,10 @@ impl AnswerBody {
 
     pub(super) fn full(body: Bytes) -> Self {
         Self(Inner::Full(Some(body).filter(|body| !body.is_empty())))
+    }
+
+    pub(super) const fn ledger(body: LedgerBody) -> Self {
+        Self(Inner::Ledger(body))
     }
 
     pub(super) fn relay(relay: Relay) -> Self {
@@ -92,6 +98,10 @@ impl Body for AnswerBody {
         match &mut self.0 {
             Inner::Full(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
             Inner::Relay(relay) => relay.poll(cx),
+            Inner::Ledger(body) => {
+                let frame = ready!(Pin::new(body).poll_frame(cx));
+                Poll::Ready(frame.map(|frame| frame.map_err(|never| match never {})))
+            }
         }
     }
 
@@ -99,6 +109,7 @@ impl Body for AnswerBody {
         match &self.0 {
             Inner::Full(body) => body.is_none(),
             Inner::Relay(relay) => relay.is_end(),
+            Inner::Ledger(body) => body.is_end_stream(),
         }
     }
 
@@ -106,6 +117,7 @@ impl Body for AnswerBody {
         match &self.0 {
             Inner::Full(body) => SizeHint::with_exact(body.as_ref().map_or(0, Bytes::len) as u64),
             Inner::Relay(relay) => relay.size_hint(),
+            Inner::Ledger(body) => body.size_hint(),
         }
     }
 }

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use crate::{
     last_word::{notes, second_repairs},
     support::{
-        app::{App, before, ledger, post_with},
+        app::{App, before, post_with},
         judge,
+        late::memory as ledger,
         provider::{Provider, Reply, Seen, binding},
         wire::Message,
     },

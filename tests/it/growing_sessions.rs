@@ -13,9 +13,10 @@ use serde_json::json;
 use crate::{
     bound_sessions::{Session, accepted, assert_stable, call, result, words},
     support::{
-        app::{before, ledger},
+        app::before,
         bodies::Rng,
         judge,
+        late::memory as ledger,
         provider::{Provider, Reply},
     },
 };

@@ -24,7 +24,7 @@ use antiphon::{
 use http::HeaderMap;
 
 use crate::support::{
-    app::ledger,
+    late::memory as ledger,
     still::{Answer, World, json, secs},
 };
 

@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, io::Write as _, net::SocketAddr, sync::Arc, tim
 
 use antiphon::{
     admin::{self, Readiness},
-    app::{self, Kept, Parts, Running},
-    auth::{ClientTokens, Profile},
-    ledger::{Ledger, LedgerSettings, MemoryLedger},
+    app::{self, Lasting, Parts, Running, Upkeep},
+    auth::{ClientTokens, PrincipalSettings, Profile},
+    late::LateSettings,
+    ledger::Ledger,
     policy::{Clocks, RotationSettings},
     profiles::Profiles,
     provider::{Kind, Routes, Upstream},
@@ -28,7 +29,7 @@ pub struct Builder {
     pub server: ServerSettings,
     /// By upstream; the others pass their clients' credentials through.
     pub profiles: BTreeMap<String, Vec<Profile>>,
-    /// What outlives conversations.
+    pub late: LateSettings,
     pub ledger: Arc<dyn Ledger>,
 }
 
@@ -70,9 +71,11 @@ pub fn towards(authority: &str) -> Builder {
             },
             rotation: RotationSettings::default(),
             client_tokens: ClientTokens::default(),
+            principals: PrincipalSettings::default(),
         },
+        late: LateSettings::default(),
+        ledger: super::late::memory(),
         profiles: BTreeMap::new(),
-        ledger: ledger(),
         upstream: UpstreamSettings {
             connect_timeout: long,
             tls_timeout: long,
@@ -107,10 +110,9 @@ impl Builder {
     pub fn parts(self) -> Parts {
         let names = || self.upstreams.iter().map(|upstream| upstream.name.as_str());
         let telemetry = Telemetry::new(names());
-        let ledger = Kept::new(self.ledger);
-        let shared = shared(names(), self.profiles, &self.proxy.rotation, telemetry, &ledger);
+        let lasting = Lasting::over(&self.ledger, self.late, &telemetry);
+        let (shared, upkeep) = shared(names(), self.profiles, &self.proxy.rotation, telemetry, lasting);
         Parts {
-            ledger,
             routes: Routes::new(self.upstreams),
             server: self.server,
             admin_listen: ([127, 0, 0, 1], 0).into(),
@@ -118,6 +120,7 @@ impl Builder {
             proxy: self.proxy,
             upstream: self.upstream,
             shared,
+            upkeep,
         }
     }
 
@@ -126,6 +129,7 @@ impl Builder {
         let parts = self.parts();
         App {
             telemetry: parts.shared.telemetry.clone(),
+            late: parts.shared.late.clone(),
             running: app::start(parts).await.unwrap(),
         }
     }
@@ -137,28 +141,24 @@ pub fn shared<'u>(
     profiles: BTreeMap<String, Vec<Profile>>,
     rotation: &RotationSettings,
     telemetry: Telemetry,
-    kept: &Kept,
-) -> Shared {
-    let profiles = Profiles::new(upstreams, profiles, rotation, telemetry.clone());
-    let sessions = Arc::new(SessionTable::new(SessionSettings::default()));
-    let lasting = Duration::from_secs(7 * 24 * 60 * 60);
-    Shared::new(profiles, sessions, telemetry, &kept.ledger, &kept.later, lasting)
-}
-
-/// A ledger in memory.
-pub fn ledger() -> Arc<dyn Ledger> {
-    Arc::new(MemoryLedger::new(LedgerSettings::default(), [7; 32]))
+    lasting: Lasting,
+) -> (Shared, Upkeep) {
+    let shared = Shared {
+        late: lasting.late,
+        recall: lasting.recall,
+        profiles: Profiles::new(upstreams, profiles, rotation, telemetry.clone()),
+        sessions: Arc::new(SessionTable::new(SessionSettings::default())),
+        telemetry,
+    };
+    (shared, lasting.upkeep)
 }
 
 /// What the admin listener of an app without anything looks at.
 pub fn admin(readiness: Readiness) -> admin::Shared {
-    let shared = shared(
-        ["anthropic"].into_iter(),
-        BTreeMap::new(),
-        &RotationSettings::default(),
-        Telemetry::new(["anthropic"]),
-        &Kept::new(ledger()),
-    );
+    let telemetry = Telemetry::new(["anthropic"]);
+    let lasting = Lasting::over(&super::late::memory(), LateSettings::default(), &telemetry);
+    let (names, rotation) = (["anthropic"].into_iter(), RotationSettings::default());
+    let (shared, _) = shared(names, BTreeMap::new(), &rotation, telemetry, lasting);
     admin_of(&shared, readiness)
 }
 
@@ -176,6 +176,7 @@ pub fn admin_of(shared: &Shared, readiness: Readiness) -> admin::Shared {
 pub struct App {
     pub running: Running,
     pub telemetry: Telemetry,
+    pub late: antiphon::late::Late,
 }
 
 impl App {

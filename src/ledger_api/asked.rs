@@ -1,0 +1,95 @@
+//! What bodies of requests say. Content is never parsed into values: its bytes are kept as they came.
+
+use super::answer::Refusal;
+use crate::{
+    auth::Owner,
+    wire::json::{Json, Kind, validate},
+};
+
+/// Ids that are looked up at once.
+const IDS_MAX: usize = 256;
+/// Bytes of an id.
+pub(super) const ID_BYTES_MAX: usize = 1024;
+
+/// What a service says about a call.
+#[derive(Debug)]
+pub(super) struct Said {
+    /// The call, where the body names it too.
+    pub(super) call_id: Option<Vec<u8>>,
+    pub(super) owner: Option<Owner>,
+    /// The content as JSON.
+    pub(super) content: Option<String>,
+    pub(super) is_error: bool,
+}
+
+/// Reads the body of a result or a heartbeat. An empty one says nothing.
+pub(super) fn said(body: &[u8]) -> Result<Said, Refusal> {
+    let mut said = Said {
+        call_id: None,
+        owner: None,
+        content: None,
+        is_error: false,
+    };
+    if body.trim_ascii().is_empty() {
+        return Ok(said);
+    }
+    let json = object(body)?;
+    let mut flaw = None;
+    let mut members = Vec::new();
+    let root = json.root().map_err(|_| Refusal::malformed(OBJECT))?;
+    json.members(root, |name, value| members.push((name.to_vec(), value)))
+        .map_err(|_| Refusal::malformed(OBJECT))?;
+    for (name, span) in members {
+        match (&name[..], json.kind(span)) {
+            (b"owner" | b"call_id", Kind::Null) => {}
+            (b"call_id", Kind::String) => said.call_id = Some(json.decode(span).to_vec()),
+            (b"owner", Kind::String) => {
+                let owner = std::str::from_utf8(&json.decode(span))
+                    .ok()
+                    .and_then(|text| text.parse().ok());
+                if owner.is_none() {
+                    flaw = Some("owner must be a value of the answer header x-antiphon-owner");
+                }
+                said.owner = owner;
+            }
+            (b"is_error", _) if json.bytes(span) == b"true" => said.is_error = true,
+            (b"is_error", _) if json.bytes(span) == b"false" => said.is_error = false,
+            (b"content", _) => said.content = std::str::from_utf8(json.bytes(span)).ok().map(str::to_owned),
+            (b"owner" | b"call_id" | b"is_error", _) => {
+                flaw = Some("owner and call_id must be strings, is_error a boolean");
+            }
+            _ => {}
+        }
+    }
+    flaw.map_or(Ok(said), |flaw| Err(Refusal::malformed(flaw)))
+}
+
+/// Reads the ids that are looked up.
+pub(super) fn ids(body: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
+    const IDS: &str = "call_ids must be an array of 1 to 256 strings";
+    let json = object(body)?;
+    let list = json.root().ok().and_then(|root| json.member(root, "call_ids"));
+    let list = list.filter(|list| json.kind(*list) == Kind::Array);
+    let list = list.ok_or(Refusal::malformed(IDS))?;
+    let mut ids = Vec::new();
+    let mut is_good = true;
+    let walked = json.elements(list, |id| {
+        is_good &= json.kind(id) == Kind::String && ids.len() < IDS_MAX && id.len() <= ID_BYTES_MAX;
+        if is_good {
+            ids.push(json.decode(id).to_vec());
+        }
+    });
+    if walked.is_err() || !is_good || ids.is_empty() {
+        return Err(Refusal::malformed(IDS));
+    }
+    Ok(ids)
+}
+
+const OBJECT: &str = "the body must be one JSON object";
+
+fn object(body: &[u8]) -> Result<Json<'_>, Refusal> {
+    validate(body).map_err(|_| Refusal::malformed(OBJECT))?;
+    let json = Json::new(body);
+    let is_object = json.root().is_ok_and(|root| json.kind(root) == Kind::Object);
+    is_object.then_some(json).ok_or(Refusal::malformed(OBJECT))
+}

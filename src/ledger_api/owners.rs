@@ -1,0 +1,89 @@
+//! What owners ask about their own calls.
+
+use http::{Response, StatusCode};
+use serde_json::json;
+
+use super::{
+    Ask, LedgerApi, LedgerBody,
+    answer::{Code, Refusal, answer, raw},
+    asked, feed,
+};
+use crate::{auth::Principal, late::entry::Call, ledger::Name, wire::json::quoted};
+
+impl LedgerApi {
+    /// Answers an owner. What is not his is not there.
+    pub(super) async fn owner(
+        &self,
+        ask: &Ask,
+        owner: Principal,
+        body: &[u8],
+    ) -> Result<Response<LedgerBody>, Refusal> {
+        match ask {
+            Ask::Lookup => {
+                let ids = asked::ids(body)?;
+                let found = self.late.lookup(owner, &ids).await?;
+                let named = ids.iter().zip(&found);
+                let rows = named.filter_map(|(id, found)| found.as_ref().map(|(name, call)| row(id, name, call, true)));
+                Ok(page("results", rows))
+            }
+            Ask::Outstanding => {
+                let waiting = self.late.outstanding(owner).await?;
+                let rows = waiting.iter().map(|(name, call)| row(&call.id, name, call, false));
+                Ok(page("outstanding", rows))
+            }
+            Ask::Feed => feed::open(self, owner),
+            Ask::Ack(id) => {
+                let name = named(id).ok_or(Refusal::of(Code::NotFound))?;
+                if self.late.ack(owner, name).await? {
+                    Ok(answer(StatusCode::OK, &json!({ "state": "acked" })))
+                } else {
+                    Err(Refusal::of(Code::NotFound))
+                }
+            }
+            Ask::Close(session) => {
+                if let Ok(session) = std::str::from_utf8(session) {
+                    self.late.close(owner, session);
+                }
+                // Whether there was such a session is not told.
+                Ok(answer(StatusCode::OK, &json!({ "state": "closed" })))
+            }
+            Ask::Result(_) | Ask::Heartbeat(_) => Err(Refusal::of(Code::NotFound)),
+        }
+    }
+}
+
+/// A list under its name, of rows that are JSON already.
+fn page(name: &str, rows: impl Iterator<Item = String>) -> Response<LedgerBody> {
+    let rows: Vec<String> = rows.collect();
+    raw(StatusCode::OK, format!("{{\"{name}\":[{}]}}", rows.join(",")).into())
+}
+
+/// A settled call. The content stands as it was posted.
+fn row(id: &[u8], name: &Name, call: &Call, with_content: bool) -> String {
+    let Some(posted) = &call.posted else {
+        return "null".to_owned();
+    };
+    let content = if with_content {
+        format!(",\"content\":{}", posted.content)
+    } else {
+        String::new()
+    };
+    format!(
+        "{{\"call_id\":{},\"tool\":{},\"delivery\":\"{}\",\"state\":\"{}\",\"is_error\":{},\"posted_at\":{}{content}}}",
+        quoted(&String::from_utf8_lossy(id)),
+        quoted(&String::from_utf8_lossy(&call.tool)),
+        shown(name),
+        call.state.label(),
+        posted.failed,
+        posted.posted_at.as_secs(),
+    )
+}
+
+/// How a delivery is named.
+pub(super) fn shown(name: &Name) -> String {
+    blake3::Hash::from_bytes(*name).to_hex().to_string()
+}
+
+fn named(text: &[u8]) -> Option<Name> {
+    blake3::Hash::from_hex(text).ok().map(|hash| *hash.as_bytes())
+}
