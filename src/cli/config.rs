@@ -94,7 +94,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let token = client_token()?;
             writeln!(out, "{token}")?;
             let hash = TokenHash::of(token.as_bytes());
-            writeln!(io::stderr().lock(), "[client_tokens]\n{name:?} = \"{hash}\"")?;
+            writeln!(
+                io::stderr().lock(),
+                "[client_tokens]\n{name:?} = \"{hash}\"\n\n# Or, for a tool service that posts results:\n# [services.{name:?}]\n# token = \"{hash}\""
+            )?;
         }
     }
     Ok(ExitCode::SUCCESS)

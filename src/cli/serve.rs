@@ -21,9 +21,8 @@ use super::{EXIT_INTERRUPTED, banner};
 use crate::{
     admin::{self, Readiness},
     app::{self, Lasting, Parts},
-    config::{self, Config, Flags},
-    late::LateSettings,
-    ledger::{Ledger, LedgerSettings, MemoryLedger},
+    config::{self, Config, Flags, LedgerConfig},
+    ledger::{Ledger, MemoryLedger},
     profiles::Profiles,
     provider::{self, Routes, Upstream},
     proxy::Shared,
@@ -111,8 +110,8 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
     let names = config.upstreams.iter().map(|upstream| upstream.name.as_str());
     let profiles = Profiles::new(names, config.profiles, &config.proxy.rotation, telemetry.clone());
-    let ledger = ledger()?;
-    let Lasting { late, recall, upkeep } = Lasting::over(&ledger, LateSettings::default(), &telemetry);
+    let ledger = ledger(&config.ledger)?;
+    let Lasting { late, recall, upkeep } = Lasting::over(&ledger, config.late, &telemetry);
     let shared = Shared {
         profiles,
         sessions: Arc::new(SessionTable::new(SessionSettings::default())),
@@ -163,8 +162,8 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
 }
 
 /// Where calls and results are kept.
-fn ledger() -> anyhow::Result<Arc<dyn Ledger>> {
-    Ok(Arc::new(MemoryLedger::new(LedgerSettings::default(), random()?)))
+fn ledger(config: &LedgerConfig) -> anyhow::Result<Arc<dyn Ledger>> {
+    Ok(Arc::new(MemoryLedger::new(config.settings, random()?)))
 }
 
 /// On every address at once, no name of ours is known but loopback: without `allow_hosts` other machines are refused.

@@ -65,7 +65,15 @@ fn reference(written: &str) -> Option<&str> {
 /// Whether the value of a key is, or stands beside, a secret or what may be one by mistake.
 pub(super) fn is_private(key: &str) -> bool {
     let last = key.rsplit('.').next().unwrap_or_default();
-    key.contains(".profiles") || key.starts_with("client_tokens") || matches!(last, "credentials" | "url")
+    key.contains(".profiles")
+        || key.starts_with("client_tokens")
+        || is_of_service(key)
+        || matches!(last, "credentials" | "url")
+}
+
+/// Of a service only the lists may be shown: a token may stand where its hash belongs.
+fn is_of_service(key: &str) -> bool {
+    key.starts_with("services.") && [".token", ".secret"].iter().any(|last| key.ends_with(last))
 }
 
 /// Escapes `${` in the values of a file, so that they are read as they stand; of secrets only references are left, and

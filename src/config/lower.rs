@@ -285,6 +285,9 @@ impl Lowering {
         let clocks = self.clocks();
         let upstream = self.upstream_settings(&clocks, proxies);
         let proxy = self.proxy(clocks);
+        self.check_principals(&server, &proxy.principals);
+        let ledger = self.ledger();
+        let late = self.late(proxy.principals.clone());
         let upstreams = self.upstreams(&server);
         let profiles = self.profiles(read_file);
         self.check_door(&server, &profiles);
@@ -304,6 +307,8 @@ impl Lowering {
             upstream,
             upstreams,
             profiles,
+            late,
+            ledger,
             literal_secrets: std::mem::take(&mut self.hidden.literal),
             log,
         }
@@ -376,7 +381,7 @@ impl Lowering {
             clocks,
             rotation: self.rotation(),
             client_tokens: self.client_tokens(),
-            principals: crate::auth::PrincipalSettings::default(),
+            principals: self.principals(),
         }
     }
 }

@@ -6,6 +6,7 @@
 mod clocks;
 pub mod file;
 mod hidden;
+mod late;
 mod lower;
 mod places;
 mod problem;
@@ -17,14 +18,15 @@ mod values;
 use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 
 pub use file::{File, schema};
+pub use late::LedgerConfig;
 pub use lower::{Flags, VARIABLES, load, lower, process_environment};
 pub use places::default_ledger_path;
 pub use problem::{ConfigError, Place, Problem};
 pub use values::client_name;
 
 use crate::{
-    auth::Profile, provider::Upstream, proxy::ProxySettings, server::ServerSettings, telemetry::LogSettings,
-    upstream::UpstreamSettings,
+    auth::Profile, late::LateSettings, provider::Upstream, proxy::ProxySettings, server::ServerSettings,
+    telemetry::LogSettings, upstream::UpstreamSettings,
 };
 
 /// Answers with the value of a variable; an empty one counts as not set.
@@ -48,6 +50,10 @@ pub struct Config {
     pub upstreams: Vec<Upstream>,
     /// The credentials of the operator's, by upstream; an upstream without any passes on the client's.
     pub profiles: BTreeMap<String, Vec<Profile>>,
+    /// Late results.
+    pub late: LateSettings,
+    /// Where calls and results are kept.
+    pub ledger: LedgerConfig,
     /// Keys of the file whose secret stands in the file itself, where it is easily copied along.
     pub literal_secrets: Vec<String>,
     /// Log lines.

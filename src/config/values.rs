@@ -16,8 +16,20 @@ const NAME_MAX: usize = 64;
 /// What a name is made of.
 const LABEL: &str = "expected a name of lower-case letters, digits, `-`, `_` and `.`, at most 64";
 
+/// The longest time that something may be kept.
+const LONG_DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// A duration of at least `min` and at most a day: `30s`, `1m 30s`, `250ms`.
 pub(super) fn duration(text: &str, min: Duration) -> Result<Duration, Flaw> {
+    within(text, min, DURATION_MAX)
+}
+
+/// A duration of at least `min` and at most 365 days: `7d`.
+pub(super) fn long_duration(text: &str, min: Duration) -> Result<Duration, Flaw> {
+    within(text, min, LONG_DURATION_MAX)
+}
+
+fn within(text: &str, min: Duration, max: Duration) -> Result<Duration, Flaw> {
     let bad = || Flaw::new(format!("expected a duration, found {text:?}"));
     let hint = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("write \"{text}s\" for seconds")
@@ -25,11 +37,11 @@ pub(super) fn duration(text: &str, min: Duration) -> Result<Duration, Flaw> {
         "write it like \"30s\", \"250ms\" or \"1m 30s\"".to_owned()
     };
     let duration = humantime::parse_duration(text.trim()).map_err(|_| bad().hint(hint))?;
-    if duration < min || duration > DURATION_MAX {
+    if duration < min || duration > max {
         let range = format!(
             "from {} to {}",
             humantime::format_duration(min),
-            humantime::format_duration(DURATION_MAX)
+            humantime::format_duration(max)
         );
         return Err(Flaw::new(format!("expected a duration {range}, found {text:?}")));
     }

@@ -153,7 +153,14 @@ fn config_token_makes_a_token_and_its_line() {
     let (code, _, err) = run(&["config", "check", "-c", given.path().to_str().unwrap()]);
     assert_eq!(code, 0, "{err}");
     let hash = antiphon::auth::TokenHash::of(token.trim_end().as_bytes());
-    assert_eq!(line, format!("[client_tokens]\n\"ci.2\" = \"{hash}\"\n"));
+    assert!(
+        line.starts_with(&format!("[client_tokens]\n\"ci.2\" = \"{hash}\"\n")),
+        "{line}"
+    );
+    assert!(
+        line.ends_with(&format!("# [services.\"ci.2\"]\n# token = \"{hash}\"\n")),
+        "{line}"
+    );
     assert_ne!(run(&["config", "token", "ci.2"]).1, token);
     let (code, out, err) = run(&["config", "token", "C I"]);
     assert_eq!((code, out.as_str()), (2, ""));

@@ -70,7 +70,7 @@ fn problems(text: &str, expected: &[(usize, &str, &str, &str)]) {
 /// Text of a file, then line, key, words of the message and words of the hint of its only problem.
 #[rustfmt::skip]
 const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
-    ("lisen = 1", 1, "lisen", "unknown key", "known here: client_tokens, log, repair, rotation, server"),
+    ("lisen = 1", 1, "lisen", "unknown key", "known here: client_tokens, ledger, log, principals, repair, rotation, server, services"),
     ("sever = {}", 1, "sever", "unknown key", "did you mean `server`?"),
     ("listen = \"127.0.0.1:1\"", 1, "listen", "unknown key", "it belongs under [server]"),
     ("[server]\n\nlisen = \"127.0.0.1:1\"", 3, "server.lisen", "unknown key", "did you mean `listen`?"),
@@ -114,6 +114,22 @@ const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("[repair]\nleast = \"losless\"", 2, "repair.least", "expected one of lossy", "did you mean `lossless`?"),
     ("[repair]\nhygiene = 1", 2, "repair.hygiene", "expected a boolean, found a whole number", ""),
     ("[tools.t]\ntier = \"readonly\"", 2, "tools.t.tier", "expected one of read, revertible, durable, one_way", ""),
+    ("[tools.t]\nmax_duration = \"2days\"", 2, "tools.t.max_duration", "\"t\" may take longer than a session is remembered, which is 1day", "write at most \"1day\""),
+    ("[ledger]\nttl = \"1h\"\n[tools.t]\nmax_duration = \"2h\"", 4, "tools.t.max_duration", "\"t\" may take longer than its call is kept, which is 1h", "set ledger.ttl to \"2h\" or more"),
+    ("[ledger]\nttl = \"400days\"", 2, "ledger.ttl", "expected a duration from 1ms to 1year", ""),
+    ("[ledger]\nstore = \"postgres\"", 2, "ledger.store", "expected one of sqlite, memory", ""),
+    ("[ledger]\nbytes_max = \"much\"", 2, "ledger.bytes_max", "expected a size", "64MiB"),
+    ("[principals]\nmode = \"all\"", 2, "principals.mode", "expected one of each, single", ""),
+    ("[principals]\nmode = \"single\"\ntrust_body_user = true", 2, "principals.mode", "there is one caller", "write \"each\""),
+    ("[server]\nlisten = \"0.0.0.0:1\"\n[principals]\nmode = \"single\"", 4, "principals.mode", "other machines", "listen on 127.0.0.1"),
+    ("[principals]\nuser_header = \"x user\"", 2, "principals.user_header", "expected the name of a header", "x-user"),
+    ("[services.s]\nprincipals = [\"*\"]\ntools = [\"*\"]", 1, "services.s", "neither a token nor a secret", "config token"),
+    ("[services.s]\ntoken = \"hunter2\"\nprincipals = [\"*\"]\ntools = [\"*\"]", 2, "services.s.token", "expected sha256:", "config token"),
+    ("[services.s]\nsecret = \"whsec_hunter2\"\nprincipals = [\"*\"]\ntools = [\"*\"]", 2, "services.s.secret", "expected whsec_ and 24 to 64 bytes", ""),
+    ("[services.s]\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\nprincipals = [\"ann\"]\ntools = [\"*\"]", 3, "services.s.principals[0]", "no client token of this name", "[client_tokens]"),
+    ("[services.s]\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\nprincipals = [\"*\"]", 1, "services.s", "has no tools", "[\"*\"] for all"),
+    ("[services.s]\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\nprincipals = [\"*\"]\ntools = [\"*\", \"a\"]", 4, "services.s.tools", "names all, and some of them", "keep \"*\" alone"),
+    ("[services.S]\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\nprincipals = [\"*\"]\ntools = [\"*\"]", 1, "services.S", "expected a name of lower-case letters", "write \"s\""),
     ("[log]\nformat = \"xml\"", 2, "log.format", "expected one of auto, json, text", ""),
     ("[log]\nlevel = \"inof\"", 2, "log.level", "expected a log level, found \"inof\"", "directives"),
     ("[log]\nlevel = \"antiphon=loud\"", 2, "log.level", "expected a log level", "directives"),
@@ -756,7 +772,8 @@ fn the_example_names_every_key_and_its_commented_tables_are_right() {
         "AWS_SECRET_ACCESS_KEY",
         "AWS_SESSION_TOKEN",
     ];
-    let variables = variables.map(|name| (name, "value"));
+    let mut variables = variables.map(|name| (name, "value")).to_vec();
+    variables.push(("RUNNER_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"));
     let loaded = with(Some(&live), &Flags::default(), &variables).unwrap_or_else(|error| panic!("{error}"));
     assert!(loaded.config.literal_secrets.is_empty());
     let table: toml::Table = live.parse().unwrap();
@@ -834,7 +851,11 @@ fn the_schema_is_closed_documented_and_without_null() {
     let mut leaves = Vec::new();
     walk(schema.as_value(), "", &mut leaves);
     assert!(!schema.as_value().to_string().contains("null"));
-    assert_eq!(leaves.len(), 10 + 17 + 2 + 4 + 2 + (4 + 15) + 1 + 1, "{leaves:?}");
+    assert_eq!(
+        leaves.len(),
+        10 + 17 + 2 + 4 + 2 + (4 + 15) + 2 + 1 + 3 + 7 + 4,
+        "{leaves:?}"
+    );
 }
 
 #[test]
@@ -848,4 +869,68 @@ fn nothing_reads_a_variable_that_is_not_listed() {
     let listed: std::collections::BTreeSet<String> = VARIABLES.iter().map(|(name, _)| (*name).to_owned()).collect();
     let asked: std::collections::BTreeSet<String> = asked.into_inner().iter().map(|name| name.to_uppercase()).collect();
     assert_eq!(asked, listed);
+}
+
+#[test]
+fn late_results_are_configured() {
+    let config = file(
+        r#"
+        [principals]
+        user_header = "X-User"
+        trust_body_user = true
+        [ledger]
+        store = "memory"
+        path = "/tmp/l"
+        ttl = "3d"
+        detach_after = "1m"
+        keep_seen = "disk"
+        bytes_max = "10MiB"
+        principal_bytes_max = "1MiB"
+        [client_tokens]
+        ci = "sha256:d3c037b9d7d9dfb130eec88d77c88858f5d900b0bc0e01af7b74363caafa0bae"
+        [services.runner]
+        token = "sha256:8d969eef6ecad3c29a3a629280e686cf0c3f5d5a86aff3ca12020c923adc6c92"
+        secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+        principals = ["ci"]
+        tools = ["deploy"]
+        [services.any]
+        token = "sha256:8d969eef6ecad3c29a3a629280e686cf0c3f5d5a86aff3ca12020c923adc6c93"
+        principals = ["*"]
+        tools = ["*"]
+        [tools.deploy]
+        tier = "durable"
+        max_duration = "2h"
+        "#,
+    )
+    .config;
+    let names = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect());
+    assert_eq!(config.proxy.principals.user_header.as_ref().unwrap(), "x-user");
+    assert!(config.proxy.principals.trust_body_user && !config.proxy.principals.single);
+    assert_eq!(config.late.principals, config.proxy.principals);
+    assert_eq!(config.late.ttl, Duration::from_secs(3 * 24 * 60 * 60));
+    assert_eq!(config.late.detach_after, Duration::from_secs(60));
+    let [any, runner] = &config.late.services[..] else {
+        panic!("{:?}", config.late.services);
+    };
+    assert_eq!((&any.name[..], &any.principals, &any.tools), ("any", &None, &None));
+    assert!(any.key.is_none() && runner.key.is_some() && runner.token.is_some());
+    assert_eq!(
+        (&runner.principals, &runner.tools),
+        (&names(&["ci"]), &names(&["deploy"]))
+    );
+    let deploy = config.late.tools["deploy"];
+    assert_eq!(
+        (deploy.tier, deploy.max_duration),
+        (Tier::Durable, Some(Duration::from_secs(7200)))
+    );
+    assert_eq!(config.proxy.policy.tiers["deploy"], Tier::Durable);
+    let ledger = &config.ledger;
+    assert!(!ledger.is_file && ledger.keeps_seen && ledger.path.is_some());
+    assert_eq!(
+        (ledger.settings.bytes_max, ledger.settings.principal_bytes_max),
+        (10 << 20, 1 << 20)
+    );
+    assert!(!format!("{config:?}").contains("MfKQ9"), "a secret is shown");
+    let late = defaults().config.late;
+    assert!(late.services.is_empty() && late.ttl == Duration::from_secs(7 * 24 * 60 * 60));
 }

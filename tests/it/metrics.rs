@@ -11,7 +11,7 @@ use antiphon::{
     conversation::{Finding, FindingKind},
     repair::{Action, Mode, Report},
     telemetry::{
-        Telemetry,
+        ANSWERS, EVENTS, Telemetry,
         events::{ExchangeEnded, Watched},
     },
     wire::{
@@ -99,6 +99,13 @@ fn what_is_known_beforehand_is_there_as_zero() {
             has(&page, &format!("antiphon_stream_ends_total{{{labels}}} 0"));
         }
     }
+    for answer in ANSWERS {
+        has(&page, &format!("antiphon_ledger_posts_total{{answer=\"{answer}\"}} 0"));
+    }
+    for event in EVENTS {
+        has(&page, &format!("antiphon_late_results_total{{event=\"{event}\"}} 0"));
+    }
+    has(&page, "antiphon_late_result_age_seconds_count 0");
     has(&page, "antiphon_watcher_truncated_total 0");
     has(&page, "antiphon_streams_active 0");
     has(&page, "antiphon_watcher_blind_total 0");

@@ -8,10 +8,12 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::Recursiv
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+mod late;
 mod profile;
 mod timeouts;
 mod words;
 
+pub use late::{KeepSeenName, Ledger, Principals, PrincipalsMode, Service, StoreName};
 pub use profile::{ClientToken, Profile};
 pub use timeouts::{Rotation, Timeouts};
 pub use words::{
@@ -42,6 +44,13 @@ pub struct File {
     /// Who may use the profiles, by name: the hash of each client's token, as `antiphon config token` prints it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub client_tokens: BTreeMap<String, ClientToken>,
+    /// How callers are told.
+    pub principals: Principals,
+    /// What outlives a conversation: calls, and results that came late.
+    pub ledger: Ledger,
+    /// Tool services that may post results of calls, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub services: BTreeMap<String, Service>,
 }
 
 /// `[server]`.
@@ -158,6 +167,9 @@ pub struct Upstream {
 pub struct Tool {
     /// How far its effect can be taken back: picks the words that stand in for a result that never came.
     pub tier: TierName,
+    /// How long it may take: its calls and sessions are remembered that long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_duration: Option<String>,
 }
 
 /// The JSON Schema of the file, for editors; all in one piece, without references.
