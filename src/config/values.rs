@@ -17,14 +17,14 @@ const NAME_MAX: usize = 64;
 const LABEL: &str = "expected a name of lower-case letters, digits, `-`, `_` and `.`, at most 64";
 
 /// The longest time that something may be kept.
-const LONG_DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const LONG_DURATION_MAX: Duration = Duration::from_secs(31_557_600);
 
 /// A duration of at least `min` and at most a day: `30s`, `1m 30s`, `250ms`.
 pub(super) fn duration(text: &str, min: Duration) -> Result<Duration, Flaw> {
     within(text, min, DURATION_MAX)
 }
 
-/// A duration of at least `min` and at most 365 days: `7d`.
+/// A duration of at least `min` and at most a year: `7d`.
 pub(super) fn long_duration(text: &str, min: Duration) -> Result<Duration, Flaw> {
     within(text, min, LONG_DURATION_MAX)
 }

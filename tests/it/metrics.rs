@@ -160,6 +160,9 @@ fn every_metric_has_help_and_a_unit_where_it_measures() {
         "antiphon_calls_detached",
         "antiphon_tool_round_trip_seconds",
         "antiphon_session_forks",
+        "antiphon_ledger_posts",
+        "antiphon_late_results",
+        "antiphon_late_result_age_seconds",
     ];
     assert_eq!(names, expected);
     for name in names {
