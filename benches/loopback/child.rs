@@ -69,9 +69,11 @@ impl Child {
             format!("[upstreams.{name}]\n{url}\n[upstreams.{name}-keys]\n{url}\n{profiles}")
         });
         let file = env::temp_dir().join(format!("antiphon-bench-{listen}.toml"));
-        fs::write(&file, upstreams.concat()).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
         command.args(["--listen", &listen.to_string(), "--admin-listen", &admin.to_string()]);
+        let ledger = env::temp_dir().join(format!("antiphon-bench-{listen}.db"));
+        let said = format!("[ledger]\npath = {ledger:?}\n{}", upstreams.concat());
+        fs::write(&file, said).unwrap();
         let child = Self::spawn(command.arg("--config").arg(&file), listen);
         fs::remove_file(file).unwrap();
         child

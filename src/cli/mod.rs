@@ -23,7 +23,7 @@ use std::{
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{app::StartError, config::ConfigError};
+use crate::{app::StartError, config::ConfigError, ledger::OpenError};
 use input::InputError;
 
 /// Usage, configuration or unreadable input.
@@ -122,7 +122,8 @@ fn failed(error: &anyhow::Error) -> ExitCode {
             "another antiphon may be running; --listen and --admin-listen take other addresses"
         ));
     }
-    if taken || error.is::<ConfigError>() || error.is::<InputError>() || error.is::<store::StoreError>() {
+    let unusable = error.is::<OpenError>() || error.is::<store::StoreError>();
+    if taken || unusable || error.is::<ConfigError>() || error.is::<InputError>() {
         ExitCode::from(EXIT_USAGE)
     } else {
         ExitCode::FAILURE

@@ -21,8 +21,8 @@ use super::{EXIT_INTERRUPTED, banner};
 use crate::{
     admin::{self, Readiness},
     app::{self, Lasting, Parts},
-    config::{self, Config, Flags, LedgerConfig},
-    ledger::{Ledger, MemoryLedger},
+    config::{self, Config, Flags, LedgerConfig, default_ledger_path, process_environment},
+    ledger::{Ledger, MemoryLedger, OpenError, SqliteLedger},
     profiles::Profiles,
     provider::{self, Routes, Upstream},
     proxy::Shared,
@@ -83,7 +83,7 @@ impl Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = config::load(&args.flags(), &config::process_environment)?.config;
+    let config = config::load(&args.flags(), &process_environment)?.config;
     config.log.install().context("cannot set up log lines")?;
     let runtime = runtime().context("cannot start threads")?;
     let result = runtime.block_on(Box::pin(serve(config)));
@@ -161,9 +161,35 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Where calls and results are kept.
+/// Where calls and results are kept. Where nobody has named a file and none can be made, as in a container without a home,
+/// that is this process's memory.
 fn ledger(config: &LedgerConfig) -> anyhow::Result<Arc<dyn Ledger>> {
-    Ok(Arc::new(MemoryLedger::new(config.settings, random()?)))
+    let secret = random().context("cannot make a key for the names of callers")?;
+    let in_memory = || Arc::new(MemoryLedger::new(config.settings, secret));
+    if !config.is_file {
+        return Ok(in_memory());
+    }
+    let named = config.path.clone();
+    let Some(path) = named.or_else(|| default_ledger_path(&process_environment)) else {
+        warn_of_short_memory("there is no home directory");
+        return Ok(in_memory());
+    };
+    match SqliteLedger::open(&path, config.settings, secret) {
+        Ok(ledger) => Ok(Arc::new(ledger)),
+        Err(error @ OpenError::Unusable { .. }) if config.path.is_none() && !path.exists() => {
+            warn_of_short_memory(&error.to_string());
+            Ok(in_memory())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What is only in memory ends with the process.
+fn warn_of_short_memory(why: &str) {
+    tracing::warn!(
+        why,
+        "what outlives conversations ends with this process: set ledger.path to a file that can be written, or ledger.store to \"memory\""
+    );
 }
 
 /// On every address at once, no name of ours is known but loopback: without `allow_hosts` other machines are refused.

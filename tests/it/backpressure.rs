@@ -16,6 +16,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::support::{
     app::{before, post},
+    state,
     wire::{Conn, PATIENCE, SSE, Upstream, chunk},
 };
 
@@ -45,6 +46,7 @@ impl Drop for Proxy {
 impl Proxy {
     async fn start(upstream: SocketAddr) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
+        state::apart(&mut command);
         for (name, _) in VARIABLES {
             command.env_remove(name).env_remove(name.to_lowercase());
         }

@@ -11,6 +11,7 @@ use antiphon::{cli::banner, config::VARIABLES, provider::Routes};
 /// The binary, with none of our variables set.
 fn antiphon(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
+    crate::support::state::apart(&mut command);
     for (name, _) in VARIABLES {
         command.env_remove(name).env_remove(name.to_lowercase());
     }

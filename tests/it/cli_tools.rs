@@ -23,6 +23,7 @@ const SUBCOMMANDS: [&str; 8] = [
 
 fn antiphon(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
+    crate::support::state::apart(&mut command);
     for (name, _) in VARIABLES {
         command.env_remove(name).env_remove(name.to_lowercase());
     }

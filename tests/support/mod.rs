@@ -23,6 +23,8 @@ pub mod pool;
 #[cfg(feature = "server")]
 pub mod provider;
 #[cfg(feature = "server")]
+pub mod state;
+#[cfg(feature = "server")]
 pub mod still;
 #[cfg(feature = "server")]
 pub mod table;

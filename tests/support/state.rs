@@ -1,0 +1,22 @@
+//! State directories: each process of the binary has one of its own, so that none meets another's ledger.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// An empty directory that no other test uses.
+pub fn directory() -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("state-{}-{number}", std::process::id()));
+    drop(std::fs::remove_dir_all(&path));
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// Gives a command a state directory of its own.
+pub fn apart(command: &mut Command) -> &mut Command {
+    command.env("XDG_STATE_HOME", directory()).env_remove("HOME")
+}
