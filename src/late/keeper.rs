@@ -18,6 +18,8 @@ pub(super) enum Job {
     Meet(Index),
     /// The owner has a result.
     Delivered(Principal, Name),
+    /// The owner has shown that he has it.
+    Acked(Principal, Name),
     /// The conversation went on without the call.
     Abandoned(Principal, Name),
     /// Told once everything before it is done.
@@ -71,6 +73,7 @@ impl Late {
         let done = match job {
             Job::Meet(index) => self.meet(index).await,
             Job::Delivered(principal, name) => self.delivered_one(principal, name).await,
+            Job::Acked(principal, name) => self.ack(principal, name).await.map(drop),
             Job::Abandoned(principal, name) => self.abandoned_one(principal, name).await,
             // Who asked may have gone.
             Job::Flush(done) => {

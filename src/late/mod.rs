@@ -251,6 +251,13 @@ impl Late {
         }
     }
 
+    /// Notes that these results stand in their owner's history. Nobody waits.
+    pub fn acknowledged(&self, principal: Principal, calls: impl IntoIterator<Item = Name>) {
+        for name in calls {
+            self.later(Job::Acked(principal, name));
+        }
+    }
+
     /// Notes that the client brought a result itself. A posted one stays as it is. Nobody waits.
     pub fn settled_by_traffic(&self, principal: Principal, call: Name) {
         self.later(Job::Delivered(principal, call));

@@ -8,6 +8,7 @@ use crate::{
     auth::{Principal, rotation::Bound},
     clock,
     conversation::{Field, Outline},
+    late::Late,
     policy::retry::Footing,
     profiles::Profiles,
     provider::Route,
@@ -43,6 +44,10 @@ pub(super) struct Asked {
     pub(super) principal: Principal,
     /// Whose conversation it is.
     pub(super) lane: Option<Lane>,
+    /// The session that the client names, as its calls are recorded under it.
+    pub(super) session: Option<[u8; 32]>,
+    /// Whether the lane has gone on without calls of its.
+    pub(super) went_on: bool,
     /// The label of the lane's profile.
     pub(super) pin: Option<Box<str>>,
     /// The name of the logical request: the same each time that it is sent.
@@ -57,6 +62,7 @@ pub(super) struct Sources<'s> {
     pub(super) profiles: &'s Profiles,
     pub(super) sessions: &'s SessionTable,
     pub(super) telemetry: &'s Telemetry,
+    pub(super) late: &'s Late,
     pub(super) principal: Principal,
 }
 
@@ -90,6 +96,8 @@ impl Sources<'_> {
             },
             principal: self.principal,
             lane,
+            session: self.session(body, outline, path_model),
+            went_on: !entered.closed.detached.is_empty(),
             pin: pin.map(|pin| pin.profile),
             name: self.name(body, outline, lane),
         }
@@ -97,16 +105,8 @@ impl Sources<'_> {
 
     /// The lane, and how this request finds it. The calls that it answers are closed.
     fn lane(&self, body: &[u8], outline: &Outline, path_model: Option<&str>, goes_on: bool) -> (Option<Lane>, Entered) {
-        let Some(wire) = self.route.wire.filter(|_| !body.is_empty()) else {
+        let Some(asked) = self.session_asked(body, outline, path_model) else {
             return (None, Entered::default());
-        };
-        let asked = session::Asked {
-            principal: self.principal.as_bytes(),
-            format: wire.format,
-            headers: self.headers,
-            body,
-            outline,
-            path_model,
         };
         let Some(lane) = session::lane(&asked, self.sessions) else {
             return (None, Entered::default());
@@ -114,6 +114,32 @@ impl Sources<'_> {
         let entered = self.sessions.entered(lane.id, outline, goes_on, clock::now());
         self.telemetry.lane_entered(&entered);
         (Some(lane), entered)
+    }
+
+    fn session_asked<'r>(
+        &'r self,
+        body: &'r [u8],
+        outline: &'r Outline,
+        path_model: Option<&'r str>,
+    ) -> Option<session::Asked<'r>> {
+        let wire = self.route.wire.filter(|_| !body.is_empty())?;
+        Some(session::Asked {
+            principal: self.principal.as_bytes(),
+            format: wire.format,
+            headers: self.headers,
+            body,
+            outline,
+            path_model,
+        })
+    }
+
+    /// Asked for only where services may answer calls.
+    fn session(&self, body: &[u8], outline: &Outline, path_model: Option<&str>) -> Option<[u8; 32]> {
+        if !self.late.is_used() {
+            return None;
+        }
+        let session = self.session_asked(body, outline, path_model)?.named_session()?;
+        Some(session.hash(self.principal.as_bytes()))
     }
 
     fn footing(&self, outline: &Outline, marks: Marks) -> Footing {

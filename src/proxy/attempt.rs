@@ -164,6 +164,7 @@ impl Attempts<'_> {
             jitter: self.jitter,
             principal: asked.principal,
             lane: asked.lane,
+            debtor: self.prepared.debtor.clone(),
             is_gone_on_from: self.route.wire.map(|wire| wire.format) == Some(Format::OpenAiResponses),
         }
     }

@@ -48,7 +48,7 @@ impl Inner {
     pub(super) async fn late_results(&self, who: Who, record: &mut Record) {
         if self.late.is_used() {
             record.asker = Some((self.late.clone(), who));
-            if self.late.callers().is_known(who.principal) {
+            if self.late.callers().is_proven(who.principal).await {
                 self.late.load(who.principal).await;
             }
         }

@@ -13,6 +13,7 @@ mod guard;
 pub mod headers;
 mod ledger;
 mod memory;
+mod owed;
 mod prepared;
 mod reading;
 mod recalled;
@@ -221,7 +222,7 @@ impl Inner {
         record.event.upstream = Some(route.upstream.name.clone());
         let who = self.caller(&route, &request)?;
         self.late_results(who, record).await;
-        let prepared = request::prepare(self, &route, who.principal, request, record).await?;
+        let prepared = request::prepare(self, &route, who, request, record).await?;
         self.send(&route, prepared, record).await.map(Some)
     }
 

@@ -12,6 +12,7 @@ use super::{
     asked::Asked,
     body::Spliced,
     credential::{self, ApplyError},
+    owed::Debtor,
     recalled::Tentative,
     second::{Again, ask_for_binding_controls},
 };
@@ -30,6 +31,8 @@ pub(super) struct Prepared {
     pub(super) again: Option<Again>,
     /// The answers that its calls were given; none where it may give none.
     pub(super) tentative: Option<Tentative>,
+    /// Who is owed the results of its calls; none where no service posts any.
+    pub(super) debtor: Option<Debtor>,
     /// What it asks for, and what bears on how it is sent.
     pub(super) asked: Asked,
 }

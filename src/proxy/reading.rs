@@ -12,6 +12,7 @@ use super::{
     coding::Coding,
     error::ProxyError,
     memory::{Memory, Principal},
+    owed::{Debtor, Owed},
     prepared::Payload,
     recalled::{self, Known, Notes, Recalled, Tentative},
     record::Record,
@@ -20,6 +21,7 @@ use super::{
     second::conversation_key,
 };
 use crate::{
+    auth::Who,
     clock,
     conversation::Outline,
     policy::retry::Footing,
@@ -39,6 +41,8 @@ pub(super) struct Verdict {
     pub(super) kept: Option<(Bytes, Segments, Known)>,
     /// The answers that its calls were given.
     pub(super) tentative: Option<Tentative>,
+    /// Who is owed the results of its calls; none where no service posts any.
+    pub(super) debtor: Option<Debtor>,
     /// Whether the body asks for a setting that needs a header.
     pub(super) unbound: bool,
     pub(super) asked: Asked,
@@ -53,6 +57,7 @@ impl Verdict {
             renamed: Vec::new(),
             kept: None,
             tentative: None,
+            debtor: None,
             unbound: false,
             asked,
         }
@@ -61,6 +66,8 @@ impl Verdict {
 
 /// A body that was read and mended, with what was known of its calls.
 struct Mended {
+    /// The body that was read: the client's, or with late results at its end.
+    plain: Bytes,
     repaired: Repaired,
     notes: Notes,
     known: Known,
@@ -71,6 +78,7 @@ pub(super) struct Reading<'s> {
     pub(super) settings: &'s ProxySettings,
     pub(super) memory: &'s Memory,
     pub(super) recall: &'s Recall,
+    pub(super) who: Who,
     pub(super) principal: Principal<'s>,
     pub(super) sources: Sources<'s>,
     pub(super) wire: Wire,
@@ -100,11 +108,11 @@ impl Reading<'_> {
         let began = clock::now();
         let read = coding
             .decode(&came, limit)
-            .and_then(|plain| self.mend(&plain, Known::default()).map(|mended| (plain, mended)));
+            .and_then(|plain| self.mend(&plain, Known::default()));
         record.event.overhead = clock::now().duration_since(began);
         match read {
-            Ok((plain, mended)) => {
-                let verdict = self.decide(came, plain, coding, mended, record).await;
+            Ok(mended) => {
+                let verdict = self.decide(came, coding, mended, record).await;
                 record.event.overhead = clock::now().duration_since(began);
                 verdict
             }
@@ -117,12 +125,11 @@ impl Reading<'_> {
     async fn decide(
         &self,
         came: Bytes,
-        plain: Bytes,
         coding: Coding,
         mended: Mended,
         record: &mut Record,
     ) -> Result<Verdict, ProxyError> {
-        let asked = self.sources.asked(&plain, &mended.repaired.outline);
+        let asked = self.sources.asked(&mended.plain, &mended.repaired.outline);
         // With a profile the signature is ours, and comes last.
         let signed = asked.footing == Footing::Passthrough && is_signed(self.sources.headers);
         let mode = if signed { Mode::Observe } else { self.mode };
@@ -141,27 +148,29 @@ impl Reading<'_> {
                 }))
             }
             Mode::Repair => {
-                let (mended, tentative) = self.remember(&plain, mended, &asked).await;
-                let Mended { repaired, known, .. } = mended;
-                let Repaired { body, report, .. } = repaired;
+                let owed = self.owed(&asked);
+                let (mended, appended, tentative) = self.remember(mended, &asked, owed).await;
+                let Mended {
+                    plain, repaired, known, ..
+                } = mended;
+                let Repaired { body, mut report, .. } = repaired;
+                if appended > 0 {
+                    report.actions.insert(Action::Append, appended);
+                }
                 record.repair = Some(actions(&report));
                 let renamed = report.renamed.clone();
                 let unbound = report.actions.contains_key(&Action::Unbind);
                 record.event.report = Some(report);
                 // Untouched, the very bytes that came go up, coded as they were.
-                let decoded = coding != Coding::Identity && !body.is_original();
+                let untouched = body.is_original() && appended == 0;
                 let kept = Some((plain, body.clone(), known));
-                let body = if body.is_original() {
-                    Segments::whole(came)
-                } else {
-                    body
-                };
                 Ok(Verdict {
-                    payload: Payload::Held(body),
-                    decoded,
+                    payload: Payload::Held(if untouched { Segments::whole(came) } else { body }),
+                    decoded: coding != Coding::Identity && !untouched,
                     renamed,
                     kept,
                     tentative,
+                    debtor: owed.late.is_used().then(|| Debtor::of(owed)),
                     unbound,
                     asked,
                 })
@@ -179,45 +188,70 @@ impl Reading<'_> {
         }
     }
 
-    /// Asks the ledger for what memory does not know, and keeps the answers that calls are given now: before they are
-    /// sent. Counts, batches and compactions read and keep nothing.
-    async fn remember(&self, plain: &Bytes, first: Mended, asked: &Asked) -> (Mended, Option<Tentative>) {
+    fn owed(&self, asked: &Asked) -> Owed<'_> {
+        Owed {
+            late: self.sources.late,
+            recall: self.recall,
+            who: self.who,
+            lane: asked.lane,
+            session: asked.session,
+        }
+    }
+
+    /// Puts late results in, asks the ledger for what memory does not know, and keeps the answers that calls are given now:
+    /// before they are sent. Counts, batches and compactions read and keep nothing. Gives how many messages have text of
+    /// ours at their end, too.
+    async fn remember(&self, first: Mended, asked: &Asked, owed: Owed<'_>) -> (Mended, usize, Option<Tentative>) {
         let by = recalled::patience();
+        let asks = self.sources.route.asks_for_a_turn() && !asked.compacts;
+        let (mut mended, mut appended) = (first, 0);
+        if asks {
+            owed.went_on(asked.went_on);
+            let policy = policy(self.settings, self.memory, self.principal.upstream);
+            let outline = &mended.repaired.outline;
+            let with_late = owed.with_late(&mended.plain, self.wire, &policy, outline, by).await;
+            if let Some(with_late) = with_late
+                && let Ok(again) = self.mend(&with_late.body, Known::default())
+            {
+                (mended, appended) = (again, with_late.count);
+            }
+        }
         let scope = Scope {
             who: self.principal.caller,
             format: self.wire.format,
             lane: asked.lane.map(|lane| lane.id),
         };
-        let mut mended = first;
         if !mended.notes.wanted.is_empty() {
             let mut known = mended.known.clone();
-            known.fetch(self.recall, scope, &mended.notes.wanted, by).await;
-            mended = self.anew(plain, known, mended);
+            known.fetch(owed, scope, &mended.notes.wanted, by).await;
+            mended = self.anew(known, mended);
         }
-        if !self.sources.route.asks_for_a_turn() || asked.compacts {
-            return (mended, None);
+        if !asks {
+            return (mended, appended, None);
         }
         if !mended.notes.given.is_empty() {
             let standing = self.recall.freeze(scope.who, &mended.notes.given, by).await;
             if !standing.is_empty() {
                 let mut known = mended.known.clone();
                 known.adopt(standing);
-                mended = self.anew(plain, known, mended);
+                mended = self.anew(known, mended);
             }
         }
         let tentative = Tentative {
             recall: self.recall.clone(),
             scope,
             notes: std::mem::take(&mut mended.notes),
-            plain: plain.clone(),
+            posted: mended.known.posted(),
+            debtor: owed.late.is_used().then(|| Debtor::of(owed)),
+            plain: mended.plain.clone(),
             outline: std::mem::take(&mut mended.repaired.outline),
         };
-        (mended, Some(tentative))
+        (mended, appended, Some(tentative))
     }
 
     /// Mends anew with what is known by now.
-    fn anew(&self, plain: &Bytes, known: Known, before: Mended) -> Mended {
-        self.mend(plain, known).unwrap_or(before)
+    fn anew(&self, known: Known, before: Mended) -> Mended {
+        self.mend(&before.plain, known).unwrap_or(before)
     }
 
     /// A body that goes up as it came, unread.
@@ -245,7 +279,12 @@ impl Reading<'_> {
             Ok((repaired, answers.notes.into_inner()))
         }));
         let (repaired, notes) = mended.unwrap_or(Err(Unreadable::Overlap))?;
-        Ok(Mended { repaired, notes, known })
+        Ok(Mended {
+            plain: plain.clone(),
+            repaired,
+            notes,
+            known,
+        })
     }
 }
 

@@ -8,13 +8,18 @@ use std::{cell::RefCell, collections::HashMap};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::memory::{Memory, Principal};
+use super::{
+    memory::{Memory, Principal},
+    owed::{Debtor, Owed},
+};
 use crate::{
     clock,
     conversation::Outline,
+    ledger::Name,
     recall::{Given, PATIENCE, Recall, Scope, Wanted},
     repair::{
-        Answers, Applicability, CallKey, CallSight, Frozen, Placeholder, RealResult, RepairPolicy, brought, input_hash,
+        Answers, Applicability, CallKey, CallSight, Frozen, Placeholder, RealResult, RepairPolicy, bare, brought,
+        input_hash,
     },
 };
 
@@ -30,6 +35,8 @@ pub(super) struct Known {
     frozen: HashMap<CallKey, Option<Frozen>>,
     /// Results of calls that were given no answer before.
     real: HashMap<CallKey, RealResult>,
+    /// The names of calls whose results a service posted.
+    posted: HashMap<CallKey, Name>,
 }
 
 /// A call that memory knows nothing of.
@@ -171,27 +178,34 @@ impl Answers for Turned<'_> {
 
 impl Known {
     /// Looks these calls up; from then on something is known of each.
-    pub(super) async fn fetch(&mut self, recall: &Recall, scope: Scope, calls: &[Unknown], by: Instant) {
+    pub(super) async fn fetch(&mut self, owed: Owed<'_>, scope: Scope, calls: &[Unknown], by: Instant) {
         let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
-        let mut found = recall.fetch(scope.who, &keys, by).await;
+        let mut found = owed.recall.fetch(scope.who, &keys, by).await;
+        let open: Vec<&Unknown> = calls.iter().filter(|call| !found.contains_key(&call.key)).collect();
+        let mut results = owed.posted(&open, by).await.into_iter();
         let mut room = RESTORED_BYTES_MAX;
-        for Unknown {
-            key,
-            call,
-            turns_behind,
-        } in calls
-        {
-            let frozen = found.remove(key);
-            if frozen.is_none()
-                && *turns_behind < TURNS_BEHIND_MAX
-                && let Some(real) = recall.seen(scope, call)
+        for unknown in open {
+            let key = unknown.key;
+            if let Some(posted) = results.next().flatten() {
+                let (content, failed) = (bare(&posted.content), posted.failed);
+                self.real.insert(key, RealResult::Content { content, failed });
+                self.posted.insert(key, posted.call);
+            } else if unknown.turns_behind < TURNS_BEHIND_MAX
+                && let Some(real) = owed.recall.seen(scope, &unknown.call)
                 && let Some(left) = room.checked_sub(real.len())
             {
                 room = left;
-                self.real.insert(*key, real);
+                self.real.insert(key, real);
             }
-            self.frozen.insert(*key, frozen);
         }
+        for call in keys {
+            self.frozen.insert(call, found.remove(&call));
+        }
+    }
+
+    /// The calls whose results a service posted.
+    pub(super) fn posted(&self) -> HashMap<CallKey, Name> {
+        self.posted.clone()
     }
 
     /// These answers stand, whatever this request would have given.
@@ -212,6 +226,10 @@ pub(super) struct Tentative {
     pub(super) recall: Recall,
     pub(super) scope: Scope,
     pub(super) notes: Notes,
+    /// The calls whose results a service posted.
+    pub(super) posted: HashMap<CallKey, Name>,
+    /// Who is owed the results of its calls.
+    pub(super) debtor: Option<Debtor>,
     /// The body as it came, decoded, with what it says of its end: it may bring results.
     pub(super) plain: Bytes,
     pub(super) outline: Outline,
@@ -220,6 +238,11 @@ pub(super) struct Tentative {
 impl Tentative {
     /// The provider has answered the request with success.
     pub(super) fn accepted(mut self) {
+        if let Some(debtor) = &self.debtor {
+            let given = self.notes.given.iter().filter_map(|(call, _)| self.posted.get(call));
+            debtor.late.delivered(self.scope.who, given.copied());
+            debtor.owed().shown(&self.plain, self.scope.format, &self.outline);
+        }
         let mut used = std::mem::take(&mut self.notes.used);
         used.append(&mut self.notes.given);
         self.recall.accepted(self.scope.who, &used);

@@ -26,7 +26,7 @@ use super::{
     second::{Again, ask_for_binding_controls},
 };
 use crate::{
-    auth,
+    auth::Who,
     conversation::Outline,
     provider::Route,
     repair::{Action, Mode, RepairPolicy, Report},
@@ -40,7 +40,7 @@ use crate::{
 pub(super) async fn prepare(
     inner: &Inner,
     route: &Route<'_>,
-    caller: auth::Principal,
+    caller: Who,
     request: Request<Incoming>,
     record: &mut Record,
 ) -> Result<Prepared, ProxyError> {
@@ -54,7 +54,8 @@ pub(super) async fn prepare(
         profiles: &inner.profiles,
         sessions: &inner.sessions,
         telemetry: &inner.telemetry,
-        principal: caller,
+        late: &inner.late,
+        principal: caller.principal,
     };
     let Some(wire) = route.wire.filter(|_| !body.is_end_stream()) else {
         let asked = sources.asked(&[], &Outline::default());
@@ -81,12 +82,13 @@ pub(super) async fn prepare(
     (record.event.format, record.event.mode) = (Some(wire.format), Some(mode));
     let principal = Principal {
         upstream: &route.upstream.name,
-        caller,
+        caller: caller.principal,
     };
     let reading = Reading {
         settings,
         memory: &inner.memory,
         recall: &inner.recall,
+        who: caller,
         principal,
         sources,
         wire,
@@ -116,6 +118,7 @@ fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict, read: Option<(W
         renamed,
         kept,
         tentative,
+        debtor,
         unbound,
         asked,
     } = verdict;
@@ -143,6 +146,7 @@ fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict, read: Option<(W
         renamed,
         again,
         tentative,
+        debtor,
         asked,
     }
 }

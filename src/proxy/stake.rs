@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
+use super::owed::Debtor;
 use crate::{
     auth::{Principal, rotation::ProfileId},
     clock,
@@ -31,6 +32,8 @@ pub(super) struct Stake {
     pub(super) principal: Principal,
     /// Whose conversation it is.
     pub(super) lane: Option<Lane>,
+    /// Who is owed the results of the answer's calls; none where no service posts any.
+    pub(super) debtor: Option<Debtor>,
     /// Whether requests of this format may go on from the answer by its id alone.
     pub(super) is_gone_on_from: bool,
 }
@@ -53,6 +56,9 @@ impl Stake {
 
     /// Notes in the session what the answer said that ended so; how many of its calls nobody waits for already.
     pub(super) fn answered(&self, facts: &Facts, verdict: Verdict, tool: Option<&Snapshot>) -> usize {
+        if let Some(debtor) = &self.debtor {
+            debtor.answered(&facts.calls, came(verdict.class) == Came::Dropped);
+        }
         let Some(lane) = self.lane else { return 0 };
         let (principal, now) = (self.principal.as_bytes(), clock::now());
         // Where the client names the session itself, nobody has to look it up by an answer.

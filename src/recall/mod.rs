@@ -4,6 +4,7 @@
 //! Memory stands in front of the ledger. An exchange waits for the ledger until its deadline and no longer: what was not
 //! read in time counts as unknown, and what was not written in time is written later.
 
+mod anchors;
 mod row;
 mod seen;
 
@@ -16,14 +17,16 @@ use crate::{
     auth::Principal,
     callers::Callers,
     clock,
-    ledger::{Key, Kind, Later, Ledger, Name, Outcome, Record, Step},
-    repair::{Brought, CallKey, Frozen, RealResult},
+    ledger::{Key, Kind, Later, Ledger, Name, Outcome, ROWS_MAX, Record, Step},
+    repair::{Anchor, Brought, CallKey, Frozen, RealResult},
     telemetry::Telemetry,
 };
 
+pub use anchors::Appended;
 pub use row::Row;
 pub use seen::{Scope, Wanted};
 
+use anchors::Anchors;
 use seen::Seen;
 
 /// How long an exchange waits for the ledger, all in all.
@@ -51,6 +54,7 @@ pub struct Recall {
     telemetry: Telemetry,
     rows: Cache<Name, Known>,
     seen: Seen,
+    anchors: Anchors,
     lasting: Duration,
 }
 
@@ -84,6 +88,7 @@ impl Recall {
                 .time_to_idle(IDLE)
                 .build(),
             seen: Seen::new(),
+            anchors: Anchors::new(),
             lasting,
         }
     }
@@ -103,6 +108,65 @@ impl Recall {
     /// The result that the caller brought for a call.
     pub fn seen(&self, scope: Scope, call: &Wanted) -> Option<RealResult> {
         self.seen.find(scope, call).map(RealResult::Block)
+    }
+
+    /// What was put at the end of this caller's messages. None where it is not known, since the ledger does not answer.
+    pub async fn appended(&self, who: Principal, by: Instant) -> Option<HashMap<Anchor, Arc<Appended>>> {
+        if let Some(known) = self.anchors.of(who) {
+            return Some(known);
+        }
+        let list = self
+            .ledger
+            .list(Kind::Anchor, *who.as_bytes(), ROWS_MAX, clock::since_1970());
+        let Ok(Ok(records)) = timeout_at(by, list).await else {
+            self.telemetry.ledger_missed("read");
+            return None;
+        };
+        let read = records
+            .iter()
+            .filter_map(|record| Some((record.key.name, Appended::decode(&record.value)?)));
+        self.anchors.load(who, read);
+        self.anchors.of(who)
+    }
+
+    /// Keeps what is put at the end of a message, before it is sent. Hands back what stands there; none where it cannot be
+    /// kept, so that nothing may be put.
+    pub async fn append(
+        &self,
+        who: Principal,
+        anchor: Anchor,
+        appended: Appended,
+        by: Instant,
+    ) -> Option<Arc<Appended>> {
+        let key = Key {
+            kind: Kind::Anchor,
+            principal: *who.as_bytes(),
+            name: anchor,
+        };
+        let insert = Step::Insert {
+            key,
+            index: None,
+            value: appended.encode()?,
+            expires_at: clock::since_1970() + self.lasting,
+        };
+        let standing = match timeout_at(by, self.ledger.commit(vec![insert], clock::since_1970())).await {
+            Ok(Ok(Outcome::Done)) => appended,
+            Ok(Ok(Outcome::Conflict(records))) => {
+                let record = records.into_iter().flatten().next()?;
+                Appended::decode(&record.value)?
+            }
+            Ok(Err(_)) | Err(_) => {
+                self.telemetry.ledger_missed("write");
+                return None;
+            }
+        };
+        self.anchors.load(who, [(anchor, standing)]);
+        self.anchors.of(who)?.get(&anchor).cloned()
+    }
+
+    /// Whether what is kept outlives the process.
+    pub fn survives_restart(&self) -> bool {
+        self.ledger.survives_restart()
     }
 
     /// The answers of these calls. Of a caller whom nobody has proven the ledger holds none.

@@ -85,6 +85,23 @@ pub fn brought(body: &[u8], format: Format, outline: &Outline) -> Vec<Brought> {
     real.filter_map(one).collect()
 }
 
+/// A content as JSON, without `cache_control` in its blocks.
+pub fn bare(content: &str) -> String {
+    let json = Json::new(content.as_bytes());
+    let Some(list) = json.root().ok().filter(|root| json.kind(*root) == Kind::Array) else {
+        return content.to_owned();
+    };
+    let mut edits = Vec::new();
+    let walked = json.elements(list, |block| {
+        if json.kind(block) == Kind::Object {
+            edits.extend(json.unset(block, "cache_control"));
+        }
+    });
+    let edits = walked.ok().and_then(|()| EditList::new(edits, content.len()).ok());
+    let bare = edits.and_then(|edits| String::from_utf8(inside(content.as_bytes(), list, edits.as_slice())).ok());
+    bare.unwrap_or_else(|| content.to_owned())
+}
+
 /// The bytes of `span` with the edits, which lie inside it and only remove.
 fn inside(body: &[u8], span: Span, edits: &[Edit]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(span.len());

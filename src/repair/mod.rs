@@ -39,7 +39,7 @@ mod words;
 pub use answers::{Answers, CallSight, Frozen, NoAnswers, RealResult};
 pub use append::{Anchor, Place, append, late_text, places};
 pub use edits::edits;
-pub use kept::{Brought, brought, cut};
+pub use kept::{Brought, bare, brought, cut};
 pub use naming::{CallKey, input_hash, is_strong, letters};
 pub use plan::{Plan, plan};
 pub use second::{second, unbound};
@@ -149,11 +149,13 @@ pub enum Action {
     Open,
     /// The provider was told to drop thinking that it has bound to another prefix.
     Unbind,
+    /// A late result was put at the end of a message of the user's.
+    Append,
 }
 
 impl Action {
     /// Every action, in the order of the header.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Move,
         Self::Merge,
         Self::Restore,
@@ -164,6 +166,7 @@ impl Action {
         Self::Fix,
         Self::Open,
         Self::Unbind,
+        Self::Append,
     ];
 
     /// The stable name: `moved`, `merged`, ….
@@ -179,6 +182,7 @@ impl Action {
             Self::Fix => "fixed",
             Self::Open => "opened",
             Self::Unbind => "unbound",
+            Self::Append => "appended",
         }
     }
 }

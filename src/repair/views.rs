@@ -6,7 +6,10 @@ use super::{
     rules,
     sight::Sights,
 };
-use crate::{conversation::pairing::pair, wire::Wire};
+use crate::{
+    conversation::{lost::is_lost, pairing::pair},
+    wire::Wire,
+};
 
 /// A call of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +29,11 @@ pub struct CallView {
 /// What answers a call in its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InBody {
-    /// The result at this place, where it belongs; a part of the conversation.
-    AtHome(usize),
+    /// A result where it belongs.
+    AtHome {
+        /// Whether it only says that the client has none.
+        lost: bool,
+    },
     /// A result elsewhere.
     Elsewhere,
     /// Nothing.
@@ -53,7 +59,9 @@ pub fn views(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Views {
     let calls = pairing.calls.iter().enumerate().map(|(index, call)| {
         let sight = sights.of(index);
         let answer = match call.answer.and_then(|row| pairing.results.get(row)) {
-            Some(row) if row.home => InBody::AtHome(row.part),
+            Some(row) if row.home => InBody::AtHome {
+                lost: conversation.said(row.part).is_some_and(|text| is_lost(&text)),
+            },
             Some(_) => InBody::Elsewhere,
             None => InBody::Nothing,
         };

@@ -90,6 +90,7 @@ mod ledger_files;
 mod isolation;
 mod late_entries;
 mod late_matching;
+mod late_stories;
 mod ledger_api;
 
 // The rooms around it.

@@ -12,6 +12,8 @@
 
 #[cfg(feature = "server")]
 pub mod app;
+#[cfg(feature = "server")]
+pub mod binary;
 pub mod bodies;
 pub mod documents;
 pub mod judge;

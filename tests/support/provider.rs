@@ -49,6 +49,8 @@ pub enum Reply {
     Text(String),
     /// Calls a tool.
     Call { id: String, name: String, input: Value },
+    /// Calls several tools at once: id, name, input. Messages alone.
+    Calls(Vec<(String, String, Value)>),
     /// Does not get to answer: this status and body instead.
     Status(u16, Value),
 }

@@ -10,21 +10,24 @@ pub(super) use responses::{response, response_events, response_id};
 
 use super::Reply;
 
-fn block(reply: &Reply) -> (Value, &'static str) {
+fn said(reply: &Reply) -> (Vec<Value>, &'static str) {
+    let call =
+        |id: &str, name: &str, input: &Value| json!({"type": "tool_use", "id": id, "name": name, "input": input});
     match reply {
-        Reply::Text(words) => (json!({"type": "text", "text": words}), "end_turn"),
-        Reply::Call { id, name, input } => (
-            json!({"type": "tool_use", "id": id, "name": name, "input": input}),
-            "tool_use",
-        ),
-        Reply::Status(..) => (Value::Null, "refusal"),
+        Reply::Text(words) => (vec![json!({"type": "text", "text": words})], "end_turn"),
+        Reply::Call { id, name, input } => (vec![call(id, name, input)], "tool_use"),
+        Reply::Calls(calls) => {
+            let calls = calls.iter().map(|(id, name, input)| call(id, name, input));
+            (calls.collect(), "tool_use")
+        }
+        Reply::Status(..) => (Vec::new(), "refusal"),
     }
 }
 
 /// A Messages answer; the model may have thought first.
 pub(super) fn message(number: usize, model: &str, thought: Option<&Value>, reply: &Reply) -> Value {
-    let (block, stop) = block(reply);
-    let content: Vec<Value> = thought.cloned().into_iter().chain([block]).collect();
+    let (blocks, stop) = said(reply);
+    let content: Vec<Value> = thought.cloned().into_iter().chain(blocks).collect();
     json!({
         "id": format!("msg_{number:08}"), "type": "message", "role": "assistant", "model": model,
         "content": content, "stop_reason": stop, "stop_sequence": null,
@@ -107,7 +110,7 @@ fn spoken(reply: &Reply) -> (Value, &'static str) {
                 "tool_calls",
             )
         }
-        Reply::Status(..) => (Value::Null, "content_filter"),
+        Reply::Status(..) | Reply::Calls(_) => (Value::Null, "content_filter"),
     }
 }
 

@@ -21,7 +21,7 @@ fn part(reply: &Reply) -> Value {
         Reply::Call { id, name, input } => json!({
             "functionCall": {"id": id, "name": name, "args": input}, "thoughtSignature": "QUFB",
         }),
-        Reply::Status(..) => Value::Null,
+        Reply::Status(..) | Reply::Calls(_) => Value::Null,
     }
 }
 

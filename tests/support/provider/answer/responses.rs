@@ -14,7 +14,7 @@ fn item(number: usize, reply: &Reply) -> Value {
             "type": "function_call", "id": format!("fc_{number:08}"), "call_id": id, "name": name,
             "arguments": input.to_string(), "status": "completed",
         }),
-        Reply::Status(..) => Value::Null,
+        Reply::Status(..) | Reply::Calls(_) => Value::Null,
     }
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn response_events(number: usize, model: &str, reply: &Reply) -> Vec<
     let (kind, key, text) = match reply {
         Reply::Call { input, .. } => ("response.function_call_arguments", "arguments", input.to_string()),
         Reply::Text(words) => ("response.output_text", "text", words.clone()),
-        Reply::Status(..) => ("response.output_text", "text", String::new()),
+        Reply::Status(..) | Reply::Calls(_) => ("response.output_text", "text", String::new()),
     };
     match reply {
         Reply::Call { .. } => start["arguments"] = "".into(),

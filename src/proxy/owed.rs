@@ -1,0 +1,278 @@
+//! What a caller is owed: results that services posted for his calls. Which calls are recorded, which result goes into
+//! which request, and where it is put.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::recalled::Unknown;
+use crate::{
+    auth::Who,
+    conversation::Outline,
+    late::{Found, Late, Opened, Wanted, entry::Call},
+    ledger::Name,
+    recall::{Appended, Recall},
+    repair::{
+        CallView, Frozen, InBody, RepairPolicy, append, input_hash, is_strong, late_text, letters, places, views,
+    },
+    session::{Lane, Strength},
+    wire::{Format, Wire, json::Json, watch::Calls},
+};
+
+/// Bytes of late results that one message takes; more wait for the next.
+const APPENDED_BYTES_MAX: usize = 256 * 1024;
+
+/// Whose results, and where they are known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owed<'s> {
+    pub(super) late: &'s Late,
+    pub(super) recall: &'s Recall,
+    pub(super) who: Who,
+    pub(super) lane: Option<Lane>,
+    pub(super) session: Option<[u8; 32]>,
+}
+
+/// A body with late results at the end of messages.
+#[derive(Debug)]
+pub(super) struct WithLate {
+    pub(super) body: Bytes,
+    /// How many messages have text of ours at their end.
+    pub(super) count: usize,
+}
+
+impl Owed<'_> {
+    /// Records calls that the model has made. Those whose ids come again are recorded once a request shows them, with what
+    /// they ask for.
+    pub(super) fn emitted(&self, calls: &Calls) {
+        let strong = calls
+            .list
+            .iter()
+            .filter(|call| is_strong(call.id.as_bytes(), call.name.as_bytes()));
+        let opened = strong.map(|call| self.opened(call.id.as_bytes(), call.name.as_bytes(), None));
+        self.late.record(self.who, opened);
+    }
+
+    /// Records the calls of the last turn that a request has shown without a result, and notes the results of the others.
+    pub(super) fn shown(&self, body: &[u8], format: Format, outline: &Outline) {
+        if !self.late.is_used() {
+            return;
+        }
+        let json = Json::new(body);
+        for call in &outline.asked {
+            let details = format.details(body, call.at);
+            let Some(tool) = details.name.map(|name| json.decode(name)) else {
+                continue;
+            };
+            let input = input_hash(details.input.map_or(b"", |span| json.bytes(span)));
+            let answer = outline.answers.iter().find(|answer| answer.id == call.id);
+            if answer.is_some_and(|answer| !answer.lost) {
+                let wanted = Wanted {
+                    id: call.id.to_vec(),
+                    tool: tool.to_vec(),
+                    input_hash: input,
+                };
+                let name = Late::name(self.lane.map(|lane| lane.id), &wanted);
+                self.late.settled_by_traffic(self.who.principal, name);
+            } else {
+                self.late.record(self.who, [self.opened(&call.id, &tool, Some(input))]);
+            }
+        }
+    }
+
+    /// The lane may have gone on without calls of its: then nobody waits for those.
+    pub(super) fn went_on(&self, so: bool) {
+        if let Some(lane) = self.lane.filter(|_| so) {
+            self.late.detach(lane.id);
+        }
+    }
+
+    fn opened(&self, id: &[u8], tool: &[u8], input: Option<[u8; 32]>) -> Opened {
+        Opened {
+            lane: self.lane.map(|lane| lane.id),
+            session: self.session,
+            strength: self.lane.map_or(Strength::Weak, |lane| lane.strength),
+            id: id.to_vec(),
+            tool: tool.to_vec(),
+            input,
+        }
+    }
+
+    /// The results that services posted for these calls, in their order. A ledger that does not answer in time has none.
+    pub(super) async fn posted(&self, calls: &[&Unknown], by: Instant) -> Vec<Option<Found>> {
+        let wanted = |unknown: &&Unknown| Wanted {
+            id: unknown.call.id.clone(),
+            tool: unknown.call.tool.clone(),
+            input_hash: unknown.call.input,
+        };
+        let wanted: Vec<Wanted> = calls.iter().map(wanted).collect();
+        let lane = self.lane.map(|lane| lane.id);
+        let read = self.late.results(self.who.principal, lane, &wanted);
+        tokio::time::timeout_at(by, read).await.unwrap_or_default()
+    }
+
+    /// The body with the late results that were put into it before, where they were put, and with new ones at its end. None
+    /// where there are none. What a later turn of the assistant has seen is acknowledged.
+    pub(super) async fn with_late(
+        &self,
+        plain: &Bytes,
+        wire: Wire,
+        policy: &RepairPolicy,
+        outline: &Outline,
+        by: Instant,
+    ) -> Option<WithLate> {
+        let who = self.who.principal;
+        if !self.late.is_used() || !self.recall.survives_restart() || !self.late.callers().is_known(who) {
+            return None;
+        }
+        let known = self.recall.appended(who, by).await?;
+        let waiting = self.late.pending(who) > 0;
+        if known.is_empty() && !waiting {
+            return None;
+        }
+        let places = places(plain, wire);
+        let (mut texts, mut told): (Vec<(usize, String)>, HashSet<Name>) = (Vec::new(), HashSet::new());
+        for place in &places {
+            let Some(appended) = known.get(&place.anchor) else {
+                continue;
+            };
+            texts.push((place.message, appended.text.clone()));
+            told.extend(&appended.calls);
+            if place.is_answered && waiting {
+                self.late.acknowledged(who, appended.calls.iter().copied());
+            }
+        }
+        let last = places
+            .last()
+            .filter(|place| waiting && outline.speaks && !place.is_answered && !known.contains_key(&place.anchor));
+        if let Some(place) = last
+            && let Some(appended) = self.next(plain, wire, policy, &told, by).await
+            && let Some(standing) = self.recall.append(who, place.anchor, appended, by).await
+        {
+            texts.push((place.message, standing.text.clone()));
+        }
+        if texts.is_empty() {
+            return None;
+        }
+        let count = texts.len();
+        let body = append(plain, wire, &texts).ok()?;
+        Some(WithLate { body, count })
+    }
+
+    /// The results that are put at the end now: of calls that stand in this body and were answered by a placeholder, ours
+    /// or the client's own.
+    async fn next(
+        &self,
+        plain: &Bytes,
+        wire: Wire,
+        policy: &RepairPolicy,
+        told: &HashSet<Name>,
+        by: Instant,
+    ) -> Option<Appended> {
+        let who = self.who.principal;
+        let outstanding = tokio::time::timeout_at(by, self.late.outstanding(who)).await;
+        let outstanding = outstanding.ok()?.ok()?;
+        let body = views(plain, wire, policy);
+        if body.only_results {
+            return None;
+        }
+        let (mut texts, mut calls, mut room) = (Vec::new(), Vec::new(), APPENDED_BYTES_MAX);
+        for (name, call) in outstanding.iter().filter(|(name, _)| !told.contains(name)) {
+            let Some(view) = self.in_body(&body.calls, call) else {
+                continue;
+            };
+            if !self.was_invented(view, by).await {
+                continue;
+            }
+            let Some(posted) = &call.posted else { continue };
+            let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
+            let text = late_text(&id, &tool, &posted.content, posted.failed);
+            if let Some(left) = room.checked_sub(text.len()) {
+                room = left;
+                texts.push(text);
+                calls.push(*name);
+            }
+        }
+        let text = texts.join("\n\n");
+        (!text.is_empty()).then_some(Appended { text, calls })
+    }
+
+    /// The call in a body: exactly by its id first, else by letters and digits, where those are one call's alone.
+    fn in_body<'v>(&self, views: &'v [CallView], call: &Call) -> Option<&'v CallView> {
+        let lane = self.lane.map(|lane| *lane.id.as_bytes());
+        if !is_strong(&call.id, &call.tool) && (call.lane.is_none() || call.lane != lane) {
+            return None;
+        }
+        let fits = |view: &&CallView| view.tool == call.tool && call.input.is_none_or(|input| input == view.input);
+        let only = |is_it: &dyn Fn(&CallView) -> bool| {
+            let mut found = views.iter().filter(fits).filter(|view| is_it(view));
+            found.next().filter(|_| found.next().is_none())
+        };
+        let own = letters(&call.id);
+        only(&|view| view.id == call.id).or_else(|| only(&|view| letters(&view.id) == own))
+    }
+
+    /// Whether the provider was given a placeholder for the call.
+    async fn was_invented(&self, view: &CallView, by: Instant) -> bool {
+        match view.answer {
+            InBody::AtHome { lost } => lost,
+            InBody::Elsewhere => false,
+            InBody::Nothing => {
+                let who = self.who.principal;
+                let known = match self.recall.recalled(who, view.key) {
+                    Some(known) => Some(known),
+                    None => self.recall.fetch(who, &[view.key], by).await.remove(&view.key),
+                };
+                matches!(known, Some(Frozen::Placeholder(_)))
+            }
+        }
+    }
+}
+
+/// What the data path keeps of an exchange, to record the calls of its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Debtor {
+    pub(super) late: Late,
+    pub(super) recall: Recall,
+    pub(super) who: Who,
+    pub(super) lane: Option<Lane>,
+    pub(super) session: Option<[u8; 32]>,
+}
+
+impl Debtor {
+    /// Who is owed the results of the calls of this request's answer.
+    pub(super) fn of(owed: Owed<'_>) -> Self {
+        let Owed {
+            late,
+            recall,
+            who,
+            lane,
+            session,
+        } = owed;
+        Self {
+            late: late.clone(),
+            recall: recall.clone(),
+            who,
+            lane,
+            session,
+        }
+    }
+
+    pub(super) const fn owed(&self) -> Owed<'_> {
+        Owed {
+            late: &self.late,
+            recall: &self.recall,
+            who: self.who,
+            lane: self.lane,
+            session: self.session,
+        }
+    }
+
+    /// The answer has ended: its calls are recorded. Where the client has left, nobody waits in its lane.
+    pub(super) fn answered(&self, calls: &Calls, client_left: bool) {
+        self.owed().emitted(calls);
+        if let Some(lane) = self.lane.filter(|_| client_left && !calls.list.is_empty()) {
+            self.late.detach(lane.id);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The binary as a process of its own, with a configuration and a state directory that outlive it.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use antiphon::config::VARIABLES;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use super::{
+    state,
+    wire::{Client, Message, spawn},
+};
+
+/// What a process is started with, again and again.
+pub struct Install {
+    config: PathBuf,
+    state: PathBuf,
+}
+
+impl Install {
+    /// With this configuration, and an empty state directory.
+    pub fn new(config: &str) -> Self {
+        let state = state::directory();
+        let path = state.join("antiphon.toml");
+        std::fs::write(&path, config).unwrap();
+        Self { config: path, state }
+    }
+
+    /// Where the ledger is.
+    pub fn ledger(&self) -> PathBuf {
+        self.state.join("antiphon").join("ledger.db")
+    }
+
+    /// The state directory.
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// Starts the binary on free ports, and waits until it serves.
+    pub async fn start(&self) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
+        for (name, _) in VARIABLES {
+            command.env_remove(name).env_remove(name.to_lowercase());
+        }
+        command
+            .env("XDG_STATE_HOME", &self.state)
+            .env_remove("HOME")
+            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+            .args(["--log-format", "json", "-c"])
+            .arg(&self.config)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = tokio::process::ChildStderr::from_std(child.stderr.take().unwrap()).unwrap();
+        let mut lines = BufReader::new(lines).lines();
+        let mut data = None;
+        let mut said = String::new();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| line.into());
+            if line["message"] == "serving" {
+                data = line["listen"].as_str().map(|address| address.parse().unwrap());
+                break;
+            }
+            said.push_str(&line.to_string());
+        }
+        // What it says later is read by nobody: its pipe must not close.
+        drop(spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} }));
+        let data = data.unwrap_or_else(|| panic!("it ended before it served: {said}"));
+        Process { child, data }
+    }
+}
+
+/// A running process; killed when dropped.
+pub struct Process {
+    child: Child,
+    /// The data listener.
+    pub data: SocketAddr,
+}
+
+impl Process {
+    /// One request on a connection of its own.
+    pub async fn ask(&self, request: impl AsRef<[u8]>) -> Message {
+        let mut client = Client::connect(self.data).await;
+        client.send(request).await;
+        client.response().await
+    }
+
+    /// Kills it, as nothing can prepare for.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
