@@ -72,7 +72,7 @@ impl Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
         command.args(["--listen", &listen.to_string(), "--admin-listen", &admin.to_string()]);
         let ledger = env::temp_dir().join(format!("antiphon-bench-{listen}.db"));
-        let said = format!("[ledger]\npath = {ledger:?}\n{}", upstreams.concat());
+        let said = format!("[ledger]\npath = \"{}\"\n{}", ledger.display(), upstreams.concat());
         fs::write(&file, said).unwrap();
         let child = Self::spawn(command.arg("--config").arg(&file), listen);
         fs::remove_file(file).unwrap();

@@ -111,10 +111,14 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let names = config.upstreams.iter().map(|upstream| upstream.name.as_str());
     let profiles = Profiles::new(names, config.profiles, &config.proxy.rotation, telemetry.clone());
     let ledger = ledger(&config.ledger)?;
+    let sessions = SessionSettings {
+        calls: config.late.call_limits(),
+        ..SessionSettings::default()
+    };
     let Lasting { late, recall, upkeep } = Lasting::over(&ledger, config.late, &telemetry);
     let shared = Shared {
         profiles,
-        sessions: Arc::new(SessionTable::new(SessionSettings::default())),
+        sessions: Arc::new(SessionTable::new(sessions)),
         recall,
         telemetry,
         late,

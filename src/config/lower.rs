@@ -371,7 +371,7 @@ impl Lowering {
             allow_hosts: each(self, "server.allow_hosts", &file.allow_hosts, values::host),
             trust_mode_header: file.trust_mode_header,
             policy: RepairPolicy {
-                late_moves: false,
+                late: self.file.repair.late.into(),
                 least: self.file.repair.least.into(),
                 hygiene: self.file.repair.hygiene,
                 tiers,

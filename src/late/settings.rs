@@ -9,6 +9,7 @@ use super::matching::{Reach, Service};
 use crate::{
     auth::{Principal, PrincipalKey, PrincipalSettings, TokenHash, WebhookKey},
     repair::Tier,
+    session_table::CallLimits,
 };
 
 /// A tool service as the operator describes it.
@@ -66,6 +67,15 @@ impl Default for LateSettings {
 }
 
 impl LateSettings {
+    /// What sessions want to know of calls.
+    pub fn call_limits(&self) -> CallLimits {
+        let limited = |(name, tool): (&String, &Tool)| Some((name.as_str().into(), tool.max_duration?));
+        CallLimits {
+            tools: self.tools.iter().filter_map(limited).collect(),
+            detach_after: self.detach_after,
+        }
+    }
+
     /// The services, with the principals that they may answer for.
     pub(super) fn services(&self, key: &PrincipalKey) -> Vec<Service> {
         let reach = |said: &ServiceSettings| match &said.principals {

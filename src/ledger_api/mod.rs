@@ -27,6 +27,7 @@ use crate::{
     auth::{Principal, principal::decoded},
     late::Late,
     server::Signal,
+    session_table::SessionTable,
     telemetry::Telemetry,
 };
 use answer::Refusal;
@@ -51,6 +52,7 @@ pub fn is_ours(path: &str) -> bool {
 #[derive(Clone, Debug)]
 pub struct LedgerApi {
     late: Late,
+    sessions: Arc<SessionTable>,
     telemetry: Telemetry,
     /// Given once the drain has begun.
     stopping: Signal,
@@ -98,9 +100,10 @@ impl Ask {
 
 impl LedgerApi {
     /// The API over late results; its feeds end when `stopping` is given.
-    pub fn new(late: Late, telemetry: Telemetry, stopping: Signal) -> Self {
+    pub fn new(late: Late, sessions: Arc<SessionTable>, telemetry: Telemetry, stopping: Signal) -> Self {
         Self {
             late,
+            sessions,
             telemetry,
             stopping,
             seen: Cache::builder().max_capacity(SEEN_MAX).time_to_live(SEEN_FOR).build(),

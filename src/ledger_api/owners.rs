@@ -8,7 +8,10 @@ use super::{
     answer::{Code, Refusal, answer, raw},
     asked, feed,
 };
-use crate::{auth::Principal, late::entry::Call, ledger::Name, wire::json::quoted};
+use crate::{
+    auth::Principal, clock, late::entry::Call, ledger::Name, session::LaneId, session_table::Detached,
+    wire::json::quoted,
+};
 
 impl LedgerApi {
     /// Answers an owner. What is not his is not there.
@@ -43,6 +46,9 @@ impl LedgerApi {
             Ask::Close(session) => {
                 if let Ok(session) = std::str::from_utf8(session) {
                     self.late.close(owner, session);
+                    let lanes = LaneId::main_of(owner.as_bytes(), session);
+                    let left = lanes.map(|lane| self.sessions.close(lane, clock::now()));
+                    self.telemetry.calls_detached(Detached::Closed, left.iter().sum());
                 }
                 // Whether there was such a session is not told.
                 Ok(answer(StatusCode::OK, &json!({ "state": "closed" })))

@@ -160,7 +160,12 @@ impl Proxy {
             own: (!listen.is_unspecified()).then_some(listen),
         };
         let memory = Memory::new(routes.upstreams());
-        let api = LedgerApi::new(shared.late.clone(), shared.telemetry.clone(), stopping);
+        let api = LedgerApi::new(
+            shared.late.clone(),
+            Arc::clone(&shared.sessions),
+            shared.telemetry.clone(),
+            stopping,
+        );
         Self(Arc::new(Inner {
             routes,
             settings,

@@ -21,12 +21,13 @@ use super::{
     second::conversation_key,
 };
 use crate::{
-    auth::Who,
+    auth::{PrincipalKey, Who},
     clock,
     conversation::Outline,
     policy::retry::Footing,
     recall::{Recall, Scope},
     repair::{Action, Mode, Repaired, repair_with, unbound},
+    session::body_user,
     splice::Segments,
     wire::{Unreadable, Wire},
 };
@@ -74,10 +75,12 @@ struct Mended {
 }
 
 /// How the body of one request is read.
+#[derive(Clone, Copy)]
 pub(super) struct Reading<'s> {
     pub(super) settings: &'s ProxySettings,
     pub(super) memory: &'s Memory,
     pub(super) recall: &'s Recall,
+    pub(super) principals: &'s PrincipalKey,
     pub(super) who: Who,
     pub(super) principal: Principal<'s>,
     pub(super) sources: Sources<'s>,
@@ -112,13 +115,54 @@ impl Reading<'_> {
         record.event.overhead = clock::now().duration_since(began);
         match read {
             Ok(mended) => {
-                let verdict = self.decide(came, coding, mended, record).await;
+                let verdict = match self.of_user(&mended) {
+                    None => self.decide(came, coding, mended, record).await,
+                    Some(reading) => reading.decide_for_user(came, coding, mended, record).await,
+                };
                 record.event.overhead = clock::now().duration_since(began);
                 verdict
             }
             Err(Unreadable::TooLarge) if mode == Mode::Strict => Err(too_large(record)),
             Err(reason) => Ok(self.unread(record, reason, Payload::Held(Segments::whole(came)))),
         }
+    }
+
+    /// The same for the user that the body names, where bodies are trusted with that.
+    fn of_user(&self, mended: &Mended) -> Option<Self> {
+        if !self.settings.principals.trust_body_user {
+            return None;
+        }
+        let user = body_user(&mended.plain, &mended.repaired.outline)?;
+        let who = self.who.with_user(self.principals, user.as_bytes());
+        let caller = who.principal;
+        Some(Self {
+            who,
+            principal: Principal {
+                caller,
+                ..self.principal
+            },
+            sources: Sources {
+                principal: caller,
+                ..self.sources
+            },
+            ..*self
+        })
+    }
+
+    /// What was known for the account is not for the user: the body is mended anew.
+    async fn decide_for_user(
+        &self,
+        came: Bytes,
+        coding: Coding,
+        mended: Mended,
+        record: &mut Record,
+    ) -> Result<Verdict, ProxyError> {
+        if let Some((late, who)) = &mut record.asker {
+            *who = self.who;
+            late.load(self.who.principal).await;
+        }
+        let mended = self.anew(Known::default(), mended);
+        self.decide(came, coding, mended, record).await
     }
 
     /// What goes up of a body that was read.
@@ -237,6 +281,9 @@ impl Reading<'_> {
                 mended = self.anew(known, mended);
             }
         }
+        for (call, answer) in &mended.notes.given {
+            self.sources.telemetry.frozen(mended.known.row_of(*call, answer));
+        }
         let tentative = Tentative {
             recall: self.recall.clone(),
             scope,
@@ -269,12 +316,11 @@ impl Reading<'_> {
             let key = || conversation_key(self.principal, plain, self.wire);
             let dropped = (self.mode == Mode::Repair && self.memory.is_unbound(key))
                 .then(|| unbound(plain, self.wire, &policy, &answers));
-            let repaired = match dropped.flatten() {
-                Some(repaired) => repaired,
-                None => {
-                    answers.notes.replace(Notes::default());
-                    repair_with(plain, self.wire, &policy, &answers)?
-                }
+            let repaired = if let Some(repaired) = dropped.flatten() {
+                repaired
+            } else {
+                answers.notes.replace(Notes::default());
+                repair_with(plain, self.wire, &policy, &answers)?
             };
             Ok((repaired, answers.notes.into_inner()))
         }));

@@ -203,6 +203,15 @@ impl Known {
         }
     }
 
+    /// What an answer is that a call was given now, in the words of the counter.
+    pub(super) fn row_of(&self, call: CallKey, answer: &Frozen) -> &'static str {
+        match answer {
+            Frozen::Placeholder(_) => "placeholder",
+            Frozen::Result(_) if self.real.contains_key(&call) => "restored",
+            Frozen::Result(_) => "moved",
+        }
+    }
+
     /// The calls whose results a service posted.
     pub(super) fn posted(&self) -> HashMap<CallKey, Name> {
         self.posted.clone()

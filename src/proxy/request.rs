@@ -88,6 +88,7 @@ pub(super) async fn prepare(
         settings,
         memory: &inner.memory,
         recall: &inner.recall,
+        principals: &inner.principals,
         who: caller,
         principal,
         sources,
@@ -96,6 +97,10 @@ pub(super) async fn prepare(
     };
     let verdict = reading.inspect(body, record).await?;
     record.compacts = verdict.asked.compacts;
+    let principal = Principal {
+        caller: verdict.asked.principal,
+        ..principal
+    };
     Ok(finish(parts, route, verdict, Some((wire, principal))))
 }
 

@@ -12,7 +12,7 @@ use crate::{
         turns::Unit,
     },
     repair::{
-        Action, Applicability, RepairPolicy, Report,
+        Action, Applicability, OnLate, RepairPolicy, Report,
         answers::{Answers, CallSight, Frozen, RealResult},
         equal, ids, kept,
         sight::Sights,
@@ -241,7 +241,7 @@ impl Planner<'_> {
         let frozen = self.answers.frozen(sight);
         let is_frozen = frozen.is_some();
         let overtaken = |frozen: &Frozen| {
-            self.policy.late_moves && call.answer.is_some() && matches!(frozen, Frozen::Placeholder(_))
+            self.policy.late == OnLate::Move && call.answer.is_some() && matches!(frozen, Frozen::Placeholder(_))
         };
         if let Some(frozen) = frozen.filter(|frozen| !overtaken(frozen)) {
             return Some(self.thaw(frozen, call));

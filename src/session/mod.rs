@@ -191,6 +191,12 @@ impl LaneId {
         Self(hash)
     }
 
+    /// The main lanes of the session that a client calls so, in each format.
+    pub fn main_of(principal: &PrincipalHash, session: &str) -> [Self; Format::ALL.len()] {
+        let session = SessionId::new(session.as_bytes(), Source::Antiphon);
+        Format::ALL.map(|format| Self::new(principal, format, &session, None))
+    }
+
     /// The hash.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0

@@ -58,7 +58,7 @@ fn late() -> String {
 /// What went up, the last time.
 fn sent(world: &World) -> String {
     let last = world.requests().pop().unwrap();
-    String::from_utf8(last.message.body.clone()).unwrap()
+    String::from_utf8(last.message.body).unwrap()
 }
 
 async fn rows(ledger: &Arc<dyn Ledger>) -> u64 {
@@ -282,20 +282,20 @@ async fn a_ledger_that_stalls_or_fails_costs_a_quarter_of_a_second_at_most() {
         world.script(json(200, GOOD));
         let answer = ask(&world, &hurry()).await;
         assert_eq!(answer.status(), 200);
-        let took = world.now() - began;
+        let took = world.now().saturating_sub(began);
         assert!(took <= Duration::from_millis(251), "{took:?}");
         assert!(sent(&world).contains(PLACEHOLDER));
         // A healthy one asks nobody.
         let began = world.now();
         world.script(json(200, GOOD));
         ask(&world, r#"{"role":"user","content":"hello"}"#).await;
-        assert!(world.now() - began < Duration::from_millis(2));
+        assert!(world.now().saturating_sub(began) < Duration::from_millis(2));
         // The next one of the session knows from memory, at once.
         let began = world.now();
         world.script(json(200, GOOD));
         let answer = ask(&world, &late()).await;
         assert_eq!(answer.header("x-antiphon-repair").unwrap(), "quoted=1, placeholder=1");
-        assert!(world.now() - began < Duration::from_millis(2));
+        assert!(world.now().saturating_sub(began) < Duration::from_millis(2));
         let missed = world.shared.telemetry.encode();
         assert!(
             missed.contains("antiphon_ledger_missed_total{op=\"read\"} 1"),
@@ -360,110 +360,4 @@ async fn of_two_replicas_the_first_row_wins() {
     // Another caller's calls of the same name are other calls.
     assert!(other.freeze(who("sk-two"), &[(a, real.clone())], by).await.is_empty());
     assert_eq!(other.recalled(who("sk-two"), a), Some(real));
-}
-
-/// F2: a client that never wrote its tools' results down gets them back as it had sent them; nobody else does.
-#[tokio::test(start_paused = true)]
-async fn a_result_that_the_client_lost_comes_back() {
-    const RESULT: &str = r#"{"type":"tool_result","content":"REAL","tool_use_id":"ID"}"#;
-    let call = |id: &str, input: &str| {
-        format!(
-            r#"{{"role":"user","content":"go"}},{{"role":"assistant","content":[{{"type":"tool_use","id":"{id}","name":"run","input":{input}}}]}}"#
-        )
-    };
-    let strong = "toolu_01AbC9dE3fG";
-    for (name, emitted, resumed, restored) in [
-        (
-            "the same",
-            (strong, "sk-one", "s1"),
-            (strong, r#"{"a":1}"#, "sk-one", "s1", 0),
-            true,
-        ),
-        (
-            "another session",
-            (strong, "sk-one", "s1"),
-            (strong, r#"{"a":1}"#, "sk-one", "s2", 0),
-            true,
-        ),
-        (
-            "ids stripped",
-            (strong, "sk-one", "s1"),
-            ("toolu01AbC9dE3fG", r#"{"a":1}"#, "sk-one", "s1", 0),
-            true,
-        ),
-        (
-            "another caller",
-            (strong, "sk-one", "s1"),
-            (strong, r#"{"a":1}"#, "sk-two", "s1", 0),
-            false,
-        ),
-        (
-            "pruned long ago",
-            (strong, "sk-one", "s1"),
-            (strong, r#"{"a":1}"#, "sk-one", "s1", 20),
-            false,
-        ),
-        (
-            "nearly",
-            (strong, "sk-one", "s1"),
-            (strong, r#"{"a":1}"#, "sk-one", "s1", 19),
-            true,
-        ),
-        (
-            "weak id",
-            ("call_0", "sk-one", "s1"),
-            ("call_0", r#"{ "a": 1.0 }"#, "sk-one", "s1", 0),
-            true,
-        ),
-        (
-            "weak id, another session",
-            ("call_0", "sk-one", "s1"),
-            ("call_0", r#"{"a":1}"#, "sk-one", "s2", 0),
-            false,
-        ),
-        (
-            "weak id, another input",
-            ("call_0", "sk-one", "s1"),
-            ("call_0", r#"{"a":2}"#, "sk-one", "s1", 0),
-            false,
-        ),
-    ] {
-        let world = World::new();
-        let session = |request: Vec<u8>, session: &str| {
-            let text = String::from_utf8(request).unwrap();
-            text.replacen("\r\n", &format!("\r\nx-antiphon-session: {session}\r\n"), 1)
-        };
-        let (id, key, of) = emitted;
-        let brought = RESULT
-            .replace("ID", id)
-            .replace(r#""REAL","#, r#""REAL","cache_control":{"type":"ephemeral"},"#);
-        let history = format!(r#"{},{{"role":"user","content":[{brought}]}}"#, call(id, r#"{"a":1}"#));
-        world.script(json(200, GOOD));
-        let answer = world
-            .ask(session(post("/anthropic/v1/messages", key, &history), of))
-            .await;
-        assert_eq!(answer.header("x-antiphon-repair"), Some("none"), "{name}");
-        let (id, input, key, of, turns) = resumed;
-        let more = r#",{"role":"assistant","content":"a"},{"role":"user","content":"b"}"#.repeat(turns);
-        let history = format!(r#"{},{{"role":"user","content":"again"}}{more}"#, call(id, input));
-        for round in 0..2 {
-            world.script(json(200, GOOD));
-            let answer = world
-                .ask(session(post("/anthropic/v1/messages", key, &history), of))
-                .await;
-            let wanted = if restored { "restored=1" } else { "placeholder=1" };
-            assert_eq!(answer.header("x-antiphon-repair"), Some(wanted), "{name} {round}");
-            let as_sent = RESULT.replace("ID", id);
-            assert_eq!(sent(&world).contains(&as_sent), restored, "{name}: {}", sent(&world));
-        }
-    }
-    // A text that only says that there is no result is none.
-    let world = World::new();
-    let lost =
-        r#"{"type":"tool_result","tool_use_id":"toolu_01AbC9dE3fG","content":"[Tool execution was interrupted]"}"#;
-    world.script(json(200, GOOD));
-    ask(&world, &format!(r#"{CALL},{{"role":"user","content":[{lost}]}}"#)).await;
-    world.script(json(200, GOOD));
-    let answer = ask(&world, &hurry()).await;
-    assert_eq!(answer.header("x-antiphon-repair"), Some("placeholder=1"));
 }

@@ -251,17 +251,24 @@ async fn a_render_that_finishes_behind_a_closed_conversation_reaches_its_user_al
             answer.text()
         );
     }
-    // Once, at the tail; then it is history, and no longer owed.
     logs[0].says("great");
     logs[0].ask(&process, ANN).await;
-    assert_eq!(sent(&provider).to_string().matches("the render").count(), 1);
+    assert_eq!(
+        sent(&provider).to_string().matches("the render").count(),
+        1,
+        "once, at the tail"
+    );
+    is_no_longer_owed(&process).await;
+}
+
+/// What was seen is acknowledged.
+async fn is_no_longer_owed(process: &Process) {
     let acknowledged = async {
         let get = "GET /ledger/v1/outstanding HTTP/1.1\r\nhost: localhost\r\nx-api-key: sk-ann\r\n\r\n";
         while process.ask(get).await.text().contains(IDS[0]) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), acknowledged)
-        .await
-        .expect("it is acknowledged");
+    let acknowledged = tokio::time::timeout(Duration::from_secs(20), acknowledged);
+    acknowledged.await.expect("it is acknowledged");
 }

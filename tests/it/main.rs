@@ -52,6 +52,7 @@ mod guard;
 mod http2;
 mod journal;
 mod last_word;
+mod lost_results;
 mod malformed;
 mod mending;
 mod named_ids;

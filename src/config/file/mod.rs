@@ -17,8 +17,8 @@ pub use late::{KeepSeenName, Ledger, Principals, PrincipalsMode, Service, StoreN
 pub use profile::{ClientToken, Profile};
 pub use timeouts::{Rotation, Timeouts};
 pub use words::{
-    CredentialsName, KindName, LeastName, LogFormatName, ModeName, OnBindingErrorName, OnOrganisationChangeName,
-    TierName,
+    CredentialsName, KindName, LateName, LeastName, LogFormatName, ModeName, OnBindingErrorName,
+    OnOrganisationChangeName, TierName,
 };
 
 /// Configuration of Antiphon: one TOML file, in which every key may be left out.
@@ -108,6 +108,8 @@ pub struct Repair {
     pub hygiene: bool,
     /// What to do about thinking that Anthropic has bound to another beginning of the conversation.
     pub on_binding_error: OnBindingErrorName,
+    /// What to do about a real result that stands elsewhere in the body, where its call was answered by a placeholder before.
+    pub late: LateName,
 }
 
 impl Default for Repair {
@@ -117,6 +119,7 @@ impl Default for Repair {
             least: LeastName::Lossy,
             hygiene: true,
             on_binding_error: OnBindingErrorName::DropBlock,
+            late: LateName::Keep,
         }
     }
 }

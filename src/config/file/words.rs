@@ -7,7 +7,7 @@ use crate::{
     policy::OnOrganisationChange,
     provider::Kind,
     proxy::OnBindingError,
-    repair::{Applicability, Mode, Tier},
+    repair::{Applicability, Mode, OnLate, Tier},
     telemetry::LogFormat,
 };
 
@@ -70,6 +70,16 @@ words! {
         DropBlock = "drop_block",
         /// Hand the refusal to the client.
         Surface = "surface",
+    }
+}
+
+words! {
+    /// What to do about a real result that stands elsewhere, where its call was given a placeholder before.
+    LateName => OnLate {
+        /// The placeholder stays.
+        Keep = "keep",
+        /// The result goes to its call.
+        Move = "move",
     }
 }
 
