@@ -10,7 +10,7 @@ use crate::{
     ledger::{self, Later, Ledger, Writer},
     provider::Routes,
     proxy::{Proxy, ProxySettings, Shared},
-    recall::Recall,
+    recall::{Recall, RecallSettings},
     server::{self, BindError, ServerSettings, Tasks},
     telemetry::Telemetry,
     upstream::{Dial, Sender, UpstreamSettings},
@@ -95,12 +95,16 @@ pub struct Lasting {
 }
 
 impl Lasting {
-    /// All of it over `ledger`.
-    pub fn over(ledger: &Arc<dyn Ledger>, settings: LateSettings, telemetry: &Telemetry) -> Self {
+    /// All of it over `ledger`; with `keeps_seen` the results in requests go there too.
+    pub fn over(ledger: &Arc<dyn Ledger>, settings: LateSettings, keeps_seen: bool, telemetry: &Telemetry) -> Self {
         let (later, writer) = ledger::later(Arc::clone(ledger));
         let callers = Callers::new(Arc::clone(ledger), later.clone());
         let kept = Arc::clone(ledger);
-        let recall = Recall::new(kept, later.clone(), callers.clone(), telemetry.clone(), settings.ttl);
+        let recalls = RecallSettings {
+            lasting: settings.ttl,
+            keeps_seen,
+        };
+        let recall = Recall::new(kept, later.clone(), callers.clone(), telemetry.clone(), recalls);
         let kept = Arc::clone(ledger);
         let (late, keeper) = Late::new(kept, later.clone(), callers, settings, telemetry.clone());
         let upkeep = Upkeep {

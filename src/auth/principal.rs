@@ -175,6 +175,15 @@ pub fn presented<'r>(headers: &'r HeaderMap, query: Option<&'r str>) -> impl Ite
     in_headers.chain(in_query).filter(|secret| !secret.is_empty())
 }
 
+/// How credentials begin that run out within hours, so that who renews one is another principal: signed tokens, Anthropic's
+/// and Google's OAuth tokens.
+const SHORT_LIVED: [&[u8]; 3] = [b"eyJ", b"sk-ant-oat", b"ya29."];
+
+/// Whether a request presents a credential that will run out.
+pub fn is_short_lived(headers: &HeaderMap) -> bool {
+    presented(headers, None).any(|secret| SHORT_LIVED.iter().any(|begin| secret.starts_with(begin)))
+}
+
 fn bare(value: &[u8]) -> &[u8] {
     const BEARER: &[u8] = b"bearer ";
     let value = value.trim_ascii();
@@ -311,6 +320,20 @@ mod tests {
             Principal::of_token(&ours, "a"),
             Principal::of_token(&PrincipalKey::of_ledger(&[2; 32]), "a")
         );
+    }
+
+    #[test]
+    fn tokens_that_run_out_are_told_by_how_they_begin() {
+        for (value, so) in [
+            ("Bearer eyJhbGciOi", true),
+            ("Bearer sk-ant-oat01-x", true),
+            ("ya29.a0", true),
+            ("Bearer sk-ant-api03-x", false),
+            ("sk-proj-eyJ", false),
+        ] {
+            let headers = [("authorization".parse::<HeaderName>().unwrap(), value.parse().unwrap())];
+            assert_eq!(is_short_lived(&headers.into_iter().collect()), so, "{value}");
+        }
     }
 
     proptest! {

@@ -115,7 +115,7 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
         calls: config.late.call_limits(),
         ..SessionSettings::default()
     };
-    let Lasting { late, recall, upkeep } = Lasting::over(&ledger, config.late, &telemetry);
+    let Lasting { late, recall, upkeep } = Lasting::over(&ledger, config.late, config.ledger.keeps_seen, &telemetry);
     let shared = Shared {
         profiles,
         sessions: Arc::new(SessionTable::new(sessions)),

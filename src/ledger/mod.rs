@@ -61,11 +61,13 @@ pub enum Kind {
     Parked = 6,
     /// A result that was refused.
     Evidence = 7,
+    /// A result that a caller brought in a request.
+    Seen = 8,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Principal,
         Self::Call,
         Self::Frozen,
@@ -73,6 +75,7 @@ impl Kind {
         Self::Delivery,
         Self::Parked,
         Self::Evidence,
+        Self::Seen,
     ];
 
     /// The name for people.
@@ -85,6 +88,7 @@ impl Kind {
             Self::Delivery => "delivery",
             Self::Parked => "parked",
             Self::Evidence => "evidence",
+            Self::Seen => "seen",
         }
     }
 }

@@ -9,10 +9,12 @@ use std::{
     time::Duration,
 };
 
+use http::HeaderMap;
 use moka::sync::Cache;
 
+use super::headers::CLIENT_TOKEN;
 use crate::{
-    auth,
+    auth::{self, principal::is_short_lived},
     provider::Upstream,
     repair::{CallKey, Placeholder},
 };
@@ -36,6 +38,8 @@ pub(super) struct Memory {
     unbound: Cache<Key, ()>,
     /// Whether anything is in the two above: most processes never look.
     any: AtomicBool,
+    /// Whether it was said that credentials which run out take their memory along.
+    told: AtomicBool,
 }
 
 impl Memory {
@@ -53,6 +57,20 @@ impl Memory {
                 .time_to_idle(IDLE_MAX)
                 .build(),
             any: AtomicBool::new(false),
+            told: AtomicBool::new(false),
+        }
+    }
+
+    /// Says once that what is kept for a credential that runs out ends with it. A client token has no such end.
+    pub(super) fn tell_of_short_lives(&self, headers: &HeaderMap) {
+        if self.told.load(Ordering::Relaxed) || headers.contains_key(CLIENT_TOKEN) || !is_short_lived(headers) {
+            return;
+        }
+        if !self.told.swap(true, Ordering::Relaxed) {
+            tracing::info!(
+                "a caller is told by a credential that runs out: what is kept for it ends with it; \
+                 a client token in x-antiphon-client-token stays"
+            );
         }
     }
 

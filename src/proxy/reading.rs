@@ -274,6 +274,7 @@ impl Reading<'_> {
             return (mended, appended, None);
         }
         if !mended.notes.given.is_empty() {
+            self.memory.tell_of_short_lives(self.sources.headers);
             let standing = self.recall.freeze(scope.who, &mended.notes.given, by).await;
             if !standing.is_empty() {
                 let mut known = mended.known.clone();

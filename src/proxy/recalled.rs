@@ -182,20 +182,21 @@ impl Known {
         let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
         let mut found = owed.recall.fetch(scope.who, &keys, by).await;
         let open: Vec<&Unknown> = calls.iter().filter(|call| !found.contains_key(&call.key)).collect();
-        let mut results = owed.posted(&open, by).await.into_iter();
-        let mut room = RESTORED_BYTES_MAX;
+        let posted = owed.posted(&open, by).await;
+        let calls: Vec<&Wanted> = open.iter().map(|unknown| &unknown.call).collect();
+        let seen = owed.recall.seen(scope, &calls, by).await;
+        let (mut posted, mut seen, mut room) = (posted.into_iter(), seen.into_iter(), RESTORED_BYTES_MAX);
         for unknown in open {
-            let key = unknown.key;
-            if let Some(posted) = results.next().flatten() {
+            let (posted, seen) = (posted.next().flatten(), seen.next().flatten());
+            if let Some(posted) = posted {
                 let (content, failed) = (bare(&posted.content), posted.failed);
-                self.real.insert(key, RealResult::Content { content, failed });
-                self.posted.insert(key, posted.call);
-            } else if unknown.turns_behind < TURNS_BEHIND_MAX
-                && let Some(real) = owed.recall.seen(scope, &unknown.call)
+                self.real.insert(unknown.key, RealResult::Content { content, failed });
+                self.posted.insert(unknown.key, posted.call);
+            } else if let Some(real) = seen.filter(|_| unknown.turns_behind < TURNS_BEHIND_MAX)
                 && let Some(left) = room.checked_sub(real.len())
             {
                 room = left;
-                self.real.insert(key, real);
+                self.real.insert(unknown.key, real);
             }
         }
         for call in keys {

@@ -45,6 +45,15 @@ const FIRST: u64 = 1;
 /// An answer, by the call that it was given to.
 pub type Given = (CallKey, Frozen);
 
+/// How long, and what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecallSettings {
+    /// How long a record lasts.
+    pub lasting: Duration,
+    /// Whether results that were only seen in requests go into the ledger too.
+    pub keeps_seen: bool,
+}
+
 /// What is remembered. A cheap handle.
 #[derive(Clone, Debug)]
 pub struct Recall {
@@ -55,7 +64,7 @@ pub struct Recall {
     rows: Cache<Name, Known>,
     seen: Seen,
     anchors: Anchors,
-    lasting: Duration,
+    settings: RecallSettings,
 }
 
 /// A row in memory.
@@ -67,13 +76,13 @@ struct Known {
 }
 
 impl Recall {
-    /// Remembers in `ledger`, each row for `lasting`.
+    /// Remembers in `ledger`.
     pub fn new(
         ledger: Arc<dyn Ledger>,
         later: Later,
         callers: Callers,
         telemetry: Telemetry,
-        lasting: Duration,
+        settings: RecallSettings,
     ) -> Self {
         let weigh =
             |_: &Name, known: &Known| u32::try_from(known.row.weight().saturating_add(ROW_BYTES)).unwrap_or(u32::MAX);
@@ -89,7 +98,7 @@ impl Recall {
                 .build(),
             seen: Seen::new(),
             anchors: Anchors::new(),
-            lasting,
+            settings,
         }
     }
 
@@ -98,16 +107,41 @@ impl Recall {
         self.rows.get(&name(who, call)).map(|known| known.row.answer)
     }
 
-    /// Keeps results that a caller brought. Nobody's results are kept for nobody.
+    /// Keeps results that a caller brought. Nobody's results are kept for nobody. Of a call that has brought another result
+    /// before, the ledger keeps the first.
     pub fn saw(&self, scope: Scope, brought: Vec<Brought>) {
-        if scope.who != Principal::NONE {
-            self.seen.keep(scope, brought);
+        if scope.who == Principal::NONE {
+            return;
+        }
+        for result in brought {
+            let fresh = self.seen.keep(scope, &result);
+            if let Some(name) = fresh.filter(|_| self.settings.keeps_seen && self.callers.is_known(scope.who)) {
+                self.later.write(vec![Step::Insert {
+                    key: seen_key(scope.who, name),
+                    index: None,
+                    value: result.block.into(),
+                    expires_at: clock::since_1970() + self.settings.lasting,
+                }]);
+            }
         }
     }
 
-    /// The result that the caller brought for a call.
-    pub fn seen(&self, scope: Scope, call: &Wanted) -> Option<RealResult> {
-        self.seen.find(scope, call).map(RealResult::Block)
+    /// The results that the caller brought for these calls, in their order.
+    pub async fn seen(&self, scope: Scope, calls: &[&Wanted], by: Instant) -> Vec<Option<RealResult>> {
+        let names: Vec<Option<Name>> = calls.iter().map(|call| call.name(scope)).collect();
+        let known = |name: &Option<Name>| name.as_ref().and_then(|name| self.seen.find(name));
+        let mut found: Vec<Option<String>> = names.iter().map(known).collect();
+        if self.settings.keeps_seen && found.iter().any(Option::is_none) {
+            let keys = names.iter().map(|name| seen_key(scope.who, name.unwrap_or_default()));
+            let read = self.ledger.read(keys.collect(), clock::since_1970());
+            if let Ok(Ok(records)) = timeout_at(by, read).await {
+                for (slot, record) in found.iter_mut().zip(records) {
+                    let block = record.and_then(|record| String::from_utf8(record.value.to_vec()).ok());
+                    *slot = slot.take().or(block);
+                }
+            }
+        }
+        found.into_iter().map(|block| block.map(RealResult::Block)).collect()
     }
 
     /// What was put at the end of this caller's messages. None where it is not known, since the ledger does not answer.
@@ -147,7 +181,7 @@ impl Recall {
             key,
             index: None,
             value: appended.encode()?,
-            expires_at: clock::since_1970() + self.lasting,
+            expires_at: clock::since_1970() + self.settings.lasting,
         };
         let standing = match timeout_at(by, self.ledger.commit(vec![insert], clock::since_1970())).await {
             Ok(Ok(Outcome::Done)) => appended,
@@ -263,7 +297,7 @@ impl Recall {
                         key: key(who, *call),
                         version: FIRST,
                         value: row.encode(),
-                        expires_at: clock::since_1970() + self.lasting,
+                        expires_at: clock::since_1970() + self.settings.lasting,
                     }]);
                 } else {
                     if known.is_some_and(|known| known.stored) {
@@ -304,8 +338,16 @@ impl Recall {
             key: key(who, call),
             index: None,
             value: row.encode(),
-            expires_at: clock::since_1970() + self.lasting,
+            expires_at: clock::since_1970() + self.settings.lasting,
         }
+    }
+}
+
+fn seen_key(who: Principal, name: Name) -> Key {
+    Key {
+        kind: Kind::Seen,
+        principal: *who.as_bytes(),
+        name,
     }
 }
 

@@ -1,4 +1,5 @@
-//! Results that callers brought themselves: a history that has lost one gets it back. In memory, bounded.
+//! Results that callers brought themselves: a history that has lost one gets it back. In memory, bounded; in the ledger only
+//! where the operator wants contents of conversations there.
 
 use std::sync::Arc;
 
@@ -52,32 +53,37 @@ impl Seen {
         Self(Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh).build())
     }
 
-    /// Keeps results; of one call the last that was brought.
-    pub(super) fn keep(&self, scope: Scope, brought: Vec<Brought>) {
-        for result in brought {
-            if let Some(name) = name(
-                scope,
-                &result.id,
-                &result.tool,
-                result.occurrence,
-                result.input.as_ref(),
-            ) {
-                self.0.insert(name, result.block.into());
-            }
-        }
-    }
-
-    /// The result of a call.
-    pub(super) fn find(&self, scope: Scope, call: &Wanted) -> Option<String> {
-        let again = !is_strong(&call.id, &call.tool);
+    /// Keeps a result; of one call the last that was brought. Gives its name, if it was not known.
+    pub(super) fn keep(&self, scope: Scope, result: &Brought) -> Option<Name> {
         let name = name(
             scope,
-            &call.id,
-            &call.tool,
-            call.occurrence,
-            again.then_some(&call.input),
+            &result.id,
+            &result.tool,
+            result.occurrence,
+            result.input.as_ref(),
         )?;
-        self.0.get(&name).map(|block| block.as_ref().to_owned())
+        let known = self.0.get(&name).is_some_and(|known| *known == *result.block);
+        self.0.insert(name, result.block.as_str().into());
+        (!known).then_some(name)
+    }
+
+    /// The result under a name.
+    pub(super) fn find(&self, name: &Name) -> Option<String> {
+        self.0.get(name).map(|block| block.as_ref().to_owned())
+    }
+}
+
+impl Wanted {
+    /// The name of its result.
+    pub(super) fn name(&self, scope: Scope) -> Option<Name> {
+        let again = !is_strong(&self.id, &self.tool);
+        name(
+            scope,
+            &self.id,
+            &self.tool,
+            self.occurrence,
+            again.then_some(&self.input),
+        )
     }
 }
 

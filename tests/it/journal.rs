@@ -16,7 +16,7 @@ use antiphon::{
         Index, Key, Kind, Ledger, LedgerError, LedgerSettings, MemoryLedger, Moment, Outcome, Record, Reply, Step,
         Usage, later,
     },
-    recall::Recall,
+    recall::{Recall, RecallSettings},
     repair::{CallKey, CallSight, Frozen, Mode, Placeholder, RealResult},
     session::PrincipalHash,
     telemetry::Telemetry,
@@ -336,7 +336,11 @@ async fn of_two_replicas_the_first_row_wins() {
         let (handle, writer) = later(Arc::clone(&kept));
         let callers = Callers::new(Arc::clone(&kept), handle.clone());
         callers.prove(who("sk-one"));
-        let recall = Recall::new(Arc::clone(&kept), handle, callers, Telemetry::default(), secs(60));
+        let settings = RecallSettings {
+            lasting: secs(60),
+            keeps_seen: false,
+        };
+        let recall = Recall::new(Arc::clone(&kept), handle, callers, Telemetry::default(), settings);
         (recall, writer)
     };
     let ((one, _first), (other, _second)) = (replica(), replica());

@@ -1,6 +1,11 @@
 //! F2: a client that never wrote its tools' results down gets them back as it had sent them; nobody else does.
 
-use crate::support::still::{World, json};
+use std::sync::Arc;
+
+use crate::support::{
+    late::memory,
+    still::{World, json},
+};
 
 const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[],"stop_reason":"end_turn"}"#;
 const STRONG: &str = "toolu_01AbC9dE3fG";
@@ -116,4 +121,31 @@ async fn what_a_client_writes_for_a_lost_call_is_no_result() {
     ask(&world, &post("sk-one", "s1", &history)).await;
     let history = format!(r#"{},{{"role":"user","content":"again"}}"#, call(STRONG, ONE));
     assert_eq!(ask(&world, &post("sk-one", "s1", &history)).await.0, "placeholder=1");
+}
+
+/// Behind a restart only where the operator wants such contents in the ledger.
+#[tokio::test(start_paused = true)]
+async fn a_seen_result_outlives_the_process_where_that_is_wanted() {
+    for keeps in [false, true] {
+        let kept = memory();
+        let over = || {
+            let kept = Arc::clone(&kept);
+            World::with(|builder| (builder.ledger, builder.keeps_seen) = (kept, keeps))
+        };
+        let world = over();
+        let brought = format!(r#"{{"type":"tool_result","tool_use_id":"{STRONG}","content":"REAL"}}"#);
+        let history = format!(r#"{},{{"role":"user","content":[{brought}]}}"#, call(STRONG, ONE));
+        ask(&world, &post("sk-one", "s1", &history)).await;
+        world.settle().await;
+        let world = over();
+        for (key, gets) in [("sk-two", false), ("sk-one", keeps)] {
+            let history = format!(r#"{},{{"role":"user","content":"again"}}"#, call(STRONG, ONE));
+            let (done, sent) = ask(&world, &post(key, "s1", &history)).await;
+            assert_eq!(
+                (done == "restored=1", sent.contains(&brought)),
+                (gets, gets),
+                "{keeps} {key}: {sent}"
+            );
+        }
+    }
 }

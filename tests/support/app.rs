@@ -30,6 +30,8 @@ pub struct Builder {
     /// By upstream; the others pass their clients' credentials through.
     pub profiles: BTreeMap<String, Vec<Profile>>,
     pub late: LateSettings,
+    /// Whether results in requests go into the ledger.
+    pub keeps_seen: bool,
     pub ledger: Arc<dyn Ledger>,
 }
 
@@ -74,6 +76,7 @@ pub fn towards(authority: &str) -> Builder {
             principals: PrincipalSettings::default(),
         },
         late: LateSettings::default(),
+        keeps_seen: false,
         ledger: super::late::memory(),
         profiles: BTreeMap::new(),
         upstream: UpstreamSettings {
@@ -110,7 +113,7 @@ impl Builder {
     pub fn parts(self) -> Parts {
         let names = || self.upstreams.iter().map(|upstream| upstream.name.as_str());
         let telemetry = Telemetry::new(names());
-        let lasting = Lasting::over(&self.ledger, self.late, &telemetry);
+        let lasting = Lasting::over(&self.ledger, self.late, self.keeps_seen, &telemetry);
         let (shared, upkeep) = shared(names(), self.profiles, &self.proxy.rotation, telemetry, lasting);
         Parts {
             routes: Routes::new(self.upstreams),
@@ -156,7 +159,7 @@ pub fn shared<'u>(
 /// What the admin listener of an app without anything looks at.
 pub fn admin(readiness: Readiness) -> admin::Shared {
     let telemetry = Telemetry::new(["anthropic"]);
-    let lasting = Lasting::over(&super::late::memory(), LateSettings::default(), &telemetry);
+    let lasting = Lasting::over(&super::late::memory(), LateSettings::default(), false, &telemetry);
     let (names, rotation) = (["anthropic"].into_iter(), RotationSettings::default());
     let (shared, _) = shared(names, BTreeMap::new(), &rotation, telemetry, lasting);
     admin_of(&shared, readiness)
