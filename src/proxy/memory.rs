@@ -38,6 +38,8 @@ pub(super) struct Memory {
     unbound: Cache<Key, ()>,
     /// Whether anything is in the two above: most processes never look.
     any: AtomicBool,
+    /// Whether any of them stands where the client has put a result itself since.
+    overruled: AtomicBool,
     /// Whether it was said that credentials which run out take their memory along.
     told: AtomicBool,
 }
@@ -57,6 +59,7 @@ impl Memory {
                 .time_to_idle(IDLE_MAX)
                 .build(),
             any: AtomicBool::new(false),
+            overruled: AtomicBool::new(false),
             told: AtomicBool::new(false),
         }
     }
@@ -105,6 +108,16 @@ impl Memory {
             return None;
         }
         self.turned.get(&principal.call(call))
+    }
+
+    /// Whether a placeholder of any call stands where its client has put a result since.
+    pub(super) fn overrules(&self) -> bool {
+        self.overruled.load(Ordering::Relaxed)
+    }
+
+    /// The provider took a call with its placeholder in the place of the result that its client has put there since.
+    pub(super) fn learn_overruled(&self) {
+        self.overruled.store(true, Ordering::Relaxed);
     }
 
     /// The provider took these calls with placeholders in the place of later results.

@@ -11,6 +11,7 @@ mod gate;
 mod gather;
 mod guard;
 pub mod headers;
+mod late;
 mod ledger;
 mod memory;
 mod owed;
@@ -53,15 +54,15 @@ pub use second::OnBindingError;
 pub use shape::Shape;
 
 use crate::{
-    auth::{ClientTokens, PrincipalKey, PrincipalSettings, Profile, Who},
+    auth::{ClientTokens, Principal, PrincipalKey, PrincipalSettings, Profile, Who},
     clock,
     late::Late,
     ledger_api::{self, LedgerApi},
     policy::{Class, Clocks, RotationSettings, Verdict},
     profiles::Profiles,
     provider::{NoRoute, Route, Routes},
-    recall::Recall,
-    repair::RepairPolicy,
+    recall::{Appended, Recall},
+    repair::{Anchor, CallKey, RepairPolicy},
     server::Signal,
     session_table::SessionTable,
     telemetry::Telemetry,
@@ -255,10 +256,14 @@ impl Inner {
         if prepared.again.is_some() || !prepared.renamed.is_empty() {
             answer = answer.with_refusal(idle).await?;
         }
-        while let Some(refusal) = answer.refusal(&prepared.renamed)
-            && let Some(next) = self.second(route, prepared.again.as_mut(), &refusal, record)
-        {
-            self.keep(prepared, next.notes).await;
+        while let Some(refusal) = answer.refusal(&prepared.renamed) {
+            if let Some((who, calls)) = self.bound_calls(prepared, &refusal) {
+                drop(self.recall.fetch(who, &calls, recalled::patience()).await);
+            }
+            let Some(next) = self.second(route, prepared.again.as_mut(), &refusal, record) else {
+                break;
+            };
+            self.keep(prepared, next.notes, next.late).await;
             prepared.replace(next.body, next.asks_for_binding_controls);
             // Whatever happens to it, the client gets an answer of the provider's.
             let Ok(request) = prepared.request(route.upstream, profile) else {
@@ -281,16 +286,30 @@ impl Inner {
         Ok(answer.with_old_ids(&prepared.renamed))
     }
 
+    /// Of a refusal of bound thinking: the calls that the client has answered in their places, and may have been given other
+    /// answers before.
+    fn bound_calls(&self, prepared: &Prepared, refusal: &wire::Refusal) -> Option<(Principal, Vec<CallKey>)> {
+        let bound = matches!(refusal.kind, RefusalKind::Bound { .. });
+        let (again, tentative) = prepared.again.as_ref().zip(prepared.tentative.as_ref())?;
+        bound.then(|| (tentative.scope.who, again.answered_calls(&self.settings.policy)))
+    }
+
     /// Keeps what the calls of a second send are given in place of what they were given before.
-    async fn keep(&self, prepared: &mut Prepared, notes: Notes) {
+    async fn keep(&self, prepared: &mut Prepared, notes: Notes, late: Option<(Anchor, Appended)>) {
         let Some(tentative) = prepared.tentative.as_mut() else {
             return;
         };
         self.recall.withdrawn(tentative.scope.who, &tentative.notes.given);
         tentative.notes = notes;
         let (caller, given) = (tentative.scope.who, &tentative.notes.given);
+        let by = recalled::patience();
         // What another request has given meanwhile stays the calls' answer; this send was refused without it.
-        drop(self.recall.freeze(caller, given, recalled::patience()).await);
+        drop(self.recall.freeze(caller, given, by).await);
+        if let Some((anchor, appended)) = late {
+            // What stood there before is what this send has already.
+            drop(self.recall.appended(caller, by).await);
+            drop(self.recall.append(caller, anchor, appended, by).await);
+        }
     }
 
     /// What to send after a refusal.

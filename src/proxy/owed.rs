@@ -122,11 +122,12 @@ impl Owed<'_> {
         by: Instant,
     ) -> Option<WithLate> {
         let who = self.who.principal;
-        if !self.late.is_used() || !self.recall.survives_restart() || !self.late.callers().is_known(who) {
+        let posts = self.late.is_used() && self.recall.survives_restart();
+        if !posts && !self.recall.has_appended() || !self.late.callers().is_known(who) {
             return None;
         }
         let known = self.recall.appended(who, by).await?;
-        let waiting = self.late.pending(who) > 0;
+        let waiting = posts && self.late.pending(who) > 0;
         if known.is_empty() && !waiting {
             return None;
         }

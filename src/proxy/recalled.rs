@@ -126,6 +126,15 @@ impl Answers for Recalled<'_> {
         self.known.real.get(&CallKey::of(call)).cloned()
     }
 
+    fn insists(&self) -> bool {
+        self.memory.overrules()
+    }
+
+    fn insisted(&self, call: &CallSight<'_>) -> Option<Placeholder> {
+        let bound = call.thought_behind.then(|| CallKey::of(call))?;
+        self.memory.turned(self.principal, bound)
+    }
+
     fn answered(&self, call: &CallSight<'_>, answer: Frozen) {
         self.notes.borrow_mut().given.push((CallKey::of(call), answer));
     }
@@ -137,6 +146,10 @@ pub(super) struct Turned<'m> {
     pub(super) recalled: Recalled<'m>,
     pub(super) policy: &'m RepairPolicy,
     pub(super) calls: RefCell<Vec<(CallKey, Placeholder)>>,
+    /// Whether placeholders may go back where clients have put results since.
+    pub(super) overrules: bool,
+    /// Calls of which that is so.
+    pub(super) overruled: RefCell<Vec<(CallKey, Placeholder)>>,
 }
 
 impl Turned<'_> {
@@ -169,6 +182,22 @@ impl Answers for Turned<'_> {
 
     fn settled(&self, call: &CallSight<'_>) -> Option<RealResult> {
         self.recalled.settled(call)
+    }
+
+    fn insists(&self) -> bool {
+        self.overrules || self.recalled.insists()
+    }
+
+    fn insisted(&self, call: &CallSight<'_>) -> Option<Placeholder> {
+        let key = call.thought_behind.then(|| CallKey::of(call))?;
+        let (Some(Frozen::Placeholder(placeholder)), _) = self.recalled.look(key) else {
+            return None;
+        };
+        if self.overrules {
+            self.overruled.borrow_mut().push((key, placeholder));
+            return Some(placeholder);
+        }
+        self.recalled.insisted(call)
     }
 
     fn answered(&self, call: &CallSight<'_>, answer: Frozen) {

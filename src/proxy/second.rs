@@ -9,13 +9,18 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 
 use super::{
+    late,
     memory::{Key, Memory, Principal},
     recalled::{Known, Notes, Recalled, Turned},
 };
 use crate::{
     auth,
-    recall::Recall,
-    repair::{CallKey, Frozen, Placeholder, RepairPolicy, Repaired, Report, repair_with, second, unbound},
+    ledger::ROWS_MAX,
+    recall::{Appended, Recall},
+    repair::{
+        Anchor, CallKey, CallView, Frozen, InBody, Placeholder, RepairPolicy, Repaired, Report, repair_with, second,
+        unbound, views,
+    },
     splice::{Segments, Span},
     wire::{Refusal, RefusalKind, Wire},
 };
@@ -75,6 +80,8 @@ pub(super) struct Next {
     pub(super) why: &'static str,
     /// What became of its calls.
     pub(super) notes: Notes,
+    /// What was put at the end of a message, and where.
+    pub(super) late: Option<(Anchor, Appended)>,
     /// What holds from now on if the provider takes it.
     pub(super) lesson: Lesson,
 }
@@ -83,8 +90,21 @@ pub(super) struct Next {
 #[derive(Debug)]
 pub(super) enum Lesson {
     Nothing,
-    Turned(Vec<(Key, Placeholder)>),
+    Turned {
+        calls: Vec<(Key, Placeholder)>,
+        /// Whether some of them stand where the client has put a result since.
+        overrules: bool,
+    },
     Unbound(Key),
+}
+
+/// A body with its answers turned round.
+struct TurnedRound {
+    repaired: Repaired,
+    calls: Vec<(CallKey, Placeholder)>,
+    /// Calls whose placeholder goes back where the client has put a result since.
+    overruled: Vec<(CallKey, Placeholder)>,
+    notes: Notes,
 }
 
 /// Where what is known stands.
@@ -100,7 +120,12 @@ impl Lesson {
     pub(super) fn learn(self, memory: &Memory) {
         match self {
             Self::Nothing => {}
-            Self::Turned(calls) => memory.learn_turned(calls),
+            Self::Turned { calls, overrules } => {
+                memory.learn_turned(calls);
+                if overrules {
+                    memory.learn_overruled();
+                }
+            }
             Self::Unbound(key) => memory.learn_unbound(key),
         }
     }
@@ -153,6 +178,19 @@ impl Again {
         None
     }
 
+    /// The calls of the body that have a result in their place.
+    pub(super) fn answered_calls(&self, policy: &RepairPolicy) -> Vec<CallKey> {
+        let home = |view: &CallView| matches!(view.answer, InBody::AtHome { .. });
+        let views = views(&self.plain, self.wire, policy).calls;
+        views
+            .iter()
+            .filter(|view| home(view))
+            .map(|view| view.key)
+            .rev()
+            .take(ROWS_MAX)
+            .collect()
+    }
+
     fn principal(&self) -> Principal<'_> {
         Principal {
             upstream: &self.upstream,
@@ -164,26 +202,63 @@ impl Again {
         Recalled::new(minds.memory, minds.recall, self.principal(), &self.known)
     }
 
-    /// The answers turned round: what was moved in front of thinking that never saw it is quoted where it stands.
+    /// The answers turned round: what was moved in front of thinking that never saw it is quoted where it stands; where the
+    /// client itself has filled a gap since, the placeholder goes back, and its result to the end of the user's words.
     fn turned(&mut self, minds: Minds<'_>) -> Option<Next> {
+        let overruled = self.turned_with(minds, true)?;
+        if overruled.overruled.is_empty() {
+            return self.turn(overruled);
+        }
+        let Some(late) = late::at_the_end(&self.plain, self.wire, minds.policy, &overruled.overruled) else {
+            // Nowhere to put what the client says: then it stays where it is.
+            let turned = self.turned_with(minds, false)?;
+            return self.turn(turned);
+        };
+        self.plain = late.body;
+        let turned = self.turned_with(minds, true)?;
+        let next = self.turn(turned)?;
+        Some(Next {
+            late: Some((late.anchor, late.appended)),
+            ..next
+        })
+    }
+
+    fn turned_with(&self, minds: Minds<'_>, overrules: bool) -> Option<TurnedRound> {
         let answers = Turned {
             recalled: self.recalled(minds),
             policy: minds.policy,
             calls: RefCell::default(),
+            overrules,
+            overruled: RefCell::default(),
         };
         let repaired = repair_with(&self.plain, self.wire, minds.policy, &answers).ok()?;
-        let turned: Vec<(CallKey, Placeholder)> = answers.calls.into_inner();
-        if turned.is_empty() {
+        Some(TurnedRound {
+            repaired,
+            calls: answers.calls.into_inner(),
+            overruled: answers.overruled.into_inner(),
+            notes: answers.recalled.notes.into_inner(),
+        })
+    }
+
+    fn turn(&mut self, turned: TurnedRound) -> Option<Next> {
+        let TurnedRound {
+            repaired,
+            calls,
+            overruled,
+            mut notes,
+        } = turned;
+        if calls.is_empty() && overruled.is_empty() {
             return None;
         }
-        let mut notes = answers.recalled.notes.into_inner();
         let frozen = |(call, placeholder): &(CallKey, Placeholder)| (*call, Frozen::Placeholder(*placeholder));
-        notes.given.extend(turned.iter().map(frozen));
-        let named = turned
+        notes.given.extend(calls.iter().map(frozen));
+        let overrules = !overruled.is_empty();
+        let named = calls
             .iter()
+            .chain(&overruled)
             .map(|(call, placeholder)| (self.principal().call(*call), *placeholder));
-        let lesson = Lesson::Turned(named.collect());
-        Some(self.again(repaired, "binding", notes, lesson))
+        let calls = named.collect();
+        Some(self.again(repaired, "binding", notes, Lesson::Turned { calls, overrules }))
     }
 
     /// The documented setting, on what was made of the body first.
@@ -209,6 +284,7 @@ impl Again {
             report,
             why,
             notes,
+            late: None,
             lesson,
         }
     }

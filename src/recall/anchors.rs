@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::{BufMut, Bytes};
@@ -55,23 +58,39 @@ type Own = Arc<Mutex<HashMap<Anchor, Arc<Appended>>>>;
 
 /// The anchors of callers, once they were read.
 #[derive(Clone, Debug)]
-pub(super) struct Anchors(Cache<Principal, Own>);
+pub(super) struct Anchors {
+    own: Cache<Principal, Own>,
+    any: Arc<AtomicBool>,
+}
 
 impl Anchors {
     pub(super) fn new() -> Self {
-        Self(Cache::new(CALLERS_MAX))
+        Self {
+            own: Cache::new(CALLERS_MAX),
+            any: Arc::default(),
+        }
+    }
+
+    /// Whether this process has put text anywhere.
+    pub(super) fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    /// This process has put text somewhere.
+    pub(super) fn was_used(&self) {
+        self.any.store(true, Ordering::Relaxed);
     }
 
     /// A caller's; none where they were not read yet.
     pub(super) fn of(&self, who: Principal) -> Option<HashMap<Anchor, Arc<Appended>>> {
-        let own = self.0.get(&who)?;
+        let own = self.own.get(&who)?;
         let own = own.lock().unwrap_or_else(PoisonError::into_inner);
         Some(own.clone())
     }
 
     /// Notes what was read of a caller's.
     pub(super) fn load(&self, who: Principal, read: impl IntoIterator<Item = (Anchor, Appended)>) {
-        let own = self.0.get_with(who, Own::default);
+        let own = self.own.get_with(who, Own::default);
         let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
         for (anchor, appended) in read {
             own.entry(anchor).or_insert_with(|| Arc::new(appended));

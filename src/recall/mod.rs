@@ -195,7 +195,13 @@ impl Recall {
             }
         };
         self.anchors.load(who, [(anchor, standing)]);
+        self.anchors.was_used();
         self.anchors.of(who)?.get(&anchor).cloned()
+    }
+
+    /// Whether this process has put anything at the end of any message.
+    pub fn has_appended(&self) -> bool {
+        self.anchors.any()
     }
 
     /// Whether what is kept outlives the process.

@@ -81,9 +81,20 @@ pub trait Answers {
     /// Row 4: the real result of this call, if it came.
     fn settled(&self, call: &CallSight<'_>) -> Option<RealResult>;
 
+    /// Whether any call is to have another answer than the client has put into its place: [`Answers::insisted`] is asked.
+    fn insists(&self) -> bool {
+        false
+    }
+
+    /// The placeholder that a call keeps although the client has put a result into its place: thinking is bound to it.
+    fn insisted(&self, call: &CallSight<'_>) -> Option<Placeholder> {
+        let _unused = call;
+        None
+    }
+
     /// Told what a call is answered by that was not frozen before: rows 3, 4 and 5.
     fn answered(&self, call: &CallSight<'_>, answer: Frozen) {
-        drop((call, answer));
+        let _unused = (call, answer);
     }
 }
 

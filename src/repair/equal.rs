@@ -53,7 +53,7 @@ pub(super) fn says(conversation: &Conversation<'_>, part: usize, real: &RealResu
 }
 
 /// The object that says it: Gemini wraps a response into a part.
-fn inside(json: Json<'_>, result: Span) -> Span {
+pub(super) fn inside(json: Json<'_>, result: Span) -> Span {
     let wrapped = ["functionResponse", "function_response"]
         .into_iter()
         .find_map(|key| json.member(result, key));

@@ -288,7 +288,7 @@ fn mend_one(
     if let Some(insistence) = insistence.filter(|_| policy.least <= Applicability::Inventive) {
         plan.answer_held(insistence.held_calls(&conversation, wire.format));
     }
-    if !plan.report.findings.is_empty() {
+    if !plan.report.findings.is_empty() || !plan.report.actions.is_empty() {
         validate(conversation.body)?;
     }
     let mut done = Vec::new();

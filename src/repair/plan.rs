@@ -122,7 +122,7 @@ pub fn plan(
         words: None,
         clear: None,
     };
-    if planner.plan.report.findings.is_empty() {
+    if planner.plan.report.findings.is_empty() && !answers.insists() {
         return planner.plan;
     }
     planner.rename();
@@ -209,7 +209,14 @@ impl Planner<'_> {
             if let Some(row) = call.answer.map(|row| &pairing.results[row])
                 && row.home
             {
-                self.answered_in_place(call.turn, row.unit);
+                let insisted = self.answers.insists().then(|| {
+                    let sights = sights.get_or_insert_with(|| Sights::new(conversation, pairing));
+                    self.answers.insisted(&sights.of(index))
+                });
+                match insisted.flatten() {
+                    Some(placeholder) => self.overrule(call, row.part, placeholder),
+                    None => self.answered_in_place(call.turn, row.unit),
+                }
                 continue;
             }
             match call.open {
@@ -234,6 +241,16 @@ impl Planner<'_> {
             });
             plan.systems = true;
         }
+    }
+
+    /// A placeholder goes back into the place where the client has put a result since.
+    fn overrule(&mut self, call: &CallRow, result: usize, placeholder: Placeholder) {
+        self.count(Action::Placeholder);
+        self.plan.lifts.insert(result, Lift::Gone);
+        self.plan.turns.entry(call.turn).or_default().answers.push(Answer {
+            call: call.part,
+            source: Source::Placeholder(placeholder),
+        });
     }
 
     /// The answer of a call that has none in its place: frozen, elsewhere in the body, copied, remembered, invented.

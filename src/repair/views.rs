@@ -1,14 +1,15 @@
 //! The calls of a body as they stand in it, for those who look for a few of them.
 
 use super::{
-    RepairPolicy,
+    RepairPolicy, equal,
     naming::{CallKey, input_hash},
     rules,
     sight::Sights,
 };
 use crate::{
     conversation::{lost::is_lost, pairing::pair},
-    wire::Wire,
+    splice::Span,
+    wire::{Wire, json::Json},
 };
 
 /// A call of a body.
@@ -24,6 +25,8 @@ pub struct CallView {
     pub input: [u8; 32],
     /// What answers it.
     pub answer: InBody,
+    /// What the result in its place says, as JSON.
+    pub said: Option<String>,
 }
 
 /// What answers a call in its body.
@@ -47,6 +50,15 @@ pub struct Views {
     pub calls: Vec<CallView>,
     /// Whether nothing but results may follow.
     pub only_results: bool,
+    /// How many messages there are.
+    pub messages: usize,
+}
+
+impl Views {
+    /// Whether this message is the last.
+    pub const fn ends_at(&self, message: usize) -> bool {
+        message.saturating_add(1) == self.messages
+    }
 }
 
 /// The calls of a body; of one without a history of its own none.
@@ -56,6 +68,7 @@ pub fn views(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Views {
     };
     let pairing = pair(&conversation, rules(wire, policy));
     let sights = Sights::new(&conversation, &pairing);
+    let json = Json::new(body);
     let calls = pairing.calls.iter().enumerate().map(|(index, call)| {
         let sight = sights.of(index);
         let answer = match call.answer.and_then(|row| pairing.results.get(row)) {
@@ -65,7 +78,13 @@ pub fn views(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Views {
             Some(_) => InBody::Elsewhere,
             None => InBody::Nothing,
         };
+        let home = call
+            .answer
+            .and_then(|row| pairing.results.get(row))
+            .filter(|row| row.home);
+        let said = home.and_then(|row| content(json, conversation.parts.get(row.part)?.span));
         CallView {
+            said,
             key: CallKey::of(&sight),
             id: sight.id.to_vec(),
             tool: sight.tool.to_vec(),
@@ -75,6 +94,16 @@ pub fn views(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Views {
     });
     Views {
         calls: calls.collect(),
+        messages: conversation.messages.len(),
         only_results: pairing.turns.last().is_some_and(|turn| turn.only_results),
     }
+}
+
+/// What a result says, as JSON.
+fn content(json: Json<'_>, result: Span) -> Option<String> {
+    let inside = equal::inside(json, result);
+    let said = ["content", "output", "response"]
+        .into_iter()
+        .find_map(|key| json.member(inside, key))?;
+    String::from_utf8(json.bytes(said).to_vec()).ok()
 }

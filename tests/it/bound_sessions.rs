@@ -367,3 +367,51 @@ async fn late_results_of_one_turn_are_quoted_together() {
         (200, "1", "quoted=2, placeholder=2")
     );
 }
+
+/// Sequence 3: the client fills the gap itself behind the model's thought. The placeholder goes back, what the client says
+/// follows at the end of the user's words, and both stay, in every later request.
+#[tokio::test]
+async fn a_gap_that_the_client_fills_itself_keeps_its_placeholder_where_thinking_is_bound() {
+    for restarts in [false, true] {
+        let (provider, kept) = (Provider::binding().await, ledger());
+        let start = || {
+            let kept = Arc::clone(&kept);
+            before(provider.address()).with(|builder| builder.ledger = kept).start()
+        };
+        let mut app = start().await;
+        let mut session = Session::new();
+        provider.reply(call("toolu_1"));
+        session.ask(&app).await;
+        session.push("user", "hurry");
+        assert_eq!(session.ask(&app).await, 1);
+        let gap = json_of(&provider.last())["messages"][2].clone();
+        session.body["messages"][2]["content"] = json!([result("toolu_1"), words("hurry")]);
+        session.push("user", "next");
+        if restarts {
+            app.running.drain().await;
+            app = start().await;
+        }
+        let answer = session.send(&app, KEY).await;
+        assert_eq!(notes(&answer), (200, "2", "placeholder=1"), "{}", answer.text());
+        let sent = json_of(&provider.last());
+        assert_eq!(sent["messages"][2], gap);
+        let told = sent["messages"][4].clone();
+        assert!(
+            told.to_string().contains("late result of tool call toolu_1")
+                && told.to_string().contains("result of toolu_1"),
+            "{told}"
+        );
+        assert!(
+            sent.get("thinking")
+                .is_some_and(|thinking| thinking.get("block_binding").is_none())
+        );
+        session.push("assistant", answer.json()["content"].clone());
+        for round in 0..3 {
+            session.push("user", format!("more {round}"));
+            assert_eq!(session.ask(&app).await, 1, "what was learned holds at once");
+            let sent = json_of(&provider.last());
+            assert_eq!((&sent["messages"][2], &sent["messages"][4]), (&gap, &told));
+        }
+        assert_stable(&provider, "3");
+    }
+}

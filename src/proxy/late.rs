@@ -1,0 +1,48 @@
+//! What a client has put into a gap that the provider has seen otherwise, at the end of the user's words.
+
+use bytes::Bytes;
+
+use crate::{
+    recall::Appended,
+    repair::{Anchor, CallKey, Placeholder, RepairPolicy, append, late_text, places, views},
+    wire::Wire,
+};
+
+/// A body with results at the end of its last message.
+#[derive(Debug)]
+pub(super) struct AtTheEnd {
+    pub(super) body: Bytes,
+    pub(super) anchor: Anchor,
+    pub(super) appended: Appended,
+}
+
+/// Puts the results of these calls, which stand in their places, at the end of the last message. None where that holds no
+/// words of the user's, or one of them says nothing that can be put.
+pub(super) fn at_the_end(
+    plain: &Bytes,
+    wire: Wire,
+    policy: &RepairPolicy,
+    calls: &[(CallKey, Placeholder)],
+) -> Option<AtTheEnd> {
+    let place = places(plain, wire).pop().filter(|place| !place.is_answered)?;
+    let body = views(plain, wire, policy);
+    if body.only_results || !body.ends_at(place.message) {
+        return None;
+    }
+    let said = |(key, _): &(CallKey, Placeholder)| {
+        let view = body.calls.iter().find(|view| view.key == *key)?;
+        let (id, tool) = (String::from_utf8_lossy(&view.id), String::from_utf8_lossy(&view.tool));
+        Some(late_text(&id, &tool, view.said.as_deref()?, false))
+    };
+    let texts: Option<Vec<String>> = calls.iter().map(said).collect();
+    let appended = Appended {
+        text: texts?.join("\n\n"),
+        calls: Vec::new(),
+    };
+    let body = append(plain, wire, &[(place.message, appended.text.clone())]).ok()?;
+    Some(AtTheEnd {
+        body,
+        anchor: place.anchor,
+        appended,
+    })
+}
