@@ -115,6 +115,8 @@ pub struct AskedCall {
     pub at: Span,
     /// How many calls of this id stand before it.
     pub occurrence: usize,
+    /// The message in front of the one that holds it.
+    pub before: Span,
 }
 
 /// What a body says beside pairing. Spans point into the body that was read. A body that holds several requests has the
@@ -315,6 +317,7 @@ impl Tail {
                         id: head(call.key()),
                         at: part.span,
                         occurrence: 0,
+                        before: before(conversation, part.message),
                     });
                 }
                 PartKind::Result(result) if may_be_kept(result.key(), self.answers.len()) => {
@@ -333,6 +336,14 @@ impl Tail {
         }
         thinks
     }
+}
+
+/// The message in front of another.
+fn before(conversation: &Conversation<'_>, message: usize) -> Span {
+    let before = message
+        .checked_sub(1)
+        .and_then(|before| conversation.messages.get(before));
+    before.map(|message| message.span).unwrap_or_default()
 }
 
 /// Whether there is an id, and room for it.

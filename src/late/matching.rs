@@ -31,8 +31,6 @@ pub struct Service {
     pub key: Option<WebhookKey>,
     /// Whose calls it answers.
     pub reach: Reach,
-    /// Whether each of them may stand for several users.
-    pub has_users: bool,
     /// The tools that it runs; none: all.
     pub tools: Option<BTreeSet<String>>,
 }
@@ -46,12 +44,6 @@ impl Service {
         };
         let runs = |tools: &BTreeSet<String>| std::str::from_utf8(tool).is_ok_and(|tool| tools.contains(tool));
         reaches && self.tools.as_ref().is_none_or(runs)
-    }
-
-    /// Whether there is but one whose calls it may answer.
-    fn has_one_caller(&self) -> bool {
-        let one = matches!(&self.reach, Reach::Only(principals) if principals.len() == 1);
-        one && !self.has_users
     }
 }
 
@@ -88,8 +80,8 @@ pub struct Named<'n> {
 
 /// The call that a service means: the only one with this very id, else the only one with its letters and digits.
 ///
-/// Wrongly chosen, one caller's result goes to another. So ids that come again, as `call_0`, mean a call only where the
-/// owner is named too, or where the service has one caller: another's call of the same id may just not be recorded yet.
+/// Wrongly chosen, a result lands in another conversation. So ids that come again, as `call_0`, never mean a call, however
+/// few of them are recorded: the one that is meant may just not be.
 pub fn choose(named: &Named<'_>, owners: &OwnerKey, candidates: &[Candidate<'_>]) -> Match {
     let wanted = letters(named.call_id);
     let is_open_to = |candidate: &Candidate<'_>| {
@@ -111,15 +103,14 @@ pub fn choose(named: &Named<'_>, owners: &OwnerKey, candidates: &[Candidate<'_>]
     }
     match found[..] {
         [] => Match::None,
-        [place] if is_sure(named, candidates.get(place)) => Match::One(place),
+        [place] if candidates.get(place).is_some_and(is_sure) => Match::One(place),
         _ => Match::Several,
     }
 }
 
-/// Whether an id that fits one call cannot be meant for another.
-fn is_sure(named: &Named<'_>, candidate: Option<&Candidate<'_>>) -> bool {
-    let strong = |candidate: &Candidate<'_>| is_strong(&candidate.call.id, &candidate.call.tool);
-    named.owner.is_some() || named.service.has_one_caller() || candidate.is_some_and(strong)
+/// Whether the id cannot be another call's.
+fn is_sure(candidate: &Candidate<'_>) -> bool {
+    is_strong(&candidate.call.id, &candidate.call.tool)
 }
 
 /// What becomes of a result that names a call.

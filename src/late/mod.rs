@@ -89,6 +89,8 @@ pub struct Wanted {
 pub struct Found {
     /// The name of the call.
     pub call: Name,
+    /// Its id, exactly as it was seen.
+    pub id: Vec<u8>,
     /// The content. Invariant: one valid JSON value.
     pub content: String,
     /// Whether the tool reported an error.

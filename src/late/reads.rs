@@ -34,10 +34,12 @@ impl Late {
         };
         for (place, record) in asked.into_iter().zip(records) {
             let Some(record) = record else { continue };
-            let posted = Call::decode(&record.value).and_then(|call| call.posted);
-            if let (Some(slot), Some(posted)) = (found.get_mut(place), posted) {
+            let call = Call::decode(&record.value);
+            let posted = call.and_then(|call| Some((call.id, call.posted?)));
+            if let (Some(slot), Some((id, posted))) = (found.get_mut(place), posted) {
                 *slot = Some(Found {
                     call: record.key.name,
+                    id,
                     content: posted.content,
                     failed: posted.failed,
                 });

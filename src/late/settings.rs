@@ -90,7 +90,6 @@ impl LateSettings {
             token: said.token,
             key: said.key.clone(),
             reach: reach(said),
-            has_users: self.principals.has_users(),
             tools: said.tools.clone(),
         };
         self.services.iter().map(service).collect()

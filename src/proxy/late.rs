@@ -37,7 +37,7 @@ pub(super) fn at_the_end(
     let texts: Option<Vec<String>> = calls.iter().map(said).collect();
     let appended = Appended {
         text: texts?.join("\n\n"),
-        calls: Vec::new(),
+        calls: calls.iter().map(|(call, _)| *call.as_bytes()).collect(),
     };
     let body = append(plain, wire, &[(place.message, appended.text.clone())]).ok()?;
     Some(AtTheEnd {

@@ -14,7 +14,7 @@ use crate::{
     ledger::Name,
     recall::{Appended, Recall},
     repair::{
-        CallView, Frozen, InBody, RepairPolicy, append, input_hash, is_strong, late_text, letters, places, views,
+        CallView, Frozen, InBody, RepairPolicy, Views, append, input_hash, is_strong, late_text, letters, places, views,
     },
     session::{Lane, Strength},
     wire::{Format, Wire, json::Json, watch::Calls},
@@ -131,10 +131,15 @@ impl Owed<'_> {
         if known.is_empty() && !waiting {
             return None;
         }
-        let places = places(plain, wire);
+        let (places, body) = (places(plain, wire), views(plain, wire, policy));
+        let held = self.names(&body.calls);
         let (mut texts, mut told): (Vec<(usize, String)>, HashSet<Name>) = (Vec::new(), HashSet::new());
         for place in &places {
-            let Some(appended) = known.get(&place.anchor) else {
+            // The same words may be said elsewhere: what is known of other calls is of another conversation.
+            let Some(appended) = known
+                .get(&place.anchor)
+                .filter(|appended| appended.calls.iter().all(|call| held.contains(call)))
+            else {
                 continue;
             };
             texts.push((place.message, appended.text.clone()));
@@ -147,7 +152,7 @@ impl Owed<'_> {
             .last()
             .filter(|place| waiting && outline.speaks && !place.is_answered && !known.contains_key(&place.anchor));
         if let Some(place) = last
-            && let Some(appended) = self.next(plain, wire, policy, &told, by).await
+            && let Some(appended) = self.next(&body, &told, by).await
             && let Some(standing) = self.recall.append(who, place.anchor, appended, by).await
         {
             texts.push((place.message, standing.text.clone()));
@@ -162,18 +167,10 @@ impl Owed<'_> {
 
     /// The results that are put at the end now: of calls that stand in this body and were answered by a placeholder, ours
     /// or the client's own.
-    async fn next(
-        &self,
-        plain: &Bytes,
-        wire: Wire,
-        policy: &RepairPolicy,
-        told: &HashSet<Name>,
-        by: Instant,
-    ) -> Option<Appended> {
+    async fn next(&self, body: &Views, told: &HashSet<Name>, by: Instant) -> Option<Appended> {
         let who = self.who.principal;
         let outstanding = tokio::time::timeout_at(by, self.late.outstanding(who)).await;
         let outstanding = outstanding.ok()?.ok()?;
-        let body = views(plain, wire, policy);
         if body.only_results {
             return None;
         }
@@ -196,6 +193,21 @@ impl Owed<'_> {
         }
         let text = texts.join("\n\n");
         (!text.is_empty()).then_some(Appended { text, calls })
+    }
+
+    /// The names of calls that stand in a body, recorded ones and those of which something is recalled.
+    fn names(&self, calls: &[CallView]) -> HashSet<Name> {
+        let lane = self.lane.map(|lane| lane.id);
+        let recorded = |view: &CallView| {
+            let wanted = Wanted {
+                id: view.id.clone(),
+                tool: view.tool.clone(),
+                input_hash: view.input,
+            };
+            Late::name(lane, &wanted)
+        };
+        let names = |view: &CallView| [recorded(view), *view.key.as_bytes()];
+        calls.iter().flat_map(names).collect()
     }
 
     /// The call in a body: exactly by its id first, else by letters and digits, where those are one call's alone.

@@ -18,8 +18,8 @@ use crate::{
     ledger::Name,
     recall::{Given, PATIENCE, Recall, Scope, Wanted},
     repair::{
-        Answers, Applicability, CallKey, CallSight, Frozen, Placeholder, RealResult, RepairPolicy, bare, brought,
-        input_hash,
+        Answers, Applicability, CallKey, CallSight, Frozen, Placeholder, RealResult, RepairPolicy, asked_hash, bare,
+        brought, input_hash, is_strong,
     },
 };
 
@@ -93,6 +93,19 @@ impl<'m> Recalled<'m> {
     }
 }
 
+/// The call, as those know it who keep results.
+fn wanted(call: &CallSight<'_>) -> Wanted {
+    let id = if call.id.is_empty() { &call.tool } else { call.id };
+    Wanted {
+        id: id.to_vec(),
+        tool: call.tool.to_vec(),
+        input: input_hash(call.input),
+        asked: (!is_strong(id, &call.tool)).then(|| asked_hash(call.input, call.before)),
+        occurrence: call.occurrence,
+        has_twin: call.has_twin,
+    }
+}
+
 impl Answers for Recalled<'_> {
     fn frozen(&self, call: &CallSight<'_>) -> Option<Frozen> {
         let key = CallKey::of(call);
@@ -102,16 +115,7 @@ impl Answers for Recalled<'_> {
             Some(answer) => notes.used.push((key, answer.clone())),
             None if !known => notes.wanted.push(Unknown {
                 key,
-                call: Wanted {
-                    id: if call.id.is_empty() {
-                        call.tool.to_vec()
-                    } else {
-                        call.id.to_vec()
-                    },
-                    tool: call.tool.to_vec(),
-                    input: input_hash(call.input),
-                    occurrence: call.occurrence,
-                },
+                call: wanted(call),
                 turns_behind: call.turns_behind,
             }),
             None => {}
@@ -217,7 +221,7 @@ impl Known {
         let (mut posted, mut seen, mut room) = (posted.into_iter(), seen.into_iter(), RESTORED_BYTES_MAX);
         for unknown in open {
             let (posted, seen) = (posted.next().flatten(), seen.next().flatten());
-            if let Some(posted) = posted {
+            if let Some(posted) = posted.filter(|posted| !unknown.call.has_twin || posted.id == unknown.call.id) {
                 let (content, failed) = (bare(&posted.content), posted.failed);
                 self.real.insert(unknown.key, RealResult::Content { content, failed });
                 self.posted.insert(unknown.key, posted.call);

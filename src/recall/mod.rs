@@ -18,7 +18,7 @@ use crate::{
     callers::Callers,
     clock,
     ledger::{Key, Kind, Later, Ledger, Name, Outcome, ROWS_MAX, Record, Step},
-    repair::{Anchor, Brought, CallKey, Frozen, RealResult},
+    repair::{Anchor, Brought, CallKey, Frozen, RealResult, names_call},
     telemetry::Telemetry,
 };
 
@@ -141,7 +141,11 @@ impl Recall {
                 }
             }
         }
-        found.into_iter().map(|block| block.map(RealResult::Block)).collect()
+        let is_its = |(block, call): (Option<String>, &&Wanted)| {
+            let block = block.filter(|block| !call.has_twin || names_call(block, &call.id))?;
+            Some(RealResult::Block(block))
+        };
+        found.into_iter().zip(calls).map(is_its).collect()
     }
 
     /// What was put at the end of this caller's messages. None where it is not known, since the ledger does not answer.

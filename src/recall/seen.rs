@@ -8,7 +8,7 @@ use moka::sync::Cache;
 use crate::{
     auth::Principal,
     ledger::Name,
-    repair::{Brought, is_strong, letters},
+    repair::{Brought, letters},
     session::LaneId,
     wire::Format,
 };
@@ -38,8 +38,12 @@ pub struct Wanted {
     pub tool: Vec<u8>,
     /// The hash of its canonical input.
     pub input: [u8; 32],
+    /// Where its id may come again: what it asks for, and what stands in front of it.
+    pub asked: Option<[u8; 32]>,
     /// How many calls of its id stand before it.
     pub occurrence: usize,
+    /// Whether another id of the body has the same letters and digits: then only the very id tells the call.
+    pub has_twin: bool,
 }
 
 /// The results.
@@ -76,14 +80,7 @@ impl Seen {
 impl Wanted {
     /// The name of its result.
     pub(super) fn name(&self, scope: Scope) -> Option<Name> {
-        let again = !is_strong(&self.id, &self.tool);
-        name(
-            scope,
-            &self.id,
-            &self.tool,
-            self.occurrence,
-            again.then_some(&self.input),
-        )
+        name(scope, &self.id, &self.tool, self.occurrence, self.asked.as_ref())
     }
 }
 

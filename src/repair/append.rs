@@ -1,7 +1,10 @@
 //! Late results at the end of a message: where text may be put, how that place is known again, and putting it there.
 //!
-//! A place is named by what it says: the turn of the assistant before, and the message itself. Text that was put there
+//! A place is named by what it says: the turn of the assistant before, the message itself, and how often both stood before.
+//! Text that was put there
 //! once is put there again, wherever the two stand, so that the history stays the one that the provider has seen.
+
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -22,7 +25,7 @@ const LABELS: [&str; 3] = ["cache_control", "id", "status"];
 /// The name of a place: a hash of what stands there.
 pub type Anchor = [u8; 32];
 
-/// A user's message with words behind a turn of the assistant.
+/// A user's message with words behind a turn of the assistant. No two of a body have one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Its name.
@@ -41,15 +44,21 @@ pub fn places(body: &[u8], wire: Wire) -> Vec<Place> {
     let messages = &conversation.messages;
     let last_turn = messages.iter().rposition(|message| message.role == Role::Assistant);
     let (mut places, mut turn) = (Vec::new(), 0..0);
+    let mut seen: HashMap<Anchor, u64> = HashMap::new();
     for (index, message) in messages.iter().enumerate() {
         match message.role {
             Role::Assistant if turn.end == index => turn.end = index + 1,
             Role::Assistant => turn = index..index + 1,
-            Role::User if !turn.is_empty() && speaks(&conversation, message) => places.push(Place {
-                anchor: anchor(&conversation, turn.clone(), index),
-                message: index,
-                is_answered: last_turn > Some(index),
-            }),
+            Role::User if !turn.is_empty() && speaks(&conversation, message) => {
+                let told = anchor(&conversation, turn.clone(), index);
+                let before = seen.entry(told).or_default();
+                places.push(Place {
+                    anchor: blake3::keyed_hash(&told, &before.to_le_bytes()).into(),
+                    message: index,
+                    is_answered: last_turn > Some(index),
+                });
+                *before += 1;
+            }
             Role::User | Role::Tool | Role::System => {}
         }
     }
@@ -84,15 +93,25 @@ fn content(json: Json<'_>, message: &Message) -> Option<Span> {
 fn anchor(conversation: &Conversation<'_>, turn: std::ops::Range<usize>, message: usize) -> Anchor {
     let mut hash = blake3::Hasher::new();
     for index in turn.chain([message]) {
-        let Some(message) = conversation.messages.get(index) else {
-            continue;
-        };
-        match serde_json::from_slice(message.span.of(conversation.body)) {
-            Ok(value) => canonical(&plain(value), &mut hash),
-            Err(_) => drop(hash.update(message.span.of(conversation.body))),
+        if let Some(message) = conversation.messages.get(index) {
+            tell(message.span.of(conversation.body), &mut hash);
         }
     }
     hash.finalize().into()
+}
+
+/// A hash of what a message says: the same however a client writes it down.
+pub(super) fn told(message: &[u8]) -> [u8; 32] {
+    let mut hash = blake3::Hasher::new();
+    tell(message, &mut hash);
+    hash.finalize().into()
+}
+
+fn tell(message: &[u8], hash: &mut blake3::Hasher) {
+    match serde_json::from_slice(message) {
+        Ok(value) => canonical(&plain(value), hash),
+        Err(_) => drop(hash.update(message)),
+    }
 }
 
 /// What a message says: without labels, without reasoning, which clients take out of older turns, and with a text as the

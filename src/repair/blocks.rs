@@ -6,7 +6,7 @@ use crate::{
     conversation::{Content, FlawKind, Role},
     repair::{
         edits::{Before, Layout},
-        plan::Lift,
+        steps::Lift,
         words,
     },
     splice::{Edit, Piece},

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use super::naming::{input_hash, is_strong};
+use super::{
+    append::told,
+    naming::{input_hash, is_strong},
+};
 use crate::{
     conversation::{Answer, CallDetails, Outline},
     splice::{Edit, EditList, Piece, Span},
@@ -48,7 +51,7 @@ pub struct Brought {
     pub id: Box<[u8]>,
     /// The tool.
     pub tool: Vec<u8>,
-    /// The hash of its input, where its id may come again.
+    /// Where its id may come again: what it asks for, and what stands in front of it.
     pub input: Option<[u8; 32]>,
     /// How many calls of its id stand before it.
     pub occurrence: usize,
@@ -60,6 +63,11 @@ impl fmt::Debug for Brought {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Brought({} bytes)", self.block.len())
     }
+}
+
+/// What tells a call whose id may come again from others: its input, and the message in front of its turn's.
+pub fn asked_hash(input: &[u8], before: &[u8]) -> [u8; 32] {
+    blake3::keyed_hash(&input_hash(input), &told(before)).into()
 }
 
 /// The results behind the last turn that say what a tool said, of calls that stand in the body.
@@ -76,13 +84,22 @@ pub fn brought(body: &[u8], format: Format, outline: &Outline) -> Vec<Brought> {
         let again = !is_strong(&answer.id, &tool);
         Some(Brought {
             id: answer.id.clone(),
-            input: again.then(|| input_hash(input.map_or(b"", |span| json.bytes(span)))),
+            input: again.then(|| asked_hash(input.map_or(b"", |span| json.bytes(span)), call.before.of(body))),
             occurrence: call.occurrence,
             tool,
             block: cut(body, answer.at)?,
         })
     };
     real.filter_map(one).collect()
+}
+
+/// Whether a kept result names this very call.
+pub fn names_call(block: &str, id: &[u8]) -> bool {
+    let json = Json::new(block.as_bytes());
+    let Ok(root) = json.root() else { return false };
+    ["tool_use_id", "tool_call_id", "call_id", "id"]
+        .into_iter()
+        .any(|key| json.member(root, key).is_some_and(|value| *json.decode(value) == *id))
 }
 
 /// A content as JSON, without `cache_control` in its blocks.

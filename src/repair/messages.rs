@@ -4,7 +4,7 @@ use crate::{
     conversation::{FlawKind, PartKind, Role},
     repair::{
         edits::{Before, Layout},
-        plan::Lift,
+        steps::Lift,
         words,
     },
     splice::{Edit, Piece, Span},

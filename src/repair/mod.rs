@@ -34,13 +34,14 @@ mod policy;
 mod salvage;
 mod second;
 mod sight;
+mod steps;
 mod views;
 mod words;
 
 pub use answers::{Answers, CallSight, Frozen, NoAnswers, RealResult};
 pub use append::{Anchor, Place, append, late_text, places};
 pub use edits::edits;
-pub use kept::{Brought, bare, brought, cut};
+pub use kept::{Brought, asked_hash, bare, brought, cut, names_call};
 pub use naming::{CallKey, input_hash, is_strong, letters};
 pub use plan::{Plan, plan};
 pub use policy::{Applicability, Mode, OnLate, RepairPolicy, Tier};

@@ -9,10 +9,7 @@ use crate::{
         rules::ResultPlace,
         turns::{Turn, Unit},
     },
-    repair::{
-        Action, Applicability, equal,
-        plan::{Lift, Planner},
-    },
+    repair::{Action, Applicability, equal, plan::Planner, steps::Lift},
 };
 
 impl Planner<'_> {

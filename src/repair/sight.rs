@@ -9,7 +9,7 @@ use crate::{
     },
     repair::{
         answers::CallSight,
-        naming::{self, CallKey},
+        naming::{self, CallKey, letters},
     },
     wire::json::Json,
 };
@@ -18,6 +18,8 @@ use crate::{
 pub(super) struct Sights<'c> {
     conversation: &'c Conversation<'c>,
     pairing: &'c Pairing,
+    /// For each call the letters and digits of its id.
+    letters: Vec<Vec<u8>>,
     /// For each call how many of its id stand before it.
     occurrences: Vec<usize>,
     /// For each turn how many turns with thinking stand up to it, itself included.
@@ -42,6 +44,11 @@ impl<'c> Sights<'c> {
             conversation,
             pairing,
             thinking: upto.collect(),
+            letters: pairing
+                .calls
+                .iter()
+                .map(|call| letters(id_of(conversation, call.part)))
+                .collect(),
             occurrences: pairing.calls.iter().map(count).collect(),
         }
     }
@@ -62,11 +69,27 @@ impl<'c> Sights<'c> {
             tool: tool.map(|span| json.decode(span)).unwrap_or_default(),
             input: input.map_or(b"", |span| json.bytes(span)),
             occurrence: self.occurrences[index],
+            has_twin: self.has_twin(index),
+            before: self.before(call.part),
             place,
             turns_behind: self.pairing.turns.len().saturating_sub(call.turn + 1),
             thought_behind: self.thinking.last().is_some_and(|all| *all > self.thinking[call.turn]),
             crossing: answered.is_some_and(thought_between),
         }
+    }
+
+    fn has_twin(&self, index: usize) -> bool {
+        let id = |index: usize| id_of(self.conversation, self.pairing.calls[index].part);
+        let own = &self.letters[index];
+        let alike = self.letters.iter().enumerate().filter(|(_, other)| *other == own);
+        alike.into_iter().any(|(other, _)| id(other) != id(index))
+    }
+
+    /// The message in front of the one that holds a part.
+    fn before(&self, part: usize) -> &'c [u8] {
+        let message = self.conversation.parts[part].message.checked_sub(1);
+        let message = message.and_then(|before| self.conversation.messages.get(before));
+        message.map_or(b"", |message| message.span.of(self.conversation.body))
     }
 
     /// Where a call without an id stands: its ordinal in its turn, and the calls of the turn with calls before.

@@ -75,7 +75,6 @@ struct ModelPost {
 
 #[derive(Default)]
 struct Model {
-    has_users: bool,
     calls: Vec<ModelCall>,
     parked: Vec<ModelPost>,
     /// Whose each content is.
@@ -145,8 +144,7 @@ impl Model {
         if found.is_empty() {
             found = fits(false);
         }
-        let alone = post.service == 1 && !self.has_users;
-        let sure = IDS[post.id].1 || post.owner.is_some() || alone;
+        let sure = IDS[post.id].1;
         match found[..] {
             [] => None,
             [place] if sure => {
@@ -235,10 +233,7 @@ impl World {
             late: late::running(&ledger, settings.clone()),
             ledger,
             settings,
-            model: Model {
-                has_users,
-                ..Model::default()
-            },
+            model: Model { ..Model::default() },
             rng: Rng::new(seed),
             posts: Vec::new(),
             deviations: Vec::new(),
@@ -265,7 +260,7 @@ impl World {
 
     fn anybody(&mut self) -> usize {
         // Without users, those that have some are not there.
-        let all = if self.model.has_users {
+        let all = if self.settings.principals.has_users() {
             vec![0, 1, 2, 3, 4, 5]
         } else {
             vec![0, 1, 2, 5]

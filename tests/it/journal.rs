@@ -321,6 +321,8 @@ fn call(id: &str) -> CallKey {
         tool: b"run".as_slice().into(),
         input: b"{}",
         occurrence: 0,
+        has_twin: false,
+        before: b"",
         place: None,
         turns_behind: 0,
         thought_behind: false,

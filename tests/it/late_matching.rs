@@ -47,7 +47,7 @@ fn call(account: &str, id: &str, tool: &str) -> Call {
     }
 }
 
-fn service(principals: &[&str], tools: &[&str], has_users: bool) -> Service {
+fn service(principals: &[&str], tools: &[&str]) -> Service {
     let everybody = principals == ["*"];
     Service {
         name: "s".to_owned(),
@@ -59,7 +59,6 @@ fn service(principals: &[&str], tools: &[&str], has_users: bool) -> Service {
         } else {
             Reach::Only(principals.iter().map(|name| principal(name)).collect())
         },
-        has_users,
         tools: (tools != ["*"]).then(|| tools.iter().map(ToString::to_string).collect::<BTreeSet<_>>()),
     }
 }
@@ -76,8 +75,8 @@ type Row = (
 #[test]
 #[rustfmt::skip]
 fn late_matching_finds_one_call_or_none() {
-    let all = || service(&["*"], &["*"], false);
-    let one = || service(&["a"], &["*"], false);
+    let all = || service(&["*"], &["*"]);
+    let one = || service(&["a"], &["*"]);
     let rows: Vec<Row> = vec![
         (all(), STRONG, None, &[], Match::None),
         (all(), STRONG, None, &[["a", STRONG, "t"]], Match::One(0)),
@@ -93,25 +92,25 @@ fn late_matching_finds_one_call_or_none() {
         (one(), STRONG, Some("b"), &[["b", STRONG, "t"]], Match::None),
         (one(), STRONG, None, &[["b", STRONG, "t"]], Match::None),
         (one(), STRONG, None, &[["b", STRONG, "t"], ["a", STRONG, "t"]], Match::One(1)),
-        (service(&["*"], &["t"], false), STRONG, None, &[["a", STRONG, "u"]], Match::None),
-        (service(&["*"], &["t"], false), STRONG, None, &[["a", STRONG, "u"], ["b", STRONG, "t"]], Match::One(1)),
-        (service(&["*"], &[], false), STRONG, None, &[["a", STRONG, "t"]], Match::None),
-        // An id that comes again means a call only where it is sure whose.
+        (service(&["*"], &["t"]), STRONG, None, &[["a", STRONG, "u"]], Match::None),
+        (service(&["*"], &["t"]), STRONG, None, &[["a", STRONG, "u"], ["b", STRONG, "t"]], Match::One(1)),
+        (service(&["*"], &[]), STRONG, None, &[["a", STRONG, "t"]], Match::None),
+        // An id that comes again means no call.
         (all(), WEAK, None, &[["a", WEAK, "t"]], Match::Several),
-        (all(), WEAK, Some("a"), &[["a", WEAK, "t"]], Match::One(0)),
-        (all(), WEAK, Some("a"), &[["a", WEAK, "t"], ["b", WEAK, "t"]], Match::One(0)),
+        (all(), WEAK, Some("a"), &[["a", WEAK, "t"]], Match::Several),
+        (all(), WEAK, Some("a"), &[["a", WEAK, "t"], ["b", WEAK, "t"]], Match::Several),
         (all(), WEAK, Some("a"), &[["a", WEAK, "t"], ["a", WEAK, "u"]], Match::Several),
-        (one(), WEAK, None, &[["a", WEAK, "t"]], Match::One(0)),
+        (one(), WEAK, None, &[["a", WEAK, "t"]], Match::Several),
         (one(), WEAK, None, &[["a", WEAK, "t"], ["a", WEAK, "t"]], Match::Several),
-        (service(&["a", "b"], &["*"], false), WEAK, None, &[["a", WEAK, "t"]], Match::Several),
+        (service(&["a", "b"], &["*"]), WEAK, None, &[["a", WEAK, "t"]], Match::Several),
         (all(), WEAK, None, &[], Match::None),
-        // A service of an account answers its users, and must say which where ids come again.
-        (service(&["a"], &["*"], true), STRONG, None, &[["a/ann", STRONG, "t"]], Match::One(0)),
-        (service(&["a"], &["*"], true), STRONG, None, &[["a/ann", STRONG, "t"], ["a/ben", STRONG, "t"]], Match::Several),
-        (service(&["a"], &["*"], true), STRONG, Some("a/ben"), &[["a/ann", STRONG, "t"], ["a/ben", STRONG, "t"]], Match::One(1)),
-        (service(&["a"], &["*"], true), WEAK, None, &[["a/ann", WEAK, "t"]], Match::Several),
-        (service(&["a"], &["*"], true), WEAK, Some("a"), &[["a/ann", WEAK, "t"]], Match::None),
-        (service(&["b"], &["*"], true), STRONG, None, &[["a/ann", STRONG, "t"]], Match::None),
+        // A service of an account answers its users, and must say which where several fit.
+        (service(&["a"], &["*"]), STRONG, None, &[["a/ann", STRONG, "t"]], Match::One(0)),
+        (service(&["a"], &["*"]), STRONG, None, &[["a/ann", STRONG, "t"], ["a/ben", STRONG, "t"]], Match::Several),
+        (service(&["a"], &["*"]), STRONG, Some("a/ben"), &[["a/ann", STRONG, "t"], ["a/ben", STRONG, "t"]], Match::One(1)),
+        (service(&["a"], &["*"]), WEAK, None, &[["a/ann", WEAK, "t"]], Match::Several),
+        (service(&["a"], &["*"]), WEAK, Some("a"), &[["a/ann", WEAK, "t"]], Match::None),
+        (service(&["b"], &["*"]), STRONG, None, &[["a/ann", STRONG, "t"]], Match::None),
     ];
     let owners = OwnerKey::of(&[5; 32]);
     for (service, id, owner, recorded, wanted) in rows {

@@ -272,3 +272,35 @@ async fn is_no_longer_owed(process: &Process) {
     let acknowledged = tokio::time::timeout(Duration::from_secs(20), acknowledged);
     acknowledged.await.expect("it is acknowledged");
 }
+
+/// F1 and F3: the client is killed in the middle of a tool, or its user aborts; its log keeps the call without a result,
+/// first at the end, then deep in the history. The provider accepts each request, and sees the same bytes each time.
+#[tokio::test]
+async fn a_call_that_was_cut_off_never_bricks_its_session() {
+    let provider = Provider::start().await;
+    let install = install(&provider);
+    let mut log = Log::new();
+    let mut process = install.start().await;
+    provider.reply(Reply::Calls(vec![call(IDS[0], "shell")]));
+    log.ask(&process, ANN).await;
+    let mut known: Vec<Value> = Vec::new();
+    for round in 0..4 {
+        log.says(&format!("words {round}"));
+        if round == 2 {
+            // Another one is cut off while the first stands deep in the history.
+            provider.reply(Reply::Calls(vec![call(IDS[1], "shell")]));
+        }
+        let answer = log.ask(&process, ANN).await;
+        let wanted = if round == 3 { "placeholder=2" } else { "placeholder=1" };
+        assert_eq!(answer.header("x-antiphon-repair"), Some(wanted), "{round}");
+        let messages = sent(&provider)["messages"].as_array().unwrap().clone();
+        assert_eq!(
+            messages[..known.len()],
+            known,
+            "{round}: what the provider saw is what it sees"
+        );
+        known = messages;
+        process.kill();
+        process = install.start().await;
+    }
+}

@@ -209,7 +209,7 @@ async fn what_is_not_yours_is_not_there() {
 #[tokio::test]
 async fn the_same_id_of_two_callers_needs_an_owner() {
     let (_upstream, app) = world().await;
-    for id in [STRONG, WEAK] {
+    for id in [STRONG, OTHER] {
         for who in ["ann", "ben"] {
             record(&app, who, id).await;
         }
