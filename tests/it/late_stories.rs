@@ -23,7 +23,7 @@ const IDS: [&str; 3] = [
     "toolu_01EeFf7gG5hJ5kL4",
 ];
 
-fn install(provider: &Provider) -> Install {
+pub(crate) fn install(provider: &Provider) -> Install {
     Install::new(&format!(
         "[upstreams.anthropic]\nurl = \"{}\"\n[services.tools]\ntoken = \"{}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\n[tools.read]\ntier = \"durable\"\n[tools.render]\ntier = \"durable\"\n",
         provider.url(),
@@ -82,7 +82,7 @@ async fn posts(process: &Process, id: &str, content: &Value, owner: Option<&str>
 }
 
 /// Posts until the result has settled a call.
-async fn settles(process: &Process, id: &str, content: &Value) {
+pub(crate) async fn settles(process: &Process, id: &str, content: &Value) {
     let settled = async {
         loop {
             let answer = posts(process, id, content, None).await;

@@ -69,6 +69,10 @@ mod streaming;
 mod strict_provider;
 mod watching;
 
+// The worked sequences of the design, row by row.
+mod worked_sequences;
+mod worked_sequences_more;
+
 // What silence, errors and leaving cost whom: the decision table, on paused time.
 mod decision_clocks;
 mod decision_ends;

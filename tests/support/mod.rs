@@ -16,6 +16,8 @@ pub mod app;
 pub mod binary;
 pub mod bodies;
 pub mod documents;
+#[cfg(feature = "server")]
+pub mod door;
 pub mod judge;
 #[cfg(feature = "server")]
 pub mod late;
