@@ -94,7 +94,9 @@ mod ledger_files;
 // Late results, and whose they are.
 mod isolation;
 mod late_entries;
+mod late_isolation;
 mod late_matching;
+mod late_mistaken;
 mod late_stories;
 mod ledger_api;
 

@@ -15,10 +15,15 @@ pub mod app;
 #[cfg(feature = "server")]
 pub mod binary;
 pub mod bodies;
+pub mod canary;
+#[cfg(feature = "server")]
+pub mod crowd;
 pub mod documents;
 #[cfg(feature = "server")]
 pub mod door;
 pub mod judge;
+#[cfg(feature = "server")]
+pub mod kept;
 #[cfg(feature = "server")]
 pub mod late;
 pub mod oracle;
@@ -26,12 +31,14 @@ pub mod oracle;
 pub mod pool;
 #[cfg(feature = "server")]
 pub mod provider;
+pub mod search;
 #[cfg(feature = "server")]
 pub mod state;
 #[cfg(feature = "server")]
 pub mod still;
 #[cfg(feature = "server")]
 pub mod table;
+pub mod talker;
 #[cfg(feature = "server")]
 pub mod wire;
 

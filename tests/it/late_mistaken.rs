@@ -1,0 +1,167 @@
+//! Results that reach their owner and the wrong call of his: what the walk of `late_isolation` found, each by itself.
+
+use std::sync::Arc;
+
+use antiphon::late::LateSettings;
+use serde_json::{Value, json};
+
+use crate::support::{
+    app::post_with,
+    kept::lasting,
+    late,
+    still::{self, Answer, World},
+    wire::Message,
+};
+
+const STRONG: &str = "toolu_01AbC9dE3fG7hJ2";
+const RESULT: &str = "what the tool said";
+const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[],"stop_reason":"end_turn"}"#;
+
+/// A proxy whose caller was answered once.
+async fn world() -> World {
+    let ledger = lasting();
+    let world = World::with(|builder| {
+        builder.ledger = Arc::clone(&ledger);
+        builder.late = LateSettings {
+            services: vec![late::service("tools", None, None)],
+            ..LateSettings::default()
+        };
+    });
+    world.otherwise(|_| still::json(200, GOOD));
+    ask(&world, "s0", &[says("hello")]).await;
+    world
+}
+
+async fn ask(world: &World, session: &str, log: &[Value]) -> Answer {
+    let fields = [("x-api-key", "sk-one"), ("x-antiphon-session", session)];
+    let body = json!({"model": "m", "max_tokens": 99, "messages": log}).to_string();
+    let answer = world
+        .ask(post_with("/anthropic/v1/messages", &fields, body.as_bytes()))
+        .await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    world.settle().await;
+    answer
+}
+
+async fn post(world: &World, id: &str, owner: &Answer) -> Message {
+    let owner = owner.header("x-antiphon-owner").unwrap();
+    let body = json!({"content": RESULT, "owner": owner}).to_string();
+    let service = [("authorization", "Bearer token of tools")];
+    let path = format!("/ledger/v1/calls/{id}/result");
+    world.ask(post_with(&path, &service, body.as_bytes())).await.message
+}
+
+/// What went up, the last time.
+fn sent(world: &World) -> String {
+    String::from_utf8(world.requests().pop().unwrap().message.body).unwrap()
+}
+
+fn times(world: &World) -> usize {
+    sent(world).matches(RESULT).count()
+}
+
+fn says(words: &str) -> Value {
+    json!({"role": "user", "content": words})
+}
+
+fn said(words: &str) -> Value {
+    json!({"role": "assistant", "content": words})
+}
+
+fn calls(id: &str, input: &Value) -> Value {
+    json!({"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "bash", "input": input}]})
+}
+
+fn brings(id: &str, content: &str) -> Value {
+    json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": content}]})
+}
+
+/// The call of one session was answered by its client, so that nothing is recorded of it; its service posts all the same.
+#[tokio::test(start_paused = true)]
+#[ignore = "the owner's only recorded `call_0` is taken for the one that is meant"]
+async fn a_result_of_one_session_does_not_land_in_another() {
+    let world = world().await;
+    let one = [says("go"), calls("call_0", &json!({"n": 1})), brings("call_0", "done")];
+    ask(&world, "s1", &one).await;
+    let mut other = vec![says("go"), calls("call_0", &json!({"n": 2})), says("hurry")];
+    let owner = ask(&world, "s2", &other).await;
+    let answer = post(&world, "call_0", &owner).await;
+    other.extend([said("fine"), says("and now?")]);
+    ask(&world, "s2", &other).await;
+    assert_eq!((times(&world), answer.status()), (0, 409), "{}", sent(&world));
+}
+
+/// Until a request has shown it, a call of such an id is not recorded: an older one is taken for it.
+#[tokio::test(start_paused = true)]
+#[ignore = "the second call is given the first one's result, and its own is refused"]
+async fn the_same_call_made_twice_is_two_calls() {
+    let world = world().await;
+    let input = json!({"command": "date"});
+    let mut log = vec![says("go"), calls("call_0", &input), says("hurry")];
+    let owner = ask(&world, "s1", &log).await;
+    assert_eq!(post(&world, "call_0", &owner).await.status(), 200);
+    log.extend([calls("call_0", &input), says("again")]);
+    ask(&world, "s1", &log).await;
+    let restored = format!(r#""content":"{RESULT}""#);
+    assert!(!sent(&world).contains(&restored), "{}", sent(&world));
+}
+
+/// The user says the same once more: behind an error, or since nothing came.
+#[tokio::test(start_paused = true)]
+#[ignore = "both messages have one anchor, and the text is put behind each"]
+async fn words_said_again_bring_a_late_result_once() {
+    let world = world().await;
+    let mut log = vec![says("go"), calls(STRONG, &json!({})), says("hurry")];
+    let owner = ask(&world, "s1", &log).await;
+    assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
+    log.extend([said("fine"), says("and now?")]);
+    ask(&world, "s1", &log).await;
+    assert_eq!(times(&world), 1);
+    log.push(says("and now?"));
+    ask(&world, "s1", &log).await;
+    assert_eq!(times(&world), 1, "{}", sent(&world));
+}
+
+/// Another conversation of the same caller, which has nothing but one short exchange in common.
+#[tokio::test(start_paused = true)]
+#[ignore = "an anchor holds in every conversation of its caller"]
+async fn the_same_words_elsewhere_bring_nothing() {
+    let world = world().await;
+    let mut log = vec![says("go"), calls(STRONG, &json!({})), says("hurry")];
+    let owner = ask(&world, "s1", &log).await;
+    assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
+    log.extend([said("fine"), says("and now?")]);
+    ask(&world, "s1", &log).await;
+    assert_eq!(times(&world), 1);
+    ask(&world, "s2", &[says("something else"), said("fine"), says("and now?")]).await;
+    assert_eq!(times(&world), 0, "{}", sent(&world));
+}
+
+/// The user goes back and says something else; the model makes a call of the same id, and nothing of it has come yet.
+#[tokio::test(start_paused = true)]
+#[ignore = "the result of the branch that was left is given to the call of the new one"]
+async fn a_branch_that_was_left_gives_nothing_to_another() {
+    let world = world().await;
+    let call = || calls("call_0", &json!({"command": "date"}));
+    ask(&world, "s1", &[says("go"), call(), brings("call_0", RESULT)]).await;
+    ask(&world, "s1", &[says("go, but slowly"), call(), says("hurry")]).await;
+    assert_eq!(times(&world), 0, "{}", sent(&world));
+}
+
+/// The client had a text of its own in place of the result, and loses that text too: `SEED=5019` of the walk.
+#[tokio::test(start_paused = true)]
+#[ignore = "what was put at the end once is restored into its place as well"]
+async fn what_was_put_at_the_end_is_not_restored_too() {
+    let world = world().await;
+    let lost = brings(STRONG, "[Tool execution was interrupted]");
+    let mut log = vec![says("go"), calls(STRONG, &json!({})), lost, said("fine")];
+    let owner = ask(&world, "s1", &log[..3]).await;
+    assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
+    log.push(says("and now?"));
+    ask(&world, "s1", &log).await;
+    assert_eq!(times(&world), 1, "{}", sent(&world));
+    log[2] = says("never mind");
+    log.extend([said("well"), says("go on")]);
+    ask(&world, "s1", &log).await;
+    assert_eq!(times(&world), 1, "{}", sent(&world));
+}
