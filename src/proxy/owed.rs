@@ -39,6 +39,8 @@ pub(super) struct WithLate {
     pub(super) body: Bytes,
     /// How many messages have text of ours at their end.
     pub(super) count: usize,
+    /// The calls whose results stand there.
+    pub(super) told: HashSet<Name>,
 }
 
 impl Owed<'_> {
@@ -142,6 +144,10 @@ impl Owed<'_> {
             else {
                 continue;
             };
+            // Two branches of one conversation may have come together: a result is told once.
+            if !appended.calls.is_empty() && appended.calls.iter().all(|call| told.contains(call)) {
+                continue;
+            }
             texts.push((place.message, appended.text.clone()));
             told.extend(&appended.calls);
             if place.is_answered && waiting {
@@ -156,13 +162,14 @@ impl Owed<'_> {
             && let Some(standing) = self.recall.append(who, place.anchor, appended, by).await
         {
             texts.push((place.message, standing.text.clone()));
+            told.extend(&standing.calls);
         }
         if texts.is_empty() {
             return None;
         }
         let count = texts.len();
         let body = append(plain, wire, &texts).ok()?;
-        Some(WithLate { body, count })
+        Some(WithLate { body, count, told })
     }
 
     /// The results that are put at the end now: of calls that stand in this body and were answered by a placeholder, ours

@@ -1,6 +1,9 @@
 //! The reading of one body: what is found in it, what is remembered of its calls, and what goes up in its place.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    collections::HashSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
@@ -248,7 +251,7 @@ impl Reading<'_> {
     async fn remember(&self, first: Mended, asked: &Asked, owed: Owed<'_>) -> (Mended, usize, Option<Tentative>) {
         let by = recalled::patience();
         let asks = self.sources.route.asks_for_a_turn() && !asked.compacts;
-        let (mut mended, mut appended) = (first, 0);
+        let (mut mended, mut appended, mut told) = (first, 0, HashSet::new());
         if asks {
             owed.went_on(asked.went_on);
             let policy = policy(self.settings, self.memory, self.principal.upstream);
@@ -258,6 +261,7 @@ impl Reading<'_> {
                 && let Ok(again) = self.mend(&with_late.body, Known::default())
             {
                 (mended, appended) = (again, with_late.count);
+                told = with_late.told;
             }
         }
         let scope = Scope {
@@ -267,7 +271,7 @@ impl Reading<'_> {
         };
         if !mended.notes.wanted.is_empty() {
             let mut known = mended.known.clone();
-            known.fetch(owed, scope, &mended.notes.wanted, by).await;
+            known.fetch(owed, scope, &mended.notes.wanted, &told, by).await;
             mended = self.anew(known, mended);
         }
         if !asks {

@@ -3,7 +3,10 @@
 //! Mending never waits. What memory does not know is noted, looked up in the ledger behind the first reading, and the body
 //! is mended anew: only a body with calls that nobody has answered yet is read twice.
 
-use std::{cell::RefCell, collections::HashMap};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+};
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -15,6 +18,7 @@ use super::{
 use crate::{
     clock,
     conversation::Outline,
+    late::Found,
     ledger::Name,
     recall::{Given, PATIENCE, Recall, Scope, Wanted},
     repair::{
@@ -211,7 +215,15 @@ impl Answers for Turned<'_> {
 
 impl Known {
     /// Looks these calls up; from then on something is known of each.
-    pub(super) async fn fetch(&mut self, owed: Owed<'_>, scope: Scope, calls: &[Unknown], by: Instant) {
+    /// A posted result that stands elsewhere in the body already, as one of `told`, is not restored too.
+    pub(super) async fn fetch(
+        &mut self,
+        owed: Owed<'_>,
+        scope: Scope,
+        calls: &[Unknown],
+        told: &HashSet<Name>,
+        by: Instant,
+    ) {
         let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
         let mut found = owed.recall.fetch(scope.who, &keys, by).await;
         let open: Vec<&Unknown> = calls.iter().filter(|call| !found.contains_key(&call.key)).collect();
@@ -221,7 +233,11 @@ impl Known {
         let (mut posted, mut seen, mut room) = (posted.into_iter(), seen.into_iter(), RESTORED_BYTES_MAX);
         for unknown in open {
             let (posted, seen) = (posted.next().flatten(), seen.next().flatten());
-            if let Some(posted) = posted.filter(|posted| !unknown.call.has_twin || posted.id == unknown.call.id) {
+            let is_its = |posted: &Found| {
+                let very = !unknown.call.has_twin || posted.id == unknown.call.id;
+                very && !told.contains(&posted.call)
+            };
+            if let Some(posted) = posted.filter(is_its) {
                 let (content, failed) = (bare(&posted.content), posted.failed);
                 self.real.insert(unknown.key, RealResult::Content { content, failed });
                 self.posted.insert(unknown.key, posted.call);

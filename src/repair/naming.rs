@@ -2,14 +2,15 @@
 
 use serde_json::Value;
 
-use super::answers::CallSight;
+use super::{answers::CallSight, append::told};
 use crate::wire::json::Json;
 
 /// Letters and digits in a row that chance may have put together.
 const CHANCE_MIN: usize = 9;
 
 /// The name of a call within its principal: the letters and digits of its id, its tool, its canonical input, and how many
-/// of its id stand before it; without an id also its place.
+/// of its id stand before it; without an id also its place; where the id may come again, what stands in front of it; and
+/// the very id where letters and digits do not tell it from others of its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallKey([u8; 32]);
 
@@ -24,6 +25,12 @@ impl CallKey {
         }
         if let Some(place) = &call.place {
             write(&mut hash, place);
+        }
+        if !is_strong(call.id, &call.tool) {
+            write(&mut hash, &told(call.before));
+        }
+        if call.has_twin {
+            write(&mut hash, call.id);
         }
         Self(hash.finalize().into())
     }

@@ -78,7 +78,6 @@ async fn nobody_is_ever_given_what_is_anothers() {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "a result that names `call_0` and its owner lands in another conversation of that owner"]
 async fn an_id_that_comes_again_is_no_address_even_with_its_owner() {
     let habits = Habits {
         weak_owners: true,
@@ -88,7 +87,6 @@ async fn an_id_that_comes_again_is_no_address_even_with_its_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "what was put behind a pair of messages is put behind every such pair, in any conversation"]
 async fn what_is_said_again_is_another_place() {
     let habits = Habits {
         repeats: true,
@@ -98,7 +96,6 @@ async fn what_is_said_again_is_another_place() {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "a branch that was left behind gives its result to the same `call_0` of another"]
 async fn a_call_that_is_made_again_is_another_call() {
     let habits = Habits {
         same_inputs: true,

@@ -131,7 +131,6 @@ async fn sequence_3_the_client_fills_the_gap_itself() {
 }
 
 #[tokio::test]
-#[ignore = "not built yet: where row 1 overrode a frozen answer, the thinking is dropped"]
 async fn sequence_3_where_thinking_is_bound_the_placeholder_goes_back() {
     let door = Door::to(Provider::binding().await).await;
     let log = filled(&door).await;

@@ -101,27 +101,23 @@ async fn sequence_9_a_posted_result_goes_to_the_stripped_id() {
 }
 
 #[tokio::test]
-#[ignore = "a result that is known by letters and digits is restored to every call that has them"]
 async fn sequence_9_a_posted_result_goes_to_the_exact_id_first() {
     posted(&[BARE, EMITTED], Some(EMITTED)).await;
     posted(&[EMITTED, BARE], Some(EMITTED)).await;
 }
 
 #[tokio::test]
-#[ignore = "a result that is known by letters and digits is restored to every call that has them"]
 async fn sequence_9_a_posted_result_goes_to_nobody_where_two_could_own_it() {
     posted(&[BARE, "toolu_01_AaBb9dE3fG7hJ2"], None).await;
 }
 
 #[tokio::test]
-#[ignore = "a result that is known by letters and digits is restored to every call that has them"]
 async fn sequence_9_a_result_that_was_brought_goes_to_the_exact_id_first() {
     brought(&[EMITTED, BARE], Some(EMITTED)).await;
     brought(&[BARE, EMITTED], Some(EMITTED)).await;
 }
 
 #[tokio::test]
-#[ignore = "a result that is known by letters and digits is restored to every call that has them"]
 async fn sequence_9_a_result_that_was_brought_goes_to_nobody_where_two_could_own_it() {
     brought(&[BARE, "toolu_01_AaBb9dE3fG7hJ2"], None).await;
 }
