@@ -1,5 +1,7 @@
 //! Exchanges about late results: answered here, past the same guard as every other.
 
+use std::time::Duration;
+
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 
@@ -15,8 +17,10 @@ use crate::{
         Principal, Who,
         principal::{USER_BYTES_MAX, presented},
     },
+    clock,
     policy::{Class, Verdict},
     provider::is_plain,
+    recall::PATIENCE,
 };
 
 impl Inner {
@@ -44,14 +48,22 @@ impl Inner {
         Response::from_parts(head, AnswerBody::ledger(body))
     }
 
-    /// Notes who asks, for what the answer says of his late results.
-    pub(super) async fn late_results(&self, who: Who, record: &mut Record) {
-        if self.late.is_used() {
-            record.asker = Some((self.late.clone(), who));
+    /// Notes who asks, for what the answer says of his late results. Gives how long the exchange may still wait for the
+    /// ledger.
+    pub(super) async fn late_results(&self, who: Who, record: &mut Record) -> Duration {
+        if !self.late.is_used() {
+            return PATIENCE;
+        }
+        record.asker = Some((self.late.clone(), who));
+        let began = clock::now();
+        let load = async {
             if self.late.callers().is_proven(who.principal).await {
                 self.late.load(who.principal).await;
             }
-        }
+        };
+        // What is not there in time is not said of this answer.
+        drop(tokio::time::timeout(PATIENCE, load).await);
+        PATIENCE.saturating_sub(clock::now().duration_since(began))
     }
 
     /// Who reads: told as on every other path, by the client token wherever it is presented. A signature tells nobody.

@@ -227,8 +227,8 @@ impl Inner {
         *shape = Shape::of(&route);
         record.event.upstream = Some(route.upstream.name.clone());
         let who = self.caller(&route, &request)?;
-        self.late_results(who, record).await;
-        let prepared = request::prepare(self, &route, who, request, record).await?;
+        let patience = self.late_results(who, record).await;
+        let prepared = request::prepare(self, &route, who, patience, request, record).await?;
         self.send(&route, prepared, record).await.map(Some)
     }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::HashSet,
     panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use super::{
     memory::{Memory, Principal},
     owed::{Debtor, Owed},
     prepared::Payload,
-    recalled::{self, Known, Notes, Recalled, Tentative},
+    recalled::{Known, Notes, Recalled, Tentative},
     record::Record,
     reject::Rejection,
     request::{actions, policy, streamed},
@@ -85,6 +86,8 @@ pub(super) struct Reading<'s> {
     pub(super) recall: &'s Recall,
     pub(super) principals: &'s PrincipalKey,
     pub(super) who: Who,
+    /// How long the exchange may wait for the ledger.
+    pub(super) patience: Duration,
     pub(super) principal: Principal<'s>,
     pub(super) sources: Sources<'s>,
     pub(super) wire: Wire,
@@ -230,7 +233,10 @@ impl Reading<'_> {
                     _ => "none",
                 };
                 record.repair = Some(HeaderValue::from_static(repair));
-                Ok(Verdict::untouched(Payload::Held(Segments::whole(came)), asked))
+                let owed = self.owed(&asked);
+                let debtor = owed.late.is_used().then(|| Debtor::of(owed));
+                let verdict = Verdict::untouched(Payload::Held(Segments::whole(came)), asked);
+                Ok(Verdict { debtor, ..verdict })
             }
         }
     }
@@ -249,7 +255,7 @@ impl Reading<'_> {
     /// before they are sent. Counts, batches and compactions read and keep nothing. Gives how many messages have text of
     /// ours at their end, too.
     async fn remember(&self, first: Mended, asked: &Asked, owed: Owed<'_>) -> (Mended, usize, Option<Tentative>) {
-        let by = recalled::patience();
+        let by = clock::now() + self.patience;
         let asks = self.sources.route.asks_for_a_turn() && !asked.compacts;
         let (mut mended, mut appended, mut told) = (first, 0, HashSet::new());
         if asks {

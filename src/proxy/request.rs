@@ -1,6 +1,6 @@
 //! The request side: collect, read, mend, and what goes up. Never parses a body itself.
 
-use std::{borrow::Cow, fmt::Write as _, sync::Arc};
+use std::{borrow::Cow, fmt::Write as _, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -36,11 +36,12 @@ use crate::{
     wire::Wire,
 };
 
-/// Turns the client's request into the one that goes up.
+/// Turns the client's request into the one that goes up; waits for the ledger for `patience` at most.
 pub(super) async fn prepare(
     inner: &Inner,
     route: &Route<'_>,
     caller: Who,
+    patience: Duration,
     request: Request<Incoming>,
     record: &mut Record,
 ) -> Result<Prepared, ProxyError> {
@@ -90,6 +91,7 @@ pub(super) async fn prepare(
         recall: &inner.recall,
         principals: &inner.principals,
         who: caller,
+        patience,
         principal,
         sources,
         wire,
