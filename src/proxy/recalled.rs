@@ -23,7 +23,7 @@ use crate::{
     recall::{Given, PATIENCE, Recall, Scope, Wanted},
     repair::{
         Answers, Applicability, CallKey, CallSight, Frozen, Placeholder, RealResult, RepairPolicy, asked_hash, bare,
-        brought, input_hash, is_strong,
+        brought, input_hash,
     },
 };
 
@@ -104,7 +104,7 @@ fn wanted(call: &CallSight<'_>) -> Wanted {
         id: id.to_vec(),
         tool: call.tool.to_vec(),
         input: input_hash(call.input),
-        asked: (!is_strong(id, &call.tool)).then(|| asked_hash(call.input, call.before)),
+        asked: call.before.map(|before| asked_hash(call.input, &before)),
         occurrence: call.occurrence,
         has_twin: call.has_twin,
     }

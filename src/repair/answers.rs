@@ -18,8 +18,8 @@ pub struct CallSight<'a> {
     pub occurrence: usize,
     /// Whether another id of the body has the same letters and digits: then only the very id tells the call.
     pub has_twin: bool,
-    /// The raw message in front of its turn's; empty where none is.
-    pub before: &'a [u8],
+    /// Of a call whose id may come again: a hash of what the message in front of its own says.
+    pub before: Option<[u8; 32]>,
     /// Of a call without an id: a hash of its place in its turn, and of the calls of the turn before.
     pub place: Option<[u8; 32]>,
     /// How many turns of the assistant stand behind it.

@@ -7,7 +7,7 @@ use super::{
     naming::{input_hash, is_strong},
 };
 use crate::{
-    conversation::{Answer, CallDetails, Outline},
+    conversation::{Answer, AskedCall, CallDetails, Outline},
     splice::{Edit, EditList, Piece, Span},
     wire::{
         Format,
@@ -66,8 +66,8 @@ impl fmt::Debug for Brought {
 }
 
 /// What tells a call whose id may come again from others: its input, and the message in front of its turn's.
-pub fn asked_hash(input: &[u8], before: &[u8]) -> [u8; 32] {
-    blake3::keyed_hash(&input_hash(input), &told(before)).into()
+pub fn asked_hash(input: &[u8], before: &[u8; 32]) -> [u8; 32] {
+    blake3::keyed_hash(&input_hash(input), before).into()
 }
 
 /// The results behind the last turn that say what a tool said, of calls that stand in the body.
@@ -77,6 +77,13 @@ pub fn brought(body: &[u8], format: Format, outline: &Outline) -> Vec<Brought> {
         let fits = answer.at.len() <= BROUGHT_BYTES_MAX;
         fits && !answer.lost && !answer.id.is_empty()
     });
+    // Calls of one turn mostly have one message in front of them.
+    let mut said = None;
+    let mut said_before = |call: &AskedCall| match said {
+        Some((at, said)) if at == call.before => said,
+        _ if call.before.is_empty() => [0; 32],
+        _ => said.insert((call.before, told(call.before.of(body)))).1,
+    };
     let one = |answer: &Answer| {
         let call = outline.asked.iter().rfind(|call| call.id == answer.id)?;
         let CallDetails { name, input, .. } = format.details(body, call.at);
@@ -84,7 +91,7 @@ pub fn brought(body: &[u8], format: Format, outline: &Outline) -> Vec<Brought> {
         let again = !is_strong(&answer.id, &tool);
         Some(Brought {
             id: answer.id.clone(),
-            input: again.then(|| asked_hash(input.map_or(b"", |span| json.bytes(span)), call.before.of(body))),
+            input: again.then(|| asked_hash(input.map_or(b"", |span| json.bytes(span)), &said_before(call))),
             occurrence: call.occurrence,
             tool,
             block: cut(body, answer.at)?,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{answers::CallSight, append::told};
+use super::answers::CallSight;
 use crate::wire::json::Json;
 
 /// Letters and digits in a row that chance may have put together.
@@ -26,8 +26,8 @@ impl CallKey {
         if let Some(place) = &call.place {
             write(&mut hash, place);
         }
-        if !is_strong(call.id, &call.tool) {
-            write(&mut hash, &told(call.before));
+        if let Some(before) = &call.before {
+            write(&mut hash, before);
         }
         if call.has_twin {
             write(&mut hash, call.id);

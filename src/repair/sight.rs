@@ -1,6 +1,6 @@
 //! Calls as those who remember calls see them.
 
-use std::collections::HashMap;
+use std::{cell::RefCell, collections::HashMap};
 
 use crate::{
     conversation::{
@@ -9,7 +9,8 @@ use crate::{
     },
     repair::{
         answers::CallSight,
-        naming::{self, CallKey, letters},
+        append::told,
+        naming::{self, CallKey, is_strong, letters},
     },
     wire::json::Json,
 };
@@ -18,12 +19,16 @@ use crate::{
 pub(super) struct Sights<'c> {
     conversation: &'c Conversation<'c>,
     pairing: &'c Pairing,
-    /// For each call the letters and digits of its id.
-    letters: Vec<Vec<u8>>,
+    /// By letters and digits: the first id that has them, and whether another has them too.
+    spelled: HashMap<Vec<u8>, (&'c [u8], bool)>,
     /// For each call how many of its id stand before it.
     occurrences: Vec<usize>,
     /// For each turn how many turns with thinking stand up to it, itself included.
     thinking: Vec<usize>,
+    /// What messages say that stand in front of calls whose ids may come again, once it was asked for.
+    said: RefCell<HashMap<usize, [u8; 32]>>,
+    /// For turns with calls without ids, once it was asked for: the calls of the turn before.
+    called_before: RefCell<HashMap<usize, [u8; 32]>>,
 }
 
 impl<'c> Sights<'c> {
@@ -40,16 +45,20 @@ impl<'c> Sights<'c> {
             thinking += usize::from(turn.thinking);
             thinking
         });
+        let mut spelled: HashMap<Vec<u8>, (&[u8], bool)> = HashMap::new();
+        for call in &pairing.calls {
+            let id = id_of(conversation, call.part);
+            let (first, twin) = spelled.entry(letters(id)).or_insert((id, false));
+            *twin |= *first != id;
+        }
         Self {
             conversation,
             pairing,
+            spelled,
             thinking: upto.collect(),
-            letters: pairing
-                .calls
-                .iter()
-                .map(|call| letters(id_of(conversation, call.part)))
-                .collect(),
             occurrences: pairing.calls.iter().map(count).collect(),
+            said: RefCell::default(),
+            called_before: RefCell::default(),
         }
     }
 
@@ -64,13 +73,15 @@ impl<'c> Sights<'c> {
         let CallDetails { name: tool, input, .. } = self.conversation.details(call.part);
         let answered = call.answer.and_then(|row| self.pairing.results[row].turn);
         let thought_between = |turn: usize| turn > call.turn && self.thinking[turn] > self.thinking[call.turn];
+        let id = id_of(self.conversation, call.part);
+        let tool = tool.map(|span| json.decode(span)).unwrap_or_default();
         CallSight {
-            id: id_of(self.conversation, call.part),
-            tool: tool.map(|span| json.decode(span)).unwrap_or_default(),
+            id,
+            before: (!is_strong(id, &tool)).then(|| self.said_before(call.part)),
+            tool,
             input: input.map_or(b"", |span| json.bytes(span)),
             occurrence: self.occurrences[index],
-            has_twin: self.has_twin(index),
-            before: self.before(call.part),
+            has_twin: self.spelled.get(&letters(id)).is_some_and(|(_, twin)| *twin),
             place,
             turns_behind: self.pairing.turns.len().saturating_sub(call.turn + 1),
             thought_behind: self.thinking.last().is_some_and(|all| *all > self.thinking[call.turn]),
@@ -78,18 +89,16 @@ impl<'c> Sights<'c> {
         }
     }
 
-    fn has_twin(&self, index: usize) -> bool {
-        let id = |index: usize| id_of(self.conversation, self.pairing.calls[index].part);
-        let own = &self.letters[index];
-        let alike = self.letters.iter().enumerate().filter(|(_, other)| *other == own);
-        alike.into_iter().any(|(other, _)| id(other) != id(index))
-    }
-
-    /// The message in front of the one that holds a part.
-    fn before(&self, part: usize) -> &'c [u8] {
-        let message = self.conversation.parts[part].message.checked_sub(1);
-        let message = message.and_then(|before| self.conversation.messages.get(before));
-        message.map_or(b"", |message| message.span.of(self.conversation.body))
+    /// What the message in front of the one that holds a part says.
+    fn said_before(&self, part: usize) -> [u8; 32] {
+        let Some(before) = self.conversation.parts[part].message.checked_sub(1) else {
+            return [0; 32];
+        };
+        let mut said = self.said.borrow_mut();
+        let message = &self.conversation.messages[before];
+        *said
+            .entry(before)
+            .or_insert_with(|| told(message.span.of(self.conversation.body)))
     }
 
     /// Where a call without an id stands: its ordinal in its turn, and the calls of the turn with calls before.
@@ -104,13 +113,25 @@ impl<'c> Sights<'c> {
         let own = &self.pairing.turns[call.turn].calls;
         let mut hash = blake3::Hasher::new();
         naming::write(&mut hash, &(index.saturating_sub(own.start) as u64).to_le_bytes());
-        let turns = self.pairing.turns.get(..call.turn).unwrap_or_default();
+        naming::write(&mut hash, &self.called_before(call.turn));
+        Some(hash.finalize().into())
+    }
+
+    /// The calls of the turn with calls before this one.
+    fn called_before(&self, turn: usize) -> [u8; 32] {
+        if let Some(known) = self.called_before.borrow().get(&turn) {
+            return *known;
+        }
+        let mut hash = blake3::Hasher::new();
+        let turns = self.pairing.turns.get(..turn).unwrap_or_default();
         if let Some(before) = turns.iter().rev().find(|turn| !turn.calls.is_empty()) {
             for earlier in before.calls.clone() {
                 let sight = self.sight(earlier, None);
                 naming::write(&mut hash, CallKey::of(&sight).as_bytes());
             }
         }
-        Some(hash.finalize().into())
+        let hash = hash.finalize().into();
+        self.called_before.borrow_mut().insert(turn, hash);
+        hash
     }
 }

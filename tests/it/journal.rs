@@ -322,7 +322,7 @@ fn call(id: &str) -> CallKey {
         input: b"{}",
         occurrence: 0,
         has_twin: false,
-        before: b"",
+        before: None,
         place: None,
         turns_behind: 0,
         thought_behind: false,
