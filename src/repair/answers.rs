@@ -91,15 +91,12 @@ pub trait Answers {
     }
 
     /// The placeholder that a call keeps although the client has put a result into its place: thinking is bound to it.
-    fn insisted(&self, call: &CallSight<'_>) -> Option<Placeholder> {
-        let _unused = call;
+    fn insisted(&self, _: &CallSight<'_>) -> Option<Placeholder> {
         None
     }
 
     /// Told what a call is answered by that was not frozen before: rows 3, 4 and 5.
-    fn answered(&self, call: &CallSight<'_>, answer: Frozen) {
-        let _unused = (call, answer);
-    }
+    fn answered(&self, _: &CallSight<'_>, _: Frozen) {}
 }
 
 /// Nobody remembers: rows 1, 3 and 5 alone.
