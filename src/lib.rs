@@ -52,15 +52,21 @@
 //! # The words
 //!
 //! *Downstream* is the client's side, *upstream* the provider's. An *exchange* is one request and its answer, an
-//! *attempt* one send within it. A *profile* is a credential of the operator's, a *principal* who asks. A *conversation* is what a body says, a *message* one entry of it, a *part* one block.
-//! A *turn* is what the format makes of messages in a row; its *gap* is what stands between it and the next turn of
-//! the assistant. A *finding* is a breach of the pairing rules; a *plan* is what will be done, by *actions*; an *edit*
-//! replaces a *span*. A *placeholder* stands for a result that nobody gave; a *quote* keeps a result as marked text.
-//! A *profile* is one set of the operator's credentials, *rotation* the choice among them, a *rest* the time in which one
-//! does not serve; a *lane* is one agent's conversation within a session. A *class* is the verdict on an attempt, *side*
-//! whose doing it was. A result is at *home* where the answer of its call may stand; a call is *held* if it lives at the provider alone. A
-//! *refusal* is a provider's 400 about pairing, a *lesson* what a later request takes from it. A *lane* is one agent's
-//! conversation within a session of one principal.
+//! *attempt* one send within it. A *principal* is who asks; a *caller* is a principal that a provider has answered. A
+//! *profile* is one set of the operator's credentials, *rotation* the choice among them, a *rest* the time in which one
+//! does not serve. A *class* is the verdict on an attempt, *side* whose doing it was. A *lane* is one agent's conversation
+//! within a session of one principal.
+//!
+//! A *conversation* is what a body says, a *message* one entry of it, a *part* one block. A *turn* is what the format
+//! makes of messages in a row; its *gap* is what stands between it and the next turn of the assistant. A *finding* is a
+//! breach of the pairing rules; a *plan* is what will be done, by *actions*; an *edit* replaces a *span*. A
+//! *placeholder* stands for a result that nobody gave; a *quote* keeps a result as marked text. A result is at *home*
+//! where the answer of its call may stand; a call is *held* if it lives at the provider alone. A *refusal* is a
+//! provider's 400 about pairing, a *lesson* what a later request takes from it.
+//!
+//! The *ledger* keeps *records*. An answer is *frozen* once a call was given it: it stays the call's. A result is
+//! *posted* by a service or *seen* in a request; it is *late* where its call was answered otherwise before, and is then
+//! *appended* to a message, whose *anchor* is the name by which that place is found again.
 //!
 //! # Where to start
 //!
@@ -71,6 +77,7 @@
 //! * Why does a key rest? [`policy::Class`], then `auth/rotation/windows.rs`. Why was another taken? `auth/rotation/choice.rs`.
 //! * Why did an answer end early? [`policy::course`] has the clocks, `proxy/relay.rs` the end.
 //! * What does a header or a status of ours mean? `proxy/error.rs`, `proxy/headers.rs`.
+//! * Why does a call have this answer? `recall`, `proxy/recalled.rs`. Why was a late result put there? `proxy/owed.rs`.
 //! * Which credential goes up, and who may use it? `auth`, `proxy/credential.rs`, `proxy/signature.rs`.
 //! * What does a commit of the ledger mean? `ledger/steps.rs`. Is it on the disk, and whose is the file? `ledger/sqlite`.
 //! * A new provider: a row in `provider`. A new key: `config/file`, `config/lower.rs`.
