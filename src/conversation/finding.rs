@@ -163,7 +163,7 @@ impl Pairing {
                     .is_some_and(|turn| !turn.systems.is_empty());
                 (!row.home || inner || behind_system).then_some(FindingKind::Misplaced)
             }
-            Fate::Repeats(_) | Fate::RepeatsResult(_) => Some(FindingKind::Duplicate),
+            Fate::Repeats(_) | Fate::RepeatsResult(_) | Fate::RepeatsHeld => Some(FindingKind::Duplicate),
             // A result without an id that found no call is `NoId` already.
             Fate::Orphan if row.nameless => None,
             Fate::Orphan => Some(FindingKind::Orphan),

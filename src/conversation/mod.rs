@@ -269,10 +269,22 @@ pub struct CallResult<'a> {
     pub name: Text<'a>,
     /// Whose calls it answers.
     pub family: Family,
-    /// Whether the provider itself said that it answers no call.
-    pub disowned: bool,
+    /// Whether it is known to answer no call.
+    pub disowned: Disowned,
     /// Whether the provider takes it although it names no call.
     pub free: bool,
+}
+
+/// What is known of a result beyond the body that holds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Disowned {
+    /// Nothing.
+    #[default]
+    No,
+    /// The provider said that it answers no call.
+    OfNoCall,
+    /// Its call, which the provider holds, was answered before.
+    Spent,
 }
 
 /// A server tool call.

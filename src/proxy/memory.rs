@@ -1,11 +1,15 @@
-//! What providers' refusals have taught, in memory: of an upstream, of a call, of a conversation with bound thinking.
+//! What providers' refusals have taught, in memory: of an upstream, of a call, of a conversation with bound thinking, of calls
+//! that the provider holds.
 //!
 //! Bounded, and kept by caller: what one credential's refusals taught is never used for another's requests. Forgetting
 //! costs one more send, never a wrong answer.
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -21,6 +25,8 @@ use crate::{
 
 /// Calls and conversations that are remembered, each 32 bytes and a little more.
 const ENTRIES_MAX: u64 = 20_000;
+/// Open calls of one answer that are remembered.
+const DUE_MAX: usize = 128;
 /// How long something unused is remembered.
 const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -38,6 +44,12 @@ pub(super) struct Memory {
     unbound: Cache<Key, ()>,
     /// Whether anything is in the two above: most processes never look.
     any: AtomicBool,
+    /// For each answer that a provider holds the calls it left open, which whoever goes on from it answers first.
+    due: Cache<Key, Arc<[String]>>,
+    /// Calls that a provider holds and that have their answer, with the answer that left them open, where that has a name.
+    spent: Cache<Key, Option<Key>>,
+    /// Whether anything is in the two above.
+    any_held: AtomicBool,
     /// Whether any of them stands where the client has put a result itself since.
     overruled: AtomicBool,
     /// Whether it was said that credentials which run out take their memory along.
@@ -50,15 +62,12 @@ impl Memory {
         let names = upstreams.into_iter().map(|upstream| upstream.name.clone());
         Self {
             unique: names.map(|name| (name, AtomicBool::new(false))).collect(),
-            turned: Cache::builder()
-                .max_capacity(ENTRIES_MAX)
-                .time_to_idle(IDLE_MAX)
-                .build(),
-            unbound: Cache::builder()
-                .max_capacity(ENTRIES_MAX)
-                .time_to_idle(IDLE_MAX)
-                .build(),
+            turned: cache(),
+            unbound: cache(),
             any: AtomicBool::new(false),
+            due: cache(),
+            spent: cache(),
+            any_held: AtomicBool::new(false),
             overruled: AtomicBool::new(false),
             told: AtomicBool::new(false),
         }
@@ -120,6 +129,36 @@ impl Memory {
         self.overruled.store(true, Ordering::Relaxed);
     }
 
+    /// Whether any call is known that a provider holds.
+    pub(super) fn knows_held(&self) -> bool {
+        self.any_held.load(Ordering::Relaxed)
+    }
+
+    /// The calls that a body of the caller's which goes on from `origin` answers first.
+    pub(super) fn due(&self, origin: Key) -> Vec<String> {
+        self.due.get(&origin).map(|ids| ids.to_vec()).unwrap_or_default()
+    }
+
+    /// Whether a call that the provider holds has its answer, for a body that goes on from `origin`. Where it was left open
+    /// it may be answered otherwise: that is another branch.
+    pub(super) fn is_spent(&self, call: Key, origin: Option<Key>) -> bool {
+        let known = self.spent.get(&call);
+        known.is_some_and(|open| open.is_none() || open != origin)
+    }
+
+    /// The provider took these calls, which it holds, with placeholders.
+    pub(super) fn learn_held(&self, held: HeldCalls) {
+        let HeldCalls { origin, calls } = held;
+        let (names, ids): (Vec<Option<Key>>, Vec<String>) = calls.into_iter().unzip();
+        for name in names.into_iter().flatten() {
+            self.spent.insert(name, origin);
+        }
+        if let Some(origin) = origin.filter(|_| ids.len() <= DUE_MAX) {
+            self.due.insert(origin, ids.into());
+        }
+        self.any_held.store(true, Ordering::Relaxed);
+    }
+
     /// The provider took these calls with placeholders in the place of later results.
     pub(super) fn learn_turned(&self, calls: impl IntoIterator<Item = (Key, Placeholder)>) {
         for (key, placeholder) in calls {
@@ -127,6 +166,22 @@ impl Memory {
             self.any.store(true, Ordering::Relaxed);
         }
     }
+}
+
+/// Calls that a provider holds and that were answered by placeholders.
+#[derive(Clone, Debug)]
+pub(super) struct HeldCalls {
+    /// The answer that left them open.
+    pub(super) origin: Option<Key>,
+    /// Each by its id, with its name where no other call can bear the same id.
+    pub(super) calls: Vec<(Option<Key>, String)>,
+}
+
+fn cache<V: Clone + Send + Sync + 'static>() -> Cache<Key, V> {
+    Cache::builder()
+        .max_capacity(ENTRIES_MAX)
+        .time_to_idle(IDLE_MAX)
+        .build()
 }
 
 /// Who asks, and where: what was learned for one is for nobody else.
@@ -146,6 +201,16 @@ impl Principal<'_> {
             part(&mut hash, text);
         }
         hash.finalize().into()
+    }
+
+    /// The name of an answer that the provider holds for this caller.
+    pub(super) fn origin(self, id: &[u8]) -> Key {
+        self.key(&[b"origin", id])
+    }
+
+    /// The name of a call that the provider holds for this caller.
+    pub(super) fn held(self, id: &[u8]) -> Key {
+        self.key(&[b"held", id])
     }
 
     /// The name of one of this caller's calls.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    memory::{Memory, Principal},
+    memory::{HeldCalls, Memory, Principal},
     owed::{Debtor, Owed},
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     recall::{Given, PATIENCE, Recall, Scope, Wanted},
     repair::{
         Answers, Applicability, CallKey, CallSight, Frozen, Placeholder, RealResult, RepairPolicy, asked_hash, bare,
-        brought, input_hash,
+        brought, input_hash, is_strong,
     },
 };
 
@@ -61,6 +61,8 @@ pub(super) struct Notes {
     pub(super) given: Vec<Given>,
     /// Answers that calls were given before.
     pub(super) used: Vec<Given>,
+    /// Calls that the provider holds, answered now at its word.
+    pub(super) held: Option<HeldCalls>,
 }
 
 /// Who is asked about calls.
@@ -146,6 +148,30 @@ impl Answers for Recalled<'_> {
     fn answered(&self, call: &CallSight<'_>, answer: Frozen) {
         self.notes.borrow_mut().given.push((CallKey::of(call), answer));
     }
+
+    fn knows_held(&self) -> bool {
+        self.memory.knows_held()
+    }
+
+    fn due(&self, origin: &[u8]) -> Vec<String> {
+        self.memory.due(self.principal.origin(origin))
+    }
+
+    fn is_spent(&self, id: &[u8], origin: Option<&[u8]>) -> bool {
+        let origin = origin.map(|id| self.principal.origin(id));
+        self.memory.is_spent(self.principal.held(id), origin)
+    }
+
+    fn answered_held(&self, ids: &[String], origin: Option<&[u8]>) {
+        let name = |id: &String| {
+            let alone = is_strong(id.as_bytes(), b"");
+            (alone.then(|| self.principal.held(id.as_bytes())), id.clone())
+        };
+        self.notes.borrow_mut().held = Some(HeldCalls {
+            origin: origin.map(|id| self.principal.origin(id)),
+            calls: ids.iter().map(name).collect(),
+        });
+    }
 }
 
 /// As [`Recalled`], with placeholders for calls whose results stand behind thinking that never saw them.
@@ -210,6 +236,22 @@ impl Answers for Turned<'_> {
 
     fn answered(&self, call: &CallSight<'_>, answer: Frozen) {
         self.recalled.answered(call, answer);
+    }
+
+    fn knows_held(&self) -> bool {
+        self.recalled.knows_held()
+    }
+
+    fn due(&self, origin: &[u8]) -> Vec<String> {
+        self.recalled.due(origin)
+    }
+
+    fn is_spent(&self, id: &[u8], origin: Option<&[u8]>) -> bool {
+        self.recalled.is_spent(id, origin)
+    }
+
+    fn answered_held(&self, ids: &[String], origin: Option<&[u8]>) {
+        self.recalled.answered_held(ids, origin);
     }
 }
 

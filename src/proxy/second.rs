@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::{
     late,
-    memory::{Key, Memory, Principal},
+    memory::{HeldCalls, Key, Memory, Principal},
     recalled::{Known, Notes, Recalled, Turned},
 };
 use crate::{
@@ -96,6 +96,8 @@ pub(super) enum Lesson {
         overrules: bool,
     },
     Unbound(Key),
+    /// Calls that the provider holds were answered.
+    Held(HeldCalls),
 }
 
 /// A body with its answers turned round.
@@ -127,6 +129,7 @@ impl Lesson {
                 }
             }
             Self::Unbound(key) => memory.learn_unbound(key),
+            Self::Held(held) => memory.learn_held(held),
         }
     }
 }
@@ -162,8 +165,9 @@ impl Again {
             self.followed = true;
             let answers = self.recalled(minds);
             let repaired = second(&self.plain, &self.sent, self.wire, minds.policy, &answers, refusal)?;
-            let notes = answers.notes.into_inner();
-            return Some(self.again(repaired, "pairing", notes, Lesson::Nothing));
+            let mut notes = answers.notes.into_inner();
+            let lesson = notes.held.take().map_or(Lesson::Nothing, Lesson::Held);
+            return Some(self.again(repaired, "pairing", notes, lesson));
         }
         if self.binding < Binding::TurnedRound {
             self.binding = Binding::TurnedRound;

@@ -97,6 +97,24 @@ pub trait Answers {
 
     /// Told what a call is answered by that was not frozen before: rows 3, 4 and 5.
     fn answered(&self, _: &CallSight<'_>, _: Frozen) {}
+
+    /// Whether calls are known that a provider holds: [`Answers::due`] and [`Answers::is_spent`] are asked.
+    fn knows_held(&self) -> bool {
+        false
+    }
+
+    /// The calls that a body which goes on from `origin` must answer first: ids, in the order of their placeholders.
+    fn due(&self, _origin: &[u8]) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether the call of this id has its answer already, for a body that goes on from `origin`.
+    fn is_spent(&self, _id: &[u8], _origin: Option<&[u8]>) -> bool {
+        false
+    }
+
+    /// Told which calls that the provider holds are answered by placeholders, at the provider's word.
+    fn answered_held(&self, _ids: &[String], _origin: Option<&[u8]>) {}
 }
 
 /// Nobody remembers: rows 1, 3 and 5 alone.

@@ -6,10 +6,11 @@ use std::collections::HashSet;
 
 use crate::{
     conversation::{
-        Conversation, Finding, FindingKind, Flaw, FlawKind, Open, PartKind,
+        Conversation, Disowned, Finding, FindingKind, Flaw, FlawKind, Open, PartKind,
         pairing::{Half, Pairing, id_of},
         rules::{Combines, PairingRules, ResultPlace, Unique},
     },
+    repair::held,
     wire::{Format, Refusal, RefusalKind, json::Json},
 };
 
@@ -64,7 +65,7 @@ impl Insistence<'_> {
                         && matches!(self.refusal.kind, RefusalKind::Orphan | RefusalKind::Duplicate)
                         && self.names(&result.id) =>
                 {
-                    result.disowned = true;
+                    result.disowned = Disowned::OfNoCall;
                 }
                 _ => {}
             }
@@ -141,11 +142,15 @@ impl Insistence<'_> {
         if !conversation.calls_elsewhere {
             return Vec::new();
         }
-        let in_body: HashSet<&[u8]> = (0..conversation.parts.len())
-            .map(|part| id_of(conversation, part))
-            .collect();
-        let ids = self.refusal.ids.iter();
-        ids.filter(|id| !in_body.contains(id.as_bytes())).cloned().collect()
+        held::absent(conversation, self.refusal.ids.clone())
+    }
+
+    /// Whether the refusal names nothing but results that we have put in for calls which the provider holds.
+    pub(super) fn names_ours(&self, conversation: &Conversation<'_>) -> bool {
+        let ids = &self.refusal.ids;
+        let of_results = matches!(self.refusal.kind, RefusalKind::Orphan | RefusalKind::Duplicate);
+        let ours = || held::absent(conversation, ids.clone()).len() == ids.len();
+        of_results && conversation.calls_elsewhere && !ids.is_empty() && ours()
     }
 
     /// Whether the repair answers the refusal: something that it names was found, or it names nothing.
@@ -179,7 +184,7 @@ impl Insistence<'_> {
         !self.refusal.ids.is_empty() && self.refusal.ids.iter().all(|id| count(id) == (1, 1))
     }
 
-    fn names(&self, id: &[u8]) -> bool {
+    pub(super) fn names(&self, id: &[u8]) -> bool {
         self.refusal.ids.iter().any(|named| named.as_bytes() == id)
     }
 }
@@ -189,10 +194,10 @@ fn own_the_first(conversation: &mut Conversation<'_>) {
     let mut seen = HashSet::new();
     for part in &mut conversation.parts {
         if let PartKind::Result(result) = &mut part.kind
-            && result.disowned
+            && result.disowned == Disowned::OfNoCall
             && seen.insert(result.id.to_vec())
         {
-            result.disowned = false;
+            result.disowned = Disowned::No;
         }
     }
 }

@@ -23,6 +23,7 @@ mod blocks;
 mod edits;
 mod entries;
 mod equal;
+mod held;
 mod ids;
 mod insist;
 mod kept;
@@ -281,13 +282,14 @@ fn mend_one(
         rules = insistence.rules(rules);
         insistence.read_again(&mut conversation);
     }
+    held::disown(&mut conversation, answers);
     let mut pairing = pair(&conversation, rules);
     if let Some(insistence) = insistence {
         insistence.judge(&conversation, &mut pairing);
     }
     let mut plan = plan(&conversation, &pairing, rules, answers, policy);
-    if let Some(insistence) = insistence.filter(|_| policy.least <= Applicability::Inventive) {
-        plan.answer_held(insistence.held_calls(&conversation, wire.format));
+    if policy.least <= Applicability::Inventive {
+        plan.answer_held(held::calls(&conversation, answers, insistence, wire.format));
     }
     if !plan.report.findings.is_empty() || !plan.report.actions.is_empty() {
         validate(conversation.body)?;

@@ -33,7 +33,7 @@ impl Planner<'_> {
                         self.quote(index);
                     }
                 }
-                Fate::Orphan => self.quote(index),
+                Fate::RepeatsHeld | Fate::Orphan => self.quote(index),
             }
         }
     }

@@ -16,7 +16,8 @@ use crate::{
 /// What to send in place of `sent`, which was made of `body`, after `refusal`; none where nothing better is known.
 ///
 /// The format's rules in their strictest reading, where they find fault with what the refusal names. Else, if we had
-/// edited the body and what it names was balanced in the original, the original. Else the ids are followed by name.
+/// edited the body and what it names was balanced in the original, or is not in it, the original. Else the ids are
+/// followed by name.
 pub fn second(
     body: &Bytes,
     sent: &Segments,
@@ -47,7 +48,7 @@ pub fn second(
         }
         if step == Step::Rules && !sent.is_original() {
             let conversation = wire.read(body).ok()?;
-            if insistence.was_balanced(&conversation) {
+            if insistence.was_balanced(&conversation) || insistence.names_ours(&conversation) {
                 return Some(Repaired {
                     body: Segments::whole(body.clone()),
                     report: Report::default(),

@@ -132,7 +132,7 @@ impl Walk<'_, '_> {
             let stays = match row.fate {
                 Fate::Answers(call) => self.pairing.calls[call].turn == turn,
                 Fate::Elsewhere => true,
-                Fate::Repeats(_) | Fate::RepeatsResult(_) | Fate::Orphan => false,
+                Fate::Repeats(_) | Fate::RepeatsResult(_) | Fate::RepeatsHeld | Fate::Orphan => false,
             };
             if row.leads() && stays {
                 self.pairing.turns[turn].anchor = Some(Anchor {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, hash_map::Entry};
 
 use crate::conversation::{
-    PartKind,
+    Disowned, PartKind,
     pairing::{
         CallRow, Fate, key_of,
         walk::{Key, Walk},
@@ -87,8 +87,12 @@ impl<'c> Walk<'c, '_> {
                 Fate::Orphan
             };
         }
-        if matches!(&part.kind, PartKind::Result(result) if result.disowned) {
-            return Fate::Orphan;
+        if let PartKind::Result(result) = &part.kind {
+            match result.disowned {
+                Disowned::No => {}
+                Disowned::OfNoCall => return Fate::Orphan,
+                Disowned::Spent => return Fate::RepeatsHeld,
+            }
         }
         if self.hidden.contains(id) {
             return Fate::Elsewhere;

@@ -107,6 +107,8 @@ pub enum Fate {
     Repeats(usize),
     /// A further result of a call outside the body, whose first result is this one.
     RepeatsResult(usize),
+    /// A further result of a call that the provider holds and that was answered in an earlier request.
+    RepeatsHeld,
     /// Nobody's: no call of this history can own it for certain.
     Orphan,
     /// Its call lives outside the body, or behind a compaction: not ours to judge.

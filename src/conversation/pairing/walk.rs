@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::conversation::{
-    Call, Conversation, PartKind, Role, Text,
+    Call, Conversation, Disowned, PartKind, Role, Text,
     pairing::{CallRow, Fate, Half, Pairing, ResultRow, Standing, key_of},
     rules::{Combines, IdRule, PairingRules, ResultPlace, Unique},
 };
@@ -268,7 +268,7 @@ impl<'c, 'a> Walk<'c, 'a> {
         let row = self.pairing.results.len();
         let mut fate = Fate::Orphan;
         if turn.is_some()
-            && !result.disowned
+            && result.disowned == Disowned::No
             && let Some(call) = self.next_open((result.key(), result.family.group))
         {
             self.pairing.calls[call].answer = Some(row);
