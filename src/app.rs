@@ -43,6 +43,7 @@ pub struct Parts {
 /// Who does what exchanges do not wait for.
 #[derive(Debug)]
 pub struct Upkeep {
+    ledger: Arc<dyn Ledger>,
     writer: Writer,
     keeper: Keeper,
     late: Late,
@@ -61,6 +62,7 @@ impl Upkeep {
     fn start(self, tasks: Tasks) -> Keeping {
         tasks.spawn_background(self.writer.run());
         tasks.spawn_background(self.keeper.run());
+        tasks.spawn_background(ledger::clearing(self.ledger));
         Keeping {
             tasks,
             late: self.late,
@@ -108,6 +110,7 @@ impl Lasting {
         let kept = Arc::clone(ledger);
         let (late, keeper) = Late::new(kept, later.clone(), callers, settings, telemetry.clone());
         let upkeep = Upkeep {
+            ledger: Arc::clone(ledger),
             writer,
             keeper,
             late: late.clone(),

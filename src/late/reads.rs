@@ -4,7 +4,7 @@ use super::{Found, Late, LateError, PATIENCE, Wanted, entry::Call, names};
 use crate::{
     auth::Principal,
     clock,
-    ledger::{Key, Kind, Name, ROWS_MAX},
+    ledger::{Key, Kind, Name, ROWS_MAX, read_all},
     repair::is_strong,
     session::LaneId,
 };
@@ -23,11 +23,10 @@ impl Late {
         // Without a lane an id that comes again names nothing.
         let asked: Vec<usize> = (0..wanted.len())
             .filter(|place| wanted.get(*place).is_some_and(is_sure))
-            .take(ROWS_MAX)
             .collect();
         let keys = asked.iter().filter_map(|place| wanted.get(*place));
         let keys: Vec<Key> = keys.map(|call| names::key(Kind::Call, principal, name(call))).collect();
-        let read = self.0.ledger.read(keys, clock::since_1970());
+        let read = read_all(&*self.0.ledger, keys, clock::since_1970());
         let Ok(Ok(records)) = tokio::time::timeout(PATIENCE, read).await else {
             self.0.telemetry.late_event("unread");
             return found;

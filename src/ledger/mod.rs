@@ -4,8 +4,10 @@
 //! principal, and its principal is a part of its key: whoever cannot name it cannot reach the record. The one way
 //! around that is [`Ledger::find`], for services that answer calls of several principals.
 
+mod clearing;
 mod later;
 mod memory;
+mod portions;
 mod sqlite;
 mod steps;
 mod tally;
@@ -16,8 +18,10 @@ use bytes::Bytes;
 
 use crate::session::PrincipalHash;
 
+pub use clearing::clearing;
 pub use later::{Later, Writer, later};
 pub use memory::MemoryLedger;
+pub use portions::read_all;
 pub use sqlite::{Entry, Short, SqliteLedger, Survey};
 
 /// Bytes of a value: a longer one is refused as [`LedgerError::TooLarge`].

@@ -1,7 +1,5 @@
 //! Exchanges about late results: answered here, past the same guard as every other.
 
-use std::time::Duration;
-
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 
@@ -17,10 +15,9 @@ use crate::{
         Principal, Who,
         principal::{USER_BYTES_MAX, presented},
     },
-    clock,
     policy::{Class, Verdict},
     provider::is_plain,
-    recall::PATIENCE,
+    recall::Patience,
 };
 
 impl Inner {
@@ -48,22 +45,22 @@ impl Inner {
         Response::from_parts(head, AnswerBody::ledger(body))
     }
 
-    /// Notes who asks, for what the answer says of his late results. Gives how long the exchange may still wait for the
+    /// Notes who asks, for what the answer says of his late results. Gives what is left of the exchange's patience with the
     /// ledger.
-    pub(super) async fn late_results(&self, who: Who, record: &mut Record) -> Duration {
+    pub(super) async fn late_results(&self, who: Who, record: &mut Record) -> Patience {
+        let mut patience = Patience::WHOLE;
         if !self.late.is_used() {
-            return PATIENCE;
+            return patience;
         }
         record.asker = Some((self.late.clone(), who));
-        let began = clock::now();
         let load = async {
             if self.late.callers().is_proven(who.principal).await {
                 self.late.load(who.principal).await;
             }
         };
         // What is not there in time is not said of this answer.
-        drop(tokio::time::timeout(PATIENCE, load).await);
-        PATIENCE.saturating_sub(clock::now().duration_since(began))
+        drop(patience.spend(|by| tokio::time::timeout_at(by, load)).await);
+        patience
     }
 
     /// Who reads: told as on every other path, by the client token wherever it is presented. A signature tells nobody.

@@ -54,7 +54,7 @@ pub use second::OnBindingError;
 pub use shape::Shape;
 
 use crate::{
-    auth::{ClientTokens, Principal, PrincipalKey, PrincipalSettings, Profile, Who},
+    auth::{ClientTokens, PrincipalKey, PrincipalSettings, Profile, Who},
     clock,
     late::Late,
     ledger_api::{self, LedgerApi},
@@ -62,7 +62,7 @@ use crate::{
     profiles::Profiles,
     provider::{NoRoute, Route, Routes},
     recall::{Appended, Recall},
-    repair::{Anchor, CallKey, RepairPolicy},
+    repair::{Anchor, RepairPolicy},
     server::Signal,
     session_table::SessionTable,
     telemetry::Telemetry,
@@ -257,9 +257,7 @@ impl Inner {
             answer = answer.with_refusal(idle).await?;
         }
         while let Some(refusal) = answer.refusal(&prepared.renamed) {
-            if let Some((who, calls)) = self.bound_calls(prepared, &refusal) {
-                drop(self.recall.fetch(who, &calls, recalled::patience()).await);
-            }
+            self.recollect(prepared, &refusal).await;
             let Some(next) = self.second(route, prepared.again.as_mut(), &refusal, record) else {
                 break;
             };
@@ -286,12 +284,15 @@ impl Inner {
         Ok(answer.with_old_ids(&prepared.renamed))
     }
 
-    /// Of a refusal of bound thinking: the calls that the client has answered in their places, and may have been given other
-    /// answers before.
-    fn bound_calls(&self, prepared: &Prepared, refusal: &wire::Refusal) -> Option<(Principal, Vec<CallKey>)> {
-        let bound = matches!(refusal.kind, RefusalKind::Bound { .. });
-        let (again, tentative) = prepared.again.as_ref().zip(prepared.tentative.as_ref())?;
-        bound.then(|| (tentative.scope.who, again.answered_calls(&self.settings.policy)))
+    /// Behind a refusal of bound thinking: looks up what the calls that the client has answered in their places were given
+    /// before.
+    async fn recollect(&self, prepared: &mut Prepared, refusal: &wire::Refusal) {
+        let kept = prepared.again.as_ref().zip(prepared.tentative.as_mut());
+        if let Some((again, tentative)) = kept.filter(|_| matches!(refusal.kind, RefusalKind::Bound { .. })) {
+            let (who, calls) = (tentative.scope.who, again.answered_calls(&self.settings.policy));
+            let fetch = |by| self.recall.fetch(who, &calls, by);
+            drop(tentative.patience.spend(fetch).await);
+        }
     }
 
     /// Keeps what the calls of a second send are given in place of what they were given before.
@@ -302,14 +303,16 @@ impl Inner {
         self.recall.withdrawn(tentative.scope.who, &tentative.notes.given);
         tentative.notes = notes;
         let (caller, given) = (tentative.scope.who, &tentative.notes.given);
-        let by = recalled::patience();
-        // What another request has given meanwhile stays the calls' answer; this send was refused without it.
-        drop(self.recall.freeze(caller, given, by).await);
-        if let Some((anchor, appended)) = late {
-            // What stood there before is what this send has already.
-            drop(self.recall.appended(caller, by).await);
-            drop(self.recall.append(caller, anchor, appended, by).await);
-        }
+        let keep = async |by| {
+            // What another request has given meanwhile stays the calls' answer; this send was refused without it.
+            drop(self.recall.freeze(caller, given, by).await);
+            if let Some((anchor, appended)) = late {
+                // What stood there before is what this send has already.
+                drop(self.recall.appended(caller, by).await);
+                drop(self.recall.append(caller, anchor, appended, by).await);
+            }
+        };
+        tentative.patience.spend(keep).await;
     }
 
     /// What to send after a refusal.

@@ -3,11 +3,11 @@
 use std::{
     collections::HashSet,
     panic::{AssertUnwindSafe, catch_unwind},
-    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     ProxySettings,
@@ -29,7 +29,7 @@ use crate::{
     clock,
     conversation::Outline,
     policy::retry::Footing,
-    recall::{Recall, Scope},
+    recall::{Patience, Recall, Scope},
     repair::{Action, Mode, Repaired, repair_with, unbound},
     session::body_user,
     splice::Segments,
@@ -86,8 +86,8 @@ pub(super) struct Reading<'s> {
     pub(super) recall: &'s Recall,
     pub(super) principals: &'s PrincipalKey,
     pub(super) who: Who,
-    /// How long the exchange may wait for the ledger.
-    pub(super) patience: Duration,
+    /// How long the exchange may still wait for the ledger.
+    pub(super) patience: Patience,
     pub(super) principal: Principal<'s>,
     pub(super) sources: Sources<'s>,
     pub(super) wire: Wire,
@@ -157,7 +157,7 @@ impl Reading<'_> {
 
     /// What was known for the account is not for the user: the body is mended anew.
     async fn decide_for_user(
-        &self,
+        mut self,
         came: Bytes,
         coding: Coding,
         mended: Mended,
@@ -165,7 +165,8 @@ impl Reading<'_> {
     ) -> Result<Verdict, ProxyError> {
         if let Some((late, who)) = &mut record.asker {
             *who = self.who;
-            late.load(self.who.principal).await;
+            let load = late.load(self.who.principal);
+            drop(self.patience.spend(|by| timeout_at(by, load)).await);
         }
         let mended = self.anew(Known::default(), mended);
         self.decide(came, coding, mended, record).await
@@ -199,7 +200,12 @@ impl Reading<'_> {
             }
             Mode::Repair => {
                 let owed = self.owed(&asked);
-                let (mended, appended, tentative) = self.remember(mended, &asked, owed).await;
+                let mut patience = self.patience;
+                let remember = |by| self.remember(mended, &asked, owed, by);
+                let (mended, appended, mut tentative) = patience.spend(remember).await;
+                if let Some(tentative) = &mut tentative {
+                    tentative.patience = patience;
+                }
                 let Mended {
                     plain, repaired, known, ..
                 } = mended;
@@ -254,8 +260,13 @@ impl Reading<'_> {
     /// Puts late results in, asks the ledger for what memory does not know, and keeps the answers that calls are given now:
     /// before they are sent. Counts, batches and compactions read and keep nothing. Gives how many messages have text of
     /// ours at their end, too.
-    async fn remember(&self, first: Mended, asked: &Asked, owed: Owed<'_>) -> (Mended, usize, Option<Tentative>) {
-        let by = clock::now() + self.patience;
+    async fn remember(
+        &self,
+        first: Mended,
+        asked: &Asked,
+        owed: Owed<'_>,
+        by: Instant,
+    ) -> (Mended, usize, Option<Tentative>) {
         let asks = self.sources.route.asks_for_a_turn() && !asked.compacts;
         let (mut mended, mut appended, mut told) = (first, 0, HashSet::new());
         if asks {
@@ -297,6 +308,7 @@ impl Reading<'_> {
         }
         let tentative = Tentative {
             recall: self.recall.clone(),
+            patience: self.patience,
             scope,
             notes: std::mem::take(&mut mended.notes),
             posted: mended.known.posted(),

@@ -16,11 +16,10 @@ use super::{
     owed::{Debtor, Owed},
 };
 use crate::{
-    clock,
     conversation::Outline,
     late::Found,
     ledger::Name,
-    recall::{Given, PATIENCE, Recall, Scope, Wanted},
+    recall::{Given, Patience, Recall, Scope, Wanted},
     repair::{
         Answers, Applicability, CallKey, CallSight, Frozen, Placeholder, RealResult, RepairPolicy, asked_hash, bare,
         brought, input_hash, is_strong,
@@ -316,15 +315,12 @@ impl Known {
     }
 }
 
-/// Until when an exchange waits for the ledger, from now.
-pub(super) fn patience() -> Instant {
-    clock::now() + PATIENCE
-}
-
 /// The answers of a request on its way: taken back, unless a provider takes it.
 #[derive(Debug)]
 pub(super) struct Tentative {
     pub(super) recall: Recall,
+    /// How long second sends may still wait for the ledger.
+    pub(super) patience: Patience,
     pub(super) scope: Scope,
     pub(super) notes: Notes,
     /// The calls whose results a service posted.

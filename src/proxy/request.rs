@@ -1,6 +1,6 @@
 //! The request side: collect, read, mend, and what goes up. Never parses a body itself.
 
-use std::{borrow::Cow, fmt::Write as _, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt::Write as _, sync::Arc};
 
 use bytes::Bytes;
 use http::{
@@ -29,6 +29,7 @@ use crate::{
     auth::Who,
     conversation::Outline,
     provider::Route,
+    recall::Patience,
     repair::{Action, Mode, RepairPolicy, Report},
     server::framing::Heads,
     splice::Segments,
@@ -36,12 +37,12 @@ use crate::{
     wire::Wire,
 };
 
-/// Turns the client's request into the one that goes up; waits for the ledger for `patience` at most.
+/// Turns the client's request into the one that goes up; waits for the ledger as long as its `patience` lasts.
 pub(super) async fn prepare(
     inner: &Inner,
     route: &Route<'_>,
     caller: Who,
-    patience: Duration,
+    patience: Patience,
     request: Request<Incoming>,
     record: &mut Record,
 ) -> Result<Prepared, ProxyError> {

@@ -5,6 +5,7 @@
 //! read in time counts as unknown, and what was not written in time is written later.
 
 mod anchors;
+mod patience;
 mod row;
 mod seen;
 
@@ -17,20 +18,19 @@ use crate::{
     auth::Principal,
     callers::Callers,
     clock,
-    ledger::{Key, Kind, Later, Ledger, Name, Outcome, ROWS_MAX, Record, Step},
+    ledger::{Key, Kind, Later, Ledger, Name, Outcome, ROWS_MAX, Record, Step, read_all},
     repair::{Anchor, Brought, CallKey, Frozen, RealResult, names_call},
     telemetry::Telemetry,
 };
 
 pub use anchors::Appended;
+pub use patience::Patience;
 pub use row::Row;
 pub use seen::{Scope, Wanted};
 
 use anchors::Anchors;
 use seen::Seen;
 
-/// How long an exchange waits for the ledger, all in all.
-pub const PATIENCE: Duration = Duration::from_millis(250);
 /// Bytes of rows in memory.
 const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
 /// Bytes that a row takes beside its text.
@@ -133,7 +133,7 @@ impl Recall {
         let mut found: Vec<Option<String>> = names.iter().map(known).collect();
         if self.settings.keeps_seen && found.iter().any(Option::is_none) {
             let keys = names.iter().map(|name| seen_key(scope.who, name.unwrap_or_default()));
-            let read = self.ledger.read(keys.collect(), clock::since_1970());
+            let read = read_all(&*self.ledger, keys.collect(), clock::since_1970());
             if let Ok(Ok(records)) = timeout_at(by, read).await {
                 for (slot, record) in found.iter_mut().zip(records) {
                     let block = record.and_then(|record| String::from_utf8(record.value.to_vec()).ok());
@@ -220,7 +220,7 @@ impl Recall {
                 return Ok(Vec::new());
             }
             let keys = calls.iter().map(|call| key(who, *call)).collect();
-            self.ledger.read(keys, clock::since_1970()).await
+            read_all(&*self.ledger, keys, clock::since_1970()).await
         };
         let Ok(Ok(records)) = timeout_at(deadline, look).await else {
             self.telemetry.ledger_missed("read");
@@ -259,14 +259,30 @@ impl Recall {
         if !self.callers.is_known(who) {
             return standing;
         }
+        while !fresh.is_empty() {
+            let rest = fresh.split_off(fresh.len().min(ROWS_MAX));
+            self.freeze_portion(who, fresh, &mut standing, deadline).await;
+            fresh = rest;
+        }
+        standing
+    }
+
+    /// Writes rows that memory holds since now. Of those that have others in the ledger, these stand.
+    async fn freeze_portion(
+        &self,
+        who: Principal,
+        mut fresh: Vec<(CallKey, Row)>,
+        standing: &mut HashMap<CallKey, Frozen>,
+        deadline: Instant,
+    ) {
         for _ in 0..TRIES {
             if fresh.is_empty() {
-                return standing;
+                return;
             }
             let steps = fresh.iter().map(|(call, row)| self.insert(who, *call, row));
             let commit = self.ledger.commit(steps.collect(), clock::since_1970());
             match timeout_at(deadline, commit).await {
-                Ok(Ok(Outcome::Done)) => return standing,
+                Ok(Ok(Outcome::Done)) => return,
                 Ok(Ok(Outcome::Conflict(records))) => {
                     let mut records = records.into_iter();
                     fresh.retain(|(call, _)| {
@@ -284,7 +300,6 @@ impl Recall {
         for (call, row) in &fresh {
             self.later.write(vec![self.insert(who, *call, row)]);
         }
-        standing
     }
 
     /// A request with these answers was answered with success: they are the calls' from now on.

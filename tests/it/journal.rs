@@ -14,7 +14,7 @@ use antiphon::{
     clock,
     ledger::{
         Index, Key, Kind, Ledger, LedgerError, LedgerSettings, MemoryLedger, Moment, Outcome, Record, Reply, Step,
-        Usage, later,
+        Usage, Writer, later,
     },
     recall::{Recall, RecallSettings},
     repair::{CallKey, CallSight, Frozen, Mode, Placeholder, RealResult},
@@ -309,6 +309,77 @@ async fn a_ledger_that_stalls_or_fails_costs_a_quarter_of_a_second_at_most() {
     }
 }
 
+/// A second send waits for what the first has left of the patience.
+#[tokio::test(start_paused = true)]
+async fn a_ledger_that_stalls_costs_a_refused_request_no_more() {
+    let switched = Switched::new();
+    let kept: Arc<dyn Ledger> = Arc::<Switched>::clone(&switched);
+    let world = over(&kept);
+    world.script(json(200, GOOD));
+    ask(&world, r#"{"role":"user","content":"hello"}"#).await;
+    world.settle().await;
+    switched.stalls.store(true, Ordering::Relaxed);
+    let message = "messages.3.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation.";
+    let refusal = serde_json::json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
+    world.script(json(400, &refusal.to_string()));
+    world.script(json(200, GOOD));
+    let thinks = r#"{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"c2ln"},{"type":"tool_use","id":"toolu_01Zz9yX8wV7u","name":"run","input":{}}]}"#;
+    let answered =
+        r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_01Zz9yX8wV7u","content":"r"}]}"#;
+    let began = world.now();
+    let answer = ask(&world, &format!("{},{thinks},{answered}", hurry())).await;
+    assert_eq!(world.requests().len(), 3, "one more send");
+    assert_eq!(answer.status(), 200);
+    let took = world.now().saturating_sub(began);
+    assert!(took <= Duration::from_millis(252), "{took:?}");
+}
+
+/// A body may leave more calls open than one commit takes.
+#[tokio::test(start_paused = true)]
+async fn more_calls_than_one_commit_takes_are_kept_all() {
+    const CALLS: usize = 2500;
+    let kept = ledger();
+    let calls: Vec<(CallKey, Frozen)> = (0..CALLS)
+        .map(|n| {
+            (
+                call(&format!("toolu_{n}")),
+                Frozen::Placeholder(Placeholder::OutcomeUnknown),
+            )
+        })
+        .collect();
+    let keys: Vec<CallKey> = calls.iter().map(|(call, _)| *call).collect();
+    let (one, _first) = replica(&kept);
+    let by = clock::now() + secs(1);
+    assert!(one.freeze(who("sk-one"), &calls, by).await.is_empty());
+    assert_eq!(rows(&kept).await, CALLS as u64);
+    let (other, _second) = replica(&kept);
+    assert_eq!(other.fetch(who("sk-one"), &keys, by).await.len(), CALLS);
+}
+
+/// What has expired is cleared away while the process serves.
+#[tokio::test(start_paused = true)]
+async fn what_has_expired_is_cleared_away_within_an_hour() {
+    let kept = ledger();
+    let hours_ago = |hours: u64| clock::since_1970().saturating_sub(secs(hours * 3600));
+    let step = |name: u8, expires_at: Duration| Step::Insert {
+        key: Key {
+            kind: Kind::Seen,
+            principal: [1; 32],
+            name: [name; 32],
+        },
+        index: None,
+        value: "x".into(),
+        expires_at,
+    };
+    let world = over(&kept);
+    let steps = vec![step(1, hours_ago(1)), step(2, clock::since_1970() + secs(7200))];
+    kept.commit(steps, hours_ago(2)).await.unwrap();
+    world.until(world.now() + secs(3599)).await;
+    assert_eq!(rows(&kept).await, 2);
+    world.until(world.now() + secs(2)).await;
+    assert_eq!(rows(&kept).await, 1);
+}
+
 fn who(secret: &str) -> Principal {
     let mut headers = HeaderMap::new();
     headers.insert("x-api-key", secret.parse().unwrap());
@@ -330,22 +401,24 @@ fn call(id: &str) -> CallKey {
     })
 }
 
+/// What one of several processes remembers over this ledger, and what writes for it.
+fn replica(kept: &Arc<dyn Ledger>) -> (Recall, Writer) {
+    let (handle, writer) = later(Arc::clone(kept));
+    let callers = Callers::new(Arc::clone(kept), handle.clone());
+    callers.prove(who("sk-one"));
+    let settings = RecallSettings {
+        lasting: secs(60),
+        keeps_seen: false,
+    };
+    let recall = Recall::new(Arc::clone(kept), handle, callers, Telemetry::default(), settings);
+    (recall, writer)
+}
+
 /// Sequence 7: two replicas at once. The first row wins, and the other sends the winner's bytes.
 #[tokio::test(start_paused = true)]
 async fn of_two_replicas_the_first_row_wins() {
     let kept = ledger();
-    let replica = || {
-        let (handle, writer) = later(Arc::clone(&kept));
-        let callers = Callers::new(Arc::clone(&kept), handle.clone());
-        callers.prove(who("sk-one"));
-        let settings = RecallSettings {
-            lasting: secs(60),
-            keeps_seen: false,
-        };
-        let recall = Recall::new(Arc::clone(&kept), handle, callers, Telemetry::default(), settings);
-        (recall, writer)
-    };
-    let ((one, _first), (other, _second)) = (replica(), replica());
+    let ((one, _first), (other, _second)) = (replica(&kept), replica(&kept));
     let by = clock::now() + secs(1);
     let placeholder = Frozen::Placeholder(Placeholder::OutcomeUnknown);
     let real = Frozen::Result(RealResult::Block("{}".to_owned()));
