@@ -57,17 +57,17 @@ impl Appended {
 type Own = Arc<Mutex<HashMap<Anchor, Arc<Appended>>>>;
 
 /// The anchors of callers, once they were read.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Anchors {
     own: Cache<Principal, Own>,
-    any: Arc<AtomicBool>,
+    any: AtomicBool,
 }
 
 impl Anchors {
     pub(super) fn new() -> Self {
         Self {
             own: Cache::new(CALLERS_MAX),
-            any: Arc::default(),
+            any: AtomicBool::default(),
         }
     }
 

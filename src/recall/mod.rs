@@ -56,7 +56,10 @@ pub struct RecallSettings {
 
 /// What is remembered. A cheap handle.
 #[derive(Clone, Debug)]
-pub struct Recall {
+pub struct Recall(Arc<Remembered>);
+
+#[derive(Debug)]
+struct Remembered {
     ledger: Arc<dyn Ledger>,
     later: Later,
     callers: Callers,
@@ -86,7 +89,7 @@ impl Recall {
     ) -> Self {
         let weigh =
             |_: &Name, known: &Known| u32::try_from(known.row.weight().saturating_add(ROW_BYTES)).unwrap_or(u32::MAX);
-        Self {
+        Self(Arc::new(Remembered {
             ledger,
             later,
             callers,
@@ -99,12 +102,12 @@ impl Recall {
             seen: Seen::new(),
             anchors: Anchors::new(),
             settings,
-        }
+        }))
     }
 
     /// The answer of a call, as far as memory knows.
     pub fn recalled(&self, who: Principal, call: CallKey) -> Option<Frozen> {
-        self.rows.get(&name(who, call)).map(|known| known.row.answer)
+        self.0.rows.get(&name(who, call)).map(|known| known.row.answer)
     }
 
     /// Keeps results that a caller brought. Nobody's results are kept for nobody. Of a call that has brought another result
@@ -114,13 +117,13 @@ impl Recall {
             return;
         }
         for result in brought {
-            let fresh = self.seen.keep(scope, &result);
-            if let Some(name) = fresh.filter(|_| self.settings.keeps_seen && self.callers.is_known(scope.who)) {
-                self.later.write(vec![Step::Insert {
+            let fresh = self.0.seen.keep(scope, &result);
+            if let Some(name) = fresh.filter(|_| self.0.settings.keeps_seen && self.0.callers.is_known(scope.who)) {
+                self.0.later.write(vec![Step::Insert {
                     key: seen_key(scope.who, name),
                     index: None,
                     value: result.block.into(),
-                    expires_at: clock::since_1970() + self.settings.lasting,
+                    expires_at: clock::since_1970() + self.0.settings.lasting,
                 }]);
             }
         }
@@ -129,11 +132,11 @@ impl Recall {
     /// The results that the caller brought for these calls, in their order.
     pub async fn seen(&self, scope: Scope, calls: &[&Wanted], by: Instant) -> Vec<Option<RealResult>> {
         let names: Vec<Option<Name>> = calls.iter().map(|call| call.name(scope)).collect();
-        let known = |name: &Option<Name>| name.as_ref().and_then(|name| self.seen.find(name));
+        let known = |name: &Option<Name>| name.as_ref().and_then(|name| self.0.seen.find(name));
         let mut found: Vec<Option<String>> = names.iter().map(known).collect();
-        if self.settings.keeps_seen && found.iter().any(Option::is_none) {
+        if self.0.settings.keeps_seen && found.iter().any(Option::is_none) {
             let keys = names.iter().map(|name| seen_key(scope.who, name.unwrap_or_default()));
-            let read = read_all(&*self.ledger, keys.collect(), clock::since_1970());
+            let read = read_all(&*self.0.ledger, keys.collect(), clock::since_1970());
             if let Ok(Ok(records)) = timeout_at(by, read).await {
                 for (slot, record) in found.iter_mut().zip(records) {
                     let block = record.and_then(|record| String::from_utf8(record.value.to_vec()).ok());
@@ -150,21 +153,22 @@ impl Recall {
 
     /// What was put at the end of this caller's messages. None where it is not known, since the ledger does not answer.
     pub async fn appended(&self, who: Principal, by: Instant) -> Option<HashMap<Anchor, Arc<Appended>>> {
-        if let Some(known) = self.anchors.of(who) {
+        if let Some(known) = self.0.anchors.of(who) {
             return Some(known);
         }
         let list = self
+            .0
             .ledger
             .list(Kind::Anchor, *who.as_bytes(), ROWS_MAX, clock::since_1970());
         let Ok(Ok(records)) = timeout_at(by, list).await else {
-            self.telemetry.ledger_missed("read");
+            self.0.telemetry.ledger_missed("read");
             return None;
         };
         let read = records
             .iter()
             .filter_map(|record| Some((record.key.name, Appended::decode(&record.value)?)));
-        self.anchors.load(who, read);
-        self.anchors.of(who)
+        self.0.anchors.load(who, read);
+        self.0.anchors.of(who)
     }
 
     /// Keeps what is put at the end of a message, before it is sent. Hands back what stands there; none where it cannot be
@@ -185,45 +189,45 @@ impl Recall {
             key,
             index: None,
             value: appended.encode()?,
-            expires_at: clock::since_1970() + self.settings.lasting,
+            expires_at: clock::since_1970() + self.0.settings.lasting,
         };
-        let standing = match timeout_at(by, self.ledger.commit(vec![insert], clock::since_1970())).await {
+        let standing = match timeout_at(by, self.0.ledger.commit(vec![insert], clock::since_1970())).await {
             Ok(Ok(Outcome::Done)) => appended,
             Ok(Ok(Outcome::Conflict(records))) => {
                 let record = records.into_iter().flatten().next()?;
                 Appended::decode(&record.value)?
             }
             Ok(Err(_)) | Err(_) => {
-                self.telemetry.ledger_missed("write");
+                self.0.telemetry.ledger_missed("write");
                 return None;
             }
         };
-        self.anchors.load(who, [(anchor, standing)]);
-        self.anchors.was_used();
-        self.anchors.of(who)?.get(&anchor).cloned()
+        self.0.anchors.load(who, [(anchor, standing)]);
+        self.0.anchors.was_used();
+        self.0.anchors.of(who)?.get(&anchor).cloned()
     }
 
     /// Whether this process has put anything at the end of any message.
     pub fn has_appended(&self) -> bool {
-        self.anchors.any()
+        self.0.anchors.any()
     }
 
     /// Whether what is kept outlives the process.
     pub fn survives_restart(&self) -> bool {
-        self.ledger.survives_restart()
+        self.0.ledger.survives_restart()
     }
 
     /// The answers of these calls. Of a caller whom nobody has proven the ledger holds none.
     pub async fn fetch(&self, who: Principal, calls: &[CallKey], deadline: Instant) -> HashMap<CallKey, Frozen> {
         let look = async {
-            if !self.callers.is_proven(who).await {
+            if !self.0.callers.is_proven(who).await {
                 return Ok(Vec::new());
             }
             let keys = calls.iter().map(|call| key(who, *call)).collect();
-            read_all(&*self.ledger, keys, clock::since_1970()).await
+            read_all(&*self.0.ledger, keys, clock::since_1970()).await
         };
         let Ok(Ok(records)) = timeout_at(deadline, look).await else {
-            self.telemetry.ledger_missed("read");
+            self.0.telemetry.ledger_missed("read");
             return HashMap::new();
         };
         let mut found = HashMap::new();
@@ -247,16 +251,16 @@ impl Recall {
             };
             let known = Known {
                 row: row.clone(),
-                stored: self.callers.is_known(who),
+                stored: self.0.callers.is_known(who),
             };
-            let entry = self.rows.entry(name(who, *call)).or_insert(known);
+            let entry = self.0.rows.entry(name(who, *call)).or_insert(known);
             if entry.is_fresh() {
                 fresh.push((*call, row));
             } else if entry.value().row.answer != *answer {
                 standing.insert(*call, entry.into_value().row.answer);
             }
         }
-        if !self.callers.is_known(who) {
+        if !self.0.callers.is_known(who) {
             return standing;
         }
         while !fresh.is_empty() {
@@ -280,7 +284,7 @@ impl Recall {
                 return;
             }
             let steps = fresh.iter().map(|(call, row)| self.insert(who, *call, row));
-            let commit = self.ledger.commit(steps.collect(), clock::since_1970());
+            let commit = self.0.ledger.commit(steps.collect(), clock::since_1970());
             match timeout_at(deadline, commit).await {
                 Ok(Ok(Outcome::Done)) => return,
                 Ok(Ok(Outcome::Conflict(records))) => {
@@ -296,17 +300,17 @@ impl Recall {
                 Ok(Err(_)) | Err(_) => break,
             }
         }
-        self.telemetry.ledger_missed("write");
+        self.0.telemetry.ledger_missed("write");
         for (call, row) in &fresh {
-            self.later.write(vec![self.insert(who, *call, row)]);
+            self.0.later.write(vec![self.insert(who, *call, row)]);
         }
     }
 
     /// A request with these answers was answered with success: they are the calls' from now on.
     pub fn accepted(&self, who: Principal, used: &[Given]) {
-        let lasts = self.callers.is_known(who);
+        let lasts = self.0.callers.is_known(who);
         for (call, answer) in used {
-            let known = self.rows.get(&name(who, *call));
+            let known = self.0.rows.get(&name(who, *call));
             // What a provider took first stays.
             if known.as_ref().is_some_and(|known| known.row.firm) {
                 continue;
@@ -318,20 +322,20 @@ impl Recall {
             if lasts {
                 let same = |known: &Known| known.row.answer == *answer && known.stored;
                 if known.as_ref().is_some_and(same) {
-                    self.later.write(vec![Step::Replace {
+                    self.0.later.write(vec![Step::Replace {
                         key: key(who, *call),
                         version: FIRST,
                         value: row.encode(),
-                        expires_at: clock::since_1970() + self.settings.lasting,
+                        expires_at: clock::since_1970() + self.0.settings.lasting,
                     }]);
                 } else {
                     if known.is_some_and(|known| known.stored) {
-                        self.later.write(vec![remove(who, *call)]);
+                        self.0.later.write(vec![remove(who, *call)]);
                     }
-                    self.later.write(vec![self.insert(who, *call, &row)]);
+                    self.0.later.write(vec![self.insert(who, *call, &row)]);
                 }
             }
-            self.rows.insert(name(who, *call), Known { row, stored: lasts });
+            self.0.rows.insert(name(who, *call), Known { row, stored: lasts });
         }
     }
 
@@ -340,13 +344,13 @@ impl Recall {
     pub fn withdrawn(&self, who: Principal, given: &[Given]) {
         for (call, answer) in given {
             let name = name(who, *call);
-            let Some(known) = self.rows.get(&name) else { continue };
+            let Some(known) = self.0.rows.get(&name) else { continue };
             if known.row.firm || known.row.answer != *answer {
                 continue;
             }
-            self.rows.invalidate(&name);
+            self.0.rows.invalidate(&name);
             if known.stored {
-                self.later.write(vec![remove(who, *call)]);
+                self.0.later.write(vec![remove(who, *call)]);
             }
         }
     }
@@ -354,7 +358,7 @@ impl Recall {
     /// Takes over a row of the ledger.
     fn adopt(&self, who: Principal, call: CallKey, row: Row) -> Frozen {
         let answer = row.answer.clone();
-        self.rows.insert(name(who, call), Known { row, stored: true });
+        self.0.rows.insert(name(who, call), Known { row, stored: true });
         answer
     }
 
@@ -363,7 +367,7 @@ impl Recall {
             key: key(who, call),
             index: None,
             value: row.encode(),
-            expires_at: clock::since_1970() + self.settings.lasting,
+            expires_at: clock::since_1970() + self.0.settings.lasting,
         }
     }
 }

@@ -47,7 +47,7 @@ pub struct Wanted {
 }
 
 /// The results.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Seen(Cache<Name, Arc<str>>);
 
 impl Seen {
