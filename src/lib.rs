@@ -104,6 +104,7 @@ pub mod late;
 pub mod ledger;
 #[cfg(feature = "server")]
 pub mod ledger_api;
+mod parts;
 #[cfg(feature = "server")]
 pub mod policy;
 #[cfg(feature = "server")]

@@ -1,6 +1,7 @@
 //! A client over one kept connection: writes prepared bytes, reads a whole answer.
 
 use std::{
+    hash::{DefaultHasher, Hasher as _},
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     time::Duration,
@@ -9,11 +10,15 @@ use std::{
 /// One connection.
 pub struct Client(BufReader<TcpStream>);
 
-/// The bytes of a POST; `bench` tells the mock provider what to do.
+/// The bytes of a POST; `bench` tells the mock provider what to do. Each body is another caller's: the answers that the calls
+/// of one were given would stand in the way of the next.
 pub fn post(path: &str, bench: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
+    let mut caller = DefaultHasher::new();
+    caller.write(body);
+    let caller = caller.finish();
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nauthorization: Bearer key\r\n\
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nauthorization: Bearer key-{caller:x}\r\n\
          x-bench: {bench}\r\ncontent-length: {length}\r\n\r\n"
     );
     [head.as_bytes(), body].concat()

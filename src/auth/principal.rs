@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeSet, fmt, sync::LazyLock};
 
 use http::{HeaderMap, HeaderName};
 
-use crate::provider::BUILT_IN;
+use crate::{parts::keyed_hash_of, provider::BUILT_IN};
 
 /// The query parameter in which Google's clients may send their key.
 const KEY_PARAMETER: &str = "key";
@@ -137,13 +137,7 @@ impl Principal {
     }
 
     fn hashed<'p>(key: &PrincipalKey, kind: &'p [u8], parts: impl Iterator<Item = &'p [u8]>) -> Self {
-        let mut hash = blake3::Hasher::new_keyed(&key.0);
-        for part in [kind].into_iter().chain(parts) {
-            // With its length in front, so that no two lists of parts read alike.
-            hash.update(&(part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-        Self(hash.finalize().into())
+        Self(keyed_hash_of(&key.0, [kind].into_iter().chain(parts)))
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::{
     auth::{Owner, Principal},
     ledger::{Index, Key, Kind, Name},
+    parts::hash_of,
     repair::{is_strong, letters},
 };
 
@@ -52,11 +53,5 @@ pub(super) const fn key(kind: Kind, principal: Principal, name: Name) -> Key {
 }
 
 fn named(what: &[u8], parts: &[&[u8]]) -> Name {
-    let mut hash = blake3::Hasher::new();
-    for part in std::iter::once(&what).chain(parts) {
-        // With its length in front, so that no two lists of parts read alike.
-        hash.update(&(part.len() as u64).to_le_bytes());
-        hash.update(part);
-    }
-    hash.finalize().into()
+    hash_of([what].into_iter().chain(parts.iter().copied()))
 }

@@ -17,6 +17,7 @@ use crate::{
         entry::{State, Why},
         matching::{Named, Service},
     },
+    parts::hash_of,
     telemetry::events::ResultPosted,
 };
 
@@ -143,16 +144,8 @@ impl LedgerApi {
         let Claim::Signature { id, .. } = claim else {
             return Ok(());
         };
-        let hash = |parts: &[&[u8]]| {
-            let mut hash = blake3::Hasher::new();
-            for part in parts {
-                hash.update(&(part.len() as u64).to_le_bytes());
-                hash.update(part);
-            }
-            *hash.finalize().as_bytes()
-        };
-        let name = hash(&[service.name.as_bytes(), id.as_bytes()]);
-        let digest = hash(&[call_id, body]);
+        let name = hash_of([service.name.as_bytes(), id.as_bytes()]);
+        let digest = hash_of([call_id, body]);
         if self.seen.get_with(name, || digest) == digest {
             return Ok(());
         }

@@ -19,6 +19,7 @@ use moka::sync::Cache;
 use super::headers::CLIENT_TOKEN;
 use crate::{
     auth::{self, principal::is_short_lived},
+    parts::hash_of,
     provider::Upstream,
     repair::{CallKey, Placeholder},
 };
@@ -194,13 +195,8 @@ pub(super) struct Principal<'r> {
 impl Principal<'_> {
     /// The name of something that is this caller's.
     pub(super) fn key(self, parts: &[&[u8]]) -> Key {
-        let mut hash = blake3::Hasher::new();
-        part(&mut hash, self.upstream.as_bytes());
-        part(&mut hash, self.caller.as_bytes());
-        for text in parts {
-            part(&mut hash, text);
-        }
-        hash.finalize().into()
+        let whose: [&[u8]; 2] = [self.upstream.as_bytes(), self.caller.as_bytes()];
+        hash_of(whose.into_iter().chain(parts.iter().copied()))
     }
 
     /// The name of an answer that the provider holds for this caller.
@@ -217,10 +213,4 @@ impl Principal<'_> {
     pub(super) fn call(self, call: CallKey) -> Key {
         self.key(&[b"call", call.as_bytes()])
     }
-}
-
-/// Adds a part with its length in front, so that no two lists of parts read alike.
-fn part(hash: &mut blake3::Hasher, text: &[u8]) {
-    hash.update(&text.len().to_le_bytes());
-    hash.update(text);
 }

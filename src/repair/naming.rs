@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::answers::CallSight;
-use crate::wire::json::Json;
+use crate::{parts::Parts as _, wire::json::Json};
 
 /// Letters and digits in a row that chance may have put together.
 const CHANCE_MIN: usize = 9;
@@ -21,16 +21,16 @@ impl CallKey {
         let occurrence = (call.occurrence as u64).to_le_bytes();
         let input = input_hash(call.input);
         for part in [&letters(call.id)[..], &call.tool, &input, &occurrence] {
-            write(&mut hash, part);
+            hash.part(part);
         }
         if let Some(place) = &call.place {
-            write(&mut hash, place);
+            hash.part(place);
         }
         if let Some(before) = &call.before {
-            write(&mut hash, before);
+            hash.part(before);
         }
         if call.has_twin {
-            write(&mut hash, call.id);
+            hash.part(call.id);
         }
         Self(hash.finalize().into())
     }
@@ -72,7 +72,7 @@ pub fn input_hash(raw: &[u8]) -> [u8; 32] {
     let mut hash = blake3::Hasher::new();
     match serde_json::from_slice::<Value>(text) {
         Ok(value) => canonical(&value, &mut hash),
-        Err(_) => write(&mut hash, text),
+        Err(_) => hash.part(text),
     }
     hash.finalize().into()
 }
@@ -80,46 +80,40 @@ pub fn input_hash(raw: &[u8]) -> [u8; 32] {
 /// Members in the order of their keys, numbers by their value, no blanks. The parser bounds the depth.
 pub(super) fn canonical(value: &Value, hash: &mut blake3::Hasher) {
     match value {
-        Value::Null => write(hash, b"null"),
-        Value::Bool(said) => write(hash, if *said { b"true" } else { b"false" }),
+        Value::Null => hash.part(b"null"),
+        Value::Bool(said) => hash.part(if *said { b"true" } else { b"false" }),
         Value::Number(number) => {
             let whole = number
                 .as_f64()
                 .filter(|value| value.fract() == 0.0 && value.abs() < 1e15);
             match whole {
                 // 1.0 is 1, and -0 is 0.
-                Some(value) => write(hash, format!("{}", value + 0.0).as_bytes()),
-                None => write(hash, number.to_string().as_bytes()),
+                Some(value) => hash.part(format!("{}", value + 0.0).as_bytes()),
+                None => hash.part(number.to_string().as_bytes()),
             }
         }
         Value::String(text) => {
             hash.update(b"\"");
-            write(hash, text.as_bytes());
+            hash.part(text.as_bytes());
         }
         Value::Array(list) => {
             hash.update(b"[");
-            write(hash, &(list.len() as u64).to_le_bytes());
+            hash.part(&(list.len() as u64).to_le_bytes());
             for value in list {
                 canonical(value, hash);
             }
         }
         Value::Object(members) => {
             hash.update(b"{");
-            write(hash, &(members.len() as u64).to_le_bytes());
+            hash.part(&(members.len() as u64).to_le_bytes());
             let mut members: Vec<_> = members.iter().collect();
             members.sort_unstable_by_key(|(key, _)| *key);
             for (key, value) in members {
-                write(hash, key.as_bytes());
+                hash.part(key.as_bytes());
                 canonical(value, hash);
             }
         }
     }
-}
-
-/// Adds a part with its length in front, so that no two lists of parts read alike.
-pub(super) fn write(hash: &mut blake3::Hasher, part: &[u8]) {
-    hash.update(&(part.len() as u64).to_le_bytes());
-    hash.update(part);
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use crate::{
         CallDetails, Conversation, PartKind,
         pairing::{CallRow, Pairing, id_of},
     },
+    parts::Parts as _,
     repair::{
         answers::CallSight,
         append::told,
-        naming::{self, CallKey, is_strong, letters},
+        naming::{CallKey, is_strong, letters},
     },
     wire::json::Json,
 };
@@ -112,8 +113,8 @@ impl<'c> Sights<'c> {
         }
         let own = &self.pairing.turns[call.turn].calls;
         let mut hash = blake3::Hasher::new();
-        naming::write(&mut hash, &(index.saturating_sub(own.start) as u64).to_le_bytes());
-        naming::write(&mut hash, &self.called_before(call.turn));
+        hash.part(&(index.saturating_sub(own.start) as u64).to_le_bytes());
+        hash.part(&self.called_before(call.turn));
         Some(hash.finalize().into())
     }
 
@@ -127,7 +128,7 @@ impl<'c> Sights<'c> {
         if let Some(before) = turns.iter().rev().find(|turn| !turn.calls.is_empty()) {
             for earlier in before.calls.clone() {
                 let sight = self.sight(earlier, None);
-                naming::write(&mut hash, CallKey::of(&sight).as_bytes());
+                hash.part(CallKey::of(&sight).as_bytes());
             }
         }
         let hash = hash.finalize().into();

@@ -17,6 +17,7 @@ use http::HeaderMap;
 
 use crate::{
     conversation::{Field, Outline},
+    parts::Parts as _,
     wire::{
         Format,
         json::{Json, Kind},
@@ -180,8 +181,7 @@ impl LaneId {
             .into_iter()
             .chain(agent)
         {
-            hash.update(&part.len().to_le_bytes());
-            hash.update(part);
+            hash.part(part);
         }
         Self(hash.finalize().into())
     }
