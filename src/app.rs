@@ -108,7 +108,7 @@ impl Lasting {
         };
         let recall = Recall::new(kept, later.clone(), callers.clone(), telemetry.clone(), recalls);
         let kept = Arc::clone(ledger);
-        let (late, keeper) = Late::new(kept, later.clone(), callers, settings, telemetry.clone());
+        let (late, keeper) = Late::new(kept, callers, settings, telemetry.clone());
         let upkeep = Upkeep {
             ledger: Arc::clone(ledger),
             writer,

@@ -189,6 +189,15 @@ fn bare(value: &[u8]) -> &[u8] {
 
 /// A name or value of a query as it is meant. What is no escape stands for itself.
 pub fn decoded(text: &str) -> Cow<'_, [u8]> {
+    decoded_with(text, b' ')
+}
+
+/// A segment of a path, decoded: `%20` is a blank, `+` is itself.
+pub fn decoded_segment(text: &str) -> Cow<'_, [u8]> {
+    decoded_with(text, b'+')
+}
+
+fn decoded_with(text: &str, plus: u8) -> Cow<'_, [u8]> {
     if !text.contains(['%', '+']) {
         return Cow::Borrowed(text.as_bytes());
     }
@@ -200,7 +209,7 @@ pub fn decoded(text: &str) -> Cow<'_, [u8]> {
             let digits = str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
             Some((u8::from_str_radix(digits, 16).ok()?, behind))
         });
-        let (byte, behind) = escaped.unwrap_or((if *first == b'+' { b' ' } else { *first }, behind));
+        let (byte, behind) = escaped.unwrap_or((if *first == b'+' { plus } else { *first }, behind));
         bytes.push(byte);
         rest = behind;
     }

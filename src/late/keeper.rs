@@ -1,6 +1,9 @@
-//! What nobody waits for, done in order: recorded calls meet parked results, and results that went out are noted.
+//! What nobody waits for, done in order: calls are recorded and meet parked results, and results that went out are noted.
 
-use std::sync::{Arc, Weak};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -8,22 +11,33 @@ use super::{Inner, Late, LateError, entry::State};
 use crate::{
     auth::Principal,
     clock,
-    ledger::{Index, Name},
+    ledger::{Index, Key, LedgerError, Name, Step},
 };
+
+/// Between two tries of one job, at first and at most.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// Tries of one job: a minute and a half.
+const TRIES: u32 = 20;
 
 /// One thing to do.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// A call was recorded under this index: a result may be parked for it.
-    Meet(Index),
+    /// A call is recorded; a result may be parked for it.
+    Record(Box<Recording>),
     /// The owner has a result.
     Delivered(Principal, Name),
     /// The owner has shown that he has it.
     Acked(Principal, Name),
-    /// The conversation went on without the call.
-    Abandoned(Principal, Name),
     /// Told once everything before it is done.
     Flush(oneshot::Sender<()>),
+}
+
+/// A call on its way into the ledger.
+#[derive(Debug)]
+pub(super) struct Recording {
+    pub(super) key: Key,
+    pub(super) index: Index,
+    pub(super) insert: Step,
 }
 
 /// Who does it.
@@ -58,32 +72,48 @@ impl Late {
         Ok(())
     }
 
-    async fn abandoned_one(&self, principal: Principal, name: Name) -> Result<(), LateError> {
-        let abandoned = self.change(principal, name, |call| {
-            (call.state == State::Open)
-                .then(|| call.state = State::Abandoned)
-                .is_some()
-        });
-        abandoned.await.map(drop)
+    async fn record_now(&self, recording: &Recording) -> Result<(), LateError> {
+        let now = clock::since_1970();
+        // One that stands there already is the same call.
+        drop(self.0.ledger.commit(vec![recording.insert.clone()], now).await?);
+        self.meet(recording.index).await
     }
 
+    async fn keep_once(&self, job: &Job) -> Result<(), LateError> {
+        match job {
+            Job::Record(recording) => self.record_now(recording).await,
+            Job::Delivered(principal, name) => self.delivered_one(*principal, *name).await,
+            Job::Acked(principal, name) => self.ack(*principal, *name).await.map(drop),
+            Job::Flush(_) => Ok(()),
+        }
+    }
+
+    /// Does a job, and tries it again while the ledger fails.
     async fn keep(&self, job: Job) {
-        // What was recorded before must be there.
-        self.0.later.flush().await;
-        let done = match job {
-            Job::Meet(index) => self.meet(index).await,
-            Job::Delivered(principal, name) => self.delivered_one(principal, name).await,
-            Job::Acked(principal, name) => self.ack(principal, name).await.map(drop),
-            Job::Abandoned(principal, name) => self.abandoned_one(principal, name).await,
-            // Who asked may have gone.
-            Job::Flush(done) => {
-                let _ = done.send(());
-                Ok(())
+        let mut pause = BACKOFF.0;
+        let mut tries = 1;
+        let failed = loop {
+            match self.keep_once(&job).await {
+                Ok(()) => break None,
+                Err(LateError::Ledger(LedgerError::Store(_)) | LateError::Busy) if tries < TRIES => {
+                    tokio::time::sleep(pause).await;
+                    pause = pause.saturating_mul(2).min(BACKOFF.1);
+                    tries += 1;
+                }
+                Err(error) => break Some(error),
             }
         };
-        if let Err(error) = done {
+        if let Some(error) = failed {
             self.0.telemetry.late_event("lost");
             tracing::warn!(%error, "the ledger did not take note of a call");
+            if let Job::Record(recording) = &job {
+                // The next request that shows the call records it.
+                self.0.recorded.invalidate(&recording.key);
+            }
+        }
+        if let Job::Flush(done) = job {
+            // Who asked may have gone.
+            let _ = done.send(());
         }
     }
 }

@@ -78,7 +78,7 @@ pub struct Named<'n> {
     pub owner: Option<Owner>,
 }
 
-/// The call that a service means: the only one with this very id, else the only one with its letters and digits.
+/// The call that a service means: the only one with the letters and digits of its id. One principal has one call of them.
 ///
 /// Wrongly chosen, a result lands in another conversation. So ids that come again, as `call_0`, never mean a call, however
 /// few of them are recorded: the one that is meant may just not be.
@@ -92,18 +92,11 @@ pub fn choose(named: &Named<'_>, owners: &OwnerKey, candidates: &[Candidate<'_>]
                 .owner
                 .is_none_or(|owner| owner == Owner::of(owners, candidate.principal))
     };
-    let places = |is_it: &dyn Fn(&[u8]) -> bool| -> Vec<usize> {
-        let fits = |candidate: &Candidate<'_>| is_it(&candidate.call.id) && is_open_to(candidate);
-        let found = candidates.iter().enumerate().filter(|(_, candidate)| fits(candidate));
-        found.map(|(place, _)| place).collect()
-    };
-    let mut found = places(&|id| id == named.call_id);
-    if found.is_empty() {
-        found = places(&|id| letters(id) == wanted);
-    }
-    match found[..] {
-        [] => Match::None,
-        [place] if candidates.get(place).is_some_and(is_sure) => Match::One(place),
+    let fits = |candidate: &Candidate<'_>| letters(&candidate.call.id) == wanted && is_open_to(candidate);
+    let mut found = candidates.iter().enumerate().filter(|(_, candidate)| fits(candidate));
+    match (found.next(), found.next()) {
+        (None, _) => Match::None,
+        (Some((place, candidate)), None) if is_sure(candidate) => Match::One(place),
         _ => Match::Several,
     }
 }

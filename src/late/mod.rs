@@ -31,13 +31,13 @@ use crate::{
     auth::{Owner, OwnerKey, Principal, PrincipalKey, Who},
     callers::Callers,
     clock,
-    ledger::{Key, Kind, Later, Ledger, LedgerError, Moment, Name, Outcome, Step},
+    ledger::{Key, Kind, Ledger, LedgerError, Moment, Name, Outcome, Step},
     repair::Tier,
     session::{LaneId, Strength, session_hash},
     telemetry::Telemetry,
 };
 use entry::{Call, State};
-use keeper::Job;
+use keeper::{Job, Recording};
 use matching::Service;
 use pending::Pending;
 
@@ -45,8 +45,6 @@ use pending::Pending;
 const REMEMBERED_MAX: u64 = 100_000;
 /// How long those are remembered.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long an exchange waits for the ledger.
-const PATIENCE: Duration = Duration::from_millis(250);
 /// How often a change is tried again that another change came before.
 const TRIES: usize = 32;
 /// Jobs that may wait for the keeper. More are lost, and counted.
@@ -114,7 +112,6 @@ pub struct Late(Arc<Inner>);
 
 struct Inner {
     ledger: Arc<dyn Ledger>,
-    later: Later,
     callers: Callers,
     telemetry: Telemetry,
     settings: LateSettings,
@@ -139,7 +136,6 @@ impl Late {
     /// Late results over this ledger, and who does what nobody waits for: to be run for as long as the process lives.
     pub fn new(
         ledger: Arc<dyn Ledger>,
-        later: Later,
         callers: Callers,
         settings: LateSettings,
         telemetry: Telemetry,
@@ -149,7 +145,6 @@ impl Late {
         let (jobs, receiver) = mpsc::channel(JOBS_MAX);
         let late = Self(Arc::new(Inner {
             ledger,
-            later,
             callers,
             telemetry,
             services: settings.services(&principals),
@@ -216,7 +211,6 @@ impl Late {
         if self.0.recorded.contains_key(&key) {
             return;
         }
-        self.0.recorded.insert(key, ());
         let now = clock::since_1970();
         let settings = &self.0.settings;
         let tool = settings.tool(&opened.tool);
@@ -237,13 +231,17 @@ impl Late {
             posted: None,
         };
         let index = names::index(&call.id);
-        self.0.later.write(vec![Step::Insert {
+        let insert = Step::Insert {
             key,
             index: Some(index),
             value: call.encode(),
             expires_at: self.kept_until(&call),
-        }]);
-        self.later(Job::Meet(index));
+        };
+        // On its way counts as recorded; the keeper takes that back where it is not to be done.
+        self.0.recorded.insert(key, ());
+        if !self.later(Job::Record(Box::new(Recording { key, index, insert }))) {
+            self.0.recorded.invalidate(&key);
+        }
     }
 
     /// Notes that these calls' results went to their owner. Nobody waits.
@@ -253,9 +251,10 @@ impl Late {
         }
     }
 
-    /// Notes that these results stand in their owner's history. Nobody waits.
+    /// Notes that these results stand in their owner's history. Nobody waits. Of those that wait for nobody any more this
+    /// was noted before.
     pub fn acknowledged(&self, principal: Principal, calls: impl IntoIterator<Item = Name>) {
-        for name in calls {
+        for name in calls.into_iter().filter(|name| self.0.pending.has(principal, name)) {
             self.later(Job::Acked(principal, name));
         }
     }
@@ -265,12 +264,7 @@ impl Late {
         self.later(Job::Delivered(principal, call));
     }
 
-    /// Notes that the conversation went on without a call. Nobody waits.
-    pub fn abandon(&self, principal: Principal, call: Name) {
-        self.later(Job::Abandoned(principal, call));
-    }
-
-    /// The name of a call, for [`Late::settled_by_traffic`] and [`Late::abandon`].
+    /// The name of a call, for [`Late::settled_by_traffic`].
     pub fn name(lane: Option<LaneId>, call: &Wanted) -> Name {
         let lane = lane.map(|lane| *lane.as_bytes());
         names::of_call(&call.id, &call.tool, lane.as_ref(), Some(&call.input_hash))
@@ -358,10 +352,13 @@ impl Late {
         Err(LateError::Busy)
     }
 
-    fn later(&self, job: Job) {
-        if self.is_used() && self.0.jobs.try_send(job).is_err() {
+    /// Hands a job to the keeper. False where too many wait: it is lost, and counted.
+    fn later(&self, job: Job) -> bool {
+        let taken = !self.is_used() || self.0.jobs.try_send(job).is_ok();
+        if !taken {
             self.0.telemetry.late_event("lost");
         }
+        taken
     }
 
     /// Until when the record of a call is kept.

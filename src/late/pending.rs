@@ -15,6 +15,9 @@ use crate::{
 /// Principals that are remembered; another is read anew from the ledger.
 const PRINCIPALS_MAX: u64 = 100_000;
 
+/// Results of one principal that are remembered to have gone.
+const GONE_MAX: usize = 4096;
+
 /// What waits, by principal.
 #[derive(Clone, Debug)]
 pub(super) struct Pending(Cache<Principal, Arc<Mutex<Known>>>);
@@ -25,7 +28,7 @@ struct Known {
     is_loaded: bool,
     /// Until when each of them is kept.
     waiting: HashMap<Name, Moment>,
-    /// Those that went while the ledger was being read.
+    /// Those that went: what comes behind that was read, or written, before. A result that went never waits again.
     gone: HashSet<Name>,
 }
 
@@ -54,24 +57,46 @@ impl Pending {
                     known.waiting.insert(record.key.name, record.expires_at);
                 }
             }
-            known.gone.clear();
             known.is_loaded = true;
         });
     }
 
     pub(super) fn add(&self, principal: Principal, name: Name, until: Moment) {
         self.of(principal, |known| {
-            known.waiting.insert(name, until);
+            if !known.gone.contains(&name) {
+                known.waiting.insert(name, until);
+            }
         });
     }
 
     pub(super) fn remove(&self, principal: Principal, name: Name) {
         self.of(principal, |known| {
             known.waiting.remove(&name);
-            if !known.is_loaded {
-                known.gone.insert(name);
+            if known.is_loaded && known.gone.len() >= GONE_MAX {
+                known.gone.clear();
             }
+            known.gone.insert(name);
         });
+    }
+
+    /// Whether this one waits.
+    pub(super) fn has(&self, principal: Principal, name: &Name) -> bool {
+        let known = self.0.get(&principal);
+        known.is_some_and(|known| lock(&known).waiting.contains_key(name))
+    }
+
+    /// Those of these that wait.
+    pub(super) fn among(&self, principal: Principal, names: &HashSet<Name>) -> Vec<Name> {
+        let Some(known) = self.0.get(&principal) else {
+            return Vec::new();
+        };
+        let known = lock(&known);
+        known
+            .waiting
+            .keys()
+            .filter(|name| names.contains(*name))
+            .copied()
+            .collect()
     }
 
     pub(super) fn count(&self, principal: Principal, now: Moment) -> usize {

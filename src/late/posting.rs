@@ -48,7 +48,9 @@ pub enum Beat {
         deadline: Moment,
     },
     /// It waits for nothing any more.
-    Terminal(State),
+    Terminal,
+    /// It came too late.
+    Expired,
     /// Several calls may be meant.
     Ambiguous,
     /// No such call is known.
@@ -85,8 +87,11 @@ impl Late {
                 Meant::Several => return Ok(Beat::Ambiguous),
                 Meant::One(found) => *found,
             };
-            if matching::is_terminal(&call) || call.expires_at <= now {
-                return Ok(Beat::Terminal(call.state));
+            if matching::is_terminal(&call) {
+                return Ok(Beat::Terminal);
+            }
+            if call.expires_at <= now {
+                return Ok(Beat::Expired);
             }
             let wanted = self.0.settings.tool(&call.tool).max_duration;
             call.heard_at = now;
@@ -225,6 +230,7 @@ impl Late {
     /// Settles what is parked under the index of a call that was recorded.
     pub(super) async fn meet(&self, index: Index) -> Result<(), LateError> {
         let now = clock::since_1970();
+        let mut failed = None;
         for record in self.0.ledger.find(Kind::Parked, index, ROWS_MAX, now).await? {
             let Some(parked) = Parked::decode(&record.value) else {
                 continue;
@@ -242,11 +248,14 @@ impl Late {
                 key: record.key,
                 version: record.version,
             };
-            if let Some(posting) = self.place(&named, &parked.posted, Some(&remove)).await? {
-                tracing::debug!(?posting, "a parked result has met its call");
+            match self.place(&named, &parked.posted, Some(&remove)).await {
+                Ok(Some(posting)) => tracing::debug!(?posting, "a parked result has met its call"),
+                Ok(None) => {}
+                // The others are not kept from theirs.
+                Err(error) => failed = Some(error),
             }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     async fn meant(&self, named: &Named<'_>, now: Moment) -> Result<Meant, LateError> {
@@ -319,19 +328,22 @@ impl Late {
             why,
             posted,
         };
-        // One that stands there already is as good.
         let insert = Step::Insert {
             key,
             index: None,
             value: evidence.encode(),
             expires_at: now + self.0.settings.ttl + GRACE,
         };
-        if let Err(error) = self.0.ledger.commit(vec![insert], now).await {
-            // What the service is told stays the same.
-            tracing::warn!(%error, "evidence of a refused result was not kept");
+        let steps = [insert].into_iter().chain(parked.cloned());
+        match self.0.ledger.commit(steps.collect(), now).await {
+            Ok(Outcome::Done) => {}
+            // Bounded: of all that fall on one place the first is kept.
+            Ok(Outcome::Conflict(_)) => self.remove(parked).await?,
+            // What a service is told stays the same. What is parked stays.
+            Err(error) => tracing::warn!(%error, "evidence of a refused result was not kept"),
         }
         self.0.telemetry.late_event(why.label());
-        self.remove(parked).await
+        Ok(())
     }
 
     async fn remove(&self, parked: Option<&Step>) -> Result<(), LateError> {

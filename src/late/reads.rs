@@ -1,10 +1,14 @@
 //! What owners and their exchanges read: their own, and nothing else.
 
-use super::{Found, Late, LateError, PATIENCE, Wanted, entry::Call, names};
+use std::collections::HashSet;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::{Found, Late, LateError, Wanted, entry::Call, names};
 use crate::{
     auth::Principal,
     clock,
-    ledger::{Key, Kind, Name, ROWS_MAX, read_all},
+    ledger::{Key, Kind, Name, ROWS_MAX, Record, read_all},
     repair::is_strong,
     session::LaneId,
 };
@@ -12,7 +16,13 @@ use crate::{
 impl Late {
     /// The results of calls, as far as they were posted: of an id that names one call, or of the same lane, tool and
     /// input. A ledger that does not answer in time has none.
-    pub async fn results(&self, principal: Principal, lane: Option<LaneId>, wanted: &[Wanted]) -> Vec<Option<Found>> {
+    pub async fn results(
+        &self,
+        principal: Principal,
+        lane: Option<LaneId>,
+        wanted: &[Wanted],
+        by: Instant,
+    ) -> Vec<Option<Found>> {
         let mut found = vec![None; wanted.len()];
         if !self.is_used() || wanted.is_empty() {
             return found;
@@ -27,7 +37,7 @@ impl Late {
         let keys = asked.iter().filter_map(|place| wanted.get(*place));
         let keys: Vec<Key> = keys.map(|call| names::key(Kind::Call, principal, name(call))).collect();
         let read = read_all(&*self.0.ledger, keys, clock::since_1970());
-        let Ok(Ok(records)) = tokio::time::timeout(PATIENCE, read).await else {
+        let Ok(Ok(records)) = timeout_at(by, read).await else {
             self.0.telemetry.late_event("unread");
             return found;
         };
@@ -56,9 +66,25 @@ impl Late {
             .iter()
             .map(|record| names::key(Kind::Call, principal, record.key.name));
         let calls = self.0.ledger.read(keys.collect(), now).await?;
-        let named = calls.into_iter().flatten();
-        let named = named.filter_map(|record| Some((record.key.name, Call::decode(&record.value)?)));
-        Ok(named.filter(|(_, call)| call.posted.is_some()).collect())
+        Ok(posted(calls))
+    }
+
+    /// Those of these calls whose results wait for their owner, in the order in which they came. A ledger that does not
+    /// answer in time has none.
+    pub async fn waiting(&self, principal: Principal, among: &HashSet<Name>, by: Instant) -> Vec<(Name, Call)> {
+        let names = self.0.pending.among(principal, among);
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let keys = names.iter().map(|name| names::key(Kind::Call, principal, *name));
+        let read = read_all(&*self.0.ledger, keys.collect(), clock::since_1970());
+        let Ok(Ok(calls)) = timeout_at(by, read).await else {
+            self.0.telemetry.late_event("unread");
+            return Vec::new();
+        };
+        let mut waiting = posted(calls);
+        waiting.sort_by_key(|(_, call)| call.posted.as_ref().map(|posted| posted.posted_at));
+        waiting
     }
 
     /// How many results wait for their owner, from memory: 0 until [`Late::load`] has been there.
@@ -70,39 +96,37 @@ impl Late {
         }
     }
 
-    /// Reads what waits for a principal, once. A ledger that does not answer in time is asked again.
-    pub async fn load(&self, principal: Principal) {
+    /// Reads what waits for a principal, once. A ledger that does not answer in time is asked again with the next exchange.
+    pub async fn load(&self, principal: Principal, by: Instant) {
         if !self.is_used() || principal == Principal::NONE || !self.0.pending.wants(principal) {
             return;
         }
         let now = clock::since_1970();
         let list = self.0.ledger.list(Kind::Delivery, *principal.as_bytes(), ROWS_MAX, now);
-        if let Ok(Ok(records)) = tokio::time::timeout(PATIENCE, list).await {
-            self.0.pending.load(principal, &records);
+        match timeout_at(by, list).await {
+            Ok(Ok(records)) => self.0.pending.load(principal, &records),
+            Ok(Err(_)) | Err(_) => self.0.telemetry.late_event("unread"),
         }
     }
 
-    /// The settled calls among one's own of these ids. Of an id that fits several of them none is given.
+    /// The settled calls among one's own of these ids. Of ids that come again none is ever settled.
     pub async fn lookup(&self, principal: Principal, ids: &[Vec<u8>]) -> Result<Vec<Option<(Name, Call)>>, LateError> {
         let now = clock::since_1970();
         let ids = ids.get(..ids.len().min(ROWS_MAX)).unwrap_or_default();
         let strong = ids
             .iter()
             .map(|id| names::key(Kind::Call, principal, names::of_strong(id)));
-        let strong = self.0.ledger.read(strong.collect(), now).await?;
-        let mut found = Vec::with_capacity(ids.len());
-        for (id, record) in ids.iter().zip(strong) {
-            let mut record = record;
-            if record.is_none() {
-                let alike = self.0.ledger.find(Kind::Call, names::index(id), ROWS_MAX, now).await?;
-                let mut own = alike
-                    .into_iter()
-                    .filter(|record| record.key.principal == *principal.as_bytes());
-                record = own.next().filter(|_| own.next().is_none());
-            }
-            let call = record.and_then(|record| Some((record.key.name, Call::decode(&record.value)?)));
-            found.push(call.filter(|(_, call)| call.posted.is_some()));
-        }
-        Ok(found)
+        let records = self.0.ledger.read(strong.collect(), now).await?;
+        Ok(records.into_iter().map(|record| settled(record?)).collect())
     }
+}
+
+fn posted(records: Vec<Option<Record>>) -> Vec<(Name, Call)> {
+    records.into_iter().flatten().filter_map(settled).collect()
+}
+
+/// A call that has a posted result.
+fn settled(record: Record) -> Option<(Name, Call)> {
+    let call = Call::decode(&record.value)?;
+    call.posted.is_some().then_some((record.key.name, call))
 }

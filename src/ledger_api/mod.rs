@@ -24,7 +24,7 @@ pub use answer::Code;
 pub use feed::LedgerBody;
 
 use crate::{
-    auth::{Principal, principal::decoded},
+    auth::{Principal, principal::decoded_segment},
     late::Late,
     server::Signal,
     session_table::SessionTable,
@@ -77,7 +77,7 @@ impl Ask {
     fn of(method: &Method, path: &str) -> Option<Self> {
         let rest = path.strip_prefix(BASE)?;
         let parts: Vec<&str> = rest.split('/').collect();
-        let named = |text: &str| Some(decoded(text).into_owned()).filter(|name| !name.is_empty());
+        let named = |text: &str| Some(decoded_segment(text).into_owned()).filter(|name| !name.is_empty());
         match (method, &parts[..]) {
             (&Method::POST, ["calls", id, "result"]) => named(id).map(Self::Result),
             (&Method::POST, ["calls", id, "heartbeat"]) => named(id).map(Self::Heartbeat),

@@ -93,18 +93,19 @@ impl LedgerApi {
                     owner: said.owner,
                 };
                 bytes = said.content.as_ref().map_or(0, String::len);
-                self.seen_once(service, claim, call_id, body)?;
-                match said.content.filter(|_| is_result) {
-                    Some(content) => self.result(&named, content, said.is_error).await,
-                    None => return self.heartbeat(&named).await,
+                let once = self.seen_once(service, claim, call_id, body);
+                match (once, said.content.filter(|_| is_result)) {
+                    (Err(refusal), _) => Err(refusal),
+                    (Ok(()), Some(content)) => self.result(&named, content, said.is_error).await,
+                    (Ok(()), None) => return self.heartbeat(&named).await,
                 }
             }
             Err(refusal) => Err(refusal),
         };
         if is_result {
-            let (label, _) = answered
+            let label = answered
                 .as_ref()
-                .map_or_else(|refusal| (told(refusal.code), 0), |(label, _)| (*label, 0));
+                .map_or_else(|refusal| told(refusal.code), |(label, _)| *label);
             self.telemetry.result_posted(&ResultPosted {
                 service: &service.name,
                 answer: label,
@@ -180,7 +181,8 @@ impl LedgerApi {
                 let body = json!({ "state": State::Open.label(), "deadline": deadline.as_secs() });
                 Ok(answer(StatusCode::OK, &body))
             }
-            Beat::Terminal(_) => Err(Refusal::of(Code::Conflict)),
+            Beat::Terminal => Err(Refusal::of(Code::Conflict)),
+            Beat::Expired => Err(Refusal::of(Code::Expired)),
             Beat::Ambiguous => Err(Refusal::of(Code::AmbiguousCall)),
             Beat::Unknown => Err(Refusal::of(Code::NotFound)),
         }

@@ -53,13 +53,13 @@ impl Inner {
             return patience;
         }
         record.asker = Some((self.late.clone(), who));
-        let load = async {
-            if self.late.callers().is_proven(who.principal).await {
-                self.late.load(who.principal).await;
+        let load = async |by| {
+            // What is not there in time is not said of this answer.
+            if let Ok(true) = tokio::time::timeout_at(by, self.late.callers().is_proven(who.principal)).await {
+                self.late.load(who.principal, by).await;
             }
         };
-        // What is not there in time is not said of this answer.
-        drop(patience.spend(|by| tokio::time::timeout_at(by, load)).await);
+        patience.spend(load).await;
         patience
     }
 

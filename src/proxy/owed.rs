@@ -109,8 +109,7 @@ impl Owed<'_> {
         };
         let wanted: Vec<Wanted> = calls.iter().map(wanted).collect();
         let lane = self.lane.map(|lane| lane.id);
-        let read = self.late.results(self.who.principal, lane, &wanted);
-        tokio::time::timeout_at(by, read).await.unwrap_or_default()
+        self.late.results(self.who.principal, lane, &wanted, by).await
     }
 
     /// The body with the late results that were put into it before, where they were put, and with new ones at its end. None
@@ -158,7 +157,7 @@ impl Owed<'_> {
             .last()
             .filter(|place| waiting && outline.speaks && !place.is_answered && !known.contains_key(&place.anchor));
         if let Some(place) = last
-            && let Some(appended) = self.next(&body, &told, by).await
+            && let Some(appended) = self.next(&body, &held, &told, by).await
             && let Some(standing) = self.recall.append(who, place.anchor, appended, by).await
         {
             texts.push((place.message, standing.text.clone()));
@@ -174,15 +173,13 @@ impl Owed<'_> {
 
     /// The results that are put at the end now: of calls that stand in this body and were answered by a placeholder, ours
     /// or the client's own.
-    async fn next(&self, body: &Views, told: &HashSet<Name>, by: Instant) -> Option<Appended> {
-        let who = self.who.principal;
-        let outstanding = tokio::time::timeout_at(by, self.late.outstanding(who)).await;
-        let outstanding = outstanding.ok()?.ok()?;
+    async fn next(&self, body: &Views, held: &HashSet<Name>, told: &HashSet<Name>, by: Instant) -> Option<Appended> {
         if body.only_results {
             return None;
         }
+        let waiting = self.late.waiting(self.who.principal, held, by).await;
         let (mut texts, mut calls, mut room) = (Vec::new(), Vec::new(), APPENDED_BYTES_MAX);
-        for (name, call) in outstanding.iter().filter(|(name, _)| !told.contains(name)) {
+        for (name, call) in waiting.iter().filter(|(name, _)| !told.contains(name)) {
             let Some(view) = self.in_body(&body.calls, call) else {
                 continue;
             };

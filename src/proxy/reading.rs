@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::{
     ProxySettings,
@@ -165,8 +165,8 @@ impl Reading<'_> {
     ) -> Result<Verdict, ProxyError> {
         if let Some((late, who)) = &mut record.asker {
             *who = self.who;
-            let load = late.load(self.who.principal);
-            drop(self.patience.spend(|by| timeout_at(by, load)).await);
+            let load = |by| late.load(self.who.principal, by);
+            self.patience.spend(load).await;
         }
         let mended = self.anew(Known::default(), mended);
         self.decide(came, coding, mended, record).await
@@ -177,7 +177,7 @@ impl Reading<'_> {
         &self,
         came: Bytes,
         coding: Coding,
-        mended: Mended,
+        mut mended: Mended,
         record: &mut Record,
     ) -> Result<Verdict, ProxyError> {
         let asked = self.sources.asked(&mended.plain, &mended.repaired.outline);
@@ -232,7 +232,7 @@ impl Reading<'_> {
                 })
             }
             Mode::Strict | Mode::Observe => {
-                record.event.report = Some(mended.repaired.report.without_actions());
+                record.event.report = Some(std::mem::take(&mut mended.repaired.report).without_actions());
                 let repair = match (mode, signed) {
                     (Mode::Observe, true) => "observed; reason=signed",
                     (Mode::Observe, false) => "observed",
@@ -240,9 +240,20 @@ impl Reading<'_> {
                 };
                 record.repair = Some(HeaderValue::from_static(repair));
                 let owed = self.owed(&asked);
-                let debtor = owed.late.is_used().then(|| Debtor::of(owed));
+                let is_used = owed.late.is_used();
+                let debtor = is_used.then(|| Debtor::of(owed));
+                let tentative = (is_used && self.asks(&asked)).then(|| {
+                    owed.went_on(asked.went_on);
+                    // Nothing was put in: no call was given an answer.
+                    mended.notes = Notes::default();
+                    self.tentative(&mut mended, &asked, owed)
+                });
                 let verdict = Verdict::untouched(Payload::Held(Segments::whole(came)), asked);
-                Ok(Verdict { debtor, ..verdict })
+                Ok(Verdict {
+                    tentative,
+                    debtor,
+                    ..verdict
+                })
             }
         }
     }
@@ -267,7 +278,7 @@ impl Reading<'_> {
         owed: Owed<'_>,
         by: Instant,
     ) -> (Mended, usize, Option<Tentative>) {
-        let asks = self.sources.route.asks_for_a_turn() && !asked.compacts;
+        let asks = self.asks(asked);
         let (mut mended, mut appended, mut told) = (first, 0, HashSet::new());
         if asks {
             owed.went_on(asked.went_on);
@@ -281,11 +292,7 @@ impl Reading<'_> {
                 told = with_late.told;
             }
         }
-        let scope = Scope {
-            who: self.principal.caller,
-            format: self.wire.format,
-            lane: asked.lane.map(|lane| lane.id),
-        };
+        let scope = self.scope(asked);
         if !mended.notes.wanted.is_empty() {
             let mut known = mended.known.clone();
             known.fetch(owed, scope, &mended.notes.wanted, &told, by).await;
@@ -306,17 +313,35 @@ impl Reading<'_> {
         for (call, answer) in &mended.notes.given {
             self.sources.telemetry.frozen(mended.known.row_of(*call, answer));
         }
-        let tentative = Tentative {
+        let tentative = self.tentative(&mut mended, asked, owed);
+        (mended, appended, Some(tentative))
+    }
+
+    /// Whether a turn of the model is asked for, for the conversation's own sake.
+    fn asks(&self, asked: &Asked) -> bool {
+        self.sources.route.asks_for_a_turn() && !asked.compacts
+    }
+
+    fn scope(&self, asked: &Asked) -> Scope {
+        Scope {
+            who: self.principal.caller,
+            format: self.wire.format,
+            lane: asked.lane.map(|lane| lane.id),
+        }
+    }
+
+    /// What is to be kept of the calls of a body that was mended, once a provider takes it.
+    fn tentative(&self, mended: &mut Mended, asked: &Asked, owed: Owed<'_>) -> Tentative {
+        Tentative {
             recall: self.recall.clone(),
             patience: self.patience,
-            scope,
+            scope: self.scope(asked),
             notes: std::mem::take(&mut mended.notes),
             posted: mended.known.posted(),
             debtor: owed.late.is_used().then(|| Debtor::of(owed)),
             plain: mended.plain.clone(),
             outline: std::mem::take(&mut mended.repaired.outline),
-        };
-        (mended, appended, Some(tentative))
+        }
     }
 
     /// Mends anew with what is known by now.

@@ -336,7 +336,10 @@ impl Tentative {
     /// The provider has answered the request with success.
     pub(super) fn accepted(mut self) {
         if let Some(debtor) = &self.debtor {
-            let given = self.notes.given.iter().filter_map(|(call, _)| self.posted.get(call));
+            // What stood there was a result: a placeholder may have taken its place since.
+            let real = |(call, answer): &Given| matches!(answer, Frozen::Result(_)).then_some(*call);
+            let given = self.notes.given.iter().filter_map(real);
+            let given = given.filter_map(|call| self.posted.get(&call));
             debtor.late.delivered(self.scope.who, given.copied());
             debtor.owed().shown(&self.plain, self.scope.format, &self.outline);
         }

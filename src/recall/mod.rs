@@ -199,6 +199,8 @@ impl Recall {
             }
             Ok(Err(_)) | Err(_) => {
                 self.0.telemetry.ledger_missed("write");
+                // It may be done all the same, and must not stand where nothing was put.
+                self.0.later.write(vec![Step::Remove { key, version: FIRST }]);
                 return None;
             }
         };

@@ -381,7 +381,10 @@ impl World {
         let call = self.call();
         let wanted = [Self::wanted(&call)];
         let lane = self.rng.chance(80).then(|| Self::lane(call.lane));
-        let found = self.late.results(self.who(call.who).principal, lane, &wanted).await;
+        let found = self
+            .late
+            .results(self.who(call.who).principal, lane, &wanted, soon())
+            .await;
         let found = found.into_iter().next().unwrap().map(|found| found.content);
         let known = self.model.of(&call).filter(|_| lane.is_some() || IDS[call.id].1);
         let expected = known.and_then(|call| call.content.clone());
@@ -417,7 +420,7 @@ impl World {
             let (found, expected) = (found.get(content), expected.get(content));
             self.compare(who, found, expected, "outstanding");
         }
-        self.late.load(principal).await;
+        self.late.load(principal, soon()).await;
         let pending = self.late.pending(principal);
         if pending != expected.len() {
             self.other(format!(
@@ -541,4 +544,9 @@ impl Ledger for Careless {
     fn survives_restart(&self) -> bool {
         self.0.survives_restart()
     }
+}
+
+/// Time enough for a ledger in memory.
+fn soon() -> tokio::time::Instant {
+    antiphon::clock::now() + std::time::Duration::from_secs(1)
 }

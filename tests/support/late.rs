@@ -19,7 +19,7 @@ pub fn memory() -> Arc<dyn Ledger> {
 pub fn over(ledger: &Arc<dyn Ledger>, settings: LateSettings, telemetry: Telemetry) -> (Late, Writer, Keeper) {
     let (writes, writer) = later(Arc::clone(ledger));
     let callers = Callers::new(Arc::clone(ledger), writes.clone());
-    let (late, keeper) = Late::new(Arc::clone(ledger), writes, callers, settings, telemetry);
+    let (late, keeper) = Late::new(Arc::clone(ledger), callers, settings, telemetry);
     (late, writer, keeper)
 }
 
