@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 
+use super::owed::APPENDED_BYTES_MAX;
 use crate::{
-    recall::Appended,
+    recall::{APPENDED_CALLS_MAX, Appended},
     repair::{Anchor, CallKey, Placeholder, RepairPolicy, append, late_text, places, views},
     wire::Wire,
 };
@@ -32,13 +33,18 @@ pub(super) fn at_the_end(
     let said = |(key, _): &(CallKey, Placeholder)| {
         let view = body.calls.iter().find(|view| view.key == *key)?;
         let (id, tool) = (String::from_utf8_lossy(&view.id), String::from_utf8_lossy(&view.tool));
-        Some(late_text(&id, &tool, view.said.as_deref()?, false))
+        let said = view.said?;
+        let content = std::str::from_utf8(said.content.of(plain)).ok()?;
+        Some(late_text(&id, &tool, content, said.failed))
     };
     let texts: Option<Vec<String>> = calls.iter().map(said).collect();
     let appended = Appended {
         text: texts?.join("\n\n"),
         calls: calls.iter().map(|(call, _)| *call.as_bytes()).collect(),
     };
+    if appended.text.len() > APPENDED_BYTES_MAX || appended.calls.len() > APPENDED_CALLS_MAX {
+        return None;
+    }
     let body = append(plain, wire, &[(place.message, appended.text.clone())]).ok()?;
     Some(AtTheEnd {
         body,

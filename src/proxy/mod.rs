@@ -3,6 +3,7 @@
 mod asked;
 mod attempt;
 mod body;
+mod caught;
 mod choose;
 mod coding;
 pub mod credential;
@@ -28,6 +29,8 @@ mod send;
 mod shape;
 mod signature;
 mod stake;
+mod tentative;
+mod turned;
 
 use std::{
     convert::Infallible,
@@ -61,18 +64,18 @@ use crate::{
     policy::{Class, Clocks, RotationSettings, Verdict},
     profiles::Profiles,
     provider::{NoRoute, Route, Routes},
-    recall::{Appended, Recall},
-    repair::{Anchor, RepairPolicy},
+    recall::Recall,
+    repair::{CallKey, RepairPolicy},
     server::Signal,
     session_table::SessionTable,
     telemetry::Telemetry,
     upstream::{SendError, Sender},
     wire::{self, RefusalKind},
 };
+use caught::caught;
 use guard::{Admission, Guard};
 use memory::Memory;
 use prepared::Prepared;
-use recalled::Notes;
 use record::{Ids, Record};
 use response::Answer;
 use second::{Again, Minds, Next};
@@ -258,10 +261,17 @@ impl Inner {
         }
         while let Some(refusal) = answer.refusal(&prepared.renamed) {
             self.recollect(prepared, &refusal).await;
-            let Some(next) = self.second(route, prepared.again.as_mut(), &refusal, record) else {
+            let Some(mut next) = self.second(route, prepared.again.as_mut(), &refusal, record) else {
                 break;
             };
-            self.keep(prepared, next.notes, next.late).await;
+            if let Some(tentative) = prepared.tentative.as_mut() {
+                let (notes, late) = (std::mem::take(&mut next.notes), next.late.take());
+                if !tentative.replaced(notes, late).await {
+                    // What the client says could not be kept anywhere else: it stays where it is.
+                    prepared.again.iter_mut().for_each(Again::overrules_nothing);
+                    continue;
+                }
+            }
             prepared.replace(next.body, next.asks_for_binding_controls);
             // Whatever happens to it, the client gets an answer of the provider's.
             let Ok(request) = prepared.request(route.upstream, profile) else {
@@ -289,30 +299,15 @@ impl Inner {
     async fn recollect(&self, prepared: &mut Prepared, refusal: &wire::Refusal) {
         let kept = prepared.again.as_ref().zip(prepared.tentative.as_mut());
         if let Some((again, tentative)) = kept.filter(|_| matches!(refusal.kind, RefusalKind::Bound { .. })) {
-            let (who, calls) = (tentative.scope.who, again.answered_calls(&self.settings.policy));
-            let fetch = |by| self.recall.fetch(who, &calls, by);
-            drop(tentative.patience.spend(fetch).await);
-        }
-    }
-
-    /// Keeps what the calls of a second send are given in place of what they were given before.
-    async fn keep(&self, prepared: &mut Prepared, notes: Notes, late: Option<(Anchor, Appended)>) {
-        let Some(tentative) = prepared.tentative.as_mut() else {
-            return;
-        };
-        self.recall.withdrawn(tentative.scope.who, &tentative.notes.given);
-        tentative.notes = notes;
-        let (caller, given) = (tentative.scope.who, &tentative.notes.given);
-        let keep = async |by| {
-            // What another request has given meanwhile stays the calls' answer; this send was refused without it.
-            drop(self.recall.freeze(caller, given, by).await);
-            if let Some((anchor, appended)) = late {
-                // What stood there before is what this send has already.
-                drop(self.recall.appended(caller, by).await);
-                drop(self.recall.append(caller, anchor, appended, by).await);
+            let scope = tentative.owed.scope();
+            let is_unknown = |call: &CallKey| self.recall.recalled(scope, *call).is_none();
+            let calls = caught(|| Some(again.answered_calls(&self.settings.policy))).unwrap_or_default();
+            let calls: Vec<CallKey> = calls.into_iter().filter(is_unknown).collect();
+            if !calls.is_empty() {
+                let fetch = |by| self.recall.fetch(scope, &calls, by);
+                drop(tentative.patience.spend(fetch).await);
             }
-        };
-        tentative.patience.spend(keep).await;
+        }
     }
 
     /// What to send after a refusal.

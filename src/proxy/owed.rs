@@ -4,15 +4,15 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use super::recalled::Unknown;
+use super::{caught::caught, recalled::Unknown};
 use crate::{
     auth::Who,
     conversation::Outline,
     late::{Found, Late, Opened, Wanted, entry::Call},
     ledger::Name,
-    recall::{Appended, Recall},
+    recall::{APPENDED_CALLS_MAX, Appended, Recall, Scope},
     repair::{
         CallView, Frozen, InBody, RepairPolicy, Views, append, input_hash, is_strong, late_text, letters, places, views,
     },
@@ -21,14 +21,15 @@ use crate::{
 };
 
 /// Bytes of late results that one message takes; more wait for the next.
-const APPENDED_BYTES_MAX: usize = 256 * 1024;
+pub(super) const APPENDED_BYTES_MAX: usize = 256 * 1024;
 
-/// Whose results, and where they are known.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Owed<'s> {
-    pub(super) late: &'s Late,
-    pub(super) recall: &'s Recall,
+/// Whose results, and where they are known. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Owed {
+    pub(super) late: Late,
+    pub(super) recall: Recall,
     pub(super) who: Who,
+    pub(super) format: Format,
     pub(super) lane: Option<Lane>,
     pub(super) session: Option<[u8; 32]>,
 }
@@ -37,16 +38,45 @@ pub(super) struct Owed<'s> {
 #[derive(Debug)]
 pub(super) struct WithLate {
     pub(super) body: Bytes,
-    /// How many messages have text of ours at their end.
+    pub(super) put: Put,
+}
+
+/// What of ours stands at the end of messages.
+#[derive(Debug, Default)]
+pub(super) struct Put {
+    /// How many messages have some.
     pub(super) count: usize,
     /// The calls whose results stand there.
     pub(super) told: HashSet<Name>,
+    /// Whether the last place of the body has some.
+    pub(super) at_the_end: bool,
 }
 
-impl Owed<'_> {
+impl Owed {
+    /// Whose calls they are. What was only guessed to be one lane tells no call whose id comes again.
+    pub(super) fn scope(&self) -> Scope {
+        let told = self.lane.filter(|lane| lane.strength == Strength::Strong);
+        Scope {
+            who: self.who.principal,
+            format: self.format,
+            lane: told.map(|lane| lane.id),
+        }
+    }
+
+    /// The answer has ended: its calls are recorded. Where the client has left, nobody waits in its lane.
+    pub(super) fn answered(&self, calls: &Calls, client_left: bool) {
+        if !self.late.is_used() {
+            return;
+        }
+        self.emitted(calls);
+        if let Some(lane) = self.lane.filter(|_| client_left && !calls.list.is_empty()) {
+            self.late.detach(lane.id);
+        }
+    }
+
     /// Records calls that the model has made. Those whose ids come again are recorded once a request shows them, with what
     /// they ask for.
-    pub(super) fn emitted(&self, calls: &Calls) {
+    fn emitted(&self, calls: &Calls) {
         let strong = calls
             .list
             .iter()
@@ -56,13 +86,13 @@ impl Owed<'_> {
     }
 
     /// Records the calls of the last turn that a request has shown without a result, and notes the results of the others.
-    pub(super) fn shown(&self, body: &[u8], format: Format, outline: &Outline) {
+    pub(super) fn shown(&self, body: &[u8], outline: &Outline) {
         if !self.late.is_used() {
             return;
         }
         let json = Json::new(body);
         for call in &outline.asked {
-            let details = format.details(body, call.at);
+            let details = self.format.details(body, call.at);
             let Some(tool) = details.name.map(|name| json.decode(name)) else {
                 continue;
             };
@@ -113,26 +143,29 @@ impl Owed<'_> {
     }
 
     /// The body with the late results that were put into it before, where they were put, and with new ones at its end. None
-    /// where there are none. What a later turn of the assistant has seen is acknowledged.
+    /// where there are none. What a later turn of the assistant has seen is acknowledged. Without `adds` nothing new is put.
     pub(super) async fn with_late(
         &self,
         plain: &Bytes,
         wire: Wire,
         policy: &RepairPolicy,
         outline: &Outline,
+        adds: bool,
         by: Instant,
     ) -> Option<WithLate> {
         let who = self.who.principal;
-        let posts = self.late.is_used() && self.recall.survives_restart();
-        if !posts && !self.recall.has_appended() || !self.late.callers().is_known(who) {
+        if !timeout_at(by, self.late.callers().is_proven(who))
+            .await
+            .unwrap_or(false)
+        {
             return None;
         }
         let known = self.recall.appended(who, by).await?;
-        let waiting = posts && self.late.pending(who) > 0;
+        let waiting = adds && self.recall.survives_restart() && self.late.pending(who) > 0;
         if known.is_empty() && !waiting {
             return None;
         }
-        let (places, body) = (places(plain, wire), views(plain, wire, policy));
+        let (places, body) = caught(|| Some((places(plain, wire), views(plain, wire, policy))))?;
         let held = self.names(&body.calls);
         let (mut texts, mut told): (Vec<(usize, String)>, HashSet<Name>) = (Vec::new(), HashSet::new());
         for place in &places {
@@ -158,7 +191,7 @@ impl Owed<'_> {
             .filter(|place| waiting && outline.speaks && !place.is_answered && !known.contains_key(&place.anchor));
         if let Some(place) = last
             && let Some(appended) = self.next(&body, &held, &told, by).await
-            && let Some(standing) = self.recall.append(who, place.anchor, appended, by).await
+            && let Some((standing, _)) = self.recall.append(who, place.anchor, appended, by).await
         {
             texts.push((place.message, standing.text.clone()));
             told.extend(&standing.calls);
@@ -167,8 +200,15 @@ impl Owed<'_> {
             return None;
         }
         let count = texts.len();
-        let body = append(plain, wire, &texts).ok()?;
-        Some(WithLate { body, count, told })
+        let last = places.last().map(|place| place.message);
+        let at_the_end = last.is_some() && texts.last().map(|(message, _)| *message) == last;
+        let body = caught(|| append(plain, wire, &texts).ok())?;
+        let put = Put {
+            count,
+            told,
+            at_the_end,
+        };
+        Some(WithLate { body, put })
     }
 
     /// The results that are put at the end now: of calls that stand in this body and were answered by a placeholder, ours
@@ -189,10 +229,14 @@ impl Owed<'_> {
             let Some(posted) = &call.posted else { continue };
             let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
             let text = late_text(&id, &tool, &posted.content, posted.failed);
-            if let Some(left) = room.checked_sub(text.len()) {
-                room = left;
+            // One that is larger than all room goes alone.
+            if calls.is_empty() || text.len() <= room {
+                room = room.saturating_sub(text.len());
                 texts.push(text);
                 calls.push(*name);
+            }
+            if calls.len() >= APPENDED_CALLS_MAX {
+                break;
             }
         }
         let text = texts.join("\n\n");
@@ -216,10 +260,6 @@ impl Owed<'_> {
 
     /// The call in a body: exactly by its id first, else by letters and digits, where those are one call's alone.
     fn in_body<'v>(&self, views: &'v [CallView], call: &Call) -> Option<&'v CallView> {
-        let lane = self.lane.map(|lane| *lane.id.as_bytes());
-        if !is_strong(&call.id, &call.tool) && (call.lane.is_none() || call.lane != lane) {
-            return None;
-        }
         let fits = |view: &&CallView| view.tool == call.tool && call.input.is_none_or(|input| input == view.input);
         let only = |is_it: &dyn Fn(&CallView) -> bool| {
             let mut found = views.iter().filter(fits).filter(|view| is_it(view));
@@ -235,61 +275,12 @@ impl Owed<'_> {
             InBody::AtHome { lost } => lost,
             InBody::Elsewhere => false,
             InBody::Nothing => {
-                let who = self.who.principal;
-                let known = match self.recall.recalled(who, view.key) {
+                let known = match self.recall.recalled(self.scope(), view.key) {
                     Some(known) => Some(known),
-                    None => self.recall.fetch(who, &[view.key], by).await.remove(&view.key),
+                    None => self.recall.fetch(self.scope(), &[view.key], by).await.remove(&view.key),
                 };
                 matches!(known, Some(Frozen::Placeholder(_)))
             }
-        }
-    }
-}
-
-/// What the data path keeps of an exchange, to record the calls of its answer.
-#[derive(Clone, Debug)]
-pub(super) struct Debtor {
-    pub(super) late: Late,
-    pub(super) recall: Recall,
-    pub(super) who: Who,
-    pub(super) lane: Option<Lane>,
-    pub(super) session: Option<[u8; 32]>,
-}
-
-impl Debtor {
-    /// Who is owed the results of the calls of this request's answer.
-    pub(super) fn of(owed: Owed<'_>) -> Self {
-        let Owed {
-            late,
-            recall,
-            who,
-            lane,
-            session,
-        } = owed;
-        Self {
-            late: late.clone(),
-            recall: recall.clone(),
-            who,
-            lane,
-            session,
-        }
-    }
-
-    pub(super) const fn owed(&self) -> Owed<'_> {
-        Owed {
-            late: &self.late,
-            recall: &self.recall,
-            who: self.who,
-            lane: self.lane,
-            session: self.session,
-        }
-    }
-
-    /// The answer has ended: its calls are recorded. Where the client has left, nobody waits in its lane.
-    pub(super) fn answered(&self, calls: &Calls, client_left: bool) {
-        self.owed().emitted(calls);
-        if let Some(lane) = self.lane.filter(|_| client_left && !calls.list.is_empty()) {
-            self.late.detach(lane.id);
         }
     }
 }

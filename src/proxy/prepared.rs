@@ -12,9 +12,9 @@ use super::{
     asked::Asked,
     body::Spliced,
     credential::{self, ApplyError},
-    owed::Debtor,
-    recalled::Tentative,
+    owed::Owed,
     second::{Again, ask_for_binding_controls},
+    tentative::Tentative,
 };
 use crate::{auth::Profile, clock, provider::Upstream, splice::Segments, upstream::SendBody};
 
@@ -32,7 +32,7 @@ pub(super) struct Prepared {
     /// The answers that its calls were given; none where it may give none.
     pub(super) tentative: Option<Tentative>,
     /// Who is owed the results of its calls; none where no service posts any.
-    pub(super) debtor: Option<Debtor>,
+    pub(super) debtor: Option<Owed>,
     /// What it asks for, and what bears on how it is sent.
     pub(super) asked: Asked,
 }

@@ -1,10 +1,5 @@
 //! The reading of one body: what is found in it, what is remembered of its calls, and what goes up in its place.
 
-use std::{
-    collections::HashSet,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
-
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use tokio::time::Instant;
@@ -13,23 +8,25 @@ use super::{
     ProxySettings,
     asked::{Asked, Sources},
     body::{ClientBody, Collected},
+    caught::caught,
     coding::Coding,
     error::ProxyError,
     memory::{Memory, Principal},
-    owed::{Debtor, Owed},
+    owed::{Owed, Put},
     prepared::Payload,
-    recalled::{Known, Notes, Recalled, Tentative},
+    recalled::{Known, Notes, Recalled},
     record::Record,
     reject::Rejection,
     request::{actions, policy, streamed},
-    second::conversation_key,
+    second::{Kept, conversation_key},
+    tentative::Tentative,
 };
 use crate::{
     auth::{PrincipalKey, Who},
     clock,
     conversation::Outline,
     policy::retry::Footing,
-    recall::{Patience, Recall, Scope},
+    recall::{Patience, Recall},
     repair::{Action, Mode, Repaired, repair_with, unbound},
     session::body_user,
     splice::Segments,
@@ -42,12 +39,12 @@ pub(super) struct Verdict {
     /// Whether the body goes up plain although it came coded.
     pub(super) decoded: bool,
     pub(super) renamed: Vec<(String, String)>,
-    /// The body as it came, decoded, and as it goes up, where the provider may have a last word on it.
-    pub(super) kept: Option<(Bytes, Segments, Known)>,
+    /// What goes up, where the provider may have a last word on it.
+    pub(super) kept: Option<Kept>,
     /// The answers that its calls were given.
     pub(super) tentative: Option<Tentative>,
     /// Who is owed the results of its calls; none where no service posts any.
-    pub(super) debtor: Option<Debtor>,
+    pub(super) debtor: Option<Owed>,
     /// Whether the body asks for a setting that needs a header.
     pub(super) unbound: bool,
     pub(super) asked: Asked,
@@ -198,39 +195,7 @@ impl Reading<'_> {
                     format: self.wire.format,
                 }))
             }
-            Mode::Repair => {
-                let owed = self.owed(&asked);
-                let mut patience = self.patience;
-                let remember = |by| self.remember(mended, &asked, owed, by);
-                let (mended, appended, mut tentative) = patience.spend(remember).await;
-                if let Some(tentative) = &mut tentative {
-                    tentative.patience = patience;
-                }
-                let Mended {
-                    plain, repaired, known, ..
-                } = mended;
-                let Repaired { body, mut report, .. } = repaired;
-                if appended > 0 {
-                    report.actions.insert(Action::Append, appended);
-                }
-                record.repair = Some(actions(&report));
-                let renamed = report.renamed.clone();
-                let unbound = report.actions.contains_key(&Action::Unbind);
-                record.event.report = Some(report);
-                // Untouched, the very bytes that came go up, coded as they were.
-                let untouched = body.is_original() && appended == 0;
-                let kept = Some((plain, body.clone(), known));
-                Ok(Verdict {
-                    payload: Payload::Held(if untouched { Segments::whole(came) } else { body }),
-                    decoded: coding != Coding::Identity && !untouched,
-                    renamed,
-                    kept,
-                    tentative,
-                    debtor: owed.late.is_used().then(|| Debtor::of(owed)),
-                    unbound,
-                    asked,
-                })
-            }
+            Mode::Repair => Ok(self.mended(came, coding, mended, asked, record).await),
             Mode::Strict | Mode::Observe => {
                 record.event.report = Some(std::mem::take(&mut mended.repaired.report).without_actions());
                 let repair = match (mode, signed) {
@@ -241,69 +206,112 @@ impl Reading<'_> {
                 record.repair = Some(HeaderValue::from_static(repair));
                 let owed = self.owed(&asked);
                 let is_used = owed.late.is_used();
-                let debtor = is_used.then(|| Debtor::of(owed));
                 let tentative = (is_used && self.asks(&asked)).then(|| {
                     owed.went_on(asked.went_on);
                     // Nothing was put in: no call was given an answer.
                     mended.notes = Notes::default();
-                    self.tentative(&mut mended, &asked, owed)
+                    self.tentative(&mut mended, &owed)
                 });
                 let verdict = Verdict::untouched(Payload::Held(Segments::whole(came)), asked);
                 Ok(Verdict {
                     tentative,
-                    debtor,
+                    debtor: is_used.then_some(owed),
                     ..verdict
                 })
             }
         }
     }
 
-    fn owed(&self, asked: &Asked) -> Owed<'_> {
+    /// What goes up of a body that may be mended.
+    async fn mended(&self, came: Bytes, coding: Coding, mended: Mended, asked: Asked, record: &mut Record) -> Verdict {
+        let owed = self.owed(&asked);
+        let mut patience = self.patience;
+        let remember = |by| self.remember(mended, &asked, &owed, by);
+        let (mended, put, mut tentative) = patience.spend(remember).await;
+        if let Some(tentative) = &mut tentative {
+            tentative.patience = patience;
+        }
+        let Mended {
+            plain, repaired, known, ..
+        } = mended;
+        let Repaired { body, mut report, .. } = repaired;
+        if put.count > 0 {
+            report.actions.insert(Action::Append, put.count);
+        }
+        record.repair = Some(actions(&report));
+        let renamed = report.renamed.clone();
+        let unbound = report.actions.contains_key(&Action::Unbind);
+        record.event.report = Some(report);
+        // Untouched, the very bytes that came go up, coded as they were.
+        let untouched = body.is_original() && put.count == 0;
+        let kept = Some(Kept {
+            plain,
+            ends_with_late: put.at_the_end,
+            sent: body.clone(),
+            known,
+        });
+        Verdict {
+            payload: Payload::Held(if untouched { Segments::whole(came) } else { body }),
+            decoded: coding != Coding::Identity && !untouched,
+            renamed,
+            kept,
+            tentative,
+            debtor: owed.late.is_used().then_some(owed),
+            unbound,
+            asked,
+        }
+    }
+
+    fn owed(&self, asked: &Asked) -> Owed {
         Owed {
-            late: self.sources.late,
-            recall: self.recall,
+            late: self.sources.late.clone(),
+            recall: self.recall.clone(),
             who: self.who,
+            format: self.wire.format,
             lane: asked.lane,
             session: asked.session,
         }
     }
 
     /// Puts late results in, asks the ledger for what memory does not know, and keeps the answers that calls are given now:
-    /// before they are sent. Counts, batches and compactions read and keep nothing. Gives how many messages have text of
-    /// ours at their end, too.
+    /// before they are sent. Counts, batches and compactions read, and keep nothing. Gives what of ours stands at the end of
+    /// messages, too.
     async fn remember(
         &self,
         first: Mended,
         asked: &Asked,
-        owed: Owed<'_>,
+        owed: &Owed,
         by: Instant,
-    ) -> (Mended, usize, Option<Tentative>) {
+    ) -> (Mended, Put, Option<Tentative>) {
         let asks = self.asks(asked);
-        let (mut mended, mut appended, mut told) = (first, 0, HashSet::new());
+        let (mut mended, mut put) = (first, Put::default());
         if asks {
             owed.went_on(asked.went_on);
-            let policy = policy(self.settings, self.memory, self.principal.upstream);
-            let outline = &mended.repaired.outline;
-            let with_late = owed.with_late(&mended.plain, self.wire, &policy, outline, by).await;
-            if let Some(with_late) = with_late
-                && let Ok(again) = self.mend(&with_late.body, Known::default())
-            {
-                (mended, appended) = (again, with_late.count);
-                told = with_late.told;
-            }
         }
-        let scope = self.scope(asked);
+        let policy = policy(self.settings, self.memory, self.principal.upstream);
+        let outline = &mended.repaired.outline;
+        let with_late = owed
+            .with_late(&mended.plain, self.wire, &policy, outline, asks, by)
+            .await;
+        if let Some(with_late) = with_late
+            && let Ok(again) = self.mend(&with_late.body, Known::default())
+        {
+            (mended, put) = (again, with_late.put);
+        }
+        if let Some(lane) = owed.scope().lane.filter(|_| mended.notes.comes_again) {
+            mended = self.anew(Known::in_lane(lane), mended);
+        }
         if !mended.notes.wanted.is_empty() {
             let mut known = mended.known.clone();
-            known.fetch(owed, scope, &mended.notes.wanted, &told, by).await;
+            known.fetch(owed, &mended.notes.wanted, &put.told, by).await;
             mended = self.anew(known, mended);
         }
         if !asks {
-            return (mended, appended, None);
+            return (mended, put, None);
         }
         if !mended.notes.given.is_empty() {
             self.memory.tell_of_short_lives(self.sources.headers);
-            let standing = self.recall.freeze(scope.who, &mended.notes.given, by).await;
+            let standing = self.recall.freeze(owed.scope(), &mended.notes.given, by).await;
             if !standing.is_empty() {
                 let mut known = mended.known.clone();
                 known.adopt(standing);
@@ -313,8 +321,8 @@ impl Reading<'_> {
         for (call, answer) in &mended.notes.given {
             self.sources.telemetry.frozen(mended.known.row_of(*call, answer));
         }
-        let tentative = self.tentative(&mut mended, asked, owed);
-        (mended, appended, Some(tentative))
+        let tentative = self.tentative(&mut mended, owed);
+        (mended, put, Some(tentative))
     }
 
     /// Whether a turn of the model is asked for, for the conversation's own sake.
@@ -322,23 +330,14 @@ impl Reading<'_> {
         self.sources.route.asks_for_a_turn() && !asked.compacts
     }
 
-    fn scope(&self, asked: &Asked) -> Scope {
-        Scope {
-            who: self.principal.caller,
-            format: self.wire.format,
-            lane: asked.lane.map(|lane| lane.id),
-        }
-    }
-
     /// What is to be kept of the calls of a body that was mended, once a provider takes it.
-    fn tentative(&self, mended: &mut Mended, asked: &Asked, owed: Owed<'_>) -> Tentative {
+    fn tentative(&self, mended: &mut Mended, owed: &Owed) -> Tentative {
         Tentative {
-            recall: self.recall.clone(),
+            owed: owed.clone(),
             patience: self.patience,
-            scope: self.scope(asked),
             notes: std::mem::take(&mut mended.notes),
             posted: mended.known.posted(),
-            debtor: owed.late.is_used().then(|| Debtor::of(owed)),
+            placed: None,
             plain: mended.plain.clone(),
             outline: std::mem::take(&mut mended.repaired.outline),
         }
@@ -358,20 +357,18 @@ impl Reading<'_> {
 
     /// Reads and mends. A panic of the core would be our bug, so that the provider judges the original.
     fn mend(&self, plain: &Bytes, known: Known) -> Result<Mended, Unreadable> {
-        let mended = catch_unwind(AssertUnwindSafe(|| {
+        let mended = caught(|| {
             let policy = policy(self.settings, self.memory, self.principal.upstream);
-            let answers = Recalled::new(self.memory, self.recall, self.principal, &known);
+            let answers = Recalled::new(self.memory, self.recall, self.principal, self.wire.format, &known);
             let key = || conversation_key(self.principal, plain, self.wire);
             let dropped = (self.mode == Mode::Repair && self.memory.is_unbound(key))
                 .then(|| unbound(plain, self.wire, &policy, &answers));
-            let repaired = if let Some(repaired) = dropped.flatten() {
-                repaired
-            } else {
-                answers.notes.replace(Notes::default());
-                repair_with(plain, self.wire, &policy, &answers)?
+            let repaired = match dropped.flatten() {
+                Some(repaired) => Ok(repaired),
+                None => repair_with(plain, self.wire, &policy, &answers),
             };
-            Ok((repaired, answers.notes.into_inner()))
-        }));
+            Some(repaired.map(|repaired| (repaired, answers.notes.take())))
+        });
         let (repaired, notes) = mended.unwrap_or(Err(Unreadable::Overlap))?;
         Ok(Mended {
             plain: plain.clone(),

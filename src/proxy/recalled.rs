@@ -8,22 +8,20 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
     memory::{HeldCalls, Memory, Principal},
-    owed::{Debtor, Owed},
+    owed::Owed,
 };
 use crate::{
-    conversation::Outline,
+    auth,
     late::Found,
     ledger::Name,
-    recall::{Given, Patience, Recall, Scope, Wanted},
-    repair::{
-        Answers, Applicability, CallKey, CallSight, Frozen, Placeholder, RealResult, RepairPolicy, asked_hash, bare,
-        brought, input_hash, is_strong,
-    },
+    recall::{Given, Recall, Scope, Wanted},
+    repair::{Answers, CallKey, CallSight, Frozen, Placeholder, RealResult, asked_hash, bare, input_hash, is_strong},
+    session::LaneId,
+    wire::Format,
 };
 
 /// Bytes of results that a client once brought which one request gets back: what it prunes on purpose must not come back.
@@ -34,6 +32,8 @@ const TURNS_BEHIND_MAX: usize = 20;
 /// What was looked up for one request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
+    /// The lane, where one is told: with it calls have names whose ids come again.
+    lane: Option<LaneId>,
     /// The answers that calls were given before; none where they were given none.
     frozen: HashMap<CallKey, Option<Frozen>>,
     /// Results of calls that were given no answer before.
@@ -60,6 +60,8 @@ pub(super) struct Notes {
     pub(super) given: Vec<Given>,
     /// Answers that calls were given before.
     pub(super) used: Vec<Given>,
+    /// Whether there are calls among them whose ids may come again.
+    pub(super) comes_again: bool,
     /// Calls that the provider holds, answered now at its word.
     pub(super) held: Option<HeldCalls>,
 }
@@ -70,30 +72,60 @@ pub(super) struct Recalled<'m> {
     pub(super) memory: &'m Memory,
     pub(super) recall: &'m Recall,
     pub(super) principal: Principal<'m>,
+    pub(super) format: Format,
     pub(super) known: &'m Known,
     pub(super) notes: RefCell<Notes>,
 }
 
 impl<'m> Recalled<'m> {
     /// Answers for `principal` alone.
-    pub(super) fn new(memory: &'m Memory, recall: &'m Recall, principal: Principal<'m>, known: &'m Known) -> Self {
+    pub(super) fn new(
+        memory: &'m Memory,
+        recall: &'m Recall,
+        principal: Principal<'m>,
+        format: Format,
+        known: &'m Known,
+    ) -> Self {
         Self {
             memory,
             recall,
             principal,
+            format,
             known,
             notes: RefCell::default(),
         }
     }
 
+    /// The name of a call: within its lane where its id may come again and the lane is told.
+    pub(super) fn key(&self, call: &CallSight<'_>) -> CallKey {
+        let key = CallKey::of(call);
+        if !comes_again(call) {
+            return key;
+        }
+        self.notes.borrow_mut().comes_again = true;
+        self.known.lane.map_or(key, |lane| key.within(lane.as_bytes()))
+    }
+
+    /// Whether the name of a call is that of no other.
+    pub(super) const fn tells(&self, call: &CallSight<'_>) -> bool {
+        !comes_again(call) || self.known.lane.is_some()
+    }
+
     /// The answer of a call, and whether it is known that there is none.
-    fn look(&self, call: CallKey) -> (Option<Frozen>, bool) {
+    pub(super) fn look(&self, call: CallKey) -> (Option<Frozen>, bool) {
         if let Some(placeholder) = self.memory.turned(self.principal, call) {
             return (Some(Frozen::Placeholder(placeholder)), true);
         }
         match self.known.frozen.get(&call) {
             Some(known) => (known.clone(), true),
-            None => (self.recall.recalled(self.principal.caller, call), false),
+            None => {
+                let scope = Scope {
+                    who: self.principal.caller,
+                    format: self.format,
+                    lane: None,
+                };
+                (self.recall.recalled(scope, call), false)
+            }
         }
     }
 }
@@ -111,9 +143,18 @@ fn wanted(call: &CallSight<'_>) -> Wanted {
     }
 }
 
+/// Whether its id may come again: another conversation of the caller may have a call of the same name.
+const fn comes_again(call: &CallSight<'_>) -> bool {
+    call.before.is_some() || call.place.is_some()
+}
+
 impl Answers for Recalled<'_> {
+    fn begins(&self) {
+        self.notes.replace(Notes::default());
+    }
+
     fn frozen(&self, call: &CallSight<'_>) -> Option<Frozen> {
-        let key = CallKey::of(call);
+        let key = self.key(call);
         let (answer, known) = self.look(key);
         let mut notes = self.notes.borrow_mut();
         match &answer {
@@ -132,7 +173,7 @@ impl Answers for Recalled<'_> {
         if self.known.real.is_empty() {
             return None;
         }
-        self.known.real.get(&CallKey::of(call)).cloned()
+        self.known.real.get(&self.key(call)).cloned()
     }
 
     fn insists(&self) -> bool {
@@ -140,12 +181,16 @@ impl Answers for Recalled<'_> {
     }
 
     fn insisted(&self, call: &CallSight<'_>) -> Option<Placeholder> {
-        let bound = call.thought_behind.then(|| CallKey::of(call))?;
-        self.memory.turned(self.principal, bound)
+        let bound = self.tells(call) && call.thought_behind;
+        self.memory.turned(self.principal, bound.then(|| self.key(call))?)
     }
 
     fn answered(&self, call: &CallSight<'_>, answer: Frozen) {
-        self.notes.borrow_mut().given.push((CallKey::of(call), answer));
+        // A result of a call that may be another one's too is told anew from each body.
+        let is_kept = self.principal.caller != auth::Principal::NONE && self.tells(call);
+        if is_kept || matches!(answer, Frozen::Placeholder(_)) {
+            self.notes.borrow_mut().given.push((self.key(call), answer));
+        }
     }
 
     fn knows_held(&self) -> bool {
@@ -173,100 +218,20 @@ impl Answers for Recalled<'_> {
     }
 }
 
-/// As [`Recalled`], with placeholders for calls whose results stand behind thinking that never saw them.
-#[derive(Debug)]
-pub(super) struct Turned<'m> {
-    pub(super) recalled: Recalled<'m>,
-    pub(super) policy: &'m RepairPolicy,
-    pub(super) calls: RefCell<Vec<(CallKey, Placeholder)>>,
-    /// Whether placeholders may go back where clients have put results since.
-    pub(super) overrules: bool,
-    /// Calls of which that is so.
-    pub(super) overruled: RefCell<Vec<(CallKey, Placeholder)>>,
-}
-
-impl Turned<'_> {
-    /// Whether the call has its answer from elsewhere, in front of a thought that never saw it.
-    fn crosses(&self, call: &CallSight<'_>, known: Option<&Frozen>) -> bool {
-        let restored = || match known {
-            Some(known) => matches!(known, Frozen::Result(_)),
-            None => self.recalled.settled(call).is_some(),
-        };
-        call.crossing || (call.thought_behind && restored())
-    }
-}
-
-impl Answers for Turned<'_> {
-    fn frozen(&self, call: &CallSight<'_>) -> Option<Frozen> {
-        let key = CallKey::of(call);
-        let (known, _) = self.recalled.look(key);
-        if self.policy.least > Applicability::Inventive || !self.crosses(call, known.as_ref()) {
-            return self.recalled.frozen(call);
-        }
-        if let Some(Frozen::Placeholder(placeholder)) = known {
-            return Some(Frozen::Placeholder(placeholder));
-        }
-        let tool = String::from_utf8_lossy(&call.tool);
-        let tier = self.policy.tiers.get(tool.as_ref()).copied();
-        let placeholder = Placeholder::of(tier.unwrap_or_default());
-        self.calls.borrow_mut().push((key, placeholder));
-        Some(Frozen::Placeholder(placeholder))
-    }
-
-    fn settled(&self, call: &CallSight<'_>) -> Option<RealResult> {
-        self.recalled.settled(call)
-    }
-
-    fn insists(&self) -> bool {
-        self.overrules || self.recalled.insists()
-    }
-
-    fn insisted(&self, call: &CallSight<'_>) -> Option<Placeholder> {
-        let key = call.thought_behind.then(|| CallKey::of(call))?;
-        let (Some(Frozen::Placeholder(placeholder)), _) = self.recalled.look(key) else {
-            return None;
-        };
-        if self.overrules {
-            self.overruled.borrow_mut().push((key, placeholder));
-            return Some(placeholder);
-        }
-        self.recalled.insisted(call)
-    }
-
-    fn answered(&self, call: &CallSight<'_>, answer: Frozen) {
-        self.recalled.answered(call, answer);
-    }
-
-    fn knows_held(&self) -> bool {
-        self.recalled.knows_held()
-    }
-
-    fn due(&self, origin: &[u8]) -> Vec<String> {
-        self.recalled.due(origin)
-    }
-
-    fn is_spent(&self, id: &[u8], origin: Option<&[u8]>) -> bool {
-        self.recalled.is_spent(id, origin)
-    }
-
-    fn answered_held(&self, ids: &[String], origin: Option<&[u8]>) {
-        self.recalled.answered_held(ids, origin);
-    }
-}
-
 impl Known {
+    /// Nothing was looked up yet of the calls of a lane.
+    pub(super) fn in_lane(lane: LaneId) -> Self {
+        Self {
+            lane: Some(lane),
+            ..Self::default()
+        }
+    }
+
     /// Looks these calls up; from then on something is known of each.
     /// A posted result that stands elsewhere in the body already, as one of `told`, is not restored too.
-    pub(super) async fn fetch(
-        &mut self,
-        owed: Owed<'_>,
-        scope: Scope,
-        calls: &[Unknown],
-        told: &HashSet<Name>,
-        by: Instant,
-    ) {
-        let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
-        let mut found = owed.recall.fetch(scope.who, &keys, by).await;
+    pub(super) async fn fetch(&mut self, owed: &Owed, calls: &[Unknown], told: &HashSet<Name>, by: Instant) {
+        let (scope, keys) = (owed.scope(), calls.iter().map(|call| call.key).collect::<Vec<_>>());
+        let mut found = owed.recall.fetch(scope, &keys, by).await;
         let open: Vec<&Unknown> = calls.iter().filter(|call| !found.contains_key(&call.key)).collect();
         let posted = owed.posted(&open, by).await;
         let calls: Vec<&Wanted> = open.iter().map(|unknown| &unknown.call).collect();
@@ -312,47 +277,5 @@ impl Known {
     pub(super) fn adopt(&mut self, standing: HashMap<CallKey, Frozen>) {
         let standing = standing.into_iter().map(|(call, answer)| (call, Some(answer)));
         self.frozen.extend(standing);
-    }
-}
-
-/// The answers of a request on its way: taken back, unless a provider takes it.
-#[derive(Debug)]
-pub(super) struct Tentative {
-    pub(super) recall: Recall,
-    /// How long second sends may still wait for the ledger.
-    pub(super) patience: Patience,
-    pub(super) scope: Scope,
-    pub(super) notes: Notes,
-    /// The calls whose results a service posted.
-    pub(super) posted: HashMap<CallKey, Name>,
-    /// Who is owed the results of its calls.
-    pub(super) debtor: Option<Debtor>,
-    /// The body as it came, decoded, with what it says of its end: it may bring results.
-    pub(super) plain: Bytes,
-    pub(super) outline: Outline,
-}
-
-impl Tentative {
-    /// The provider has answered the request with success.
-    pub(super) fn accepted(mut self) {
-        if let Some(debtor) = &self.debtor {
-            // What stood there was a result: a placeholder may have taken its place since.
-            let real = |(call, answer): &Given| matches!(answer, Frozen::Result(_)).then_some(*call);
-            let given = self.notes.given.iter().filter_map(real);
-            let given = given.filter_map(|call| self.posted.get(&call));
-            debtor.late.delivered(self.scope.who, given.copied());
-            debtor.owed().shown(&self.plain, self.scope.format, &self.outline);
-        }
-        let mut used = std::mem::take(&mut self.notes.used);
-        used.append(&mut self.notes.given);
-        self.recall.accepted(self.scope.who, &used);
-        let brought = brought(&self.plain, self.scope.format, &self.outline);
-        self.recall.saw(self.scope, brought);
-    }
-}
-
-impl Drop for Tentative {
-    fn drop(&mut self) {
-        self.recall.withdrawn(self.scope.who, &self.notes.given);
     }
 }

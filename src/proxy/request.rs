@@ -145,7 +145,7 @@ fn finish(mut parts: Parts, route: &Route<'_>, verdict: Verdict, read: Option<(W
         headers.insert(CONTENT_LENGTH, length.into());
     }
     let again = kept.zip(read);
-    let again = again.map(|((plain, sent, known), (wire, principal))| Again::new(plain, sent, wire, principal, known));
+    let again = again.map(|(kept, (wire, principal))| Again::new(kept, wire, principal));
     Prepared {
         method: parts.method,
         uri: address(route),

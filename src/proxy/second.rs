@@ -11,7 +11,8 @@ use http::{HeaderMap, HeaderValue};
 use super::{
     late,
     memory::{HeldCalls, Key, Memory, Principal},
-    recalled::{Known, Notes, Recalled, Turned},
+    recalled::{Known, Notes, Recalled},
+    turned::Turned,
 };
 use crate::{
     auth,
@@ -45,8 +46,14 @@ pub enum OnBindingError {
 /// What is needed to send a request again: kept until the head of its answer is there.
 #[derive(Debug)]
 pub(super) struct Again {
-    /// The body as it came, decoded.
+    /// The body that is mended: as it came, decoded, or with what the client says at its end.
     plain: Bytes,
+    /// The body as it came, decoded.
+    came: Bytes,
+    /// Whether its last message ends with late results already.
+    ends_with_late: bool,
+    /// Whether a placeholder may go back where the client has put a result since.
+    overrules: bool,
     wire: Wire,
     /// The body as it was sent last.
     sent: Segments,
@@ -58,6 +65,19 @@ pub(super) struct Again {
     followed: bool,
     /// How far bound thinking was dealt with.
     binding: Binding,
+}
+
+/// A body that went up.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// As it came, decoded, with late results at the end of messages.
+    pub(super) plain: Bytes,
+    /// Whether the last message has some.
+    pub(super) ends_with_late: bool,
+    /// As it was sent.
+    pub(super) sent: Segments,
+    /// What was known of its calls.
+    pub(super) known: Known,
 }
 
 /// How far bound thinking was dealt with.
@@ -135,15 +155,18 @@ impl Lesson {
 }
 
 impl Again {
-    /// Keeps what went up as `sent`, made of `plain` for `principal` with what was known of its calls.
-    pub(super) fn new(plain: Bytes, sent: Segments, wire: Wire, principal: Principal<'_>, known: Known) -> Self {
+    /// Keeps what went up for `principal`.
+    pub(super) fn new(kept: Kept, wire: Wire, principal: Principal<'_>) -> Self {
         Self {
-            plain,
+            came: kept.plain.clone(),
+            plain: kept.plain,
+            ends_with_late: kept.ends_with_late,
+            overrules: true,
             wire,
-            sent,
+            sent: kept.sent,
             upstream: principal.upstream.to_owned(),
             caller: principal.caller,
-            known,
+            known: kept.known,
             followed: false,
             binding: Binding::Untouched,
         }
@@ -165,7 +188,11 @@ impl Again {
             self.followed = true;
             let answers = self.recalled(minds);
             let repaired = second(&self.plain, &self.sent, self.wire, minds.policy, &answers, refusal)?;
-            let mut notes = answers.notes.into_inner();
+            // Of what goes up as it came, nothing was answered.
+            let mut notes = match repaired.body.is_original() {
+                true => Notes::default(),
+                false => answers.notes.into_inner(),
+            };
             let lesson = notes.held.take().map_or(Lesson::Nothing, Lesson::Held);
             return Some(self.again(repaired, "pairing", notes, lesson));
         }
@@ -182,8 +209,17 @@ impl Again {
         None
     }
 
-    /// The calls of the body that have a result in their place.
+    /// From now on every result stays where the client has put it.
+    pub(super) fn overrules_nothing(&mut self) {
+        (self.overrules, self.binding) = (false, Binding::Untouched);
+        self.plain = self.came.clone();
+    }
+
+    /// The calls of the body that have a result in their place, where it matters what they were given before.
     pub(super) fn answered_calls(&self, policy: &RepairPolicy) -> Vec<CallKey> {
+        if self.binding > Binding::Untouched {
+            return Vec::new();
+        }
         let home = |view: &CallView| matches!(view.answer, InBody::AtHome { .. });
         let views = views(&self.plain, self.wire, policy).calls;
         views
@@ -203,17 +239,26 @@ impl Again {
     }
 
     fn recalled<'m>(&'m self, minds: Minds<'m>) -> Recalled<'m> {
-        Recalled::new(minds.memory, minds.recall, self.principal(), &self.known)
+        Recalled::new(
+            minds.memory,
+            minds.recall,
+            self.principal(),
+            self.wire.format,
+            &self.known,
+        )
     }
 
     /// The answers turned round: what was moved in front of thinking that never saw it is quoted where it stands; where the
     /// client itself has filled a gap since, the placeholder goes back, and its result to the end of the user's words.
     fn turned(&mut self, minds: Minds<'_>) -> Option<Next> {
-        let overruled = self.turned_with(minds, true)?;
+        let overruled = self.turned_with(minds, self.overrules)?;
         if overruled.overruled.is_empty() {
             return self.turn(overruled);
         }
-        let Some(late) = late::at_the_end(&self.plain, self.wire, minds.policy, &overruled.overruled) else {
+        // Behind late results the place would have another name than without them.
+        let free = !self.ends_with_late;
+        let late = free.then(|| late::at_the_end(&self.plain, self.wire, minds.policy, &overruled.overruled));
+        let Some(late) = late.flatten() else {
             // Nowhere to put what the client says: then it stays where it is.
             let turned = self.turned_with(minds, false)?;
             return self.turn(turned);
@@ -267,6 +312,8 @@ impl Again {
 
     /// The documented setting, on what was made of the body first.
     fn dropped(&mut self, minds: Minds<'_>) -> Option<Next> {
+        // What was put at its end for the send that was refused was in place of what stands there now.
+        self.plain = self.came.clone();
         let answers = self.recalled(minds);
         let repaired = unbound(&self.plain, self.wire, minds.policy, &answers)?;
         let notes = answers.notes.into_inner();

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::owed::Debtor;
+use super::owed::Owed;
 use crate::{
     auth::{Principal, rotation::ProfileId},
     clock,
@@ -33,7 +33,7 @@ pub(super) struct Stake {
     /// Whose conversation it is.
     pub(super) lane: Option<Lane>,
     /// Who is owed the results of the answer's calls; none where no service posts any.
-    pub(super) debtor: Option<Debtor>,
+    pub(super) debtor: Option<Owed>,
     /// Whether requests of this format may go on from the answer by its id alone.
     pub(super) is_gone_on_from: bool,
 }

@@ -1,27 +1,35 @@
 //! Text that was put at the end of messages, by what stands there: it follows wherever they stand.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use bytes::{BufMut, Bytes};
-use moka::sync::Cache;
+use moka::{ops::compute::Op, sync::Cache};
+use tokio::time::{Instant, timeout_at};
 
-use crate::{auth::Principal, ledger::Name, repair::Anchor};
+use super::{FIRST, Recall};
+use crate::{
+    auth::Principal,
+    clock,
+    ledger::{Key, Kind, Name, Outcome, ROWS_MAX, Step},
+    repair::Anchor,
+};
 
-/// Callers whose anchors are in memory; another's are read anew.
-const CALLERS_MAX: u64 = 10_000;
+/// Bytes of anchors in memory; another caller's are read anew.
+const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
+/// Bytes that one takes beside its text.
+const ANCHOR_BYTES: usize = 192;
+/// How long a ledger that did not answer is not asked again.
+const SILENT: Duration = Duration::from_secs(5);
 /// The first byte of every record.
 const VERSION: u8 = 1;
 /// Bytes of a call's name.
 const NAME: usize = 32;
 
+/// Calls whose results one message takes.
+pub const APPENDED_CALLS_MAX: usize = u8::MAX as usize;
+
 /// Text at the end of a message, and the calls whose results it holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Appended {
     /// The text.
     pub text: String,
@@ -29,8 +37,15 @@ pub struct Appended {
     pub calls: Vec<Name>,
 }
 
+impl fmt::Debug for Appended {
+    // Never the text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Appended({} bytes, {} calls)", self.text.len(), self.calls.len())
+    }
+}
+
 impl Appended {
-    /// Its bytes; none with more calls than a byte counts.
+    /// Its bytes; none with more than [`APPENDED_CALLS_MAX`] calls.
     pub(super) fn encode(&self) -> Option<Bytes> {
         let count = u8::try_from(self.calls.len()).ok()?;
         let mut bytes = vec![VERSION, count];
@@ -54,47 +69,139 @@ impl Appended {
     }
 }
 
-type Own = Arc<Mutex<HashMap<Anchor, Arc<Appended>>>>;
+/// A caller's, by what stands there.
+pub type OfCaller = Arc<HashMap<Anchor, Arc<Appended>>>;
 
 /// The anchors of callers, once they were read.
 #[derive(Debug)]
 pub(super) struct Anchors {
-    own: Cache<Principal, Own>,
-    any: AtomicBool,
+    own: Cache<Principal, OfCaller>,
+    /// Whether the ledger did not answer just now: healthy requests do not wait for it one after the other.
+    silent: Cache<(), ()>,
 }
 
 impl Anchors {
-    pub(super) fn new() -> Self {
+    /// What was read stays for as long as a record `lasts`.
+    pub(super) fn new(lasts: Duration) -> Self {
+        let weigh = |_: &Principal, own: &OfCaller| {
+            let bytes = own
+                .values()
+                .map(|appended| appended.text.len().saturating_add(ANCHOR_BYTES));
+            u32::try_from(bytes.fold(ANCHOR_BYTES, usize::saturating_add)).unwrap_or(u32::MAX)
+        };
+        let cache = Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh);
         Self {
-            own: Cache::new(CALLERS_MAX),
-            any: AtomicBool::default(),
+            own: cache.time_to_live(lasts).build(),
+            silent: Cache::builder().max_capacity(1).time_to_live(SILENT).build(),
         }
-    }
-
-    /// Whether this process has put text anywhere.
-    pub(super) fn any(&self) -> bool {
-        self.any.load(Ordering::Relaxed)
-    }
-
-    /// This process has put text somewhere.
-    pub(super) fn was_used(&self) {
-        self.any.store(true, Ordering::Relaxed);
     }
 
     /// A caller's; none where they were not read yet.
-    pub(super) fn of(&self, who: Principal) -> Option<HashMap<Anchor, Arc<Appended>>> {
-        let own = self.own.get(&who)?;
-        let own = own.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(own.clone())
+    fn of(&self, who: Principal) -> Option<OfCaller> {
+        self.own.get(&who)
     }
 
-    /// Notes what was read of a caller's.
-    pub(super) fn load(&self, who: Principal, read: impl IntoIterator<Item = (Anchor, Appended)>) {
-        let own = self.own.get_with(who, Own::default);
-        let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
-        for (anchor, appended) in read {
-            own.entry(anchor).or_insert_with(|| Arc::new(appended));
+    /// Notes what was read of a caller's. What was put meanwhile stays.
+    fn load(&self, who: Principal, read: impl IntoIterator<Item = (Anchor, Appended)>) -> OfCaller {
+        let read = read.into_iter().map(|(anchor, appended)| (anchor, Arc::new(appended)));
+        let known = self.own.entry(who).or_insert_with(|| Arc::new(read.collect()));
+        known.into_value()
+    }
+
+    /// Notes one of a caller whose others were read.
+    fn put(&self, who: Principal, anchor: Anchor, appended: &Arc<Appended>) {
+        self.change(who, |own| drop(own.insert(anchor, Arc::clone(appended))));
+    }
+
+    fn change(&self, who: Principal, change: impl FnOnce(&mut HashMap<Anchor, Arc<Appended>>)) {
+        drop(self.own.entry(who).and_compute_with(|known| match known {
+            Some(known) => {
+                let mut own = known.into_value();
+                change(Arc::make_mut(&mut own));
+                Op::Put(own)
+            }
+            None => Op::Nop,
+        }));
+    }
+}
+
+impl Recall {
+    /// What was put at the end of this caller's messages. None where it is not known, since the ledger does not answer.
+    pub async fn appended(&self, who: Principal, by: Instant) -> Option<OfCaller> {
+        if let Some(known) = self.0.anchors.of(who) {
+            return Some(known);
         }
+        if self.0.anchors.silent.contains_key(&()) {
+            return None;
+        }
+        let list = self
+            .0
+            .ledger
+            .list(Kind::Anchor, *who.as_bytes(), ROWS_MAX, clock::since_1970());
+        let Ok(Ok(records)) = timeout_at(by, list).await else {
+            self.0.anchors.silent.insert((), ());
+            self.0.telemetry.ledger_missed("read");
+            return None;
+        };
+        let read = records
+            .iter()
+            .filter_map(|record| Some((record.key.name, Appended::decode(&record.value)?)));
+        Some(self.0.anchors.load(who, read))
+    }
+
+    /// Keeps what is put at the end of a message, before it is sent. Hands back what stands there, and whether it was put
+    /// now; none where it cannot be kept, so that nothing may be put.
+    pub async fn append(
+        &self,
+        who: Principal,
+        anchor: Anchor,
+        appended: Appended,
+        by: Instant,
+    ) -> Option<(Arc<Appended>, bool)> {
+        if !self.0.callers.is_known(who) {
+            return None;
+        }
+        self.appended(who, by).await?;
+        let key = anchor_key(who, anchor);
+        let insert = Step::Insert {
+            key,
+            index: None,
+            value: appended.encode()?,
+            expires_at: clock::since_1970() + self.0.settings.lasting,
+        };
+        let (standing, is_new) = match timeout_at(by, self.0.ledger.commit(vec![insert], clock::since_1970())).await {
+            Ok(Ok(Outcome::Done)) => (appended, true),
+            Ok(Ok(Outcome::Conflict(records))) => {
+                let record = records.into_iter().flatten().next()?;
+                (Appended::decode(&record.value)?, false)
+            }
+            Ok(Err(_)) | Err(_) => {
+                self.0.telemetry.ledger_missed("write");
+                // It may be done all the same, and must not stand where nothing was put.
+                self.unappend(who, anchor);
+                return None;
+            }
+        };
+        let standing = Arc::new(standing);
+        self.0.anchors.put(who, anchor, &standing);
+        Some((standing, is_new))
+    }
+
+    /// Takes back what was put at the end of a message that no provider took.
+    pub fn unappend(&self, who: Principal, anchor: Anchor) {
+        self.0.anchors.change(who, |own| drop(own.remove(&anchor)));
+        self.0.later.write(vec![Step::Remove {
+            key: anchor_key(who, anchor),
+            version: FIRST,
+        }]);
+    }
+}
+
+fn anchor_key(who: Principal, anchor: Anchor) -> Key {
+    Key {
+        kind: Kind::Anchor,
+        principal: *who.as_bytes(),
+        name: anchor,
     }
 }
 

@@ -19,11 +19,12 @@ use crate::{
     callers::Callers,
     clock,
     ledger::{Key, Kind, Later, Ledger, Name, Outcome, ROWS_MAX, Record, Step, read_all},
-    repair::{Anchor, Brought, CallKey, Frozen, RealResult, names_call},
+    parts::{hash_of, keyed_hash_of},
+    repair::{Brought, CallKey, Frozen, RealResult, names_call},
     telemetry::Telemetry,
 };
 
-pub use anchors::Appended;
+pub use anchors::{APPENDED_CALLS_MAX, Appended, OfCaller};
 pub use patience::Patience;
 pub use row::Row;
 pub use seen::{Scope, Wanted};
@@ -100,14 +101,14 @@ impl Recall {
                 .time_to_idle(IDLE)
                 .build(),
             seen: Seen::new(),
-            anchors: Anchors::new(),
+            anchors: Anchors::new(settings.lasting),
             settings,
         }))
     }
 
     /// The answer of a call, as far as memory knows.
-    pub fn recalled(&self, who: Principal, call: CallKey) -> Option<Frozen> {
-        self.0.rows.get(&name(who, call)).map(|known| known.row.answer)
+    pub fn recalled(&self, scope: Scope, call: CallKey) -> Option<Frozen> {
+        self.0.rows.get(&name(scope, call)).map(|known| known.row.answer)
     }
 
     /// Keeps results that a caller brought. Nobody's results are kept for nobody. Of a call that has brought another result
@@ -151,81 +152,18 @@ impl Recall {
         found.into_iter().zip(calls).map(is_its).collect()
     }
 
-    /// What was put at the end of this caller's messages. None where it is not known, since the ledger does not answer.
-    pub async fn appended(&self, who: Principal, by: Instant) -> Option<HashMap<Anchor, Arc<Appended>>> {
-        if let Some(known) = self.0.anchors.of(who) {
-            return Some(known);
-        }
-        let list = self
-            .0
-            .ledger
-            .list(Kind::Anchor, *who.as_bytes(), ROWS_MAX, clock::since_1970());
-        let Ok(Ok(records)) = timeout_at(by, list).await else {
-            self.0.telemetry.ledger_missed("read");
-            return None;
-        };
-        let read = records
-            .iter()
-            .filter_map(|record| Some((record.key.name, Appended::decode(&record.value)?)));
-        self.0.anchors.load(who, read);
-        self.0.anchors.of(who)
-    }
-
-    /// Keeps what is put at the end of a message, before it is sent. Hands back what stands there; none where it cannot be
-    /// kept, so that nothing may be put.
-    pub async fn append(
-        &self,
-        who: Principal,
-        anchor: Anchor,
-        appended: Appended,
-        by: Instant,
-    ) -> Option<Arc<Appended>> {
-        let key = Key {
-            kind: Kind::Anchor,
-            principal: *who.as_bytes(),
-            name: anchor,
-        };
-        let insert = Step::Insert {
-            key,
-            index: None,
-            value: appended.encode()?,
-            expires_at: clock::since_1970() + self.0.settings.lasting,
-        };
-        let standing = match timeout_at(by, self.0.ledger.commit(vec![insert], clock::since_1970())).await {
-            Ok(Ok(Outcome::Done)) => appended,
-            Ok(Ok(Outcome::Conflict(records))) => {
-                let record = records.into_iter().flatten().next()?;
-                Appended::decode(&record.value)?
-            }
-            Ok(Err(_)) | Err(_) => {
-                self.0.telemetry.ledger_missed("write");
-                // It may be done all the same, and must not stand where nothing was put.
-                self.0.later.write(vec![Step::Remove { key, version: FIRST }]);
-                return None;
-            }
-        };
-        self.0.anchors.load(who, [(anchor, standing)]);
-        self.0.anchors.was_used();
-        self.0.anchors.of(who)?.get(&anchor).cloned()
-    }
-
-    /// Whether this process has put anything at the end of any message.
-    pub fn has_appended(&self) -> bool {
-        self.0.anchors.any()
-    }
-
     /// Whether what is kept outlives the process.
     pub fn survives_restart(&self) -> bool {
         self.0.ledger.survives_restart()
     }
 
     /// The answers of these calls. Of a caller whom nobody has proven the ledger holds none.
-    pub async fn fetch(&self, who: Principal, calls: &[CallKey], deadline: Instant) -> HashMap<CallKey, Frozen> {
+    pub async fn fetch(&self, scope: Scope, calls: &[CallKey], deadline: Instant) -> HashMap<CallKey, Frozen> {
         let look = async {
-            if !self.0.callers.is_proven(who).await {
+            if !self.0.callers.is_proven(scope.who).await {
                 return Ok(Vec::new());
             }
-            let keys = calls.iter().map(|call| key(who, *call)).collect();
+            let keys = calls.iter().map(|call| key(scope, *call)).collect();
             read_all(&*self.0.ledger, keys, clock::since_1970()).await
         };
         let Ok(Ok(records)) = timeout_at(deadline, look).await else {
@@ -235,7 +173,7 @@ impl Recall {
         let mut found = HashMap::new();
         for (call, record) in calls.iter().zip(records) {
             if let Some(row) = record.as_ref().and_then(decode) {
-                found.insert(*call, self.adopt(who, *call, row));
+                found.insert(*call, self.adopt(scope, *call, row));
             }
         }
         found
@@ -243,7 +181,7 @@ impl Recall {
 
     /// Keeps these answers before they are sent. Hands back the answers of calls that were given others already: those
     /// stand.
-    pub async fn freeze(&self, who: Principal, given: &[Given], deadline: Instant) -> HashMap<CallKey, Frozen> {
+    pub async fn freeze(&self, scope: Scope, given: &[Given], deadline: Instant) -> HashMap<CallKey, Frozen> {
         let mut standing = HashMap::new();
         let mut fresh: Vec<(CallKey, Row)> = Vec::new();
         for (call, answer) in given {
@@ -253,21 +191,21 @@ impl Recall {
             };
             let known = Known {
                 row: row.clone(),
-                stored: self.0.callers.is_known(who),
+                stored: self.0.callers.is_known(scope.who),
             };
-            let entry = self.0.rows.entry(name(who, *call)).or_insert(known);
+            let entry = self.0.rows.entry(name(scope, *call)).or_insert(known);
             if entry.is_fresh() {
                 fresh.push((*call, row));
             } else if entry.value().row.answer != *answer {
                 standing.insert(*call, entry.into_value().row.answer);
             }
         }
-        if !self.0.callers.is_known(who) {
+        if !self.0.callers.is_known(scope.who) {
             return standing;
         }
         while !fresh.is_empty() {
             let rest = fresh.split_off(fresh.len().min(ROWS_MAX));
-            self.freeze_portion(who, fresh, &mut standing, deadline).await;
+            self.freeze_portion(scope, fresh, &mut standing, deadline).await;
             fresh = rest;
         }
         standing
@@ -276,7 +214,7 @@ impl Recall {
     /// Writes rows that memory holds since now. Of those that have others in the ledger, these stand.
     async fn freeze_portion(
         &self,
-        who: Principal,
+        scope: Scope,
         mut fresh: Vec<(CallKey, Row)>,
         standing: &mut HashMap<CallKey, Frozen>,
         deadline: Instant,
@@ -285,7 +223,7 @@ impl Recall {
             if fresh.is_empty() {
                 return;
             }
-            let steps = fresh.iter().map(|(call, row)| self.insert(who, *call, row));
+            let steps = fresh.iter().map(|(call, row)| self.insert(scope, *call, row));
             let commit = self.0.ledger.commit(steps.collect(), clock::since_1970());
             match timeout_at(deadline, commit).await {
                 Ok(Ok(Outcome::Done)) => return,
@@ -295,7 +233,7 @@ impl Recall {
                         let Some(row) = records.next().flatten().as_ref().and_then(decode) else {
                             return true;
                         };
-                        standing.insert(*call, self.adopt(who, *call, row));
+                        standing.insert(*call, self.adopt(scope, *call, row));
                         false
                     });
                 }
@@ -304,15 +242,15 @@ impl Recall {
         }
         self.0.telemetry.ledger_missed("write");
         for (call, row) in &fresh {
-            self.0.later.write(vec![self.insert(who, *call, row)]);
+            self.0.later.write(vec![self.insert(scope, *call, row)]);
         }
     }
 
     /// A request with these answers was answered with success: they are the calls' from now on.
-    pub fn accepted(&self, who: Principal, used: &[Given]) {
-        let lasts = self.0.callers.is_known(who);
+    pub fn accepted(&self, scope: Scope, used: &[Given]) {
+        let lasts = !used.is_empty() && self.0.callers.is_known(scope.who);
         for (call, answer) in used {
-            let known = self.0.rows.get(&name(who, *call));
+            let known = self.0.rows.get(&name(scope, *call));
             // What a provider took first stays.
             if known.as_ref().is_some_and(|known| known.row.firm) {
                 continue;
@@ -325,48 +263,47 @@ impl Recall {
                 let same = |known: &Known| known.row.answer == *answer && known.stored;
                 if known.as_ref().is_some_and(same) {
                     self.0.later.write(vec![Step::Replace {
-                        key: key(who, *call),
+                        key: key(scope, *call),
                         version: FIRST,
                         value: row.encode(),
                         expires_at: clock::since_1970() + self.0.settings.lasting,
                     }]);
-                } else {
-                    if known.is_some_and(|known| known.stored) {
-                        self.0.later.write(vec![remove(who, *call)]);
-                    }
-                    self.0.later.write(vec![self.insert(who, *call, &row)]);
+                } else if known.is_some_and(|known| known.stored) {
+                    self.0.later.write(vec![remove(scope, *call)]);
                 }
+                // Where the row was taken back meanwhile it stands again; else this changes nothing.
+                self.0.later.write(vec![self.insert(scope, *call, &row)]);
             }
-            self.0.rows.insert(name(who, *call), Known { row, stored: lasts });
+            self.0.rows.insert(name(scope, *call), Known { row, stored: lasts });
         }
     }
 
     /// No request with these answers, which this one gave first, was answered with success: they are taken back, unless
     /// another's was.
-    pub fn withdrawn(&self, who: Principal, given: &[Given]) {
+    pub fn withdrawn<'g>(&self, scope: Scope, given: impl IntoIterator<Item = &'g Given>) {
         for (call, answer) in given {
-            let name = name(who, *call);
+            let name = name(scope, *call);
             let Some(known) = self.0.rows.get(&name) else { continue };
             if known.row.firm || known.row.answer != *answer {
                 continue;
             }
             self.0.rows.invalidate(&name);
             if known.stored {
-                self.0.later.write(vec![remove(who, *call)]);
+                self.0.later.write(vec![remove(scope, *call)]);
             }
         }
     }
 
     /// Takes over a row of the ledger.
-    fn adopt(&self, who: Principal, call: CallKey, row: Row) -> Frozen {
+    fn adopt(&self, scope: Scope, call: CallKey, row: Row) -> Frozen {
         let answer = row.answer.clone();
-        self.0.rows.insert(name(who, call), Known { row, stored: true });
+        self.0.rows.insert(name(scope, call), Known { row, stored: true });
         answer
     }
 
-    fn insert(&self, who: Principal, call: CallKey, row: &Row) -> Step {
+    fn insert(&self, scope: Scope, call: CallKey, row: &Row) -> Step {
         Step::Insert {
-            key: key(who, call),
+            key: key(scope, call),
             index: None,
             value: row.encode(),
             expires_at: clock::since_1970() + self.0.settings.lasting,
@@ -382,9 +319,9 @@ fn seen_key(who: Principal, name: Name) -> Key {
     }
 }
 
-fn remove(who: Principal, call: CallKey) -> Step {
+fn remove(scope: Scope, call: CallKey) -> Step {
     Step::Remove {
-        key: key(who, call),
+        key: key(scope, call),
         version: FIRST,
     }
 }
@@ -393,17 +330,16 @@ fn decode(record: &Record) -> Option<Row> {
     Row::decode(&record.value)
 }
 
-fn key(who: Principal, call: CallKey) -> Key {
+fn key(scope: Scope, call: CallKey) -> Key {
     Key {
         kind: Kind::Frozen,
-        principal: *who.as_bytes(),
-        name: *call.as_bytes(),
+        principal: *scope.who.as_bytes(),
+        name: hash_of([scope.format.label().as_bytes(), call.as_bytes()]),
     }
 }
 
-/// The name of a row in memory.
-fn name(who: Principal, call: CallKey) -> Name {
-    let mut hash = blake3::Hasher::new_keyed(who.as_bytes());
-    hash.update(call.as_bytes());
-    hash.finalize().into()
+/// The name of a row in memory. A result is of its format: another cannot hold it.
+fn name(scope: Scope, call: CallKey) -> Name {
+    let parts: [&[u8]; 2] = [scope.format.label().as_bytes(), call.as_bytes()];
+    keyed_hash_of(scope.who.as_bytes(), parts)
 }

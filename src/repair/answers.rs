@@ -18,6 +18,8 @@ pub struct CallSight<'a> {
     pub occurrence: usize,
     /// Whether another id of the body has the same letters and digits: then only the very id tells the call.
     pub has_twin: bool,
+    /// Whether another such id stands in front of it.
+    pub is_respelled: bool,
     /// Of a call whose id may come again: a hash of what the message in front of its own says.
     pub before: Option<[u8; 32]>,
     /// Of a call without an id: a hash of its place in its turn, and of the calls of the turn before.
@@ -79,6 +81,9 @@ impl fmt::Debug for RealResult {
 /// Who remembers calls. Asked once for each call that has no answer in its place; never blocks.
 /// A wrong answer puts one caller's result into another's history: an implementation answers for one caller only.
 pub trait Answers {
+    /// A body is mended from its beginning: what was told before is void.
+    fn begins(&self) {}
+
     /// Row 2: the answer that this call was given before. It must be the same for as long as the call is sent.
     fn frozen(&self, call: &CallSight<'_>) -> Option<Frozen>;
 

@@ -1,10 +1,10 @@
 //! Late results at the end of a message: where text may be put, how that place is known again, and putting it there.
 //!
 //! A place is named by what it says: the turn of the assistant before, the message itself, and how often both stood before.
-//! Text that was put there
-//! once is put there again, wherever the two stand, so that the history stays the one that the provider has seen.
+//! Text that was put there once is put there again, wherever the two stand, so that the history stays the one that the
+//! provider has seen.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -43,14 +43,19 @@ pub fn places(body: &[u8], wire: Wire) -> Vec<Place> {
     };
     let messages = &conversation.messages;
     let last_turn = messages.iter().rposition(|message| message.role == Role::Assistant);
-    let (mut places, mut turn) = (Vec::new(), 0..0);
+    let (mut places, mut turn, mut turn_told) = (Vec::new(), 0..0, None);
     let mut seen: HashMap<Anchor, u64> = HashMap::new();
     for (index, message) in messages.iter().enumerate() {
         match message.role {
-            Role::Assistant if turn.end == index => turn.end = index + 1,
-            Role::Assistant => turn = index..index + 1,
+            Role::Assistant => {
+                turn.start = if turn.end == index { turn.start } else { index };
+                (turn.end, turn_told) = (index + 1, None);
+            }
             Role::User if !turn.is_empty() && speaks(&conversation, message) => {
-                let told = anchor(&conversation, turn.clone(), index);
+                // Once a turn, however many messages stand behind it.
+                let turn = turn_told.get_or_insert_with(|| told_all(&conversation, turn.clone()));
+                let said = told(message.span.of(body));
+                let told: Anchor = blake3::keyed_hash(turn, &said).into();
                 let before = seen.entry(told).or_default();
                 places.push(Place {
                     anchor: blake3::keyed_hash(&told, &before.to_le_bytes()).into(),
@@ -90,12 +95,11 @@ fn content(json: Json<'_>, message: &Message) -> Option<Span> {
         .filter(|content| matches!(json.kind(*content), Kind::String | Kind::Array))
 }
 
-fn anchor(conversation: &Conversation<'_>, turn: std::ops::Range<usize>, message: usize) -> Anchor {
+/// A hash of what the messages of a turn say.
+fn told_all(conversation: &Conversation<'_>, turn: Range<usize>) -> [u8; 32] {
     let mut hash = blake3::Hasher::new();
-    for index in turn.chain([message]) {
-        if let Some(message) = conversation.messages.get(index) {
-            tell(message.span.of(conversation.body), &mut hash);
-        }
+    for message in conversation.messages.get(turn).unwrap_or_default() {
+        tell(message.span.of(conversation.body), &mut hash);
     }
     hash.finalize().into()
 }

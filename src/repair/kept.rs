@@ -1,6 +1,6 @@
 //! Results that are kept: cut out of one body, put back into a later one.
 
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
 use super::{
     append::told,
@@ -73,10 +73,6 @@ pub fn asked_hash(input: &[u8], before: &[u8; 32]) -> [u8; 32] {
 /// The results behind the last turn that say what a tool said, of calls that stand in the body.
 pub fn brought(body: &[u8], format: Format, outline: &Outline) -> Vec<Brought> {
     let json = Json::new(body);
-    let real = outline.answers.iter().filter(|answer| {
-        let fits = answer.at.len() <= BROUGHT_BYTES_MAX;
-        fits && !answer.lost && !answer.id.is_empty()
-    });
     // Calls of one turn mostly have one message in front of them.
     let mut said = None;
     let mut said_before = |call: &AskedCall| match said {
@@ -84,8 +80,20 @@ pub fn brought(body: &[u8], format: Format, outline: &Outline) -> Vec<Brought> {
         _ if call.before.is_empty() => [0; 32],
         _ => said.insert((call.before, told(call.before.of(body)))).1,
     };
-    let one = |answer: &Answer| {
-        let call = outline.asked.iter().rfind(|call| call.id == answer.id)?;
+    // Of calls of one name the first is answered first.
+    let mut answered: HashMap<&[u8], usize> = HashMap::new();
+    let paired = outline.answers.iter().map(|answer| {
+        let rank = answered.entry(&answer.id).or_default();
+        let call = outline.asked.iter().filter(|call| call.id == answer.id).nth(*rank);
+        *rank += 1;
+        (answer, call)
+    });
+    let real = paired.filter(|(answer, _)| {
+        let fits = answer.at.len() <= BROUGHT_BYTES_MAX;
+        fits && !answer.lost && !answer.id.is_empty()
+    });
+    let one = |(answer, call): (&Answer, Option<&AskedCall>)| {
+        let call = call?;
         let CallDetails { name, input, .. } = format.details(body, call.at);
         let tool = json.decode(name?).into_owned();
         let again = !is_strong(&answer.id, &tool);

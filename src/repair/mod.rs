@@ -47,7 +47,7 @@ pub use naming::{CallKey, input_hash, is_strong, letters};
 pub use plan::{Plan, plan};
 pub use policy::{Applicability, Mode, OnLate, RepairPolicy, Tier};
 pub use second::{second, unbound};
-pub use views::{CallView, InBody, Views, views};
+pub use views::{CallView, InBody, Said, Views, views};
 pub use words::Placeholder;
 
 use insist::Insistence;
@@ -184,6 +184,7 @@ fn repair_learned(
     answers: &dyn Answers,
     learned: &Learned<'_>,
 ) -> Result<Repaired, Unreadable> {
+    answers.begins();
     let Mended {
         mut edits,
         mut report,

@@ -10,7 +10,7 @@ const CHANCE_MIN: usize = 9;
 
 /// The name of a call within its principal: the letters and digits of its id, its tool, its canonical input, and how many
 /// of its id stand before it; without an id also its place; where the id may come again, what stands in front of it; and
-/// the very id where letters and digits do not tell it from others of its body.
+/// the very id where another id of its body had the same letters and digits before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallKey([u8; 32]);
 
@@ -29,10 +29,17 @@ impl CallKey {
         if let Some(before) = &call.before {
             hash.part(before);
         }
-        if call.has_twin {
+        // The first of them keeps its name whatever comes behind it.
+        if call.is_respelled {
             hash.part(call.id);
         }
         Self(hash.finalize().into())
+    }
+
+    /// Its name within a conversation, where that is told otherwise than by the call.
+    #[must_use]
+    pub fn within(&self, conversation: &[u8; 32]) -> Self {
+        Self(blake3::keyed_hash(conversation, &self.0).into())
     }
 
     /// The hash.

@@ -16,6 +16,14 @@ use crate::{
     wire::json::Json,
 };
 
+/// The id of a call, or its tool where there is no id.
+fn key_of<'c>(conversation: &'c Conversation<'_>, part: usize) -> &'c [u8] {
+    match conversation.parts.get(part).map(|part| &part.kind) {
+        Some(PartKind::Call(call)) => call.key(),
+        _ => b"",
+    }
+}
+
 /// What only a look at the whole history tells of its calls.
 pub(super) struct Sights<'c> {
     conversation: &'c Conversation<'c>,
@@ -37,7 +45,7 @@ impl<'c> Sights<'c> {
     pub(super) fn new(conversation: &'c Conversation<'c>, pairing: &'c Pairing) -> Self {
         let mut seen: HashMap<&[u8], usize> = HashMap::new();
         let count = |call: &CallRow| {
-            let count = seen.entry(id_of(conversation, call.part)).or_default();
+            let count = seen.entry(key_of(conversation, call.part)).or_default();
             *count += 1;
             *count - 1
         };
@@ -76,13 +84,15 @@ impl<'c> Sights<'c> {
         let thought_between = |turn: usize| turn > call.turn && self.thinking[turn] > self.thinking[call.turn];
         let id = id_of(self.conversation, call.part);
         let tool = tool.map(|span| json.decode(span)).unwrap_or_default();
+        let spelled = self.spelled.get(&letters(id));
         CallSight {
             id,
             before: (!is_strong(id, &tool)).then(|| self.said_before(call.part)),
             tool,
             input: input.map_or(b"", |span| json.bytes(span)),
             occurrence: self.occurrences[index],
-            has_twin: self.spelled.get(&letters(id)).is_some_and(|(_, twin)| *twin),
+            has_twin: spelled.is_some_and(|(_, twin)| *twin),
+            is_respelled: spelled.is_some_and(|(first, _)| *first != id),
             place,
             turns_behind: self.pairing.turns.len().saturating_sub(call.turn + 1),
             thought_behind: self.thinking.last().is_some_and(|all| *all > self.thinking[call.turn]),

@@ -1,5 +1,7 @@
 //! The calls of a body as they stand in it, for those who look for a few of them.
 
+use std::fmt;
+
 use super::{
     RepairPolicy, equal,
     naming::{CallKey, input_hash},
@@ -13,7 +15,7 @@ use crate::{
 };
 
 /// A call of a body.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct CallView {
     /// Its name.
     pub key: CallKey,
@@ -25,8 +27,24 @@ pub struct CallView {
     pub input: [u8; 32],
     /// What answers it.
     pub answer: InBody,
-    /// What the result in its place says, as JSON.
-    pub said: Option<String>,
+    /// The result in its place: what it says, and whether the tool reported an error.
+    pub said: Option<Said>,
+}
+
+/// What a result in a body says. Spans point into the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The content, as JSON.
+    pub content: Span,
+    /// Whether the tool reported an error.
+    pub failed: bool,
+}
+
+impl fmt::Debug for CallView {
+    // Never what a client says.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CallView({:?}, {:?})", self.key, self.answer)
+    }
 }
 
 /// What answers a call in its body.
@@ -82,7 +100,7 @@ pub fn views(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Views {
             .answer
             .and_then(|row| pairing.results.get(row))
             .filter(|row| row.home);
-        let said = home.and_then(|row| content(json, conversation.parts.get(row.part)?.span));
+        let said = home.and_then(|row| said(json, conversation.parts.get(row.part)?.span));
         CallView {
             said,
             key: CallKey::of(&sight),
@@ -99,11 +117,13 @@ pub fn views(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Views {
     }
 }
 
-/// What a result says, as JSON.
-fn content(json: Json<'_>, result: Span) -> Option<String> {
+fn said(json: Json<'_>, result: Span) -> Option<Said> {
     let inside = equal::inside(json, result);
-    let said = ["content", "output", "response"]
-        .into_iter()
-        .find_map(|key| json.member(inside, key))?;
-    String::from_utf8(json.bytes(said).to_vec()).ok()
+    let mut contents = ["content", "output", "response"].into_iter();
+    let content = contents.find_map(|key| json.member(inside, key))?;
+    let failed = json.member(inside, "is_error");
+    Some(Said {
+        content,
+        failed: failed.is_some_and(|failed| json.bytes(failed) == b"true"),
+    })
 }

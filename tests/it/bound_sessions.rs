@@ -111,11 +111,11 @@ async fn late_and_forgotten(provider: &Provider) -> (Session, App) {
 /// Sequence 2 up to the request with the late result, which is not sent yet.
 async fn late(provider: &Provider, app: &App) -> Session {
     let mut session = Session::new();
-    provider.reply(call("toolu_1"));
+    provider.reply(call("toolu_01Qw9eR7tY5u"));
     assert_eq!(session.ask(app).await, 1);
     session.push("user", "hurry");
     assert_eq!(session.ask(app).await, 1);
-    session.push("user", json!([result("toolu_1"), words("go on")]));
+    session.push("user", json!([result("toolu_01Qw9eR7tY5u"), words("go on")]));
     session
 }
 
@@ -167,7 +167,10 @@ async fn a_late_result_behind_thinking_is_quoted_once_the_provider_says_so() {
     let seen = provider.seen();
     assert_eq!(seen.len(), 4);
     let (moved, turned) = (json_of(&seen[2]), json_of(&seen[3]));
-    assert_eq!(moved["messages"][2]["content"][0]["content"], "result of toolu_1");
+    assert_eq!(
+        moved["messages"][2]["content"][0]["content"],
+        "result of toolu_01Qw9eR7tY5u"
+    );
     assert_eq!(
         turned["messages"][2],
         json_of(&seen[1])["messages"][2],
@@ -179,7 +182,9 @@ async fn a_late_result_behind_thinking_is_quoted_once_the_provider_says_so() {
         "{turned}"
     );
     assert!(
-        turned["messages"][4].to_string().contains("result of toolu_1"),
+        turned["messages"][4]
+            .to_string()
+            .contains("result of toolu_01Qw9eR7tY5u"),
         "{turned}"
     );
     assert_eq!(turned["thinking"], session.body["thinking"], "no setting");
@@ -380,12 +385,12 @@ async fn a_gap_that_the_client_fills_itself_keeps_its_placeholder_where_thinking
         };
         let mut app = start().await;
         let mut session = Session::new();
-        provider.reply(call("toolu_1"));
+        provider.reply(call("toolu_01Qw9eR7tY5u"));
         session.ask(&app).await;
         session.push("user", "hurry");
         assert_eq!(session.ask(&app).await, 1);
         let gap = json_of(&provider.last())["messages"][2].clone();
-        session.body["messages"][2]["content"] = json!([result("toolu_1"), words("hurry")]);
+        session.body["messages"][2]["content"] = json!([result("toolu_01Qw9eR7tY5u"), words("hurry")]);
         session.push("user", "next");
         if restarts {
             app.running.drain().await;
@@ -397,8 +402,8 @@ async fn a_gap_that_the_client_fills_itself_keeps_its_placeholder_where_thinking
         assert_eq!(sent["messages"][2], gap);
         let told = sent["messages"][4].clone();
         assert!(
-            told.to_string().contains("late result of tool call toolu_1")
-                && told.to_string().contains("result of toolu_1"),
+            told.to_string().contains("late result of tool call toolu_01Qw9eR7tY5u")
+                && told.to_string().contains("result of toolu_01Qw9eR7tY5u"),
             "{told}"
         );
         assert!(

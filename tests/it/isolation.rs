@@ -133,17 +133,9 @@ impl Model {
         let open = |call: &ModelCall| {
             serves(&SERVICES[post.service], call) && post.owner.is_none_or(|owner| owner == call.who)
         };
-        let fits = |exact: bool| -> Vec<usize> {
-            let alike = |call: &ModelCall| call.id == post.id || (!exact && letters(call.id) == letters(post.id));
-            let all = self.calls.iter().enumerate();
-            all.filter(|(_, call)| open(call) && alike(call))
-                .map(|(place, _)| place)
-                .collect()
-        };
-        let mut found = fits(true);
-        if found.is_empty() {
-            found = fits(false);
-        }
+        let fits = |call: &ModelCall| open(call) && letters(call.id) == letters(post.id);
+        let all = self.calls.iter().enumerate();
+        let found: Vec<usize> = all.filter(|(_, call)| fits(call)).map(|(place, _)| place).collect();
         let sure = IDS[post.id].1;
         match found[..] {
             [] => None,

@@ -16,10 +16,11 @@ use antiphon::{
         Index, Key, Kind, Ledger, LedgerError, LedgerSettings, MemoryLedger, Moment, Outcome, Record, Reply, Step,
         Usage, Writer, later,
     },
-    recall::{Recall, RecallSettings},
+    recall::{Recall, RecallSettings, Scope},
     repair::{CallKey, CallSight, Frozen, Mode, Placeholder, RealResult},
     session::PrincipalHash,
     telemetry::Telemetry,
+    wire::Format,
 };
 use http::HeaderMap;
 
@@ -350,10 +351,10 @@ async fn more_calls_than_one_commit_takes_are_kept_all() {
     let keys: Vec<CallKey> = calls.iter().map(|(call, _)| *call).collect();
     let (one, _first) = replica(&kept);
     let by = clock::now() + secs(1);
-    assert!(one.freeze(who("sk-one"), &calls, by).await.is_empty());
+    assert!(one.freeze(of("sk-one"), &calls, by).await.is_empty());
     assert_eq!(rows(&kept).await, CALLS as u64);
     let (other, _second) = replica(&kept);
-    assert_eq!(other.fetch(who("sk-one"), &keys, by).await.len(), CALLS);
+    assert_eq!(other.fetch(of("sk-one"), &keys, by).await.len(), CALLS);
 }
 
 /// What has expired is cleared away while the process serves.
@@ -386,6 +387,14 @@ fn who(secret: &str) -> Principal {
     Principal::of(&PrincipalKey::new([7; 32]), &headers, None)
 }
 
+fn of(secret: &str) -> Scope {
+    Scope {
+        who: who(secret),
+        format: Format::Anthropic,
+        lane: None,
+    }
+}
+
 fn call(id: &str) -> CallKey {
     CallKey::of(&CallSight {
         id: id.as_bytes(),
@@ -393,6 +402,7 @@ fn call(id: &str) -> CallKey {
         input: b"{}",
         occurrence: 0,
         has_twin: false,
+        is_respelled: false,
         before: None,
         place: None,
         turns_behind: 0,
@@ -424,19 +434,26 @@ async fn of_two_replicas_the_first_row_wins() {
     let real = Frozen::Result(RealResult::Block("{}".to_owned()));
     let (a, b) = (call("a"), call("b"));
     assert!(
-        one.freeze(who("sk-one"), &[(a, placeholder.clone())], by)
+        one.freeze(of("sk-one"), &[(a, placeholder.clone())], by)
             .await
             .is_empty()
     );
     let standing = other
-        .freeze(who("sk-one"), &[(b, real.clone()), (a, real.clone())], by)
+        .freeze(of("sk-one"), &[(b, real.clone()), (a, real.clone())], by)
         .await;
     assert_eq!(standing.len(), 1);
     assert_eq!(standing[&a], placeholder);
-    assert_eq!(other.recalled(who("sk-one"), a), Some(placeholder.clone()));
-    let found = one.fetch(who("sk-one"), &[a, b], by).await;
+    assert_eq!(other.recalled(of("sk-one"), a), Some(placeholder.clone()));
+    let found = one.fetch(of("sk-one"), &[a, b], by).await;
     assert_eq!((&found[&a], &found[&b]), (&placeholder, &real));
+    // A result is of its format: in another the same call has none.
+    let elsewhere = Scope {
+        format: Format::OpenAiChat,
+        ..of("sk-one")
+    };
+    assert_eq!(other.recalled(elsewhere, b), None);
+    assert!(one.fetch(elsewhere, &[a, b], by).await.is_empty());
     // Another caller's calls of the same name are other calls.
-    assert!(other.freeze(who("sk-two"), &[(a, real.clone())], by).await.is_empty());
-    assert_eq!(other.recalled(who("sk-two"), a), Some(real));
+    assert!(other.freeze(of("sk-two"), &[(a, real.clone())], by).await.is_empty());
+    assert_eq!(other.recalled(of("sk-two"), a), Some(real));
 }
