@@ -1,7 +1,7 @@
 //! A ledger in memory: gone with its process.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     convert::Infallible,
     fmt,
     future::ready,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Index, Key, Kind, Ledger, LedgerError, LedgerSettings, Moment, Outcome, ROWS_MAX, Record, Reply, Step, Usage,
+    Index, Key, Kind, Ledger, LedgerError, LedgerSettings, Moment, Name, Outcome, ROWS_MAX, Record, Reply, Step, Usage,
     steps::{self, Shelf},
     tally::Tally,
 };
@@ -34,7 +34,11 @@ type Placed = (u64, Record);
 #[derive(Debug, Default)]
 struct Kept {
     records: HashMap<Key, Placed>,
-    order: BTreeMap<u64, Key>,
+    /// The names of what each principal has of a kind, in order.
+    of_principals: BTreeMap<(Kind, PrincipalHash, u64), Name>,
+    /// The keys of what stands under an index, in order.
+    of_indexes: BTreeMap<(Kind, Index, u64), Key>,
+    by_expiry: BTreeSet<(Moment, Key)>,
     next: u64,
     tally: Tally,
     /// What stood under each key that was touched since a commit began, oldest first.
@@ -51,11 +55,19 @@ impl Kept {
     fn set(&mut self, key: &Key, placed: Option<Placed>) -> Option<Placed> {
         let before = self.records.remove(key);
         if let Some((place, record)) = &before {
-            self.order.remove(place);
+            self.of_principals.remove(&(key.kind, key.principal, *place));
+            if let Some(index) = record.index {
+                self.of_indexes.remove(&(key.kind, index, *place));
+            }
+            self.by_expiry.remove(&(record.expires_at, *key));
             self.tally.go(key.principal, record.value.len() as u64);
         }
         if let Some((place, record)) = placed {
-            self.order.insert(place, *key);
+            self.of_principals.insert((key.kind, key.principal, place), key.name);
+            if let Some(index) = record.index {
+                self.of_indexes.insert((key.kind, index, place), *key);
+            }
+            self.by_expiry.insert((record.expires_at, *key));
             self.tally.come(key.principal, record.value.len() as u64);
             self.records.insert(*key, (place, record));
         }
@@ -69,22 +81,35 @@ impl Kept {
     }
 
     fn clear(&mut self, now: Moment) -> u64 {
-        let gone = self.records.iter().filter(|(_, (_, record))| record.expires_at <= now);
-        let gone: Vec<Key> = gone.map(|(key, _)| *key).collect();
-        for key in &gone {
-            self.set(key, None);
+        let mut gone = 0_u64;
+        while let Some((_, key)) = self.by_expiry.first().filter(|(at, _)| *at <= now).copied() {
+            self.set(&key, None);
+            gone = gone.saturating_add(1);
         }
-        gone.len() as u64
+        gone
     }
 
-    fn latest(&self, limit: usize, is_it: impl Fn(&Record) -> bool) -> Vec<Record> {
-        let in_order = self.order.values().rev().filter_map(|key| self.records.get(key));
-        let mut found: Vec<Record> = in_order
-            .map(|(_, record)| record)
-            .filter(|record| is_it(record))
-            .take(limit.min(ROWS_MAX))
-            .cloned()
-            .collect();
+    fn list(&self, kind: Kind, principal: PrincipalHash, limit: usize, now: Moment) -> Vec<Record> {
+        let places = (kind, principal, 0)..=(kind, principal, u64::MAX);
+        let key = |name: &Name| Key {
+            kind,
+            principal,
+            name: *name,
+        };
+        let names = self.of_principals.range(places).rev().map(|(_, name)| key(name));
+        self.latest(names, limit, now)
+    }
+
+    fn find(&self, kind: Kind, index: Index, limit: usize, now: Moment) -> Vec<Record> {
+        let places = (kind, index, 0)..=(kind, index, u64::MAX);
+        let keys = self.of_indexes.range(places).rev().map(|(_, key)| *key);
+        self.latest(keys, limit, now)
+    }
+
+    /// The first `limit` that live, turned round.
+    fn latest(&self, keys: impl Iterator<Item = Key>, limit: usize, now: Moment) -> Vec<Record> {
+        let living = keys.filter_map(|key| self.living(&key, now));
+        let mut found: Vec<Record> = living.take(limit.min(ROWS_MAX)).cloned().collect();
         found.reverse();
         found
     }
@@ -181,16 +206,12 @@ impl Ledger for MemoryLedger {
     }
 
     fn list(&self, kind: Kind, principal: PrincipalHash, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
-        let found = self.lock().latest(limit, |record| {
-            record.key.kind == kind && record.key.principal == principal && record.expires_at > now
-        });
+        let found = self.lock().list(kind, principal, limit, now);
         Box::pin(ready(Ok(found)))
     }
 
     fn find(&self, kind: Kind, index: Index, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
-        let found = self.lock().latest(limit, |record| {
-            record.key.kind == kind && record.index == Some(index) && record.expires_at > now
-        });
+        let found = self.lock().find(kind, index, limit, now);
         Box::pin(ready(Ok(found)))
     }
 
