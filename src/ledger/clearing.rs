@@ -12,7 +12,7 @@ const EVERY: Duration = Duration::from_secs(60 * 60);
 pub async fn clearing(ledger: Arc<dyn Ledger>) {
     loop {
         tokio::time::sleep(EVERY).await;
-        match ledger.clear(clock::since_1970()).await {
+        match ledger.expire(clock::since_1970()).await {
             Ok(0) => {}
             Ok(gone) => tracing::debug!(gone, "expired records were cleared out of the ledger"),
             Err(LedgerError::Closed) => return,

@@ -303,7 +303,14 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     /// The latest `limit` records of one kind under this index, whosever they are, in the order in which they were put in.
     fn find(&self, kind: Kind, index: Index, limit: usize, now: Moment) -> Reply<'_, Vec<Record>>;
 
-    /// Clears away what has expired at `now` and what is damaged, and says how many records that was.
+    /// Clears away what has expired at `now`, and says how many records that was. It costs what is cleared away, and
+    /// leaves what is damaged for people to see. A ledger in which nothing is ever damaged need not have this of its own.
+    fn expire(&self, now: Moment) -> Reply<'_, u64> {
+        self.clear(now)
+    }
+
+    /// Clears away what has expired at `now` and what is damaged, and says how many records that was. It may look at every
+    /// record.
     fn clear(&self, now: Moment) -> Reply<'_, u64>;
 
     /// How much it holds, commits that were answered included.

@@ -367,6 +367,44 @@ async fn a_damaged_record_counts_as_not_there() {
     assert_eq!(ledger.usage().await.unwrap().bytes, 0);
 }
 
+/// What nobody asked to be cleared away is left for people to see, the hour that it would have ended included.
+#[tokio::test]
+async fn what_is_damaged_stays_until_it_is_cleared_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let ledger = open(&path).unwrap();
+    for name in 0..200 {
+        let value = if name % 50 == 0 { "needle" } else { "hay" };
+        done(&ledger, vec![insert(call(name), value)], NOW).await;
+    }
+    let lives = Step::Insert {
+        key: call(500),
+        index: None,
+        value: Bytes::from_static(b"lives"),
+        expires_at: LATER * 2,
+    };
+    done(&ledger, vec![lives], NOW).await;
+    drop(ledger);
+    rewrite(&path, |bytes| {
+        let found = |at: &usize| bytes[*at..].starts_with(b"needle");
+        let needles: Vec<usize> = (0..bytes.len()).filter(found).collect();
+        assert_eq!(needles.len(), 4);
+        for at in needles {
+            bytes[at] ^= 1;
+        }
+    });
+    let ledger = open(&path).unwrap();
+    assert_eq!(ledger.expire(NOW).await.unwrap(), 0);
+    assert_eq!(ledger.expire(LATER).await.unwrap(), 196);
+    assert_eq!(ledger.expire(LATER).await.unwrap(), 0);
+    assert_eq!(ledger.usage().await.unwrap().records, 5);
+    assert!(get(&ledger, call(500), LATER).await.is_some());
+    let damaged = entries(&path).unwrap().iter().filter(|entry| !entry.sound).count();
+    assert_eq!(damaged, 4);
+    assert_eq!(ledger.clear(LATER).await.unwrap(), 4);
+    assert!(get(&ledger, call(500), LATER).await.is_some());
+}
+
 #[tokio::test]
 async fn indexes_that_are_damaged_are_made_anew() {
     let folder = tempfile::tempdir().unwrap();
@@ -490,6 +528,7 @@ async fn judge(ledger: &SqliteLedger, keys: &[Key], written: &mut Written, told:
             Err(error) => assert!(matches!(error, LedgerError::Store(_)), "{told}: {error}"),
         }
     }
+    drop(ledger.expire(LATER).await);
     drop(ledger.clear(NOW).await);
 }
 

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::session::PrincipalHash;
 use reader::Question;
-use table::Table;
+use table::{Rubbish, Table};
 use writer::{Asker, Job, Waiting, Writer};
 
 pub use survey::{Entry, Short, Survey};
@@ -97,6 +97,11 @@ impl SqliteLedger {
         }
         Ok(ledger)
     }
+
+    fn clear_of(&self, rubbish: Rubbish, now: Moment) -> Reply<'_, u64> {
+        let clear = move |reply| Job::Clear { rubbish, now, reply };
+        Box::pin(ask(self.jobs.as_ref(), clear))
+    }
 }
 
 /// Asks a thread, and waits for what it answers.
@@ -152,8 +157,12 @@ impl Ledger for SqliteLedger {
         }))
     }
 
+    fn expire(&self, now: Moment) -> Reply<'_, u64> {
+        self.clear_of(Rubbish::Expired, now)
+    }
+
     fn clear(&self, now: Moment) -> Reply<'_, u64> {
-        Box::pin(ask(self.jobs.as_ref(), move |reply| Job::Clear { now, reply }))
+        self.clear_of(Rubbish::ExpiredOrDamaged, now)
     }
 
     fn usage(&self) -> Reply<'_, Usage> {

@@ -24,15 +24,37 @@ pub(super) struct Table {
     mark: usize,
 }
 
-/// Where a walk over all rows has come to, and what it found.
-#[derive(Debug, Default)]
+/// What a walk takes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rubbish {
+    /// What is sound and has expired: it walks along the index of ends.
+    Expired,
+    /// What is damaged too: it walks over every row.
+    ExpiredOrDamaged,
+}
+
+/// Where a walk has come to, and what it found.
+#[derive(Debug)]
 pub(super) struct Walk {
-    /// Places up to this one were seen.
-    pub(super) place: Option<i64>,
+    rubbish: Rubbish,
+    /// The end and the place of the last row that was seen: rows come in the order of both, or of places alone.
+    seen: (i64, i64),
     /// Rows taken away.
     pub(super) gone: u64,
     /// Whether all were seen.
     pub(super) ended: bool,
+}
+
+impl Walk {
+    /// A walk that begins.
+    pub(super) const fn over(rubbish: Rubbish) -> Self {
+        Self {
+            rubbish,
+            seen: (i64::MIN, i64::MIN),
+            gone: 0,
+            ended: false,
+        }
+    }
 }
 
 impl Table {
@@ -102,26 +124,36 @@ impl Table {
         self.tally.back_to(0);
     }
 
-    /// Takes away what has expired or is damaged among the next rows: up to `rows` of them, or `bytes` of their values.
+    /// Takes away the rubbish among the next rows: up to `rows` of them, or `bytes` of their values.
     pub(super) fn clear_some(&mut self, walk: &mut Walk, now: Moment, rows: usize, bytes: u64) -> rusqlite::Result<()> {
-        let (mut seen, mut read, mut gone) = (0, 0, Vec::new());
-        let mut place = walk.place.unwrap_or(i64::MIN);
+        let (mut looked, mut read, mut gone, mut seen) = (0, 0_u64, Vec::new(), walk.seen);
         {
-            let mut statement = self
-                .connection
-                .prepare_cached(select!("NOT INDEXED WHERE place > ?1 ORDER BY place"))?;
-            let mut found = statement.query([place])?;
-            while seen < rows && read < bytes {
+            let mut statement = self.connection.prepare_cached(match walk.rubbish {
+                Rubbish::Expired => select!(
+                    "INDEXED BY by_expiry WHERE (expires_at, place) > (?1, ?2) AND expires_at <= ?3 \
+                     ORDER BY expires_at, place"
+                ),
+                Rubbish::ExpiredOrDamaged => select!("NOT INDEXED WHERE place > ?2 ORDER BY place"),
+            })?;
+            let mut found = match walk.rubbish {
+                Rubbish::Expired => statement.query((seen.0, seen.1, nanoseconds(now)))?,
+                Rubbish::ExpiredOrDamaged => statement.query((seen.0, seen.1))?,
+            };
+            while looked < rows && read < bytes {
                 let Some(row) = found.next()? else {
                     walk.ended = true;
                     break;
                 };
                 let found = Found::of(row)?;
-                seen += 1;
+                looked += 1;
                 read = read.saturating_add(length_of(row)?);
-                place = found.place;
-                if found.living(now).is_none() {
-                    gone.push(place);
+                seen = match walk.rubbish {
+                    Rubbish::Expired => further(seen, row.get_ref(8)?.as_i64().ok(), found.place)?,
+                    Rubbish::ExpiredOrDamaged => (seen.0, found.place),
+                };
+                let sound = found.record.is_some();
+                if (sound || walk.rubbish == Rubbish::ExpiredOrDamaged) && found.living(now).is_none() {
+                    gone.push(seen.1);
                 }
             }
         }
@@ -132,7 +164,7 @@ impl Table {
             }
             self.keep_all()?;
         }
-        walk.place = Some(place);
+        walk.seen = seen;
         walk.gone = walk.gone.saturating_add(gone.len() as u64);
         Ok(())
     }
@@ -291,6 +323,12 @@ pub(super) fn tells_damage(error: &rusqlite::Error) -> bool {
         error.sqlite_error_code(),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::ConstraintViolation)
     ) || matches!(error, rusqlite::Error::QueryReturnedNoRows)
+}
+
+/// Where a walk along the index of ends goes on. One that does not go forward would never end.
+fn further(seen: (i64, i64), end: Option<i64>, place: i64) -> rusqlite::Result<(i64, i64)> {
+    let next = end.map(|end| (end, place));
+    next.filter(|next| *next > seen).ok_or_else(damaged_index)
 }
 
 fn damaged_index() -> rusqlite::Error {

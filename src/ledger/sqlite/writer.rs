@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     failure,
-    table::{Table, Walk, tells_damage},
+    table::{Rubbish, Table, Walk, tells_damage},
 };
 use crate::ledger::{LedgerError, LedgerSettings, Moment, Outcome, Step, Usage, steps};
 
@@ -27,7 +27,11 @@ pub(super) type Asker<T> = oneshot::Sender<Result<T, LedgerError>>;
 /// What the writer is asked.
 pub(super) enum Job {
     Commit(Waiting),
-    Clear { now: Moment, reply: Asker<u64> },
+    Clear {
+        rubbish: Rubbish,
+        now: Moment,
+        reply: Asker<u64>,
+    },
 }
 
 /// One commit.
@@ -100,13 +104,10 @@ impl Writer {
                         bytes += waiting.bytes();
                         batch.push(waiting);
                     }
-                    Job::Clear { now, reply } => {
+                    Job::Clear { rubbish, now, reply } => {
                         self.may_mend = true;
-                        self.clearings.push_back(Clearing {
-                            now,
-                            walk: Walk::default(),
-                            reply,
-                        });
+                        let walk = Walk::over(rubbish);
+                        self.clearings.push_back(Clearing { now, walk, reply });
                     }
                 }
                 let full = batch.len() >= COMMITS_MAX || bytes >= BYTES_MAX;
