@@ -2,21 +2,105 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Ledger, LedgerError};
+use super::{Ledger, LedgerError, Moment};
 use crate::clock;
 
 /// From one clearing to the next.
 const EVERY: Duration = Duration::from_secs(60 * 60);
+/// How far the clock of the world may run ahead of ours between two clearings: it is set a little now and then.
+const AHEAD_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// Clears `ledger` every hour: to be run for as long as the process lives. Ends with the ledger.
+/// Both clocks at once.
+#[derive(Clone, Copy, Debug)]
+struct Clocks {
+    world: Moment,
+    ours: std::time::Instant,
+}
+
+impl Clocks {
+    fn read() -> Self {
+        Self {
+            world: clock::since_1970(),
+            ours: clock::instant(),
+        }
+    }
+}
+
+/// How much further than ours the clock of the world went from one reading to the next, where that is too much to be
+/// true. What is cleared away under a wrong clock is gone for good, so that it must say the same for a round.
+fn leap(before: Clocks, now: Clocks) -> Option<Duration> {
+    let of_world = now.world.saturating_sub(before.world);
+    let ours = now.ours.saturating_duration_since(before.ours);
+    let ahead = of_world.saturating_sub(ours);
+    (ahead > AHEAD_MAX).then_some(ahead)
+}
+
+/// Clears `ledger` of what has expired every hour: to be run for as long as the process lives. Ends with the ledger.
 pub async fn clearing(ledger: Arc<dyn Ledger>) {
+    let mut before = Clocks::read();
     loop {
         tokio::time::sleep(EVERY).await;
-        match ledger.expire(clock::since_1970()).await {
+        let now = Clocks::read();
+        let leap = leap(std::mem::replace(&mut before, now), now);
+        if let Some(ahead) = leap {
+            let seconds = ahead.as_secs();
+            tracing::warn!(
+                seconds,
+                "the system's clock has leapt forward, or the machine slept: expired records stay in the ledger for an hour more"
+            );
+            continue;
+        }
+        match ledger.expire(now.world).await {
             Ok(0) => {}
             Ok(gone) => tracing::debug!(gone, "expired records were cleared out of the ledger"),
             Err(LedgerError::Closed) => return,
             Err(error) => tracing::warn!(%error, "the ledger could not be cleared"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clock_that_went_ahead_leaps() {
+        let began = Clocks::read();
+        let base = Duration::from_secs(2_000_000_000);
+        let hour = 3600;
+        for (name, world, ours, wanted) in [
+            ("both agree", hour, hour, None),
+            ("no time at all", 0, 0, None),
+            ("a little ahead", hour + 600, hour, None),
+            ("a second more than a little", hour + 601, hour, Some(601)),
+            ("a year ahead", hour + 31_536_000, hour, Some(31_536_000)),
+            ("a late round of both", 10 * hour, 10 * hour, None),
+            ("behind", hour, 10 * hour, None),
+            ("set back", -31_536_000, hour, None),
+        ] {
+            let ours = began.ours + Duration::from_secs(u64::try_from(ours).unwrap());
+            let world = Duration::from_secs(2_000_000_000_u64.saturating_add_signed(world));
+            let before = Clocks { world: base, ..began };
+            let found = leap(before, Clocks { world, ours });
+            assert_eq!(found, wanted.map(Duration::from_secs), "{name}");
+        }
+    }
+
+    /// The new time is believed once it has stood for a round, whether it was right or is set right again.
+    #[test]
+    fn the_round_after_a_leap_is_measured_from_the_leap() {
+        let at = |world: u64, ours: u64, began: Clocks| Clocks {
+            world: Duration::from_secs(world),
+            ours: began.ours + Duration::from_secs(ours),
+        };
+        let began = Clocks::read();
+        let year = 31_536_000;
+        let rounds = |worlds: [u64; 4]| {
+            let rounds: Vec<Clocks> = (0..).zip(worlds).map(|(n, world)| at(world, n * 3600, began)).collect();
+            let leaps = rounds.windows(2).map(|pair| leap(pair[0], pair[1]).is_some());
+            leaps.collect::<Vec<bool>>()
+        };
+        assert_eq!(rounds([0, year, year + 3600, year + 7200]), [true, false, false]);
+        assert_eq!(rounds([0, year, 7200, 10_800]), [true, false, false]);
     }
 }
