@@ -10,6 +10,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use antiphon::ledger::{
@@ -326,6 +327,35 @@ fn a_folder_that_cannot_be_is_told() {
             "{error}"
         );
     }
+}
+
+/// The threads of a ledger whose disk stalls are left behind, and hold the file as long as they work on it.
+#[tokio::test]
+async fn a_disk_that_stalls_does_not_keep_the_process_from_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let ledger = open(&path).unwrap();
+    // Each commit waits half a second for this one.
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for name in 0..60 {
+        let mut reply = ledger.commit(vec![insert(call(name), "x")], NOW);
+        drop(futures_util::poll!(&mut reply));
+    }
+    drop(ledger);
+    assert!(matches!(open(&path), Err(OpenError::InUse { .. })));
+    other.execute_batch("ROLLBACK").unwrap();
+    drop(other);
+    let open_again = async {
+        while matches!(open(&path), Err(OpenError::InUse { .. })) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), open_again).await.unwrap();
+    assert!(
+        get(&open(&path).unwrap(), call(59), NOW).await.is_some(),
+        "they did what they could"
+    );
 }
 
 #[tokio::test]

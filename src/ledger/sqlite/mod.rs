@@ -10,14 +10,15 @@ mod rows;
 mod schema;
 mod survey;
 mod table;
+mod turn;
 mod writer;
 
 use std::{
     fmt,
-    fs::File,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    thread::{self, JoinHandle},
+    thread,
+    time::Duration,
 };
 
 use tokio::sync::{mpsc, oneshot};
@@ -29,6 +30,7 @@ use super::{
 use crate::session::PrincipalHash;
 use reader::Question;
 use table::{Rubbish, Table};
+use turn::{Turn, turn};
 use writer::{Asker, Job, Waiting, Writer};
 
 pub use survey::{Entry, Short, Survey};
@@ -36,6 +38,9 @@ pub use survey::{Entry, Short, Survey};
 /// What may wait for a thread; whoever comes then waits to be let in.
 const QUEUE: usize = 128;
 const READERS: usize = 2;
+/// How long who drops a ledger waits for its threads. What was answered is on the disk before that; a disk that stalls
+/// must not keep the process from its end.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Records in a file.
 pub struct SqliteLedger {
@@ -45,10 +50,8 @@ pub struct SqliteLedger {
     /// Taken when the ledger is dropped: the threads end when nobody can ask.
     jobs: Option<mpsc::Sender<Job>>,
     questions: Option<mpsc::Sender<Question>>,
-    readers: Vec<JoinHandle<()>>,
-    writer: Option<JoinHandle<()>>,
-    /// Given up last.
-    _lock: File,
+    /// Comes when the file is closed and its lock is given up.
+    closed: Turn,
 }
 
 impl fmt::Debug for SqliteLedger {
@@ -70,30 +73,38 @@ impl SqliteLedger {
         let writer = Writer::new(table, settings, Arc::clone(&usage));
         let (jobs, asked) = mpsc::channel(QUEUE);
         let (questions, questioned) = mpsc::channel(QUEUE);
-        let mut ledger = Self {
+        let ((open, closed), (reading, read)) = (turn(), turn());
+        let ledger = Self {
             path,
             secret: held.secret,
             usage,
             jobs: Some(jobs),
             questions: Some(questions),
-            readers: Vec::with_capacity(READERS),
-            writer: None,
-            _lock: held.lock,
+            closed,
         };
+        // Dropped before the ledger where this fails: the writer waits for it.
+        let reading = reading;
         let path = &ledger.path;
         let of_system = |error: std::io::Error| files::unusable(path, error.to_string());
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
-        ledger.writer = Some(
-            named("ledger-writer")
-                .spawn(move || writer.run(asked))
-                .map_err(of_system)?,
-        );
+        let lock = held.lock;
+        let write = move || {
+            // The last connection is the one that closes the file, and nobody else may have it before.
+            writer.run(asked, &read);
+            drop(lock);
+            drop(open);
+        };
+        named("ledger-writer").spawn(write).map_err(of_system)?;
         let questioned = Arc::new(Mutex::new(questioned));
         for _ in 0..READERS {
             let connection = schema::open_to_read(path)?;
-            let questioned = Arc::clone(&questioned);
-            let reader = named("ledger-reader").spawn(move || reader::run(&connection, &questioned));
-            ledger.readers.push(reader.map_err(of_system)?);
+            let (questioned, reading) = (Arc::clone(&questioned), reading.clone());
+            let read = move || {
+                reader::run(&connection, &questioned);
+                drop(connection);
+                drop(reading);
+            };
+            named("ledger-reader").spawn(read).map_err(of_system)?;
         }
         Ok(ledger)
     }
@@ -180,16 +191,15 @@ impl Ledger for SqliteLedger {
 }
 
 impl Drop for SqliteLedger {
-    /// Waits until what was asked is done and the log is moved into the file.
+    /// Waits until what was asked is done and the log is moved into the file, within [`FAREWELL`].
     fn drop(&mut self) {
         self.questions = None;
-        for reader in self.readers.drain(..) {
-            drop(reader.join());
-        }
-        // Last, so that its connection is the one that closes the file.
         self.jobs = None;
-        if let Some(writer) = self.writer.take() {
-            drop(writer.join());
+        if !self.closed.comes_within(FAREWELL) {
+            tracing::warn!(
+                path = %self.path.display(),
+                "the disk is slow: the ledger is left without being closed; what was answered is kept"
+            );
         }
     }
 }

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     failure,
     table::{Rubbish, Table, Walk, tells_damage},
+    turn::Turn,
 };
 use crate::ledger::{LedgerError, LedgerSettings, Moment, Outcome, Step, Usage, steps};
 
@@ -88,8 +89,8 @@ impl Writer {
         writer
     }
 
-    /// Works until nobody can ask any more and all that was asked is done.
-    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+    /// Works until nobody can ask any more and all that was asked is done, and closes the file when `read` has come.
+    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>, read: &Turn) {
         loop {
             let mut next = if self.clearings.is_empty() {
                 let Some(job) = jobs.blocking_recv() else { break };
@@ -116,6 +117,7 @@ impl Writer {
             self.commit_all(batch);
             self.clear_some();
         }
+        read.comes();
         // What is not moved out of the log now is when the file is next opened.
         drop(
             self.table
