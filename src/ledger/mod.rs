@@ -237,9 +237,10 @@ pub enum LedgerError {
     /// A value is longer than [`VALUE_BYTES_MAX`], or a batch reads or writes more than [`ROWS_MAX`] records.
     #[error("too much for one record or one batch of the ledger")]
     TooLarge,
-    /// The store failed. Whether a commit was done is not known: it may be asked for again.
-    #[error("the ledger's store failed")]
-    Store(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The store failed. Whether a commit was done is not known: it may be asked for again. The cause is told along, so it
+    /// holds nothing of what records say; it is no source, or those who tell whole chains would tell it twice.
+    #[error("the ledger's store failed: {0}")]
+    Store(Box<dyn std::error::Error + Send + Sync>),
     /// The store is closed, or its thread has ended.
     #[error("the ledger is closed")]
     Closed,
