@@ -99,7 +99,7 @@ pub struct Lasting {
 impl Lasting {
     /// All of it over `ledger`; with `keeps_seen` the results in requests go there too.
     pub fn over(ledger: &Arc<dyn Ledger>, settings: LateSettings, keeps_seen: bool, telemetry: &Telemetry) -> Self {
-        let (later, writer) = ledger::later(Arc::clone(ledger));
+        let (later, writer) = ledger::later_counting(Arc::clone(ledger), telemetry.ledger_lost());
         let callers = Callers::new(Arc::clone(ledger), later.clone());
         let kept = Arc::clone(ledger);
         let recalls = RecallSettings {

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use crate::session::PrincipalHash;
 
 pub use clearing::clearing;
-pub use later::{Later, Writer, later};
+pub use later::{Later, Writer, later, later_counting};
 pub use memory::MemoryLedger;
 pub use portions::read_all;
 pub use sqlite::{Entry, Short, SqliteLedger, Survey};

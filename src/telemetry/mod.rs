@@ -11,7 +11,10 @@ mod remembered;
 mod standing;
 mod tools;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 pub use late::{ANSWERS, EVENTS};
 pub use lines::flush as flush_lines;
@@ -126,6 +129,11 @@ impl Telemetry {
     /// An exchange went on because the ledger did not answer in time: `read` or `write`.
     pub fn ledger_missed(&self, op: &'static str) {
         self.metrics.remembered.missed(op);
+    }
+
+    /// Where writes into the ledger are counted that nobody waited for and that were lost.
+    pub fn ledger_lost(&self) -> Arc<AtomicU64> {
+        self.metrics.remembered.lost()
     }
 
     /// How many lanes are remembered, and how many calls of clients are open in them.

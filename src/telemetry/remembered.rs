@@ -1,8 +1,21 @@
-//! Metrics of what outlives a request: frozen answers, and a ledger that is slow.
+//! Metrics of what outlives a request: frozen answers, and a ledger that is slow or fails.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family},
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _},
+    metrics::{
+        MetricType,
+        counter::{ConstCounter, Counter},
+        family::Family,
+    },
     registry::Registry,
 };
 
@@ -21,6 +34,19 @@ struct UseLabels {
 pub(super) struct Remembered {
     frozen: Family<RowLabels, Counter>,
     missed: Family<UseLabels, Counter>,
+    lost: Lost,
+}
+
+/// Counted by those who know no metrics, and read when the page is.
+#[derive(Clone, Debug, Default)]
+struct Lost(Arc<AtomicU64>);
+
+impl Collector for Lost {
+    fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Writes into the ledger that nobody waited for and that were lost.";
+        let counter = page.encode_descriptor("ledger_lost", help, None, MetricType::Counter)?;
+        ConstCounter::new(self.0.load(Ordering::Relaxed)).encode(counter)
+    }
 }
 
 impl Remembered {
@@ -36,6 +62,7 @@ impl Remembered {
             "Times that an exchange went on because the ledger did not answer in time",
             self.missed.clone(),
         );
+        registry.register_collector(Box::new(self.lost.clone()));
         for row in ["moved", "restored", "placeholder"] {
             drop(self.frozen.get_or_create(&RowLabels { row }));
         }
@@ -46,6 +73,10 @@ impl Remembered {
 
     pub(super) fn frozen(&self, row: &'static str) {
         self.frozen.get_or_create(&RowLabels { row }).inc();
+    }
+
+    pub(super) fn lost(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.lost.0)
     }
 
     pub(super) fn missed(&self, op: &'static str) {

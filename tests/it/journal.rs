@@ -14,7 +14,7 @@ use antiphon::{
     clock,
     ledger::{
         Index, Key, Kind, Ledger, LedgerError, LedgerSettings, MemoryLedger, Moment, Outcome, Record, Reply, Step,
-        Usage, Writer, later,
+        Usage, Writer, later, later_counting,
     },
     recall::{Recall, RecallSettings, Scope},
     repair::{CallKey, CallSight, Frozen, Mode, Placeholder, RealResult},
@@ -23,10 +23,14 @@ use antiphon::{
     wire::Format,
 };
 use http::HeaderMap;
+use tokio::time::timeout;
 
-use crate::support::{
-    late::memory as ledger,
-    still::{Answer, World, json, secs},
+use crate::{
+    metrics::Lines,
+    support::{
+        late::memory as ledger,
+        still::{Answer, World, json, secs},
+    },
 };
 
 const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[],"stop_reason":"end_turn"}"#;
@@ -308,6 +312,60 @@ async fn a_ledger_that_stalls_or_fails_costs_a_quarter_of_a_second_at_most() {
             assert_eq!(rows(&kept).await, 2, "written later");
         }
     }
+}
+
+/// A write that fails for good is given up, so that those behind it are done; both its failure and its end are told once.
+#[tokio::test(start_paused = true)]
+async fn a_background_write_that_always_fails_blocks_the_others_for_five_minutes() {
+    let (lines, _listening) = Lines::listen();
+    let switched = Switched::new();
+    let telemetry = Telemetry::default();
+    let (handle, writer) = later_counting(Arc::<Switched>::clone(&switched), telemetry.ledger_lost());
+    let step = |name: u8| Step::Insert {
+        key: Key {
+            kind: Kind::Seen,
+            principal: [1; 32],
+            name: [name; 32],
+        },
+        index: None,
+        value: "x".into(),
+        expires_at: clock::since_1970() + secs(7200),
+    };
+    let lost = || {
+        let page = telemetry.encode();
+        let counted = page
+            .lines()
+            .find_map(|line| line.strip_prefix("antiphon_ledger_lost_total "));
+        counted.unwrap().parse::<u64>().unwrap()
+    };
+    let writing = tokio::spawn(writer.run());
+    switched.fails.store(true, Ordering::Relaxed);
+    for name in 1..=3 {
+        handle.write(vec![step(name)]);
+    }
+    assert!(timeout(secs(299), handle.flush()).await.is_err());
+    assert_eq!(lost(), 0);
+    assert!(timeout(secs(302), handle.flush()).await.is_err());
+    assert_eq!(lost(), 2, "each in its turn");
+    switched.fails.store(false, Ordering::Relaxed);
+    handle.flush().await;
+    assert_eq!((lost(), switched.usage().await.unwrap().records), (2, 1));
+    let told = lines.text();
+    for words in [
+        "the ledger fail; each is tried",
+        "the ledger's store failed: no space left",
+        "are done again",
+    ] {
+        assert_eq!(told.matches(words).count(), 1, "{words}: {told}");
+    }
+    // What is handed in faster than it is written is lost too.
+    switched.stalls.store(true, Ordering::Relaxed);
+    for _ in 0..5000 {
+        handle.write(vec![step(9)]);
+    }
+    assert_eq!(lost(), 2 + 5000 - 4096);
+    assert_eq!(lines.text().matches("too many writes wait").count(), 1);
+    writing.abort();
 }
 
 /// A second send waits for what the first has left of the patience.

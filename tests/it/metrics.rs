@@ -106,6 +106,7 @@ fn what_is_known_beforehand_is_there_as_zero() {
         has(&page, &format!("antiphon_late_results_total{{event=\"{event}\"}} 0"));
     }
     has(&page, "antiphon_late_result_age_seconds_count 0");
+    has(&page, "antiphon_ledger_lost_total 0");
     has(&page, "antiphon_watcher_truncated_total 0");
     has(&page, "antiphon_streams_active 0");
     has(&page, "antiphon_watcher_blind_total 0");
@@ -163,6 +164,7 @@ fn every_metric_has_help_and_a_unit_where_it_measures() {
         "antiphon_ledger_posts",
         "antiphon_late_results",
         "antiphon_late_result_age_seconds",
+        "antiphon_ledger_lost",
     ];
     assert_eq!(names, expected);
     for name in names {
@@ -341,7 +343,26 @@ fn a_client_cannot_invent_labels() {
 
 /// Log lines, kept.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// Those that this thread logs as long as the guard lives.
+    pub(crate) fn listen() -> (Self, tracing::subscriber::DefaultGuard) {
+        let lines = Self::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .json()
+            .flatten_event(true)
+            .with_writer(move || writer.clone())
+            .without_time()
+            .finish();
+        (lines, tracing::subscriber::set_default(subscriber))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -356,17 +377,9 @@ impl io::Write for Lines {
 
 /// The line that an exchange leaves, as JSON.
 fn logged(event: &ExchangeEnded) -> serde_json::Value {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .json()
-        .flatten_event(true)
-        .with_writer(move || writer.clone())
-        .without_time()
-        .finish();
-    tracing::subscriber::with_default(subscriber, || telemetry().exchange_ended(event));
-    let bytes = lines.0.lock().unwrap().clone();
-    serde_json::from_slice(&bytes).unwrap()
+    let (lines, _listening) = Lines::listen();
+    telemetry().exchange_ended(event);
+    serde_json::from_str(&lines.text()).unwrap()
 }
 
 #[test]
