@@ -83,7 +83,7 @@ pub struct Wanted {
 }
 
 /// The result of a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Found {
     /// The name of the call.
     pub call: Name,
@@ -93,6 +93,13 @@ pub struct Found {
     pub content: String,
     /// Whether the tool reported an error.
     pub failed: bool,
+}
+
+impl fmt::Debug for Found {
+    // Never the content.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Found({} bytes, failed {})", self.content.len(), self.failed)
+    }
 }
 
 /// Why the ledger did not do what was asked.
@@ -193,12 +200,7 @@ impl Late {
             return;
         }
         for opened in calls {
-            if self
-                .0
-                .services
-                .iter()
-                .any(|service| service.serves(who.account, &opened.tool))
-            {
+            if self.serves(who, &opened.tool) {
                 self.record_one(who, opened);
             }
         }
@@ -259,9 +261,17 @@ impl Late {
         }
     }
 
-    /// Notes that the client brought a result itself. A posted one stays as it is. Nobody waits.
-    pub fn settled_by_traffic(&self, principal: Principal, call: Name) {
-        self.later(Job::Delivered(principal, call));
+    /// Notes that the client brought a result of this tool itself. A posted one stays as it is. Nobody waits.
+    pub fn settled_by_traffic(&self, who: Who, call: Name, tool: &[u8]) {
+        if self.serves(who, tool) {
+            self.later(Job::Delivered(who.principal, call));
+        }
+    }
+
+    /// Whether a service answers calls like this one.
+    fn serves(&self, who: Who, tool: &[u8]) -> bool {
+        let services = &self.0.services;
+        services.iter().any(|service| service.serves(who.account, tool))
     }
 
     /// The name of a call, for [`Late::settled_by_traffic`].

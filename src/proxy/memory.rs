@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeMap,
+    hash::Hash,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -41,6 +42,8 @@ pub(super) struct Memory {
     unique: BTreeMap<String, AtomicBool>,
     /// Calls that were answered by a placeholder although their result stands in the body: thinking is bound to it.
     turned: Cache<Key, Placeholder>,
+    /// Callers of whom one of those calls has a result in its place, put there by the client since.
+    overruled: Cache<auth::Principal, ()>,
     /// Conversations whose bound thinking may be dropped.
     unbound: Cache<Key, ()>,
     /// Whether anything is in the two above: most processes never look.
@@ -51,8 +54,6 @@ pub(super) struct Memory {
     spent: Cache<Key, Option<Key>>,
     /// Whether anything is in the two above.
     any_held: AtomicBool,
-    /// Whether any of them stands where the client has put a result itself since.
-    overruled: AtomicBool,
     /// Whether it was said that credentials which run out take their memory along.
     told: AtomicBool,
 }
@@ -64,12 +65,12 @@ impl Memory {
         Self {
             unique: names.map(|name| (name, AtomicBool::new(false))).collect(),
             turned: cache(),
+            overruled: cache(),
             unbound: cache(),
             any: AtomicBool::new(false),
             due: cache(),
             spent: cache(),
             any_held: AtomicBool::new(false),
-            overruled: AtomicBool::new(false),
             told: AtomicBool::new(false),
         }
     }
@@ -120,14 +121,14 @@ impl Memory {
         self.turned.get(&principal.call(call))
     }
 
-    /// Whether a placeholder of any call stands where its client has put a result since.
-    pub(super) fn overrules(&self) -> bool {
-        self.overruled.load(Ordering::Relaxed)
+    /// Whether a placeholder of any call of this caller's stands where he has put a result since.
+    pub(super) fn overrules(&self, caller: auth::Principal) -> bool {
+        self.any.load(Ordering::Relaxed) && self.overruled.contains_key(&caller)
     }
 
     /// The provider took a call with its placeholder in the place of the result that its client has put there since.
-    pub(super) fn learn_overruled(&self) {
-        self.overruled.store(true, Ordering::Relaxed);
+    pub(super) fn learn_overruled(&self, caller: auth::Principal) {
+        self.overruled.insert(caller, ());
     }
 
     /// Whether any call is known that a provider holds.
@@ -178,7 +179,11 @@ pub(super) struct HeldCalls {
     pub(super) calls: Vec<(Option<Key>, String)>,
 }
 
-fn cache<V: Clone + Send + Sync + 'static>() -> Cache<Key, V> {
+fn cache<K, V>() -> Cache<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
     Cache::builder()
         .max_capacity(ENTRIES_MAX)
         .time_to_idle(IDLE_MAX)

@@ -288,7 +288,7 @@ impl Inner {
             prepared.renamed.clone_from(&next.report.renamed);
             record.event.report = Some(next.report);
             if answer.is_success() {
-                next.lesson.learn(&self.memory);
+                next.lesson.learn(&self.memory, prepared.asked.principal);
             }
         }
         Ok(answer.with_old_ids(&prepared.renamed))

@@ -105,7 +105,7 @@ impl Owed {
                     input_hash: input,
                 };
                 let name = Late::name(self.lane.map(|lane| lane.id), &wanted);
-                self.late.settled_by_traffic(self.who.principal, name);
+                self.late.settled_by_traffic(self.who, name, &tool);
             } else {
                 self.late.record(self.who, [self.opened(&call.id, &tool, Some(input))]);
             }

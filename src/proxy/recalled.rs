@@ -177,7 +177,7 @@ impl Answers for Recalled<'_> {
     }
 
     fn insists(&self) -> bool {
-        self.memory.overrules()
+        self.memory.overrules(self.principal.caller)
     }
 
     fn insisted(&self, call: &CallSight<'_>) -> Option<Placeholder> {
@@ -189,7 +189,8 @@ impl Answers for Recalled<'_> {
         // A result of a call that may be another one's too is told anew from each body.
         let is_kept = self.principal.caller != auth::Principal::NONE && self.tells(call);
         if is_kept || matches!(answer, Frozen::Placeholder(_)) {
-            self.notes.borrow_mut().given.push((self.key(call), answer));
+            let given = (self.key(call), answer);
+            self.notes.borrow_mut().given.push(given);
         }
     }
 
@@ -263,7 +264,7 @@ impl Known {
     pub(super) fn row_of(&self, call: CallKey, answer: &Frozen) -> &'static str {
         match answer {
             Frozen::Placeholder(_) => "placeholder",
-            Frozen::Result(_) if self.real.contains_key(&call) => "restored",
+            Frozen::Result(real) if self.real.get(&call) == Some(real) => "restored",
             Frozen::Result(_) => "moved",
         }
     }

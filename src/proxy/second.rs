@@ -139,13 +139,13 @@ pub(super) struct Minds<'m> {
 
 impl Lesson {
     /// Keeps it.
-    pub(super) fn learn(self, memory: &Memory) {
+    pub(super) fn learn(self, memory: &Memory, caller: auth::Principal) {
         match self {
             Self::Nothing => {}
             Self::Turned { calls, overrules } => {
                 memory.learn_turned(calls);
                 if overrules {
-                    memory.learn_overruled();
+                    memory.learn_overruled(caller);
                 }
             }
             Self::Unbound(key) => memory.learn_unbound(key),

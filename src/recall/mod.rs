@@ -118,12 +118,13 @@ impl Recall {
             return;
         }
         for result in brought {
-            let fresh = self.0.seen.keep(scope, &result);
-            if let Some(name) = fresh.filter(|_| self.0.settings.keeps_seen && self.0.callers.is_known(scope.who)) {
+            let fresh = self.0.seen.keep(scope, result);
+            let kept = self.0.settings.keeps_seen && self.0.callers.is_known(scope.who);
+            if let Some((name, block)) = fresh.filter(|_| kept) {
                 self.0.later.write(vec![Step::Insert {
                     key: seen_key(scope.who, name),
                     index: None,
-                    value: result.block.into(),
+                    value: String::clone(&block).into(),
                     expires_at: clock::since_1970() + self.0.settings.lasting,
                 }]);
             }
@@ -135,14 +136,24 @@ impl Recall {
         let names: Vec<Option<Name>> = calls.iter().map(|call| call.name(scope)).collect();
         let known = |name: &Option<Name>| name.as_ref().and_then(|name| self.0.seen.find(name));
         let mut found: Vec<Option<String>> = names.iter().map(known).collect();
-        if self.0.settings.keeps_seen && found.iter().any(Option::is_none) {
-            let keys = names.iter().map(|name| seen_key(scope.who, name.unwrap_or_default()));
-            let read = read_all(&*self.0.ledger, keys.collect(), clock::since_1970());
+        let wanted: Vec<usize> = (0..names.len())
+            .filter(|place| {
+                names.get(*place).is_some_and(Option::is_some) && found.get(*place).is_some_and(Option::is_none)
+            })
+            .collect();
+        if self.0.settings.keeps_seen && !wanted.is_empty() {
+            let named = wanted.iter().filter_map(|place| names.get(*place).copied().flatten());
+            let keys = named.map(|name| seen_key(scope.who, name)).collect();
+            let read = read_all(&*self.0.ledger, keys, clock::since_1970());
             if let Ok(Ok(records)) = timeout_at(by, read).await {
-                for (slot, record) in found.iter_mut().zip(records) {
+                for (place, record) in wanted.into_iter().zip(records) {
                     let block = record.and_then(|record| String::from_utf8(record.value.to_vec()).ok());
-                    *slot = slot.take().or(block);
+                    if let Some(slot) = found.get_mut(place) {
+                        *slot = block;
+                    }
                 }
+            } else {
+                self.0.telemetry.ledger_missed("read");
             }
         }
         let is_its = |(block, call): (Option<String>, &&Wanted)| {

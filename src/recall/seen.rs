@@ -49,17 +49,17 @@ pub struct Wanted {
 
 /// The results.
 #[derive(Debug)]
-pub(super) struct Seen(Cache<Name, Arc<str>>);
+pub(super) struct Seen(Cache<Name, Arc<String>>);
 
 impl Seen {
     pub(super) fn new() -> Self {
         let weigh =
-            |_: &Name, block: &Arc<str>| u32::try_from(block.len().saturating_add(RESULT_BYTES)).unwrap_or(u32::MAX);
+            |_: &Name, block: &Arc<String>| u32::try_from(block.len().saturating_add(RESULT_BYTES)).unwrap_or(u32::MAX);
         Self(Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh).build())
     }
 
-    /// Keeps a result; of one call the last that was brought. Gives its name, if it was not known.
-    pub(super) fn keep(&self, scope: Scope, result: &Brought) -> Option<Name> {
+    /// Keeps a result; of one call the last that was brought. Gives it with its name, if it was not known.
+    pub(super) fn keep(&self, scope: Scope, result: Brought) -> Option<(Name, Arc<String>)> {
         let name = name(
             scope,
             &result.id,
@@ -67,14 +67,17 @@ impl Seen {
             result.occurrence,
             result.input.as_ref(),
         )?;
-        let known = self.0.get(&name).is_some_and(|known| *known == *result.block);
-        self.0.insert(name, result.block.as_str().into());
-        (!known).then_some(name)
+        if self.0.get(&name).is_some_and(|known| *known == result.block) {
+            return None;
+        }
+        let block = Arc::new(result.block);
+        self.0.insert(name, Arc::clone(&block));
+        Some((name, block))
     }
 
     /// The result under a name.
     pub(super) fn find(&self, name: &Name) -> Option<String> {
-        self.0.get(name).map(|block| block.as_ref().to_owned())
+        self.0.get(name).map(|block| String::clone(&block))
     }
 }
 

@@ -303,7 +303,7 @@ async fn a_ledger_that_stalls_or_fails_costs_a_quarter_of_a_second_at_most() {
         assert!(world.now().saturating_sub(began) < Duration::from_millis(2));
         let missed = world.shared.telemetry.encode();
         assert!(
-            missed.contains("antiphon_ledger_missed_total{op=\"read\"} 1"),
+            missed.contains("antiphon_ledger_missed_total{op=\"read\"} 2"),
             "{missed}"
         );
         if fails {

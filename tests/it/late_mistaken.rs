@@ -9,7 +9,7 @@ use crate::support::{
     app::post_with,
     kept::lasting,
     late,
-    still::{self, Answer, World},
+    still::{self, Answer, Step, World},
     wire::Message,
 };
 
@@ -161,5 +161,106 @@ async fn what_was_put_at_the_end_is_not_restored_too() {
     log[2] = says("never mind");
     log.extend([said("well"), says("go on")]);
     ask(&world, "s1", &log).await;
+    assert_eq!(times(&world), 1, "{}", sent(&world));
+}
+
+fn bound() -> Vec<Step> {
+    let message = "messages.3.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation.";
+    let error = json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
+    still::json(400, &error.to_string())
+}
+
+/// A posted result is put in front of a thought that never saw it; the provider will not have that, and gets a placeholder.
+#[tokio::test(start_paused = true)]
+async fn a_result_that_made_way_for_a_placeholder_is_still_owed() {
+    let world = world().await;
+    let call = calls(STRONG, &json!({}));
+    let answer = json!({"id": "msg_2", "type": "message", "role": "assistant", "content": call["content"],
+        "stop_reason": "tool_use"});
+    world.script(still::json(200, &answer.to_string()));
+    let owner = ask(&world, "s1", &[says("go")]).await;
+    assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
+    let thought = json!({"role": "assistant", "content": [
+        {"type": "thinking", "thinking": "", "signature": "c2ln"}, {"type": "text", "text": "waiting"}]});
+    let mut log = vec![says("go"), call, says("hurry"), thought, says("next")];
+    world.script(bound());
+    let answer = ask(&world, "s1", &log).await;
+    assert!(
+        !sent(&world).contains(&format!(r#""content":"{RESULT}""#)),
+        "{}",
+        sent(&world)
+    );
+    let told = times(&world);
+    log.extend([said("fine"), says("and now?")]);
+    ask(&world, "s1", &log).await;
+    assert_eq!((told.max(times(&world)), answer.status()), (1, 200), "{}", sent(&world));
+}
+
+/// Where nothing may be mended, what a client brings is noted all the same.
+#[tokio::test(start_paused = true)]
+async fn what_a_client_brings_where_nothing_is_mended_is_owed_no_more() {
+    for mode in ["strict", "observe"] {
+        let world = world().await;
+        let mut log = vec![says("go"), calls(STRONG, &json!({})), says("hurry")];
+        let owner = ask(&world, "s1", &log).await;
+        assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
+        log.truncate(2);
+        log.push(brings(STRONG, RESULT));
+        let fields = [
+            ("x-api-key", "sk-one"),
+            ("x-antiphon-session", "s1"),
+            ("x-antiphon-mode", mode),
+        ];
+        let body = json!({"model": "m", "max_tokens": 99, "messages": log}).to_string();
+        for pending in [Some("1"), None] {
+            let answer = world
+                .ask(post_with("/anthropic/v1/messages", &fields, body.as_bytes()))
+                .await;
+            assert_eq!(answer.header("x-antiphon-pending-results"), pending, "{mode}");
+            world.settle().await;
+        }
+    }
+}
+
+/// Two conversations that begin alike, of a client that names no session.
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_was_only_guessed_gives_no_result_to_a_call_whose_id_comes_again() {
+    let world = world().await;
+    let fields = [("x-api-key", "sk-one")];
+    let one = [
+        says("run the tests"),
+        calls("call_0", &json!({})),
+        brings("call_0", RESULT),
+    ];
+    let other = [says("run the tests"), calls("call_0", &json!({})), says("hurry")];
+    for log in [&one, &other] {
+        let body = json!({"model": "m", "max_tokens": 99, "messages": log}).to_string();
+        world
+            .ask(post_with("/anthropic/v1/messages", &fields, body.as_bytes()))
+            .await;
+        world.settle().await;
+    }
+    assert_eq!(times(&world), 0, "{}", sent(&world));
+}
+
+/// What was told once stands in counts and compactions too: the summary must know it.
+#[tokio::test(start_paused = true)]
+async fn what_was_told_is_counted_and_summed_up() {
+    let world = world().await;
+    let mut log = vec![says("go"), calls(STRONG, &json!({})), says("hurry")];
+    let owner = ask(&world, "s1", &log).await;
+    assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
+    log.extend([said("fine"), says("and now?")]);
+    ask(&world, "s1", &log).await;
+    assert_eq!(times(&world), 1);
+    let fields = [("x-api-key", "sk-one"), ("x-antiphon-session", "s1")];
+    let body = json!({"model": "m", "messages": log}).to_string();
+    world
+        .ask(post_with(
+            "/anthropic/v1/messages/count_tokens",
+            &fields,
+            body.as_bytes(),
+        ))
+        .await;
     assert_eq!(times(&world), 1, "{}", sent(&world));
 }

@@ -149,3 +149,26 @@ async fn a_seen_result_outlives_the_process_where_that_is_wanted() {
         }
     }
 }
+
+/// Calls of one tool without ids: the first result is the first call's.
+#[tokio::test(start_paused = true)]
+async fn results_of_calls_without_ids_are_each_ones_own() {
+    let world = World::new();
+    let calls = r#"{"role":"user","parts":[{"text":"go"}]},{"role":"model","parts":[{"functionCall":{"name":"read","args":{"f":"a"}}},{"functionCall":{"name":"read","args":{"f":"b"}}}]}"#;
+    let results =
+        ["A", "B"].map(|said| format!(r#"{{"functionResponse":{{"name":"read","response":{{"output":"{said}"}}}}}}"#));
+    let post = |contents: &str| {
+        let body = format!(r#"{{"contents":[{contents}]}}"#);
+        format!(
+            "POST /gemini/v1beta/models/m:generateContent HTTP/1.1\r\nhost: localhost\r\nx-goog-api-key: k\r\nx-antiphon-session: s\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let history = format!(r#"{calls},{{"role":"user","parts":[{}]}}"#, results.join(","));
+    let (done, _) = ask(&world, &post(&history)).await;
+    assert_eq!(done, "none");
+    let again = r#"{"role":"user","parts":[{"text":"again"}]}"#;
+    let (done, sent) = ask(&world, &post(&format!("{calls},{again}"))).await;
+    assert_eq!(done, "restored=2", "{sent}");
+    assert!(sent.contains(&results.join(",")), "{sent}");
+}
