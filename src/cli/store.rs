@@ -26,7 +26,7 @@ The file is --path, else $XDG_STATE_HOME/antiphon/ledger.db, else ~/.local/state
 
 Exit codes:
   0    done, or nothing found
-  1    something is damaged, or a failure at run time
+  1    something is damaged (verify), or a failure at run time
   2    there is no usable store, or another process has it open (gc)";
 
 /// Arguments of `antiphon store`.

@@ -66,7 +66,7 @@ impl Late {
             .iter()
             .map(|record| names::key(Kind::Call, principal, record.key.name));
         let calls = self.0.ledger.read(keys.collect(), now).await?;
-        Ok(posted(calls))
+        Ok(posted(&calls))
     }
 
     /// Those of these calls whose results wait for their owner, in the order in which they came. A ledger that does not
@@ -82,7 +82,7 @@ impl Late {
             self.0.telemetry.late_event("unread");
             return Vec::new();
         };
-        let mut waiting = posted(calls);
+        let mut waiting = posted(&calls);
         waiting.sort_by_key(|(_, call)| call.posted.as_ref().map(|posted| posted.posted_at));
         waiting
     }
@@ -117,16 +117,16 @@ impl Late {
             .iter()
             .map(|id| names::key(Kind::Call, principal, names::of_strong(id)));
         let records = self.0.ledger.read(strong.collect(), now).await?;
-        Ok(records.into_iter().map(|record| settled(record?)).collect())
+        Ok(records.iter().map(|record| settled(record.as_ref()?)).collect())
     }
 }
 
-fn posted(records: Vec<Option<Record>>) -> Vec<(Name, Call)> {
-    records.into_iter().flatten().filter_map(settled).collect()
+fn posted(records: &[Option<Record>]) -> Vec<(Name, Call)> {
+    records.iter().flatten().filter_map(settled).collect()
 }
 
 /// A call that has a posted result.
-fn settled(record: Record) -> Option<(Name, Call)> {
+fn settled(record: &Record) -> Option<(Name, Call)> {
     let call = Call::decode(&record.value)?;
     call.posted.is_some().then_some((record.key.name, call))
 }

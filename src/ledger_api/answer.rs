@@ -85,7 +85,8 @@ impl Code {
             Self::NotFound => "nothing is here for who asks",
             Self::Conflict => "the call has another result already, or waits for none any more",
             Self::AmbiguousCall => {
-                "several calls may be meant: name the owner, as the answer header x-antiphon-owner says"
+                "several calls may be meant: name the owner, as the answer header x-antiphon-owner says; an id that \
+                 comes again, as call_0, names none"
             }
             Self::Expired => "the call takes no result any more",
             Self::TooLarge => "the body is too large: 8 MiB for a result, 64 KiB for anything else",

@@ -1,12 +1,10 @@
 //! The live feed as server-sent events, and the body of every answer here.
 
 use std::{
+    collections::HashMap,
     convert::Infallible,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -33,8 +31,8 @@ use crate::{
 
 /// Time between two signs of life.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Listeners at once.
-const LISTENERS_MAX: usize = 256;
+/// Listeners at once, and of one owner: nobody shuts others out.
+const LISTENERS_MAX: (usize, usize) = (256, 16);
 
 /// The body of an answer.
 pub struct LedgerBody(Inner);
@@ -95,13 +93,44 @@ impl Body for LedgerBody {
     }
 }
 
+/// Who listens, and how often.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listeners(Arc<Mutex<HashMap<Principal, usize>>>);
+
+impl Listeners {
+    /// A place for one more, if there is one.
+    fn place(&self, owner: Principal) -> Option<Place> {
+        let mut listening = self.listening();
+        let own = listening.get(&owner).copied().unwrap_or_default();
+        if listening.values().sum::<usize>() >= LISTENERS_MAX.0 || own >= LISTENERS_MAX.1 {
+            return None;
+        }
+        listening.insert(owner, own.saturating_add(1));
+        Some(Place {
+            listeners: self.clone(),
+            owner,
+        })
+    }
+
+    fn listening(&self) -> MutexGuard<'_, HashMap<Principal, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A place among those who listen; free again once dropped.
 #[derive(Debug)]
-struct Place(Arc<AtomicUsize>);
+struct Place {
+    listeners: Listeners,
+    owner: Principal,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut listening = self.listeners.listening();
+        match listening.get_mut(&self.owner) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => drop(listening.remove(&self.owner)),
+        }
     }
 }
 
@@ -137,10 +166,7 @@ impl Listener {
 
 /// Opens the feed of one owner.
 pub(super) fn open(api: &LedgerApi, owner: Principal) -> Result<Response<LedgerBody>, Refusal> {
-    let place = Place(Arc::clone(&api.listeners));
-    if api.listeners.fetch_add(1, Ordering::Relaxed) >= LISTENERS_MAX {
-        return Err(Refusal::of(Code::Busy));
-    }
+    let place = api.listeners.place(owner).ok_or(Refusal::of(Code::Busy))?;
     let listener = Listener {
         feed: api.late.feed(owner),
         stopping: api.stopping.clone(),

@@ -9,10 +9,7 @@ mod feed;
 mod owners;
 mod services;
 
-use std::{
-    sync::{Arc, atomic::AtomicUsize},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, request::Parts};
@@ -58,7 +55,7 @@ pub struct LedgerApi {
     stopping: Signal,
     /// Signed messages by their service and id.
     seen: Cache<[u8; 32], [u8; 32]>,
-    listeners: Arc<AtomicUsize>,
+    listeners: feed::Listeners,
 }
 
 /// What a path and method ask for.
@@ -107,7 +104,7 @@ impl LedgerApi {
             telemetry,
             stopping,
             seen: Cache::builder().max_capacity(SEEN_MAX).time_to_live(SEEN_FOR).build(),
-            listeners: Arc::default(),
+            listeners: feed::Listeners::default(),
         }
     }
 

@@ -220,7 +220,7 @@ impl Owed {
         let waiting = self.late.waiting(self.who.principal, held, by).await;
         let (mut texts, mut calls, mut room) = (Vec::new(), Vec::new(), APPENDED_BYTES_MAX);
         for (name, call) in waiting.iter().filter(|(name, _)| !told.contains(name)) {
-            let Some(view) = self.in_body(&body.calls, call) else {
+            let Some(view) = Self::in_body(&body.calls, call) else {
                 continue;
             };
             if !self.was_invented(view, by).await {
@@ -259,7 +259,7 @@ impl Owed {
     }
 
     /// The call in a body: exactly by its id first, else by letters and digits, where those are one call's alone.
-    fn in_body<'v>(&self, views: &'v [CallView], call: &Call) -> Option<&'v CallView> {
+    fn in_body<'v>(views: &'v [CallView], call: &Call) -> Option<&'v CallView> {
         let fits = |view: &&CallView| view.tool == call.tool && call.input.is_none_or(|input| input == view.input);
         let only = |is_it: &dyn Fn(&CallView) -> bool| {
             let mut found = views.iter().filter(fits).filter(|view| is_it(view));

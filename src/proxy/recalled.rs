@@ -19,7 +19,9 @@ use crate::{
     late::Found,
     ledger::Name,
     recall::{Given, Recall, Scope, Wanted},
-    repair::{Answers, CallKey, CallSight, Frozen, Placeholder, RealResult, asked_hash, bare, input_hash, is_strong},
+    repair::{
+        Answers, CallKey, CallSight, Frozen, Placeholder, RealResult, Spelling, asked_hash, bare, input_hash, is_strong,
+    },
     session::LaneId,
     wire::Format,
 };
@@ -116,17 +118,15 @@ impl<'m> Recalled<'m> {
         if let Some(placeholder) = self.memory.turned(self.principal, call) {
             return (Some(Frozen::Placeholder(placeholder)), true);
         }
-        match self.known.frozen.get(&call) {
-            Some(known) => (known.clone(), true),
-            None => {
-                let scope = Scope {
-                    who: self.principal.caller,
-                    format: self.format,
-                    lane: None,
-                };
-                (self.recall.recalled(scope, call), false)
-            }
+        if let Some(known) = self.known.frozen.get(&call) {
+            return (known.clone(), true);
         }
+        let scope = Scope {
+            who: self.principal.caller,
+            format: self.format,
+            lane: None,
+        };
+        (self.recall.recalled(scope, call), false)
     }
 }
 
@@ -139,7 +139,7 @@ fn wanted(call: &CallSight<'_>) -> Wanted {
         input: input_hash(call.input),
         asked: call.before.map(|before| asked_hash(call.input, &before)),
         occurrence: call.occurrence,
-        has_twin: call.has_twin,
+        has_twin: call.spelling != Spelling::Alone,
     }
 }
 

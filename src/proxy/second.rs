@@ -189,9 +189,10 @@ impl Again {
             let answers = self.recalled(minds);
             let repaired = second(&self.plain, &self.sent, self.wire, minds.policy, &answers, refusal)?;
             // Of what goes up as it came, nothing was answered.
-            let mut notes = match repaired.body.is_original() {
-                true => Notes::default(),
-                false => answers.notes.into_inner(),
+            let mut notes = if repaired.body.is_original() {
+                Notes::default()
+            } else {
+                answers.notes.into_inner()
             };
             let lesson = notes.held.take().map_or(Lesson::Nothing, Lesson::Held);
             return Some(self.again(repaired, "pairing", notes, lesson));

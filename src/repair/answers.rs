@@ -16,10 +16,8 @@ pub struct CallSight<'a> {
     pub input: &'a [u8],
     /// How many calls of this id stand before it.
     pub occurrence: usize,
-    /// Whether another id of the body has the same letters and digits: then only the very id tells the call.
-    pub has_twin: bool,
-    /// Whether another such id stands in front of it.
-    pub is_respelled: bool,
+    /// Whether its letters and digits are those of another id of the body.
+    pub spelling: Spelling,
     /// Of a call whose id may come again: a hash of what the message in front of its own says.
     pub before: Option<[u8; 32]>,
     /// Of a call without an id: a hash of its place in its turn, and of the calls of the turn before.
@@ -30,6 +28,18 @@ pub struct CallSight<'a> {
     pub thought_behind: bool,
     /// Whether its result stands in this body, behind a later turn of the assistant with thinking that never saw it.
     pub crossing: bool,
+}
+
+/// Whether another id of a body has the letters and digits of this one: then only the very id tells the call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spelling {
+    /// None has.
+    #[default]
+    Alone,
+    /// One behind it has.
+    First,
+    /// One in front of it has.
+    Again,
 }
 
 /// The answer that a call was given in an earlier request.

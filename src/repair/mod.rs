@@ -39,7 +39,7 @@ mod steps;
 mod views;
 mod words;
 
-pub use answers::{Answers, CallSight, Frozen, NoAnswers, RealResult};
+pub use answers::{Answers, CallSight, Frozen, NoAnswers, RealResult, Spelling};
 pub use append::{Anchor, Place, append, late_text, places};
 pub use edits::edits;
 pub use kept::{Brought, asked_hash, bare, brought, cut, names_call};

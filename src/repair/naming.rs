@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::answers::CallSight;
+use super::answers::{CallSight, Spelling};
 use crate::{parts::Parts as _, wire::json::Json};
 
 /// Letters and digits in a row that chance may have put together.
@@ -30,7 +30,7 @@ impl CallKey {
             hash.part(before);
         }
         // The first of them keeps its name whatever comes behind it.
-        if call.is_respelled {
+        if call.spelling == Spelling::Again {
             hash.part(call.id);
         }
         Self(hash.finalize().into())

@@ -9,7 +9,7 @@ use crate::{
     },
     parts::Parts as _,
     repair::{
-        answers::CallSight,
+        answers::{CallSight, Spelling},
         append::told,
         naming::{CallKey, is_strong, letters},
     },
@@ -91,8 +91,11 @@ impl<'c> Sights<'c> {
             tool,
             input: input.map_or(b"", |span| json.bytes(span)),
             occurrence: self.occurrences[index],
-            has_twin: spelled.is_some_and(|(_, twin)| *twin),
-            is_respelled: spelled.is_some_and(|(first, _)| *first != id),
+            spelling: match spelled {
+                Some((first, _)) if *first != id => Spelling::Again,
+                Some((_, true)) => Spelling::First,
+                _ => Spelling::Alone,
+            },
             place,
             turns_behind: self.pairing.turns.len().saturating_sub(call.turn + 1),
             thought_behind: self.thinking.last().is_some_and(|all| *all > self.thinking[call.turn]),

@@ -454,6 +454,28 @@ async fn a_closed_session_or_a_long_time_detaches() {
 }
 
 #[tokio::test]
+async fn an_owner_who_listens_often_shuts_nobody_out() {
+    let (_upstream, app) = world().await;
+    record(&app, "ann", STRONG).await;
+    record(&app, "ben", OTHER).await;
+    let listen = |fields: &[(&str, &str)]| {
+        let (name, value) = fields[0];
+        format!("GET /ledger/v1/feed HTTP/1.1\r\nHost: localhost\r\n{name}: {value}\r\n\r\n")
+    };
+    let mut open = Vec::new();
+    for _ in 0..16 {
+        let mut client = app.client().await;
+        client.send(listen(ANN)).await;
+        client.until(": listening\n\n").await;
+        open.push(client);
+    }
+    assert_eq!(app.ask(listen(ANN)).await.status(), 503);
+    let mut ben = app.client().await;
+    ben.send(listen(BEN)).await;
+    ben.until(": listening\n\n").await;
+}
+
+#[tokio::test]
 async fn the_feed_tells_its_owner_alone() {
     let (_upstream, app) = world().await;
     record(&app, "ann", STRONG).await;

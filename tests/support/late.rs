@@ -18,7 +18,7 @@ pub fn memory() -> Arc<dyn Ledger> {
 /// Late results over a ledger, and who does what nobody waits for.
 pub fn over(ledger: &Arc<dyn Ledger>, settings: LateSettings, telemetry: Telemetry) -> (Late, Writer, Keeper) {
     let (writes, writer) = later(Arc::clone(ledger));
-    let callers = Callers::new(Arc::clone(ledger), writes.clone());
+    let callers = Callers::new(Arc::clone(ledger), writes);
     let (late, keeper) = Late::new(Arc::clone(ledger), callers, settings, telemetry);
     (late, writer, keeper)
 }
