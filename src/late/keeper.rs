@@ -11,7 +11,7 @@ use super::{Inner, Late, LateError, entry::State};
 use crate::{
     auth::Principal,
     clock,
-    ledger::{Index, Key, LedgerError, Name, Step},
+    ledger::{Index, Key, LedgerError, Name, Outcome, ROWS_MAX, Step},
 };
 
 /// Between two tries of one job, at first and at most.
@@ -22,8 +22,8 @@ const TRIES: u32 = 20;
 /// One thing to do.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// A call is recorded; a result may be parked for it.
-    Record(Box<Recording>),
+    /// The calls of one turn are recorded; results may be parked for them.
+    Record(Vec<Recording>),
     /// The owner has a result.
     Delivered(Principal, Name),
     /// The owner has shown that he has it.
@@ -72,16 +72,29 @@ impl Late {
         Ok(())
     }
 
-    async fn record_now(&self, recording: &Recording) -> Result<(), LateError> {
-        let now = clock::since_1970();
-        // One that stands there already is the same call.
-        drop(self.0.ledger.commit(vec![recording.insert.clone()], now).await?);
-        self.meet(recording.index).await
+    /// Records all of them at once, so that a process that dies leaves none of a turn behind; where some are recorded
+    /// already, each by itself.
+    async fn record_now(&self, news: &[Recording]) -> Result<(), LateError> {
+        for some in news.chunks(ROWS_MAX) {
+            let steps = some.iter().map(|call| call.insert.clone()).collect();
+            if self.0.ledger.commit(steps, clock::since_1970()).await? == Outcome::Done {
+                continue;
+            }
+            for call in some {
+                // One that stands there already is the same call.
+                let insert = vec![call.insert.clone()];
+                drop(self.0.ledger.commit(insert, clock::since_1970()).await?);
+            }
+        }
+        for call in news {
+            self.meet(call.index).await?;
+        }
+        Ok(())
     }
 
     async fn keep_once(&self, job: &Job) -> Result<(), LateError> {
         match job {
-            Job::Record(recording) => self.record_now(recording).await,
+            Job::Record(news) => self.record_now(news).await,
             Job::Delivered(principal, name) => self.delivered_one(*principal, *name).await,
             Job::Acked(principal, name) => self.ack(*principal, *name).await.map(drop),
             Job::Flush(_) => Ok(()),
@@ -106,9 +119,9 @@ impl Late {
         if let Some(error) = failed {
             self.0.telemetry.late_event("lost");
             tracing::warn!(%error, "the ledger did not take note of a call");
-            if let Job::Record(recording) = &job {
-                // The next request that shows the call records it.
-                self.0.recorded.invalidate(&recording.key);
+            if let Job::Record(news) = &job {
+                // The next request that shows the calls records them.
+                news.iter().for_each(|call| self.0.recorded.invalidate(&call.key));
             }
         }
         if let Job::Flush(done) = job {

@@ -199,19 +199,21 @@ impl Late {
         if !self.is_used() || !self.0.callers.is_known(who.principal) {
             return;
         }
-        for opened in calls {
-            if self.serves(who, &opened.tool) {
-                self.record_one(who, opened);
-            }
+        let served = calls.into_iter().filter(|opened| self.serves(who, &opened.tool));
+        let news: Vec<Recording> = served.filter_map(|opened| self.recording(who, opened)).collect();
+        let keys: Vec<Key> = news.iter().map(|news| news.key).collect();
+        if !news.is_empty() && !self.later(Job::Record(news)) {
+            keys.iter().for_each(|key| self.0.recorded.invalidate(key));
         }
     }
 
-    fn record_one(&self, who: Who, opened: Opened) {
+    /// How a call is recorded; none where it is recorded, or on its way.
+    fn recording(&self, who: Who, opened: Opened) -> Option<Recording> {
         let lane = opened.lane.map(|lane| *lane.as_bytes());
         let name = names::of_call(&opened.id, &opened.tool, lane.as_ref(), opened.input.as_ref());
         let key = names::key(Kind::Call, who.principal, name);
         if self.0.recorded.contains_key(&key) {
-            return;
+            return None;
         }
         let now = clock::since_1970();
         let settings = &self.0.settings;
@@ -241,9 +243,7 @@ impl Late {
         };
         // On its way counts as recorded; the keeper takes that back where it is not to be done.
         self.0.recorded.insert(key, ());
-        if !self.later(Job::Record(Box::new(Recording { key, index, insert }))) {
-            self.0.recorded.invalidate(&key);
-        }
+        Some(Recording { key, index, insert })
     }
 
     /// Notes that these calls' results went to their owner. Nobody waits.

@@ -91,6 +91,7 @@ impl Owed {
             return;
         }
         let json = Json::new(body);
+        let mut open = Vec::new();
         for call in &outline.asked {
             let details = self.format.details(body, call.at);
             let Some(tool) = details.name.map(|name| json.decode(name)) else {
@@ -107,9 +108,10 @@ impl Owed {
                 let name = Late::name(self.lane.map(|lane| lane.id), &wanted);
                 self.late.settled_by_traffic(self.who, name, &tool);
             } else {
-                self.late.record(self.who, [self.opened(&call.id, &tool, Some(input))]);
+                open.push(self.opened(&call.id, &tool, Some(input)));
             }
         }
+        self.late.record(self.who, open);
     }
 
     /// The lane may have gone on without calls of its: then nobody waits for those.

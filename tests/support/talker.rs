@@ -274,10 +274,13 @@ impl Talker {
         self.log.push(reply);
     }
 
-    /// The blocks that must come first now, since the log only grew.
+    /// The blocks that must come first now, since the log only grew. Where it is the same again, since the user went back
+    /// and said the same, a result that came meanwhile may stand at the end of what he says.
     pub fn prefix(&self) -> Option<&[(String, Value)]> {
         let (log, blocks) = self.accepted.as_ref()?;
-        self.log.starts_with(log).then_some(blocks)
+        let grew = self.log.len() > log.len();
+        let certain = blocks.len().saturating_sub(usize::from(!grew));
+        self.log.starts_with(log).then(|| &blocks[..certain])
     }
 
     pub fn owns(&self, canary: Canary) -> bool {
