@@ -284,13 +284,21 @@ impl Tail {
     }
 
     fn count_occurrences(&mut self, conversation: &Conversation<'_>) {
+        // Ids mostly differ at their end: few are compared whole.
+        let mut ends = [false; 256];
+        for end in self.asked.iter().filter_map(|asked| asked.id.last()) {
+            ends[usize::from(*end)] = true;
+        }
         for part in &conversation.parts {
             let PartKind::Call(call) = &part.kind else { continue };
             let id = call.key();
+            if !id.last().is_some_and(|end| ends[usize::from(*end)]) {
+                continue;
+            }
             for asked in &mut self.asked {
-                let before = part.span.start < asked.at.start;
-                let same = id.len() == asked.id.len() && id == &*asked.id;
-                asked.occurrence = asked.occurrence.saturating_add(usize::from(before && same));
+                if part.span.start < asked.at.start && id == &*asked.id {
+                    asked.occurrence = asked.occurrence.saturating_add(1);
+                }
             }
         }
     }

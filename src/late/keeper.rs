@@ -121,7 +121,9 @@ impl Late {
             tracing::warn!(%error, "the ledger did not take note of a call");
             if let Job::Record(news) = &job {
                 // The next request that shows the calls records them.
-                news.iter().for_each(|call| self.0.recorded.invalidate(&call.key));
+                for call in news {
+                    self.0.recorded.invalidate(&call.key);
+                }
             }
         }
         if let Job::Flush(done) = job {

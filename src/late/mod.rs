@@ -203,7 +203,9 @@ impl Late {
         let news: Vec<Recording> = served.filter_map(|opened| self.recording(who, opened)).collect();
         let keys: Vec<Key> = news.iter().map(|news| news.key).collect();
         if !news.is_empty() && !self.later(Job::Record(news)) {
-            keys.iter().for_each(|key| self.0.recorded.invalidate(key));
+            for key in &keys {
+                self.0.recorded.invalidate(key);
+            }
         }
     }
 

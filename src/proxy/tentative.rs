@@ -42,7 +42,8 @@ impl Tentative {
         self.placed = None;
         let brought = caught(|| {
             self.owed.shown(&self.plain, &self.outline);
-            Some(brought(&self.plain, scope.format, &self.outline))
+            let in_lane = scope.lane.is_some();
+            Some(brought(&self.plain, scope.format, &self.outline, in_lane))
         });
         recall.saw(scope, brought.unwrap_or_default());
     }

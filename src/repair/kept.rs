@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, fmt};
 
+use memchr::memmem;
+
 use super::{
     append::told,
     naming::{input_hash, is_strong},
@@ -20,6 +22,11 @@ pub fn cut(body: &[u8], result: Span) -> Option<String> {
     let json = Json::new(body);
     if json.kind(result) != Kind::Object {
         return None;
+    }
+    // Mostly there is none to be taken out; a key may be written with escapes.
+    let bytes = result.of(body);
+    if memmem::find(bytes, b"cache_control").is_none() && memmem::find(bytes, b"\\u").is_none() {
+        return std::str::from_utf8(bytes).ok().map(ToOwned::to_owned);
     }
     let mut edits = json.unset(result, "cache_control");
     for content in ["content", "output"] {
@@ -70,8 +77,9 @@ pub fn asked_hash(input: &[u8], before: &[u8; 32]) -> [u8; 32] {
     blake3::keyed_hash(&input_hash(input), before).into()
 }
 
-/// The results behind the last turn that say what a tool said, of calls that stand in the body.
-pub fn brought(body: &[u8], format: Format, outline: &Outline) -> Vec<Brought> {
+/// The results behind the last turn that say what a tool said, of calls that stand in the body; those of ids that may come
+/// again only where the lane tells them from others (`in_lane`).
+pub fn brought(body: &[u8], format: Format, outline: &Outline, in_lane: bool) -> Vec<Brought> {
     let json = Json::new(body);
     // Calls of one turn mostly have one message in front of them.
     let mut said = None;
@@ -97,6 +105,9 @@ pub fn brought(body: &[u8], format: Format, outline: &Outline) -> Vec<Brought> {
         let CallDetails { name, input, .. } = format.details(body, call.at);
         let tool = json.decode(name?).into_owned();
         let again = !is_strong(&answer.id, &tool);
+        if again && !in_lane {
+            return None;
+        }
         Some(Brought {
             id: answer.id.clone(),
             input: again.then(|| asked_hash(input.map_or(b"", |span| json.bytes(span)), &said_before(call))),
