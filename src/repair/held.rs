@@ -6,7 +6,11 @@ use std::collections::HashSet;
 use crate::{
     conversation::{Conversation, Disowned, Field, PartKind, Text, pairing::id_of},
     repair::{answers::Answers, insist::Insistence},
-    wire::{Format, json::Json},
+    splice::Span,
+    wire::{
+        Format,
+        json::{Json, Kind},
+    },
 };
 
 /// The calls that this body answers first, by placeholders: those that are known of the answer it goes on from, and those
@@ -68,6 +72,8 @@ fn origin<'a>(conversation: &Conversation<'a>) -> Option<Text<'a>> {
     let fields = &conversation.noted.fields;
     let thread = |thread| json.member(thread, "previous_message_id");
     let previous = fields.get(Field::PreviousResponse);
-    let id = previous.or_else(|| fields.get(Field::Thread).and_then(thread))?;
+    let is_text = |span: &Span| json.kind(*span) == Kind::String;
+    let previous = previous.filter(is_text);
+    let id = previous.or_else(|| fields.get(Field::Thread).and_then(thread).filter(is_text))?;
     Some(json.decode(id)).filter(|id| !id.is_empty())
 }

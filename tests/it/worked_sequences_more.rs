@@ -257,6 +257,23 @@ async fn sequence_11_the_real_result_in_another_branch_goes_up_as_it_came() {
     assert_eq!(sent.up, [came]);
 }
 
+/// A conversation grows under one name: once the call is answered there, nothing is due any more.
+#[tokio::test]
+async fn sequence_11_nothing_is_due_in_a_conversation_that_has_its_answer() {
+    let door = Door::to(Provider::start().await).await;
+    let missing = json!({"error": {"message": "No tool output found for function call call_9Xk2LmQ7aB31.",
+        "type": "invalid_request_error", "param": "input", "code": null}});
+    let came = r#"{"model":"m","previous_response_id":null,"conversation":"conv_1","input":"x"}"#;
+    door.provider.reply(Reply::Status(400, missing));
+    door.provider.reply(Reply::Text("fine".into()));
+    let sent = door.post(RESPONSES, came).await;
+    assert_eq!(sent.notes(), (200, "placeholder=1", 2), "{sent:#?}");
+    door.provider.reply(Reply::Text("fine".into()));
+    let sent = door.post(RESPONSES, came).await;
+    assert_eq!(sent.notes(), (200, "none", 1), "{sent:#?}");
+    assert_eq!(sent.up, [came]);
+}
+
 /// A provider that will not have what we remember gets the request as it came.
 #[tokio::test]
 async fn sequence_11_an_answer_that_is_refused_is_left_out() {

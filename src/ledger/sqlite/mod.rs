@@ -191,7 +191,7 @@ impl Ledger for SqliteLedger {
 }
 
 impl Drop for SqliteLedger {
-    /// Waits until what was asked is done and the log is moved into the file, within [`FAREWELL`].
+    /// Waits until what was asked is done and the log is moved into the file, within two seconds.
     fn drop(&mut self) {
         self.questions = None;
         self.jobs = None;
