@@ -98,13 +98,13 @@ pub mod clock;
 #[cfg(feature = "server")]
 pub mod config;
 pub mod conversation;
+mod digest;
 #[cfg(feature = "server")]
 pub mod late;
 #[cfg(feature = "server")]
 pub mod ledger;
 #[cfg(feature = "server")]
 pub mod ledger_api;
-mod parts;
 #[cfg(feature = "server")]
 pub mod policy;
 #[cfg(feature = "server")]

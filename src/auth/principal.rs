@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeSet, fmt, sync::LazyLock};
 
 use http::{HeaderMap, HeaderName};
 
-use crate::{parts::keyed_hash_of, provider::BUILT_IN};
+use crate::{digest::keyed_digest_of, provider::BUILT_IN};
 
 /// The query parameter in which Google's clients may send their key.
 const KEY_PARAMETER: &str = "key";
@@ -137,7 +137,7 @@ impl Principal {
     }
 
     fn hashed<'p>(key: &PrincipalKey, kind: &'p [u8], parts: impl Iterator<Item = &'p [u8]>) -> Self {
-        Self(keyed_hash_of(&key.0, [kind].into_iter().chain(parts)))
+        Self(keyed_digest_of(&key.0, [kind].into_iter().chain(parts)))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::{
     auth::{Owner, Principal},
+    digest::digest_of,
     ledger::{Index, Key, Kind, Name},
-    parts::hash_of,
     repair::{is_strong, letters},
 };
 
@@ -53,5 +53,5 @@ pub(super) const fn key(kind: Kind, principal: Principal, name: Name) -> Key {
 }
 
 fn named(what: &[u8], parts: &[&[u8]]) -> Name {
-    hash_of([what].into_iter().chain(parts.iter().copied()))
+    digest_of([what].into_iter().chain(parts.iter().copied()))
 }

@@ -12,12 +12,12 @@ use super::{
 use crate::{
     auth::{Signed, TokenHash},
     clock,
+    digest::digest_of,
     late::{
         Beat, Posting,
         entry::{State, Why},
         matching::{Named, Service},
     },
-    parts::hash_of,
     telemetry::events::ResultPosted,
 };
 
@@ -145,8 +145,8 @@ impl LedgerApi {
         let Claim::Signature { id, .. } = claim else {
             return Ok(());
         };
-        let name = hash_of([service.name.as_bytes(), id.as_bytes()]);
-        let digest = hash_of([call_id, body]);
+        let name = digest_of([service.name.as_bytes(), id.as_bytes()]);
+        let digest = digest_of([call_id, body]);
         if self.seen.get_with(name, || digest) == digest {
             return Ok(());
         }

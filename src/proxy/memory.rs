@@ -20,7 +20,7 @@ use moka::sync::Cache;
 use super::headers::CLIENT_TOKEN;
 use crate::{
     auth::{self, principal::is_short_lived},
-    parts::hash_of,
+    digest::digest_of,
     provider::Upstream,
     repair::{CallKey, Placeholder},
 };
@@ -201,7 +201,7 @@ impl Principal<'_> {
     /// The name of something that is this caller's.
     pub(super) fn key(self, parts: &[&[u8]]) -> Key {
         let whose: [&[u8]; 2] = [self.upstream.as_bytes(), self.caller.as_bytes()];
-        hash_of(whose.into_iter().chain(parts.iter().copied()))
+        digest_of(whose.into_iter().chain(parts.iter().copied()))
     }
 
     /// The name of an answer that the provider holds for this caller.

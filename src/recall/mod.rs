@@ -18,8 +18,8 @@ use crate::{
     auth::Principal,
     callers::Callers,
     clock,
+    digest::{digest_of, keyed_digest_of},
     ledger::{Key, Kind, Later, Ledger, Name, Outcome, ROWS_MAX, Record, Step, read_all},
-    parts::{hash_of, keyed_hash_of},
     repair::{Brought, CallKey, Frozen, RealResult, names_call},
     telemetry::Telemetry,
 };
@@ -345,12 +345,12 @@ fn key(scope: Scope, call: CallKey) -> Key {
     Key {
         kind: Kind::Frozen,
         principal: *scope.who.as_bytes(),
-        name: hash_of([scope.format.label().as_bytes(), call.as_bytes()]),
+        name: digest_of([scope.format.label().as_bytes(), call.as_bytes()]),
     }
 }
 
 /// The name of a row in memory. A result is of its format: another cannot hold it.
 fn name(scope: Scope, call: CallKey) -> Name {
     let parts: [&[u8]; 2] = [scope.format.label().as_bytes(), call.as_bytes()];
-    keyed_hash_of(scope.who.as_bytes(), parts)
+    keyed_digest_of(scope.who.as_bytes(), parts)
 }

@@ -7,8 +7,8 @@ use moka::sync::Cache;
 
 use crate::{
     auth::Principal,
+    digest::Digest as _,
     ledger::Name,
-    parts::Parts as _,
     repair::{Brought, letters},
     session::LaneId,
     wire::Format,
@@ -93,7 +93,7 @@ fn name(scope: Scope, id: &[u8], tool: &[u8], occurrence: usize, input: Option<&
     let Scope { who, format, lane } = scope;
     let mut hash = blake3::Hasher::new_keyed(who.as_bytes());
     for part in [format.label().as_bytes(), &letters(id), tool] {
-        hash.part(part);
+        hash.add(part);
     }
     hash.update(&(occurrence as u64).to_le_bytes());
     if let Some(input) = input {

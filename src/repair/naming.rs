@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::answers::{CallSight, Spelling};
-use crate::{parts::Parts as _, wire::json::Json};
+use crate::{digest::Digest as _, wire::json::Json};
 
 /// Letters and digits in a row that chance may have put together.
 const CHANCE_MIN: usize = 9;
@@ -21,17 +21,17 @@ impl CallKey {
         let occurrence = (call.occurrence as u64).to_le_bytes();
         let input = input_hash(call.input);
         for part in [&letters(call.id)[..], &call.tool, &input, &occurrence] {
-            hash.part(part);
+            hash.add(part);
         }
         if let Some(place) = &call.place {
-            hash.part(place);
+            hash.add(place);
         }
         if let Some(before) = &call.before {
-            hash.part(before);
+            hash.add(before);
         }
         // The first of them keeps its name whatever comes behind it.
         if call.spelling == Spelling::Again {
-            hash.part(call.id);
+            hash.add(call.id);
         }
         Self(hash.finalize().into())
     }
@@ -79,7 +79,7 @@ pub fn input_hash(raw: &[u8]) -> [u8; 32] {
     let mut hash = blake3::Hasher::new();
     match serde_json::from_slice::<Value>(text) {
         Ok(value) => canonical(&value, &mut hash),
-        Err(_) => hash.part(text),
+        Err(_) => hash.add(text),
     }
     hash.finalize().into()
 }
@@ -87,36 +87,36 @@ pub fn input_hash(raw: &[u8]) -> [u8; 32] {
 /// Members in the order of their keys, numbers by their value, no blanks. The parser bounds the depth.
 pub(super) fn canonical(value: &Value, hash: &mut blake3::Hasher) {
     match value {
-        Value::Null => hash.part(b"null"),
-        Value::Bool(said) => hash.part(if *said { b"true" } else { b"false" }),
+        Value::Null => hash.add(b"null"),
+        Value::Bool(said) => hash.add(if *said { b"true" } else { b"false" }),
         Value::Number(number) => {
             let whole = number
                 .as_f64()
                 .filter(|value| value.fract() == 0.0 && value.abs() < 1e15);
             match whole {
                 // 1.0 is 1, and -0 is 0.
-                Some(value) => hash.part(format!("{}", value + 0.0).as_bytes()),
-                None => hash.part(number.to_string().as_bytes()),
+                Some(value) => hash.add(format!("{}", value + 0.0).as_bytes()),
+                None => hash.add(number.to_string().as_bytes()),
             }
         }
         Value::String(text) => {
             hash.update(b"\"");
-            hash.part(text.as_bytes());
+            hash.add(text.as_bytes());
         }
         Value::Array(list) => {
             hash.update(b"[");
-            hash.part(&(list.len() as u64).to_le_bytes());
+            hash.add(&(list.len() as u64).to_le_bytes());
             for value in list {
                 canonical(value, hash);
             }
         }
         Value::Object(members) => {
             hash.update(b"{");
-            hash.part(&(members.len() as u64).to_le_bytes());
+            hash.add(&(members.len() as u64).to_le_bytes());
             let mut members: Vec<_> = members.iter().collect();
             members.sort_unstable_by_key(|(key, _)| *key);
             for (key, value) in members {
-                hash.part(key.as_bytes());
+                hash.add(key.as_bytes());
                 canonical(value, hash);
             }
         }

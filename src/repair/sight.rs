@@ -7,7 +7,7 @@ use crate::{
         CallDetails, Conversation, PartKind,
         pairing::{CallRow, Pairing, id_of},
     },
-    parts::Parts as _,
+    digest::Digest as _,
     repair::{
         answers::{CallSight, Spelling},
         append::told,
@@ -126,8 +126,8 @@ impl<'c> Sights<'c> {
         }
         let own = &self.pairing.turns[call.turn].calls;
         let mut hash = blake3::Hasher::new();
-        hash.part(&(index.saturating_sub(own.start) as u64).to_le_bytes());
-        hash.part(&self.called_before(call.turn));
+        hash.add(&(index.saturating_sub(own.start) as u64).to_le_bytes());
+        hash.add(&self.called_before(call.turn));
         Some(hash.finalize().into())
     }
 
@@ -141,7 +141,7 @@ impl<'c> Sights<'c> {
         if let Some(before) = turns.iter().rev().find(|turn| !turn.calls.is_empty()) {
             for earlier in before.calls.clone() {
                 let sight = self.sight(earlier, None);
-                hash.part(CallKey::of(&sight).as_bytes());
+                hash.add(CallKey::of(&sight).as_bytes());
             }
         }
         let hash = hash.finalize().into();

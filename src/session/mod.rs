@@ -17,7 +17,7 @@ use http::HeaderMap;
 
 use crate::{
     conversation::{Field, Outline},
-    parts::Parts as _,
+    digest::Digest as _,
     wire::{
         Format,
         json::{Json, Kind},
@@ -181,7 +181,7 @@ impl LaneId {
             .into_iter()
             .chain(agent)
         {
-            hash.part(part);
+            hash.add(part);
         }
         Self(hash.finalize().into())
     }

@@ -8,7 +8,7 @@ use std::{
 
 /// The rooms from the ground up; a room may use its own floor, without loops, and every floor below.
 const FLOORS: &[&[&str]] = &[
-    &["splice", "clock", "parts"],
+    &["splice", "clock", "digest"],
     &["conversation"],
     &["wire"],
     &["provider", "repair", "session"],
@@ -27,7 +27,7 @@ const FLOORS: &[&[&str]] = &[
 /// Rooms that take values and give values.
 const PURE: &[&str] = &[
     "splice",
-    "parts",
+    "digest",
     "conversation",
     "wire",
     "repair",
