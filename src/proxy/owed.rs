@@ -182,6 +182,10 @@ impl Owed {
             if !appended.calls.is_empty() && appended.calls.iter().all(|call| told.contains(call)) {
                 continue;
             }
+            // Nor is one told here that a branch was given where its call stands.
+            if self.stand_in_place(&body.calls, &appended.calls, by).await {
+                continue;
+            }
             texts.push((place.message, appended.text.clone()));
             told.extend(&appended.calls);
             if place.is_answered && waiting {
@@ -247,17 +251,18 @@ impl Owed {
 
     /// The names of calls that stand in a body, recorded ones and those of which something is recalled.
     fn names(&self, calls: &[CallView]) -> HashSet<Name> {
-        let lane = self.lane.map(|lane| lane.id);
-        let recorded = |view: &CallView| {
-            let wanted = Wanted {
-                id: view.id.clone(),
-                tool: view.tool.clone(),
-                input_hash: view.input,
-            };
-            Late::name(lane, &wanted)
+        calls.iter().flat_map(|view| self.names_of(view)).collect()
+    }
+
+    /// The names of a call: as it is recorded, and as something is recalled of it.
+    fn names_of(&self, view: &CallView) -> [Name; 2] {
+        let wanted = Wanted {
+            id: view.id.clone(),
+            tool: view.tool.clone(),
+            input_hash: view.input,
         };
-        let names = |view: &CallView| [recorded(view), *view.key.as_bytes()];
-        calls.iter().flat_map(names).collect()
+        let recorded = Late::name(self.lane.map(|lane| lane.id), &wanted);
+        [recorded, *view.key.as_bytes()]
     }
 
     /// The call in a body: exactly by its id first, else by letters and digits, where those are one call's alone.
@@ -276,13 +281,29 @@ impl Owed {
         match view.answer {
             InBody::AtHome { lost } => lost,
             InBody::Elsewhere => false,
-            InBody::Nothing => {
-                let known = match self.recall.recalled(self.scope(), view.key) {
-                    Some(known) => Some(known),
-                    None => self.recall.fetch(self.scope(), &[view.key], by).await.remove(&view.key),
-                };
-                matches!(known, Some(Frozen::Placeholder(_)))
+            InBody::Nothing => matches!(self.given(view, by).await, Some(Frozen::Placeholder(_))),
+        }
+    }
+
+    /// Whether the client brings nothing for these calls, and the provider was given the result of each in its place.
+    async fn stand_in_place(&self, views: &[CallView], calls: &[Name], by: Instant) -> bool {
+        for name in calls {
+            let view = views.iter().find(|view| self.names_of(view).contains(name));
+            let Some(view) = view.filter(|view| view.answer == InBody::Nothing) else {
+                return false;
+            };
+            if !matches!(self.given(view, by).await, Some(Frozen::Result(_))) {
+                return false;
             }
+        }
+        !calls.is_empty()
+    }
+
+    /// What the provider was given for a call to which the client brings nothing.
+    async fn given(&self, view: &CallView, by: Instant) -> Option<Frozen> {
+        match self.recall.recalled(self.scope(), view.key) {
+            Some(known) => Some(known),
+            None => self.recall.fetch(self.scope(), &[view.key], by).await.remove(&view.key),
         }
     }
 }

@@ -164,6 +164,25 @@ async fn what_was_put_at_the_end_is_not_restored_too() {
     assert_eq!(times(&world), 1, "{}", sent(&world));
 }
 
+/// A branch was given the result where its call stands; then the user says there what was said in another: `SEED=897692778`.
+#[tokio::test(start_paused = true)]
+async fn what_was_restored_is_not_put_at_the_end_too() {
+    let world = world().await;
+    let lost = brings(STRONG, "[Tool execution was interrupted]");
+    let mut log = vec![says("go on"), calls(STRONG, &json!({})), lost, says("go on")];
+    let owner = ask(&world, "s1", &log).await;
+    assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
+    ask(&world, "s1", &log).await;
+    assert_eq!(times(&world), 1, "{}", sent(&world));
+    log.truncate(2);
+    log.push(says("and now?"));
+    ask(&world, "s1", &log).await;
+    assert_eq!(times(&world), 1, "{}", sent(&world));
+    log.push(says("go on"));
+    ask(&world, "s1", &log).await;
+    assert_eq!(times(&world), 1, "{}", sent(&world));
+}
+
 fn bound() -> Vec<Step> {
     let message = "messages.3.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation.";
     let error = json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
