@@ -1,0 +1,99 @@
+// @ts-check
+// Figures, times and names as people read them.
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const timeOfDay = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const minute = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+
+/** @param {number} n */
+export const count = (n) => (Math.abs(n) < 100_000 ? whole.format(n) : short.format(n));
+
+/**
+ * `1 lane`, `2 lanes`.
+ * @param {number} n
+ * @param {string} one
+ * @param {string} [many]
+ */
+export const counted = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
+
+/**
+ * A share of a whole; `–` where there is no whole.
+ * @param {number} part
+ * @param {number} all
+ */
+export function share(part, all) {
+  if (all === 0) return "–";
+  const percent = (100 * part) / all;
+  if (part === 0) return "0 %";
+  if (percent < 0.1) return "< 0.1 %";
+  return `${percent < 10 ? percent.toFixed(1) : Math.round(percent)} %`;
+}
+
+/** @param {number} seconds */
+export function duration(seconds) {
+  const s = Math.max(0, Math.round(seconds));
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return s % 60 === 0 || s >= 600 ? `${Math.floor(s / 60)} min` : `${Math.floor(s / 60)} min ${s % 60} s`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
+}
+
+/** @param {number | null} us */
+export function micros(us) {
+  if (us === null) return "–";
+  if (us < 1000) return `${Math.round(us)} µs`;
+  if (us < 1_000_000) return `${(us / 1000).toFixed(us < 10_000 ? 1 : 0)} ms`;
+  return `${(us / 1_000_000).toFixed(1)} s`;
+}
+
+/**
+ * The time of the day, of an RFC 3339 string or unix seconds.
+ * @param {string | number} at
+ */
+export const clock = (at) => timeOfDay.format(moment(at));
+
+/** @param {string | number} at */
+export const hourMinute = (at) => minute.format(moment(at));
+
+/** @param {string | number} at */
+export const dateTime = (at) => full.format(moment(at));
+
+/** @param {string | number} at */
+function moment(at) {
+  const date = new Date(typeof at === "number" ? at * 1000 : at);
+  return Number.isNaN(date.getTime()) ? new Date(0) : date;
+}
+
+/**
+ * An id that still fits: its two ends.
+ * @param {string} id
+ */
+export const shortId = (id) => (id.length > 20 ? `${id.slice(0, 11)}…${id.slice(-6)}` : id);
+
+/** What the API's names are called on the page; a name that is not here speaks for itself. */
+const words = /** @type {Record<string, string>} */ ({
+  none: "no history",
+  provider_tool: "provider's tool",
+  provider_compaction: "provider's compaction",
+  server_half: "half a server tool",
+  duplicate_call: "call twice",
+  duplicate: "duplicate",
+  no_id: "no id",
+  bad_id: "bad id",
+  headless: "headless",
+  field: "field",
+  stream_dropped: "client hung up",
+  went_on: "client went on",
+  silent: "client fell silent",
+  closed: "session closed",
+  rate_limit: "rate limit",
+  half_open: "half open",
+});
+
+/** @param {string} key */
+export const word = (key) => (Object.hasOwn(words, key) ? words[key] : key.replaceAll("_", " "));
+
+/** @param {string} text */
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);

@@ -1,0 +1,213 @@
+// Answers of the admin API as the contract has them, made up: what the mock server serves.
+
+/** A generator of numbers in [0, 1): the same each run. */
+export function chance(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = state;
+    t = Math.imul(t ^ (t >>> 15), t | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+export const HOSTILE = '<img src=x onerror="window.hacked=1;alert(1)">';
+const iso = (ms) => new Date(ms).toISOString();
+const hex = (random, length) => Array.from({ length }, () => "0123456789abcdef"[Math.floor(random() * 16)]).join("");
+const pick = (random, items) => items[Math.floor(random() * items.length)];
+
+/** How often something is seen in five seconds, by series and label. */
+const RATES = {
+  requests: { anthropic: 9, chat: 4, responses: 2.5, gemini: 0.8, bedrock: 0.4, none: 0.6 },
+  repaired_requests: { anthropic: 0.6, chat: 0.4, responses: 0.1 },
+  repairs: { placeholder: 0.35, moved: 0.28, restored: 0.16, merged: 0.08, quoted: 0.06, dropped: 0.03, renamed: 0.02 },
+  findings: { unanswered: 0.5, misplaced: 0.3, orphan: 0.08, duplicate: 0.06, bad_id: 0.02 },
+  stalls: { tool: 0.1, provider: 0.05, provider_tool: 0.03, network: 0.02 },
+  failures: { client: 0.12, provider: 0.07, network: 0.03 },
+  late: { stored: 0.09, delivered: 0.07, duplicate: 0.01, refused: 0.004 },
+  detached: { stream_dropped: 0.08, went_on: 0.04, silent: 0.02 },
+};
+
+/** One point, around the rates. */
+export function point(random, wave) {
+  const made = {};
+  for (const [name, labels] of Object.entries(RATES)) {
+    for (const [label, rate] of Object.entries(labels)) {
+      const n = Math.floor(rate * wave * (0.4 + random() * 1.2) + random());
+      if (n > 0) (made[name] ??= {})[label] = n;
+    }
+  }
+  if (made.requests) {
+    made.overhead_p50_us = { "": Math.round(70 + random() * 30 + wave * 12) };
+    made.overhead_p99_us = { "": Math.round(320 + random() * 260 * wave + (random() < 0.04 ? 1500 : 0)) };
+  }
+  return made;
+}
+
+/** An hour of points that ends now. */
+export function series(random, now, busy) {
+  const end = Math.floor(now / 5000) * 5;
+  const at = Array.from({ length: 720 }, (_, i) => end - (719 - i) * 5);
+  const points = at.map((_, i) => (busy ? point(random, 0.8 + 0.5 * Math.sin(i / 60) + 0.25 * Math.sin(i / 11)) : {}));
+  const names = new Map();
+  points.forEach((made, i) => {
+    for (const [name, labels] of Object.entries(made)) {
+      for (const [label, value] of Object.entries(labels)) {
+        const key = JSON.stringify([name, label]);
+        if (!names.has(key)) names.set(key, at.map(() => (name.startsWith("overhead") ? null : 0)));
+        names.get(key)[i] = value;
+      }
+    }
+  });
+  return { step_seconds: 5, at, series: [...names].map(([key, values]) => ({ name: JSON.parse(key)[0], label: JSON.parse(key)[1], values })) };
+}
+
+const other = { type: "other" };
+const call = (id, tool) => ({ type: "call", id, tool });
+const result = (id, tool, made = false) => (made ? { type: "result", id, tool, new: true } : { type: "result", id, tool });
+
+/** The ways in which a history is broken, each with its shape before and after. */
+const BREAKS = [
+  (id, tool) => ({
+    messages: 466,
+    findings: [{ kind: "unanswered", message: 464, call_id: id, tool, explanation: "a call without a result" }],
+    actions: [{ action: "placeholder", count: 1, explanation: "A result was invented that says so." }],
+    before: { messages: 466, shown: [{ index: 463, role: "user", blocks: [other] }, { index: 464, role: "assistant", blocks: [other, call(id, tool)] }, { index: 465, role: "user", blocks: [other] }] },
+    after: { messages: 466, shown: [{ index: 463, role: "user", blocks: [other] }, { index: 464, role: "assistant", blocks: [other, call(id, tool)] }, { index: 465, role: "user", blocks: [result(id, tool, true), other] }] },
+  }),
+  (id, tool) => ({
+    messages: 38,
+    findings: [
+      { kind: "unanswered", message: 11, call_id: id, tool, explanation: "a call without a result" },
+      { kind: "misplaced", message: 14, call_id: id, tool, explanation: "a result that stands too far from its call" },
+    ],
+    actions: [{ action: "moved", count: 1, explanation: "A result was moved to the place where its call wants it." }],
+    before: {
+      messages: 38,
+      shown: [
+        { index: 10, role: "user", blocks: [other] },
+        { index: 11, role: "assistant", blocks: [{ type: "thinking" }, call(id, tool)] },
+        { index: 12, role: "user", blocks: [other] },
+        { index: 13, role: "assistant", blocks: [other] },
+        { index: 14, role: "user", blocks: [result(id, tool), other] },
+      ],
+    },
+    after: {
+      messages: 38,
+      shown: [
+        { index: 10, role: "user", blocks: [other] },
+        { index: 11, role: "assistant", blocks: [{ type: "thinking" }, call(id, tool)] },
+        { index: 12, role: "user", blocks: [result(id, tool, true), other] },
+        { index: 13, role: "assistant", blocks: [other] },
+        { index: 14, role: "user", blocks: [other] },
+      ],
+    },
+  }),
+  (id, tool) => ({
+    messages: 121,
+    findings: [{ kind: "unanswered", message: 3, call_id: id, tool, explanation: "a call without a result" }, { kind: "orphan", message: 118, call_id: `${id}x`, tool: null, explanation: "a result without a call" }],
+    actions: [
+      { action: "restored", count: 1, explanation: "A result that was seen before was put back." },
+      { action: "quoted", count: 1, explanation: "A result that no call asks for was kept as marked text." },
+    ],
+    before: { messages: 121, shown: [{ index: 2, role: "user", blocks: [other] }, { index: 3, role: "assistant", blocks: [call(id, tool), call(`${id}b`, "read_file")] }, { index: 4, role: "tool", blocks: [result(`${id}b`, "read_file")] }, { index: 118, role: "tool", blocks: [result(`${id}x`, null)] }] },
+    after: { messages: 121, shown: [{ index: 2, role: "user", blocks: [other] }, { index: 3, role: "assistant", blocks: [call(id, tool), call(`${id}b`, "read_file")] }, { index: 4, role: "tool", blocks: [result(id, tool, true)] }, { index: 5, role: "tool", blocks: [result(`${id}b`, "read_file")] }, { index: 118, role: "user", blocks: [{ ...other, new: true }] }] },
+  }),
+];
+
+const TOOLS = ["bash", "str_replace_based_edit_tool", "read_file", "run_tests", "web_search", "mcp__github__create_pull_request", "apply_patch"];
+
+/** One repair. */
+export function repair(random, ms, hostile) {
+  const upstream = pick(random, ["anthropic", "anthropic", "openai"]);
+  const format = upstream === "anthropic" ? "anthropic" : pick(random, ["chat", "responses"]);
+  const id = upstream === "anthropic" ? `toolu_01${hex(random, 22)}` : `call_${hex(random, 24)}`;
+  const tool = hostile ? HOSTILE : pick(random, TOOLS);
+  const made = pick(random, BREAKS)(id, tool);
+  const outcome = random() < 0.12 ? "rejected" : random() < 0.1 ? "observed" : "repaired";
+  const done = outcome === "repaired" ? {} : { actions: [], after: null };
+  return {
+    id: `0199${hex(random, 4)}-${hex(random, 4)}-7${hex(random, 3)}-a${hex(random, 3)}-${hex(random, 12)}`,
+    at: iso(ms),
+    upstream,
+    format,
+    mode: outcome === "rejected" ? "strict" : outcome === "observed" ? "observe" : "repair",
+    outcome,
+    status: outcome === "rejected" ? 400 : 200,
+    findings_total: made.findings.length,
+    ...made,
+    ...done,
+  };
+}
+
+/** Lanes; the first few have calls in flight. */
+export function lanes(random, many, hostile) {
+  return Array.from({ length: many }, (_, i) => {
+    const idle = i < 6 ? i : Math.floor(5 + i * 3 + random() * 3);
+    const calls = [];
+    if (i < 6) {
+      for (let n = 0; n <= i % 3; n++) {
+        const most = random() < 0.7 ? pick(random, [30, 60, 120, 600]) : null;
+        calls.push({ tool: hostile && n === 0 ? HOSTILE : pick(random, TOOLS), seconds: Math.round(random() * (most ?? 90) * 1.05), max_duration_seconds: most, attached: i !== 2, tentative: i === 4 && n === 0 });
+      }
+    }
+    return {
+      lane: hex(random, 32),
+      upstream: pick(random, ["anthropic", "anthropic", "openai", null]),
+      profile: random() < 0.6 ? pick(random, ["work", "team", "spare"]) : null,
+      idle_seconds: idle,
+      forks: i % 7 === 3 ? 1 + Math.floor(random() * 3) : 0,
+      open_calls: calls,
+      stalled: i === 5 ? { tool: "web_search", id: `srvtoolu_01${hex(random, 20)}`, seconds: 31 } : null,
+    };
+  });
+}
+
+/** Profiles and breakers, as of `now`. */
+export function profiles(now, cleared, hostile) {
+  const rest = (reason, seconds, more = {}) => ({ reason, model: null, disables: false, shared: false, since: iso(now - 60_000), until: seconds === null ? null : iso(now + seconds * 1000), seconds_left: seconds, ...more });
+  const all = [
+    { upstream: "anthropic", profile: "work", state: "ready", organisation: "org-7f2a", rests: [] },
+    { upstream: "anthropic", profile: hostile ? HOSTILE : "team", state: "cooling", organisation: "org-7f2a", rests: [rest("rate_limit", 300 - (Math.floor(now / 1000) % 240), { model: "claude-sonnet-4-5" })] },
+    { upstream: "anthropic", profile: "spare", state: "disabled", organisation: null, rests: [rest("billing", null, { disables: true, shared: true })] },
+    { upstream: "openai", profile: "main", state: "ready", organisation: null, rests: [] },
+  ];
+  return {
+    profiles: all.map((profile) => (cleared.has(`${profile.upstream}/${profile.profile}`) ? { ...profile, state: "ready", rests: [] } : profile)),
+    breakers: [
+      { upstream: "anthropic", model: null, state: "closed", failures: 0, until: null },
+      { upstream: "openai", model: "gpt-5", state: "half_open", failures: 5, until: iso(now + 20_000) },
+    ],
+  };
+}
+
+/** Late results. */
+export function late(now, busy) {
+  if (!busy) return { detached: {}, events: {}, outstanding: 0, recent: [] };
+  const event = (seconds, event, age_seconds) => ({ at: iso(now - seconds * 1000), event, age_seconds });
+  return {
+    detached: { stream_dropped: 14, went_on: 6, silent: 2, closed: 5 },
+    events: { stored: 21, delivered: 17, duplicate: 2, refused: 1 },
+    outstanding: 3,
+    recent: [event(14, "delivered", 130), event(48, "stored", null), event(95, "delivered", 42), event(180, "duplicate", 610), event(260, "delivered", 2210), event(700, "refused", null)],
+  };
+}
+
+/** The status of a proxy that was started a while ago. */
+export function status(started, now, busy) {
+  return {
+    version: "0.1.0",
+    started_at: iso(started),
+    uptime_seconds: (now - started) / 1000,
+    listen: "127.0.0.1:4747",
+    draining: false,
+    upstreams: [
+      { name: "anthropic", url: "https://api.anthropic.com", mode: "repair" },
+      { name: "openai", url: "https://api.openai.com", mode: "strict" },
+    ],
+    streams_active: busy ? 5 : 0,
+    config: { path: busy ? "/etc/antiphon.toml" : null, loaded_at: iso(started), reloads: 0, last_error: null },
+    log_level: "info",
+  };
+}

@@ -1,0 +1,160 @@
+// An admin server that is none: the page's own files, and made-up answers of the admin API. By hand: `node mock.mjs live 4799`.
+//
+// Scenarios: `empty`, `live`, `hostile` (every name is markup), `crowd` (10,000 lanes), `token` (the token is "sesame"), `refused` (the last
+// reload failed), `hang` (nothing is ever answered).
+
+import { readFile } from "node:fs/promises";
+import http from "node:http";
+import { fileURLToPath } from "node:url";
+
+import * as data from "./data.mjs";
+
+const PAGE = new URL("../../src/admin/page/", import.meta.url);
+const KINDS = { html: "text/html; charset=utf-8", css: "text/css; charset=utf-8", js: "text/javascript; charset=utf-8", svg: "image/svg+xml", LICENSE: "text/plain" };
+const POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+export class Mock {
+  constructor(scenario) {
+    this.scenario = scenario;
+    this.random = data.chance(7);
+    this.busy = scenario !== "empty";
+    this.hostile = scenario === "hostile";
+    this.started = Date.now() - (this.busy ? 93_000_000 : 40_000);
+    this.cleared = new Set();
+    this.feeds = new Set();
+    this.lanes = data.lanes(this.random, !this.busy ? 0 : scenario === "crowd" ? 10_000 : 23, this.hostile);
+    this.series = data.series(this.random, Date.now(), this.busy);
+    this.repairs = [];
+    for (let i = 0; this.busy && i < 60; i++) this.repairs.push(data.repair(this.random, Date.now() - i * 47_000, this.hostile));
+    this.point = {};
+    this.pointAt = 0;
+    this.ticks = 0;
+    this.asked = [];
+    this.server = http.createServer((request, response) => this.answer(request, response).catch((error) => response.destroy(error)));
+  }
+
+  async start(port = 0) {
+    await new Promise((resolve) => this.server.listen(port, "127.0.0.1", resolve));
+    this.port = this.server.address().port;
+    this.timer = setInterval(() => this.tick(), 1000);
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  async stop() {
+    clearInterval(this.timer);
+    this.server.closeAllConnections();
+    await new Promise((resolve) => this.server.close(resolve));
+  }
+
+  tick() {
+    const now = Math.floor(Date.now() / 1000);
+    const at = Math.floor(now / 5) * 5;
+    if (at !== this.pointAt) {
+      this.pointAt = at;
+      this.point = {};
+    }
+    if (this.busy) {
+      for (const [name, labels] of Object.entries(data.point(this.random, 0.25))) {
+        for (const [label, value] of Object.entries(labels)) {
+          const sum = (this.point[name] ??= {});
+          sum[label] = name.startsWith("overhead") ? value : (sum[label] ?? 0) + value;
+        }
+      }
+      for (const lane of this.lanes) for (const call of lane.open_calls) call.seconds += 1;
+    }
+    const open = this.lanes.reduce((sum, lane) => sum + lane.open_calls.length, 0);
+    this.send("tick", { at: now, point_at: at, streams_active: this.busy ? 5 : 0, lanes: this.lanes.length, open_calls: open, point: this.point });
+    if (this.busy && this.ticks++ % 4 === 3) this.repair();
+  }
+
+  repair() {
+    const made = data.repair(this.random, Date.now(), this.hostile);
+    this.repairs.unshift(made);
+    const { before, after, ...told } = made;
+    this.send("repair", { ...told, sketched: before !== null });
+  }
+
+  send(event, body) {
+    for (const feed of this.feeds) feed.write(`event: ${event}\ndata: ${JSON.stringify(body)}\n\n`);
+  }
+
+  async answer(request, response) {
+    const url = new URL(request.url, "http://mock");
+    response.setHeader("content-security-policy", POLICY);
+    this.asked.push(`${request.method} ${url.pathname}`);
+    if (!url.pathname.startsWith("/admin/v1/")) return this.file(url.pathname, response);
+    if (this.scenario === "hang") return;
+    if (this.scenario === "token" && request.headers.authorization !== "Bearer sesame") return refuse(response, 401, "unauthorized", "a token is needed");
+    const path = url.pathname.slice("/admin/v1/".length);
+    if (path === "events") return this.feed(response);
+    if (request.method === "POST") return this.clear(path, response);
+    const body = this.body(path, url.searchParams);
+    if (body === undefined) return refuse(response, 404, "not_found", "there is no such thing");
+    response.setHeader("content-type", "application/json").end(JSON.stringify(body));
+  }
+
+  async file(path, response) {
+    const name = path === "/" ? "index.html" : path.replace(/^\/assets\//, "");
+    if (!/^[\w.]+$/.test(name) || name.endsWith(".d.ts")) return refuse(response, 404, "not_found", path);
+    try {
+      const body = await readFile(fileURLToPath(new URL(name, PAGE)));
+      response.setHeader("content-type", KINDS[name.split(".").at(-1)]).end(body);
+    } catch {
+      refuse(response, 404, "not_found", path);
+    }
+  }
+
+  feed(response) {
+    response.setHeader("content-type", "text/event-stream").write("retry: 2000\n\n: ping\n\n");
+    this.feeds.add(response);
+    response.on("close", () => this.feeds.delete(response));
+  }
+
+  clear(path, response) {
+    const found = /^profiles\/([^/]+)\/([^/]+)\/clear$/.exec(path);
+    if (!found) return refuse(response, 404, "not_found", path);
+    this.cleared.add(`${decodeURIComponent(found[1])}/${decodeURIComponent(found[2])}`);
+    response.writeHead(204).end();
+    this.send("profiles", {});
+  }
+
+  body(path, query) {
+    const now = Date.now();
+    if (path === "status") return this.status(now);
+    if (path === "series") return this.series;
+    if (path === "repairs") return { kept: this.repairs.length, repairs: this.repairs.slice(0, Number(query.get("limit") ?? 50)) };
+    if (path.startsWith("repairs/")) return this.repairs.find(({ id }) => id === decodeURIComponent(path.slice(8)));
+    if (path === "sessions") return this.sessions(Number(query.get("limit") ?? 200), Number(query.get("after") ?? 0));
+    if (path === "profiles") return this.busy ? data.profiles(now, this.cleared, this.hostile) : { profiles: [], breakers: [] };
+    if (path === "late") return data.late(now, this.busy);
+    return undefined;
+  }
+
+  status(now) {
+    const status = data.status(this.started, now, this.busy);
+    if (this.scenario === "refused") status.config.last_error = "line 12: `upstreams.openai.mode`: unknown mode `repiar`";
+    return status;
+  }
+
+  sessions(limit, after) {
+    const busy = this.lanes.filter((lane) => lane.open_calls.length > 0);
+    const end = after + limit;
+    return {
+      lanes: this.lanes.length,
+      pinned: Math.floor(this.lanes.length / 4),
+      with_open_calls: busy.length,
+      open_calls: busy.reduce((sum, lane) => sum + lane.open_calls.length, 0),
+      latest: this.lanes.slice(after, end),
+      next: end < this.lanes.length ? String(end) : null,
+    };
+  }
+}
+
+function refuse(response, status, code, message) {
+  response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify({ error: { code, message } }));
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  console.log(await new Mock(process.argv[2] ?? "live").start(Number(process.argv[3] ?? 4799)));
+}
