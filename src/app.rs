@@ -8,8 +8,9 @@ use crate::{
     callers::Callers,
     late::{Keeper, Late, LateSettings},
     ledger::{self, Later, Ledger, Writer},
+    profiles::Profiles,
     provider::Routes,
-    proxy::{Proxy, ProxySettings, Shared},
+    proxy::{Fresh, Proxy, ProxySettings, Shared},
     recall::{Recall, RecallSettings},
     server::{self, BindError, ServerSettings, Tasks},
     telemetry::Telemetry,
@@ -149,11 +150,13 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
     let data_address = data.local_addr().unwrap_or(server.listen);
     let admin_address = admin_listener.local_addr().unwrap_or(admin_listen);
     let sender = Sender::new(&upstream_settings, tasks.clone())?;
+    let telemetry = shared.telemetry.clone();
     // Of their own: they work until nobody has anything to write any more.
     let keeping = upkeep.start(Tasks::default());
     let proxy = Proxy::new(routes, proxy, sender, shared, data_address.ip(), tasks.stopping());
     let drain_timeout = server.drain_timeout;
-    tasks.spawn_background(server::serve(data, server, tasks.clone(), proxy));
+    tasks.spawn_background(server::serve(data, server, tasks.clone(), proxy.clone()));
+    tasks.spawn_background(telemetry.outline());
     // The admin listener answers until the end, so that a drain can be watched.
     tasks.spawn_background(async move {
         if let Err(error) = axum::serve(admin_listener, admin).await {
@@ -166,6 +169,8 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
         tasks,
         drain_timeout,
         keeping,
+        proxy,
+        upstream: upstream_settings,
     })
 }
 
@@ -179,9 +184,32 @@ pub struct Running {
     tasks: Tasks,
     drain_timeout: Duration,
     keeping: Keeping,
+    proxy: Proxy,
+    /// By which the client towards providers was made.
+    upstream: UpstreamSettings,
 }
 
 impl Running {
+    /// Exchanges that begin from now on go by this; those that run end as they began. On an error nothing has changed.
+    pub fn replace(
+        &mut self,
+        routes: Routes,
+        settings: ProxySettings,
+        upstream: UpstreamSettings,
+        profiles: Profiles,
+    ) -> Result<(), rustls::Error> {
+        let is_same = upstream == self.upstream;
+        let sender = (!is_same).then(|| Sender::new(&upstream, self.tasks.clone())).transpose()?;
+        self.proxy.replace(Fresh {
+            routes,
+            settings,
+            sender,
+            profiles,
+        });
+        self.upstream = upstream;
+        Ok(())
+    }
+
     /// Stops accepting, lets what runs finish within the drain timeout, cuts the rest.
     pub async fn drain(self) {
         let cut = self.tasks.drain(self.drain_timeout).await;

@@ -11,6 +11,7 @@ mod diff;
 mod healthcheck;
 mod input;
 mod man;
+mod reload;
 mod repair;
 mod serve;
 mod store;

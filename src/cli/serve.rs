@@ -15,19 +15,23 @@ use clap::ArgAction;
 use tokio::{
     runtime::{Builder, Runtime},
     signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
 };
 
-use super::{EXIT_INTERRUPTED, banner};
+use super::{EXIT_INTERRUPTED, banner, reload::Reloader};
 use crate::{
-    admin::{self, Readiness},
-    app::{self, Lasting, Parts},
-    config::{self, Config, Flags, LedgerConfig, default_ledger_path, process_environment},
+    admin::{
+        self, Readiness,
+        control::{Control, Reload, Standing},
+    },
+    app::{self, Lasting, Parts, Running},
+    config::{self, Flags, LedgerConfig, Loaded, default_ledger_path, process_environment},
     ledger::{Ledger, MemoryLedger, OpenError, SqliteLedger},
     profiles::Profiles,
     provider::{self, Routes, Upstream},
     proxy::Shared,
     session_table::{SessionSettings, SessionTable},
-    telemetry::{self, Telemetry},
+    telemetry::{self, LogControl, Telemetry},
     upstream::random,
 };
 
@@ -49,7 +53,7 @@ pub(super) struct Args {
     /// Address and port of the proxy [env: ANTIPHON_LISTEN] [default: 127.0.0.1:4747]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Address and port of health and metrics, loopback only [env: ANTIPHON_ADMIN_LISTEN] [default: 127.0.0.1:4748]
+    /// Address and port of the dashboard, health and metrics; loopback without a token [env: ANTIPHON_ADMIN_LISTEN] [default: 127.0.0.1:4748]
     #[arg(long, value_name = "ADDRESS")]
     admin_listen: Option<String>,
     /// Provider endpoint under a name of your choice, or another URL for a built-in one; repeatable
@@ -83,10 +87,11 @@ impl Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = config::load(&args.flags(), &process_environment)?.config;
-    config.log.install().context("cannot set up log lines")?;
+    let flags = args.flags();
+    let loaded = config::load(&flags, &process_environment)?;
+    let log = loaded.config.log.install().context("cannot set up log lines")?;
     let runtime = runtime().context("cannot start threads")?;
-    let result = runtime.block_on(Box::pin(serve(config)));
+    let result = runtime.block_on(Box::pin(serve(flags, loaded, log)));
     runtime.shutdown_timeout(STOP_TIMEOUT);
     telemetry::flush_lines();
     result
@@ -104,53 +109,23 @@ fn runtime() -> io::Result<Runtime> {
     builder.enable_all().on_thread_park(telemetry::flush_lines).build()
 }
 
-async fn serve(config: Config) -> anyhow::Result<ExitCode> {
+async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new().context("cannot listen for signals")?;
     let readiness = Readiness::new();
-    let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
-    let names = config.upstreams.iter().map(|upstream| upstream.name.as_str());
-    let profiles = Profiles::new(names, config.profiles, &config.proxy.rotation, telemetry.clone());
-    let ledger = ledger(&config.ledger)?;
-    let sessions = SessionSettings {
-        calls: config.late.call_limits(),
-        ..SessionSettings::default()
-    };
-    let Lasting { late, recall, upkeep } = Lasting::over(&ledger, config.late, config.ledger.keeps_seen, &telemetry);
-    let shared = Shared {
-        profiles,
-        sessions: Arc::new(SessionTable::new(sessions)),
-        recall,
-        telemetry,
-        late,
-    };
-    let routes = Routes::new(config.upstreams);
-    warn_of_closed_door(&config.server.listen, &config.proxy.allow_hosts);
-    warn_of_plain_text(&routes);
-    warn_of_literal_secrets(&config.literal_secrets);
-    let running = app::start(Parts {
-        routes: routes.clone(),
-        server: config.server,
-        admin_listen: config.admin_listen,
-        admin: admin::router(admin::Shared {
-            telemetry: shared.telemetry.clone(),
-            readiness: readiness.clone(),
-            profiles: shared.profiles.clone(),
-            sessions: Arc::clone(&shared.sessions),
-        }),
-        proxy: config.proxy,
-        upstream: config.upstream,
-        shared,
-        upkeep,
-    })
-    .await?;
-    tracing::info!(listen = %running.data, admin_listen = %running.admin, version = env!("CARGO_PKG_VERSION"), "serving");
-    if io::stderr().is_terminal() {
-        // Nothing depends on the banner: a terminal that is gone is no reason to stop.
-        let banner = banner::text(&routes, running.data, running.admin);
-        drop(writeln!(io::stderr().lock(), "\n{banner}"));
+    let (mut running, mut reloader, mut requests) = start(flags, loaded, log, &readiness).await?;
+    loop {
+        tokio::select! {
+            signalled = signals.next() => match signalled {
+                Signalled::Stop => break,
+                // What went wrong stands in the log.
+                Signalled::Reload => drop(reloader.reload(&mut running)),
+            },
+            Some(done) = requests.recv() => {
+                // Who asked may have gone.
+                drop(done.send(reloader.reload(&mut running)));
+            }
+        }
     }
-
-    signals.stop().await;
     readiness.draining();
     tracing::info!("draining; press Ctrl-C again to stop at once");
     tokio::select! {
@@ -163,6 +138,75 @@ async fn serve(config: Config) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(EXIT_INTERRUPTED))
         }
     }
+}
+
+/// Builds every part by the configuration, and starts it.
+async fn start(
+    flags: Flags,
+    loaded: Loaded,
+    log: LogControl,
+    readiness: &Readiness,
+) -> anyhow::Result<(Running, Reloader, mpsc::Receiver<Reload>)> {
+    let (config, effective) = (loaded.config.clone(), loaded.to_toml()?);
+    let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
+    let names = config.upstreams.iter().map(|upstream| upstream.name.as_str());
+    let profiles = Profiles::new(names, config.profiles, &config.proxy.rotation, telemetry.clone());
+    let ledger = ledger(&config.ledger)?;
+    let sessions = SessionSettings {
+        calls: config.late.call_limits(),
+        ..SessionSettings::default()
+    };
+    let Lasting { late, recall, upkeep } = Lasting::over(&ledger, config.late, config.ledger.keeps_seen, &telemetry);
+    let sessions = Arc::new(SessionTable::new(sessions));
+    let routes = Routes::new(config.upstreams);
+    warn_of_closed_door(&config.server.listen, &config.proxy.allow_hosts);
+    warn_of_plain_text(&routes);
+    warn_of_literal_secrets(&config.literal_secrets);
+    let path = config::path(&flags, &process_environment).map(|(path, _)| path.display().to_string());
+    let standing = Standing::new(path, effective, &routes, profiles.clone());
+    let (control, requests) = Control::new(standing, log);
+    let admin = admin::router(admin::Parts {
+        telemetry: telemetry.clone(),
+        readiness: readiness.clone(),
+        sessions: Arc::clone(&sessions),
+        late: late.clone(),
+        ledger,
+        control: control.clone(),
+        token: config.admin_token,
+        hosts: config.proxy.allow_hosts.clone(),
+    });
+    let running = app::start(Parts {
+        routes: routes.clone(),
+        server: config.server,
+        admin_listen: config.admin_listen,
+        admin,
+        proxy: config.proxy,
+        upstream: config.upstream,
+        shared: Shared {
+            profiles,
+            sessions,
+            recall,
+            telemetry: telemetry.clone(),
+            late,
+        },
+        upkeep,
+    })
+    .await?;
+    control.listens(running.data);
+    tracing::info!(listen = %running.data, admin_listen = %running.admin, version = env!("CARGO_PKG_VERSION"), "serving");
+    if io::stderr().is_terminal() {
+        // Nothing depends on the banner: a terminal that is gone is no reason to stop.
+        let banner = banner::text(&routes, running.data, running.admin);
+        drop(writeln!(io::stderr().lock(), "\n{banner}"));
+    }
+    let reloader = Reloader {
+        flags,
+        began: loaded.clone(),
+        loaded,
+        control,
+        telemetry,
+    };
+    Ok((running, reloader, requests))
 }
 
 /// Where calls and results are kept. Where nobody has named a file and none can be made, as in a container without a home,
@@ -226,10 +270,19 @@ fn warn_of_literal_secrets(keys: &[String]) {
     }
 }
 
-/// The signals that stop us. While this lives they no longer kill the process.
+/// What a signal asks for.
+enum Signalled {
+    /// SIGTERM or SIGINT.
+    Stop,
+    /// SIGHUP.
+    Reload,
+}
+
+/// The signals that we take. While this lives they no longer kill the process.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hang_up: Signal,
 }
 
 impl Signals {
@@ -237,14 +290,16 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
         })
     }
 
-    /// Waits for the first SIGTERM or SIGINT.
-    async fn stop(&mut self) {
+    /// Waits for the next one.
+    async fn next(&mut self) -> Signalled {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => Signalled::Stop,
+            _ = self.interrupt.recv() => Signalled::Stop,
+            _ = self.hang_up.recv() => Signalled::Reload,
         }
     }
 

@@ -9,6 +9,7 @@ use std::{
 
 use super::{
     Config, Loaded, Lookup, ReadFile,
+    admin::{ADMIN_TOKEN, ADMIN_TOKEN_FILE},
     file::{File, LogFormatName},
     hidden::{Hidden, is_private},
     problem::{ConfigError, Place, Problem},
@@ -37,6 +38,8 @@ pub const VARIABLES: &[(&str, &str)] = &[
     (CONFIG, "path of the configuration file"),
     (LISTEN, "server.listen"),
     (ADMIN_LISTEN, "server.admin_listen"),
+    (ADMIN_TOKEN, "the token whose hash is server.admin_token"),
+    (ADMIN_TOKEN_FILE, "a file that holds it"),
     (UPSTREAM, "upstreams, as NAME=URL,NAME=URL"),
     (LOG, "log.level"),
     (LOG_FORMAT, "log.format"),
@@ -74,17 +77,17 @@ pub fn process_environment(name: &str) -> Option<String> {
     Some(value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
 }
 
+/// The file that `flags` or the environment name, and who named it.
+pub fn path(flags: &Flags, variable: &Lookup<'_>) -> Option<(PathBuf, &'static str)> {
+    let named = variable(CONFIG).filter(|path| !path.is_empty());
+    let named = named.map(|path| (PathBuf::from(path), CONFIG));
+    flags.config.clone().map(|path| (path, "--config")).or(named)
+}
+
 /// Reads the file that `flags` or the environment name, if any, and builds the configuration.
 pub fn load(flags: &Flags, variable: &Lookup<'_>) -> Result<Loaded, ConfigError> {
-    let (path, key) = match &flags.config {
-        Some(path) => (Some(path.clone()), "--config"),
-        None => (
-            variable(CONFIG).filter(|path| !path.is_empty()).map(PathBuf::from),
-            CONFIG,
-        ),
-    };
     let read_file = |path: &std::path::Path| std::fs::read_to_string(path);
-    let Some(path) = path else {
+    let Some((path, key)) = path(flags, variable) else {
         return lower(None, flags, variable, &read_file);
     };
     let name = path.display().to_string();
@@ -119,6 +122,7 @@ pub fn lower(
         file: reading.file,
     };
     lowering.overlay(flags, &variable);
+    lowering.overlay_admin_token(&variable, read_file);
     let config = lowering.config(proxy_environment(&variable), read_file);
     let mut problems = concealed(lowering.problems, &lowering.places);
     if problems.is_empty() {
@@ -252,6 +256,10 @@ impl Lowering {
         }
     }
 
+    pub(super) fn push(&mut self, problem: Problem) {
+        self.problems.push(problem);
+    }
+
     /// Reports what is wrong with the value of `key`, under the name of whoever gave it.
     pub(super) fn report(&mut self, key: &str, flaw: Flaw) {
         let (name, place) = match self.origins.get(key) {
@@ -281,7 +289,8 @@ impl Lowering {
     /// Every part's settings. Where a value is unusable its problem is noted and something stands in for it.
     fn config(&mut self, proxies: ProxyEnvironment, read_file: &ReadFile<'_>) -> Config {
         let server = self.server();
-        let admin_listen = self.admin_listen(&server);
+        let admin_token = self.admin_token();
+        let admin_listen = self.admin_listen(&server, admin_token.is_some());
         let clocks = self.clocks();
         let upstream = self.upstream_settings(&clocks, proxies);
         let proxy = self.proxy(clocks);
@@ -303,6 +312,7 @@ impl Lowering {
         Config {
             server,
             admin_listen,
+            admin_token,
             proxy,
             upstream,
             upstreams,
@@ -328,23 +338,6 @@ impl Lowering {
             client_stall: self.client_stall(),
             drain_timeout: self.duration("server.drain_timeout", &file.drain_timeout, Duration::ZERO),
         }
-    }
-
-    fn admin_listen(&mut self, server: &ServerSettings) -> std::net::SocketAddr {
-        const KEY: &str = "server.admin_listen";
-        let text = self.file.server.admin_listen.clone();
-        let address = self.take(KEY, values::address(&text)).unwrap_or_else(anywhere);
-        if !address.ip().is_loopback() {
-            let flaw = Flaw::new(format!(
-                "{address} can be reached from other machines, and nobody has to log in there"
-            ));
-            self.report(KEY, flaw.hint(format!("write \"127.0.0.1:{}\"", address.port())));
-        }
-        if address == server.listen && address.port() != 0 {
-            let flaw = Flaw::new(format!("{address} is the proxy's own address"));
-            self.report(KEY, flaw.hint("take another port"));
-        }
-        address
     }
 
     fn proxy(&mut self, clocks: Clocks) -> ProxySettings {
@@ -387,6 +380,6 @@ impl Lowering {
 }
 
 /// Stands in for an address that has a problem.
-fn anywhere() -> std::net::SocketAddr {
+pub(super) fn anywhere() -> std::net::SocketAddr {
     std::net::SocketAddr::from(([127, 0, 0, 1], 0))
 }

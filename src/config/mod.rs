@@ -3,6 +3,8 @@
 //! Built from one TOML file, variables and flags; a flag goes before a variable, a variable before the file, the file
 //! before the default. No part of the program holds a [`Config`]: each is given its own settings.
 
+mod admin;
+mod changes;
 mod clocks;
 pub mod file;
 mod hidden;
@@ -17,15 +19,16 @@ mod values;
 
 use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 
+pub use changes::Changes;
 pub use file::{File, schema};
 pub use late::LedgerConfig;
-pub use lower::{Flags, VARIABLES, load, lower, process_environment};
+pub use lower::{Flags, VARIABLES, load, lower, path, process_environment};
 pub use places::default_ledger_path;
 pub use problem::{ConfigError, Place, Problem};
 pub use values::client_name;
 
 use crate::{
-    auth::Profile, late::LateSettings, provider::Upstream, proxy::ProxySettings, server::ServerSettings,
+    auth::{Profile, TokenHash}, late::LateSettings, provider::Upstream, proxy::ProxySettings, server::ServerSettings,
     telemetry::LogSettings, upstream::UpstreamSettings,
 };
 
@@ -40,8 +43,10 @@ pub type ReadFile<'a> = dyn Fn(&Path) -> io::Result<String> + 'a;
 pub struct Config {
     /// The listener of the data path.
     pub server: ServerSettings,
-    /// Where health, metrics and administration are; always loopback.
+    /// Where the dashboard, health, metrics and administration are; loopback without a token.
     pub admin_listen: SocketAddr,
+    /// The hash of the token of those who may ask there for more than health; none: everybody on this machine.
+    pub admin_token: Option<TokenHash>,
     /// The data path.
     pub proxy: ProxySettings,
     /// The client towards providers.

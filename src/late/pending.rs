@@ -39,6 +39,11 @@ impl Default for Pending {
 }
 
 impl Pending {
+    /// How many wait for anybody who is remembered.
+    pub(super) fn total(&self) -> usize {
+        self.0.iter().map(|(_, known)| lock(&known).waiting.len()).sum()
+    }
+
     /// Whether the ledger must be read for this principal. From now on changes are noted.
     pub(super) fn wants(&self, principal: Principal) -> bool {
         let known = self.0.get_with(principal, Arc::default);

@@ -87,6 +87,11 @@ impl Late {
         waiting
     }
 
+    /// How many results wait for their owners, as far as those were seen since the start.
+    pub fn waiting_in_all(&self) -> usize {
+        self.0.pending.total()
+    }
+
     /// How many results wait for their owner, from memory: 0 until [`Late::load`] has been there.
     pub fn pending(&self, principal: Principal) -> usize {
         if self.is_used() {

@@ -41,7 +41,7 @@ struct Pool {
     endpoint: Mutex<Endpoint>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Endpoint {
     budget: Budget,
     /// By model; the empty name stands for requests without one, and for those that are too many.
@@ -103,6 +103,20 @@ impl Profiles {
         let named = upstreams.into_iter().map(ToOwned::to_owned);
         let pools = named.map(|name| (name.clone(), pool(&name))).collect();
         Self(Arc::new(Inner { pools, telemetry }))
+    }
+
+    /// Takes over what `old` knows: of profiles with the same name and credential, and of upstreams of the same name.
+    pub fn inherit(&self, old: &Self) {
+        for (name, pool) in &self.0.pools {
+            let Some(known) = old.pool(name) else { continue };
+            let same = |id: ProfileId| {
+                let profile = pool.profiles.get(id)?;
+                let is_it = |old: &Profile| old.label == profile.label && old.credential == profile.credential;
+                known.profiles.iter().position(is_it)
+            };
+            lock(&pool.rotation).inherit(&lock(&known.rotation), same);
+            lock(&pool.endpoint).clone_from(&lock(&known.endpoint));
+        }
     }
 
     /// Whether requests to this upstream go up with profiles.
@@ -169,6 +183,7 @@ impl Profiles {
             if let (Some(reason), Some(profile)) = (rests, pool.profiles.get(id)) {
                 let (upstream, profile) = (shown.upstream, profile.label.as_str());
                 tracing::warn!(upstream, profile, reason = reason.label(), "a profile rests");
+                self.0.telemetry.profiles_changed();
             }
         }
         let Some(halves) = shown.verdict.class.endpoint_halves() else {

@@ -41,6 +41,7 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use http::{
     HeaderMap, HeaderValue, Request, Response, StatusCode,
     header::{ALLOW, HOST},
@@ -125,7 +126,20 @@ pub struct Shared {
 
 /// The data path as a service: one call is one exchange. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Proxy(Arc<Inner>);
+pub struct Proxy(Arc<ArcSwap<Inner>>);
+
+/// What of the data path may change while it runs.
+#[derive(Debug)]
+pub struct Fresh {
+    /// The table of upstreams.
+    pub routes: Routes,
+    /// Its settings.
+    pub settings: ProxySettings,
+    /// The client towards providers; none: as it is.
+    pub sender: Option<Sender>,
+    /// The profiles of all upstreams.
+    pub profiles: Profiles,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -137,8 +151,8 @@ struct Inner {
     sessions: Arc<SessionTable>,
     recall: Recall,
     telemetry: Telemetry,
-    ids: Ids,
-    memory: Memory,
+    ids: Arc<Ids>,
+    memory: Arc<Memory>,
     late: Late,
     api: LedgerApi,
     principals: PrincipalKey,
@@ -158,19 +172,15 @@ impl Proxy {
         listen: IpAddr,
         stopping: Signal,
     ) -> Self {
-        let guard = Guard {
-            allow_origins: settings.allow_origins.clone(),
-            allow_hosts: settings.allow_hosts.clone(),
-            own: (!listen.is_unspecified()).then_some(listen),
-        };
-        let memory = Memory::new(routes.upstreams());
+        let guard = guard(&settings, (!listen.is_unspecified()).then_some(listen));
+        let memory = Arc::new(Memory::new(routes.upstreams()));
         let api = LedgerApi::new(
             shared.late.clone(),
             Arc::clone(&shared.sessions),
             shared.telemetry.clone(),
             stopping,
         );
-        Self(Arc::new(Inner {
+        Self(Arc::new(ArcSwap::from_pointee(Inner {
             routes,
             settings,
             guard,
@@ -179,13 +189,54 @@ impl Proxy {
             sessions: shared.sessions,
             recall: shared.recall,
             telemetry: shared.telemetry,
-            ids: Ids::default(),
+            ids: Arc::default(),
             memory,
             principals: shared.late.principal_key().clone(),
             late: shared.late,
             api,
             chance: RandomState::new(),
-        }))
+        })))
+    }
+
+    /// Exchanges that begin from now on go by this; those that run end as they began.
+    pub fn replace(&self, fresh: Fresh) {
+        let old = self.0.load_full();
+        let Fresh {
+            routes,
+            settings,
+            sender,
+            profiles,
+        } = fresh;
+        // What refusals of a provider taught holds for that provider.
+        let memory = if routes.upstreams() == old.routes.upstreams() {
+            Arc::clone(&old.memory)
+        } else {
+            Arc::new(Memory::new(routes.upstreams()))
+        };
+        self.0.store(Arc::new(Inner {
+            guard: guard(&settings, old.guard.own),
+            routes,
+            settings,
+            sender: sender.unwrap_or_else(|| old.sender.clone()),
+            profiles,
+            sessions: Arc::clone(&old.sessions),
+            recall: old.recall.clone(),
+            telemetry: old.telemetry.clone(),
+            ids: Arc::clone(&old.ids),
+            memory,
+            late: old.late.clone(),
+            api: old.api.clone(),
+            principals: old.principals.clone(),
+            chance: old.chance.clone(),
+        }));
+    }
+}
+
+fn guard(settings: &ProxySettings, own: Option<IpAddr>) -> Guard {
+    Guard {
+        allow_origins: settings.allow_origins.clone(),
+        allow_hosts: settings.allow_hosts.clone(),
+        own,
     }
 }
 
@@ -195,7 +246,7 @@ impl Service<Request<Incoming>> for Proxy {
     type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let inner = Arc::clone(&self.0);
+        let inner = self.0.load_full();
         Box::pin(async move { Ok(inner.exchange(request).await) })
     }
 }

@@ -184,6 +184,9 @@ impl Reading<'_> {
         record.event.mode = Some(mode);
         let report = &mended.repaired.report;
         record.event.unreadable = report.unread;
+        if mode != Mode::Repair && !report.findings.is_empty() {
+            record.draft(report, self.wire, mended.plain.clone(), None);
+        }
         match mode {
             Mode::Strict if !report.findings.is_empty() => {
                 record.event.rejected = true;
@@ -224,6 +227,7 @@ impl Reading<'_> {
 
     /// What goes up of a body that may be mended.
     async fn mended(&self, came: Bytes, coding: Coding, mended: Mended, asked: Asked, record: &mut Record) -> Verdict {
+        let before = mended.plain.clone();
         let owed = self.owed(&asked);
         let mut patience = self.patience;
         let remember = |by| self.remember(mended, &asked, &owed, by);
@@ -239,6 +243,9 @@ impl Reading<'_> {
             report.actions.insert(Action::Append, put.count);
         }
         record.repair = Some(actions(&report));
+        if !report.actions.is_empty() {
+            record.draft(&report, self.wire, before, Some(body.clone()));
+        }
         let renamed = report.renamed.clone();
         let unbound = report.actions.contains_key(&Action::Unbind);
         record.event.report = Some(report);

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use tokio::time::Instant;
 use uuid::Builder;
@@ -22,10 +23,12 @@ use crate::{
         Class, Evidence, Hints, Reason, Side, Verdict, classify,
         course::{Open, State},
     },
+    repair::Report,
     server::Stalled,
     session_table::Detached,
-    telemetry::{Telemetry, events::ExchangeEnded},
-    wire::watch::Facts,
+    splice::Segments,
+    telemetry::{Telemetry, events::ExchangeEnded, recent::Draft},
+    wire::{Wire, watch::Facts},
 };
 
 /// Request ids: UUIDs of version 7.
@@ -229,6 +232,17 @@ impl Record {
             None if verdict.class == Class::Success => self.end(verdict, "done"),
             None => self.end(verdict, "body"),
         }
+    }
+
+    /// Shows those who watch how a body in which something was found stands, and how it goes up.
+    pub(super) fn draft(&self, report: &Report, wire: Wire, before: Bytes, after: Option<Segments>) {
+        self.telemetry.draft(Draft {
+            id: self.event.request_id.clone(),
+            before,
+            after,
+            wire,
+            found: report.findings.iter().map(|finding| finding.message).collect(),
+        });
     }
 
     /// Ends the record; only the first end counts.

@@ -111,6 +111,23 @@ impl Action {
             Self::Append => "appended",
         }
     }
+
+    /// One sentence for a human, without ids.
+    pub const fn explanation(self) -> &'static str {
+        match self {
+            Self::Move => "a result that stood elsewhere was put behind its call",
+            Self::Merge => "results that were split over several messages were put into one",
+            Self::Restore => "the real result, remembered or posted since, was put behind its call",
+            Self::Rename => "an id was replaced, for the call and its result alike",
+            Self::Quote => "a result that may not stand as such was kept as marked text",
+            Self::Drop => "a block was left out that says nothing of its own: an equal copy, or half of a server tool's pair",
+            Self::Placeholder => "a result was put in that says that there is none",
+            Self::Fix => "a field was given a value that the provider takes",
+            Self::Open => "a user's turn was put in front of the history",
+            Self::Unbind => "the provider was asked to leave out thinking that is bound to another beginning",
+            Self::Append => "a result that came late was put at the end of a message of the user's",
+        }
+    }
 }
 
 /// What was found and what was done, without content.

@@ -46,6 +46,21 @@ impl Default for CallLimits {
     }
 }
 
+/// A call that the client has not answered so far, for those who watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallView {
+    /// The tool.
+    pub tool: Box<str>,
+    /// Since it was emitted.
+    pub age: Duration,
+    /// How long its tool may take; none where nobody said so.
+    pub max_duration: Option<Duration>,
+    /// Whether somebody is known to wait for it.
+    pub attached: bool,
+    /// Whether neither the end of its stream nor a request has shown that the client has it.
+    pub tentative: bool,
+}
+
 /// A call that the client has not answered so far.
 #[derive(Clone, Debug)]
 pub(super) struct OpenCall {
@@ -71,6 +86,17 @@ impl OpenCall {
         size_of::<Self>()
             .saturating_add(self.id.len())
             .saturating_add(self.tool.len())
+    }
+
+    /// How it stands, for those who watch.
+    pub(super) fn view(&self, now: Instant) -> CallView {
+        CallView {
+            tool: self.tool.clone(),
+            age: now.saturating_duration_since(self.opened_at),
+            max_duration: self.deadline.map(|by| by.saturating_duration_since(self.opened_at)),
+            attached: self.detached.is_none(),
+            tentative: self.tentative,
+        }
     }
 
     fn is_called(&self, id: &[u8]) -> bool {

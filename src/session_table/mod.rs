@@ -31,7 +31,7 @@ use crate::{
 pub use branches::BRANCHES_MAX;
 use branches::Branches;
 use calls::OpenCalls;
-pub use calls::{CallLimits, LEFT_MAX, OPEN_MAX};
+pub use calls::{CallLimits, CallView, LEFT_MAX, OPEN_MAX};
 pub use standing::{Came, Closed, Detached, Settled, Standing};
 
 /// Bytes that a lane takes beside its texts and calls, with what the map itself needs.
@@ -87,6 +87,8 @@ struct Session {
     pin: Option<Pin>,
     calls: OpenCalls,
     branches: Branches,
+    /// How often its history was seen to part.
+    forks: usize,
     /// The tool of the provider's during which an answer last fell silent.
     stalled: Option<Snapshot>,
     last_seen: Instant,
@@ -99,8 +101,10 @@ pub struct LaneView {
     pub lane: String,
     /// The profile that serves it.
     pub pin: Option<Pin>,
-    /// Its open calls: the tool, and for how long.
-    pub calls: Vec<(Box<str>, Duration)>,
+    /// Its open calls.
+    pub calls: Vec<CallView>,
+    /// How often its history was seen to part.
+    pub forks: usize,
     /// The tool of the provider's during which an answer last fell silent.
     pub stalled: Option<Snapshot>,
     /// Since it was last seen.
@@ -167,6 +171,7 @@ impl Session {
             pin: None,
             calls: OpenCalls::default(),
             branches: Branches::default(),
+            forks: 0,
             stalled: None,
             last_seen: now,
         }
@@ -235,11 +240,16 @@ impl SessionTable {
     pub fn entered(&self, lane: LaneId, outline: &Outline, goes_on: bool, now: Instant) -> Entered {
         let nothing = Chain::default();
         let chain = if goes_on { &outline.chain } else { &nothing };
-        self.change(lane, now, |session| Entered {
-            closed: session.calls.close(outline, &self.limits, now),
-            pin: session.pin.clone(),
-            has_open_calls: !session.calls.list.is_empty(),
-            forks: session.branches.show(chain),
+        self.change(lane, now, |session| {
+            let closed = session.calls.close(outline, &self.limits, now);
+            let forks = session.branches.show(chain);
+            session.forks = session.forks.saturating_add(forks);
+            Entered {
+                closed,
+                pin: session.pin.clone(),
+                has_open_calls: !session.calls.list.is_empty(),
+                forks,
+            }
         })
     }
 
@@ -289,25 +299,24 @@ impl SessionTable {
             .unwrap_or_default()
     }
 
-    /// The lanes that were seen last, `limit` at most.
-    pub fn view(&self, limit: usize, now: Instant) -> Vec<LaneView> {
+    /// The lanes with open calls, then the others, each those first that were seen last: `limit` at most, behind `skip`.
+    pub fn view(&self, skip: usize, limit: usize, now: Instant) -> Vec<LaneView> {
         let mut lanes: Vec<(Duration, LaneId, Arc<Kept>)> = self.living(now).collect();
-        lanes.sort_by_key(|(idle, lane, _)| (*idle, *lane));
-        lanes.truncate(limit);
+        lanes.sort_by_cached_key(|(idle, lane, kept)| (kept.lock().calls.list.is_empty(), *idle, *lane));
+        let lanes = lanes.into_iter().skip(skip).take(limit);
         let view = |(idle, lane, kept): (Duration, LaneId, Arc<Kept>)| {
             let session = kept.lock();
             let calls = session.calls.list.iter();
             LaneView {
                 lane: lane.short(),
                 pin: session.pin.clone(),
-                calls: calls
-                    .map(|call| (call.tool.clone(), now.saturating_duration_since(call.opened_at)))
-                    .collect(),
+                calls: calls.map(|call| call.view(now)).collect(),
+                forks: session.forks,
                 stalled: session.stalled.clone(),
                 idle,
             }
         };
-        lanes.into_iter().map(view).collect()
+        lanes.map(view).collect()
     }
 
     /// Sums over all lanes.

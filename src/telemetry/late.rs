@@ -99,6 +99,10 @@ impl Late {
         self.results.get_or_create(&EventLabels { event }).inc();
     }
 
+    pub(super) fn so_far(&self, event: &'static str) -> u64 {
+        self.results.get_or_create(&EventLabels { event }).get()
+    }
+
     pub(super) fn delivered(&self, age: Duration) {
         self.event("delivered");
         self.age.observe(age.as_secs_f64());

@@ -1,12 +1,17 @@
 //! Log lines on stderr: JSON for machines, text for people.
 
-use std::io::{self, IsTerminal};
+use std::{
+    fmt,
+    io::{self, IsTerminal},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use tracing::{Level, Metadata};
 use tracing_subscriber::{
     EnvFilter, Layer,
     filter::{FilterExt, LevelFilter, ParseError, filter_fn},
     layer::SubscriberExt,
+    reload,
     util::SubscriberInitExt,
 };
 
@@ -31,6 +36,55 @@ pub struct LogSettings {
     pub format: LogFormat,
     /// A level, or directives as `RUST_LOG` takes them.
     pub level: String,
+}
+
+/// Changes what is logged while the process runs. A cheap handle.
+#[derive(Clone)]
+pub struct LogControl {
+    level: Arc<Mutex<String>>,
+    change: Arc<Change>,
+}
+
+type Change = dyn Fn(EnvFilter) -> bool + Send + Sync;
+
+impl fmt::Debug for LogControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogControl")
+            .field("level", &self.level())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for LogControl {
+    /// Of a process whose log lines are somebody else's: no change has an effect.
+    fn default() -> Self {
+        Self {
+            level: Arc::new(Mutex::new("info".to_owned())),
+            change: Arc::new(|_| true),
+        }
+    }
+}
+
+impl LogControl {
+    /// The level, or the directives, in force.
+    pub fn level(&self) -> String {
+        self.level.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Logs by another level, or other directives, from now on; otherwise what is wrong with them.
+    pub fn set_level(&self, level: &str) -> Result<(), String> {
+        LogSettings::check_level(level).map_err(|(message, hint)| match hint {
+            Some(hint) => format!("{message}; {hint}"),
+            None => message,
+        })?;
+        let filter = filter(level).map_err(|error| error.to_string())?;
+        let mut standing = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        if !(self.change)(filter) {
+            return Err("nothing is logged any more".to_owned());
+        }
+        level.clone_into(&mut standing);
+        Ok(())
+    }
 }
 
 /// The words that stand for a level.
@@ -59,10 +113,10 @@ impl LogSettings {
     }
 
     /// Sends log lines of the whole process to stderr. Fails if that was done before.
-    pub fn install(&self) -> io::Result<()> {
-        let filter = filter(&self.level).map_err(io::Error::other)?;
+    pub fn install(&self) -> io::Result<LogControl> {
         // One filter that knows its level: two of them leave every line of every library to be asked about when it runs.
-        let filter = filter.and(filter_fn(is_discreet).with_max_level_hint(LevelFilter::TRACE));
+        let discreet = |filter: EnvFilter| filter.and(filter_fn(is_discreet).with_max_level_hint(LevelFilter::TRACE));
+        let (filter, handle) = reload::Layer::new(discreet(filter(&self.level).map_err(io::Error::other)?));
         let terminal = io::stderr().is_terminal();
         let text = match self.format {
             LogFormat::Auto => terminal,
@@ -83,7 +137,11 @@ impl LogSettings {
                 .with_span_list(false);
             registry.with(lines.with_filter(filter)).try_init()
         };
-        installed.map_err(io::Error::other)
+        installed.map_err(io::Error::other)?;
+        Ok(LogControl {
+            level: Arc::new(Mutex::new(self.level.clone())),
+            change: Arc::new(move |filter| handle.reload(discreet(filter)).is_ok()),
+        })
     }
 }
 

@@ -4,8 +4,9 @@
 //! Those of profiles, breakers and sessions are in [`super::standing`], those of clients' tools in [`super::tools`], those
 //! of what is remembered in [`super::remembered`], those of late results in [`super::late`].
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
@@ -87,7 +88,7 @@ type Histograms = Family<PhaseLabels, Histogram, fn() -> Histogram>;
 #[derive(Debug)]
 pub(super) struct Metrics {
     registry: Registry,
-    upstreams: BTreeSet<String>,
+    upstreams: ArcSwap<BTreeSet<String>>,
     requests: Family<ExchangeLabels, Counter>,
     findings: Family<FindingLabels, Counter>,
     repairs: Family<RepairLabels, Counter>,
@@ -115,7 +116,7 @@ impl Metrics {
     pub(super) fn new(upstreams: BTreeSet<String>) -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("antiphon"),
-            upstreams,
+            upstreams: ArcSwap::from_pointee(upstreams),
             requests: Family::default(),
             findings: Family::default(),
             repairs: Family::default(),
@@ -280,8 +281,14 @@ impl Metrics {
 
     /// The label of an upstream: its name if it is configured, else `none`.
     pub(super) fn known_upstream(&self, name: Option<&str>) -> String {
-        name.and_then(|name| self.upstreams.get(name))
+        let known = self.upstreams.load();
+        name.and_then(|name| known.get(name))
             .map_or_else(|| "none".to_owned(), Clone::clone)
+    }
+
+    /// These are the upstreams from now on.
+    pub(super) fn knows(&self, upstreams: BTreeSet<String>) {
+        self.upstreams.store(Arc::new(upstreams));
     }
 
     pub(super) fn request(&self, labels: &ExchangeLabels) {

@@ -3,37 +3,43 @@
 //! Never content, never a secret, never a query string.
 
 pub mod events;
+pub mod history;
 mod late;
+mod line;
 mod lines;
 mod log;
 mod metrics;
+pub mod recent;
 mod remembered;
 mod standing;
 mod tools;
 
 use std::{
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
 
+use tokio::sync::broadcast;
+
 pub use late::{ANSWERS, EVENTS};
 pub use lines::flush as flush_lines;
-pub use log::{LogFormat, LogSettings};
-use metrics::{ExchangeLabels, Metrics};
+pub use log::{LogControl, LogFormat, LogSettings};
 
 use crate::{
-    repair::Report,
+    clock,
     session_table::{Detached, Entered},
-    telemetry::events::{ExchangeEnded, ResultPosted},
 };
-
-/// Characters of a path that are logged.
-const PATH_MAX: usize = 256;
+use events::{ExchangeEnded, ResultPosted};
+use history::{History, Step};
+use metrics::{ExchangeLabels, Metrics};
+use recent::{Draft, LateNews, Mended, News, Recent};
 
 /// Where events go. A cheap handle: every clone counts into the same metrics.
 #[derive(Clone, Debug)]
 pub struct Telemetry {
     metrics: Arc<Metrics>,
+    recent: Arc<Recent>,
+    history: Arc<Mutex<History>>,
 }
 
 impl Default for Telemetry {
@@ -48,13 +54,90 @@ impl Telemetry {
     pub fn new<N: Into<String>>(upstreams: impl IntoIterator<Item = N>) -> Self {
         Self {
             metrics: Arc::new(Metrics::new(upstreams.into_iter().map(Into::into).collect())),
+            recent: Arc::default(),
+            history: Arc::default(),
         }
+    }
+
+    /// These are the upstreams from now on, as in [`Telemetry::new`].
+    pub fn knows<N: Into<String>>(&self, upstreams: impl IntoIterator<Item = N>) {
+        self.metrics.knows(upstreams.into_iter().map(Into::into).collect());
+        self.metrics.standing.forget_profiles();
     }
 
     /// An exchange has ended: one log line under the target `antiphon::exchange`, and its metrics.
     pub fn exchange_ended(&self, event: &ExchangeEnded) {
         self.count(event);
-        log_exchange(event);
+        self.remember(event);
+        self.recent.ended(event);
+        line::of_exchange(event);
+    }
+
+    /// A body in which something was found: its structure is kept, if there is time for it.
+    pub fn draft(&self, draft: Draft) {
+        self.recent.draft(draft);
+    }
+
+    /// Outlines bodies for as long as the process lives; ends at once where somebody else does.
+    pub async fn outline(self) {
+        if let Some(waiting) = self.recent.waiting() {
+            recent::outline(&self.recent, waiting).await;
+        }
+    }
+
+    /// News from now on.
+    pub fn listen(&self) -> broadcast::Receiver<News> {
+        self.recent.listen()
+    }
+
+    /// The last requests in which something was found, the newest first.
+    pub fn repairs(&self, limit: usize) -> Vec<Arc<Mended>> {
+        self.recent.repairs(limit)
+    }
+
+    /// How many of them are kept.
+    pub fn repairs_kept(&self) -> usize {
+        self.recent.kept()
+    }
+
+    /// One of them, by its request's id.
+    pub fn repair(&self, id: &str) -> Option<Arc<Mended>> {
+        self.recent.repair(id)
+    }
+
+    /// What last became of late results, the newest first.
+    pub fn late_news(&self) -> Vec<LateNews> {
+        self.recent.late()
+    }
+
+    /// What happened in the last hour, the oldest step first; steps without anything are left out.
+    pub fn history(&self) -> Vec<Step> {
+        self.steps().steps(clock::since_1970())
+    }
+
+    /// The step that runs.
+    pub fn running(&self) -> Step {
+        self.steps().now(clock::since_1970())
+    }
+
+    /// A profile rests, or serves again.
+    pub fn profiles_changed(&self) {
+        self.recent.tell(News::Profiles);
+    }
+
+    /// Answers whose bodies are flowing.
+    pub fn streams_active(&self) -> i64 {
+        self.metrics.streams_active.get()
+    }
+
+    /// How many calls nobody is known to wait for any more, by why.
+    pub fn detached(&self) -> [(&'static str, u64); Detached::ALL.len()] {
+        Detached::ALL.map(|why| (why.label(), self.metrics.tools.detached_so_far(why.label())))
+    }
+
+    /// What became of posted results so far.
+    pub fn late_events(&self) -> [(&'static str, u64); EVENTS.len()] {
+        EVENTS.map(|event| (event, self.metrics.late.so_far(event)))
     }
 
     /// An answer's body has begun to flow.
@@ -118,7 +201,9 @@ impl Telemetry {
 
     /// Nobody is known to wait for so many calls any more.
     pub fn calls_detached(&self, why: Detached, calls: usize) {
-        self.metrics.tools.detached(why.label(), as_u64(calls));
+        let (label, calls) = (why.label(), as_u64(calls));
+        self.metrics.tools.detached(label, calls);
+        self.steps().count(clock::since_1970(), ("detached", label), calls);
     }
 
     /// A call was given an answer that it keeps: `moved`, `restored` or `placeholder`.
@@ -151,16 +236,56 @@ impl Telemetry {
     /// Something has become of a posted result: one of [`EVENTS`].
     pub fn late_event(&self, event: &'static str) {
         self.metrics.late.event(event);
+        self.late_noted(event, None);
     }
 
     /// A posted result went to its owner, this long after it came.
     pub fn late_delivered(&self, age: Duration) {
         self.metrics.late.delivered(age);
+        self.late_noted("delivered", Some(age));
+    }
+
+    fn late_noted(&self, event: &'static str, age: Option<Duration>) {
+        self.steps().count(clock::since_1970(), ("late", event), 1);
+        self.recent.late_news(event, age);
     }
 
     /// Every metric as OpenMetrics text.
     pub fn encode(&self) -> String {
         self.metrics.encode()
+    }
+
+    /// Counts an exchange into the running step.
+    fn remember(&self, event: &ExchangeEnded) {
+        let now = clock::since_1970();
+        let format = event.format.map_or("none", crate::wire::Format::label);
+        let mut steps = self.steps();
+        steps.count(now, ("requests", format), 1);
+        if let Some(side) = event.side {
+            steps.count(now, ("failures", side), 1);
+        }
+        if event.stalled {
+            steps.count(now, ("stalls", event.side.unwrap_or("provider")), 1);
+        }
+        steps.count(now, ("rejections", ""), u64::from(event.rejected));
+        steps.count(now, ("unreadable", ""), u64::from(event.unreadable.is_some()));
+        if let Some(report) = &event.report {
+            for finding in &report.findings {
+                steps.count(now, ("findings", finding.kind.code()), 1);
+            }
+            for (action, times) in &report.actions {
+                steps.count(now, ("repairs", action.label()), as_u64(*times));
+            }
+            let changed = u64::from(!report.actions.is_empty());
+            steps.count(now, ("repaired_requests", format), changed);
+        }
+        if event.format.is_some() {
+            steps.overhead(now, event.overhead);
+        }
+    }
+
+    fn steps(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count(&self, event: &ExchangeEnded) {
@@ -206,67 +331,6 @@ impl Telemetry {
     }
 }
 
-fn log_exchange(event: &ExchangeEnded) {
-    let ExchangeEnded {
-        request_id,
-        method,
-        status,
-        attempts,
-        bytes_in,
-        bytes_out,
-        phase,
-        code,
-        ..
-    } = event;
-    let path = event.path.split('?').next().unwrap_or_default();
-    let end = path.char_indices().nth(PATH_MAX).map_or(path.len(), |(at, _)| at);
-    let path = path.get(..end).unwrap_or_default();
-    tracing::info!(
-        target: lines::EXCHANGE,
-        request_id, method, path,
-        upstream = event.upstream.as_deref(),
-        format = event.format.map(crate::wire::Format::label),
-        mode = event.mode.map(crate::repair::Mode::label),
-        status,
-        repair = repair_words(event),
-        stop = event.watched.map(|watched| watched.stop),
-        calls = event.watched.map(|watched| watched.calls),
-        server_tools = event.watched.map(|watched| watched.server_tools),
-        profile = event.profile.as_deref(),
-        tool = event.tool.as_ref().map(|tool| tool.name.as_str()),
-        tool_id = event.tool.as_ref().map(|tool| tool.id.as_str()),
-        tool_ms = event.tool.as_ref().map(|tool| millis(tool.age)),
-        attempts, bytes_in, bytes_out,
-        overhead_us = micros(event.overhead),
-        head_ms = event.upstream_head.map(millis),
-        dur_ms = millis(event.duration),
-        side = event.side.unwrap_or("-"),
-        phase, code,
-        "exchange ended"
-    );
-}
-
-/// What was done about the body, in the words of `x-antiphon-repair`; none where no body was looked at.
-fn repair_words(event: &ExchangeEnded) -> Option<String> {
-    if event.rejected {
-        return Some("rejected".to_owned());
-    }
-    // Of a batch some entries may be unreadable and others mended.
-    let mended = event.report.as_ref().is_some_and(|report| !report.actions.is_empty());
-    if let Some(reason) = event.unreadable.filter(|_| !mended) {
-        return Some(format!("unreadable; reason={}", reason.code()));
-    }
-    let Report { findings, actions, .. } = event.report.as_ref()?;
-    if !actions.is_empty() {
-        let counted: Vec<String> = actions
-            .iter()
-            .map(|(action, times)| format!("{}={times}", action.label()))
-            .collect();
-        return Some(counted.join(", "));
-    }
-    Some(if findings.is_empty() { "none" } else { "observed" }.to_owned())
-}
-
 const fn code_class(status: u16) -> &'static str {
     match status {
         100..=199 => "1xx",
@@ -280,12 +344,4 @@ const fn code_class(status: u16) -> &'static str {
 
 fn as_u64(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

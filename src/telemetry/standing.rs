@@ -100,6 +100,12 @@ impl Standing {
         self.profile_state.get_or_create(&labels).set(i64::from(is));
     }
 
+    /// Those that there are are put in anew with the next look.
+    pub(super) fn forget_profiles(&self) {
+        self.profile_state.clear();
+        self.breakers.clear();
+    }
+
     pub(super) fn rotated(&self, upstream: &str, profile: &str, reason: &'static str) {
         let labels = RotationLabels {
             upstream: upstream.to_owned(),

@@ -154,6 +154,10 @@ impl Tools {
         }
     }
 
+    pub(super) fn detached_so_far(&self, why: &'static str) -> u64 {
+        self.detached.get_or_create(&WhyLabels { why }).get()
+    }
+
     pub(super) fn forked(&self, forks: u64) {
         self.forks.inc_by(forks);
     }

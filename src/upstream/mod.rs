@@ -31,7 +31,7 @@ use sending::{Progress, Tracked};
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Clocks and pool limits towards providers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamSettings {
     /// DNS and TCP, the company's proxy included.
     pub connect_timeout: Duration,
@@ -48,7 +48,7 @@ pub struct UpstreamSettings {
 }
 
 /// What the environment says about proxies, as it was written; loopback upstreams are never proxied.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct ProxyEnvironment {
     /// `HTTPS_PROXY`.
     pub https: Option<String>,

@@ -562,7 +562,7 @@ fn the_table_is_bounded_and_forgets_who_is_silent() {
         for _ in 0..3 {
             table.answered(&ONE, lane, &calls(&heavy), Came::Whole, None, began);
         }
-        assert!(table.view(100, began).iter().all(|lane| lane.calls.len() <= OPEN_MAX));
+        assert!(table.view(0, 100, began).iter().all(|lane| lane.calls.len() <= OPEN_MAX));
     }
     assert!(table.totals(began).lanes <= 2);
     // The silent are forgotten, their calls neither settled nor abandoned.
@@ -576,7 +576,7 @@ fn the_table_is_bounded_and_forgets_who_is_silent() {
         (table.pin(lane.id, late), table.has_open_calls(lane.id, late)),
         (None, false)
     );
-    assert_eq!((table.view(9, late).len(), table.totals(late).lanes), (0, 0));
+    assert_eq!((table.view(0, 9, late).len(), table.totals(late).lanes), (0, 0));
     assert_eq!(table.asked(lane.id, &shows(9, &[], &[]), late), Closed::default());
 }
 

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, io::Write as _, net::SocketAddr, sync::Arc, time::Duration};
 
 use antiphon::{
-    admin::{self, Readiness},
+    admin::{
+        self, Readiness,
+        control::{Control, Standing},
+    },
     app::{self, Lasting, Parts, Running, Upkeep},
     auth::{ClientTokens, PrincipalSettings, Profile},
     late::LateSettings,
@@ -15,7 +18,7 @@ use antiphon::{
     repair::{Mode, RepairPolicy},
     server::ServerSettings,
     session_table::{SessionSettings, SessionTable},
-    telemetry::Telemetry,
+    telemetry::{LogControl, Telemetry},
     upstream::{ProxyEnvironment, UpstreamSettings},
 };
 
@@ -157,7 +160,7 @@ pub fn shared<'u>(
 }
 
 /// What the admin listener of an app without anything looks at.
-pub fn admin(readiness: Readiness) -> admin::Shared {
+pub fn admin(readiness: Readiness) -> admin::Parts {
     let telemetry = Telemetry::new(["anthropic"]);
     let lasting = Lasting::over(&super::late::memory(), LateSettings::default(), false, &telemetry);
     let (names, rotation) = (["anthropic"].into_iter(), RotationSettings::default());
@@ -166,12 +169,19 @@ pub fn admin(readiness: Readiness) -> admin::Shared {
 }
 
 /// What the admin listener looks at.
-pub fn admin_of(shared: &Shared, readiness: Readiness) -> admin::Shared {
-    admin::Shared {
+pub fn admin_of(shared: &Shared, readiness: Readiness) -> admin::Parts {
+    let routes = Routes::new(Vec::new());
+    let standing = Standing::new(None, "[server]\n".to_owned(), &routes, shared.profiles.clone());
+    let (control, _) = Control::new(standing, LogControl::default());
+    admin::Parts {
         telemetry: shared.telemetry.clone(),
         readiness,
-        profiles: shared.profiles.clone(),
         sessions: Arc::clone(&shared.sessions),
+        late: shared.late.clone(),
+        ledger: super::late::memory(),
+        control,
+        token: None,
+        hosts: Vec::new(),
     }
 }
 

@@ -135,6 +135,19 @@ impl Rotation {
         }
     }
 
+    /// Takes over the windows, and the organisations that answers named, of those profiles that `same` knows in `old`.
+    pub fn inherit(&mut self, old: &Self, same: impl Fn(ProfileId) -> Option<ProfileId>) {
+        for (id, (member, windows)) in self.members.iter_mut().zip(&mut self.windows).enumerate() {
+            let Some(before) = same(id) else { continue };
+            if let Some(known) = old.windows.get(before) {
+                windows.clone_from(known);
+            }
+            if let Some(known) = old.members.get(before).filter(|_| member.organisation.is_none()) {
+                member.organisation.clone_from(&known.organisation);
+            }
+        }
+    }
+
     /// The profiles, by their ids.
     pub fn members(&self) -> &[Member] {
         &self.members

@@ -59,8 +59,11 @@ pub struct File {
 pub struct Server {
     /// Address and port of the proxy.
     pub listen: String,
-    /// Address and port of health, metrics and administration; loopback only.
+    /// Address and port of the dashboard, health, metrics and administration; loopback, unless there is a token.
     pub admin_listen: String,
+    /// The hash of the token that is asked for there, as `antiphon config token` prints it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_token: Option<ClientToken>,
     /// Origins of web pages that may call the proxy, exactly as browsers send them: `https://app.example.com`.
     pub allow_origins: Vec<String>,
     /// Host names, besides loopback, under which the proxy may be called; no port.
@@ -84,6 +87,7 @@ impl Default for Server {
         Self {
             listen: "127.0.0.1:4747".into(),
             admin_listen: "127.0.0.1:4748".into(),
+            admin_token: None,
             allow_origins: Vec::new(),
             allow_hosts: Vec::new(),
             trust_mode_header: false,

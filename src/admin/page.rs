@@ -1,0 +1,75 @@
+//! The dashboard: a page of hand-written files, served as they are.
+
+use axum::{
+    extract::Path,
+    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+};
+
+use super::problem::Problem;
+
+/// A file of the page.
+struct File {
+    name: &'static str,
+    kind: &'static str,
+    bytes: &'static [u8],
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+const IMAGE: &str = "image/svg+xml";
+
+macro_rules! files {
+    ($($kind:ident: $($name:literal)+;)+) => {
+        &[$($(File {
+            name: $name,
+            kind: $kind,
+            bytes: include_bytes!(concat!("page/", $name)),
+        },)+)+]
+    };
+}
+
+const FRONT: &[u8] = include_bytes!("page/index.html");
+
+const ASSETS: &[File] = files! {
+    SCRIPT: "api.js" "charts.js" "dom.js" "format.js" "header.js" "hour.js" "late.js" "live.js" "main.js" "plot.js"
+        "profiles.js" "repairs.js" "sessions.js" "sketch.js" "uplot.min.js";
+    STYLE: "parts.css" "style.css" "uplot.min.css";
+    IMAGE: "icon.svg";
+};
+
+pub(super) async fn front() -> Response {
+    serve(HTML, FRONT)
+}
+
+pub(super) async fn asset(Path(name): Path<String>) -> Response {
+    match ASSETS.iter().find(|file| file.name == name) {
+        Some(file) => serve(file.kind, file.bytes),
+        None => Problem::new(StatusCode::NOT_FOUND, "not_found", "the page has no such file").into_response(),
+    }
+}
+
+fn serve(kind: &'static str, bytes: &'static [u8]) -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static(kind))], bytes).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is in the folder is served, but for what is for its readers only; all of it together is small.
+    #[test]
+    fn every_file_of_the_page_is_served() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/admin/page");
+        let mut sum = FRONT.len();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let is_for_readers = name.ends_with(".d.ts") || name.ends_with(".LICENSE") || name == "index.html";
+            let served = ASSETS.iter().find(|file| file.name == name);
+            assert!(served.is_some() != is_for_readers, "{name}");
+            sum += served.map_or(0, |file| file.bytes.len());
+        }
+        assert!(sum <= 150 * 1024, "the page is {sum} bytes");
+    }
+}
