@@ -1,15 +1,15 @@
 //! The whole proxy with late results, by chance and on paused time: nobody is ever given what is another's.
 //!
 //! Each result is a canary that says whose it is; every request upstream and every answer of `/ledger/v1` is searched for
-//! those of others. `STEPS=` sets how long it goes on, `SEED=` replays it.
+//! those of others. `STEPS=` sets how long it goes on, `SEED=<n>` replays another walk, `SEED=random` takes a new one.
 
 use std::{collections::BTreeMap, time::Instant};
 
-use super::ledger::chance;
 use crate::support::{
     crowd::{Counts, Run},
     kept::{blind, lasting},
     search::{Habits, Wrong},
+    seed::seed,
 };
 
 const STEPS: u64 = 4_000;
@@ -44,7 +44,7 @@ async fn runs(seed: u64, steps: u64, habits: Habits) -> (Counts, Found) {
 }
 
 async fn nothing_is_wrong(steps: u64, habits: Habits) -> Counts {
-    let seed = number("SEED").unwrap_or_else(chance);
+    let seed = seed();
     let (steps, began) = (number("STEPS").unwrap_or(steps), Instant::now());
     println!("SEED={seed} STEPS={steps}");
     let (counts, wrong) = runs(seed, steps, habits).await;

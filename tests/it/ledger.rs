@@ -1,17 +1,12 @@
 //! What every ledger promises, asked of each through one door; and a model that both must equal.
 //!
-//! `STEPS=` sets how far the random walk goes, `SEED=` replays one.
+//! `STEPS=` sets how far the walk by chance goes, `SEED=<n>` replays another, `SEED=random` takes a new one.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the number of steps and the seed come from the environment"
+    reason = "the number of steps comes from the environment"
 )]
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use antiphon::ledger::{
     Key, Kind, Ledger, LedgerError, LedgerSettings, MOMENT_MAX, MemoryLedger, Moment, Outcome, RECORD_BYTES, ROWS_MAX,
@@ -19,7 +14,7 @@ use antiphon::ledger::{
 };
 use bytes::Bytes;
 
-use crate::support::bodies::Rng;
+use crate::support::{bodies::Rng, seed::seed};
 
 pub(crate) const SECRET: [u8; 32] = [7; 32];
 pub(crate) const NOW: Moment = Duration::from_secs(1_800_000_000);
@@ -496,12 +491,6 @@ fn random_step(rng: &mut Rng, model: &Model, now: Moment) -> Step {
     }
 }
 
-/// Another number each time.
-pub(crate) fn chance() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.unwrap().subsec_nanos().into()
-}
-
 type Stores = Vec<(&'static str, Arc<dyn Ledger>)>;
 
 /// The stores list and find what the model does.
@@ -533,7 +522,7 @@ async fn same_lists(stores: &Stores, model: &Model, rng: &mut Rng, now: Moment, 
 #[tokio::test]
 async fn both_stores_do_what_the_model_does() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    let seed = number("SEED").unwrap_or_else(chance);
+    let seed = seed();
     println!("SEED={seed}");
     let mut rng = Rng::new(seed);
     let folder = tempfile::tempdir().unwrap();

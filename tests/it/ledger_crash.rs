@@ -1,6 +1,7 @@
 //! A ledger whose process dies, or whose disk is full: what was acknowledged is there, and nothing is twice.
 //!
 //! `CYCLES=` sets how often the writer is killed: 20 if nobody says, 200 for a long look.
+//! `SEED=<n>` kills it at other times, `SEED=random` at new ones.
 #![cfg(unix)]
 #![expect(
     clippy::disallowed_methods,
@@ -27,8 +28,8 @@ use antiphon::ledger::{
 use bytes::Bytes;
 
 use crate::{
-    ledger::{LATER, NOW, SECRET, call, chance, insert},
-    support::bodies::Rng,
+    ledger::{LATER, NOW, SECRET, call, insert},
+    support::{bodies::Rng, seed::seed},
 };
 
 const PATH: &str = "ANTIPHON_TEST_LEDGER_WRITER";
@@ -191,7 +192,7 @@ async fn what_was_acknowledged_outlives_the_process() {
         .ok()
         .and_then(|cycles| cycles.parse().ok())
         .unwrap_or(20);
-    let seed = chance();
+    let seed = seed();
     println!("SEED={seed} (times only)");
     let mut rng = Rng::new(seed);
     let folder = tempfile::tempdir().unwrap();

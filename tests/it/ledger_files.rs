@@ -1,9 +1,9 @@
 //! The file of a ledger: what it survives, what it refuses, and what damage to it may cost.
 //!
-//! `FLIPS=` sets how many bits are flipped, `SEED=` replays a run.
+//! `FLIPS=` sets how many bits are flipped, `SEED=<n>` replays another run, `SEED=random` takes a new one.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the number of flips and the seed come from the environment"
+    reason = "the number of flips comes from the environment"
 )]
 
 use std::{
@@ -19,8 +19,8 @@ use antiphon::ledger::{
 use bytes::Bytes;
 
 use crate::{
-    ledger::{LATER, NOW, SECRET, call, chance, done, get, insert, key},
-    support::bodies::Rng,
+    ledger::{LATER, NOW, SECRET, call, done, get, insert, key},
+    support::{bodies::Rng, seed::seed},
 };
 
 fn open(path: &Path) -> Result<SqliteLedger, OpenError> {
@@ -565,7 +565,7 @@ async fn judge(ledger: &SqliteLedger, keys: &[Key], written: &mut Written, told:
 #[tokio::test]
 async fn a_flipped_bit_never_becomes_another_answer() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    let seed = number("SEED").unwrap_or_else(chance);
+    let seed = seed();
     println!("SEED={seed}");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("whole.db");

@@ -1,10 +1,9 @@
 //! A day of a busy team on paused time, seeded: whatever a profile ever rested for, the provider did to that very key.
 //!
-//! `SEED=7` runs that day again.
+//! `SEED=7` runs that day again, `SEED=random` a new one.
 
 use std::{
     collections::BTreeMap,
-    env,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -14,6 +13,7 @@ use tokio::time::Instant;
 use crate::support::{
     bodies::Rng,
     pool::{key, of_session, pooled, profile, view},
+    seed::seed,
     still::{Step, World, error, events::anthropic, json, say, secs, sse, wait},
     wire::Message,
 };
@@ -251,7 +251,7 @@ async fn live(
 
 #[tokio::test(start_paused = true)]
 async fn over_a_day_no_key_rests_but_for_what_was_done_to_it() {
-    let seed = env::var("SEED").map_or(24, |seed| seed.parse().unwrap());
+    let seed = seed();
     println!("SEED={seed}");
     let began = std::time::Instant::now();
     let profiles = LABELS.map(|label| profile(label, None, 1));

@@ -32,6 +32,7 @@ pub mod pool;
 #[cfg(feature = "server")]
 pub mod provider;
 pub mod search;
+pub mod seed;
 #[cfg(feature = "server")]
 pub mod state;
 #[cfg(feature = "server")]
