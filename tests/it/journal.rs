@@ -16,7 +16,7 @@ use antiphon::{
         Index, Key, Kind, Ledger, LedgerError, LedgerSettings, MemoryLedger, Moment, Outcome, Record, Reply, Step,
         Usage, Writer, later, later_counting,
     },
-    recall::{Recall, RecallSettings, Scope},
+    recall::{Appended, Recall, RecallSettings, Scope},
     repair::{CallKey, CallSight, Frozen, Mode, Placeholder, RealResult, Spelling},
     session::PrincipalHash,
     telemetry::Telemetry,
@@ -391,6 +391,29 @@ async fn a_ledger_that_stalls_costs_a_refused_request_no_more() {
     assert_eq!(answer.status(), 200);
     let took = world.now().saturating_sub(began);
     assert!(took <= Duration::from_millis(252), "{took:?}");
+}
+
+/// What stands at the end of a message stays there, though the ledger stalls when the same is put there again.
+#[tokio::test(start_paused = true)]
+async fn what_stands_at_the_end_of_a_message_is_not_taken_back_by_a_request_that_puts_it_there_again() {
+    let switched = Switched::new();
+    let kept: Arc<dyn Ledger> = Arc::<Switched>::clone(&switched);
+    let (recall, _writer) = replica(&kept);
+    let (who, anchor) = (who("sk-one"), [7; 32]);
+    let by = || clock::now() + Duration::from_millis(250);
+    let text = |text: &str| Appended {
+        text: text.to_owned(),
+        calls: vec![[1; 32]],
+    };
+    let (first, is_new) = recall.append(who, anchor, text("first"), by()).await.unwrap();
+    assert_eq!((&*first, is_new), (&text("first"), true));
+    switched.stalls.store(true, Ordering::Relaxed);
+    let again = recall.append(who, anchor, text("second"), by()).await;
+    assert_eq!(again, Some((first, false)));
+    let other = recall.append(who, [8; 32], text("other"), by()).await;
+    assert_eq!(other, None, "it cannot be kept");
+    let standing = recall.appended(who, by()).await.unwrap();
+    assert_eq!(standing.keys().collect::<Vec<_>>(), [&anchor]);
 }
 
 /// A body may leave more calls open than one commit takes.
