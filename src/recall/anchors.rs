@@ -1,6 +1,11 @@
 //! Text that was put at the end of messages, by what stands there: it follows wherever they stand.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use bytes::{BufMut, Bytes};
 use moka::{ops::compute::Op, sync::Cache};
@@ -76,8 +81,8 @@ pub type OfCaller = Arc<HashMap<Anchor, Arc<Appended>>>;
 #[derive(Debug)]
 pub(super) struct Anchors {
     own: Cache<Principal, OfCaller>,
-    /// Whether the ledger did not answer just now: healthy requests do not wait for it one after the other.
-    silent: Cache<(), ()>,
+    /// Until when the ledger, which did not answer, is not asked: healthy requests do not wait for it one after the other.
+    silent: Mutex<Option<Instant>>,
 }
 
 impl Anchors {
@@ -92,8 +97,12 @@ impl Anchors {
         let cache = Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh);
         Self {
             own: cache.time_to_live(lasts).build(),
-            silent: Cache::builder().max_capacity(1).time_to_live(SILENT).build(),
+            silent: Mutex::new(None),
         }
+    }
+
+    fn silent(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A caller's; none where they were not read yet.
@@ -131,7 +140,7 @@ impl Recall {
         if let Some(known) = self.0.anchors.of(who) {
             return Some(known);
         }
-        if self.0.anchors.silent.contains_key(&()) {
+        if self.0.anchors.silent().is_some_and(|until| clock::now() < until) {
             return None;
         }
         let list = self
@@ -139,7 +148,7 @@ impl Recall {
             .ledger
             .list(Kind::Anchor, *who.as_bytes(), ROWS_MAX, clock::since_1970());
         let Ok(Ok(records)) = timeout_at(by, list).await else {
-            self.0.anchors.silent.insert((), ());
+            *self.0.anchors.silent() = Some(clock::now() + SILENT);
             self.0.telemetry.ledger_missed("read");
             return None;
         };
