@@ -32,14 +32,7 @@ mod stake;
 mod tentative;
 mod turned;
 
-use std::{
-    convert::Infallible,
-    hash::RandomState,
-    net::IpAddr,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::{convert::Infallible, hash::RandomState, net::IpAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use http::{
@@ -377,16 +370,16 @@ impl Inner {
         let policy = request::policy(&self.settings, &self.memory, upstream);
         let (again, sends) = (again?, record.event.attempts);
         // A panic of the core would be our bug, so that the provider's word is final.
-        let next = catch_unwind(AssertUnwindSafe(|| {
+        let next = caught(|| {
             let minds = Minds {
                 memory: &self.memory,
                 recall: &self.recall,
                 policy: &policy,
             };
             again.next(refusal, minds, self.settings.on_binding_error, sends)
-        }));
+        });
         record.event.overhead += clock::now().duration_since(began);
-        let next = next.ok().flatten()?;
+        let next = next?;
         record.telemetry().second_repair(next.why);
         Some(next)
     }
