@@ -16,7 +16,7 @@ use crate::{
 
 /// Between two tries of one job, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// Tries of one job: a minute and a half.
+/// Tries of one job: the pauses between them come to 71 seconds.
 const TRIES: u32 = 20;
 
 /// One thing to do.
