@@ -66,6 +66,20 @@ fn sent(world: &World) -> String {
     String::from_utf8(last.message.body).unwrap()
 }
 
+/// One record more.
+fn seen(name: u8, expires_at: Moment) -> Step {
+    Step::Insert {
+        key: Key {
+            kind: Kind::Seen,
+            principal: [1; 32],
+            name: [name; 32],
+        },
+        index: None,
+        value: "x".into(),
+        expires_at,
+    }
+}
+
 async fn rows(ledger: &Arc<dyn Ledger>) -> u64 {
     ledger.usage().await.unwrap().records
 }
@@ -321,16 +335,7 @@ async fn a_background_write_that_always_fails_blocks_the_others_for_five_minutes
     let switched = Switched::new();
     let telemetry = Telemetry::default();
     let (handle, writer) = later_counting(Arc::<Switched>::clone(&switched), telemetry.ledger_lost());
-    let step = |name: u8| Step::Insert {
-        key: Key {
-            kind: Kind::Seen,
-            principal: [1; 32],
-            name: [name; 32],
-        },
-        index: None,
-        value: "x".into(),
-        expires_at: clock::since_1970() + secs(7200),
-    };
+    let step = |name: u8| seen(name, clock::since_1970() + secs(7200));
     let lost = || {
         let page = telemetry.encode();
         let counted = page
@@ -443,18 +448,8 @@ async fn more_calls_than_one_commit_takes_are_kept_all() {
 async fn what_has_expired_is_cleared_away_within_an_hour() {
     let kept = ledger();
     let hours_ago = |hours: u64| clock::since_1970().saturating_sub(secs(hours * 3600));
-    let step = |name: u8, expires_at: Duration| Step::Insert {
-        key: Key {
-            kind: Kind::Seen,
-            principal: [1; 32],
-            name: [name; 32],
-        },
-        index: None,
-        value: "x".into(),
-        expires_at,
-    };
     let world = over(&kept);
-    let steps = vec![step(1, hours_ago(1)), step(2, clock::since_1970() + secs(7200))];
+    let steps = vec![seen(1, hours_ago(1)), seen(2, clock::since_1970() + secs(7200))];
     kept.commit(steps, hours_ago(2)).await.unwrap();
     world.until(world.now() + secs(3599)).await;
     assert_eq!(rows(&kept).await, 2);

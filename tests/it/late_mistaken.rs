@@ -60,6 +60,12 @@ fn times(world: &World) -> usize {
     sent(world).matches(RESULT).count()
 }
 
+/// How often the result stands in what went up, the last time.
+#[track_caller]
+fn is_told(world: &World, wanted: usize) {
+    assert_eq!(times(world), wanted, "{}", sent(world));
+}
+
 fn says(words: &str) -> Value {
     json!({"role": "user", "content": words})
 }
@@ -117,10 +123,10 @@ async fn words_said_again_bring_a_late_result_once() {
     assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
     log.extend([said("fine"), says("and now?")]);
     ask(&world, "s1", &log).await;
-    assert_eq!(times(&world), 1);
+    is_told(&world, 1);
     log.push(says("and now?"));
     ask(&world, "s1", &log).await;
-    assert_eq!(times(&world), 1, "{}", sent(&world));
+    is_told(&world, 1);
 }
 
 /// Another conversation of the same caller, which has nothing but one short exchange in common.
@@ -132,9 +138,9 @@ async fn the_same_words_elsewhere_bring_nothing() {
     assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
     log.extend([said("fine"), says("and now?")]);
     ask(&world, "s1", &log).await;
-    assert_eq!(times(&world), 1);
+    is_told(&world, 1);
     ask(&world, "s2", &[says("something else"), said("fine"), says("and now?")]).await;
-    assert_eq!(times(&world), 0, "{}", sent(&world));
+    is_told(&world, 0);
 }
 
 /// The user goes back and says something else; the model makes a call of the same id, and nothing of it has come yet.
@@ -144,7 +150,7 @@ async fn a_branch_that_was_left_gives_nothing_to_another() {
     let call = || calls("call_0", &json!({"command": "date"}));
     ask(&world, "s1", &[says("go"), call(), brings("call_0", RESULT)]).await;
     ask(&world, "s1", &[says("go, but slowly"), call(), says("hurry")]).await;
-    assert_eq!(times(&world), 0, "{}", sent(&world));
+    is_told(&world, 0);
 }
 
 /// The client had a text of its own in place of the result, and loses that text too: `SEED=5019` of the walk.
@@ -157,11 +163,11 @@ async fn what_was_put_at_the_end_is_not_restored_too() {
     assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
     log.push(says("and now?"));
     ask(&world, "s1", &log).await;
-    assert_eq!(times(&world), 1, "{}", sent(&world));
+    is_told(&world, 1);
     log[2] = says("never mind");
     log.extend([said("well"), says("go on")]);
     ask(&world, "s1", &log).await;
-    assert_eq!(times(&world), 1, "{}", sent(&world));
+    is_told(&world, 1);
 }
 
 /// A branch was given the result where its call stands; then the user says there what was said in another: `SEED=897692778`.
@@ -173,14 +179,14 @@ async fn what_was_restored_is_not_put_at_the_end_too() {
     let owner = ask(&world, "s1", &log).await;
     assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
     ask(&world, "s1", &log).await;
-    assert_eq!(times(&world), 1, "{}", sent(&world));
+    is_told(&world, 1);
     log.truncate(2);
     log.push(says("and now?"));
     ask(&world, "s1", &log).await;
-    assert_eq!(times(&world), 1, "{}", sent(&world));
+    is_told(&world, 1);
     log.push(says("go on"));
     ask(&world, "s1", &log).await;
-    assert_eq!(times(&world), 1, "{}", sent(&world));
+    is_told(&world, 1);
 }
 
 fn bound() -> Vec<Step> {
@@ -259,7 +265,7 @@ async fn a_lane_that_was_only_guessed_gives_no_result_to_a_call_whose_id_comes_a
             .await;
         world.settle().await;
     }
-    assert_eq!(times(&world), 0, "{}", sent(&world));
+    is_told(&world, 0);
 }
 
 /// What was told once stands in counts and compactions too: the summary must know it.
@@ -271,7 +277,7 @@ async fn what_was_told_is_counted_and_summed_up() {
     assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
     log.extend([said("fine"), says("and now?")]);
     ask(&world, "s1", &log).await;
-    assert_eq!(times(&world), 1);
+    is_told(&world, 1);
     let fields = [("x-api-key", "sk-one"), ("x-antiphon-session", "s1")];
     let body = json!({"model": "m", "messages": log}).to_string();
     world
@@ -281,5 +287,5 @@ async fn what_was_told_is_counted_and_summed_up() {
             body.as_bytes(),
         ))
         .await;
-    assert_eq!(times(&world), 1, "{}", sent(&world));
+    is_told(&world, 1);
 }

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::support::{
     app::{App, before, post_with},
     late::service,
-    wire::{Message, Upstream},
+    wire::{Client, Message, Upstream},
 };
 
 const STRONG: &str = "toolu_01A09q90qw90lq917835lq9";
@@ -92,16 +92,25 @@ async fn ask(app: &App, path: &str, fields: &[(&str, &str)], body: &str) -> Mess
         .await
 }
 
-async fn get(app: &App, path: &str, fields: &[(&str, &str)]) -> Message {
+fn getting(path: &str, fields: &[(&str, &str)]) -> String {
     let fields: Vec<String> = fields
         .iter()
         .map(|(name, value)| format!("{name}: {value}\r\n"))
         .collect();
     let fields = fields.concat();
-    app.ask(format!(
-        "GET /ledger/v1/{path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"
-    ))
-    .await
+    format!("GET /ledger/v1/{path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")
+}
+
+async fn get(app: &App, path: &str, fields: &[(&str, &str)]) -> Message {
+    app.ask(getting(path, fields)).await
+}
+
+/// A client of the feed, once it listens.
+async fn listening(app: &App, fields: &[(&str, &str)]) -> Client {
+    let mut client = app.client().await;
+    client.send(getting("feed", fields)).await;
+    client.until(": listening\n\n").await;
+    client
 }
 
 async fn post(app: &App, id: &str, service: &[(&str, &str)], body: &Value) -> Message {
@@ -458,21 +467,12 @@ async fn an_owner_who_listens_often_shuts_nobody_out() {
     let (_upstream, app) = world().await;
     record(&app, "ann", STRONG).await;
     record(&app, "ben", OTHER).await;
-    let listen = |fields: &[(&str, &str)]| {
-        let (name, value) = fields[0];
-        format!("GET /ledger/v1/feed HTTP/1.1\r\nHost: localhost\r\n{name}: {value}\r\n\r\n")
-    };
     let mut open = Vec::new();
     for _ in 0..16 {
-        let mut client = app.client().await;
-        client.send(listen(ANN)).await;
-        client.until(": listening\n\n").await;
-        open.push(client);
+        open.push(listening(&app, ANN).await);
     }
-    assert_eq!(app.ask(listen(ANN)).await.status(), 503);
-    let mut ben = app.client().await;
-    ben.send(listen(BEN)).await;
-    ben.until(": listening\n\n").await;
+    assert_eq!(get(&app, "feed", ANN).await.status(), 503);
+    listening(&app, BEN).await;
 }
 
 #[tokio::test]
@@ -480,15 +480,7 @@ async fn the_feed_tells_its_owner_alone() {
     let (_upstream, app) = world().await;
     record(&app, "ann", STRONG).await;
     record(&app, "ben", OTHER).await;
-    let listen = |fields: &[(&str, &str)]| {
-        format!(
-            "GET /ledger/v1/feed HTTP/1.1\r\nHost: localhost\r\n{}: {}\r\n\r\n",
-            fields[0].0, fields[0].1
-        )
-    };
-    let mut ann = app.client().await;
-    ann.send(listen(ANN)).await;
-    ann.until(": listening\n\n").await;
+    let mut ann = listening(&app, ANN).await;
     is(
         &post(&app, OTHER, TOOLS, &json!({ "content": 1 })).await,
         200,
