@@ -61,10 +61,13 @@
 //! makes of messages in a row; its *gap* is what stands between it and the next turn of the assistant. A *finding* is a
 //! breach of the pairing rules; a *plan* is what will be done, by *actions*; an *edit* replaces a *span*. A
 //! *placeholder* stands for a result that nobody gave; a *quote* keeps a result as marked text. A result is at *home*
-//! where the answer of its call may stand; a call is *held* if it lives at the provider alone. A *refusal* is a
-//! provider's 400 about pairing, a *lesson* what a later request takes from it.
+//! where the answer of its call may stand; a call is *held* if it lives at the provider alone: it is *due* where a body
+//! goes on from what left it open, and *spent* everywhere else once it was answered. A *refusal* is a provider's 400
+//! about pairing, a *lesson* what a later request takes from it. Answers are *turned* if placeholders take the place of
+//! results that a thought of the model never saw.
 //!
-//! The *ledger* keeps *records*. An answer is *frozen* once a call was given it: it stays the call's. A result is
+//! The *ledger* keeps *records*; *patience* is how long one exchange waits for it, all in all. An answer is *frozen* once
+//! a call was given it: it stays the call's, but is *tentative* until a provider has taken it, else taken back. A result is
 //! *posted* by a service or *seen* in a request; it is *late* where its call was answered otherwise before, and is then
 //! *appended* to a message, whose *anchor* is the name by which that place is found again.
 //!
@@ -78,6 +81,9 @@
 //! * Why did an answer end early? [`policy::course`] has the clocks, `proxy/relay.rs` the end.
 //! * What does a header or a status of ours mean? `proxy/error.rs`, `proxy/headers.rs`.
 //! * Why does a call have this answer? `recall`, `proxy/recalled.rs`. Why was a late result put there? `proxy/owed.rs`.
+//! * Why was a call answered that no body shows? `repair/held.rs`, `proxy/memory.rs`. Why did a result make way for a
+//!   placeholder? `proxy/turned.rs`.
+//! * Why was an answer taken back? `proxy/tentative.rs`. How long may the ledger take? `recall/patience.rs`.
 //! * Which credential goes up, and who may use it? `auth`, `proxy/credential.rs`, `proxy/signature.rs`.
 //! * What does a commit of the ledger mean? `ledger/steps.rs`. Is it on the disk, and whose is the file? `ledger/sqlite`.
 //! * A new provider: a row in `provider`. A new key: `config/file`, `config/lower.rs`.
