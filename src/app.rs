@@ -199,7 +199,9 @@ impl Running {
         profiles: Profiles,
     ) -> Result<(), rustls::Error> {
         let is_same = upstream == self.upstream;
-        let sender = (!is_same).then(|| Sender::new(&upstream, self.tasks.clone())).transpose()?;
+        let sender = (!is_same)
+            .then(|| Sender::new(&upstream, self.tasks.clone()))
+            .transpose()?;
         self.proxy.replace(Fresh {
             routes,
             settings,

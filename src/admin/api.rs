@@ -1,4 +1,4 @@
-//! `/admin/v1`: what is to be seen, and what an operator may do. The OpenAPI document comes from these handlers.
+//! `/admin/v1`: what is to be seen, and what an operator may do. The `OpenAPI` document comes from these handlers.
 
 #![expect(unused_qualifications, reason = "the macros write whole paths")]
 
@@ -110,7 +110,10 @@ struct RowsQuery {
     (status = 400, description = "the query is wrong", body = Problem),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
-async fn list_repairs(State(shared): State<Shared>, Asked(rows): Asked<RowsQuery>) -> Result<Json<RepairsPage>, Problem> {
+async fn list_repairs(
+    State(shared): State<Shared>,
+    Asked(rows): Asked<RowsQuery>,
+) -> Result<Json<RepairsPage>, Problem> {
     let limit = within(rows.limit, ROWS)?;
     Ok(Json(repairs::repairs(&shared.telemetry, limit)))
 }
@@ -146,7 +149,10 @@ struct LanesQuery {
     (status = 400, description = "the query is wrong", body = Problem),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
-async fn list_sessions(State(shared): State<Shared>, Asked(lanes): Asked<LanesQuery>) -> Result<Json<SessionsPage>, Problem> {
+async fn list_sessions(
+    State(shared): State<Shared>,
+    Asked(lanes): Asked<LanesQuery>,
+) -> Result<Json<SessionsPage>, Problem> {
     let limit = within(lanes.limit, LANES)?;
     let is_cursor = |text: &String| (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let skip = match &lanes.after {

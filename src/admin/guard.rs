@@ -4,7 +4,7 @@ use axum::{
     extract::{Request, State},
     http::{
         HeaderMap, HeaderName, HeaderValue, StatusCode,
-        header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN, WWW_AUTHENTICATE},
+        header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN},
         uri::Authority,
     },
     middleware::Next,
@@ -25,7 +25,10 @@ const PLAIN: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("referrer-policy"), "no-referrer"),
     (HeaderName::from_static("x-frame-options"), "DENY"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-    (HeaderName::from_static("content-security-policy"), CONTENT_SECURITY_POLICY),
+    (
+        HeaderName::from_static("content-security-policy"),
+        CONTENT_SECURITY_POLICY,
+    ),
 ];
 
 /// Refuses web pages of others, names that are not this machine's own, since a page may point its own host name here, and
@@ -33,7 +36,7 @@ const PLAIN: [(HeaderName, &str); 6] = [
 pub(super) async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let mut answer = match admit(&shared, &request) {
         Ok(()) => next.run(request).await,
-        Err(refusal) => refusal,
+        Err(refusal) => refusal.into_response(),
     };
     for (name, value) in PLAIN {
         answer
@@ -44,12 +47,17 @@ pub(super) async fn guard(State(shared): State<Shared>, request: Request, next: 
     answer
 }
 
-fn admit(shared: &Shared, request: &Request) -> Result<(), Response> {
+fn admit(shared: &Shared, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
-    if !is_from_here(headers, request.uri().authority(), &shared.hosts, shared.token.is_some()) {
+    if !is_from_here(
+        headers,
+        request.uri().authority(),
+        &shared.hosts,
+        shared.token.is_some(),
+    ) {
         let text = "only this machine's own names and addresses are answered here, and pages from here; \
             name others in server.allow_hosts";
-        return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", text).into_response());
+        return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", text));
     }
     let Some(token) = shared.token.filter(|_| is_guarded(request.uri().path())) else {
         return Ok(());
@@ -58,11 +66,7 @@ fn admit(shared: &Shared, request: &Request) -> Result<(), Response> {
         return Ok(());
     }
     let text = "send the token of server.admin_token: Authorization: Bearer …";
-    let mut refusal = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", text).into_response();
-    refusal
-        .headers_mut()
-        .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    Err(refusal)
+    Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", text))
 }
 
 /// Health is everybody's, and so is the page: it holds nothing.
@@ -71,7 +75,10 @@ fn is_guarded(path: &str) -> bool {
 }
 
 fn bears(headers: &HeaderMap, token: &TokenHash) -> bool {
-    let value = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    let value = headers
+        .get(AUTHORIZATION)
+        .map(HeaderValue::as_bytes)
+        .unwrap_or_default();
     let (scheme, rest) = value.split_at_checked("Bearer ".len()).unwrap_or_default();
     scheme.eq_ignore_ascii_case(b"Bearer ") && TokenHash::of(rest).matches(token)
 }
@@ -79,7 +86,12 @@ fn bears(headers: &HeaderMap, token: &TokenHash) -> bool {
 /// A literal address cannot be pointed elsewhere by the owner of a name; where there is a token, others than loopback are
 /// listened on. Pages may come from this machine, or from here.
 fn is_from_here(headers: &HeaderMap, target: Option<&Authority>, named: &[String], has_token: bool) -> bool {
-    let parse = |authority: &str| authority.parse::<Authority>().ok().filter(|it| !it.as_str().contains('@'));
+    let parse = |authority: &str| {
+        authority
+            .parse::<Authority>()
+            .ok()
+            .filter(|it| !it.as_str().contains('@'))
+    };
     let text = |value: &HeaderValue| value.to_str().map(ToOwned::to_owned).unwrap_or_default();
     let mut hosts: Vec<String> = headers.get_all(HOST).iter().map(text).collect();
     hosts.extend(target.map(ToString::to_string));
@@ -90,7 +102,9 @@ fn is_from_here(headers: &HeaderMap, target: Option<&Authority>, named: &[String
     };
     let host_is_ours = !hosts.is_empty() && hosts.iter().all(|host| parse(host).is_some_and(|it| is_ours(&it)));
     let from_here = |origin: &str| {
-        let page = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        let page = origin
+            .strip_prefix("http://")
+            .or_else(|| origin.strip_prefix("https://"));
         page.is_some_and(|page| {
             let local = |it: Authority| provider::is_loopback(it.host());
             hosts.iter().any(|host| host.eq_ignore_ascii_case(page)) || parse(page).is_some_and(local)

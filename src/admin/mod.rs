@@ -25,9 +25,7 @@ use axum::{
     routing::get,
 };
 
-use crate::{
-    auth::TokenHash, clock, late::Late, ledger::Ledger, session_table::SessionTable, telemetry::Telemetry,
-};
+use crate::{auth::TokenHash, clock, late::Late, ledger::Ledger, session_table::SessionTable, telemetry::Telemetry};
 use control::Control;
 use events::Listeners;
 use problem::Problem;
@@ -111,21 +109,24 @@ pub fn router(parts: Parts) -> Router {
     };
     let (api, document) = api::routes();
     let document = Arc::new(document);
-    api.route("/admin/v1/openapi.json", get(async move || Json(&*document).into_response()))
-        .route("/", get(page::front))
-        .route("/assets/{name}", get(page::asset))
-        .route("/livez", get(health::live))
-        .route("/readyz", get(health::ready))
-        .route("/healthz", get(health::live))
-        // As LiteLLM spells them.
-        .route("/health/liveliness", get(health::live))
-        .route("/health/liveness", get(health::live))
-        .route("/health/readiness", get(health::ready))
-        .route("/metrics", get(metrics))
-        .fallback(unknown)
-        .method_not_allowed_fallback(no_such_method)
-        .layer(middleware::from_fn_with_state(shared.clone(), guard::guard))
-        .with_state(shared)
+    api.route(
+        "/admin/v1/openapi.json",
+        get(async move || Json(&*document).into_response()),
+    )
+    .route("/", get(page::front))
+    .route("/assets/{name}", get(page::asset))
+    .route("/livez", get(health::live))
+    .route("/readyz", get(health::ready))
+    .route("/healthz", get(health::live))
+    // As LiteLLM spells them.
+    .route("/health/liveliness", get(health::live))
+    .route("/health/liveness", get(health::live))
+    .route("/health/readiness", get(health::ready))
+    .route("/metrics", get(metrics))
+    .fallback(unknown)
+    .method_not_allowed_fallback(no_such_method)
+    .layer(middleware::from_fn_with_state(shared.clone(), guard::guard))
+    .with_state(shared)
 }
 
 async fn metrics(State(shared): State<Shared>) -> Response {

@@ -3,7 +3,7 @@
 use axum::{
     Json,
     extract::{FromRequestParts, Query, rejection::QueryRejection},
-    http::{StatusCode, request::Parts},
+    http::{HeaderValue, StatusCode, header::WWW_AUTHENTICATE, request::Parts},
     response::{IntoResponse, Response},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -37,7 +37,12 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        (self.status, Json(&self)).into_response()
+        let mut answer = (self.status, Json(&self)).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer");
+            answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+        }
+        answer
     }
 }
 

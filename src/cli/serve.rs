@@ -41,7 +41,9 @@ const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 /// What stands below the flags in the help text.
 pub(super) const AFTER_HELP: &str = "\
 A flag goes before a variable, a variable before the file, the file before the default.
+ANTIPHON_ADMIN_TOKEN or ANTIPHON_ADMIN_TOKEN_FILE give the token that the dashboard and all of /admin/v1 then ask for.
 Also read: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for the way to providers, SSL_CERT_FILE, NO_COLOR.
+SIGHUP loads the configuration anew; a bad file never replaces a good one.
 SIGTERM or Ctrl-C finishes running exchanges first; a second Ctrl-C stops at once.";
 
 /// Arguments of `antiphon serve`.

@@ -28,8 +28,13 @@ pub use problem::{ConfigError, Place, Problem};
 pub use values::client_name;
 
 use crate::{
-    auth::{Profile, TokenHash}, late::LateSettings, provider::Upstream, proxy::ProxySettings, server::ServerSettings,
-    telemetry::LogSettings, upstream::UpstreamSettings,
+    auth::{Profile, TokenHash},
+    late::LateSettings,
+    provider::Upstream,
+    proxy::ProxySettings,
+    server::ServerSettings,
+    telemetry::LogSettings,
+    upstream::UpstreamSettings,
 };
 
 /// Answers with the value of a variable; an empty one counts as not set.

@@ -11,8 +11,8 @@ use std::{
 pub const STEP: Duration = Duration::from_secs(5);
 /// Steps that are kept: an hour.
 pub const STEPS_MAX: usize = 720;
-/// Buckets of the added latency: four to a doubling, from a microsecond up to four minutes.
-const BUCKETS: usize = 112;
+/// The last bucket of the added latency: there are four to a doubling, from a microsecond up to four minutes.
+const BUCKET_LAST: f64 = 111.0;
 
 /// A count: its name and its label, both from closed lists.
 pub type Name = (&'static str, &'static str);
@@ -75,10 +75,7 @@ impl History {
     pub(super) fn now(&self, now: Duration) -> Step {
         let at = begin(now);
         let running = self.steps.back().filter(|step| step.at == at).cloned();
-        running.unwrap_or_else(|| Step {
-            at,
-            ..Step::default()
-        })
+        running.unwrap_or_else(|| Step { at, ..Step::default() })
     }
 
     /// A clock that was put back counts into the last step.
@@ -88,10 +85,7 @@ impl History {
             if self.steps.len() >= STEPS_MAX {
                 self.steps.pop_front();
             }
-            self.steps.push_back(Step {
-                at,
-                ..Step::default()
-            });
+            self.steps.push_back(Step { at, ..Step::default() });
         }
         let last = self.steps.len().saturating_sub(1);
         &mut self.steps[last]
@@ -113,7 +107,7 @@ fn bucket(added: Duration) -> u8 {
         clippy::cast_sign_loss,
         reason = "a small whole number, not negative"
     )]
-    let index = quarter.min(BUCKETS as f64 - 1.0) as u8;
+    let index = quarter.min(BUCKET_LAST) as u8;
     index
 }
 
@@ -155,9 +149,9 @@ mod tests {
             history.overhead(Duration::ZERO, Duration::from_micros(micros));
         }
         let step = history.now(Duration::ZERO);
-        for (share, wanted) in [(0.5, 500.0), (0.99, 990.0)] {
-            let found = step.overhead_us(share).map_or(0.0, |found| found as f64);
-            assert!((0.95..1.25).contains(&(found / wanted)), "{share}: {found}");
+        for (share, wanted) in [(0.5, 500), (0.99, 990)] {
+            let found = step.overhead_us(share).unwrap_or_default();
+            assert!((wanted * 95..wanted * 125).contains(&(found * 100)), "{share}: {found}");
         }
         assert_eq!(Step::default().overhead_us(0.5), None);
     }

@@ -56,7 +56,13 @@ async fn health_while_serving() {
     let bodies: Vec<&str> = answers.iter().map(|(_, body)| body.as_str()).collect();
     assert_eq!(
         bodies[..5],
-        ["ok\n", "ok\n", "ok\n", "[+]serving ok\n[+]not-draining ok\n[+]ledger ok\nok\n", ""]
+        [
+            "ok\n",
+            "ok\n",
+            "ok\n",
+            "[+]serving ok\n[+]not-draining ok\n[+]ledger ok\nok\n",
+            ""
+        ]
     );
     assert!(bodies[5].starts_with("<!doctype html>"), "{}", bodies[5]);
 }

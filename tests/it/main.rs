@@ -102,9 +102,11 @@ mod ledger_api;
 
 // The rooms around it.
 mod admin;
+mod admin_api;
 mod cli_config;
 mod cli_files;
 mod cli_tools;
+mod reload;
 
 mod config;
 mod metrics;

@@ -356,7 +356,7 @@ impl Lines {
             .with_writer(move || writer.clone())
             .without_time()
             .finish();
-        (lines, tracing::subscriber::set_default(subscriber))
+        (lines, crate::support::log::listen(subscriber))
     }
 
     pub(crate) fn text(&self) -> String {

@@ -562,7 +562,12 @@ fn the_table_is_bounded_and_forgets_who_is_silent() {
         for _ in 0..3 {
             table.answered(&ONE, lane, &calls(&heavy), Came::Whole, None, began);
         }
-        assert!(table.view(0, 100, began).iter().all(|lane| lane.calls.len() <= OPEN_MAX));
+        assert!(
+            table
+                .view(0, 100, began)
+                .iter()
+                .all(|lane| lane.calls.len() <= OPEN_MAX)
+        );
     }
     assert!(table.totals(began).lanes <= 2);
     // The silent are forgotten, their calls neither settled nor abandoned.

@@ -139,7 +139,7 @@ async fn n29324_no_lane_moves_between_a_call_and_its_result() {
         if in_flight {
             assert_eq!(
                 sessions["latest"][0]["open_calls"],
-                json!([{"tool": "ls", "seconds": 3600}])
+                json!([{"tool": "ls", "seconds": 3600, "max_duration_seconds": null, "attached": true, "tentative": false}])
             );
         }
         // Meanwhile another lane meets the limit.

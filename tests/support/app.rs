@@ -132,12 +132,19 @@ impl Builder {
 
     /// Starts it.
     pub async fn start(self) -> App {
+        self.start_shared().await.1
+    }
+
+    /// Starts it, and gives what the data path shares with those who look at it.
+    pub async fn start_shared(self) -> (Shared, App) {
         let parts = self.parts();
-        App {
+        let shared = parts.shared.clone();
+        let app = App {
             telemetry: parts.shared.telemetry.clone(),
             late: parts.shared.late.clone(),
             running: app::start(parts).await.unwrap(),
-        }
+        };
+        (shared, app)
     }
 }
 

@@ -29,6 +29,11 @@ impl Install {
         Self { config: path, state }
     }
 
+    /// From now on the file says this.
+    pub fn write(&self, config: &str) {
+        std::fs::write(&self.config, config).unwrap();
+    }
+
     /// Where the ledger is.
     pub fn ledger(&self) -> PathBuf {
         self.state.join("antiphon").join("ledger.db")
@@ -56,20 +61,21 @@ impl Install {
         let mut child = command.spawn().unwrap();
         let lines = tokio::process::ChildStderr::from_std(child.stderr.take().unwrap()).unwrap();
         let mut lines = BufReader::new(lines).lines();
-        let mut data = None;
+        let mut bound = None;
         let mut said = String::new();
         while let Some(line) = lines.next_line().await.unwrap() {
             let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| line.into());
             if line["message"] == "serving" {
-                data = line["listen"].as_str().map(|address| address.parse().unwrap());
+                let address = |key: &str| Some(line[key].as_str()?.parse::<SocketAddr>().unwrap());
+                bound = address("listen").zip(address("admin_listen"));
                 break;
             }
             said.push_str(&line.to_string());
         }
         // What it says later is read by nobody: its pipe must not close.
         drop(spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} }));
-        let data = data.unwrap_or_else(|| panic!("it ended before it served: {said}"));
-        Process { child, data }
+        let (data, admin) = bound.unwrap_or_else(|| panic!("it ended before it served: {said}"));
+        Process { child, data, admin }
     }
 }
 
@@ -78,6 +84,8 @@ pub struct Process {
     child: Child,
     /// The data listener.
     pub data: SocketAddr,
+    /// The admin listener.
+    pub admin: SocketAddr,
 }
 
 impl Process {
@@ -86,6 +94,20 @@ impl Process {
         let mut client = Client::connect(self.data).await;
         client.send(request).await;
         client.response().await
+    }
+
+    /// The same, of the admin listener.
+    pub async fn ask_admin(&self, request: impl AsRef<[u8]>) -> Message {
+        let mut client = Client::connect(self.admin).await;
+        client.send(request).await;
+        client.response().await
+    }
+
+    /// Sends it a signal, by its name.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args([&format!("-{name}"), &pid]).status();
+        assert!(sent.unwrap().success());
     }
 
     /// Kills it, as nothing can prepare for.

@@ -26,6 +26,8 @@ pub mod judge;
 pub mod kept;
 #[cfg(feature = "server")]
 pub mod late;
+#[cfg(feature = "server")]
+pub mod log;
 pub mod oracle;
 #[cfg(feature = "server")]
 pub mod pool;

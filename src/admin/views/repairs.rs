@@ -39,7 +39,8 @@ pub(in crate::admin) struct Repair {
     messages: Option<usize>,
     /// The first of what was found.
     findings: Vec<Found>,
-    findings_total: usize,
+    /// How much was found in all.
+    finding_count: usize,
     actions: Vec<Done>,
     /// Whether `before` is there to be asked for.
     sketched: bool,
@@ -123,9 +124,7 @@ pub(in crate::admin) fn repair(mended: &Mended, structure: bool) -> Repair {
     let sketches = mended.sketches.as_deref();
     let before = sketches.and_then(|sketches| sketches.before.as_ref());
     let after = sketches.and_then(|sketches| sketches.after.as_ref());
-    let shown = |body: Option<&recent::Sketch>, is_after| {
-        body.filter(|_| structure).map(|body| sketch(body, is_after))
-    };
+    let shown = |body: Option<&recent::Sketch>, is_after| body.filter(|_| structure).map(|body| sketch(body, is_after));
     Repair {
         id: mended.id.clone(),
         at: date(mended.at),
@@ -136,7 +135,7 @@ pub(in crate::admin) fn repair(mended: &Mended, structure: bool) -> Repair {
         status: mended.status,
         messages: before.map(|body| body.messages),
         findings: mended.findings.iter().map(found).collect(),
-        findings_total: mended.findings_total,
+        finding_count: mended.finding_count,
         actions: mended
             .actions
             .iter()

@@ -35,11 +35,16 @@ pub(in crate::admin) type Point = BTreeMap<&'static str, BTreeMap<&'static str, 
 pub(in crate::admin) fn series(telemetry: &Telemetry) -> SeriesPage {
     let (steps, running) = (telemetry.history(), telemetry.running());
     let first = steps.first().map_or(running.at, |step| step.at);
-    let at: Vec<u64> = (first..=running.at).step_by(STEP.as_secs() as usize).collect();
+    let steps_since = running.at.saturating_sub(first) / STEP.as_secs();
+    let at: Vec<u64> = (0..=steps_since).map(|step| first + step * STEP.as_secs()).collect();
     let by_time: BTreeMap<u64, &Step> = steps.iter().map(|step| (step.at, step)).collect();
     let names: BTreeSet<Name> = steps.iter().flat_map(|step| step.counts.keys().copied()).collect();
     let count = |name: Name| {
-        let value = |at: &u64| by_time.get(at).map_or(0, |step| step.counts.get(&name).copied().unwrap_or(0));
+        let value = |at: &u64| {
+            by_time
+                .get(at)
+                .map_or(0, |step| step.counts.get(&name).copied().unwrap_or(0))
+        };
         Series {
             name: name.0,
             label: name.1,

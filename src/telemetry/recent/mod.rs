@@ -11,10 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::{
-    sync::{broadcast, mpsc},
-    time::Instant,
-};
+use tokio::sync::{broadcast, mpsc};
 
 pub use sketch::{Sketch, SketchedBlock, SketchedMessage};
 
@@ -64,7 +61,7 @@ pub struct Mended {
     /// The first [`FINDINGS_MAX`] findings.
     pub findings: Vec<Finding>,
     /// How many there were.
-    pub findings_total: usize,
+    pub finding_count: usize,
     /// What was done, how often.
     pub actions: BTreeMap<Action, usize>,
     /// The outlines of its body.
@@ -197,7 +194,7 @@ impl Recent {
             outcome,
             status: event.status,
             findings: report.findings.iter().take(FINDINGS_MAX).cloned().collect(),
-            findings_total: report.findings.len(),
+            finding_count: report.findings.len(),
             actions: report.actions.clone(),
             sketches: early.and_then(|at| kept.early.remove(at)).map(|(_, sketches)| sketches),
         });
@@ -258,7 +255,7 @@ impl Recent {
 /// Outlines bodies as they come, until nobody hands in any more.
 pub(super) async fn outline(recent: &Recent, mut drafts: mpsc::Receiver<Draft>) {
     while let Some(draft) = drafts.recv().await {
-        let next = Instant::now() + PAUSE;
+        let next = clock::now() + PAUSE;
         let id = draft.id.clone();
         // Milliseconds of work for a large body, and a panic of the reader would be our bug, not the task's end.
         let sketched = tokio::task::spawn_blocking(move || sketches(&draft)).await;
@@ -276,7 +273,9 @@ fn sketches(draft: &Draft) -> Sketches {
 /// The tools of a request's calls by id, as far as its outlines show them.
 pub fn tools(mended: &Mended) -> HashMap<&str, &str> {
     let sketches = mended.sketches.iter();
-    let bodies = sketches.flat_map(|sketches| [&sketches.before, &sketches.after]).flatten();
+    let bodies = sketches
+        .flat_map(|sketches| [&sketches.before, &sketches.after])
+        .flatten();
     let blocks = bodies.flat_map(|body| &body.shown).flat_map(|message| &message.blocks);
     let named = blocks.filter_map(|block| Some((block.id.as_deref()?, block.tool.as_deref()?)));
     named.collect()

@@ -15,7 +15,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    super::still::{Answer, Request, World, assert_at, secs},
+    super::{
+        log,
+        still::{Answer, Request, World, assert_at, secs},
+    },
     MODEL,
 };
 
@@ -260,7 +263,7 @@ impl Log {
             .flatten_event(true)
             .with_writer(move || writer.clone())
             .finish();
-        tracing::subscriber::set_default(subscriber)
+        log::listen(subscriber)
     }
 
     /// Side, phase and code of the one exchange.

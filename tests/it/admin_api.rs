@@ -1,0 +1,410 @@
+//! `/admin/v1`, the page, and who may ask.
+
+use antiphon::{
+    admin::{Parts, Readiness, router},
+    auth::TokenHash,
+    repair::Mode,
+};
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::{HeaderMap, Method, Request, StatusCode},
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+use tower_service::Service as _;
+
+use crate::support::{
+    app::{self, admin, admin_of, post},
+    provider::Provider,
+};
+
+const CANARY: &str = "canary-of-content";
+const BEARER: (&str, &str) = ("authorization", "Bearer the token");
+const HOSTILE: &str = "<img src=x onerror=alert(1)>";
+
+/// A request to the admin listener's routes, without a socket.
+struct Ask<'a> {
+    method: Method,
+    path: &'a str,
+    fields: &'a [(&'a str, &'a str)],
+    body: &'a str,
+}
+
+fn get<'a>(path: &'a str, fields: &'a [(&'a str, &'a str)]) -> Ask<'a> {
+    Ask {
+        method: Method::GET,
+        path,
+        fields,
+        body: "",
+    }
+}
+
+async fn answer(router: &Router, ask: Ask<'_>) -> (StatusCode, HeaderMap, String) {
+    let mut request = Request::builder().method(ask.method).uri(ask.path);
+    for (name, value) in ask.fields {
+        request = request.header(*name, *value);
+    }
+    if !ask.fields.iter().any(|(name, _)| *name == "host") {
+        request = request.header("host", "127.0.0.1:4748");
+    }
+    let request = request.body(Body::from(ask.body.to_owned())).unwrap();
+    let answer = router.clone().call(request).await.unwrap();
+    let (head, body) = answer.into_parts();
+    let bytes = to_bytes(body, usize::MAX).await.unwrap();
+    (head.status, head.headers, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+fn with_token() -> Parts {
+    Parts {
+        token: Some(TokenHash::of(b"the token")),
+        hosts: vec!["admin.example".to_owned()],
+        ..admin(Readiness::new())
+    }
+}
+
+/// Every path of the document but the one that never ends, with something in place of its parameters.
+fn asked(document: &Value) -> Vec<(Method, String)> {
+    let mut asked = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let path = path
+                .replace("{id}", "x")
+                .replace("{upstream}", "x")
+                .replace("{profile}", "x");
+            asked.push((method.to_uppercase().parse().unwrap(), path));
+        }
+    }
+    asked.retain(|(_, path)| !path.ends_with("/events"));
+    asked
+}
+
+async fn document(router: &Router) -> Value {
+    let (status, _, text) = answer(router, get("/admin/v1/openapi.json", &[])).await;
+    assert_eq!(status, StatusCode::OK);
+    serde_json::from_str(&text).unwrap()
+}
+
+#[tokio::test]
+async fn the_document_describes_what_is_there_and_what_is_there_is_described() {
+    let router = router(admin(Readiness::new()));
+    let document = document(&router).await;
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
+    let asked = asked(&document);
+    assert!(asked.len() > 10, "{asked:?}");
+    for (method, path) in &asked {
+        let ask = Ask {
+            method: method.clone(),
+            path,
+            fields: &[],
+            body: "",
+        };
+        let (status, head, text) = answer(&router, ask).await;
+        let template = path
+            .replace("repairs/x", "repairs/{id}")
+            .replace("x/x", "{upstream}/{profile}");
+        let known = &document["paths"][template][method.as_str().to_lowercase()]["responses"];
+        assert!(known.get(status.as_str()).is_some(), "{method} {path}: {status} {text}");
+        if status.is_client_error() {
+            assert_eq!(head["content-type"], "application/json", "{path}");
+            let problem: Value = serde_json::from_str(&text).unwrap();
+            assert!(problem["error"]["code"].is_string() && problem["error"]["message"].is_string());
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_token_is_asked_for_but_for_health_and_the_page() {
+    let router = router(with_token());
+    let unknown = [("authorization", "Bearer another")];
+    let (_, _, text) = answer(&router, get("/admin/v1/openapi.json", &[BEARER])).await;
+    let mut guarded: Vec<String> = asked(&serde_json::from_str(&text).unwrap())
+        .into_iter()
+        .filter(|(method, _)| method == Method::GET)
+        .map(|(_, path)| path)
+        .collect();
+    guarded.extend(["/metrics", "/admin/v1/events", "/admin/v1/openapi.json"].map(ToOwned::to_owned));
+    for path in &guarded {
+        for fields in [&[][..], &unknown[..], &[("authorization", "Basic dGhlIHRva2Vu")]] {
+            let (status, head, text) = answer(&router, get(path, fields)).await;
+            assert_eq!(status, StatusCode::UNAUTHORIZED, "{path} {fields:?}");
+            assert_eq!(head["www-authenticate"], "Bearer");
+            assert!(text.contains("\"unauthorized\"") && !text.contains("another"), "{text}");
+        }
+        if !path.ends_with("/events") {
+            assert_ne!(
+                answer(&router, get(path, &[BEARER])).await.0,
+                StatusCode::UNAUTHORIZED,
+                "{path}"
+            );
+        }
+    }
+    for path in [
+        "/",
+        "/assets/main.js",
+        "/livez",
+        "/readyz",
+        "/healthz",
+        "/health/liveliness",
+        "/health/readiness",
+    ] {
+        assert_eq!(answer(&router, get(path, &[])).await.0, StatusCode::OK, "{path}");
+    }
+}
+
+/// With a token others than loopback are listened on: literal addresses and named hosts are answered, pages of others never.
+#[tokio::test]
+async fn pages_of_others_are_refused_whatever_is_listened_on() {
+    let rows = [
+        ("10.0.0.7:4748", None, true),
+        ("[fd00::1]:4748", None, true),
+        ("admin.example", Some("https://admin.example"), true),
+        ("10.0.0.7:4748", Some("http://10.0.0.7:4748"), true),
+        ("127.0.0.1:4748", Some("http://localhost:4748"), true),
+        ("evil.example", None, false),
+        ("10.0.0.7.evil.example", None, false),
+        ("10.0.0.7:4748", Some("http://evil.example"), false),
+        ("10.0.0.7:4748", Some("null"), false),
+        ("admin.example", Some("https://admin.example.evil.example"), false),
+    ];
+    let router = router(with_token());
+    for (host, origin, is_answered) in rows {
+        let mut fields = vec![("host", host)];
+        fields.extend(origin.map(|origin| ("origin", origin)));
+        let (status, ..) = answer(&router, get("/livez", &fields)).await;
+        let wanted = if is_answered {
+            StatusCode::OK
+        } else {
+            StatusCode::FORBIDDEN
+        };
+        assert_eq!(status, wanted, "{host} {origin:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_answer_is_strict_with_browsers() {
+    let router = router(admin(Readiness::new()));
+    for path in [
+        "/",
+        "/assets/main.js",
+        "/assets/style.css",
+        "/assets/nothing.js",
+        "/admin/v1/status",
+        "/nothing",
+        "/livez",
+    ] {
+        let (status, head, text) = answer(&router, get(path, &[])).await;
+        let policy = head["content-security-policy"].to_str().unwrap();
+        assert!(
+            policy.starts_with("default-src 'none'") && !policy.contains("unsafe"),
+            "{policy}"
+        );
+        assert_eq!(head["x-content-type-options"], "nosniff");
+        assert_eq!(head["cache-control"], "no-store");
+        assert_eq!(head["x-frame-options"], "DENY");
+        assert_eq!(status == StatusCode::NOT_FOUND, path.contains("nothing"), "{text}");
+    }
+    let (_, head, text) = answer(&router, get("/", &[])).await;
+    assert_eq!(head["content-type"], "text/html; charset=utf-8");
+    for (start, name) in text.match_indices("/assets/") {
+        let rest = &text[start + name.len()..];
+        let path = format!("/assets/{}", rest.split('"').next().unwrap());
+        assert_eq!(answer(&router, get(&path, &[])).await.0, StatusCode::OK, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn bad_questions_are_answered_with_what_is_wrong() {
+    let router = router(admin(Readiness::new()));
+    let put = |body| Ask {
+        method: Method::PUT,
+        path: "/admin/v1/log-level",
+        fields: &[("content-type", "application/json")],
+        body,
+    };
+    let rows = [
+        (get("/admin/v1/repairs?limit=0", &[]), 400, "limit"),
+        (get("/admin/v1/repairs?limit=501", &[]), 400, "limit"),
+        (get("/admin/v1/repairs?limit=many", &[]), 400, "limit"),
+        (get("/admin/v1/sessions?after=-1", &[]), 400, "after"),
+        (get("/admin/v1/sessions?after=99999999999999999999", &[]), 400, "after"),
+        (get("/admin/v1/repairs/unknown", &[]), 404, "no such request"),
+        (put("{}"), 400, "level"),
+        (put("{\"level\":1}"), 400, "level"),
+        (put("{\"level\":\"info\",\"more\":1}"), 400, "more"),
+        (put("nonsense"), 400, "JSON"),
+        (put("{\"level\":\"loud\"}"), 422, "expected a log level"),
+        (put("{\"level\":\"warn\"}"), 200, "warn"),
+        (get("/admin/v1/log-level", &[]), 200, "warn"),
+    ];
+    for (ask, wanted, word) in rows {
+        let told = format!("{} {} {}", ask.method, ask.path, ask.body);
+        let (status, _, text) = answer(&router, ask).await;
+        assert_eq!(status.as_u16(), wanted, "{told}: {text}");
+        assert!(text.contains(word), "{told}: {text}");
+    }
+    let delete = Ask {
+        method: Method::DELETE,
+        ..get("/admin/v1/status", &[])
+    };
+    assert_eq!(answer(&router, delete).await.0, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+/// Messages with an unanswered call of a tool with a hostile name, deep in the history.
+fn broken() -> String {
+    let mut messages = vec![];
+    for turn in 0..40 {
+        messages.push(json!({"role": "user", "content": format!("{CANARY} {turn}")}));
+        messages.push(json!({"role": "assistant", "content": [{"type": "text", "text": CANARY}]}));
+    }
+    messages[21] = json!({"role": "assistant", "content": [
+        {"type": "text", "text": CANARY},
+        {"type": "tool_use", "id": "toolu_01A", "name": HOSTILE, "input": {"secret": CANARY}}]});
+    json!({"model": "m", "max_tokens": 9, "messages": messages}).to_string()
+}
+
+/// Waits until the last repair has its structure.
+async fn sketched(router: &Router) -> Value {
+    for _ in 0..200 {
+        let (_, _, text) = answer(router, get("/admin/v1/repairs", &[])).await;
+        assert!(!text.contains(CANARY), "{text}");
+        let page: Value = serde_json::from_str(&text).unwrap();
+        if page["repairs"][0]["sketched"] == true {
+            return page;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("no repair was outlined");
+}
+
+#[tokio::test]
+async fn a_repair_is_explained_in_words_and_structure_never_in_content() {
+    let provider = Provider::start().await;
+    for (mode, outcome) in [
+        (Mode::Repair, "repaired"),
+        (Mode::Strict, "rejected"),
+        (Mode::Observe, "observed"),
+    ] {
+        let builder = app::before(provider.address()).mode(mode);
+        let (shared, app) = builder.start_shared().await;
+        let router = router(admin_of(&shared, Readiness::new()));
+        let answered = app.ask(post("/anthropic/v1/messages", &broken())).await;
+        let page = sketched(&router).await;
+        let repair = &page["repairs"][0];
+        assert_eq!(repair["outcome"], outcome, "{repair}");
+        assert_eq!(repair["status"].as_u64().unwrap(), u64::from(answered.status()));
+        assert_eq!(repair["id"], answered.header("x-antiphon-request-id").unwrap());
+        let finding = &repair["findings"][0];
+        assert_eq!(
+            (
+                &finding["kind"],
+                &finding["message"],
+                &finding["call_id"],
+                &finding["tool"]
+            ),
+            (&json!("unanswered"), &json!(21), &json!("toolu_01A"), &json!(HOSTILE))
+        );
+        let before = &repair["before"];
+        assert_eq!((&before["messages"], &repair["messages"]), (&json!(80), &json!(80)));
+        let shown: Vec<u64> = before["shown"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["index"].as_u64().unwrap())
+            .collect();
+        assert_eq!(shown, [20, 21, 22]);
+        if mode == Mode::Repair {
+            assert_eq!(repair["actions"][0]["action"], "placeholder");
+            let placed = &repair["after"]["shown"][1]["blocks"][0];
+            assert_eq!(
+                *placed,
+                json!({"type": "result", "id": "toolu_01A", "tool": HOSTILE, "new": true, "gone": false}),
+                "{repair}"
+            );
+        } else {
+            assert_eq!((&repair["after"], &repair["actions"]), (&Value::Null, &json!([])));
+        }
+        let path = format!("/admin/v1/repairs/{}", repair["id"].as_str().unwrap());
+        let (_, _, one) = answer(&router, get(&path, &[])).await;
+        assert_eq!(serde_json::from_str::<Value>(&one).unwrap(), *repair);
+        let (_, _, series) = answer(&router, get("/admin/v1/series", &[])).await;
+        let series: Value = serde_json::from_str(&series).unwrap();
+        let of = |name: &str| -> u64 {
+            let rows = series["series"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|row| row["name"] == name);
+            rows.flat_map(|row| row["values"].as_array().unwrap())
+                .filter_map(Value::as_u64)
+                .sum()
+        };
+        assert_eq!((of("requests"), of("findings")), (1, 1), "{series}");
+        assert_eq!(of("repairs"), u64::from(mode == Mode::Repair));
+        assert_eq!(of("rejections"), u64::from(mode == Mode::Strict));
+    }
+}
+
+/// The next event of this name, from a stream of them.
+async fn event(stream: &mut (impl AsyncReadExt + Unpin), buffer: &mut String, name: &str) -> Value {
+    loop {
+        while let Some((block, rest)) = buffer.split_once("\n\n") {
+            let (block, rest) = (block.to_owned(), rest.to_owned());
+            *buffer = rest;
+            if let Some((_, data)) = block.split_once(&format!("event: {name}\n")) {
+                let data = data.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+                return serde_json::from_str(data).unwrap();
+            }
+        }
+        let mut bytes = [0; 4096];
+        let length = stream.read(&mut bytes).await.unwrap();
+        assert!(length > 0, "the stream ended: {buffer}");
+        buffer.push_str(std::str::from_utf8(&bytes[..length]).unwrap());
+    }
+}
+
+#[tokio::test]
+async fn those_who_listen_are_told_at_once_and_are_not_too_many() {
+    let provider = Provider::start().await;
+    let (shared, app) = app::before(provider.address()).start_shared().await;
+    let router = router(admin_of(&shared, Readiness::new()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let told = async {
+        let mut streams = Vec::new();
+        for _ in 0..33 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request = "GET /admin/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut start = [0; 12];
+            stream.read_exact(&mut start).await.unwrap();
+            streams.push((stream, String::from_utf8(start.to_vec()).unwrap()));
+        }
+        let statuses: Vec<&str> = streams.iter().map(|(_, start)| &start[9..]).collect();
+        assert!(
+            statuses[..32].iter().all(|status| *status == "200") && statuses[32] == "503",
+            "{statuses:?}"
+        );
+        let (mut stream, mut buffer) = streams.swap_remove(0);
+        drop(streams);
+        let tick = event(&mut stream, &mut buffer, "tick").await;
+        assert_eq!(
+            (&tick["streams_active"], &tick["point"]),
+            (&json!(0), &json!({})),
+            "{tick}"
+        );
+        let answered = app.ask(post("/anthropic/v1/messages", &broken())).await;
+        let repair = event(&mut stream, &mut buffer, "repair").await;
+        assert_eq!(repair["id"], answered.header("x-antiphon-request-id").unwrap());
+        assert!(!repair.to_string().contains(CANARY), "{repair}");
+        let tick = event(&mut stream, &mut buffer, "tick").await;
+        assert_eq!(tick["point"]["repairs"], json!({"placeholder": 1}), "{tick}");
+    };
+    tokio::select! {
+        served = async { axum::serve(listener, router).await } => panic!("the server ended: {served:?}"),
+        () = told => {}
+    }
+}
