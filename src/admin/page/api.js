@@ -5,23 +5,23 @@ const KEPT_AS = "antiphon-token";
 
 /** A refusal of the API, or no answer at all (`status` 0). */
 export class Refused extends Error {
-  /**
-   * @param {number} status
-   * @param {string} message
-   */
-  constructor(status, message) {
-    super(message);
-    this.status = status;
-  }
+	/**
+	 * @param {number} status
+	 * @param {string} message
+	 */
+	constructor(status, message) {
+		super(message);
+		this.status = status;
+	}
 }
 
 /** @returns {string | null} */
 function token() {
-  try {
-    return sessionStorage.getItem(KEPT_AS);
-  } catch {
-    return null;
-  }
+	try {
+		return sessionStorage.getItem(KEPT_AS);
+	} catch {
+		return null;
+	}
 }
 
 /**
@@ -29,8 +29,8 @@ function token() {
  * @param {string | null} value
  */
 export function keepToken(value) {
-  if (value === null) sessionStorage.removeItem(KEPT_AS);
-  else sessionStorage.setItem(KEPT_AS, value);
+	if (value === null) sessionStorage.removeItem(KEPT_AS);
+	else sessionStorage.setItem(KEPT_AS, value);
 }
 
 /**
@@ -40,18 +40,18 @@ export function keepToken(value) {
  * @returns {Promise<Response>}
  */
 export async function ask(path, options = {}) {
-  const headers = new Headers(options.headers);
-  const held = token();
-  if (held !== null) headers.set("authorization", `Bearer ${held}`);
-  let answer;
-  try {
-    answer = await fetch(`/admin/v1/${path}`, { ...options, headers, cache: "no-store" });
-  } catch (error) {
-    if (options.signal?.aborted) throw error;
-    throw new Refused(0, "Antiphon does not answer");
-  }
-  if (!answer.ok) throw new Refused(answer.status, await reason(answer));
-  return answer;
+	const headers = new Headers(options.headers);
+	const held = token();
+	if (held !== null) headers.set("authorization", `Bearer ${held}`);
+	let answer;
+	try {
+		answer = await fetch(`/admin/v1/${path}`, { ...options, headers, cache: "no-store" });
+	} catch (error) {
+		if (options.signal?.aborted) throw error;
+		throw new Refused(0, "Antiphon does not answer");
+	}
+	if (!answer.ok) throw new Refused(answer.status, await reason(answer));
+	return answer;
 }
 
 /**
@@ -60,14 +60,14 @@ export async function ask(path, options = {}) {
  * @returns {Promise<any>}
  */
 export async function get(path) {
-  return (await ask(path)).json();
+	return (await ask(path)).json();
 }
 
 /** @param {Response} answer */
 async function reason(answer) {
-  try {
-    return String((await answer.json()).error.message);
-  } catch {
-    return `Antiphon answered ${answer.status}`;
-  }
+	try {
+		return String((await answer.json()).error.message);
+	} catch {
+		return `Antiphon answered ${answer.status}`;
+	}
 }

@@ -11,14 +11,14 @@
  * @returns {HTMLElement}
  */
 export function h(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (typeof value === "function") element.addEventListener(name, value);
-    else if (value === true) element.setAttribute(name, "");
-    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, String(value));
-  }
-  fill(element, ...children);
-  return element;
+	const element = document.createElement(tag);
+	for (const [name, value] of Object.entries(attributes)) {
+		if (typeof value === "function") element.addEventListener(name, value);
+		else if (value === true) element.setAttribute(name, "");
+		else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, String(value));
+	}
+	fill(element, ...children);
+	return element;
 }
 
 /**
@@ -27,13 +27,13 @@ export function h(tag, attributes = {}, ...children) {
  * @param {...(Child | Child[])} children
  */
 export function fill(element, ...children) {
-  const nodes = /** @type {(Node | string)[]} */ (
-    children
-      .flat()
-      .filter((child) => child !== null && child !== undefined && child !== false)
-      .map((child) => (typeof child === "number" ? String(child) : child))
-  );
-  element.replaceChildren(...nodes);
+	const nodes = /** @type {(Node | string)[]} */ (
+		children
+			.flat()
+			.filter((child) => child !== null && child !== undefined && child !== false)
+			.map((child) => (typeof child === "number" ? String(child) : child))
+	);
+	element.replaceChildren(...nodes);
 }
 
 /**
@@ -42,9 +42,9 @@ export function fill(element, ...children) {
  * @returns {HTMLElement}
  */
 export function the(id) {
-  const element = document.getElementById(id);
-  if (!element) throw new Error(`the page has no #${id}`);
-  return element;
+	const element = document.getElementById(id);
+	if (!element) throw new Error(`the page has no #${id}`);
+	return element;
 }
 
 /**
@@ -53,7 +53,7 @@ export function the(id) {
  * @param {string} text
  */
 export function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+	if (element.textContent !== text) element.textContent = text;
 }
 
 /**
@@ -62,7 +62,7 @@ export function say(element, text) {
  * @param {string} [className]
  */
 export function name(text, className = "name") {
-  return h("bdi", { class: className, title: text }, text);
+	return h("bdi", { class: className, title: text }, text);
 }
 
 /**
@@ -75,25 +75,25 @@ export function name(text, className = "name") {
  * @param {(element: HTMLElement, item: T) => void} [update]
  */
 export function keyed(parent, items, key, make, update) {
-  const wanted = new Set(items.map(key));
-  /** @type {Map<string, HTMLElement>} */
-  const there = new Map();
-  for (const child of /** @type {HTMLElement[]} */ ([...parent.children])) {
-    const of = child.dataset.key ?? "";
-    if (wanted.has(of) && !there.has(of)) there.set(of, child);
-    else child.remove();
-  }
-  let next = parent.firstElementChild;
-  for (const item of items) {
-    const of = key(item);
-    let element = there.get(of);
-    if (!element) {
-      element = make(item);
-      element.dataset.key = of;
-    } else if (update) update(element, item);
-    if (element === next) next = next.nextElementSibling;
-    else parent.insertBefore(element, next);
-  }
+	const wanted = new Set(items.map(key));
+	/** @type {Map<string, HTMLElement>} */
+	const there = new Map();
+	for (const child of /** @type {HTMLElement[]} */ ([...parent.children])) {
+		const of = child.dataset.key ?? "";
+		if (wanted.has(of) && !there.has(of)) there.set(of, child);
+		else child.remove();
+	}
+	let next = parent.firstElementChild;
+	for (const item of items) {
+		const of = key(item);
+		let element = there.get(of);
+		if (!element) {
+			element = make(item);
+			element.dataset.key = of;
+		} else if (update) update(element, item);
+		if (element === next) next = next.nextElementSibling;
+		else parent.insertBefore(element, next);
+	}
 }
 
 /**
@@ -103,11 +103,11 @@ export function keyed(parent, items, key, make, update) {
  * @param {(value: string) => void} chosen
  */
 export function choices(fieldset, choices, chosen) {
-  const group = `choice-${Math.random().toString(36).slice(2)}`;
-  choices.forEach(({ value, label }, index) => {
-    const input = h("input", { type: "radio", name: group, value, checked: index === 0, change: () => chosen(value) });
-    fieldset.append(h("label", {}, input, h("span", {}, label)));
-  });
+	const group = `choice-${Math.random().toString(36).slice(2)}`;
+	choices.forEach(({ value, label }, index) => {
+		const input = h("input", { type: "radio", name: group, value, checked: index === 0, change: () => chosen(value) });
+		fieldset.append(h("label", {}, input, h("span", {}, label)));
+	});
 }
 
 /**
@@ -115,5 +115,5 @@ export function choices(fieldset, choices, chosen) {
  * @param {string} text
  */
 export function announce(text) {
-  the("said").textContent = text;
+	the("said").textContent = text;
 }

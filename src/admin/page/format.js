@@ -24,28 +24,28 @@ export const counted = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? on
  * @param {number} all
  */
 export function share(part, all) {
-  if (all === 0) return "–";
-  const percent = (100 * part) / all;
-  if (part === 0) return "0 %";
-  if (percent < 0.1) return "< 0.1 %";
-  return `${percent < 10 ? percent.toFixed(1) : Math.round(percent)} %`;
+	if (all === 0) return "–";
+	const percent = (100 * part) / all;
+	if (part === 0) return "0 %";
+	if (percent < 0.1) return "< 0.1 %";
+	return `${percent < 10 ? percent.toFixed(1) : Math.round(percent)} %`;
 }
 
 /** @param {number} seconds */
 export function duration(seconds) {
-  const s = Math.max(0, Math.round(seconds));
-  if (s < 60) return `${s} s`;
-  if (s < 3600) return s % 60 === 0 || s >= 600 ? `${Math.floor(s / 60)} min` : `${Math.floor(s / 60)} min ${s % 60} s`;
-  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
-  return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
+	const s = Math.max(0, Math.round(seconds));
+	if (s < 60) return `${s} s`;
+	if (s < 3600) return s % 60 === 0 || s >= 600 ? `${Math.floor(s / 60)} min` : `${Math.floor(s / 60)} min ${s % 60} s`;
+	if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+	return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
 /** @param {number | null} us */
 export function micros(us) {
-  if (us === null) return "–";
-  if (us < 1000) return `${Math.round(us)} µs`;
-  if (us < 1_000_000) return `${(us / 1000).toFixed(us < 10_000 ? 1 : 0)} ms`;
-  return `${(us / 1_000_000).toFixed(1)} s`;
+	if (us === null) return "–";
+	if (us < 1000) return `${Math.round(us)} µs`;
+	if (us < 1_000_000) return `${(us / 1000).toFixed(us < 10_000 ? 1 : 0)} ms`;
+	return `${(us / 1_000_000).toFixed(1)} s`;
 }
 
 /**
@@ -62,8 +62,8 @@ export const dateTime = (at) => full.format(moment(at));
 
 /** @param {string | number} at */
 function moment(at) {
-  const date = new Date(typeof at === "number" ? at * 1000 : at);
-  return Number.isNaN(date.getTime()) ? new Date(0) : date;
+	const date = new Date(typeof at === "number" ? at * 1000 : at);
+	return Number.isNaN(date.getTime()) ? new Date(0) : date;
 }
 
 /**
@@ -74,22 +74,22 @@ export const shortId = (id) => (id.length > 20 ? `${id.slice(0, 11)}…${id.slic
 
 /** What the API's names are called on the page; a name that is not here speaks for itself. */
 const words = /** @type {Record<string, string>} */ ({
-  none: "no history",
-  provider_tool: "provider's tool",
-  provider_compaction: "provider's compaction",
-  server_half: "half a server tool",
-  duplicate_call: "call twice",
-  duplicate: "duplicate",
-  no_id: "no id",
-  bad_id: "bad id",
-  headless: "headless",
-  field: "field",
-  stream_dropped: "client hung up",
-  went_on: "client went on",
-  silent: "client fell silent",
-  closed: "session closed",
-  rate_limit: "rate limit",
-  half_open: "half open",
+	none: "no history",
+	provider_tool: "provider's tool",
+	provider_compaction: "provider's compaction",
+	server_half: "half a server tool",
+	duplicate_call: "call twice",
+	duplicate: "duplicate",
+	no_id: "no id",
+	bad_id: "bad id",
+	headless: "headless",
+	field: "field",
+	stream_dropped: "client hung up",
+	went_on: "client went on",
+	silent: "client fell silent",
+	closed: "session closed",
+	rate_limit: "rate limit",
+	half_open: "half open",
 });
 
 /** @param {string} key */

@@ -15,28 +15,28 @@ let last = "";
 
 /** @param {Answer} late */
 export function showLate(late) {
-  const now = JSON.stringify(late);
-  if (now === last) return;
-  last = now;
-  say(the("late-note"), late.outstanding === 0 ? "none waiting" : `${count(late.outstanding)} waiting to be taken`);
-  const recent = late.recent
-    .slice(0, SHOWN)
-    .map(({ at, event, age_seconds }) =>
-      h(
-        "li",
-        {},
-        h("span", { class: "time", title: dateTime(at) }, clock(at)),
-        h("span", {}, capital(word(event))),
-        h("span", { class: "quiet" }, age_seconds === null ? "" : `${duration(age_seconds)} after its call`),
-      ),
-    );
-  fill(
-    the("late"),
-    figures("Results", late.events, EVENTS),
-    figures("Calls that were detached", late.detached, WHYS),
-    recent.length > 0 ? h("h3", {}, "Newest") : null,
-    recent.length > 0 ? h("ol", { class: "recent" }, ...recent) : h("p", { class: "quiet" }, "No result came late so far."),
-  );
+	const now = JSON.stringify(late);
+	if (now === last) return;
+	last = now;
+	say(the("late-note"), late.outstanding === 0 ? "none waiting" : `${count(late.outstanding)} waiting to be taken`);
+	const recent = late.recent
+		.slice(0, SHOWN)
+		.map(({ at, event, age_seconds }) =>
+			h(
+				"li",
+				{},
+				h("span", { class: "time", title: dateTime(at) }, clock(at)),
+				h("span", {}, capital(word(event))),
+				h("span", { class: "quiet" }, age_seconds === null ? "" : `${duration(age_seconds)} after its call`),
+			),
+		);
+	fill(
+		the("late"),
+		figures("Results", late.events, EVENTS),
+		figures("Calls that were detached", late.detached, WHYS),
+		recent.length > 0 ? h("h3", {}, "Newest") : null,
+		recent.length > 0 ? h("ol", { class: "recent" }, ...recent) : h("p", { class: "quiet" }, "No result came late so far."),
+	);
 }
 
 /**
@@ -45,10 +45,10 @@ export function showLate(late) {
  * @param {string[]} always shown, even if there was none
  */
 function figures(title, counts, always) {
-  const names = [...always, ...Object.keys(counts).filter((of) => !always.includes(of))];
-  const items = names.map((of) => {
-    const n = Object.hasOwn(counts, of) ? counts[of] : 0;
-    return h("div", { class: n === 0 ? "zero" : "" }, h("dt", {}, capital(word(of))), h("dd", {}, count(n)));
-  });
-  return h("section", {}, h("h3", {}, title), h("dl", { class: "figures" }, ...items));
+	const names = [...always, ...Object.keys(counts).filter((of) => !always.includes(of))];
+	const items = names.map((of) => {
+		const n = Object.hasOwn(counts, of) ? counts[of] : 0;
+		return h("div", { class: n === 0 ? "zero" : "" }, h("dt", {}, capital(word(of))), h("dd", {}, count(n)));
+	});
+	return h("section", {}, h("h3", {}, title), h("dl", { class: "figures" }, ...items));
 }

@@ -31,55 +31,55 @@ let used = false;
 let live = false;
 
 async function loadStatus() {
-  facts.take(await get("status"));
+	facts.take(await get("status"));
 }
 
 async function loadSeries() {
-  hour.load(await get("series"));
-  draw();
+	hour.load(await get("series"));
+	draw();
 }
 
 async function loadProfiles() {
-  const answer = await get("profiles");
-  profiles.load(answer);
-  headline.profiles(answer);
+	const answer = await get("profiles");
+	profiles.load(answer);
+	headline.profiles(answer);
 }
 
 async function loadLate() {
-  const answer = await get("late");
-  showLate(answer);
-  headline.lates(answer);
+	const answer = await get("late");
+	showLate(answer);
+	headline.lates(answer);
 }
 
 async function loadSessions() {
-  const answer = await get("sessions?limit=200");
-  used ||= answer.lanes > 0;
-  sessions.load(answer);
+	const answer = await get("sessions?limit=200");
+	used ||= answer.lanes > 0;
+	sessions.load(answer);
 }
 
 async function loadRepairs() {
-  const answer = await get("repairs?limit=50");
-  used ||= answer.kept > 0;
-  repairs.load(answer);
+	const answer = await get("repairs?limit=50");
+	used ||= answer.kept > 0;
+	repairs.load(answer);
 }
 
 async function opened() {
-  await Promise.all([loadStatus(), loadSeries(), loadRepairs(), loadProfiles(), loadLate(), loadSessions()]);
-  live = true;
-  state("live");
-  notice("lost", null);
-  the("token").hidden = true;
-  the("board").hidden = false;
-  the("board").classList.remove("stale");
-  the("board").setAttribute("aria-busy", "false");
-  draw();
+	await Promise.all([loadStatus(), loadSeries(), loadRepairs(), loadProfiles(), loadLate(), loadSessions()]);
+	live = true;
+	state("live");
+	notice("lost", null);
+	the("token").hidden = true;
+	the("board").hidden = false;
+	the("board").classList.remove("stale");
+	the("board").setAttribute("aria-busy", "false");
+	draw();
 }
 
 function draw() {
-  used ||= hour.total("requests", 3600) > 0;
-  headline.hour(hour);
-  charts.draw();
-  welcome(facts.status, live && !used);
+	used ||= hour.total("requests", 3600) > 0;
+	headline.hour(hour);
+	charts.draw();
+	welcome(facts.status, live && !used);
 }
 
 /**
@@ -87,21 +87,21 @@ function draw() {
  * @param {any} data
  */
 function event(event, data) {
-  if (event === "tick") tick(data);
-  else if (event === "repair") {
-    used = true;
-    repairs.add(data);
-  } else if (event === "profiles") quietly(loadProfiles());
-  else if (event === "late") quietly(loadLate());
+	if (event === "tick") tick(data);
+	else if (event === "repair") {
+		used = true;
+		repairs.add(data);
+	} else if (event === "profiles") quietly(loadProfiles());
+	else if (event === "late") quietly(loadLate());
 }
 
 /** @param {import("./contract").Tick} data */
 function tick(data) {
-  if (!hour.tick(data.point_at, data.point)) quietly(loadSeries());
-  headline.tick(data);
-  facts.tick();
-  profiles.tick();
-  if (!document.hidden) draw();
+	if (!hour.tick(data.point_at, data.point)) quietly(loadSeries());
+	headline.tick(data);
+	facts.tick();
+	profiles.tick();
+	if (!document.hidden) draw();
 }
 
 /**
@@ -109,21 +109,21 @@ function tick(data) {
  * @param {number} retryInMs
  */
 function lost(why, retryInMs) {
-  live = false;
-  state("lost");
-  the("board").classList.add("stale");
-  const again = { label: "Retry now", does: () => feed.connect() };
-  const seconds = Math.max(1, Math.round(retryInMs / 1000));
-  notice("lost", { loud: true, text: `${why}. What stands here is from before; trying again in ${seconds} s.`, action: again });
+	live = false;
+	state("lost");
+	the("board").classList.add("stale");
+	const again = { label: "Retry now", does: () => feed.connect() };
+	const seconds = Math.max(1, Math.round(retryInMs / 1000));
+	notice("lost", { loud: true, text: `${why}. What stands here is from before; trying again in ${seconds} s.`, action: again });
 }
 
 function unauthorized() {
-  live = false;
-  state("token");
-  notice("lost", null);
-  the("board").hidden = true;
-  the("token").hidden = false;
-  the("token-value").focus();
+	live = false;
+	state("token");
+	notice("lost", null);
+	the("board").hidden = true;
+	the("token").hidden = false;
+	the("token-value").focus();
 }
 
 /**
@@ -131,12 +131,12 @@ function unauthorized() {
  * @param {Promise<unknown>} work
  */
 async function quietly(work) {
-  try {
-    await work;
-  } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-    if (error.status === 401) unauthorized();
-  }
+	try {
+		await work;
+	} catch (error) {
+		if (!(error instanceof Refused)) throw error;
+		if (error.status === 401) unauthorized();
+	}
 }
 
 /**
@@ -144,37 +144,37 @@ async function quietly(work) {
  * @param {number} ms
  */
 function every(work, ms) {
-  const turn = async () => {
-    if (live && !document.hidden) await quietly(work());
-    setTimeout(turn, ms);
-  };
-  setTimeout(turn, ms);
+	const turn = async () => {
+		if (live && !document.hidden) await quietly(work());
+		setTimeout(turn, ms);
+	};
+	setTimeout(turn, ms);
 }
 
 the("token-form").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const field = /** @type {HTMLInputElement} */ (the("token-value"));
-  keepToken(field.value);
-  try {
-    await get("status");
-    field.value = "";
-    say(the("token-error"), "");
-    feed.connect();
-    the("main").focus();
-  } catch (error) {
-    keepToken(null);
-    say(the("token-error"), error instanceof Refused && error.status === 401 ? "This is not the token." : String(error));
-  }
+	event.preventDefault();
+	const field = /** @type {HTMLInputElement} */ (the("token-value"));
+	keepToken(field.value);
+	try {
+		await get("status");
+		field.value = "";
+		say(the("token-error"), "");
+		feed.connect();
+		the("main").focus();
+	} catch (error) {
+		keepToken(null);
+		say(the("token-error"), error instanceof Refused && error.status === 401 ? "This is not the token." : String(error));
+	}
 });
 
 the("welcome-copy").addEventListener("click", async () => {
-  try {
-    await navigator.clipboard.writeText(the("welcome-command").textContent ?? "");
-    announce("Copied");
-    say(the("welcome-copy"), "Copied");
-  } catch {
-    getSelection()?.selectAllChildren(the("welcome-command"));
-  }
+	try {
+		await navigator.clipboard.writeText(the("welcome-command").textContent ?? "");
+		announce("Copied");
+		say(the("welcome-copy"), "Copied");
+	} catch {
+		getSelection()?.selectAllChildren(the("welcome-command"));
+	}
 });
 
 every(() => Promise.all([loadSessions(), loadProfiles(), loadLate()]), OFTEN_MS);

@@ -3,7 +3,7 @@
 
 import { ask } from "./api.js";
 import { announce, fill, h, keyed, name, say, the } from "./dom.js";
-import { capital, counted, dateTime, duration, word } from "./format.js";
+import { capital, clock, counted, dateTime, duration, word } from "./format.js";
 import { notice } from "./header.js";
 
 /** @typedef {import("./contract").Profiles} Answer */
@@ -15,84 +15,84 @@ const SIGNS = /** @type {Record<string, string>} */ ({ ready: "●", cooling: "�
 
 /** The profiles. */
 export class Profiles {
-  /** @param {() => Promise<void>} again fetches them */
-  constructor(again) {
-    this.again = again;
-    this.since = 0;
-  }
+	/** @param {() => Promise<void>} again fetches them */
+	constructor(again) {
+		this.again = again;
+		this.since = 0;
+	}
 
-  /** @param {Answer} answer */
-  load({ profiles, breakers }) {
-    this.since = performance.now();
-    keyed(the("profiles"), profiles, of, (profile) => this.make(profile), (element, profile) => this.update(element, profile));
-    the("profiles").hidden = profiles.length === 0;
-    the("profiles-empty").hidden = profiles.length > 0;
-    say(the("profiles-empty"), "No profiles: clients bring their own credentials.");
-    const resting = profiles.filter(({ state }) => state !== "ready").length;
-    say(the("profiles-note"), profiles.length === 0 ? "" : resting === 0 ? "all ready" : `${resting} of ${profiles.length} resting`);
-    fill(the("breakers"), ...broken(breakers));
-    this.tick();
-  }
+	/** @param {Answer} answer */
+	load({ profiles, breakers }) {
+		this.since = performance.now();
+		keyed(the("profiles"), profiles, of, (profile) => this.make(profile), (element, profile) => this.update(element, profile));
+		the("profiles").hidden = profiles.length === 0;
+		the("profiles-empty").hidden = profiles.length > 0;
+		say(the("profiles-empty"), "No profiles: clients bring their own credentials.");
+		const resting = profiles.filter(({ state }) => state !== "ready").length;
+		say(the("profiles-note"), profiles.length === 0 ? "" : resting === 0 ? "all ready" : `${resting} of ${profiles.length} resting`);
+		fill(the("breakers"), ...broken(breakers));
+		this.tick();
+	}
 
-  /** @param {Profile} profile */
-  make(profile) {
-    const element = h("li");
-    this.update(element, profile);
-    return element;
-  }
+	/** @param {Profile} profile */
+	make(profile) {
+		const element = h("li");
+		this.update(element, profile);
+		return element;
+	}
 
-  /**
-   * @param {HTMLElement} element
-   * @param {Profile} profile
-   */
-  update(element, profile) {
-    const { upstream, profile: label, state, organisation, rests } = profile;
-    // What counts down is written by `tick`: the rest stays as it is, and so does the focus.
-    const now = JSON.stringify([state, organisation, rests.map(({ seconds_left: _, ...rest }) => rest)]);
-    const left = rests.map(({ seconds_left }) => seconds_left);
-    if (element.dataset.shown !== now) {
-      element.dataset.shown = now;
-      const clear = h("button", { type: "button", class: "button", "aria-label": `Clear ${label} of ${upstream}`, click: () => this.clear(upstream, label) }, "Clear");
-      fill(
-        element,
-        h(
-          "div",
-          { class: "profilehead" },
-          h("div", { class: "profilename" }, name(label, "profile"), h("span", { class: "quiet" }, upstream, organisation && [" · ", name(organisation, "")])),
-          h("span", { class: `state ${state}` }, h("span", { "aria-hidden": true }, SIGNS[state] ?? "·"), ` ${capital(word(state))}`),
-          state !== "ready" || rests.length > 0 ? clear : null,
-        ),
-        rests.length > 0 && h("ul", { class: "rests" }, ...rests.map(rest)),
-      );
-    }
-    element.querySelectorAll(".left").forEach((place, i) => place.setAttribute("data-left", String(left[i] ?? "")));
-  }
+	/**
+	 * @param {HTMLElement} element
+	 * @param {Profile} profile
+	 */
+	update(element, profile) {
+		const { upstream, profile: label, state, organisation, rests } = profile;
+		// What counts down is written by `tick`: the rest stays as it is, and so does the focus.
+		const now = JSON.stringify([state, organisation, rests.map(({ seconds_left: _, ...rest }) => rest)]);
+		const left = rests.map(({ seconds_left }) => seconds_left);
+		if (element.dataset.shown !== now) {
+			element.dataset.shown = now;
+			const clear = h("button", { type: "button", class: "button", "aria-label": `Clear ${label} of ${upstream}`, click: () => this.clear(upstream, label) }, "Clear");
+			fill(
+				element,
+				h(
+					"div",
+					{ class: "profilehead" },
+					h("div", { class: "profilename" }, name(label, "profile"), h("span", { class: "quiet" }, upstream, organisation && [" · ", name(organisation, "")])),
+					h("span", { class: `state ${state}` }, h("span", { "aria-hidden": true }, SIGNS[state] ?? "·"), ` ${capital(word(state))}`),
+					state !== "ready" || rests.length > 0 ? clear : null,
+				),
+				rests.length > 0 && h("ul", { class: "rests" }, ...rests.map(rest)),
+			);
+		}
+		element.querySelectorAll(".left").forEach((place, i) => place.setAttribute("data-left", String(left[i] ?? "")));
+	}
 
-  /** Counts the rests down. */
-  tick() {
-    const gone = (performance.now() - this.since) / 1000;
-    for (const place of the("profiles").querySelectorAll(".left")) {
-      const left = place.getAttribute("data-left");
-      say(place, left ? `${duration(Number(left) - gone)} left` : "until cleared");
-    }
-  }
+	/** Counts the rests down. */
+	tick() {
+		const gone = (performance.now() - this.since) / 1000;
+		for (const place of the("profiles").querySelectorAll(".left")) {
+			const left = place.getAttribute("data-left");
+			say(place, left ? `${duration(Number(left) - gone)} left` : "until cleared");
+		}
+	}
 
-  /**
-   * @param {string} upstream
-   * @param {string} profile
-   */
-  async clear(upstream, profile) {
-    const text = `All rests of “${profile}” on ${upstream} end, and it serves the next request again. If its reason still holds, it will soon rest anew.`;
-    if (!(await confirmed(`Clear ${profile}?`, text, "Clear"))) return;
-    try {
-      await ask(`profiles/${encodeURIComponent(upstream)}/${encodeURIComponent(profile)}/clear`, { method: "POST" });
-      announce(`${profile} was cleared`);
-      notice("clear", null);
-      await this.again();
-    } catch (error) {
-      notice("clear", { loud: true, text: `${profile} could not be cleared: ${error instanceof Error ? error.message : error}` });
-    }
-  }
+	/**
+	 * @param {string} upstream
+	 * @param {string} profile
+	 */
+	async clear(upstream, profile) {
+		const text = `All rests of “${profile}” on ${upstream} end, and it serves the next request again. If its reason still holds, it will soon rest anew.`;
+		if (!(await confirmed(`Clear ${profile}?`, text, "Clear"))) return;
+		try {
+			await ask(`profiles/${encodeURIComponent(upstream)}/${encodeURIComponent(profile)}/clear`, { method: "POST" });
+			announce(`${profile} was cleared`);
+			notice("clear", null);
+			await this.again();
+		} catch (error) {
+			notice("clear", { loud: true, text: `${profile} could not be cleared: ${error instanceof Error ? error.message : error}` });
+		}
+	}
 }
 
 /** @param {Profile} profile */
@@ -100,32 +100,32 @@ const of = ({ upstream, profile }) => JSON.stringify([upstream, profile]);
 
 /** @param {Rest} rest */
 function rest({ reason, model, disables, shared, since }) {
-  const marks = [model !== null && h("span", {}, "for ", name(model, "mono")), shared && h("span", {}, "shared by the organisation"), disables && h("span", {}, "disabled")];
-  return h(
-    "li",
-    {},
-    h("strong", {}, capital(word(reason))),
-    h("span", { class: "left" }),
-    h("span", { class: "at" }, ...marks, h("span", { class: "quiet", title: dateTime(since) }, `since ${dateTime(since)}`)),
-  );
+	const marks = [model !== null && h("span", {}, "for ", name(model, "mono")), shared && h("span", {}, "shared by the organisation"), disables && h("span", {}, "disabled")];
+	return h(
+		"li",
+		{},
+		h("strong", {}, capital(word(reason))),
+		h("span", { class: "left" }),
+		h("span", { class: "at" }, ...marks, h("span", { class: "quiet", title: dateTime(since) }, `since ${clock(since)}`)),
+	);
 }
 
 /** @param {Breaker[]} breakers */
 function broken(breakers) {
-  const open = breakers.filter(({ state }) => state !== "closed");
-  if (breakers.length === 0) return [];
-  const head = h("h3", {}, "Breakers");
-  if (open.length === 0) return [h("p", { class: "breakernote" }, `${counted(breakers.length, "breaker")}, all closed`)];
-  const lines = open.map(({ upstream, model, state, failures, until }) =>
-    h(
-      "li",
-      {},
-      h("span", { class: "profilename" }, name(upstream, ""), model !== null && name(model, "mono quiet")),
-      h("span", { class: `state ${state}` }, h("span", { "aria-hidden": true }, SIGNS[state] ?? "·"), ` ${capital(word(state))}`),
-      h("span", { class: "quiet" }, counted(failures, "failure"), until !== null && `, until ${dateTime(until)}`),
-    ),
-  );
-  return [head, h("ul", { class: "breakers" }, ...lines)];
+	const open = breakers.filter(({ state }) => state !== "closed");
+	if (breakers.length === 0) return [];
+	const head = h("h3", {}, "Breakers");
+	if (open.length === 0) return [h("p", { class: "breakernote" }, `${counted(breakers.length, "breaker")}, all closed`)];
+	const lines = open.map(({ upstream, model, state, failures, until }) =>
+		h(
+			"li",
+			{},
+			h("span", { class: "profilename" }, name(upstream, ""), model !== null && name(model, "mono quiet")),
+			h("span", { class: `state ${state}` }, h("span", { "aria-hidden": true }, SIGNS[state] ?? "·"), ` ${capital(word(state))}`),
+			h("span", { class: "quiet" }, counted(failures, "failure"), until !== null && `, until ${clock(until)}`),
+		),
+	);
+	return [head, h("ul", { class: "breakers" }, ...lines)];
 }
 
 /**
@@ -136,13 +136,13 @@ function broken(breakers) {
  * @returns {Promise<boolean>}
  */
 function confirmed(title, text, yes) {
-  const dialog = /** @type {HTMLDialogElement} */ (the("confirm"));
-  say(the("confirm-title"), title);
-  say(the("confirm-text"), text);
-  say(the("confirm-yes"), yes);
-  the("confirm-yes").onclick = () => dialog.close("yes");
-  the("confirm-no").onclick = () => dialog.close("no");
-  dialog.returnValue = "no";
-  dialog.showModal();
-  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
+	const dialog = /** @type {HTMLDialogElement} */ (the("confirm"));
+	say(the("confirm-title"), title);
+	say(the("confirm-text"), text);
+	say(the("confirm-yes"), yes);
+	the("confirm-yes").onclick = () => dialog.close("yes");
+	the("confirm-no").onclick = () => dialog.close("no");
+	dialog.returnValue = "no";
+	dialog.showModal();
+	return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
 }

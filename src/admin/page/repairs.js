@@ -9,183 +9,184 @@ import { sketches } from "./sketch.js";
 /** @typedef {import("./contract").Repair} Repair */
 
 const KEPT = 50;
-const SHOWN = 10;
+/** So many at first: a list beside the others, or above them. */
+const SHOWN = matchMedia("(max-width: 660px)").matches ? 8 : 16;
 
 /** What became of the request; the sign says it without the colour. */
 const OUTCOMES = /** @type {Record<string, string>} */ ({ repaired: "✓", rejected: "✕", observed: "◦" });
 
 /** The list of repairs. */
 export class Repairs {
-  constructor() {
-    /** @type {Repair[]} newest first */
-    this.all = [];
-    /** @type {Repair[]} those that came while one was open: the lines do not move under a reader */
-    this.newer = [];
-    /** @type {Repair | null} opened by its address, and older than what is shown */
-    this.guest = null;
-    this.kept = 0;
-    this.limit = SHOWN;
-    /** @type {string | null} */
-    this.open = null;
-    this.loaded = false;
-    the("repairs-newer").addEventListener("click", () => this.show());
-    the("repairs-more").addEventListener("click", () => {
-      this.limit = KEPT;
-      this.draw();
-    });
-    window.addEventListener("hashchange", () => this.follow());
-  }
+	constructor() {
+		/** @type {Repair[]} newest first */
+		this.all = [];
+		/** @type {Repair[]} those that came while one was open: the lines do not move under a reader */
+		this.newer = [];
+		/** @type {Repair | null} opened by its address, and older than what is shown */
+		this.guest = null;
+		this.kept = 0;
+		this.limit = SHOWN;
+		/** @type {string | null} */
+		this.open = null;
+		this.loaded = false;
+		the("repairs-newer").addEventListener("click", () => this.show());
+		the("repairs-more").addEventListener("click", () => {
+			this.limit = KEPT;
+			this.draw();
+		});
+		window.addEventListener("hashchange", () => this.follow());
+	}
 
-  /** @param {{kept: number, repairs: Repair[]}} answer */
-  load({ kept, repairs }) {
-    const first = !this.loaded;
-    this.loaded = true;
-    this.kept = kept;
-    this.all = repairs.slice(0, KEPT);
-    this.newer = [];
-    this.draw();
-    if (first) this.follow();
-  }
+	/** @param {{kept: number, repairs: Repair[]}} answer */
+	load({ kept, repairs }) {
+		const first = !this.loaded;
+		this.loaded = true;
+		this.kept = kept;
+		this.all = repairs.slice(0, KEPT);
+		this.newer = [];
+		this.draw();
+		if (first) this.follow();
+	}
 
-  /** @param {Repair} repair one that was just made */
-  add(repair) {
-    this.kept = Math.min(this.kept + 1, 500);
-    const reading = this.open !== null;
-    const list = reading ? this.newer : this.all;
-    if (this.all.some(({ id }) => id === repair.id) || this.newer.some(({ id }) => id === repair.id)) return;
-    list.unshift(repair);
-    list.splice(KEPT);
-    this.draw();
-  }
+	/** @param {Repair} repair one that was just made */
+	add(repair) {
+		this.kept = Math.min(this.kept + 1, 500);
+		const reading = this.open !== null;
+		const list = reading ? this.newer : this.all;
+		if (this.all.some(({ id }) => id === repair.id) || this.newer.some(({ id }) => id === repair.id)) return;
+		list.unshift(repair);
+		list.splice(KEPT);
+		this.draw();
+	}
 
-  /** Lets those in that came while one was open. */
-  show() {
-    this.all = [...this.newer, ...this.all].slice(0, KEPT);
-    this.newer = [];
-    this.draw();
-    /** @type {HTMLElement | null} */ (the("repairs").querySelector("button"))?.focus();
-  }
+	/** Lets those in that came while one was open. */
+	show() {
+		this.all = [...this.newer, ...this.all].slice(0, KEPT);
+		this.newer = [];
+		this.draw();
+		/** @type {HTMLElement | null} */ (the("repairs").querySelector("button"))?.focus();
+	}
 
-  draw() {
-    let shown = this.all.slice(0, this.limit);
-    const opened = this.open === null ? undefined : (this.all.find(({ id }) => id === this.open) ?? this.guest);
-    if (opened && !shown.includes(opened)) shown = [...shown, opened];
-    keyed(the("repairs"), shown, ({ id }) => id, (repair) => this.line(repair));
-    the("repairs-empty").hidden = shown.length > 0;
-    say(the("repairs-empty"), "No request needed a repair so far.");
-    say(the("repairs-note"), this.kept > 0 ? `${count(this.kept)} kept` : "");
-    const newer = the("repairs-newer");
-    newer.hidden = this.newer.length === 0;
-    say(newer, `Show ${counted(this.newer.length, "newer repair")}`);
-    const more = the("repairs-more");
-    more.hidden = this.all.length <= this.limit;
-    say(more, `Show ${this.all.length - this.limit} more`);
-  }
+	draw() {
+		let shown = this.all.slice(0, this.limit);
+		const opened = this.open === null ? undefined : (this.all.find(({ id }) => id === this.open) ?? this.guest);
+		if (opened && !shown.includes(opened)) shown = [...shown, opened];
+		keyed(the("repairs"), shown, ({ id }) => id, (repair) => this.line(repair));
+		the("repairs-empty").hidden = shown.length > 0;
+		say(the("repairs-empty"), "No request needed a repair so far.");
+		say(the("repairs-note"), this.kept > 0 ? `${count(this.kept)} kept` : "");
+		const newer = the("repairs-newer");
+		newer.hidden = this.newer.length === 0;
+		say(newer, `Show ${counted(this.newer.length, "newer repair")}`);
+		const more = the("repairs-more");
+		more.hidden = this.all.length <= this.limit;
+		say(more, `Show ${this.all.length - this.limit} more`);
+	}
 
-  /** @param {Repair} repair */
-  line(repair) {
-    const id = `repair-${repair.id}`;
-    const box = h("div", { id, class: "explained", hidden: true });
-    const button = h(
-      "button",
-      { type: "button", class: "repair", "aria-expanded": "false", "aria-controls": id, click: () => this.toggle(repair.id) },
-      h("span", { class: "time", title: dateTime(repair.at) }, clock(repair.at)),
-      h("span", { class: `outcome ${word(repair.outcome)}` }, h("span", { "aria-hidden": true }, OUTCOMES[repair.outcome] ?? "·"), ` ${capital(word(repair.outcome))}`),
-      h("span", { class: "gist" }, ...gist(repair)),
-      h("span", { class: "where" }, h("span", {}, repair.upstream), repair.format !== repair.upstream && h("span", { class: "quiet" }, repair.format)),
-      h("span", { class: "chevron", "aria-hidden": true }),
-    );
-    const element = h("li", {}, h("h3", {}, button), box);
-    if (this.open === repair.id) this.unfold(element, repair);
-    return element;
-  }
+	/** @param {Repair} repair */
+	line(repair) {
+		const id = `repair-${repair.id}`;
+		const box = h("div", { id, class: "explained", hidden: true });
+		const button = h(
+			"button",
+			{ type: "button", class: "repair", "aria-expanded": "false", "aria-controls": id, click: () => this.toggle(repair.id) },
+			h("span", { class: "time", title: dateTime(repair.at) }, clock(repair.at)),
+			h("span", { class: `outcome ${word(repair.outcome)}` }, h("span", { "aria-hidden": true }, OUTCOMES[repair.outcome] ?? "·"), ` ${capital(word(repair.outcome))}`),
+			h("span", { class: "gist" }, ...gist(repair)),
+			h("span", { class: "where" }, h("span", {}, repair.upstream), repair.format !== repair.upstream && h("span", { class: "quiet" }, repair.format)),
+			h("span", { class: "chevron", "aria-hidden": true }),
+		);
+		const element = h("li", {}, h("h3", {}, button), box);
+		if (this.open === repair.id) this.unfold(element, repair);
+		return element;
+	}
 
-  /** @param {string} id */
-  toggle(id) {
-    const opens = this.open !== id;
-    this.close();
-    if (opens) this.enter(id);
-    history.replaceState(null, "", opens ? `#repair=${encodeURIComponent(id)}` : location.pathname + location.search);
-    if (!opens && this.newer.length > 0) this.show();
-  }
+	/** @param {string} id */
+	toggle(id) {
+		const opens = this.open !== id;
+		this.close();
+		if (opens) this.enter(id);
+		history.replaceState(null, "", opens ? `#repair=${encodeURIComponent(id)}` : location.pathname + location.search);
+		if (!opens && this.newer.length > 0) this.show();
+	}
 
-  close() {
-    const was = this.open;
-    this.open = null;
-    this.guest = null;
-    the("repairs-missing").hidden = true;
-    const element = was === null ? null : this.element(was);
-    if (!element) return;
-    element.querySelector("button")?.setAttribute("aria-expanded", "false");
-    const box = /** @type {HTMLElement} */ (element.querySelector(".explained"));
-    box.hidden = true;
-    fill(box);
-  }
+	close() {
+		const was = this.open;
+		this.open = null;
+		this.guest = null;
+		the("repairs-missing").hidden = true;
+		const element = was === null ? null : this.element(was);
+		if (!element) return;
+		element.querySelector("button")?.setAttribute("aria-expanded", "false");
+		const box = /** @type {HTMLElement} */ (element.querySelector(".explained"));
+		box.hidden = true;
+		fill(box);
+	}
 
-  /** @param {string} id */
-  enter(id) {
-    this.open = id;
-    const repair = this.all.find((repair) => repair.id === id);
-    const element = this.element(id);
-    if (repair && element) this.unfold(element, repair);
-  }
+	/** @param {string} id */
+	enter(id) {
+		this.open = id;
+		const repair = this.all.find((repair) => repair.id === id);
+		const element = this.element(id);
+		if (repair && element) this.unfold(element, repair);
+	}
 
-  /**
-   * @param {HTMLElement} element
-   * @param {Repair} repair
-   */
-  async unfold(element, repair) {
-    element.querySelector("button")?.setAttribute("aria-expanded", "true");
-    const box = /** @type {HTMLElement} */ (element.querySelector(".explained"));
-    box.hidden = false;
-    fill(box, ...explanation(repair));
-    if (!repair.sketched || repair.before !== undefined) return;
-    try {
-      Object.assign(repair, await get(`repairs/${encodeURIComponent(repair.id)}`));
-    } catch {
-      repair.before = repair.after = null;
-    }
-    if (this.open === repair.id) fill(box, ...explanation(repair));
-  }
+	/**
+	 * @param {HTMLElement} element
+	 * @param {Repair} repair
+	 */
+	async unfold(element, repair) {
+		element.querySelector("button")?.setAttribute("aria-expanded", "true");
+		const box = /** @type {HTMLElement} */ (element.querySelector(".explained"));
+		box.hidden = false;
+		fill(box, ...explanation(repair));
+		if (!repair.sketched || repair.before !== undefined) return;
+		try {
+			Object.assign(repair, await get(`repairs/${encodeURIComponent(repair.id)}`));
+		} catch {
+			repair.before = repair.after = null;
+		}
+		if (this.open === repair.id) fill(box, ...explanation(repair));
+	}
 
-  /** @param {string} id */
-  element(id) {
-    return /** @type {HTMLElement | undefined} */ ([...the("repairs").children].find((child) => /** @type {HTMLElement} */ (child).dataset.key === id));
-  }
+	/** @param {string} id */
+	element(id) {
+		return /** @type {HTMLElement | undefined} */ ([...the("repairs").children].find((child) => /** @type {HTMLElement} */ (child).dataset.key === id));
+	}
 
-  /** Opens the repair that the address names. */
-  async follow() {
-    const id = wanted();
-    if (id === this.open) return;
-    this.close();
-    if (id === null) return this.draw();
-    if (!this.all.some((repair) => repair.id === id)) {
-      try {
-        this.guest = await get(`repairs/${encodeURIComponent(id)}`);
-      } catch (error) {
-        const lost = the("repairs-missing");
-        lost.hidden = false;
-        say(lost, error instanceof Refused && error.status === 404 ? "The repair of this address is no longer kept." : String(error));
-        return;
-      }
-      if (wanted() !== id) return;
-    }
-    this.enter(id);
-    this.draw();
-    const button = this.element(id)?.querySelector("button");
-    button?.focus({ preventScroll: true });
-    button?.scrollIntoView({ block: "center" });
-  }
+	/** Opens the repair that the address names. */
+	async follow() {
+		const id = wanted();
+		if (id === this.open) return;
+		this.close();
+		if (id === null) return this.draw();
+		if (!this.all.some((repair) => repair.id === id)) {
+			try {
+				this.guest = await get(`repairs/${encodeURIComponent(id)}`);
+			} catch (error) {
+				const lost = the("repairs-missing");
+				lost.hidden = false;
+				say(lost, error instanceof Refused && error.status === 404 ? "The repair of this address is no longer kept." : String(error));
+				return;
+			}
+			if (wanted() !== id) return;
+		}
+		this.enter(id);
+		this.draw();
+		const button = this.element(id)?.querySelector("button");
+		button?.focus({ preventScroll: true });
+		button?.scrollIntoView({ block: "center" });
+	}
 }
 
 /** The id in the page's address. */
 function wanted() {
-  const found = /^#repair=(.+)$/.exec(location.hash);
-  try {
-    return found ? decodeURIComponent(found[1]) : null;
-  } catch {
-    return null;
-  }
+	const found = /^#repair=(.+)$/.exec(location.hash);
+	try {
+		return found ? decodeURIComponent(found[1]) : null;
+	} catch {
+		return null;
+	}
 }
 
 /**
@@ -193,53 +194,53 @@ function wanted() {
  * @param {Repair} repair
  */
 function gist({ findings, findings_total, actions }) {
-  const [first] = findings;
-  const more = findings_total - 1;
-  const found = first ? [capital(word(first.kind)), first.tool && [" ", name(first.tool, "tool")], more > 0 && ` and ${more} more`] : ["Shape"];
-  const done = actions.map(({ action, count }) => (count === 1 ? word(action) : `${count} × ${word(action)}`));
-  const words = h("span", { class: "found" }, ...found.flat());
-  return done.length === 0 ? [words] : [words, h("span", { class: "to" }, h("span", { "aria-hidden": true }, " → "), h("span", { class: "vh" }, ": "), done.join(", "))];
+	const [first] = findings;
+	const more = findings_total - 1;
+	const found = first ? [capital(word(first.kind)), first.tool && [" ", name(first.tool, "tool")], more > 0 && ` and ${more} more`] : ["Shape"];
+	const done = actions.map(({ action, count }) => (count === 1 ? word(action) : `${count} × ${word(action)}`));
+	const words = h("span", { class: "found" }, ...found.flat());
+	return done.length === 0 ? [words] : [words, h("span", { class: "to" }, h("span", { "aria-hidden": true }, " → "), h("span", { class: "vh" }, ": "), done.join(", "))];
 }
 
 /** @param {Repair} repair */
 function explanation(repair) {
-  const { findings, findings_total, actions } = repair;
-  const found = findings.map(({ kind, message, call_id, tool, explanation }) =>
-    h(
-      "li",
-      {},
-      h("strong", {}, capital(explanation)),
-      h(
-        "span",
-        { class: "at" },
-        message !== null && h("span", {}, `message ${message}`),
-        tool && name(tool, "tool"),
-        call_id && name(call_id, "id"),
-        h("span", { class: "quiet" }, word(kind)),
-      ),
-    ),
-  );
-  if (findings_total > findings.length) found.push(h("li", { class: "quiet" }, `and ${counted(findings_total - findings.length, "more finding")}`));
-  const done = actions.map(({ action, count, explanation }) =>
-    h("li", {}, h("strong", {}, count === 1 ? explanation : `${explanation} (${count} ×)`), h("span", { class: "at" }, h("span", { class: "quiet" }, word(action)))),
-  );
-  if (done.length === 0) done.push(h("li", { class: "quiet" }, repair.outcome === "rejected" ? "The request was refused with the provider's own error." : "Nothing: it was sent as it came."));
-  const fact = (/** @type {string} */ term, /** @type {Node | string} */ value) => h("div", {}, h("dt", {}, term), h("dd", {}, value));
-  return [
-    h(
-      "div",
-      { class: "reasons" },
-      h("section", {}, h("h4", {}, "What was wrong"), h("ul", {}, ...found)),
-      h("section", {}, h("h4", {}, "What was done"), h("ul", {}, ...done)),
-    ),
-    repair.sketched && repair.before === undefined ? h("p", { class: "quiet", "aria-busy": "true" }, "Loading the shape…") : sketches(repair.before, repair.after, findings),
-    h(
-      "dl",
-      { class: "facts" },
-      fact("Request", name(repair.id, "mono")),
-      fact("Mode", repair.mode),
-      fact("Status", repair.status === null ? "none yet" : String(repair.status)),
-      fact("Messages", repair.messages === null ? "unknown" : count(repair.messages)),
-    ),
-  ];
+	const { findings, findings_total, actions } = repair;
+	const found = findings.map(({ kind, message, call_id, tool, explanation }) =>
+		h(
+			"li",
+			{},
+			h("strong", {}, capital(explanation)),
+			h(
+				"span",
+				{ class: "at" },
+				message !== null && h("span", {}, `message ${message}`),
+				tool && name(tool, "tool"),
+				call_id && name(call_id, "id"),
+				h("span", { class: "quiet" }, word(kind)),
+			),
+		),
+	);
+	if (findings_total > findings.length) found.push(h("li", { class: "quiet" }, `and ${counted(findings_total - findings.length, "more finding")}`));
+	const done = actions.map(({ action, count, explanation }) =>
+		h("li", {}, h("strong", {}, count === 1 ? explanation : `${explanation} (${count} ×)`), h("span", { class: "at" }, h("span", { class: "quiet" }, word(action)))),
+	);
+	if (done.length === 0) done.push(h("li", { class: "quiet" }, repair.outcome === "rejected" ? "The request was refused with the provider's own error." : "Nothing: it was sent as it came."));
+	const fact = (/** @type {string} */ term, /** @type {Node | string} */ value) => h("div", {}, h("dt", {}, term), h("dd", {}, value));
+	return [
+		h(
+			"div",
+			{ class: "reasons" },
+			h("section", {}, h("h4", {}, "What was wrong"), h("ul", {}, ...found)),
+			h("section", {}, h("h4", {}, "What was done"), h("ul", {}, ...done)),
+		),
+		repair.sketched && repair.before === undefined ? h("p", { class: "quiet", "aria-busy": "true" }, "Loading the shape…") : sketches(repair.before, repair.after, findings),
+		h(
+			"dl",
+			{ class: "facts" },
+			fact("Request", name(repair.id, "mono")),
+			fact("Mode", repair.mode),
+			fact("Status", repair.status === null ? "none yet" : String(repair.status)),
+			fact("Messages", repair.messages === null ? "unknown" : count(repair.messages)),
+		),
+	];
 }

@@ -3,7 +3,7 @@
 
 import { get } from "./api.js";
 import { announce, fill, h, keyed, name, say, the } from "./dom.js";
-import { count, counted, duration, shortId } from "./format.js";
+import { count, counted, duration } from "./format.js";
 
 /** @typedef {import("./contract").Sessions} Answer */
 /** @typedef {import("./contract").Lane} Lane */
@@ -15,68 +15,68 @@ const CALLS = 12;
 
 /** The lanes. */
 export class Sessions {
-  constructor() {
-    /** @type {Lane[]} */
-    this.first = [];
-    /** @type {Lane[]} pages that were asked for: as they were then */
-    this.further = [];
-    /** @type {string | null} */
-    this.next = null;
-    this.total = 0;
-    the("sessions-more").addEventListener("click", () => this.more());
-  }
+	constructor() {
+		/** @type {Lane[]} */
+		this.first = [];
+		/** @type {Lane[]} pages that were asked for: as they were then */
+		this.further = [];
+		/** @type {string | null} */
+		this.next = null;
+		this.total = 0;
+		the("sessions-more").addEventListener("click", () => this.more());
+	}
 
-  /** @param {Answer} answer the first page */
-  load(answer) {
-    this.first = answer.latest;
-    this.total = answer.lanes;
-    if (this.further.length === 0) this.next = answer.next;
-    const pinned = answer.pinned > 0 ? `, ${count(answer.pinned)} kept to their profile` : "";
-    const flight = answer.open_calls > 0 ? `${counted(answer.open_calls, "call")} in flight in ${count(answer.with_open_calls)} of ` : "";
-    say(the("sessions-note"), answer.lanes === 0 ? "" : `${flight}${counted(answer.lanes, "lane")}${pinned}`);
-    this.draw();
-  }
+	/** @param {Answer} answer the first page */
+	load(answer) {
+		this.first = answer.latest;
+		this.total = answer.lanes;
+		if (this.further.length === 0) this.next = answer.next;
+		const pinned = answer.pinned > 0 ? `, ${count(answer.pinned)} kept to their profile` : "";
+		const flight = answer.open_calls > 0 ? `${counted(answer.open_calls, "call")} in flight in ${count(answer.with_open_calls)} of ` : "";
+		say(the("sessions-note"), answer.lanes === 0 ? "" : `${flight}${counted(answer.lanes, "lane")}${pinned}`);
+		this.draw();
+	}
 
-  async more() {
-    if (this.next === null) return;
-    const button = /** @type {HTMLButtonElement} */ (the("sessions-more"));
-    button.setAttribute("aria-busy", "true");
-    try {
-      const answer = /** @type {Answer} */ (await get(`sessions?limit=${PAGE}&after=${encodeURIComponent(this.next)}`));
-      this.further.push(...answer.latest);
-      this.next = answer.next;
-      announce(`${counted(answer.latest.length, "more lane")} shown`);
-    } catch (error) {
-      announce(String(error));
-    }
-    button.removeAttribute("aria-busy");
-    this.draw();
-  }
+	async more() {
+		if (this.next === null) return;
+		const button = /** @type {HTMLButtonElement} */ (the("sessions-more"));
+		button.setAttribute("aria-busy", "true");
+		try {
+			const answer = /** @type {Answer} */ (await get(`sessions?limit=${PAGE}&after=${encodeURIComponent(this.next)}`));
+			this.further.push(...answer.latest);
+			this.next = answer.next;
+			announce(`${counted(answer.latest.length, "more lane")} shown`);
+		} catch (error) {
+			announce(String(error));
+		}
+		button.removeAttribute("aria-busy");
+		this.draw();
+	}
 
-  draw() {
-    const all = [...new Map([...this.further, ...this.first].map((lane) => [lane.lane, lane])).values()];
-    const busy = all.filter((lane) => lane.open_calls.length > 0 || lane.stalled);
-    const idle = all.filter((lane) => lane.open_calls.length === 0 && !lane.stalled);
-    // The first page is the newest: its lanes come first.
-    const early = new Set(this.first.map(({ lane }) => lane));
-    idle.sort((a, b) => Number(early.has(b.lane)) - Number(early.has(a.lane)));
-    keyed(the("sessions-busy"), busy, ({ lane }) => lane, make(row), row);
-    keyed(the("sessions-idle"), idle, ({ lane }) => lane, make(card), card);
-    the("sessions-busy").hidden = busy.length === 0;
-    the("sessions-idle").hidden = idle.length === 0;
-    the("sessions-empty").hidden = all.length > 0;
-    say(the("sessions-empty"), "No sessions yet: one begins with the first request of an agent.");
-    const more = the("sessions-more");
-    more.hidden = this.next === null;
-    say(more, `Show ${PAGE} more (${count(all.length)} of ${count(this.total)} shown)`);
-  }
+	draw() {
+		const all = [...new Map([...this.further, ...this.first].map((lane) => [lane.lane, lane])).values()];
+		const busy = all.filter((lane) => lane.open_calls.length > 0 || lane.stalled);
+		const idle = all.filter((lane) => lane.open_calls.length === 0 && !lane.stalled);
+		// The first page is the newest: its lanes come first.
+		const early = new Set(this.first.map(({ lane }) => lane));
+		idle.sort((a, b) => Number(early.has(b.lane)) - Number(early.has(a.lane)));
+		keyed(the("sessions-busy"), busy, ({ lane }) => lane, make(row), row);
+		keyed(the("sessions-idle"), idle, ({ lane }) => lane, make(card), card);
+		the("sessions-busy").hidden = busy.length === 0;
+		the("sessions-idle").hidden = idle.length === 0;
+		the("sessions-empty").hidden = all.length > 0;
+		say(the("sessions-empty"), "No sessions yet: one begins with the first request of an agent.");
+		const more = the("sessions-more");
+		more.hidden = this.next === null;
+		say(more, `Show ${PAGE} more (${count(all.length)} of ${count(this.total)} shown)`);
+	}
 }
 
 /** @param {(element: HTMLElement, lane: Lane) => void} update */
 const make = (update) => (/** @type {Lane} */ lane) => {
-  const element = h("li");
-  update(element, lane);
-  return element;
+	const element = h("li");
+	update(element, lane);
+	return element;
 };
 
 /** What an element shows, so that it is built anew only if that is something else. @type {WeakMap<HTMLElement, string>} */
@@ -87,51 +87,51 @@ const shown = new WeakMap();
  * @param {Lane} lane
  */
 function row(element, lane) {
-  const now = JSON.stringify(lane);
-  if (shown.get(element) === now) return;
-  shown.set(element, now);
-  const calls = lane.open_calls.slice(0, CALLS).map(bar);
-  if (lane.open_calls.length > CALLS) calls.push(h("li", { class: "quiet" }, `and ${counted(lane.open_calls.length - CALLS, "more call")}`));
-  if (lane.stalled) {
-    const { tool, seconds } = lane.stalled;
-    calls.push(h("li", { class: "call stalled" }, label(tool, [tag("stalled", "the provider runs this tool and says nothing")]), age(duration(seconds)), track(1)));
-  }
-  fill(element, who(lane), h("ul", { class: "calls" }, ...calls));
+	const now = JSON.stringify(lane);
+	if (shown.get(element) === now) return;
+	shown.set(element, now);
+	const calls = lane.open_calls.slice(0, CALLS).map(bar);
+	if (lane.open_calls.length > CALLS) calls.push(h("li", { class: "quiet" }, `and ${counted(lane.open_calls.length - CALLS, "more call")}`));
+	if (lane.stalled) {
+		const { tool, seconds } = lane.stalled;
+		calls.push(h("li", { class: "call stalled" }, label(tool, [tag("stalled", "the provider runs this tool and says nothing")]), age(duration(seconds)), track(1)));
+	}
+	fill(element, who(lane), h("ul", { class: "calls" }, ...calls));
 }
 
 /** @param {Lane} lane */
 function who(lane) {
-  const forks = lane.forks > 0 && h("span", { class: "forks" }, counted(lane.forks, "fork"));
-  return h(
-    "div",
-    { class: "who" },
-    h("bdi", { class: "mono lane", title: lane.lane }, shortId(lane.lane)),
-    h("span", { class: "via" }, ...via(lane)),
-    h("span", { class: "quiet" }, `seen ${duration(lane.idle_seconds)} ago`, forks && [" · ", forks]),
-  );
+	const forks = lane.forks > 0 && h("span", { class: "forks" }, counted(lane.forks, "fork"));
+	return h(
+		"div",
+		{ class: "who" },
+		h("bdi", { class: "mono lane", title: lane.lane }, lane.lane.slice(0, 12)),
+		h("span", { class: "via" }, ...via(lane)),
+		h("span", { class: "quiet" }, `seen ${duration(lane.idle_seconds)} ago`, forks && [" · ", forks]),
+	);
 }
 
 /** @param {Lane} lane */
 function via({ upstream, profile }) {
-  return [upstream ?? "no upstream yet", profile !== null && h("span", { class: "quiet" }, " · ", name(profile, "profile"))];
+	return [upstream ?? "no upstream yet", profile !== null && h("span", { class: "quiet" }, " · ", name(profile, "profile"))];
 }
 
 /** @param {OpenCall} call */
 function bar({ tool, seconds, max_duration_seconds: most, attached, tentative }) {
-  const marks = [
-    !attached && tag("detached", "its client is gone; the result may still come"),
-    tentative && tag("tentative", "the answer that made this call has not ended yet"),
-  ];
-  const over = most !== null && seconds > most;
-  const text = most === null ? duration(seconds) : `${duration(seconds)} of ${duration(most)}`;
-  const classes = ["call", !attached && "detached", tentative && "tentative", over && "over", most === null && "open"];
-  return h(
-    "li",
-    { class: classes.filter(Boolean).join(" ") },
-    label(tool, [...marks, over && tag("overdue", "older than such a call may become")]),
-    age(text),
-    most === null ? null : track(seconds / most),
-  );
+	const marks = [
+		!attached && tag("detached", "its client is gone; the result may still come"),
+		tentative && tag("tentative", "the answer that made this call has not ended yet"),
+	];
+	const over = most !== null && seconds > most;
+	const text = most === null ? duration(seconds) : `${duration(seconds)} of ${duration(most)}`;
+	const classes = ["call", !attached && "detached", tentative && "tentative", over && "over", most === null && "open"];
+	return h(
+		"li",
+		{ class: classes.filter(Boolean).join(" ") },
+		label(tool, [...marks, over && tag("overdue", "older than such a call may become")]),
+		age(text),
+		most === null ? null : track(seconds / most),
+	);
 }
 
 /**
@@ -151,9 +151,9 @@ const tag = (text, title) => h("span", { class: `tag ${text}`, title }, text);
 
 /** @param {number} part */
 function track(part) {
-  const full = h("span");
-  full.style.width = `${Math.min(100, Math.max(1, part * 100))}%`;
-  return h("span", { class: "track", "aria-hidden": true }, full);
+	const full = h("span");
+	full.style.width = `${Math.min(100, Math.max(1, part * 100))}%`;
+	return h("span", { class: "track", "aria-hidden": true }, full);
 }
 
 /**
@@ -161,15 +161,15 @@ function track(part) {
  * @param {Lane} lane
  */
 function card(element, lane) {
-  const now = JSON.stringify([lane.upstream, lane.profile, lane.forks]);
-  if (shown.get(element) !== now) {
-    shown.set(element, now);
-    fill(
-      element,
-      h("bdi", { class: "mono lane", title: lane.lane }, shortId(lane.lane)),
-      h("span", { class: "quiet idletime" }),
-      h("span", { class: "via" }, ...via(lane), lane.forks > 0 && h("span", { class: "quiet forks" }, " · ", counted(lane.forks, "fork"))),
-    );
-  }
-  say(/** @type {Element} */ (element.querySelector(".idletime")), `idle ${duration(lane.idle_seconds)}`);
+	const now = JSON.stringify([lane.upstream, lane.profile, lane.forks]);
+	if (shown.get(element) !== now) {
+		shown.set(element, now);
+		fill(
+			element,
+			h("bdi", { class: "mono lane", title: lane.lane }, lane.lane.slice(0, 12)),
+			h("span", { class: "quiet idletime" }),
+			h("span", { class: "via" }, ...via(lane), lane.forks > 0 && h("span", { class: "quiet forks" }, " · ", counted(lane.forks, "fork"))),
+		);
+	}
+	say(/** @type {Element} */ (element.querySelector(".idletime")), `idle ${duration(lane.idle_seconds)}`);
 }

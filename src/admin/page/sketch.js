@@ -10,13 +10,13 @@ import { counted, shortId, word } from "./format.js";
 
 /** What a kind of block is called, and its sign: a call asks to the right, a result comes back. */
 const KINDS = /** @type {Record<string, {sign: string, text: string}>} */ ({
-  call: { sign: "→", text: "call" },
-  result: { sign: "←", text: "result" },
-  server_call: { sign: "⇢", text: "server call" },
-  server_result: { sign: "⇠", text: "server result" },
-  thinking: { sign: "∴", text: "thinking" },
-  compaction: { sign: "≡", text: "compaction" },
-  other: { sign: "·", text: "text or media" },
+	call: { sign: "→", text: "call" },
+	result: { sign: "←", text: "result" },
+	server_call: { sign: "⇢", text: "server call" },
+	server_result: { sign: "⇠", text: "server result" },
+	thinking: { sign: "∴", text: "thinking" },
+	compaction: { sign: "≡", text: "compaction" },
+	other: { sign: "·", text: "text or media" },
 });
 
 /**
@@ -26,17 +26,17 @@ const KINDS = /** @type {Record<string, {sign: string, text: string}>} */ ({
  * @param {Finding[]} findings marked where they were found
  */
 export function sketches(before, after, findings) {
-  if (!before && !after) return h("p", { class: "quiet" }, "The shape of this request was not kept.");
-  const both = h("div", { class: "sketches" }, before && side("Before", before, findings), after && side("After", after, []));
-  // The two halves of a pair are shown together when one is pointed at.
-  const light = (/** @type {Event} */ event) => {
-    const block = event.target instanceof Element ? event.target.closest("[data-pair]") : null;
-    const pair = event.type === "pointerleave" ? null : block?.getAttribute("data-pair");
-    for (const other of both.querySelectorAll("[data-pair]")) other.classList.toggle("lit", other.getAttribute("data-pair") === pair);
-  };
-  both.addEventListener("pointerover", light);
-  both.addEventListener("pointerleave", light);
-  return both;
+	if (!before && !after) return h("p", { class: "quiet" }, "The shape of this request was not kept.");
+	const both = h("div", { class: "sketches" }, before && side("Before", before, findings), after && side("After", after, []));
+	// The two halves of a pair are shown together when one is pointed at.
+	const light = (/** @type {Event} */ event) => {
+		const block = event.target instanceof Element ? event.target.closest("[data-pair]") : null;
+		const pair = event.type === "pointerleave" ? null : block?.getAttribute("data-pair");
+		for (const other of both.querySelectorAll("[data-pair]")) other.classList.toggle("lit", other.getAttribute("data-pair") === pair);
+	};
+	both.addEventListener("pointerover", light);
+	both.addEventListener("pointerleave", light);
+	return both;
 }
 
 /**
@@ -45,29 +45,29 @@ export function sketches(before, after, findings) {
  * @param {Finding[]} findings
  */
 function side(title, sketch, findings) {
-  const rows = [];
-  let next = 0;
-  for (const { index, role, blocks } of sketch.shown) {
-    if (index > next) rows.push(left_out(index - next));
-    next = index + 1;
-    const found = findings.filter(({ message }) => message === index);
-    rows.push(
-      h(
-        "li",
-        { class: found.length > 0 ? "message found" : "message" },
-        h("span", { class: "index" }, index),
-        h("span", { class: "role" }, role),
-        h("ul", { class: "blocks" }, ...blocks.map((block) => chip(block, found))),
-      ),
-    );
-  }
-  if (sketch.messages > next) rows.push(left_out(sketch.messages - next));
-  return h(
-    "section",
-    { class: "sketch" },
-    h("h4", {}, title, " ", h("span", { class: "quiet" }, counted(sketch.messages, "message"))),
-    h("ol", { class: "messages" }, ...rows),
-  );
+	const rows = [];
+	let next = 0;
+	for (const { index, role, blocks } of sketch.shown) {
+		if (index > next) rows.push(left_out(index - next));
+		next = index + 1;
+		const found = findings.filter(({ message }) => message === index);
+		rows.push(
+			h(
+				"li",
+				{ class: found.length > 0 ? "message found" : "message" },
+				h("span", { class: "index" }, index),
+				h("span", { class: "role" }, role),
+				h("ul", { class: "blocks" }, ...blocks.map((block) => chip(block, found))),
+			),
+		);
+	}
+	if (sketch.messages > next) rows.push(left_out(sketch.messages - next));
+	return h(
+		"section",
+		{ class: "sketch" },
+		h("h4", {}, title, " ", h("span", { class: "quiet" }, counted(sketch.messages, "message"))),
+		h("ol", { class: "messages" }, ...rows),
+	);
 }
 
 /** @param {number} many */
@@ -78,17 +78,17 @@ const left_out = (many) => h("li", { class: "gap" }, `… ${counted(many, "messa
  * @param {Finding[]} found in this message
  */
 function chip(block, found) {
-  const { sign, text } = Object.hasOwn(KINDS, block.type) ? KINDS[block.type] : { sign: "·", text: word(block.type) };
-  const finding = block.id ? found.find(({ call_id }) => call_id === block.id) : undefined;
-  const classes = ["block", block.type.includes("call") ? "call" : "", block.type.includes("result") ? "result" : "", block.new ? "new" : "", finding ? "wrong" : ""];
-  return h(
-    "li",
-    { class: classes.filter(Boolean).join(" "), "data-pair": block.id || null },
-    h("span", { class: "sign", "aria-hidden": true }, sign),
-    h("span", { class: "kind" }, text),
-    block.tool && name(block.tool, "tool"),
-    block.id && h("bdi", { class: "id", title: block.id }, shortId(block.id)),
-    block.new && h("strong", { class: "tag" }, "new"),
-    finding && h("strong", { class: "tag bad" }, word(finding.kind)),
-  );
+	const { sign, text } = Object.hasOwn(KINDS, block.type) ? KINDS[block.type] : { sign: "·", text: word(block.type) };
+	const finding = block.id ? found.find(({ call_id }) => call_id === block.id) : undefined;
+	const classes = ["block", block.type.includes("call") ? "call" : "", block.type.includes("result") ? "result" : "", block.new ? "new" : "", finding ? "wrong" : ""];
+	return h(
+		"li",
+		{ class: classes.filter(Boolean).join(" "), "data-pair": block.id || null },
+		h("span", { class: "sign", "aria-hidden": true }, sign),
+		h("span", { class: "kind" }, text),
+		block.tool && name(block.tool, "tool"),
+		block.id && h("bdi", { class: "id", title: block.id }, shortId(block.id)),
+		block.new && h("strong", { class: "tag" }, "new"),
+		finding && h("strong", { class: "tag bad" }, word(finding.kind)),
+	);
 }
