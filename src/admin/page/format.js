@@ -72,24 +72,17 @@ function moment(at) {
  */
 export const shortId = (id) => (id.length > 20 ? `${id.slice(0, 11)}…${id.slice(-6)}` : id);
 
-/** What the API's names are called on the page; a name that is not here speaks for itself. */
+/** Names of the API that do not speak for themselves. */
 const words = /** @type {Record<string, string>} */ ({
 	none: "no history",
 	provider_tool: "provider's tool",
 	provider_compaction: "provider's compaction",
 	server_half: "half a server tool",
 	duplicate_call: "call twice",
-	duplicate: "duplicate",
-	no_id: "no id",
-	bad_id: "bad id",
-	headless: "headless",
-	field: "field",
 	stream_dropped: "client hung up",
 	went_on: "client went on",
 	silent: "client fell silent",
 	closed: "session closed",
-	rate_limit: "rate limit",
-	half_open: "half open",
 });
 
 /** @param {string} key */

@@ -4,8 +4,6 @@
 import { fill, h, keyed, name, say, the } from "./dom.js";
 import { count, counted, dateTime, duration, micros, share } from "./format.js";
 
-/** @typedef {import("./contract").Status} Status */
-/** @typedef {import("./contract").Tick} Tick */
 /** @typedef {import("./hour.js").Hour} Hour */
 
 /** What the feed is, in a word. */
@@ -50,12 +48,12 @@ export function notice(of, notice) {
 /** The header's facts; the uptime goes on between two answers. */
 export class Facts {
 	constructor() {
-		/** @type {Status | null} */
+		/** @type {Api.Status | null} */
 		this.status = null;
 		this.since = 0;
 	}
 
-	/** @param {Status} status */
+	/** @param {Api.Status} status */
 	take(status) {
 		this.status = status;
 		this.since = performance.now();
@@ -90,7 +88,7 @@ export class Facts {
  */
 const fact = (term, ...values) => h("div", {}, h("dt", {}, term), h("dd", {}, ...values));
 
-/** @param {Status} status */
+/** @param {Api.Status} status */
 function upstreams({ upstreams }) {
 	const shown = upstreams.slice(0, 6).map((upstream) => {
 		const label = h("span", { class: "upstream", title: upstream.url }, upstream.name);
@@ -133,13 +131,13 @@ export class Headline {
 		say(this.latency.note, p50 === null ? "no request in the last minute" : "per request, by Antiphon itself");
 	}
 
-	/** @param {Tick} tick */
+	/** @param {Api.Tick} tick */
 	tick({ open_calls, lanes, streams_active }) {
 		say(this.calls.value, count(open_calls));
 		say(this.calls.note, `${counted(lanes, "lane")}, ${counted(streams_active, "stream")} open`);
 	}
 
-	/** @param {import("./contract").Profiles} answer */
+	/** @param {Api.Profiles} answer */
 	profiles({ profiles, breakers }) {
 		const resting = profiles.filter(({ state }) => state !== "ready").length;
 		const open = breakers.filter(({ state }) => state !== "closed").length;
@@ -149,14 +147,14 @@ export class Headline {
 		say(this.resting.note, open === 0 ? of : `of ${count(profiles.length)}; ${counted(open, "breaker")} not closed`);
 	}
 
-	/** @param {import("./contract").Late} late */
+	/** @param {Api.Late} late */
 	lates({ outstanding, events }) {
 		say(this.late.value, count(outstanding));
 		say(this.late.note, `${count(events.delivered ?? 0)} delivered since the start`);
 	}
 }
 
-/** @param {Status | null} status @param {boolean} shown */
+/** @param {Api.Status | null} status @param {boolean} shown */
 export function welcome(status, shown) {
 	const section = the("welcome");
 	section.hidden = !shown;

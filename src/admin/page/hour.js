@@ -1,7 +1,6 @@
 // @ts-check
 // The last hour, a point each five seconds, kept up by the ticks of the feed.
 
-/** @typedef {import("./contract").Series} Series */
 /** @typedef {(number | null)[]} Values */
 
 const POINTS = 720;
@@ -23,7 +22,7 @@ export class Hour {
 		this.series = new Map();
 	}
 
-	/** @param {Series} series what the API keeps, in place of all that is here */
+	/** @param {Api.Series} series what the API keeps, in place of all that is here */
 	load(series) {
 		this.step = series.step_seconds;
 		this.at = [...series.at];

@@ -1,19 +1,16 @@
 // @ts-check
 // Results that came late, and calls whose client went away: since the start, and the newest one by one.
 
+import { EVENTS, WHYS } from "./charts.js";
 import { fill, h, say, the } from "./dom.js";
 import { capital, clock, count, dateTime, duration, word } from "./format.js";
 
-/** @typedef {import("./contract").Late} Answer */
-/** @typedef {import("./contract").Counts} Counts */
 
 const SHOWN = 8;
-const EVENTS = ["stored", "delivered", "duplicate", "refused"];
-const WHYS = ["stream_dropped", "went_on", "silent", "closed"];
 
 let last = "";
 
-/** @param {Answer} late */
+/** @param {Api.Late} late */
 export function showLate(late) {
 	const now = JSON.stringify(late);
 	if (now === last) return;
@@ -41,7 +38,7 @@ export function showLate(late) {
 
 /**
  * @param {string} title
- * @param {Counts} counts
+ * @param {Api.Counts} counts
  * @param {string[]} always shown, even if there was none
  */
 function figures(title, counts, always) {

@@ -95,7 +95,7 @@ function event(event, data) {
 	else if (event === "late") quietly(loadLate());
 }
 
-/** @param {import("./contract").Tick} data */
+/** @param {Api.Tick} data */
 function tick(data) {
 	if (!hour.tick(data.point_at, data.point)) quietly(loadSeries());
 	headline.tick(data);

@@ -100,7 +100,7 @@ export class Plot {
 			axes: [
 				{ ...axis, size: 22, gap: 4, grid: { show: false }, space: 56, incrs: [60, 300, 900], values: (_, splits) => splits.map((at) => hourMinute(at)) },
 				shape === "bars"
-					? { ...axis, size: 34, gap: 6, grid: { stroke: line, width: 1 }, space: 34, incrs: steps(), values: (_, splits) => splits.map((n) => count(n)) }
+					? { ...axis, size: 34, gap: 6, grid: { stroke: line, width: 1 }, space: 34, values: (_, splits) => splits.map((n) => count(n)) }
 					: { ...axis, size: 52, gap: 6, grid: { stroke: line, width: 1 }, splits: (_, __, min, max) => powers(min, max), values: (_, splits) => splits.map((n) => micros(n)) },
 			],
 			series: [{}, ...series],
@@ -151,12 +151,5 @@ function decades(min, max) {
 function powers(min, max) {
 	const all = [];
 	for (let n = min; n <= max * 1.01; n *= 10) all.push(n);
-	return all;
-}
-
-/** Steps of the scale: 1, 2 and 5 of each power of ten; there are no halves of a request. */
-function steps() {
-	const all = [];
-	for (let power = 1; power < 1e12; power *= 10) all.push(power, 2 * power, 5 * power);
 	return all;
 }

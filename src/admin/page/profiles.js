@@ -6,10 +6,6 @@ import { announce, fill, h, keyed, name, say, the } from "./dom.js";
 import { capital, clock, counted, dateTime, duration, word } from "./format.js";
 import { notice } from "./header.js";
 
-/** @typedef {import("./contract").Profiles} Answer */
-/** @typedef {import("./contract").Profile} Profile */
-/** @typedef {import("./contract").Rest} Rest */
-/** @typedef {import("./contract").Breaker} Breaker */
 
 const SIGNS = /** @type {Record<string, string>} */ ({ ready: "●", cooling: "◐", disabled: "✕", closed: "●", half_open: "◐", open: "✕" });
 
@@ -21,7 +17,7 @@ export class Profiles {
 		this.since = 0;
 	}
 
-	/** @param {Answer} answer */
+	/** @param {Api.Profiles} answer */
 	load({ profiles, breakers }) {
 		this.since = performance.now();
 		keyed(the("profiles"), profiles, of, (profile) => this.make(profile), (element, profile) => this.update(element, profile));
@@ -34,7 +30,7 @@ export class Profiles {
 		this.tick();
 	}
 
-	/** @param {Profile} profile */
+	/** @param {Api.Profile} profile */
 	make(profile) {
 		const element = h("li");
 		this.update(element, profile);
@@ -43,7 +39,7 @@ export class Profiles {
 
 	/**
 	 * @param {HTMLElement} element
-	 * @param {Profile} profile
+	 * @param {Api.Profile} profile
 	 */
 	update(element, profile) {
 		const { upstream, profile: label, state, organisation, rests } = profile;
@@ -95,10 +91,10 @@ export class Profiles {
 	}
 }
 
-/** @param {Profile} profile */
+/** @param {Api.Profile} profile */
 const of = ({ upstream, profile }) => JSON.stringify([upstream, profile]);
 
-/** @param {Rest} rest */
+/** @param {Api.Rest} rest */
 function rest({ reason, model, disables, shared, since }) {
 	const marks = [model !== null && h("span", {}, "for ", name(model, "mono")), shared && h("span", {}, "shared by the organisation"), disables && h("span", {}, "disabled")];
 	return h(
@@ -110,7 +106,7 @@ function rest({ reason, model, disables, shared, since }) {
 	);
 }
 
-/** @param {Breaker[]} breakers */
+/** @param {Api.Breaker[]} breakers */
 function broken(breakers) {
 	const open = breakers.filter(({ state }) => state !== "closed");
 	if (breakers.length === 0) return [];

@@ -6,7 +6,6 @@ import { fill, h, keyed, name, say, the } from "./dom.js";
 import { capital, clock, count, counted, dateTime, word } from "./format.js";
 import { sketches } from "./sketch.js";
 
-/** @typedef {import("./contract").Repair} Repair */
 
 const KEPT = 50;
 /** So many at first: a list beside the others, or above them. */
@@ -18,11 +17,11 @@ const OUTCOMES = /** @type {Record<string, string>} */ ({ repaired: "✓", rejec
 /** The list of repairs. */
 export class Repairs {
 	constructor() {
-		/** @type {Repair[]} newest first */
+		/** @type {Api.Repair[]} newest first */
 		this.all = [];
-		/** @type {Repair[]} those that came while one was open: the lines do not move under a reader */
+		/** @type {Api.Repair[]} those that came while one was open: the lines do not move under a reader */
 		this.newer = [];
-		/** @type {Repair | null} opened by its address, and older than what is shown */
+		/** @type {Api.Repair | null} opened by its address, and older than what is shown */
 		this.guest = null;
 		this.kept = 0;
 		this.limit = SHOWN;
@@ -37,7 +36,7 @@ export class Repairs {
 		window.addEventListener("hashchange", () => this.follow());
 	}
 
-	/** @param {{kept: number, repairs: Repair[]}} answer */
+	/** @param {{kept: number, repairs: Api.Repair[]}} answer */
 	load({ kept, repairs }) {
 		const first = !this.loaded;
 		this.loaded = true;
@@ -48,7 +47,7 @@ export class Repairs {
 		if (first) this.follow();
 	}
 
-	/** @param {Repair} repair one that was just made */
+	/** @param {Api.Repair} repair one that was just made */
 	add(repair) {
 		this.kept = Math.min(this.kept + 1, 500);
 		const reading = this.open !== null;
@@ -83,7 +82,7 @@ export class Repairs {
 		say(more, `Show ${this.all.length - this.limit} more`);
 	}
 
-	/** @param {Repair} repair */
+	/** @param {Api.Repair} repair */
 	line(repair) {
 		const id = `repair-${repair.id}`;
 		const box = h("div", { id, class: "explained", hidden: true });
@@ -133,7 +132,7 @@ export class Repairs {
 
 	/**
 	 * @param {HTMLElement} element
-	 * @param {Repair} repair
+	 * @param {Api.Repair} repair
 	 */
 	async unfold(element, repair) {
 		element.querySelector("button")?.setAttribute("aria-expanded", "true");
@@ -191,7 +190,7 @@ function wanted() {
 
 /**
  * What was found and what was done about it, in one line.
- * @param {Repair} repair
+ * @param {Api.Repair} repair
  */
 function gist({ findings, findings_total, actions }) {
 	const [first] = findings;
@@ -202,7 +201,7 @@ function gist({ findings, findings_total, actions }) {
 	return done.length === 0 ? [words] : [words, h("span", { class: "to" }, h("span", { "aria-hidden": true }, " → "), h("span", { class: "vh" }, ": "), done.join(", "))];
 }
 
-/** @param {Repair} repair */
+/** @param {Api.Repair} repair */
 function explanation(repair) {
 	const { findings, findings_total, actions } = repair;
 	const found = findings.map(({ kind, message, call_id, tool, explanation }) =>

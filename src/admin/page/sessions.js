@@ -5,9 +5,6 @@ import { get } from "./api.js";
 import { announce, fill, h, keyed, name, say, the } from "./dom.js";
 import { count, counted, duration } from "./format.js";
 
-/** @typedef {import("./contract").Sessions} Answer */
-/** @typedef {import("./contract").Lane} Lane */
-/** @typedef {import("./contract").OpenCall} OpenCall */
 
 const PAGE = 200;
 /** Calls of one lane that are drawn; the rest is counted. */
@@ -16,9 +13,9 @@ const CALLS = 12;
 /** The lanes. */
 export class Sessions {
 	constructor() {
-		/** @type {Lane[]} */
+		/** @type {Api.Lane[]} */
 		this.first = [];
-		/** @type {Lane[]} pages that were asked for: as they were then */
+		/** @type {Api.Lane[]} pages that were asked for: as they were then */
 		this.further = [];
 		/** @type {string | null} */
 		this.next = null;
@@ -26,7 +23,7 @@ export class Sessions {
 		the("sessions-more").addEventListener("click", () => this.more());
 	}
 
-	/** @param {Answer} answer the first page */
+	/** @param {Api.Sessions} answer the first page */
 	load(answer) {
 		this.first = answer.latest;
 		this.total = answer.lanes;
@@ -42,7 +39,7 @@ export class Sessions {
 		const button = /** @type {HTMLButtonElement} */ (the("sessions-more"));
 		button.setAttribute("aria-busy", "true");
 		try {
-			const answer = /** @type {Answer} */ (await get(`sessions?limit=${PAGE}&after=${encodeURIComponent(this.next)}`));
+			const answer = /** @type {Api.Sessions} */ (await get(`sessions?limit=${PAGE}&after=${encodeURIComponent(this.next)}`));
 			this.further.push(...answer.latest);
 			this.next = answer.next;
 			announce(`${counted(answer.latest.length, "more lane")} shown`);
@@ -72,8 +69,8 @@ export class Sessions {
 	}
 }
 
-/** @param {(element: HTMLElement, lane: Lane) => void} update */
-const make = (update) => (/** @type {Lane} */ lane) => {
+/** @param {(element: HTMLElement, lane: Api.Lane) => void} update */
+const make = (update) => (/** @type {Api.Lane} */ lane) => {
 	const element = h("li");
 	update(element, lane);
 	return element;
@@ -84,7 +81,7 @@ const shown = new WeakMap();
 
 /**
  * @param {HTMLElement} element
- * @param {Lane} lane
+ * @param {Api.Lane} lane
  */
 function row(element, lane) {
 	const now = JSON.stringify(lane);
@@ -99,7 +96,7 @@ function row(element, lane) {
 	fill(element, who(lane), h("ul", { class: "calls" }, ...calls));
 }
 
-/** @param {Lane} lane */
+/** @param {Api.Lane} lane */
 function who(lane) {
 	const forks = lane.forks > 0 && h("span", { class: "forks" }, counted(lane.forks, "fork"));
 	return h(
@@ -111,12 +108,12 @@ function who(lane) {
 	);
 }
 
-/** @param {Lane} lane */
+/** @param {Api.Lane} lane */
 function via({ upstream, profile }) {
 	return [upstream ?? "no upstream yet", profile !== null && h("span", { class: "quiet" }, " · ", name(profile, "profile"))];
 }
 
-/** @param {OpenCall} call */
+/** @param {Api.OpenCall} call */
 function bar({ tool, seconds, max_duration_seconds: most, attached, tentative }) {
 	const marks = [
 		!attached && tag("detached", "its client is gone; the result may still come"),
@@ -158,7 +155,7 @@ function track(part) {
 
 /**
  * @param {HTMLElement} element
- * @param {Lane} lane
+ * @param {Api.Lane} lane
  */
 function card(element, lane) {
 	const now = JSON.stringify([lane.upstream, lane.profile, lane.forks]);

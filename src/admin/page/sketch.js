@@ -4,9 +4,6 @@
 import { h, name } from "./dom.js";
 import { counted, shortId, word } from "./format.js";
 
-/** @typedef {import("./contract").Sketch} Sketch */
-/** @typedef {import("./contract").Block} Block */
-/** @typedef {import("./contract").Finding} Finding */
 
 /** What a kind of block is called, and its sign: a call asks to the right, a result comes back. */
 const KINDS = /** @type {Record<string, {sign: string, text: string}>} */ ({
@@ -21,9 +18,9 @@ const KINDS = /** @type {Record<string, {sign: string, text: string}>} */ ({
 
 /**
  * Both shapes side by side.
- * @param {Sketch | null | undefined} before
- * @param {Sketch | null | undefined} after
- * @param {Finding[]} findings marked where they were found
+ * @param {Api.Sketch | null | undefined} before
+ * @param {Api.Sketch | null | undefined} after
+ * @param {Api.Finding[]} findings marked where they were found
  */
 export function sketches(before, after, findings) {
 	if (!before && !after) return h("p", { class: "quiet" }, "The shape of this request was not kept.");
@@ -41,8 +38,8 @@ export function sketches(before, after, findings) {
 
 /**
  * @param {string} title
- * @param {Sketch} sketch
- * @param {Finding[]} findings
+ * @param {Api.Sketch} sketch
+ * @param {Api.Finding[]} findings
  */
 function side(title, sketch, findings) {
 	const rows = [];
@@ -74,8 +71,8 @@ function side(title, sketch, findings) {
 const left_out = (many) => h("li", { class: "gap" }, `… ${counted(many, "message")} …`);
 
 /**
- * @param {Block} block
- * @param {Finding[]} found in this message
+ * @param {Api.Block} block
+ * @param {Api.Finding[]} found in this message
  */
 function chip(block, found) {
 	const { sign, text } = Object.hasOwn(KINDS, block.type) ? KINDS[block.type] : { sign: "·", text: word(block.type) };
