@@ -1,0 +1,110 @@
+// Where the page is served: by the mock, or by the proxy itself with traffic through it. Both are driven alike:
+// `traffic()` sends a few requests of which two are broken, `hostile()` one whose tool has markup for a name.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+import { HOSTILE } from "./data.mjs";
+import { Mock } from "./mock.mjs";
+import { provider } from "./provider.mjs";
+
+/** The mock, in one of its scenarios. */
+export async function mocked(scenario) {
+  const mock = new Mock(scenario);
+  const url = await mock.start();
+  const hostile = async () => {
+    mock.hostile = true;
+    mock.repair();
+    mock.hostile = scenario === "hostile";
+  };
+  return { url, mock, traffic: async () => mock.repair(), hostile, stop: () => mock.stop() };
+}
+
+/** The binary, before a provider of our own. */
+export async function served(binary) {
+  const upstream = await provider();
+  const home = mkdtempSync(join(tmpdir(), "antiphon-browser-"));
+  const [port, admin] = await free(2);
+  const target = `http://127.0.0.1:${upstream.port}`;
+  const options = ["serve", "--listen", `127.0.0.1:${port}`, "--admin-listen", `127.0.0.1:${admin}`];
+  for (const name of ["anthropic", "openai"]) options.push("--upstream", `${name}=${target}`);
+  const env = { PATH: process.env.PATH, HOME: home, XDG_STATE_HOME: home };
+  const child = spawn(binary, options, { env, cwd: home, stdio: ["ignore", "pipe", "pipe"] });
+  let said = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (said = (said + chunk).slice(-8000)));
+  const ended = once(child, "exit");
+  const url = `http://127.0.0.1:${admin}`;
+  await ready(url, child, () => said);
+  const base = `http://127.0.0.1:${port}`;
+  const stop = async () => {
+    child.kill();
+    const [code] = await ended;
+    await upstream.stop();
+    rmSync(home, { recursive: true, force: true });
+    if (code !== 0) throw new Error(`the proxy ended with ${code}:\n${said}`);
+  };
+  return { url, traffic: () => traffic(base), hostile: () => send(`${base}/anthropic/v1/messages`, unanswered(HOSTILE, "toolu_hostile")), stop };
+}
+
+/** Free ports of this machine. */
+async function free(many) {
+  const servers = Array.from({ length: many }, () => net.createServer());
+  await Promise.all(servers.map((server) => new Promise((resolve) => server.listen(0, "127.0.0.1", resolve))));
+  const ports = servers.map((server) => server.address().port);
+  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
+  return ports;
+}
+
+async function ready(url, child, said) {
+  for (let tries = 0; tries < 200; tries++) {
+    if (child.exitCode !== null) throw new Error(`the proxy did not start:\n${said()}`);
+    const answer = await fetch(`${url}/readyz`).catch(() => null);
+    if (answer?.ok) return;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  throw new Error(`the proxy was never ready:\n${said()}`);
+}
+
+/** A long Messages history with a call near its end that nobody answered. */
+function unanswered(tool, id) {
+  const turns = Array.from({ length: 60 }, (_, i) => ({ role: i % 2 === 0 ? "user" : "assistant", content: `Turn ${i}.` }));
+  const asked = { role: "assistant", content: [{ type: "text", text: "I look." }, { type: "tool_use", id, name: tool, input: {} }] };
+  return { model: "claude-sonnet-4-5", max_tokens: 64, messages: [...turns, { role: "user", content: "Look." }, asked, { role: "user", content: "And?" }] };
+}
+
+/** A Chat history whose result stands one message too late. */
+function misplaced(tool) {
+  const id = "call_late";
+  const calls = [{ id, type: "function", function: { name: tool, arguments: "{}" } }];
+  const messages = [
+    { role: "user", content: "Look." },
+    { role: "assistant", content: null, tool_calls: calls },
+    { role: "user", content: "Well?" },
+    { role: "tool", tool_call_id: id, content: "Found." },
+    { role: "user", content: "And?" },
+  ];
+  return { model: "gpt-5", messages };
+}
+
+async function send(url, body, session) {
+  const headers = { "content-type": "application/json", authorization: "Bearer sk-test", "anthropic-version": "2023-06-01", "x-api-key": "sk-test" };
+  if (session) headers["x-antiphon-session"] = session;
+  const answer = await fetch(url, { method: "POST", headers, body: JSON.stringify(body) });
+  await answer.text();
+  if (!answer.ok) throw new Error(`${url} answered ${answer.status}`);
+}
+
+let sent = 0;
+
+async function traffic(base) {
+  sent += 1;
+  const tools = ["bash", "run_tests", "read_file"].map((name) => ({ name, input_schema: { type: "object" } }));
+  const healthy = { model: "claude-sonnet-4-5", max_tokens: 64, tools, messages: [{ role: "user", content: `Look, for the ${sent}. time.` }] };
+  await send(`${base}/anthropic/v1/messages`, healthy, `session-${sent}`);
+  await send(`${base}/anthropic/v1/messages`, unanswered("bash", `toolu_0${sent}`), `session-${sent}-broken`);
+  await send(`${base}/openai/v1/chat/completions`, misplaced("apply_patch"));
+}
