@@ -35,7 +35,7 @@ const FRONT: &[u8] = include_bytes!("page/index.html");
 const ASSETS: &[File] = files! {
     SCRIPT: "api.js" "charts.js" "dom.js" "format.js" "header.js" "hour.js" "late.js" "live.js" "main.js" "plot.js"
         "profiles.js" "repairs.js" "sessions.js" "sketch.js" "uplot.min.js";
-    STYLE: "parts.css" "style.css" "uplot.min.css";
+    STYLE: "controls.css" "figures.css" "lists.css" "repairs.css" "style.css" "uplot.min.css";
     IMAGE: "icon.svg";
 };
 

@@ -65,7 +65,7 @@ export function series(random, now, busy) {
 
 const other = { type: "other" };
 const call = (id, tool) => ({ type: "call", id, tool });
-const result = (id, tool, made = false) => (made ? { type: "result", id, tool, new: true } : { type: "result", id, tool });
+const result = (id, tool, made = false) => ({ type: "result", id, tool, new: made, gone: false });
 
 /** The ways in which a history is broken, each with its shape before and after. */
 const BREAKS = [
@@ -90,7 +90,7 @@ const BREAKS = [
         { index: 11, role: "assistant", blocks: [{ type: "thinking" }, call(id, tool)] },
         { index: 12, role: "user", blocks: [other] },
         { index: 13, role: "assistant", blocks: [other] },
-        { index: 14, role: "user", blocks: [result(id, tool), other] },
+        { index: 14, role: "user", blocks: [{ ...result(id, tool), gone: true }, other] },
       ],
     },
     after: {

@@ -7,7 +7,7 @@ declare namespace Api {
     version: string;
     started_at: string;
     uptime_seconds: number;
-    listen: string;
+    listen: string | null;
     draining: boolean;
     upstreams: { name: string; url: string; mode: string }[];
     streams_active: number;
@@ -26,6 +26,7 @@ declare namespace Api {
     id?: string | null;
     tool?: string | null;
     new?: boolean;
+    gone?: boolean;
   }
 
   interface Sketch {
@@ -44,9 +45,9 @@ declare namespace Api {
   interface Repair {
     id: string;
     at: string;
-    upstream: string;
-    format: string;
-    mode: string;
+    upstream: string | null;
+    format: string | null;
+    mode: string | null;
     outcome: string;
     status: number | null;
     messages: number | null;

@@ -68,7 +68,7 @@ export class Facts {
 		fill(
 			the("facts"),
 			fact("Up", h("span", { id: "uptime" })),
-			fact("Serves", h("span", { class: "mono" }, status.listen)),
+			fact("Serves", h("span", { class: "mono" }, status.listen ?? "nothing")),
 			fact("Upstreams", ...upstreams(status)),
 			fact("Configuration", name(config, "mono"), h("span", { class: error === null ? "quiet" : "bad", title: dateTime(loaded_at) }, error === null ? loaded : "last reload refused")),
 			fact("Log level", status.log_level),
@@ -158,5 +158,8 @@ export class Headline {
 export function welcome(status, shown) {
 	const section = the("welcome");
 	section.hidden = !shown;
-	if (shown && status) say(the("welcome-command"), `ANTHROPIC_BASE_URL=http://${status.listen}/anthropic`);
+	if (!shown || !status?.listen) return;
+	// An address that means all of this machine's is no place to call: the one under which this page was found is.
+	const at = status.listen.replace(/^(0\.0\.0\.0|\[::\])(?=:)/, location.hostname);
+	say(the("welcome-command"), `ANTHROPIC_BASE_URL=http://${at}/anthropic`);
 }

@@ -92,7 +92,7 @@ export class Repairs {
 			h("span", { class: "time", title: dateTime(repair.at) }, clock(repair.at)),
 			h("span", { class: `outcome ${word(repair.outcome)}` }, h("span", { "aria-hidden": true }, OUTCOMES[repair.outcome] ?? "·"), ` ${capital(word(repair.outcome))}`),
 			h("span", { class: "gist" }, ...gist(repair)),
-			h("span", { class: "where" }, h("span", {}, repair.upstream), repair.format !== repair.upstream && h("span", { class: "quiet" }, repair.format)),
+			h("span", { class: "where" }, h("span", {}, repair.upstream), repair.format !== repair.upstream && h("span", { class: "quiet" }, word(repair.format ?? ""))),
 			h("span", { class: "chevron", "aria-hidden": true }),
 		);
 		const element = h("li", {}, h("h3", {}, button), box);
@@ -237,8 +237,8 @@ function explanation(repair) {
 			"dl",
 			{ class: "facts" },
 			fact("Request", name(repair.id, "mono")),
-			fact("Mode", repair.mode),
-			fact("Status", repair.status === null ? "none yet" : String(repair.status)),
+			fact("Mode", repair.mode ?? "unknown"),
+			fact("Status", repair.status ? String(repair.status) : "none: the client left before"),
 			fact("Messages", repair.messages === null ? "unknown" : count(repair.messages)),
 		),
 	];

@@ -77,7 +77,7 @@ const left_out = (many) => h("li", { class: "gap" }, `… ${counted(many, "messa
 function chip(block, found) {
 	const { sign, text } = Object.hasOwn(KINDS, block.type) ? KINDS[block.type] : { sign: "·", text: word(block.type) };
 	const finding = block.id ? found.find(({ call_id }) => call_id === block.id) : undefined;
-	const classes = ["block", block.type.includes("call") ? "call" : "", block.type.includes("result") ? "result" : "", block.new ? "new" : "", finding ? "wrong" : ""];
+	const classes = ["block", block.type.includes("call") ? "call" : "", block.type.includes("result") ? "result" : "", block.new ? "new" : "", block.gone ? "gone" : "", finding ? "wrong" : ""];
 	return h(
 		"li",
 		{ class: classes.filter(Boolean).join(" "), "data-pair": block.id || null },
@@ -86,6 +86,7 @@ function chip(block, found) {
 		block.tool && name(block.tool, "tool"),
 		block.id && h("bdi", { class: "id", title: block.id }, shortId(block.id)),
 		block.new && h("strong", { class: "tag" }, "new"),
+		block.gone && h("strong", { class: "tag" }, "gone"),
 		finding && h("strong", { class: "tag bad" }, word(finding.kind)),
 	);
 }
