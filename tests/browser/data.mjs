@@ -25,7 +25,7 @@ const RATES = {
   findings: { unanswered: 0.5, misplaced: 0.3, orphan: 0.08, duplicate: 0.06, bad_id: 0.02 },
   stalls: { tool: 0.1, provider: 0.05, provider_tool: 0.03, network: 0.02 },
   failures: { client: 0.12, provider: 0.07, network: 0.03 },
-  late: { stored: 0.09, delivered: 0.07, duplicate: 0.01, refused: 0.004 },
+  late: { delivered: 0.07, detached: 0.08, acked: 0.05, parked: 0.02, conflict: 0.004 },
   detached: { stream_dropped: 0.08, went_on: 0.04, silent: 0.02 },
 };
 
@@ -188,9 +188,9 @@ export function late(now, busy) {
   const event = (seconds, event, age_seconds) => ({ at: iso(now - seconds * 1000), event, age_seconds });
   return {
     detached: { stream_dropped: 14, went_on: 6, silent: 2, closed: 5 },
-    events: { stored: 21, delivered: 17, duplicate: 2, refused: 1 },
+    events: { attached: 4, detached: 21, parked: 5, delivered: 17, acked: 12, conflict: 1, ambiguous: 0, expired: 0, cancelled: 0, unread: 0, lost: 0 },
     outstanding: 3,
-    recent: [event(14, "delivered", 130), event(48, "stored", null), event(95, "delivered", 42), event(180, "duplicate", 610), event(260, "delivered", 2210), event(700, "refused", null)],
+    recent: [event(14, "delivered", 130), event(48, "detached", null), event(95, "delivered", 42), event(180, "parked", null), event(260, "delivered", 2210), event(700, "conflict", null)],
   };
 }
 

@@ -83,6 +83,9 @@ const words = /** @type {Record<string, string>} */ ({
 	went_on: "client went on",
 	silent: "client fell silent",
 	closed: "session closed",
+	attached: "in time",
+	detached: "after its turn",
+	acked: "acknowledged",
 });
 
 /** @param {string} key */

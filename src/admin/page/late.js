@@ -24,12 +24,12 @@ export function showLate(late) {
 				{},
 				h("span", { class: "time", title: dateTime(at) }, clock(at)),
 				h("span", {}, capital(word(event))),
-				h("span", { class: "quiet" }, age_seconds === null ? "" : `${duration(age_seconds)} after its call`),
+				h("span", { class: "quiet" }, age_seconds === null ? "" : `${duration(age_seconds)} after it came`),
 			),
 		);
 	fill(
 		the("late"),
-		figures("Results", late.events, EVENTS),
+		figures("Results", late.events, EVENTS.slice(0, 5)),
 		figures("Calls that were detached", late.detached, WHYS),
 		recent.length > 0 ? h("h3", {}, "Newest") : null,
 		recent.length > 0 ? h("ol", { class: "recent" }, ...recent) : h("p", { class: "quiet" }, "No result came late so far."),
@@ -39,10 +39,10 @@ export function showLate(late) {
 /**
  * @param {string} title
  * @param {Api.Counts} counts
- * @param {string[]} always shown, even if there was none
+ * @param {string[]} always shown, even if there was none; others are if there was one
  */
 function figures(title, counts, always) {
-	const names = [...always, ...Object.keys(counts).filter((of) => !always.includes(of))];
+	const names = [...always, ...Object.keys(counts).filter((of) => !always.includes(of) && counts[of] > 0)];
 	const items = names.map((of) => {
 		const n = Object.hasOwn(counts, of) ? counts[of] : 0;
 		return h("div", { class: n === 0 ? "zero" : "" }, h("dt", {}, capital(word(of))), h("dd", {}, count(n)));
