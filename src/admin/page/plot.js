@@ -5,6 +5,8 @@ import { count, hourMinute, micros } from "./format.js";
 
 const HEIGHT = 146;
 const COLOURS = 11;
+/** Steps of a scale of counts: there is no half of a request. */
+const WHOLE = Array.from({ length: 36 }, (_, i) => [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3));
 
 /** A custom property of the style sheet: light or dark, as the reader has it. @param {string} name */
 const property = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -100,11 +102,11 @@ export class Plot {
 			axes: [
 				{ ...axis, size: 22, gap: 4, grid: { show: false }, space: 56, incrs: [60, 300, 900], values: (_, splits) => splits.map((at) => hourMinute(at)) },
 				shape === "bars"
-					? { ...axis, size: 34, gap: 6, grid: { stroke: line, width: 1 }, space: 34, values: (_, splits) => splits.map((n) => count(n)) }
+					? { ...axis, size: 34, gap: 6, grid: { stroke: line, width: 1 }, space: 34, incrs: WHOLE, values: (_, splits) => splits.map((n) => count(n)) }
 					: { ...axis, size: 52, gap: 6, grid: { stroke: line, width: 1 }, splits: (_, __, min, max) => powers(min, max), values: (_, splits) => splits.map((n) => micros(n)) },
 			],
 			series: [{}, ...series],
-			hooks: { setCursor: [(chart) => this.pointed(chart.cursor.idx ?? null)] },
+			hooks: { setCursor: [(chart) => this.pointed(bar(chart, step))] },
 		};
 	}
 
@@ -114,6 +116,16 @@ export class Plot {
 		this.width = width;
 		this.chart.setSize({ width, height: HEIGHT });
 	}
+}
+
+/**
+ * The bar below the cursor: each reaches from its own time to that of the next.
+ * @param {import("uplot")} chart
+ * @param {number} step
+ */
+function bar({ cursor: { left = -1 }, data: [at], posToVal }, step) {
+	const bar = left < 0 ? -1 : Math.floor((posToVal(left, "x") - at[0]) / step);
+	return bar >= 0 && bar < at.length ? bar : null;
 }
 
 /**
