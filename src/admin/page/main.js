@@ -64,7 +64,8 @@ async function loadRepairs() {
 }
 
 async function opened() {
-	await Promise.all([loadStatus(), loadSeries(), loadRepairs(), loadProfiles(), loadLate(), loadSessions()]);
+	const rest = [loadRepairs(), loadProfiles(), loadLate(), loadSessions()].map(quietly);
+	await Promise.all([loadStatus(), loadSeries(), ...rest]);
 	live = true;
 	state("live");
 	notice("lost", null);
