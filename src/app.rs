@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::{
     callers::Callers,
     late::{Keeper, Late, LateSettings},
-    ledger::{self, Later, Ledger, Writer},
+    ledger::{self, Later, Ledger, Measured, Writer},
     profiles::Profiles,
     provider::Routes,
     proxy::{Fresh, Proxy, ProxySettings, Shared},
@@ -100,6 +100,7 @@ pub struct Lasting {
 impl Lasting {
     /// All of it over `ledger`; with `keeps_seen` the results in requests go there too.
     pub fn over(ledger: &Arc<dyn Ledger>, settings: LateSettings, keeps_seen: bool, telemetry: &Telemetry) -> Self {
+        let ledger: &Arc<dyn Ledger> = &(Arc::new(Measured::new(Arc::clone(ledger), telemetry)) as Arc<dyn Ledger>);
         let (later, writer) = ledger::later_counting(Arc::clone(ledger), telemetry.ledger_lost());
         let callers = Callers::new(Arc::clone(ledger), later.clone());
         let kept = Arc::clone(ledger);

@@ -6,6 +6,7 @@
 
 mod clearing;
 mod later;
+mod measured;
 mod memory;
 mod portions;
 mod sqlite;
@@ -20,6 +21,7 @@ use crate::session::PrincipalHash;
 
 pub use clearing::clearing;
 pub use later::{Later, Writer, later, later_counting};
+pub use measured::Measured;
 pub use memory::MemoryLedger;
 pub use portions::read_all;
 pub use sqlite::{Entry, Short, SqliteLedger, Survey};
@@ -244,6 +246,18 @@ pub enum LedgerError {
     /// The store is closed, or its thread has ended.
     #[error("the ledger is closed")]
     Closed,
+}
+
+impl LedgerError {
+    /// The stable name.
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Full { .. } => "full",
+            Self::TooLarge => "too_large",
+            Self::Store(_) => "store",
+            Self::Closed => "closed",
+        }
+    }
 }
 
 /// Why a store was not opened. Nothing was written.

@@ -258,7 +258,7 @@ impl Inner {
         });
         record.event.overhead += clock::now().duration_since(began);
         let next = next?;
-        record.telemetry().second_repair(next.why);
+        record.sends_again(next.why);
         Some(next)
     }
 

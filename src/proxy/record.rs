@@ -72,6 +72,8 @@ pub(super) struct Record {
     waits: Option<(Instant, Duration)>,
     /// Whether the request asks for nothing but a compaction.
     pub(super) compacts: bool,
+    /// Why the request went up once more after a refusal.
+    again: Option<&'static str>,
     /// What tells that the client has stopped reading.
     stalled: Option<Stalled>,
     /// The profile that the lane had before, and the recorded reason why it left.
@@ -113,6 +115,7 @@ impl Record {
             code: "client_gone",
         });
         let telemetry = telemetry.clone();
+        telemetry.exchange_began();
         Self {
             event,
             phase: "request",
@@ -124,6 +127,7 @@ impl Record {
             told: None,
             waits: None,
             compacts: false,
+            again: None,
             stalled: request.extensions().get::<Stalled>().cloned(),
             moved: None,
             stake: None,
@@ -144,6 +148,12 @@ impl Record {
         self.waits = Some((now, limit));
         self.event.attempts += 1;
         now
+    }
+
+    /// Notes that the request goes up once more, since the provider said what was wrong with it.
+    pub(super) fn sends_again(&mut self, why: &'static str) {
+        self.telemetry.second_repair(why);
+        self.again = Some(why);
     }
 
     /// Notes that nobody is asked for the moment.
@@ -172,6 +182,14 @@ impl Record {
         self.waits = None;
         self.event.upstream_head = Some(now.duration_since(sent));
         self.head_came = Some(now);
+    }
+
+    /// Notes so many bytes of the answer's body that go to the client.
+    pub(super) fn passes(&mut self, bytes: usize) {
+        if let Some(came) = self.head_came.filter(|_| self.event.bytes_out == 0 && bytes > 0) {
+            self.telemetry.first_byte(clock::now().duration_since(came));
+        }
+        self.event.bytes_out = self.event.bytes_out.saturating_add(bytes as u64);
     }
 
     /// Puts our notes on a head that goes to the client, and notes its status.
@@ -259,6 +277,9 @@ impl Record {
         self.event.side = verdict.side().map(Side::label);
         self.event.stalled = phase == "body" && verdict.class.is_silence();
         (self.event.phase, self.event.code) = (phase, verdict.code);
+        if let Some(why) = self.again.filter(|_| self.event.status == 400) {
+            self.telemetry.second_repair_refused(why);
+        }
         self.telemetry.exchange_ended(&self.event);
     }
 

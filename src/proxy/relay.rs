@@ -266,7 +266,7 @@ impl Relay {
             headers::for_trailers(trailers);
         }
         if let Some(data) = frame.data_ref() {
-            self.record.event.bytes_out = self.record.event.bytes_out.saturating_add(data.len() as u64);
+            self.record.passes(data.len());
             if let Some(watcher) = &mut self.watcher {
                 watcher.push(data);
             }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, histogram::Histogram},
-    registry::{Registry, Unit},
+    metrics::{counter::Counter, histogram::Histogram},
 };
+
+use super::page::{Capped, Page, one};
 
 /// How long a result waited for its owner, in seconds: from the next request to a week.
 const AGE_BUCKETS: [f64; 10] = [
@@ -54,53 +55,56 @@ struct EventLabels {
 /// The metrics.
 #[derive(Debug)]
 pub(super) struct Late {
-    posts: Family<AnswerLabels, Counter>,
-    results: Family<EventLabels, Counter>,
+    posts: Capped<AnswerLabels, Counter>,
+    results: Capped<EventLabels, Counter>,
     age: Histogram,
 }
 
 impl Default for Late {
     fn default() -> Self {
         Self {
-            posts: Family::default(),
-            results: Family::default(),
+            posts: Capped::closed(ANSWERS.len()),
+            results: Capped::closed(EVENTS.len()),
             age: Histogram::new(AGE_BUCKETS),
         }
     }
 }
 
 impl Late {
-    pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register(
+    pub(super) fn register(&self, page: &mut Page) {
+        page.family(
             "ledger_posts",
             "Results that tool services posted, by what they were answered",
-            self.posts.clone(),
+            &self.posts,
         );
-        registry.register("late_results", "What became of posted results", self.results.clone());
-        registry.register_with_unit(
+        page.family("late_results", "What became of posted results", &self.results);
+        page.histogram(
             "late_result_age",
             "Time from the post of a result to its delivery",
-            Unit::Seconds,
-            self.age.clone(),
+            AGE_BUCKETS.len(),
+            &self.age,
         );
         for answer in ANSWERS {
-            drop(self.posts.get_or_create(&AnswerLabels { answer }));
+            self.posts.begin(&AnswerLabels { answer });
         }
         for event in EVENTS {
-            drop(self.results.get_or_create(&EventLabels { event }));
+            self.results.begin(&EventLabels { event });
         }
     }
 
     pub(super) fn post(&self, answer: &'static str) {
-        self.posts.get_or_create(&AnswerLabels { answer }).inc();
+        self.posts.with(&AnswerLabels { answer }, one);
     }
 
     pub(super) fn event(&self, event: &'static str) {
-        self.results.get_or_create(&EventLabels { event }).inc();
+        self.results.with(&EventLabels { event }, one);
     }
 
     pub(super) fn so_far(&self, event: &'static str) -> u64 {
-        self.results.get_or_create(&EventLabels { event }).get()
+        let mut count = 0;
+        self.results
+            .with(&EventLabels { event }, |counter| count = counter.get());
+        count
     }
 
     pub(super) fn delivered(&self, age: Duration) {

@@ -2,22 +2,29 @@
 //! names of tools.
 //!
 //! Those of profiles, breakers and sessions are in [`super::standing`], those of clients' tools in [`super::tools`], those
-//! of what is remembered in [`super::remembered`], those of late results in [`super::late`].
+//! of what is remembered in [`super::remembered`], those of late results in [`super::late`], those of what runs in
+//! [`super::running`], those of the process in [`super::process`]. How long the page may be is kept by [`super::page`].
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
-    registry::{Registry, Unit},
+    metrics::{counter::Counter, gauge::Gauge, histogram::Histogram},
 };
 
-use super::{late::Late, remembered::Remembered, standing::Standing, tools::Tools};
+use super::{
+    late::Late,
+    page::{Capped, OTHER, Page, many, one, seconds},
+    process::{self, ProcessPage},
+    remembered::Remembered,
+    running::Running,
+    standing::Standing,
+    tools::Tools,
+};
 use crate::{
     conversation::FindingKind,
     repair::Action,
-    session_table::Detached,
     telemetry::events::Watched,
     wire::{Format, Unreadable, watch::stop_labels},
 };
@@ -28,6 +35,13 @@ const OVERHEAD_BUCKETS: [f64; 12] = [
 ];
 /// Providers' time, in seconds: from a refusal to a long answer.
 const UPSTREAM_BUCKETS: [f64; 12] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0];
+
+/// Label sets of `requests_total` with room, and what remains of the others: classes of codes times who ended them.
+const REQUESTS_MAX: usize = 300;
+const REQUESTS_FOLDED: usize = 6 * 7;
+const WHYS: [&str; 2] = ["pairing", "binding"];
+const DIRECTIONS: [&str; 2] = ["input", "output"];
+const PHASES: [&str; 3] = ["headers", "first_byte", "body"];
 
 /// Labels of `requests_total`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -82,25 +96,26 @@ struct PhaseLabels {
     phase: &'static str,
 }
 
-type Histograms = Family<PhaseLabels, Histogram, fn() -> Histogram>;
-
 /// All metrics, registered.
 #[derive(Debug)]
 pub(super) struct Metrics {
-    registry: Registry,
+    page: Page,
+    process: ProcessPage,
     upstreams: ArcSwap<BTreeSet<String>>,
-    requests: Family<ExchangeLabels, Counter>,
-    findings: Family<FindingLabels, Counter>,
-    repairs: Family<RepairLabels, Counter>,
-    unreadable: Family<ReasonLabels, Counter>,
-    rejections: Family<FormatLabels, Counter>,
-    second_repairs: Family<WhyLabels, Counter>,
-    calls_emitted: Family<FormatLabels, Counter>,
-    server_tools: Family<FormatLabels, Counter>,
-    stream_ends: Family<StreamEndLabels, Counter>,
-    tokens: Family<TokenLabels, Counter>,
+    requests: Capped<ExchangeLabels, Counter>,
+    findings: Capped<FindingLabels, Counter>,
+    repairs: Capped<RepairLabels, Counter>,
+    unreadable: Capped<ReasonLabels, Counter>,
+    rejections: Capped<FormatLabels, Counter>,
+    second_repairs: Capped<WhyLabels, Counter>,
+    second_refusals: Capped<WhyLabels, Counter>,
+    calls_emitted: Capped<FormatLabels, Counter>,
+    server_tools: Capped<FormatLabels, Counter>,
+    stream_ends: Capped<StreamEndLabels, Counter>,
+    tokens: Capped<TokenLabels, Counter>,
     watcher_truncated: Counter,
-    upstream_duration: Histograms,
+    upstream_duration: Capped<PhaseLabels, Histogram>,
+    pub(super) running: Running,
     pub(super) standing: Standing,
     pub(super) remembered: Remembered,
     pub(super) tools: Tools,
@@ -114,21 +129,31 @@ pub(super) struct Metrics {
 
 impl Metrics {
     pub(super) fn new(upstreams: BTreeSet<String>) -> Self {
+        let formats = Format::ALL.len();
+        let stops = Format::ALL.into_iter().map(|format| stop_labels(format).count()).sum();
+        let make = || Histogram::new(UPSTREAM_BUCKETS);
         let mut metrics = Self {
-            registry: Registry::with_prefix("antiphon"),
+            page: Page::new(),
+            process: ProcessPage::new(),
             upstreams: ArcSwap::from_pointee(upstreams),
-            requests: Family::default(),
-            findings: Family::default(),
-            repairs: Family::default(),
-            unreadable: Family::default(),
-            rejections: Family::default(),
-            second_repairs: Family::default(),
-            calls_emitted: Family::default(),
-            server_tools: Family::default(),
-            stream_ends: Family::default(),
-            tokens: Family::default(),
+            requests: Capped::open(REQUESTS_MAX, REQUESTS_FOLDED, |labels| ExchangeLabels {
+                upstream: OTHER.to_owned(),
+                format: OTHER,
+                ..labels.clone()
+            }),
+            findings: Capped::closed(FindingKind::ALL.len() * formats),
+            repairs: Capped::closed(Action::ALL.len() * formats),
+            unreadable: Capped::closed(Unreadable::ALL.len()),
+            rejections: Capped::closed(formats),
+            second_repairs: Capped::closed(WHYS.len()),
+            second_refusals: Capped::closed(WHYS.len()),
+            calls_emitted: Capped::closed(formats),
+            server_tools: Capped::closed(formats),
+            stream_ends: Capped::closed(stops),
+            tokens: Capped::closed(DIRECTIONS.len() * formats),
             watcher_truncated: Counter::default(),
-            upstream_duration: Family::new_with_constructor(|| Histogram::new(UPSTREAM_BUCKETS)),
+            upstream_duration: Capped::histograms(PHASES.len(), UPSTREAM_BUCKETS.len(), make),
+            running: Running::default(),
             standing: Standing::default(),
             remembered: Remembered::default(),
             tools: Tools::default(),
@@ -141,100 +166,96 @@ impl Metrics {
         };
         metrics.register();
         metrics.register_watched();
-        metrics.standing.register(&mut metrics.registry);
-        metrics.remembered.register(&mut metrics.registry);
-        let whys = Detached::ALL.map(Detached::label);
-        metrics.tools.register(&mut metrics.registry, whys);
-        metrics.late.register(&mut metrics.registry);
+        metrics.running.register(&mut metrics.page);
+        metrics.standing.register(&mut metrics.page);
+        metrics.remembered.register(&mut metrics.page);
+        metrics.tools.register(&mut metrics.page);
+        metrics.late.register(&mut metrics.page);
+        metrics.page.finish();
         metrics.begin_at_zero();
         metrics
     }
 
     /// The names and the help. The library adds `_total` to counters, the unit, and the full stop.
     fn register(&mut self) {
-        let registry = &mut self.registry;
-        registry.register(
-            "requests",
-            "Exchanges that ended, by who ended them",
-            self.requests.clone(),
-        );
-        registry.register(
+        let page = &mut self.page;
+        page.family("requests", "Exchanges that ended, by who ended them", &self.requests);
+        page.family(
             "findings",
             "Breaches of the pairing rules that were found",
-            self.findings.clone(),
+            &self.findings,
         );
-        registry.register("repairs", "Actions taken about findings", self.repairs.clone());
-        registry.register(
-            "unreadable",
-            "Bodies that were forwarded unread",
-            self.unreadable.clone(),
-        );
-        registry.register(
+        page.family("repairs", "Actions taken about findings", &self.repairs);
+        page.family("unreadable", "Bodies that were forwarded unread", &self.unreadable);
+        page.family(
             "rejections",
             "Requests that were rejected in strict mode",
-            self.rejections.clone(),
+            &self.rejections,
         );
-        registry.register(
+        page.family(
             "second_repairs",
             "Requests that were sent once more after the provider had said what was wrong",
-            self.second_repairs.clone(),
+            &self.second_repairs,
         );
-        registry.register(
+        page.family(
+            "second_repairs_refused",
+            "Requests that the provider refused all the same when they had been sent once more",
+            &self.second_refusals,
+        );
+        page.single(
             "deferred",
             "Results left out because no message may hold them yet",
             self.deferred.clone(),
         );
-        registry.register(
+        page.single(
             "unrepairable",
             "Findings that nothing may be done about",
             self.unrepairable.clone(),
         );
-        registry.register(
+        page.single(
             "watcher_blind",
             "Answers that could not be watched",
             self.watcher_blind.clone(),
         );
-        registry.register(
+        page.single(
             "streams_active",
             "Answers whose bodies are flowing",
             self.streams_active.clone(),
         );
-        registry.register_with_unit(
+        page.histogram(
             "overhead",
             "Time of our own before the send: read, check, plan, splice",
-            Unit::Seconds,
-            self.overhead.clone(),
+            OVERHEAD_BUCKETS.len(),
+            &self.overhead,
         );
-        registry.register_with_unit(
+        page.seconds(
             "upstream_duration",
-            "Time of the provider: until the head of the answer, and from there to its end",
-            Unit::Seconds,
-            self.upstream_duration.clone(),
+            "Time of the provider: until the head of the answer, from there to the first byte of its body, and to its end",
+            &self.upstream_duration,
         );
-        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "The running version", version);
+        page.info("build", "The running version", [("version", env!("CARGO_PKG_VERSION"))]);
     }
 
     /// As [`Metrics::register`], of what the watchers see.
     fn register_watched(&mut self) {
-        let registry = &mut self.registry;
-        registry.register(
+        let page = &mut self.page;
+        page.family(
             "calls_emitted",
             "Tool calls in answers, for clients to answer",
-            self.calls_emitted.clone(),
+            &self.calls_emitted,
         );
-        registry.register(
+        page.family(
             "server_tools",
             "Tools that providers ran themselves",
-            self.server_tools.clone(),
+            &self.server_tools,
         );
-        registry.register(
+        page.family(
             "stream_ends",
             "Streamed answers, by how they said they ended; none where they broke off",
-            self.stream_ends.clone(),
+            &self.stream_ends,
         );
-        registry.register("tokens", "Tokens, as answers reported them", self.tokens.clone());
-        registry.register(
+        page.family("tokens", "Tokens, as answers reported them", &self.tokens);
+        page.single(
             "watcher_truncated",
             "Events of answers that were too long to be looked at to their end",
             self.watcher_truncated.clone(),
@@ -246,36 +267,37 @@ impl Metrics {
         for known in Format::ALL {
             let format = known.label();
             for stop in stop_labels(known) {
-                drop(self.stream_ends.get_or_create(&StreamEndLabels { format, stop }));
+                self.stream_ends.begin(&StreamEndLabels { format, stop });
             }
-            for direction in ["input", "output"] {
-                drop(self.tokens.get_or_create(&TokenLabels { format, direction }));
+            for direction in DIRECTIONS {
+                self.tokens.begin(&TokenLabels { format, direction });
             }
             for family in [&self.calls_emitted, &self.server_tools] {
-                drop(family.get_or_create(&FormatLabels { format }));
+                family.begin(&FormatLabels { format });
             }
             for kind in FindingKind::ALL {
-                drop(self.findings.get_or_create(&FindingLabels {
+                self.findings.begin(&FindingLabels {
                     kind: kind.code(),
                     format,
-                }));
+                });
             }
             for action in Action::ALL {
-                drop(self.repairs.get_or_create(&RepairLabels {
+                self.repairs.begin(&RepairLabels {
                     action: action.label(),
                     format,
-                }));
+                });
             }
-            drop(self.rejections.get_or_create(&FormatLabels { format }));
+            self.rejections.begin(&FormatLabels { format });
         }
         for reason in Unreadable::ALL.map(Unreadable::code) {
-            drop(self.unreadable.get_or_create(&ReasonLabels { reason }));
+            self.unreadable.begin(&ReasonLabels { reason });
         }
-        for why in ["pairing", "binding"] {
-            drop(self.second_repairs.get_or_create(&WhyLabels { why }));
+        for why in WHYS {
+            self.second_repairs.begin(&WhyLabels { why });
+            self.second_refusals.begin(&WhyLabels { why });
         }
-        for phase in ["headers", "body"] {
-            drop(self.upstream_duration.get_or_create(&PhaseLabels { phase }));
+        for phase in PHASES {
+            self.upstream_duration.begin(&PhaseLabels { phase });
         }
     }
 
@@ -292,39 +314,34 @@ impl Metrics {
     }
 
     pub(super) fn request(&self, labels: &ExchangeLabels) {
-        self.requests.get_or_create(labels).inc();
+        self.requests.with(labels, one);
     }
 
     pub(super) fn finding(&self, kind: FindingKind, format: &'static str) {
-        self.findings
-            .get_or_create(&FindingLabels {
-                kind: kind.code(),
-                format,
-            })
-            .inc();
+        let kind = kind.code();
+        self.findings.with(&FindingLabels { kind, format }, one);
     }
 
     pub(super) fn repair(&self, action: Action, format: &'static str, times: u64) {
-        self.repairs
-            .get_or_create(&RepairLabels {
-                action: action.label(),
-                format,
-            })
-            .inc_by(times);
+        let action = action.label();
+        self.repairs.with(&RepairLabels { action, format }, many(times));
     }
 
     pub(super) fn unreadable(&self, reason: Unreadable) {
-        self.unreadable
-            .get_or_create(&ReasonLabels { reason: reason.code() })
-            .inc();
+        let reason = reason.code();
+        self.unreadable.with(&ReasonLabels { reason }, one);
     }
 
     pub(super) fn rejection(&self, format: &'static str) {
-        self.rejections.get_or_create(&FormatLabels { format }).inc();
+        self.rejections.with(&FormatLabels { format }, one);
     }
 
     pub(super) fn second_repair(&self, why: &'static str) {
-        self.second_repairs.get_or_create(&WhyLabels { why }).inc();
+        self.second_repairs.with(&WhyLabels { why }, one);
+    }
+
+    pub(super) fn second_repair_refused(&self, why: &'static str) {
+        self.second_refusals.with(&WhyLabels { why }, one);
     }
 
     pub(super) fn watched(&self, watched: &Watched) {
@@ -336,30 +353,39 @@ impl Metrics {
             (&self.server_tools, watched.server_tools),
         ] {
             if count > 0 {
-                counter.get_or_create(&of).inc_by(count);
+                counter.with(&of, many(count));
             }
         }
         if watched.streamed {
             let stop = watched.stop;
-            self.stream_ends.get_or_create(&StreamEndLabels { format, stop }).inc();
+            self.stream_ends.with(&StreamEndLabels { format, stop }, one);
         }
-        for (direction, tokens) in [("input", watched.input_tokens), ("output", watched.output_tokens)] {
-            self.tokens
-                .get_or_create(&TokenLabels { format, direction })
-                .inc_by(tokens);
+        for (direction, tokens) in DIRECTIONS
+            .into_iter()
+            .zip([watched.input_tokens, watched.output_tokens])
+        {
+            self.tokens.with(&TokenLabels { format, direction }, many(tokens));
         }
         self.watcher_truncated.inc_by(watched.truncated);
     }
 
     pub(super) fn upstream_duration(&self, phase: &'static str, duration: Duration) {
-        self.upstream_duration
-            .get_or_create(&PhaseLabels { phase })
-            .observe(duration.as_secs_f64());
+        self.upstream_duration.with(&PhaseLabels { phase }, seconds(duration));
+    }
+
+    /// Series that the page may ever have.
+    pub(super) const fn series_max(&self) -> usize {
+        self.page.series_max() + process::SERIES
     }
 
     pub(super) fn encode(&self) -> String {
         let mut page = String::new();
-        match text::encode(&mut page, &self.registry) {
+        let written = self
+            .page
+            .write(&mut page)
+            .and_then(|()| self.process.write(&mut page))
+            .and_then(|()| text::encode_eof(&mut page));
+        match written {
             Ok(()) => page,
             Err(error) => {
                 tracing::error!(%error, "metrics cannot be written as text");

@@ -9,30 +9,33 @@ mod line;
 mod lines;
 mod log;
 mod metrics;
+mod page;
+mod process;
 pub mod recent;
 mod remembered;
+mod running;
 mod standing;
 mod tools;
+mod watch;
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
 
-use tokio::sync::broadcast;
-
 pub use late::{ANSWERS, EVENTS};
 pub use lines::flush as flush_lines;
 pub use log::{LogControl, LogFormat, LogSettings};
+pub use remembered::{LEDGER_ERRORS, LEDGER_OPS, LedgerHolds};
 
 use crate::{
     clock,
     session_table::{Detached, Entered},
 };
 use events::{ExchangeEnded, ResultPosted};
-use history::{History, Step};
+use history::History;
 use metrics::{ExchangeLabels, Metrics};
-use recent::{Draft, LateNews, Mended, News, Recent};
+use recent::Recent;
 
 /// Where events go. A cheap handle: every clone counts into the same metrics.
 #[derive(Clone, Debug)]
@@ -62,7 +65,11 @@ impl Telemetry {
     /// These are the upstreams from now on, as in [`Telemetry::new`].
     pub fn knows<N: Into<String>>(&self, upstreams: impl IntoIterator<Item = N>) {
         self.metrics.knows(upstreams.into_iter().map(Into::into).collect());
-        self.metrics.standing.forget_profiles();
+    }
+
+    /// An exchange has begun: [`exchange_ended`](Self::exchange_ended) follows.
+    pub fn exchange_began(&self) {
+        self.metrics.running.inflight.inc();
     }
 
     /// An exchange has ended: one log line under the target `antiphon::exchange`, and its metrics.
@@ -73,71 +80,9 @@ impl Telemetry {
         line::of_exchange(event);
     }
 
-    /// A body in which something was found: its structure is kept, if there is time for it.
-    pub fn draft(&self, draft: Draft) {
-        self.recent.draft(draft);
-    }
-
-    /// Outlines bodies for as long as the process lives; ends at once where somebody else does.
-    pub async fn outline(self) {
-        if let Some(waiting) = self.recent.waiting() {
-            recent::outline(&self.recent, waiting).await;
-        }
-    }
-
-    /// News from now on.
-    pub fn listen(&self) -> broadcast::Receiver<News> {
-        self.recent.listen()
-    }
-
-    /// The last requests in which something was found, the newest first.
-    pub fn repairs(&self, limit: usize) -> Vec<Arc<Mended>> {
-        self.recent.repairs(limit)
-    }
-
-    /// How many of them are kept.
-    pub fn repairs_kept(&self) -> usize {
-        self.recent.kept()
-    }
-
-    /// One of them, by its request's id.
-    pub fn repair(&self, id: &str) -> Option<Arc<Mended>> {
-        self.recent.repair(id)
-    }
-
-    /// What last became of late results, the newest first.
-    pub fn late_news(&self) -> Vec<LateNews> {
-        self.recent.late()
-    }
-
-    /// What happened in the last hour, the oldest step first; steps without anything are left out.
-    pub fn history(&self) -> Vec<Step> {
-        self.steps().steps(clock::since_1970())
-    }
-
-    /// The step that runs.
-    pub fn running(&self) -> Step {
-        self.steps().now(clock::since_1970())
-    }
-
-    /// A profile rests, or serves again.
-    pub fn profiles_changed(&self) {
-        self.recent.tell(News::Profiles);
-    }
-
-    /// Answers whose bodies are flowing.
-    pub fn streams_active(&self) -> i64 {
-        self.metrics.streams_active.get()
-    }
-
-    /// How many calls nobody is known to wait for any more, by why.
-    pub fn detached(&self) -> [(&'static str, u64); Detached::ALL.len()] {
-        Detached::ALL.map(|why| (why.label(), self.metrics.tools.detached_so_far(why.label())))
-    }
-
-    /// What became of posted results so far.
-    pub fn late_events(&self) -> [(&'static str, u64); EVENTS.len()] {
-        EVENTS.map(|event| (event, self.metrics.late.so_far(event)))
+    /// The first byte of an answer's body came, this long after its head.
+    pub fn first_byte(&self, after: Duration) {
+        self.metrics.upstream_duration("first_byte", after);
     }
 
     /// An answer's body has begun to flow.
@@ -153,6 +98,11 @@ impl Telemetry {
     /// A request goes up once more, since the provider said what was wrong with it: `pairing` or `binding`.
     pub fn second_repair(&self, why: &'static str) {
         self.metrics.second_repair(why);
+    }
+
+    /// The provider refused all the same what had gone up once more.
+    pub fn second_repair_refused(&self, why: &'static str) {
+        self.metrics.second_repair_refused(why);
     }
 
     /// An answer on an inspected route could not be watched.
@@ -216,6 +166,16 @@ impl Telemetry {
         self.metrics.remembered.missed(op);
     }
 
+    /// The ledger has done what it was asked, one of [`LEDGER_OPS`], or failed as one of [`LEDGER_ERRORS`].
+    pub fn ledger_op(&self, op: &'static str, took: Duration, error: Option<&'static str>) {
+        self.metrics.remembered.op(op, took, error);
+    }
+
+    /// Who is asked, whenever the metrics are read, how much the ledger holds; only the first counts.
+    pub fn ledger_holds(&self, holds: LedgerHolds) {
+        self.metrics.remembered.holds(holds);
+    }
+
     /// Where writes into the ledger are counted that nobody waited for and that were lost.
     pub fn ledger_lost(&self) -> Arc<AtomicU64> {
         self.metrics.remembered.lost()
@@ -248,6 +208,19 @@ impl Telemetry {
     fn late_noted(&self, event: &'static str, age: Option<Duration>) {
         self.steps().count(clock::since_1970(), ("late", event), 1);
         self.recent.late_news(event, age);
+    }
+
+    /// The configuration was read again; with `ok` it is in force. What profiles and breakers were before is forgotten then.
+    pub fn reloaded(&self, ok: bool) {
+        if ok {
+            self.metrics.standing.forget();
+        }
+        self.metrics.running.reloaded(ok);
+    }
+
+    /// How many series the metrics may ever have, whatever is configured and whatever clients send.
+    pub fn series_max(&self) -> usize {
+        self.metrics.series_max()
     }
 
     /// Every metric as OpenMetrics text.
@@ -290,6 +263,7 @@ impl Telemetry {
 
     fn count(&self, event: &ExchangeEnded) {
         let metrics = &self.metrics;
+        metrics.running.inflight.dec();
         let format = event.format.map_or("none", crate::wire::Format::label);
         metrics.request(&ExchangeLabels {
             upstream: metrics.known_upstream(event.upstream.as_deref()),
@@ -297,6 +271,7 @@ impl Telemetry {
             code_class: code_class(event.status),
             outcome: event.side.unwrap_or("ok"),
         });
+        metrics.running.ended(format, event.duration);
         if let Some(report) = &event.report {
             for finding in &report.findings {
                 metrics.finding(finding.kind, format);

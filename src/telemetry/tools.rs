@@ -10,16 +10,18 @@ use std::{
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, histogram::Histogram},
-    registry::{Registry, Unit},
+    metrics::{counter::Counter, histogram::Histogram},
 };
 
+use super::page::{Capped, OTHER, Page, many, one, seconds};
+use crate::session_table::Detached;
+
 /// Names of tools that become labels: the first that are seen.
-const NAMES_MAX: usize = 50;
+const NAMES_MAX: usize = 25;
 /// Characters of a name that becomes a label.
 const NAME_MAX: usize = 64;
-/// The label of all other tools.
-const OTHER: &str = "other";
+/// How a call may close.
+const HOWS: [&str; 3] = ["settled", "placeholder", "abandoned"];
 /// A call that was open for longer may outlive its client.
 const LONG: Duration = Duration::from_secs(10);
 /// Clients' time, in seconds: from reading a file to hours of work.
@@ -54,23 +56,24 @@ struct ToolLabels {
 #[derive(Debug)]
 pub(super) struct Tools {
     names: RwLock<BTreeSet<Box<str>>>,
-    closed: Family<HowLabels, Counter>,
-    settles: Family<AttachedLabels, Counter>,
-    long: Family<DetachedLabels, Counter>,
-    detached: Family<WhyLabels, Counter>,
-    round_trips: Family<ToolLabels, Histogram, fn() -> Histogram>,
+    closed: Capped<HowLabels, Counter>,
+    settles: Capped<AttachedLabels, Counter>,
+    long: Capped<DetachedLabels, Counter>,
+    detached: Capped<WhyLabels, Counter>,
+    round_trips: Capped<ToolLabels, Histogram>,
     forks: Counter,
 }
 
 impl Default for Tools {
     fn default() -> Self {
+        let make = || Histogram::new(ROUND_TRIP_BUCKETS);
         Self {
             names: RwLock::default(),
-            closed: Family::default(),
-            settles: Family::default(),
-            long: Family::default(),
-            detached: Family::default(),
-            round_trips: Family::new_with_constructor(|| Histogram::new(ROUND_TRIP_BUCKETS)),
+            closed: Capped::closed(HOWS.len()),
+            settles: Capped::closed(2),
+            long: Capped::closed(2),
+            detached: Capped::closed(Detached::ALL.len()),
+            round_trips: Capped::histograms(NAMES_MAX + 1, ROUND_TRIP_BUCKETS.len(), make),
             forks: Counter::default(),
         }
     }
@@ -81,56 +84,55 @@ const fn yes_or_no(is: bool) -> &'static str {
 }
 
 impl Tools {
-    /// Names and help, and the label sets that are known beforehand: why calls detach is told by `whys`.
-    pub(super) fn register(&self, registry: &mut Registry, whys: impl IntoIterator<Item = &'static str>) {
-        registry.register(
+    /// Names and help, and the label sets that are known beforehand.
+    pub(super) fn register(&self, page: &mut Page) {
+        page.family(
             "tool_calls_closed",
             "Tool calls of clients that are no longer open: by a result, by a text that says it was lost, or abandoned",
-            self.closed.clone(),
+            &self.closed,
         );
-        registry.register(
+        page.family(
             "settles",
             "Tool calls of clients that a result has settled, by whether their conversation still waited for it",
-            self.settles.clone(),
+            &self.settles,
         );
-        registry.register(
+        page.family(
             "long_calls",
             "Settled tool calls that took more than 10 seconds, by whether nobody waited for the result any more",
-            self.long.clone(),
+            &self.long,
         );
-        registry.register(
+        page.family(
             "calls_detached",
             "Tool calls that nobody is known to wait for any more, by why",
-            self.detached.clone(),
+            &self.detached,
         );
-        registry.register_with_unit(
+        page.seconds(
             "tool_round_trip",
             "From a call in an answer to its result in a request",
-            Unit::Seconds,
-            self.round_trips.clone(),
+            &self.round_trips,
         );
-        registry.register(
+        page.single(
             "session_forks",
             "Pairs of loops that went on from one history",
             self.forks.clone(),
         );
-        for how in ["settled", "placeholder", "abandoned"] {
-            drop(self.closed.get_or_create(&HowLabels { how }));
+        for how in HOWS {
+            self.closed.begin(&HowLabels { how });
         }
         for word in [true, false].map(yes_or_no) {
-            drop(self.settles.get_or_create(&AttachedLabels { attached: word }));
-            drop(self.long.get_or_create(&DetachedLabels { detached: word }));
+            self.settles.begin(&AttachedLabels { attached: word });
+            self.long.begin(&DetachedLabels { detached: word });
         }
         let tool = OTHER.to_owned();
-        drop(self.round_trips.get_or_create(&ToolLabels { tool }));
-        for why in whys {
-            drop(self.detached.get_or_create(&WhyLabels { why }));
+        self.round_trips.begin(&ToolLabels { tool });
+        for why in Detached::ALL.map(Detached::label) {
+            self.detached.begin(&WhyLabels { why });
         }
     }
 
     pub(super) fn closed(&self, how: &'static str, count: u64) {
         if count > 0 {
-            self.closed.get_or_create(&HowLabels { how }).inc_by(count);
+            self.closed.with(&HowLabels { how }, many(count));
         }
     }
 
@@ -138,24 +140,25 @@ impl Tools {
         let labels = AttachedLabels {
             attached: yes_or_no(attached),
         };
-        self.settles.get_or_create(&labels).inc();
+        self.settles.with(&labels, one);
         if open > LONG {
             let detached = yes_or_no(!attached);
-            self.long.get_or_create(&DetachedLabels { detached }).inc();
+            self.long.with(&DetachedLabels { detached }, one);
         }
         let tool = self.label(tool);
-        let round_trip = self.round_trips.get_or_create(&ToolLabels { tool });
-        round_trip.observe(open.as_secs_f64());
+        self.round_trips.with(&ToolLabels { tool }, seconds(open));
     }
 
     pub(super) fn detached(&self, why: &'static str, count: u64) {
         if count > 0 {
-            self.detached.get_or_create(&WhyLabels { why }).inc_by(count);
+            self.detached.with(&WhyLabels { why }, many(count));
         }
     }
 
     pub(super) fn detached_so_far(&self, why: &'static str) -> u64 {
-        self.detached.get_or_create(&WhyLabels { why }).get()
+        let mut count = 0;
+        self.detached.with(&WhyLabels { why }, |counter| count = counter.get());
+        count
     }
 
     pub(super) fn forked(&self, forks: u64) {

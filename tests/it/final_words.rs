@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::{
-    last_word::{answer, notes, refused, second_repairs},
+    last_word::{answer, notes, refused, refused_again, second_repairs},
     named_ids::{MESSAGES, RESPONSES, app_as, call_item, calls, input, messages, output_item, results, user},
     support::{
         app::{before, gzipped, post},
@@ -167,6 +167,8 @@ async fn whatever_comes_of_the_second_send_the_client_gets_an_answer_of_the_prov
         );
         assert_eq!(*count.lock().unwrap(), 2, "{name}");
         assert_eq!(second_repairs(&app, "pairing"), "1", "{name}");
+        let refused = if status == 400 { "1" } else { "0" };
+        assert_eq!(refused_again(&app, "pairing"), refused, "{name}");
         assert_eq!(got.header("x-antiphon-fault"), None, "{name}");
     }
 }

@@ -20,7 +20,16 @@ const PLACEHOLDER: &str = "[antiphon: no result was recorded for this tool call;
 
 /// What the metrics page says of requests that were sent again.
 pub(crate) fn second_repairs(app: &App, why: &str) -> String {
-    let line = format!("antiphon_second_repairs_total{{why=\"{why}\"}} ");
+    counted(app, "second_repairs", why)
+}
+
+/// What it says of those that the provider refused all the same.
+pub(crate) fn refused_again(app: &App, why: &str) -> String {
+    counted(app, "second_repairs_refused", why)
+}
+
+fn counted(app: &App, name: &str, why: &str) -> String {
+    let line = format!("antiphon_{name}_total{{why=\"{why}\"}} ");
     let page = app.telemetry.encode();
     let found = page.lines().find_map(|known| known.strip_prefix(&line));
     found.expect("the counter").to_owned()
@@ -83,6 +92,7 @@ async fn a_call_that_the_server_holds_is_answered_once_it_is_named() {
                 (second_repairs(&app, "pairing"), second_repairs(&app, "binding")),
                 ("1".into(), "0".into())
             );
+            assert_eq!(refused_again(&app, "pairing"), "0");
             let page = app.telemetry.encode();
             for line in [
                 "antiphon_repairs_total{action=\"placeholder\",format=\"openai_responses\"} 1",

@@ -110,6 +110,8 @@ mod reload;
 
 mod config;
 mod metrics;
+mod metrics_bound;
+mod metrics_page;
 mod rotation;
 mod rotations;
 mod routes;
