@@ -23,6 +23,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Arguments of `antiphon healthcheck`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// Ask /readyz instead: whether new requests are welcome, which they are not while the proxy drains
+    #[arg(long, conflicts_with = "url")]
+    ready: bool,
     /// What to ask [default: /livez of the admin listener in force, http://127.0.0.1:4748/livez]
     #[arg(long, value_name = "URL", value_parser = url)]
     url: Option<Uri>,
@@ -34,7 +37,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let url = match &args.url {
         Some(url) => url.clone(),
-        None => admin(args.config.clone())?,
+        None => admin(args.config.clone(), if args.ready { "readyz" } else { "livez" })?,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let status = runtime
@@ -60,13 +63,13 @@ fn url(text: &str) -> Result<Uri, String> {
 }
 
 /// The admin listener in force. A configuration that cannot be read is a failed check, not wrong usage: exit code 1.
-fn admin(config: Option<PathBuf>) -> anyhow::Result<Uri> {
+fn admin(config: Option<PathBuf>, page: &str) -> anyhow::Result<Uri> {
     let flags = Flags {
         config,
         ..Flags::default()
     };
     let loaded = config::load(&flags, &config::process_environment).map_err(|problems| anyhow!("{problems}"))?;
-    Ok(format!("http://{}/livez", loaded.config.admin_listen).parse()?)
+    Ok(format!("http://{}/{page}", loaded.config.admin_listen).parse()?)
 }
 
 async fn ask(url: &Uri) -> anyhow::Result<StatusCode> {

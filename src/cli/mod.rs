@@ -11,6 +11,7 @@ mod diff;
 mod healthcheck;
 mod input;
 mod man;
+mod notify;
 mod reload;
 mod repair;
 mod serve;

@@ -1,5 +1,6 @@
 //! Loads the configuration anew: parse, check, build, swap. A bad file never replaces a good one.
 
+use super::notify;
 use crate::{
     admin::control::{Control, Reloaded, Standing},
     app::Running,
@@ -23,7 +24,10 @@ pub(super) struct Reloader {
 impl Reloader {
     /// Loads it anew, and says so in the log; otherwise why everything stays as it was.
     pub(super) fn reload(&mut self, running: &mut Running) -> Result<Reloaded, String> {
+        notify::reloading();
         let reloaded = self.replaced(running).map_err(|error| format!("{error:#}"));
+        self.telemetry.reloaded(reloaded.is_ok());
+        notify::ready();
         match &reloaded {
             Ok(Reloaded { changed, needs_restart }) => {
                 tracing::info!(changed = changed.join(" "), "the configuration was loaded anew");

@@ -18,7 +18,7 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::{EXIT_INTERRUPTED, banner, reload::Reloader};
+use super::{EXIT_INTERRUPTED, banner, notify, reload::Reloader};
 use crate::{
     admin::{
         self, Readiness,
@@ -115,6 +115,7 @@ async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<
     let mut signals = Signals::new().context("cannot listen for signals")?;
     let readiness = Readiness::new();
     let (mut running, mut reloader, mut requests) = start(flags, loaded, log, &readiness).await?;
+    notify::ready();
     loop {
         tokio::select! {
             signalled = signals.next() => match signalled {
@@ -129,6 +130,7 @@ async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<
         }
     }
     readiness.draining();
+    notify::stopping();
     tracing::info!("draining; press Ctrl-C again to stop at once");
     tokio::select! {
         () = running.drain() => {

@@ -124,15 +124,12 @@ fn the_manual_page_has_every_subcommand_and_its_flags() {
 }
 
 /// Runs `antiphon healthcheck` against an admin listener, or none.
-async fn checked(path: &str, by_variable: bool) -> (Option<i32>, String, String) {
+async fn checked(path: &str, flags: Option<&[&str]>) -> (Option<i32>, String, String) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let url = format!("http://{address}{path}");
-    let mut command = if by_variable {
-        antiphon(&["healthcheck"])
-    } else {
-        antiphon(&["healthcheck", "--url", &url])
-    };
+    let mut command = antiphon(&["healthcheck"]);
+    command.args(flags.unwrap_or(&["--url", &url]));
     command.env("ANTIPHON_ADMIN_LISTEN", address.to_string());
     let readiness = Readiness::new();
     readiness.draining();
@@ -146,16 +143,18 @@ async fn checked(path: &str, by_variable: bool) -> (Option<i32>, String, String)
 
 #[tokio::test]
 async fn a_live_proxy_is_healthy_and_anything_else_is_not() {
-    let (code, said, err) = checked("/livez", false).await;
+    let (code, said, err) = checked("/livez", None).await;
     assert_eq!((code, err.as_str()), (Some(0), ""));
     assert!(said.starts_with("ok: http://127.0.0.1:"), "{said}");
-    let (code, said, _) = checked("", true).await;
+    let (code, said, _) = checked("", Some(&[])).await;
     assert_eq!(code, Some(0));
     assert!(said.ends_with("/livez\n"), "{said}");
-    let (code, said, err) = checked("/readyz", false).await;
-    assert_eq!((code, said.as_str()), (Some(1), ""));
-    assert!(err.contains("503"), "{err}");
-    assert_eq!(checked("/nothing", false).await.0, Some(1));
+    for (path, flags) in [("/readyz", None), ("", Some(&["--ready"][..]))] {
+        let (code, said, err) = checked(path, flags).await;
+        assert_eq!((code, said.as_str()), (Some(1), ""));
+        assert!(err.contains("/readyz: answered 503"), "{err}");
+    }
+    assert_eq!(checked("/nothing", None).await.0, Some(1));
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod judge_self_items;
 mod linear;
 mod long_session;
 mod lost_texts;
+mod notify;
 mod odd_json;
 mod outlines;
 mod policy;
