@@ -24,9 +24,13 @@ def complaint(done):
 
 def python_sdks():
     """The interpreter of a virtual environment that holds the SDKs; None, with a word why, where it cannot be."""
-    home = TARGET / "sdk-venv"
+    return python_with(HERE / "requirements.txt", "sdk-venv", "the SDKs")
+
+
+def python_with(requirements, name, what):
+    """The interpreter of a virtual environment below target; None, with a word why, where it cannot be."""
+    home = TARGET / name
     python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    requirements = HERE / "requirements.txt"
     mark = stamp(home, requirements)
     if mark.exists():
         return python
@@ -38,7 +42,7 @@ def python_sdks():
     install = [str(python), "-m", "pip", "install", "--quiet", "-r", str(requirements)]
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        print(f"skipped: pip cannot install the SDKs: {complaint(done)[-1]}")
+        print(f"skipped: pip cannot install {what}: {complaint(done)[-1]}")
         return None
     mark.touch()
     return python

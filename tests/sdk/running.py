@@ -22,13 +22,16 @@ def fetch(url):
 
 
 @contextmanager
-def antiphon(binary, upstreams, provider):
-    """Runs the binary, every upstream being the provider: (data URL, admin URL)."""
+def antiphon(binary, upstreams, provider, config=""):
+    """Runs the binary, every upstream being the provider, with a configuration's text: (data URL, admin URL)."""
     data, admin = free_port(), free_port()
     command = [str(binary), "serve", "--listen", f"127.0.0.1:{data}", "--admin-listen", f"127.0.0.1:{admin}"]
     for name in upstreams:
         command += ["--upstream", f"{name}={provider.url}"]
     with tempfile.TemporaryDirectory() as home:
+        if config:
+            (Path(home) / "antiphon.toml").write_text(config)
+            command += ["--config", "antiphon.toml"]
         keep = {key: value for key, value in os.environ.items() if not key.startswith("ANTIPHON_")}
         homes = {key: home for key in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")}
         log = open(Path(home) / "log", "w+b")
