@@ -135,7 +135,7 @@ export function repair(random, ms, hostile) {
     mode: outcome === "rejected" ? "strict" : outcome === "observed" ? "observe" : "repair",
     outcome,
     status: outcome === "rejected" ? 400 : 200,
-    findings_total: made.findings.length,
+    finding_count: made.findings.length,
     ...made,
     ...done,
   };

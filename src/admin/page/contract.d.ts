@@ -52,7 +52,7 @@ declare namespace Api {
     status: number | null;
     messages: number | null;
     findings: Finding[];
-    findings_total: number;
+    finding_count: number;
     actions: { action: string; count: number; explanation: string }[];
     before?: Sketch | null;
     after?: Sketch | null;

@@ -192,9 +192,9 @@ function wanted() {
  * What was found and what was done about it, in one line.
  * @param {Api.Repair} repair
  */
-function gist({ findings, findings_total, actions }) {
+function gist({ findings, finding_count, actions }) {
 	const [first] = findings;
-	const more = findings_total - 1;
+	const more = finding_count - 1;
 	const found = first ? [capital(word(first.kind)), first.tool && [" ", name(first.tool, "tool")], more > 0 && ` and ${more} more`] : ["Shape"];
 	const done = actions.map(({ action, count }) => (count === 1 ? word(action) : `${count} × ${word(action)}`));
 	const words = h("span", { class: "found" }, ...found.flat());
@@ -203,7 +203,7 @@ function gist({ findings, findings_total, actions }) {
 
 /** @param {Api.Repair} repair */
 function explanation(repair) {
-	const { findings, findings_total, actions } = repair;
+	const { findings, finding_count, actions } = repair;
 	const found = findings.map(({ kind, message, call_id, tool, explanation }) =>
 		h(
 			"li",
@@ -219,7 +219,7 @@ function explanation(repair) {
 			),
 		),
 	);
-	if (findings_total > findings.length) found.push(h("li", { class: "quiet" }, `and ${counted(findings_total - findings.length, "more finding")}`));
+	if (finding_count > findings.length) found.push(h("li", { class: "quiet" }, `and ${counted(finding_count - findings.length, "more finding")}`));
 	const done = actions.map(({ action, count, explanation }) =>
 		h("li", {}, h("strong", {}, count === 1 ? explanation : `${explanation} (${count} ×)`), h("span", { class: "at" }, h("span", { class: "quiet" }, word(action)))),
 	);
