@@ -218,7 +218,8 @@ async fn show_config(State(shared): State<Shared>) -> Response {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct LogLevel {
-    /// `off`, `error`, `warn`, `info`, `debug` or `trace`, or directives like `antiphon=debug,warn`
+    /// A level, or directives like `antiphon=debug,warn`
+    #[schema(pattern = "^((([a-z_]+(::[a-z_]+)*=)?(off|error|warn|info|debug|trace))(,|$))+$", example = "info")]
     level: String,
 }
 
