@@ -152,12 +152,13 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
     let admin_address = admin_listener.local_addr().unwrap_or(admin_listen);
     let sender = Sender::new(&upstream_settings, tasks.clone())?;
     let telemetry = shared.telemetry.clone();
+    sender.tell(&shared.telemetry);
     // Of their own: they work until nobody has anything to write any more.
     let keeping = upkeep.start(Tasks::default());
     let proxy = Proxy::new(routes, proxy, sender, shared, data_address.ip(), tasks.stopping());
     let drain_timeout = server.drain_timeout;
     tasks.spawn_background(server::serve(data, server, tasks.clone(), proxy.clone()));
-    tasks.spawn_background(telemetry.outline());
+    tasks.spawn_background(telemetry.clone().outline());
     // The admin listener answers until the end, so that a drain can be watched.
     tasks.spawn_background(async move {
         if let Err(error) = axum::serve(admin_listener, admin).await {
@@ -171,6 +172,7 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
         drain_timeout,
         keeping,
         proxy,
+        telemetry,
         upstream: upstream_settings,
     })
 }
@@ -186,6 +188,7 @@ pub struct Running {
     drain_timeout: Duration,
     keeping: Keeping,
     proxy: Proxy,
+    telemetry: Telemetry,
     /// By which the client towards providers was made.
     upstream: UpstreamSettings,
 }
@@ -236,6 +239,7 @@ pub fn within(parts: Parts, dial: Dial) -> Within {
     } = parts;
     let tasks = Tasks::default();
     let sender = Sender::with_dial(&upstream_settings, tasks.clone(), dial);
+    sender.tell(&shared.telemetry);
     let listen = server.listen.ip();
     upkeep.start(tasks.clone());
     Within {

@@ -219,7 +219,10 @@ async fn show_config(State(shared): State<Shared>) -> Response {
 #[serde(deny_unknown_fields)]
 struct LogLevel {
     /// A level, or directives like `antiphon=debug,warn`
-    #[schema(pattern = "^((([a-z_]+(::[a-z_]+)*=)?(off|error|warn|info|debug|trace))(,|$))+$", example = "info")]
+    #[schema(
+        pattern = "^([a-z_]+(::[a-z_]+)*=)?(off|error|warn|info|debug|trace)(,([a-z_]+(::[a-z_]+)*=)?(off|error|warn|info|debug|trace))*$",
+        example = "info"
+    )]
     level: String,
 }
 

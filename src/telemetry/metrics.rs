@@ -41,7 +41,7 @@ const REQUESTS_MAX: usize = 300;
 const REQUESTS_FOLDED: usize = 6 * 7;
 const WHYS: [&str; 2] = ["pairing", "binding"];
 const DIRECTIONS: [&str; 2] = ["input", "output"];
-const PHASES: [&str; 3] = ["headers", "first_byte", "body"];
+const PHASES: [&str; 4] = ["connect", "headers", "first_byte", "body"];
 
 /// Labels of `requests_total`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -230,7 +230,7 @@ impl Metrics {
         );
         page.seconds(
             "upstream_duration",
-            "Time of the provider: until the head of the answer, from there to the first byte of its body, and to its end",
+            "Time of the provider: a new connection, until the head of the answer, from there to the first byte of its body, to its end",
             &self.upstream_duration,
         );
         page.info("build", "The running version", [("version", env!("CARGO_PKG_VERSION"))]);

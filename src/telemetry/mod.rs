@@ -80,6 +80,11 @@ impl Telemetry {
         line::of_exchange(event);
     }
 
+    /// A new connection to a provider is there, TLS included, after so long.
+    pub fn connected(&self, after: Duration) {
+        self.metrics.upstream_duration("connect", after);
+    }
+
     /// The first byte of an answer's body came, this long after its head.
     pub fn first_byte(&self, after: Duration) {
         self.metrics.upstream_duration("first_byte", after);

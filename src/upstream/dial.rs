@@ -5,7 +5,7 @@ use std::{
     future::Future,
     io,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll},
     time::Duration,
 };
@@ -34,7 +34,7 @@ use super::{
     ebb::Tidal,
     inside::{Dial, Stream},
 };
-use crate::provider;
+use crate::{clock, provider, telemetry::Telemetry};
 
 /// Bytes of an answer that the kernel may hold while the client reads slowly.
 const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
@@ -201,6 +201,8 @@ pub(super) struct Connector {
     way: Way,
     // How long a provider may take nothing of what is written.
     patience: Duration,
+    /// Who is told how long new connections took.
+    told: Arc<OnceLock<Telemetry>>,
 }
 
 #[derive(Clone, Debug)]
@@ -227,18 +229,25 @@ impl Connector {
                 tls_timeout: settings.tls_timeout,
             },
             patience: settings.send_timeout,
+            told: Arc::default(),
         })
     }
 
     /// A connector to providers in this process.
-    pub(super) const fn inside(settings: &UpstreamSettings, dial: Dial) -> Self {
+    pub(super) fn inside(settings: &UpstreamSettings, dial: Dial) -> Self {
         Self {
             way: Way::Inside {
                 dial,
                 timeout: settings.connect_timeout,
             },
             patience: settings.send_timeout,
+            told: Arc::default(),
         }
+    }
+
+    /// Where to put who is told how long new connections took.
+    pub(super) fn told(&self) -> Arc<OnceLock<Telemetry>> {
+        Arc::clone(&self.told)
     }
 }
 
@@ -267,25 +276,29 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        let patience = self.patience;
-        match &mut self.way {
+        let (patience, told, began) = (self.patience, self.told(), clock::now());
+        let connecting: Connecting<Stream> = match &mut self.way {
             Way::Net {
                 dialer,
                 tls,
                 tls_timeout,
-            } => {
-                let connecting = net(&dialer.fresh(), Arc::clone(tls), *tls_timeout, target);
-                Box::pin(async move { Ok(Tidal::new(connecting.await?, patience)) })
-            }
+            } => Box::pin(net(&dialer.fresh(), Arc::clone(tls), *tls_timeout, target)),
             Way::Inside { dial, timeout } => {
                 let (timeout, dialing) = (*timeout, dial.call(target));
                 Box::pin(async move {
                     let line = tokio::time::timeout(timeout, dialing).await;
                     let line = line.unwrap_or_else(|_| Err(late(Phase::Connect)))?;
-                    Ok(Tidal::new(Stream::Inside(TokioIo::new(line)), patience))
+                    Ok(Stream::Inside(TokioIo::new(line)))
                 })
             }
-        }
+        };
+        Box::pin(async move {
+            let stream = connecting.await?;
+            if let Some(telemetry) = told.get() {
+                telemetry.connected(clock::now().duration_since(began));
+            }
+            Ok(Tidal::new(stream, patience))
+        })
     }
 }
 

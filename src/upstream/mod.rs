@@ -6,7 +6,14 @@ mod ebb;
 mod inside;
 mod sending;
 
-use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
+use std::{
+    error::Error,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{
@@ -20,7 +27,7 @@ use hyper_util::{
     rt::TokioTimer,
 };
 
-use crate::policy::Failure;
+use crate::{policy::Failure, telemetry::Telemetry};
 pub use chance::{NoChance, random};
 use dial::Connector;
 pub use ebb::Ebb;
@@ -165,6 +172,7 @@ pub struct Sender {
     /// Everything that comes before a connection takes the request.
     connect_timeout: Duration,
     send_timeout: Duration,
+    told: Arc<OnceLock<Telemetry>>,
 }
 
 impl Sender {
@@ -188,6 +196,7 @@ impl Sender {
     where
         E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
     {
+        let told = connector.told();
         let client = Client::builder(tasks)
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -204,7 +213,13 @@ impl Sender {
             client,
             connect_timeout: settings.connect_timeout + settings.tls_timeout,
             send_timeout: settings.send_timeout,
+            told,
         }
+    }
+
+    /// Has `telemetry` told how long new connections took; only the first counts.
+    pub fn tell(&self, telemetry: &Telemetry) {
+        drop(self.told.set(telemetry.clone()));
     }
 
     /// Sends one request and waits for the answer's head; an HTTP/1 answer has an [`Ebb`] among its extensions.

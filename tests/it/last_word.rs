@@ -99,9 +99,13 @@ async fn a_call_that_the_server_holds_is_answered_once_it_is_named() {
                 "antiphon_findings_total{kind=\"unanswered\",format=\"openai_responses\"} 1",
                 "antiphon_overhead_seconds_count 1",
                 "antiphon_upstream_duration_seconds_count{phase=\"headers\"} 1",
+                "antiphon_upstream_duration_seconds_count{phase=\"first_byte\"} 1",
+                "antiphon_inflight_requests 0",
             ] {
                 assert!(page.lines().any(|known| known == line), "{line}\n{page}");
             }
+            let unconnected = "antiphon_upstream_duration_seconds_count{phase=\"connect\"} 0";
+            assert!(!page.contains(unconnected), "{page}");
 
             let seen = provider.seen();
             let [_, first, second] = seen.as_slice() else {

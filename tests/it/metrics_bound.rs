@@ -262,6 +262,27 @@ fn a_reload_is_told_and_forgets_profiles_that_are_gone() {
 }
 
 #[test]
+fn upstreams_that_come_with_a_reload_have_their_names() {
+    let telemetry = Fleet::of(1, 0).telemetry();
+    telemetry.knows(["new"]);
+    for name in ["new", "upstream-0"] {
+        telemetry.exchange_ended(&ExchangeEnded {
+            upstream: Some(name.to_owned()),
+            ..ended()
+        });
+    }
+    let page = telemetry.encode();
+    for name in ["new", "none"] {
+        let labels = format!("{{upstream=\"{name}\",format=\"anthropic\",code_class=\"2xx\",outcome=\"ok\"}}");
+        assert_eq!(
+            value(&page, &format!("antiphon_requests_total{labels}")),
+            Some(1.0),
+            "{page}"
+        );
+    }
+}
+
+#[test]
 fn an_exchange_is_in_flight_until_it_has_ended() {
     let telemetry = Telemetry::default();
     let inflight = || value(&telemetry.encode(), "antiphon_inflight_requests").unwrap();

@@ -85,7 +85,7 @@ fn what_has_no_labels_or_few_is_there_as_zero_too() {
             );
         }
     }
-    for phase in ["headers", "first_byte", "body"] {
+    for phase in ["connect", "headers", "first_byte", "body"] {
         has(
             &page,
             &format!("antiphon_upstream_duration_seconds_count{{phase=\"{phase}\"}} 0"),
