@@ -19,8 +19,8 @@ const pick = (random, items) => items[Math.floor(random() * items.length)];
 
 /** How often something is seen in five seconds, by series and label. */
 const RATES = {
-  requests: { anthropic: 9, chat: 4, responses: 2.5, gemini: 0.8, bedrock: 0.4, none: 0.6 },
-  repaired_requests: { anthropic: 0.6, chat: 0.4, responses: 0.1 },
+  requests: { anthropic: 9, openai_chat: 4, openai_responses: 2.5, gemini: 0.8, bedrock: 0.4, none: 0.6 },
+  repaired_requests: { anthropic: 0.6, openai_chat: 0.4, openai_responses: 0.1 },
   repairs: { placeholder: 0.35, moved: 0.28, restored: 0.16, merged: 0.08, quoted: 0.06, dropped: 0.03, renamed: 0.02 },
   findings: { unanswered: 0.5, misplaced: 0.3, orphan: 0.08, duplicate: 0.06, bad_id: 0.02 },
   stalls: { tool: 0.1, provider: 0.05, provider_tool: 0.03, network: 0.02 },
@@ -71,18 +71,18 @@ const result = (id, tool, made = false) => ({ type: "result", id, tool, new: mad
 const BREAKS = [
   (id, tool) => ({
     messages: 466,
-    findings: [{ kind: "unanswered", message: 464, call_id: id, tool, explanation: "a call without a result" }],
-    actions: [{ action: "placeholder", count: 1, explanation: "A result was invented that says so." }],
+    findings: [{ kind: "unanswered", message: 464, call_id: id, tool, explanation: "the tool call has no result where one is due" }],
+    actions: [{ action: "placeholder", count: 1, explanation: "a result was put in that says that there is none" }],
     before: { messages: 466, shown: [{ index: 463, role: "user", blocks: [other] }, { index: 464, role: "assistant", blocks: [other, call(id, tool)] }, { index: 465, role: "user", blocks: [other] }] },
     after: { messages: 466, shown: [{ index: 463, role: "user", blocks: [other] }, { index: 464, role: "assistant", blocks: [other, call(id, tool)] }, { index: 465, role: "user", blocks: [result(id, tool, true), other] }] },
   }),
   (id, tool) => ({
     messages: 38,
     findings: [
-      { kind: "unanswered", message: 11, call_id: id, tool, explanation: "a call without a result" },
-      { kind: "misplaced", message: 14, call_id: id, tool, explanation: "a result that stands too far from its call" },
+      { kind: "unanswered", message: 11, call_id: id, tool, explanation: "the tool call has no result where one is due" },
+      { kind: "misplaced", message: 14, call_id: id, tool, explanation: "the result of the tool call stands outside its place" },
     ],
-    actions: [{ action: "moved", count: 1, explanation: "A result was moved to the place where its call wants it." }],
+    actions: [{ action: "moved", count: 1, explanation: "a result that stood elsewhere was put behind its call" }],
     before: {
       messages: 38,
       shown: [
@@ -106,10 +106,10 @@ const BREAKS = [
   }),
   (id, tool) => ({
     messages: 121,
-    findings: [{ kind: "unanswered", message: 3, call_id: id, tool, explanation: "a call without a result" }, { kind: "orphan", message: 118, call_id: `${id}x`, tool: null, explanation: "a result without a call" }],
+    findings: [{ kind: "unanswered", message: 3, call_id: id, tool, explanation: "the tool call has no result where one is due" }, { kind: "orphan", message: 118, call_id: `${id}x`, tool: null, explanation: "a result without a call" }],
     actions: [
-      { action: "restored", count: 1, explanation: "A result that was seen before was put back." },
-      { action: "quoted", count: 1, explanation: "A result that no call asks for was kept as marked text." },
+      { action: "restored", count: 1, explanation: "a result that was seen before was put back" },
+      { action: "quoted", count: 1, explanation: "a result that no call asks for was kept as marked text" },
     ],
     before: { messages: 121, shown: [{ index: 2, role: "user", blocks: [other] }, { index: 3, role: "assistant", blocks: [call(id, tool), call(`${id}b`, "read_file")] }, { index: 4, role: "tool", blocks: [result(`${id}b`, "read_file")] }, { index: 118, role: "tool", blocks: [result(`${id}x`, null)] }] },
     after: { messages: 121, shown: [{ index: 2, role: "user", blocks: [other] }, { index: 3, role: "assistant", blocks: [call(id, tool), call(`${id}b`, "read_file")] }, { index: 4, role: "tool", blocks: [result(id, tool, true)] }, { index: 5, role: "tool", blocks: [result(`${id}b`, "read_file")] }, { index: 118, role: "user", blocks: [{ ...other, new: true }] }] },
@@ -121,7 +121,7 @@ const TOOLS = ["bash", "str_replace_based_edit_tool", "read_file", "run_tests", 
 /** One repair. */
 export function repair(random, ms, hostile) {
   const upstream = pick(random, ["anthropic", "anthropic", "openai"]);
-  const format = upstream === "anthropic" ? "anthropic" : pick(random, ["chat", "responses"]);
+  const format = upstream === "anthropic" ? "anthropic" : pick(random, ["openai_chat", "openai_responses"]);
   const id = upstream === "anthropic" ? `toolu_01${hex(random, 22)}` : `call_${hex(random, 24)}`;
   const tool = hostile ? HOSTILE : pick(random, TOOLS);
   const made = pick(random, BREAKS)(id, tool);

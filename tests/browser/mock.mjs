@@ -50,15 +50,14 @@ export class Mock {
   tick() {
     const now = Math.floor(Date.now() / 1000);
     const at = Math.floor(now / 5) * 5;
-    if (at !== this.pointAt) {
-      this.pointAt = at;
-      this.point = {};
-    }
+    if (at !== this.pointAt) this.begin(at);
     if (this.busy) {
       for (const [name, labels] of Object.entries(data.point(this.random, 0.25))) {
         for (const [label, value] of Object.entries(labels)) {
           const sum = (this.point[name] ??= {});
           sum[label] = name.startsWith("overhead") ? value : (sum[label] ?? 0) + value;
+          const kept = this.series.series.find((one) => one.name === name && one.label === label);
+          if (kept) kept.values[kept.values.length - 1] = sum[label];
         }
       }
       for (const lane of this.lanes) for (const call of lane.open_calls) call.seconds += 1;
@@ -68,11 +67,23 @@ export class Mock {
     if (this.busy && this.ticks++ % 4 === 3) this.repair();
   }
 
+  /** A step begins; the hour goes on. */
+  begin(at) {
+    this.pointAt = at;
+    this.point = {};
+    if (this.series.at.at(-1) >= at) return;
+    this.series.at = [...this.series.at.slice(1), at];
+    for (const { name, values } of this.series.series) {
+      values.shift();
+      values.push(name.startsWith("overhead") ? null : 0);
+    }
+  }
+
   repair() {
     const made = data.repair(this.random, Date.now(), this.hostile);
     this.repairs.unshift(made);
     const { before, after, ...told } = made;
-    this.send("repair", { ...told, sketched: before !== null });
+    this.send("repair", { ...told, sketched: before !== null, before: null, after: null });
   }
 
   send(event, body) {

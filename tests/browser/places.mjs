@@ -102,9 +102,10 @@ let sent = 0;
 
 async function traffic(base) {
   sent += 1;
-  const tools = ["bash", "run_tests", "read_file"].map((name) => ({ name, input_schema: { type: "object" } }));
+  const names = ["bash", "str_replace_based_edit_tool", "mcp__github__create_pull_request", "run_tests"];
+  const tools = [{ name: names[sent % names.length], input_schema: { type: "object" } }];
   const healthy = { model: "claude-sonnet-4-5", max_tokens: 64, tools, messages: [{ role: "user", content: `Look, for the ${sent}. time.` }] };
   await send(`${base}/anthropic/v1/messages`, healthy, `session-${sent}`);
-  await send(`${base}/anthropic/v1/messages`, unanswered("bash", `toolu_0${sent}`), `session-${sent}-broken`);
+  await send(`${base}/anthropic/v1/messages`, unanswered(names[sent % names.length], `toolu_01${String(sent).padStart(22, "A")}`), `session-${sent}-broken`);
   await send(`${base}/openai/v1/chat/completions`, misplaced("apply_patch"));
 }

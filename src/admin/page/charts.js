@@ -14,7 +14,7 @@ import { Plot } from "./plot.js";
  * @property {string[]} known labels in the order of their colours; others follow
  */
 
-const FORMATS = ["anthropic", "chat", "responses", "gemini", "bedrock", "none"];
+const FORMATS = ["anthropic", "openai_chat", "openai_responses", "gemini", "bedrock", "none"];
 const ACTIONS = ["placeholder", "moved", "restored", "merged", "renamed", "quoted", "dropped", "fixed", "opened", "unbound", "appended"];
 const FINDINGS = ["unanswered", "misplaced", "orphan", "duplicate", "duplicate_call", "no_id", "bad_id", "server_half", "unanswerable", "headless", "field"];
 const SIDES = ["client", "proxy", "network", "provider", "provider_tool", "provider_compaction", "tool"];

@@ -75,6 +75,8 @@ export const shortId = (id) => (id.length > 20 ? `${id.slice(0, 11)}…${id.slic
 /** Names of the API that do not speak for themselves. */
 const words = /** @type {Record<string, string>} */ ({
 	none: "no history",
+	openai_chat: "chat",
+	openai_responses: "responses",
 	provider_tool: "provider's tool",
 	provider_compaction: "provider's compaction",
 	server_half: "half a server tool",

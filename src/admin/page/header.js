@@ -90,12 +90,13 @@ const fact = (term, ...values) => h("div", {}, h("dt", {}, term), h("dd", {}, ..
 
 /** @param {Api.Status} status */
 function upstreams({ upstreams }) {
-	const shown = upstreams.slice(0, 6).map((upstream) => {
+	const shown = upstreams.slice(0, 4).map((upstream) => {
 		const label = h("span", { class: "upstream", title: upstream.url }, upstream.name);
 		if (upstream.mode !== "repair") label.append(h("span", { class: "mode" }, upstream.mode));
 		return label;
 	});
-	if (upstreams.length > 6) shown.push(h("span", { class: "quiet" }, `and ${upstreams.length - 6} more`));
+	const more = upstreams.slice(4).map(({ name }) => name);
+	if (more.length > 0) shown.push(h("span", { class: "quiet", title: more.join(", ") }, `and ${more.length} more`));
 	return shown;
 }
 

@@ -31,14 +31,15 @@ export class Hour {
 	}
 
 	/**
-	 * Takes the running point in. `false`: points before it are missing here, and all should be loaded again.
+	 * Takes the running point in. `false`: those before it should be loaded again, since the end of the last one was in no tick.
 	 * @param {number} at
 	 * @param {Record<string, Record<string, number | null>>} point
 	 */
 	tick(at, point) {
 		const last = this.at.at(-1);
 		if (last !== undefined && at < last) return true;
-		if (last === undefined || at > last) {
+		const begins = last === undefined || at > last;
+		if (begins) {
 			if (last !== undefined && at !== last + this.step) return false;
 			this.advance(at);
 		}
@@ -51,7 +52,7 @@ export class Hour {
 				values[end] = value;
 			}
 		}
-		return true;
+		return !begins;
 	}
 
 	/** @param {number} at */

@@ -14,7 +14,7 @@ import { Sessions } from "./sessions.js";
 
 /** What the feed does not carry is asked for in these steps, while somebody looks. */
 const OFTEN_MS = 2_000;
-/** A tick may miss the end of a step, so all steps are loaded again from time to time. */
+/** What changes seldom, and repairs whose shape came after the news of them. */
 const SELDOM_MS = 30_000;
 
 const hour = new Hour();
@@ -98,11 +98,12 @@ function event(event, data) {
 
 /** @param {Api.Tick} data */
 function tick(data) {
-	if (!hour.tick(data.point_at, data.point)) quietly(loadSeries());
 	headline.tick(data);
 	facts.tick();
 	profiles.tick();
-	if (!document.hidden) draw();
+	if (document.hidden) return;
+	if (!hour.tick(data.point_at, data.point)) quietly(loadSeries());
+	draw();
 }
 
 /**
@@ -179,5 +180,5 @@ the("welcome-copy").addEventListener("click", async () => {
 });
 
 every(() => Promise.all([loadSessions(), loadProfiles(), loadLate()]), OFTEN_MS);
-every(() => Promise.all([loadSeries(), loadStatus()]), SELDOM_MS);
+every(() => Promise.all([loadStatus(), repairs.open === null && loadRepairs()]), SELDOM_MS);
 feed.connect();

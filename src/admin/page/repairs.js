@@ -70,7 +70,7 @@ export class Repairs {
 		let shown = this.all.slice(0, this.limit);
 		const opened = this.open === null ? undefined : (this.all.find(({ id }) => id === this.open) ?? this.guest);
 		if (opened && !shown.includes(opened)) shown = [...shown, opened];
-		keyed(the("repairs"), shown, ({ id }) => id, (repair) => this.line(repair));
+		keyed(the("repairs"), shown, ({ id }) => id, (repair) => this.line(repair), write);
 		the("repairs-empty").hidden = shown.length > 0;
 		say(the("repairs-empty"), "No request needed a repair so far.");
 		say(the("repairs-note"), this.kept > 0 ? `${count(this.kept)} kept` : "");
@@ -139,13 +139,16 @@ export class Repairs {
 		const box = /** @type {HTMLElement} */ (element.querySelector(".explained"));
 		box.hidden = false;
 		fill(box, ...explanation(repair));
-		if (!repair.sketched || repair.before !== undefined) return;
+		if (repair.before) return;
+		// The news of a repair is told without its shape, and before that is known.
 		try {
 			Object.assign(repair, await get(`repairs/${encodeURIComponent(repair.id)}`));
 		} catch {
-			repair.before = repair.after = null;
+			repair.sketched = false;
 		}
-		if (this.open === repair.id) fill(box, ...explanation(repair));
+		if (this.open !== repair.id) return;
+		write(element, repair);
+		fill(box, ...explanation(repair));
 	}
 
 	/** @param {string} id */
@@ -176,6 +179,15 @@ export class Repairs {
 		button?.focus({ preventScroll: true });
 		button?.scrollIntoView({ block: "center" });
 	}
+}
+
+/**
+ * What a line says; its tool may become known later.
+ * @param {HTMLElement} element
+ * @param {Api.Repair} repair
+ */
+function write(element, repair) {
+	fill(/** @type {Element} */ (element.querySelector(".gist")), ...gist(repair));
 }
 
 /** The id in the page's address. */
@@ -221,7 +233,7 @@ function explanation(repair) {
 	);
 	if (finding_count > findings.length) found.push(h("li", { class: "quiet" }, `and ${counted(finding_count - findings.length, "more finding")}`));
 	const done = actions.map(({ action, count, explanation }) =>
-		h("li", {}, h("strong", {}, count === 1 ? explanation : `${explanation} (${count} ×)`), h("span", { class: "at" }, h("span", { class: "quiet" }, word(action)))),
+		h("li", {}, h("strong", {}, capital(count === 1 ? explanation : `${explanation} (${count} ×)`)), h("span", { class: "at" }, h("span", { class: "quiet" }, word(action)))),
 	);
 	if (done.length === 0) done.push(h("li", { class: "quiet" }, repair.outcome === "rejected" ? "The request was refused with the provider's own error." : "Nothing: it was sent as it came."));
 	const fact = (/** @type {string} */ term, /** @type {Node | string} */ value) => h("div", {}, h("dt", {}, term), h("dd", {}, value));
@@ -232,7 +244,7 @@ function explanation(repair) {
 			h("section", {}, h("h4", {}, "What was wrong"), h("ul", {}, ...found)),
 			h("section", {}, h("h4", {}, "What was done"), h("ul", {}, ...done)),
 		),
-		repair.sketched && repair.before === undefined ? h("p", { class: "quiet", "aria-busy": "true" }, "Loading the shape…") : sketches(repair.before, repair.after, findings),
+		repair.sketched && !repair.before ? h("p", { class: "quiet", "aria-busy": "true" }, "Loading the shape…") : sketches(repair.before, repair.after, findings),
 		h(
 			"dl",
 			{ class: "facts" },
