@@ -62,7 +62,6 @@ export class Facts {
 		notice("config", error === null ? null : { loud: true, text: `The last reload was refused, the configuration before it still holds: ${error}` });
 		notice("draining", status.draining ? { loud: true, text: "Draining: no new requests are taken, those under way may end." } : null);
 		const { path, reloads, loaded_at } = status.config;
-		const config = path === null ? "defaults, no file" : path;
 		const age = duration((Date.now() - new Date(loaded_at).getTime()) / 1000);
 		const loaded = `${reloads === 0 ? "loaded" : `${counted(reloads, "reload")}, the last`} ${age} ago`;
 		fill(
@@ -70,7 +69,7 @@ export class Facts {
 			fact("Up", h("span", { id: "uptime" })),
 			fact("Serves", h("span", { class: "mono" }, status.listen ?? "nothing")),
 			fact("Upstreams", ...upstreams(status)),
-			fact("Configuration", name(config, "mono"), h("span", { class: error === null ? "quiet" : "bad", title: dateTime(loaded_at) }, error === null ? loaded : "last reload refused")),
+			fact("Configuration", path === null ? "defaults" : name(path, "mono"), path !== null && h("span", { class: error === null ? "quiet" : "bad", title: dateTime(loaded_at) }, error === null ? loaded : "last reload refused")),
 			fact("Log level", status.log_level),
 		);
 		this.tick();
@@ -84,18 +83,18 @@ export class Facts {
 
 /**
  * @param {string} term
- * @param {...Node | string} values
+ * @param {...import("./dom.js").Child} values
  */
 const fact = (term, ...values) => h("div", {}, h("dt", {}, term), h("dd", {}, ...values));
 
 /** @param {Api.Status} status */
 function upstreams({ upstreams }) {
-	const shown = upstreams.slice(0, 4).map((upstream) => {
+	const shown = upstreams.slice(0, 3).map((upstream) => {
 		const label = h("span", { class: "upstream", title: upstream.url }, upstream.name);
 		if (upstream.mode !== "repair") label.append(h("span", { class: "mode" }, upstream.mode));
 		return label;
 	});
-	const more = upstreams.slice(4).map(({ name }) => name);
+	const more = upstreams.slice(3).map(({ name }) => name);
 	if (more.length > 0) shown.push(h("span", { class: "quiet", title: more.join(", ") }, `and ${more.length} more`));
 	return shown;
 }

@@ -76,7 +76,7 @@ export class Plot {
 	series(label, shape, known) {
 		const colour = this.colour(label, known);
 		if (shape === "lines") {
-			return { stroke: colour, width: 1.75, dash: label === "p99" ? [5, 4] : undefined, points: { show: false }, spanGaps: false };
+			return { stroke: colour, width: 1.75, dash: label === "p99" ? [5, 4] : undefined, points: { size: 5, fill: colour } };
 		}
 		return { fill: colour, stroke: property("--surface"), width: 0.5, paths: uPlot.paths.bars?.({ size: [0.84, 40], align: 1 }), points: { show: false } };
 	}

@@ -108,9 +108,9 @@ function who(lane) {
 	);
 }
 
-/** @param {Api.Lane} lane */
+/** What a lane keeps to: nothing where clients bring their own credentials. @param {Api.Lane} lane */
 function via({ upstream, profile }) {
-	return [upstream ?? "no upstream yet", profile !== null && h("span", { class: "quiet" }, " · ", name(profile, "profile"))];
+	return [upstream, profile !== null && h("span", { class: "quiet" }, " · ", name(profile, "profile"))];
 }
 
 /** @param {Api.OpenCall} call */
@@ -165,7 +165,7 @@ function card(element, lane) {
 			element,
 			h("bdi", { class: "mono lane", title: lane.lane }, lane.lane.slice(0, 12)),
 			h("span", { class: "quiet idletime" }),
-			h("span", { class: "via" }, ...via(lane), lane.forks > 0 && h("span", { class: "quiet forks" }, " · ", counted(lane.forks, "fork"))),
+			h("span", { class: "via" }, ...via(lane), lane.forks > 0 && h("span", { class: "quiet forks" }, lane.upstream && " · ", counted(lane.forks, "fork"))),
 		);
 	}
 	say(/** @type {Element} */ (element.querySelector(".idletime")), `idle ${duration(lane.idle_seconds)}`);

@@ -24,7 +24,7 @@ const KINDS = /** @type {Record<string, {sign: string, text: string}>} */ ({
  */
 export function sketches(before, after, findings) {
 	if (!before && !after) return h("p", { class: "quiet" }, "The shape of this request was not kept.");
-	const both = h("div", { class: "sketches" }, before && side("Before", before, findings), after && side("After", after, []));
+	const both = h("div", { class: "sketches" }, before && side("Before", before, findings, after), after && side("After", after, []));
 	// The two halves of a pair are shown together when one is pointed at.
 	const light = (/** @type {Event} */ event) => {
 		const block = event.target instanceof Element ? event.target.closest("[data-pair]") : null;
@@ -40,8 +40,10 @@ export function sketches(before, after, findings) {
  * @param {string} title
  * @param {Api.Sketch} sketch
  * @param {Api.Finding[]} findings
+ * @param {Api.Sketch | null} [then] the shape that followed
  */
-function side(title, sketch, findings) {
+function side(title, sketch, findings, then) {
+	const came = new Set(then?.shown.flatMap(({ blocks }) => blocks.map((block) => block.new && block.id)));
 	const rows = [];
 	let next = 0;
 	for (const { index, role, blocks } of sketch.shown) {
@@ -54,7 +56,7 @@ function side(title, sketch, findings) {
 				{ class: found.length > 0 ? "message found" : "message" },
 				h("span", { class: "index" }, index),
 				h("span", { class: "role" }, role),
-				h("ul", { class: "blocks" }, ...blocks.map((block) => chip(block, found))),
+				h("ul", { class: "blocks" }, ...blocks.map((block) => chip(block, found, came))),
 			),
 		);
 	}
@@ -73,8 +75,9 @@ const left_out = (many) => h("li", { class: "gap" }, `… ${counted(many, "messa
 /**
  * @param {Api.Block} block
  * @param {Api.Finding[]} found in this message
+ * @param {Set<any>} came ids of blocks that stand elsewhere afterwards
  */
-function chip(block, found) {
+function chip(block, found, came) {
 	const { sign, text } = Object.hasOwn(KINDS, block.type) ? KINDS[block.type] : { sign: "·", text: word(block.type) };
 	const finding = block.id ? found.find(({ call_id }) => call_id === block.id) : undefined;
 	const classes = ["block", block.type.includes("call") ? "call" : "", block.type.includes("result") ? "result" : "", block.new ? "new" : "", block.gone ? "gone" : "", finding ? "wrong" : ""];
@@ -86,7 +89,7 @@ function chip(block, found) {
 		block.tool && name(block.tool, "tool"),
 		block.id && h("bdi", { class: "id", title: block.id }, shortId(block.id)),
 		block.new && h("strong", { class: "tag" }, "new"),
-		block.gone && h("strong", { class: "tag" }, "gone"),
+		block.gone && h("strong", { class: "tag" }, came.has(block.id) ? "moved" : "gone"),
 		finding && h("strong", { class: "tag bad" }, word(finding.kind)),
 	);
 }
