@@ -9,13 +9,9 @@ use super::{
     problem::Problem,
     read::Flaw,
     values,
+    variables::{ADMIN_TOKEN, ADMIN_TOKEN_FILE},
 };
 use crate::{auth::TokenHash, server::ServerSettings};
-
-/// Of the token itself.
-pub(super) const ADMIN_TOKEN: &str = "ANTIPHON_ADMIN_TOKEN";
-/// Of a file that holds it.
-pub(super) const ADMIN_TOKEN_FILE: &str = "ANTIPHON_ADMIN_TOKEN_FILE";
 
 const LISTEN: &str = "server.admin_listen";
 const TOKEN: &str = "server.admin_token";

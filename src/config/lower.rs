@@ -1,5 +1,4 @@
-//! File + variables + flags → [`Config`]: every problem at once. Holds the names of all variables; nothing else reads
-//! the environment.
+//! File + variables + flags → [`Config`]: every problem at once. Nothing else reads the environment.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,12 +8,12 @@ use std::{
 
 use super::{
     Config, Loaded, Lookup, ReadFile,
-    admin::{ADMIN_TOKEN, ADMIN_TOKEN_FILE},
     file::{File, LogFormatName},
     hidden::{Hidden, is_private},
     problem::{ConfigError, Place, Problem},
     read::{self, Flaw},
     values,
+    variables::{ADMIN_LISTEN, CONFIG, LISTEN, LOG, LOG_FORMAT, RUST_LOG, UPSTREAM},
 };
 use crate::{
     policy::Clocks,
@@ -24,31 +23,6 @@ use crate::{
     telemetry::{LogFormat, LogSettings},
     upstream::ProxyEnvironment,
 };
-
-const CONFIG: &str = "ANTIPHON_CONFIG";
-const LISTEN: &str = "ANTIPHON_LISTEN";
-const ADMIN_LISTEN: &str = "ANTIPHON_ADMIN_LISTEN";
-const UPSTREAM: &str = "ANTIPHON_UPSTREAM";
-const LOG: &str = "ANTIPHON_LOG";
-const LOG_FORMAT: &str = "ANTIPHON_LOG_FORMAT";
-const RUST_LOG: &str = "RUST_LOG";
-
-/// Every variable that is read, with what it sets. Proxy variables are read in lower case too.
-pub const VARIABLES: &[(&str, &str)] = &[
-    (CONFIG, "path of the configuration file"),
-    (LISTEN, "server.listen"),
-    (ADMIN_LISTEN, "server.admin_listen"),
-    (ADMIN_TOKEN, "the token whose hash is server.admin_token"),
-    (ADMIN_TOKEN_FILE, "a file that holds it"),
-    (UPSTREAM, "upstreams, as NAME=URL,NAME=URL"),
-    (LOG, "log.level"),
-    (LOG_FORMAT, "log.format"),
-    (RUST_LOG, "log.level, where ANTIPHON_LOG is not set"),
-    ("HTTPS_PROXY", "proxy towards https upstreams"),
-    ("HTTP_PROXY", "proxy towards http upstreams"),
-    ("ALL_PROXY", "proxy towards all other upstreams"),
-    ("NO_PROXY", "hosts that are reached without a proxy"),
-];
 
 /// The shortest clock that makes sense.
 pub(super) const TIMEOUT_MIN: Duration = Duration::from_millis(1);

@@ -16,16 +16,18 @@ mod profiles;
 mod read;
 mod upstreams;
 mod values;
+mod variables;
 
 use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 
 pub use changes::Changes;
 pub use file::{File, schema};
 pub use late::LedgerConfig;
-pub use lower::{Flags, VARIABLES, load, lower, path, process_environment};
+pub use lower::{Flags, load, lower, path, process_environment};
 pub use places::default_ledger_path;
 pub use problem::{ConfigError, Place, Problem};
 pub use values::client_name;
+pub use variables::VARIABLES;
 
 use crate::{
     auth::{Profile, TokenHash},
