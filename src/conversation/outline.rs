@@ -54,10 +54,12 @@ pub enum Field {
     Thread,
     /// `context_management`.
     ContextManagement,
+    /// `max_tokens`, `max_completion_tokens`, `max_output_tokens`.
+    MaxTokens,
 }
 
 /// How many fields there are.
-const FIELDS: usize = Field::ContextManagement as usize + 1;
+const FIELDS: usize = Field::MaxTokens as usize + 1;
 
 /// Where the fields of a body stand; of a key that stands twice the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -31,6 +31,7 @@ fn field(key: &[u8]) -> Option<Field> {
         b"previous_response_id" => Field::PreviousResponse,
         b"thread" => Field::Thread,
         b"context_management" => Field::ContextManagement,
+        b"max_tokens" | b"max_completion_tokens" | b"max_output_tokens" => Field::MaxTokens,
         _ => return None,
     })
 }

@@ -99,7 +99,13 @@ fn describe(format: Format, (facts, is_stream): &(Facts, bool)) -> String {
         writeln!(text, "error={:?} code={:?}", error.kind, error.code).unwrap();
     }
     let answer = facts.answer_id.as_deref().unwrap_or("-");
-    writeln!(text, "answer={answer} begun={} queued={}", facts.begun, facts.queued).unwrap();
+    let model = facts.model.as_deref().unwrap_or("-");
+    writeln!(
+        text,
+        "answer={answer} model={model} begun={} queued={}",
+        facts.begun, facts.queued
+    )
+    .unwrap();
     let (stop, label) = (facts.stop.as_deref().unwrap_or("-"), facts.stop_label(format));
     writeln!(
         text,

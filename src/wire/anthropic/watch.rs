@@ -114,6 +114,7 @@ impl Reader {
 /// Reads a member of a message, or of what changes in it.
 fn member(key: &[u8], cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
     match key {
+        b"model" => read::model(facts, cursor),
         b"stop_reason" => {
             let stop = cursor.text()?;
             facts.stop = said(&stop).or_else(|| facts.stop.take());

@@ -14,7 +14,7 @@ use crate::{
         json::{Cursor, Kind},
         watch::{
             EmittedCall, Facts, Phase, Seen, ServerTool, Usage,
-            read::{FaultFields, count, inside, items, kept, said, skip, walk},
+            read::{FaultFields, count, inside, items, kept, model, said, skip, walk},
         },
     },
 };
@@ -57,6 +57,7 @@ fn member(key: &[u8], cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), 
     match key {
         b"candidates" => items(cursor, |cursor| candidate(cursor, facts)),
         b"usageMetadata" | b"usage_metadata" => usage(cursor, facts),
+        b"modelVersion" | b"model_version" => model(facts, cursor),
         b"promptFeedback" | b"prompt_feedback" => inside(cursor, |cursor, key| match key {
             b"blockReason" | b"block_reason" => stop(cursor, facts),
             _ => skip(cursor),

@@ -15,7 +15,7 @@ use crate::{
         json::{Cursor, Kind},
         watch::{
             EmittedCall, Facts, Phase, Seen, Silent, Usage,
-            read::{FaultFields, count, inside, items, kept, said, skip, walk},
+            read::{FaultFields, count, inside, items, kept, model, said, skip, walk},
         },
     },
 };
@@ -101,6 +101,7 @@ impl Chunk {
                 usage(cursor, facts)
             }
             b"error" => error.take(cursor),
+            b"model" => model(facts, cursor),
             b"obfuscation" => self.text(Words::Other, cursor).map(|_| ()),
             _ => skip(cursor),
         });

@@ -95,7 +95,7 @@ pub(crate) fn read(name: &[u8], data: &[u8], facts: &mut Facts) -> Seen {
 impl Top<'_> {
     fn note(&self, kind: &[u8], facts: &mut Facts) -> Seen {
         if kind.starts_with(b"response.") {
-            read::name(facts, &self.response.id);
+            self.response.name(facts);
         }
         match kind {
             b"response.queued" => {
@@ -144,6 +144,7 @@ fn is_place(tool: &ServerTool, index: Option<u64>, id: &str) -> bool {
 #[derive(Default)]
 struct Response<'a> {
     id: Text<'a>,
+    model: Text<'a>,
     object: Text<'a>,
     status: Text<'a>,
     reason: Text<'a>,
@@ -155,6 +156,7 @@ impl<'a> Response<'a> {
     fn take(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         match key {
             b"id" => self.id = cursor.text()?,
+            b"model" => self.model = cursor.text()?,
             b"object" => self.object = cursor.text()?,
             b"status" => self.status = cursor.text()?,
             b"error" => self.error.take(cursor)?,
@@ -166,6 +168,11 @@ impl<'a> Response<'a> {
             _ => skip(cursor)?,
         }
         Ok(())
+    }
+
+    fn name(&self, facts: &mut Facts) {
+        read::name(facts, &self.id);
+        facts.model = facts.model.take().or_else(|| said(&self.model));
     }
 
     fn note(&self, facts: &mut Facts) {
@@ -181,7 +188,7 @@ impl<'a> Response<'a> {
         match self.object.as_ref() {
             b"response" => {
                 self.note(facts);
-                read::name(facts, &self.id);
+                self.name(facts);
                 facts.terminal = !matches!(self.status.as_ref(), b"queued" | b"in_progress");
                 facts.queued = *self.status == *b"queued";
                 facts.begun |= matches!(self.status.as_ref(), b"completed" | b"incomplete");

@@ -41,6 +41,8 @@ pub struct Facts {
     pub queued: bool,
     /// The name of the answer, where a later request may go on from it: a message of Messages, a response of Responses.
     pub answer_id: Option<Box<str>>,
+    /// The model that answers, as the provider names it.
+    pub model: Option<Box<str>>,
 }
 
 impl Facts {

@@ -72,6 +72,13 @@ pub(crate) fn name(facts: &mut Facts, id: &[u8]) {
     }
 }
 
+/// Keeps the first name of the model, if it is here.
+pub(crate) fn model(facts: &mut Facts, cursor: &mut Cursor<'_>) -> Result<(), Unreadable> {
+    let model = cursor.text()?;
+    facts.model = facts.model.take().or_else(|| said(&model));
+    Ok(())
+}
+
 /// The members of an error that are kept: never its message.
 #[derive(Default)]
 pub(crate) struct FaultFields<'a> {
