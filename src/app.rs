@@ -13,11 +13,11 @@ use crate::{
     proxy::{Fresh, Proxy, ProxySettings, Shared},
     recall::{Recall, RecallSettings},
     server::{self, BindError, ServerSettings, Tasks},
-    telemetry::Telemetry,
+    telemetry::{Exporter, Telemetry},
     upstream::{Dial, Sender, UpstreamSettings},
 };
 
-/// How long a drain waits for the ledger.
+/// How long a drain waits for the ledger, and meanwhile for the collector of traces.
 const FLUSH: Duration = Duration::from_secs(2);
 
 /// Everything that `start` needs.
@@ -39,6 +39,8 @@ pub struct Parts {
     pub shared: Shared,
     /// Who does what exchanges do not wait for.
     pub upkeep: Upkeep,
+    /// Who sends traces, where there are any.
+    pub traces: Option<Exporter>,
 }
 
 /// Who does what exchanges do not wait for.
@@ -57,10 +59,11 @@ struct Keeping {
     tasks: Tasks,
     late: Late,
     later: Later,
+    telemetry: Telemetry,
 }
 
 impl Upkeep {
-    fn start(self, tasks: Tasks) -> Keeping {
+    fn start(self, tasks: Tasks, telemetry: Telemetry) -> Keeping {
         tasks.spawn_background(self.writer.run());
         tasks.spawn_background(self.keeper.run());
         tasks.spawn_background(ledger::clearing(self.ledger));
@@ -68,6 +71,7 @@ impl Upkeep {
             tasks,
             late: self.late,
             later: self.later,
+            telemetry,
         }
     }
 }
@@ -79,8 +83,15 @@ impl Keeping {
             self.late.flush().await;
             self.later.flush().await;
         };
-        if tokio::time::timeout(FLUSH, flush).await.is_err() {
+        let (kept, sent) = tokio::join!(
+            tokio::time::timeout(FLUSH, flush),
+            tokio::time::timeout(FLUSH, self.telemetry.flush_traces()),
+        );
+        if kept.is_err() {
             tracing::warn!("the ledger does not answer: what it was to keep last is lost");
+        }
+        if sent.is_err() {
+            tracing::warn!("the collector does not answer: the last traces are lost");
         }
         self.tasks.drain(Duration::ZERO).await;
     }
@@ -144,6 +155,7 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
         upstream: upstream_settings,
         shared,
         upkeep,
+        traces,
     } = parts;
     let tasks = Tasks::default();
     let data = server::bind(server.listen).await?;
@@ -154,7 +166,11 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
     let telemetry = shared.telemetry.clone();
     sender.tell(&shared.telemetry);
     // Of their own: they work until nobody has anything to write any more.
-    let keeping = upkeep.start(Tasks::default());
+    let keeping = upkeep.start(Tasks::default(), shared.telemetry.clone());
+    if let Some(exporter) = traces {
+        let collector = Sender::new(&upstream_settings, keeping.tasks.clone())?;
+        keeping.tasks.spawn_background(exporter.run(collector));
+    }
     let proxy = Proxy::new(routes, proxy, sender, shared, data_address.ip(), tasks.stopping());
     let drain_timeout = server.drain_timeout;
     tasks.spawn_background(server::serve(data, server, tasks.clone(), proxy.clone()));
@@ -203,9 +219,8 @@ impl Running {
         profiles: Profiles,
     ) -> Result<(), rustls::Error> {
         let is_same = upstream == self.upstream;
-        let sender = (!is_same)
-            .then(|| Sender::new(&upstream, self.tasks.clone()))
-            .transpose()?;
+        let sender = (!is_same).then(|| Sender::new(&upstream, self.tasks.clone()));
+        let sender = sender.transpose()?.inspect(|sender| sender.tell(&self.telemetry));
         self.proxy.replace(Fresh {
             routes,
             settings,
@@ -241,7 +256,7 @@ pub fn within(parts: Parts, dial: Dial) -> Within {
     let sender = Sender::with_dial(&upstream_settings, tasks.clone(), dial);
     sender.tell(&shared.telemetry);
     let listen = server.listen.ip();
-    upkeep.start(tasks.clone());
+    upkeep.start(tasks.clone(), shared.telemetry.clone());
     Within {
         proxy: Proxy::new(routes, proxy, sender, shared, listen, tasks.stopping()),
         tasks,

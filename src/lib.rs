@@ -26,7 +26,7 @@
 //! | `ledger_api` | `/ledger/v1`: services post results, their owners look them up |
 //! | `proxy` | the life of one exchange, top to bottom |
 //! | `server` | listeners, limits, owned tasks, drain |
-//! | `admin`, `telemetry` | health and metrics; one struct an event = its log line and its counters |
+//! | `admin`, `telemetry` | health and metrics; one struct an event = its log line, its counters and its spans |
 //! | `config` | file, variables and flags → settings of the rooms below |
 //! | `app`, `cli` | puts everything together; one file a subcommand |
 //!
@@ -47,7 +47,7 @@
 //! * After the first byte of an answer has gone down nothing is retried, and a broken stream never ends cleanly.
 //! * A watcher sees an answer and never holds, changes or ends it; what it notes is the same however it was cut.
 //! * A posted result reaches one principal: the one whose call it names, or nobody. The first posted stays.
-//! * Content and secrets are in no log line, metric or error of ours; a secret is read through `auth::Secret::reveal`.
+//! * Content and secrets are in no log line, metric, span or error of ours; a secret is read through `auth::Secret::reveal`.
 //!
 //! # The words
 //!
@@ -86,6 +86,7 @@
 //! * Why was an answer taken back? `proxy/tentative.rs`. How long may the ledger take? `recall/patience.rs`.
 //! * Which credential goes up, and who may use it? `auth`, `proxy/credential.rs`, `proxy/signature.rs`.
 //! * What does a commit of the ledger mean? `ledger/steps.rs`. Is it on the disk, and whose is the file? `ledger/sqlite`.
+//! * What does a span say? `telemetry/traces/names.rs`, then `telemetry/traces/spans.rs`.
 //! * A new provider: a row in `provider`. A new key: `config/file`, `config/lower.rs`.
 //! * A bug: a folder in `tests/cases`.
 

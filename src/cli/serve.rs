@@ -42,7 +42,8 @@ const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 pub(super) const AFTER_HELP: &str = "\
 A flag goes before a variable, a variable before the file, the file before the default.
 ANTIPHON_ADMIN_TOKEN or ANTIPHON_ADMIN_TOKEN_FILE give the token that the dashboard and all of /admin/v1 then ask for.
-Also read: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for the way to providers, SSL_CERT_FILE, NO_COLOR.
+Also read: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for the way to providers, SSL_CERT_FILE, NO_COLOR,
+OTEL_EXPORTER_OTLP_ENDPOINT and other OTEL_ variables for traces.
 SIGHUP loads the configuration anew; a bad file never replaces a good one.
 SIGTERM or Ctrl-C finishes running exchanges first; a second Ctrl-C stops at once.";
 
@@ -153,6 +154,13 @@ async fn start(
 ) -> anyhow::Result<(Running, Reloader, mpsc::Receiver<Reload>)> {
     let (config, effective) = (loaded.config.clone(), loaded.to_toml()?);
     let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
+    let (telemetry, traces) = match config.traces {
+        None => (telemetry, None),
+        Some(settings) => {
+            let (telemetry, exporter) = telemetry.with_traces(settings);
+            (telemetry, Some(exporter))
+        }
+    };
     let names = config.upstreams.iter().map(|upstream| upstream.name.as_str());
     let profiles = Profiles::new(names, config.profiles, &config.proxy.rotation, telemetry.clone());
     let ledger = ledger(&config.ledger)?;
@@ -166,6 +174,7 @@ async fn start(
     warn_of_closed_door(&config.server.listen, &config.proxy.allow_hosts);
     warn_of_plain_text(&routes);
     warn_of_literal_secrets(&config.literal_secrets);
+    warn_of_unusable_variables(&config.unusable_variables);
     let path = config::path(&flags, &process_environment).map(|(path, _)| path.display().to_string());
     let standing = Standing::new(path, effective, &routes, profiles.clone());
     let (control, requests) = Control::new(standing, log);
@@ -194,6 +203,7 @@ async fn start(
             late,
         },
         upkeep,
+        traces,
     })
     .await?;
     control.listens(running.data);
@@ -271,6 +281,13 @@ fn warn_of_literal_secrets(keys: &[String]) {
             key,
             "this secret stands in the configuration file: better write ${{NAME}}, or name a file"
         );
+    }
+}
+
+/// Variables of OpenTelemetry are often set for other programs too: what they say and we cannot do stops nothing.
+fn warn_of_unusable_variables(names: &[&str]) {
+    for name in names {
+        tracing::warn!(name, "this variable says nothing that can be used: it is passed over");
     }
 }
 

@@ -68,7 +68,7 @@ pub(super) fn is_private(key: &str) -> bool {
     key.contains(".profiles")
         || key.starts_with("client_tokens")
         || is_of_service(key)
-        || matches!(last, "credentials" | "url" | "admin_token")
+        || matches!(last, "credentials" | "url" | "endpoint" | "admin_token")
 }
 
 /// Of a service only the lists may be shown: a token may stand where its hash belongs.

@@ -12,6 +12,7 @@ use super::{
     hidden::{Hidden, is_private},
     problem::{ConfigError, Place, Problem},
     read::{self, Flaw},
+    traces::OtelEnvironment,
     values,
     variables::{ADMIN_LISTEN, CONFIG, LISTEN, LOG, LOG_FORMAT, RUST_LOG, UPSTREAM},
 };
@@ -97,7 +98,9 @@ pub fn lower(
     };
     lowering.overlay(flags, &variable);
     lowering.overlay_admin_token(&variable, read_file);
-    let config = lowering.config(proxy_environment(&variable), read_file);
+    let otel = OtelEnvironment::of(&variable);
+    lowering.overlay_traces(&otel);
+    let config = lowering.config(proxy_environment(&variable), otel, read_file);
     let mut problems = concealed(lowering.problems, &lowering.places);
     if problems.is_empty() {
         return Ok(Loaded {
@@ -148,7 +151,7 @@ pub(super) struct Lowering {
     /// Where values of the file stand, by key.
     pub(super) places: BTreeMap<String, Place>,
     /// Variables and flags that gave a value, by the key they gave it to.
-    origins: BTreeMap<String, String>,
+    pub(super) origins: BTreeMap<String, String>,
     pub(super) hidden: Hidden,
     problems: Vec<Problem>,
 }
@@ -261,7 +264,7 @@ impl Lowering {
     }
 
     /// Every part's settings. Where a value is unusable its problem is noted and something stands in for it.
-    fn config(&mut self, proxies: ProxyEnvironment, read_file: &ReadFile<'_>) -> Config {
+    fn config(&mut self, proxies: ProxyEnvironment, otel: OtelEnvironment, read_file: &ReadFile<'_>) -> Config {
         let server = self.server();
         let admin_token = self.admin_token();
         let admin_listen = self.admin_listen(&server, admin_token.is_some());
@@ -283,6 +286,7 @@ impl Lowering {
             format: LogFormat::from(self.file.log.format),
             level,
         };
+        let traces = self.traces(&otel);
         Config {
             server,
             admin_listen,
@@ -295,6 +299,8 @@ impl Lowering {
             ledger,
             literal_secrets: std::mem::take(&mut self.hidden.literal),
             log,
+            traces,
+            unusable_variables: otel.unusable,
         }
     }
 

@@ -14,6 +14,7 @@ mod places;
 mod problem;
 mod profiles;
 mod read;
+mod traces;
 mod upstreams;
 mod values;
 mod variables;
@@ -35,7 +36,7 @@ use crate::{
     provider::Upstream,
     proxy::ProxySettings,
     server::ServerSettings,
-    telemetry::LogSettings,
+    telemetry::{LogSettings, TraceSettings},
     upstream::UpstreamSettings,
 };
 
@@ -70,6 +71,10 @@ pub struct Config {
     pub literal_secrets: Vec<String>,
     /// Log lines.
     pub log: LogSettings,
+    /// Traces; none are sent without.
+    pub traces: Option<TraceSettings>,
+    /// Variables of OpenTelemetry that are set to what we cannot use.
+    pub unusable_variables: Vec<&'static str>,
 }
 
 /// A configuration, and the file that would say all of it.

@@ -11,6 +11,20 @@ pub(super) const UPSTREAM: &str = "ANTIPHON_UPSTREAM";
 pub(super) const LOG: &str = "ANTIPHON_LOG";
 pub(super) const LOG_FORMAT: &str = "ANTIPHON_LOG_FORMAT";
 pub(super) const RUST_LOG: &str = "RUST_LOG";
+pub(super) const OTEL_DISABLED: &str = "OTEL_SDK_DISABLED";
+pub(super) const OTEL_EXPORTER: &str = "OTEL_TRACES_EXPORTER";
+pub(super) const OTEL_TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+pub(super) const OTEL_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+pub(super) const OTEL_TRACES_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL";
+pub(super) const OTEL_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
+pub(super) const OTEL_TRACES_HEADERS: &str = "OTEL_EXPORTER_OTLP_TRACES_HEADERS";
+pub(super) const OTEL_HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+pub(super) const OTEL_TRACES_TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT";
+pub(super) const OTEL_TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TIMEOUT";
+pub(super) const OTEL_SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
+pub(super) const OTEL_RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
+pub(super) const OTEL_SAMPLER: &str = "OTEL_TRACES_SAMPLER";
+pub(super) const OTEL_SAMPLER_ARG: &str = "OTEL_TRACES_SAMPLER_ARG";
 
 /// Every variable that is read, with what it sets. Proxy variables are read in lower case too.
 pub const VARIABLES: &[(&str, &str)] = &[
@@ -27,4 +41,21 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("HTTP_PROXY", "proxy towards http upstreams"),
     ("ALL_PROXY", "proxy towards all other upstreams"),
     ("NO_PROXY", "hosts that are reached without a proxy"),
+    (OTEL_DISABLED, "no traces, where it is true"),
+    (OTEL_EXPORTER, "no traces, where it is none"),
+    (OTEL_TRACES_ENDPOINT, "traces.endpoint"),
+    (OTEL_ENDPOINT, "traces.endpoint, without its /v1/traces"),
+    (OTEL_TRACES_PROTOCOL, "how traces are sent: http/protobuf alone"),
+    (OTEL_PROTOCOL, "the same"),
+    (OTEL_TRACES_HEADERS, "headers of exports, as NAME=VALUE,NAME=VALUE"),
+    (OTEL_HEADERS, "the same"),
+    (OTEL_TRACES_TIMEOUT, "how long an export may take, in milliseconds"),
+    (OTEL_TIMEOUT, "the same"),
+    (OTEL_SERVICE_NAME, "the name under which traces are sent"),
+    (
+        OTEL_RESOURCE,
+        "what else is said of us in traces, as NAME=VALUE,NAME=VALUE",
+    ),
+    (OTEL_SAMPLER, "which traces are sent"),
+    (OTEL_SAMPLER_ARG, "the share of them, from 0 to 1"),
 ];

@@ -15,11 +15,13 @@ use crate::{
 mod aws;
 mod endpoint;
 mod path;
+mod template;
 
 pub use aws::{aws_region, aws_service};
 use endpoint::wire_of;
 pub(crate) use endpoint::{ENDPOINTS, is_gemini};
 pub(crate) use path::is_plain;
+pub use template::Operation;
 
 /// Whose API an upstream speaks: decides the dialect and the shape of our errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

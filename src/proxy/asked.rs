@@ -30,6 +30,8 @@ pub(super) struct Asked {
     pub(super) model: Option<String>,
     /// Whether the answer is to be a stream.
     pub(super) stream: bool,
+    /// How many tokens the answer may have; noted for traces alone.
+    pub(super) max_tokens: Option<u64>,
     /// Whether nothing but a compaction of the history is asked for.
     pub(super) compacts: bool,
     /// How often the client's library has tried before.
@@ -85,6 +87,7 @@ impl Sources<'_> {
         Asked {
             model: model.filter(|model| !model.is_empty() && model.len() <= MODEL_MAX),
             stream: outline.stream || self.route.is_stream(),
+            max_tokens: self.telemetry.has_traces().then(|| max_tokens(body, outline)).flatten(),
             compacts,
             retries: marks.retries,
             budget: marks.budget,
@@ -171,4 +174,9 @@ impl Sources<'_> {
         hash.update(told.get(told.len().saturating_sub(TAIL_BYTES)..).unwrap_or_default());
         hash.finalize().into()
     }
+}
+
+fn max_tokens(body: &[u8], outline: &Outline) -> Option<u64> {
+    let digits = body.get(outline.field(Field::MaxTokens)?.range())?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }

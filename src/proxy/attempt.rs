@@ -53,9 +53,12 @@ impl Inner {
     pub(super) async fn send(
         &self,
         route: &Route<'_>,
-        prepared: Prepared,
+        mut prepared: Prepared,
         record: &mut Record,
     ) -> Result<Answer, ProxyError> {
+        if let Some(parent) = record.asks(&prepared.asked) {
+            prepared.goes_on_from(parent);
+        }
         let jitter = f64::from(u32::try_from(self.chance.hash_one(&record.event.request_id) >> 32).unwrap_or(0));
         let mut attempts = Attempts {
             inner: self,

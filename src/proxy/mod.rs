@@ -150,7 +150,7 @@ impl Inner {
         }
         let route = self.route(&request)?;
         *shape = Shape::of(&route);
-        record.event.upstream = Some(route.upstream.name.clone());
+        record.goes_to(&route);
         let who = self.caller(&route, &request)?;
         let patience = self.late_results(who, record).await;
         let prepared = request::prepare(self, &route, who, patience, request, record).await?;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, Method, Request, Uri,
+    HeaderMap, HeaderValue, Method, Request, Uri,
     header::{CONTENT_ENCODING, CONTENT_LENGTH},
 };
 use http_body::Body as _;
@@ -13,10 +13,11 @@ use super::{
     body::Spliced,
     credential::{self, ApplyError},
     owed::Owed,
+    reading::is_signed,
     second::{Again, ask_for_binding_controls},
     tentative::Tentative,
 };
-use crate::{auth::Profile, clock, provider::Upstream, splice::Segments, upstream::SendBody};
+use crate::{auth::Profile, clock, provider::Upstream, splice::Segments, telemetry::TRACEPARENT, upstream::SendBody};
 
 /// A request that is ready to be sent, once or more often.
 #[derive(Debug)]
@@ -71,6 +72,13 @@ impl Prepared {
             ask_for_binding_controls(&mut self.headers);
         }
         self.payload = Payload::Held(body);
+    }
+
+    /// Names the span that the request goes up in. What the client has signed stays as it is.
+    pub(super) fn goes_on_from(&mut self, parent: HeaderValue) {
+        if !is_signed(&self.headers) {
+            self.headers.insert(TRACEPARENT, parent);
+        }
     }
 
     /// The request with the credential of `profile`, or the client's own.

@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use tokio::time::Instant;
 use uuid::Builder;
 
-use super::{headers, stake::Stake};
+use super::{asked::Asked, headers, stake::Stake};
 use crate::{
     auth::Who,
     clock,
@@ -23,11 +23,12 @@ use crate::{
         Class, Evidence, Hints, Reason, Side, Verdict, classify,
         course::{Open, State},
     },
+    provider::Route,
     repair::Report,
     server::Stalled,
     session_table::Detached,
     splice::Segments,
-    telemetry::{Telemetry, events::ExchangeEnded, recent::Draft},
+    telemetry::{Asking, Telemetry, events::ExchangeEnded, recent::Draft},
     wire::{Wire, watch::Facts},
 };
 
@@ -113,6 +114,7 @@ impl Record {
             side: None,
             phase: "request",
             code: "client_gone",
+            trace: telemetry.trace(request.headers()),
         });
         let telemetry = telemetry.clone();
         telemetry.exchange_began();
@@ -147,6 +149,9 @@ impl Record {
         self.phase = "headers";
         self.waits = Some((now, limit));
         self.event.attempts += 1;
+        if let Some(trace) = &mut self.event.trace {
+            trace.sent(now.duration_since(self.began));
+        }
         now
     }
 
@@ -154,6 +159,33 @@ impl Record {
     pub(super) fn sends_again(&mut self, why: &'static str) {
         self.telemetry.second_repair(why);
         self.again = Some(why);
+    }
+
+    /// Notes where the request goes.
+    pub(super) fn goes_to(&mut self, route: &Route<'_>) {
+        self.event.upstream = Some(route.upstream.name.clone());
+        if let Some(trace) = &mut self.event.trace {
+            trace.goes_to(route);
+        }
+    }
+
+    /// Notes what the request asks for. Gives the `traceparent` that goes up in place of the client's.
+    pub(super) fn asks(&mut self, asked: &Asked) -> Option<HeaderValue> {
+        let trace = self.event.trace.as_mut()?;
+        trace.asks(Asking {
+            model: asked.model.as_deref(),
+            streams: asked.stream,
+            max_tokens: asked.max_tokens,
+            conversation: asked.lane.map(|lane| lane.id.short()),
+        });
+        self.telemetry.propagates().then(|| trace.traceparent()).flatten()
+    }
+
+    /// Notes that bytes of a streamed answer come.
+    pub(super) fn chunk_came(&mut self) {
+        if let Some(trace) = self.event.trace.as_mut().filter(|trace| trace.wants_first_chunk()) {
+            trace.first_chunk(clock::now().duration_since(self.began));
+        }
     }
 
     /// Notes that nobody is asked for the moment.

@@ -267,6 +267,9 @@ impl Relay {
         }
         if let Some(data) = frame.data_ref() {
             self.record.passes(data.len());
+            if self.stream {
+                self.record.chunk_came();
+            }
             if let Some(watcher) = &mut self.watcher {
                 watcher.push(data);
             }
@@ -328,6 +331,9 @@ impl Relay {
         if let Some(watcher) = &mut self.watcher {
             watcher.finish();
             self.record.event.watched = Watched::of(watcher);
+            if let Some(trace) = &mut self.record.event.trace {
+                trace.answered(watcher.facts());
+            }
         }
     }
 

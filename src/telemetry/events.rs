@@ -1,7 +1,8 @@
-//! One struct an event = its log line and its metrics. Never content, never a secret, never a query string.
+//! One struct an event = its log line, its metrics and its spans. Never content, never a secret, never a query string.
 
 use std::time::Duration;
 
+use super::Trace;
 use crate::{
     policy::course::Snapshot,
     repair::{Mode, Report},
@@ -60,6 +61,8 @@ pub struct ExchangeEnded {
     pub phase: &'static str,
     /// The stable name of the failure, or `ok`.
     pub code: &'static str,
+    /// Its trace, where there are traces.
+    pub trace: Option<Box<Trace>>,
 }
 
 /// What an answer said: counts and names from closed lists.

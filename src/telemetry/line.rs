@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{events::ExchangeEnded, lines::EXCHANGE};
+use super::{Trace, events::ExchangeEnded, lines::EXCHANGE};
 use crate::repair::Report;
 
 /// Characters of a path that are logged.
@@ -26,7 +26,10 @@ pub(super) fn of_exchange(event: &ExchangeEnded) {
     let path = path.get(..end).unwrap_or_default();
     tracing::info!(
         target: EXCHANGE,
-        request_id, method, path,
+        request_id,
+        trace_id = event.trace.as_deref().map(Trace::id),
+        method,
+        path,
         upstream = event.upstream.as_deref(),
         format = event.format.map(crate::wire::Format::label),
         mode = event.mode.map(crate::repair::Mode::label),
@@ -50,7 +53,7 @@ pub(super) fn of_exchange(event: &ExchangeEnded) {
 }
 
 /// What was done about the body, in the words of `x-antiphon-repair`; none where no body was looked at.
-fn repair_words(event: &ExchangeEnded) -> Option<String> {
+pub(super) fn repair_words(event: &ExchangeEnded) -> Option<String> {
     if event.rejected {
         return Some("rejected".to_owned());
     }

@@ -1,9 +1,8 @@
 //! Every metric: name, help, labels, buckets. Labels are closed lists; no value of a request becomes one, but for
 //! names of tools.
 //!
-//! Those of profiles, breakers and sessions are in [`super::standing`], those of clients' tools in [`super::tools`], those
-//! of what is remembered in [`super::remembered`], those of late results in [`super::late`], those of what runs in
-//! [`super::running`], those of the process in [`super::process`]. How long the page may be is kept by [`super::page`].
+//! Those of one thing are in a file of its name: profiles, breakers and sessions in [`super::standing`]. How long the page may
+//! be is kept by [`super::page`].
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -21,6 +20,7 @@ use super::{
     running::Running,
     standing::Standing,
     tools::Tools,
+    traces::SpanCounts,
 };
 use crate::{
     conversation::FindingKind,
@@ -120,6 +120,7 @@ pub(super) struct Metrics {
     pub(super) remembered: Remembered,
     pub(super) tools: Tools,
     pub(super) late: Late,
+    pub(super) spans: SpanCounts,
     pub(super) overhead: Histogram,
     pub(super) streams_active: Gauge,
     pub(super) deferred: Counter,
@@ -158,6 +159,7 @@ impl Metrics {
             remembered: Remembered::default(),
             tools: Tools::default(),
             late: Late::default(),
+            spans: SpanCounts::default(),
             overhead: Histogram::new(OVERHEAD_BUCKETS),
             streams_active: Gauge::default(),
             deferred: Counter::default(),
@@ -171,6 +173,7 @@ impl Metrics {
         metrics.remembered.register(&mut metrics.page);
         metrics.tools.register(&mut metrics.page);
         metrics.late.register(&mut metrics.page);
+        metrics.spans.register(&mut metrics.page);
         metrics.page.finish();
         metrics.begin_at_zero();
         metrics

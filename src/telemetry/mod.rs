@@ -1,4 +1,4 @@
-//! Logging set-up and the sink of events: one event in, its log line and its metrics out.
+//! Logging set-up and the sink of events: one event in, its log line, its metrics and its spans out.
 //!
 //! Never content, never a secret, never a query string.
 
@@ -16,6 +16,7 @@ mod remembered;
 mod running;
 mod standing;
 mod tools;
+mod traces;
 mod watch;
 
 use std::{
@@ -27,6 +28,7 @@ pub use late::{ANSWERS, EVENTS};
 pub use lines::flush as flush_lines;
 pub use log::{LogControl, LogFormat, LogSettings};
 pub use remembered::{LEDGER_ERRORS, LEDGER_OPS, LedgerHolds};
+pub use traces::{Asking, ExportHeaders, Exporter, Sampling, TRACE_NAMES, TRACEPARENT, Trace, TraceSettings};
 
 use crate::{
     clock,
@@ -43,6 +45,7 @@ pub struct Telemetry {
     metrics: Arc<Metrics>,
     recent: Arc<Recent>,
     history: Arc<Mutex<History>>,
+    traces: Option<traces::Traces>,
 }
 
 impl Default for Telemetry {
@@ -59,6 +62,7 @@ impl Telemetry {
             metrics: Arc::new(Metrics::new(upstreams.into_iter().map(Into::into).collect())),
             recent: Arc::default(),
             history: Arc::default(),
+            traces: None,
         }
     }
 
@@ -78,6 +82,9 @@ impl Telemetry {
         self.remember(event);
         self.recent.ended(event);
         line::of_exchange(event);
+        if let Some(traces) = &self.traces {
+            traces.ended(event, || line::repair_words(event));
+        }
     }
 
     /// A new connection to a provider is there, TLS included, after so long.

@@ -133,6 +133,10 @@ const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("[log]\nformat = \"xml\"", 2, "log.format", "expected one of auto, json, text", ""),
     ("[log]\nlevel = \"inof\"", 2, "log.level", "expected a log level, found \"inof\"", "directives"),
     ("[log]\nlevel = \"antiphon=loud\"", 2, "log.level", "expected a log level", "directives"),
+    ("[traces]\nendpoint = \"collector:4318\"", 2, "traces.endpoint", "expected a URL that begins with http://", "write it like"),
+    ("[traces]\nendpoint = \"https://u:p@h\"", 2, "traces.endpoint", "without a user name", "write it like"),
+    ("[traces]\nendpoint = \"https://h?key=1\"", 2, "traces.endpoint", "query or fragment", "write it like"),
+    ("[traces]\npropagate = \"no\"", 2, "traces.propagate", "expected a boolean, found a string", "without quotes"),
     ("[upstreams.a]\nmode = \"strict\"", 1, "upstreams.a", "has no url", "write url"),
     ("[upstreams.bedrock]", 1, "upstreams.bedrock", "has no url", "write url"),
     ("[upstreams.A]\nurl = \"http://h\"", 1, "upstreams.A", "lower-case", "write \"a\""),
@@ -425,9 +429,15 @@ fn every_key_reaches_its_setting() {
         [log]
         format = "json"
         level = "antiphon=debug,warn"
+        [traces]
+        endpoint = "https://collector.example:4318"
+        propagate = true
         "#,
     )
     .config;
+    let traces = config.traces.unwrap();
+    assert_eq!(traces.endpoint, "https://collector.example:4318/v1/traces");
+    assert!(traces.propagates);
     assert_eq!(
         (
             config.server.listen.to_string().as_str(),
@@ -853,7 +863,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     assert!(!schema.as_value().to_string().contains("null"));
     assert_eq!(
         leaves.len(),
-        11 + 17 + 2 + 5 + 2 + (4 + 15) + 2 + 1 + 3 + 7 + 4,
+        11 + 17 + 2 + 5 + 2 + 2 + (4 + 15) + 2 + 1 + 3 + 7 + 4,
         "{leaves:?}"
     );
 }

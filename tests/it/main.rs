@@ -116,6 +116,9 @@ mod metrics_page;
 mod rotation;
 mod rotations;
 mod routes;
+mod trace_export;
+mod trace_settings;
+mod traces;
 
 // Real clients, where they are installed.
 mod sdk_still;

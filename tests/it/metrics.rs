@@ -47,6 +47,7 @@ pub(crate) fn ended() -> ExchangeEnded {
         side: None,
         phase: "done",
         code: "ok",
+        trace: None,
     }
 }
 

@@ -18,7 +18,7 @@ use antiphon::{
     repair::{Mode, RepairPolicy},
     server::ServerSettings,
     session_table::{SessionSettings, SessionTable},
-    telemetry::{LogControl, Telemetry},
+    telemetry::{LogControl, Telemetry, TraceSettings},
     upstream::{ProxyEnvironment, UpstreamSettings},
 };
 
@@ -36,6 +36,8 @@ pub struct Builder {
     /// Whether results in requests go into the ledger.
     pub keeps_seen: bool,
     pub ledger: Arc<dyn Ledger>,
+    /// Where spans go.
+    pub traces: Option<TraceSettings>,
 }
 
 /// An app in front of `upstream`, as `/anthropic`, `/openai` and `/gemini`.
@@ -80,6 +82,7 @@ pub fn towards(authority: &str) -> Builder {
         },
         late: LateSettings::default(),
         keeps_seen: false,
+        traces: None,
         ledger: super::late::memory(),
         profiles: BTreeMap::new(),
         upstream: UpstreamSettings {
@@ -116,6 +119,10 @@ impl Builder {
     pub fn parts(self) -> Parts {
         let names = || self.upstreams.iter().map(|upstream| upstream.name.as_str());
         let telemetry = Telemetry::new(names());
+        let (telemetry, traces) = match self.traces.map(|settings| telemetry.clone().with_traces(settings)) {
+            Some((telemetry, exporter)) => (telemetry, Some(exporter)),
+            None => (telemetry, None),
+        };
         let lasting = Lasting::over(&self.ledger, self.late, self.keeps_seen, &telemetry);
         let (shared, upkeep) = shared(names(), self.profiles, &self.proxy.rotation, telemetry, lasting);
         Parts {
@@ -127,6 +134,7 @@ impl Builder {
             upstream: self.upstream,
             shared,
             upkeep,
+            traces,
         }
     }
 

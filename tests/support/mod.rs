@@ -17,6 +17,8 @@ pub mod binary;
 pub mod bodies;
 pub mod canary;
 #[cfg(feature = "server")]
+pub mod collector;
+#[cfg(feature = "server")]
 pub mod crowd;
 pub mod documents;
 #[cfg(feature = "server")]

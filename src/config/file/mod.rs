@@ -35,6 +35,8 @@ pub struct File {
     pub repair: Repair,
     /// Log lines on stderr.
     pub log: Log,
+    /// Traces of OpenTelemetry, sent to a collector. Never content.
+    pub traces: Traces,
     /// Provider endpoints by name. The name is the path prefix: `http://127.0.0.1:4747/NAME`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub upstreams: BTreeMap<String, Upstream>,
@@ -145,6 +147,18 @@ impl Default for Log {
             level: "info".into(),
         }
     }
+}
+
+/// `[traces]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Traces {
+    /// The collector's URL for OTLP over HTTP: `http://127.0.0.1:4318`; without a path, `/v1/traces` is asked there. By
+    /// default no traces are sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Whether requests go up with a span of ours as their parent, in place of the client's.
+    pub propagate: bool,
 }
 
 /// `[upstreams.NAME]`.
