@@ -9,6 +9,7 @@ use crate::{
     metrics,
     support::{
         app::{before, post},
+        binary::Install,
         collector::{Collector, counted, tracing},
         wire::Upstream,
     },
@@ -95,4 +96,27 @@ async fn without_traces_nothing_is_noted() {
     assert!(app.telemetry.trace(&HeaderMap::new()).is_none());
     assert!(!app.telemetry.has_traces());
     app.telemetry.flush_traces().await;
+}
+
+#[tokio::test]
+async fn the_binary_heeds_the_variables_of_the_specification() {
+    let (upstream, collector) = (Upstream::ok().await, Collector::start().await);
+    let url = format!("[upstreams.anthropic]\nurl = \"http://{}\"\n", upstream.address);
+    let install = Install::new(&url);
+    let endpoint = collector.endpoint().to_string();
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.trim_end_matches("/v1/traces")),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-team=a%20b"),
+        ("OTEL_SERVICE_NAME", "trial"),
+    ];
+    for (disabled, exports) in [("true", 0), ("false", 1)] {
+        let variables: Vec<_> = variables.into_iter().chain([("OTEL_SDK_DISABLED", disabled)]).collect();
+        let process = install.start_with(&variables).await;
+        assert_eq!(process.ask(post("/anthropic/v1/messages", "{}")).await.status(), 200);
+        process.stop().await;
+        assert_eq!(collector.exports().len(), exports, "OTEL_SDK_DISABLED={disabled}");
+    }
+    assert_eq!(collector.exports()[0].header("x-team"), Some("a b"));
+    assert_eq!(collector.resource()["service.name"], "trial");
+    assert_eq!(collector.spans().len(), 2);
 }

@@ -1,9 +1,14 @@
 //! Traces, as a collector gets them: two spans an exchange, on the client's trace, without a word of content.
 
-use antiphon::telemetry::{Sampling, TRACE_NAMES};
+use std::time::Duration;
+
+use antiphon::{
+    policy::course::Snapshot,
+    telemetry::{Sampling, TRACE_NAMES, events::ExchangeEnded},
+};
 
 use crate::{
-    metrics::Lines,
+    metrics::{Lines, ended},
     support::{
         app::{post, post_with},
         collector::{Collector, Span, counted, tracing},
@@ -234,6 +239,38 @@ async fn every_kind_of_exchange_has_its_spans_and_none_has_content() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn a_tool_that_fell_silent_at_the_provider_is_named_as_a_tool() {
+    let (upstream, collector) = (Upstream::ok().await, Collector::start().await);
+    let app = tracing(&upstream, &collector, |_| {}).await;
+    app.telemetry.exchange_ended(&ExchangeEnded {
+        trace: app.telemetry.trace(&http::HeaderMap::new()),
+        tool: Some(Snapshot {
+            id: "srvtoolu_1".to_owned(),
+            name: "web_search".to_owned(),
+            age: Duration::from_secs(900),
+        }),
+        side: Some("provider_tool"),
+        phase: "body",
+        code: "server_tool_stalled",
+        ..ended()
+    });
+    app.telemetry.flush_traces().await;
+    let (server, client) = collector.pair();
+    let client = client.unwrap();
+    assert!(server.is_error && client.is_error);
+    check(
+        &client,
+        &[
+            ("gen_ai.tool.name", "web_search"),
+            ("gen_ai.tool.call.id", "srvtoolu_1"),
+            ("antiphon.side", "provider_tool"),
+            ("error.type", "server_tool_stalled"),
+        ],
+    );
+    assert!(!server.attributes.contains_key("gen_ai.tool.name"));
 }
 
 #[tokio::test]

@@ -46,6 +46,11 @@ impl Install {
 
     /// Starts the binary on free ports, and waits until it serves.
     pub async fn start(&self) -> Process {
+        self.start_with(&[]).await
+    }
+
+    /// The same with these variables.
+    pub async fn start_with(&self, variables: &[(&str, &str)]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
         for (name, _) in VARIABLES {
             command.env_remove(name).env_remove(name.to_lowercase());
@@ -53,6 +58,7 @@ impl Install {
         command
             .env("XDG_STATE_HOME", &self.state)
             .env_remove("HOME")
+            .envs(variables.iter().copied())
             .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
             .args(["--log-format", "json", "-c"])
             .arg(&self.config)
@@ -108,6 +114,13 @@ impl Process {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args([&format!("-{name}"), &pid]).status();
         assert!(sent.unwrap().success());
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub async fn stop(mut self) {
+        self.signal("TERM");
+        let waited = tokio::task::spawn_blocking(move || self.child.wait().map(|status| status.success()));
+        assert!(waited.await.unwrap().unwrap());
     }
 
     /// Kills it, as nothing can prepare for.
