@@ -154,8 +154,7 @@ export function lanes(random, many, hostile) {
     }
     return {
       lane: hex(random, 32),
-      upstream: pick(random, ["anthropic", "anthropic", "openai", null]),
-      profile: random() < 0.6 ? pick(random, ["work", "team", "spare"]) : null,
+      ...pick(random, [{ upstream: "anthropic", profile: "work" }, { upstream: "anthropic", profile: "team" }, { upstream: "openai", profile: "main" }, { upstream: null, profile: null }]),
       idle_seconds: idle,
       forks: i % 7 === 3 ? 1 + Math.floor(random() * 3) : 0,
       open_calls: calls,

@@ -82,8 +82,10 @@ export class Mock {
   repair() {
     const made = data.repair(this.random, Date.now(), this.hostile);
     this.repairs.unshift(made);
-    const { before, after, ...told } = made;
-    this.send("repair", { ...told, sketched: before !== null, before: null, after: null });
+    const { before: _, after: __, ...told } = made;
+    // As the proxy does it: the tools come with the shape, and that may come later than the news.
+    const findings = told.findings.map((finding) => ({ ...finding, tool: null }));
+    this.send("repair", { ...told, findings, sketched: false, before: null, after: null });
   }
 
   send(event, body) {

@@ -8,6 +8,9 @@ import { sketches } from "./sketch.js";
 
 
 const KEPT = 50;
+/** The shape of a repair is there a moment after the news. */
+const SOON_MS = 500;
+const ASKED = 8;
 /** So many at first: a list beside the others, or above them. */
 const SHOWN = matchMedia("(max-width: 660px)").matches ? 8 : 16;
 
@@ -28,6 +31,8 @@ export class Repairs {
 		/** @type {string | null} */
 		this.open = null;
 		this.loaded = false;
+		/** @type {Api.Repair[]} those of which the tools are not known yet */
+		this.unknown = [];
 		the("repairs-newer").addEventListener("click", () => this.show());
 		the("repairs-more").addEventListener("click", () => {
 			this.limit = KEPT;
@@ -55,6 +60,14 @@ export class Repairs {
 		if (this.all.some(({ id }) => id === repair.id) || this.newer.some(({ id }) => id === repair.id)) return;
 		list.unshift(repair);
 		list.splice(KEPT);
+		this.draw();
+		// Where more come than can be asked for, the next load of all has them.
+		if (repair.sketched || this.unknown.length >= ASKED) return;
+		if (this.unknown.push(repair) === 1) setTimeout(() => this.learn(), SOON_MS);
+	}
+
+	async learn() {
+		await Promise.all(this.unknown.splice(0).map(learn));
 		this.draw();
 	}
 
@@ -140,12 +153,7 @@ export class Repairs {
 		box.hidden = false;
 		fill(box, ...explanation(repair));
 		if (repair.before) return;
-		// The news of a repair is told without its shape, and before that is known.
-		try {
-			Object.assign(repair, await get(`repairs/${encodeURIComponent(repair.id)}`));
-		} catch {
-			repair.sketched = false;
-		}
+		await learn(repair);
 		if (this.open !== repair.id) return;
 		write(element, repair);
 		fill(box, ...explanation(repair));
@@ -188,6 +196,18 @@ export class Repairs {
  */
 function write(element, repair) {
 	fill(/** @type {Element} */ (element.querySelector(".gist")), ...gist(repair));
+}
+
+/**
+ * Asks for the whole of a repair: news of it come without its shape, and before its tools are known.
+ * @param {Api.Repair} repair
+ */
+async function learn(repair) {
+	try {
+		Object.assign(repair, await get(`repairs/${encodeURIComponent(repair.id)}`));
+	} catch {
+		repair.sketched = false;
+	}
 }
 
 /** The id in the page's address. */
