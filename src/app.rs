@@ -1,6 +1,10 @@
 //! The composition root: builds every part from its settings, starts it, drains it in order.
 
+mod launch;
+
 use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+pub use launch::{Launched, Shown, launch};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 

@@ -15,28 +15,20 @@ use clap::ArgAction;
 use tokio::{
     runtime::{Builder, Runtime},
     signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
 };
 
 use super::{EXIT_INTERRUPTED, banner, notify, reload::Reloader};
 use crate::{
-    admin::{
-        self, Readiness,
-        control::{Control, Reload, Standing},
-    },
-    app::{self, Lasting, Parts, Running},
+    app::{self, Launched, Shown},
     config::{self, Flags, LedgerConfig, Loaded, default_ledger_path, process_environment},
     ledger::{Ledger, MemoryLedger, OpenError, SqliteLedger},
-    profiles::Profiles,
     provider::{self, Routes, Upstream},
-    proxy::Shared,
-    session_table::{SessionSettings, SessionTable},
-    telemetry::{self, LogControl, Telemetry},
+    telemetry::{self, LogControl},
     upstream::random,
 };
 
 /// Time for what is left after the drain, or at once after a second SIGINT.
-const STOP_TIMEOUT: Duration = Duration::from_millis(200);
+pub(super) const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// What stands below the flags in the help text.
 pub(super) const AFTER_HELP: &str = "\
@@ -75,7 +67,7 @@ pub(super) struct Args {
 }
 
 impl Args {
-    fn flags(&self) -> Flags {
+    pub(super) fn flags(&self) -> Flags {
         let louder = i8::try_from(self.verbose).unwrap_or(i8::MAX);
         let quieter = i8::try_from(self.quiet).unwrap_or(i8::MAX);
         Flags {
@@ -102,7 +94,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// A thread a core. On a single core the scheduler of many threads costs 1.25 times the CPU of a small exchange, nearly
 /// all of it in the kernel.
-fn runtime() -> io::Result<Runtime> {
+pub(super) fn runtime() -> io::Result<Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let mut builder = if cores == 1 {
         Builder::new_current_thread()
@@ -114,8 +106,35 @@ fn runtime() -> io::Result<Runtime> {
 
 async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new().context("cannot listen for signals")?;
-    let readiness = Readiness::new();
-    let (mut running, mut reloader, mut requests) = start(flags, loaded, log, &readiness).await?;
+    let config = loaded.config.clone();
+    warn_of_closed_door(&config.server.listen, &config.proxy.allow_hosts);
+    warn_of_literal_secrets(&config.literal_secrets);
+    warn_of_unusable_variables(&config.unusable_variables);
+    let ledger = ledger(&config.ledger)?;
+    let path = config::path(&flags, &process_environment).map(|(path, _)| path.display().to_string());
+    let shown = Shown::of(&loaded, path, log)?;
+    let Launched {
+        mut running,
+        readiness,
+        control,
+        reloads: mut requests,
+        telemetry,
+        routes,
+    } = app::launch(config, shown, &ledger).await?;
+    tracing::info!(listen = %running.data, admin_listen = %running.admin, version = env!("CARGO_PKG_VERSION"), "serving");
+    warn_of_plain_text(&routes);
+    if io::stderr().is_terminal() {
+        // Nothing depends on the banner: a terminal that is gone is no reason to stop.
+        let banner = banner::text(&routes, running.data, running.admin);
+        drop(writeln!(io::stderr().lock(), "\n{banner}"));
+    }
+    let mut reloader = Reloader {
+        flags,
+        began: loaded.clone(),
+        loaded,
+        control,
+        telemetry,
+    };
     notify::ready();
     loop {
         tokio::select! {
@@ -145,87 +164,9 @@ async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<
     }
 }
 
-/// Builds every part by the configuration, and starts it.
-async fn start(
-    flags: Flags,
-    loaded: Loaded,
-    log: LogControl,
-    readiness: &Readiness,
-) -> anyhow::Result<(Running, Reloader, mpsc::Receiver<Reload>)> {
-    let (config, effective) = (loaded.config.clone(), loaded.to_toml()?);
-    let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
-    let (telemetry, traces) = match config.traces {
-        None => (telemetry, None),
-        Some(settings) => {
-            let (telemetry, exporter) = telemetry.with_traces(settings);
-            (telemetry, Some(exporter))
-        }
-    };
-    let names = config.upstreams.iter().map(|upstream| upstream.name.as_str());
-    let profiles = Profiles::new(names, config.profiles, &config.proxy.rotation, telemetry.clone());
-    let ledger = ledger(&config.ledger)?;
-    let sessions = SessionSettings {
-        calls: config.late.call_limits(),
-        ..SessionSettings::default()
-    };
-    let Lasting { late, recall, upkeep } = Lasting::over(&ledger, config.late, config.ledger.keeps_seen, &telemetry);
-    let sessions = Arc::new(SessionTable::new(sessions));
-    let routes = Routes::new(config.upstreams);
-    warn_of_closed_door(&config.server.listen, &config.proxy.allow_hosts);
-    warn_of_plain_text(&routes);
-    warn_of_literal_secrets(&config.literal_secrets);
-    warn_of_unusable_variables(&config.unusable_variables);
-    let path = config::path(&flags, &process_environment).map(|(path, _)| path.display().to_string());
-    let standing = Standing::new(path, effective, &routes, profiles.clone());
-    let (control, requests) = Control::new(standing, log);
-    let admin = admin::router(admin::Parts {
-        telemetry: telemetry.clone(),
-        readiness: readiness.clone(),
-        sessions: Arc::clone(&sessions),
-        late: late.clone(),
-        ledger,
-        control: control.clone(),
-        token: config.admin_token,
-        hosts: config.proxy.allow_hosts.clone(),
-    });
-    let running = app::start(Parts {
-        routes: routes.clone(),
-        server: config.server,
-        admin_listen: config.admin_listen,
-        admin,
-        proxy: config.proxy,
-        upstream: config.upstream,
-        shared: Shared {
-            profiles,
-            sessions,
-            recall,
-            telemetry: telemetry.clone(),
-            late,
-        },
-        upkeep,
-        traces,
-    })
-    .await?;
-    control.listens(running.data);
-    tracing::info!(listen = %running.data, admin_listen = %running.admin, version = env!("CARGO_PKG_VERSION"), "serving");
-    if io::stderr().is_terminal() {
-        // Nothing depends on the banner: a terminal that is gone is no reason to stop.
-        let banner = banner::text(&routes, running.data, running.admin);
-        drop(writeln!(io::stderr().lock(), "\n{banner}"));
-    }
-    let reloader = Reloader {
-        flags,
-        began: loaded.clone(),
-        loaded,
-        control,
-        telemetry,
-    };
-    Ok((running, reloader, requests))
-}
-
 /// Where calls and results are kept. Where nobody has named a file and none can be made, as in a container without a home,
 /// that is this process's memory.
-fn ledger(config: &LedgerConfig) -> anyhow::Result<Arc<dyn Ledger>> {
+pub(super) fn ledger(config: &LedgerConfig) -> anyhow::Result<Arc<dyn Ledger>> {
     let secret = random().context("cannot make a key for the names of callers")?;
     let in_memory = || Arc::new(MemoryLedger::new(config.settings, secret));
     if !config.is_file {
@@ -292,7 +233,7 @@ fn warn_of_unusable_variables(names: &[&str]) {
 }
 
 /// What a signal asks for.
-enum Signalled {
+pub(super) enum Signalled {
     /// SIGTERM or SIGINT.
     Stop,
     /// SIGHUP.
@@ -300,14 +241,14 @@ enum Signalled {
 }
 
 /// The signals that we take. While this lives they no longer kill the process.
-struct Signals {
+pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
 }
 
 impl Signals {
-    fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -316,7 +257,7 @@ impl Signals {
     }
 
     /// Waits for the next one.
-    async fn next(&mut self) -> Signalled {
+    pub(super) async fn next(&mut self) -> Signalled {
         tokio::select! {
             _ = self.terminate.recv() => Signalled::Stop,
             _ = self.interrupt.recv() => Signalled::Stop,
