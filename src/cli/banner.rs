@@ -60,7 +60,7 @@ pub fn text(routes: &Routes, data: SocketAddr, admin: SocketAddr) -> String {
 }
 
 /// An address that a client on this machine can use.
-fn reachable(address: SocketAddr) -> SocketAddr {
+pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

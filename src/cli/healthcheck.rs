@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use bytes::Bytes;
-use http::{Request, StatusCode, Uri, header, uri::Scheme};
+use http::{Request, Uri, header, response::Parts, uri::Scheme};
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -43,7 +43,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let status = runtime
         .block_on(async { tokio::time::timeout(TIMEOUT, ask(&url)).await })
         .unwrap_or_else(|_| Err(anyhow!("no answer within {} seconds", TIMEOUT.as_secs())))
-        .with_context(|| url.to_string())?;
+        .with_context(|| url.to_string())?
+        .status;
     if status.is_success() {
         writeln!(io::stdout().lock(), "ok: {url}")?;
         Ok(ExitCode::SUCCESS)
@@ -72,7 +73,8 @@ fn admin(config: Option<PathBuf>, page: &str) -> anyhow::Result<Uri> {
     Ok(format!("http://{}/{page}", loaded.config.admin_listen).parse()?)
 }
 
-async fn ask(url: &Uri) -> anyhow::Result<StatusCode> {
+/// The head of what answers there.
+pub(super) async fn ask(url: &Uri) -> anyhow::Result<Parts> {
     let authority = url.authority().context("the URL names no host")?;
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
     let stream = TcpStream::connect((host, authority.port_u16().unwrap_or(80))).await?;
@@ -84,8 +86,8 @@ async fn ask(url: &Uri) -> anyhow::Result<StatusCode> {
         .body(Empty::<Bytes>::new())?;
     let exchange = async move {
         // The body is of no interest: dropping it with the sender lets the connection end.
-        sender.send_request(request).await.map(|answer| answer.status())
+        sender.send_request(request).await.map(|answer| answer.into_parts().0)
     };
-    let (status, _) = tokio::join!(exchange, connection);
-    Ok(status?)
+    let (head, _) = tokio::join!(exchange, connection);
+    Ok(head?)
 }

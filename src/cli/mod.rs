@@ -14,6 +14,7 @@ mod man;
 mod notify;
 mod reload;
 mod repair;
+mod run;
 mod serve;
 mod store;
 
@@ -40,7 +41,8 @@ Exit codes:
   0    done, or nothing found
   1    findings, or a failure at run time
   2    usage, configuration or unreadable input
-  130  stopped at once by a second SIGINT";
+  130  stopped at once by a second SIGINT
+`antiphon run` exits as its command does.";
 
 #[derive(Debug, Parser)]
 #[command(name = "antiphon", version, about = ABOUT, after_help = EXIT_CODES)]
@@ -57,6 +59,9 @@ enum Command {
     /// Run the proxy (also what `antiphon` alone does)
     #[command(after_help = serve::AFTER_HELP)]
     Serve(serve::Args),
+    /// Run a command whose clients speak through the proxy: antiphon run -- claude
+    #[command(after_help = run::AFTER_HELP)]
+    Run(run::Args),
     /// Report what breaks the pairing rules in request bodies, offline
     Check(check::Args),
     /// Write a request body as the proxy would send it, offline
@@ -91,6 +96,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let result = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
         Command::Serve(args) => serve::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Repair(args) => repair::run(&args),
         Command::Config(args) => config::run(&args),

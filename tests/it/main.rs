@@ -108,6 +108,7 @@ mod cli_config;
 mod cli_files;
 mod cli_tools;
 mod reload;
+mod run;
 
 mod config;
 mod metrics;
