@@ -28,7 +28,9 @@
 //! | `server` | listeners, limits, owned tasks, drain |
 //! | `admin`, `telemetry` | health and metrics; one struct an event = its log line, its counters and its spans |
 //! | `config` | file, variables and flags → settings of the rooms below |
-//! | `app`, `cli` | puts everything together; one file a subcommand |
+//! | `app` | puts everything together |
+//! | `demo` | five failures, played against a strict provider with the proxy and without it |
+//! | `cli` | one file a subcommand |
 //!
 //! The first four are the core: they build alone with `--no-default-features`.
 //!
@@ -40,7 +42,7 @@
 //! * Output is a function of body, rules, policy and remembered answers: no clock, counter, chance, host or lane.
 //! * Repairing what was repaired adds no edit.
 //! * The core and `provider` never open a socket or file, never log, and never panic on input.
-//! * Imports go down the map only; no room but `app` and `cli` knows `config`.
+//! * Imports go down the map only; no room but `app`, `demo` and `cli` knows `config`.
 //! * Only what was seen on an exchange's own connection to the provider costs a profile or an endpoint anything, and only
 //!   the six classes with a [`Reason`](policy::Reason) cost a profile something; each attempt is judged once.
 //! * Time is a parameter: `policy` and `auth` never ask for it, `clock` alone does.
@@ -105,6 +107,8 @@ pub mod clock;
 #[cfg(feature = "server")]
 pub mod config;
 pub mod conversation;
+#[cfg(feature = "server")]
+pub mod demo;
 mod digest;
 #[cfg(feature = "server")]
 pub mod late;

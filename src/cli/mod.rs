@@ -7,6 +7,7 @@ pub mod banner;
 mod check;
 mod completions;
 mod config;
+mod demo;
 mod diff;
 mod healthcheck;
 mod input;
@@ -66,6 +67,9 @@ enum Command {
     Check(check::Args),
     /// Write a request body as the proxy would send it, offline
     Repair(repair::Args),
+    /// See five failures with and without the proxy: no key, no network, no file
+    #[command(after_help = demo::AFTER_HELP)]
+    Demo(demo::Args),
     /// Check, print or describe the configuration
     Config(config::Args),
     /// List, verify or clear the ledger's file
@@ -99,6 +103,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Repair(args) => repair::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Healthcheck(args) => healthcheck::run(&args),

@@ -134,7 +134,10 @@ async fn start(loaded: Loaded, flags: &Flags, log: LogControl) -> anyhow::Result
     }
     config.server.drain_timeout = config.server.drain_timeout.min(DRAIN);
     let ledger = ledger(&mut config)?;
-    Ok(app::launch(config, shown, &ledger).await?)
+    let mut launched = app::launch(config, shown, &ledger).await?;
+    // It goes as it began: nobody waits for a reload that never comes.
+    launched.reloads.close();
+    Ok(launched)
 }
 
 /// The ledger. Two commands may run at a time: the second does not wait for the file of the first.

@@ -6,6 +6,16 @@ use crate::wire::{Format, Wire};
 /// Endings of paths that carry a history: no base URL ends so.
 pub(crate) const ENDPOINTS: [&str; 4] = ["/chat/completions", "/messages", "/responses", ":generateContent"];
 
+/// Where the author of a format takes a history and answers with the next turn; `model` where the path names it.
+pub fn asked_at(format: Format, model: &str) -> String {
+    match format {
+        Format::Anthropic => "/v1/messages".to_owned(),
+        Format::OpenAiChat => "/v1/chat/completions".to_owned(),
+        Format::OpenAiResponses => "/v1/responses".to_owned(),
+        Format::Gemini => format!("/v1beta/models/{model}:generateContent"),
+    }
+}
+
 /// Ends of Messages paths that carry histories; a batch carries many.
 const MESSAGES_ENDS: [&str; 3] = ["/messages", "/messages/count_tokens", "/messages/batches"];
 

@@ -18,6 +18,7 @@ mod path;
 mod template;
 
 pub use aws::{aws_region, aws_service};
+pub use endpoint::asked_at;
 use endpoint::wire_of;
 pub(crate) use endpoint::{ENDPOINTS, is_gemini};
 pub(crate) use path::is_plain;

@@ -107,6 +107,8 @@ mod admin_api;
 mod cli_config;
 mod cli_files;
 mod cli_tools;
+mod demo;
+mod demo_provider;
 mod reload;
 mod run;
 

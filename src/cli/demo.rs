@@ -1,0 +1,87 @@
+//! `antiphon demo`: the five stories on a terminal, or the strict provider alone.
+
+use std::{
+    io::{self, IsTerminal},
+    net::SocketAddr,
+    process::ExitCode,
+};
+
+use anyhow::Context;
+
+use crate::{
+    config::process_environment,
+    demo::{self, Play},
+};
+
+use super::serve::{STOP_TIMEOUT, Signals};
+
+/// What stands below the flags in the help text.
+pub(super) const AFTER_HELP: &str = "\
+The provider is scripted and lives in this process: no key, no network but loopback, no file. On a terminal
+everything stays behind the stories until Ctrl-C, with some traffic for the dashboard; else it ends by itself.
+Configuration file and variables are not read, but for NO_COLOR.";
+
+/// Arguments of `antiphon demo`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Stay behind the stories, with some traffic for the dashboard, until Ctrl-C
+    #[arg(long, conflicts_with = "provider_only")]
+    keep: bool,
+    /// Serve the strict provider alone, so that you can test your own agent against it
+    #[arg(long)]
+    provider_only: bool,
+    /// Address and port of the proxy, or of the provider alone
+    /// [default: 127.0.0.1:4747, the provider's 127.0.0.1:4749, or a free port where that is taken]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Address and port of the dashboard [default: 127.0.0.1:4748, or a free port where that is taken]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "provider_only", value_parser = loopback)]
+    admin_listen: Option<SocketAddr>,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start threads")?;
+    let played = runtime.block_on(Box::pin(play(args)));
+    runtime.shutdown_timeout(STOP_TIMEOUT);
+    played
+}
+
+async fn play(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::new().context("cannot listen for signals")?;
+    // A terminal that is closed ends it, too.
+    let stop = async { drop(signals.next().await) };
+    let out = Box::new(io::stdout());
+    if args.provider_only {
+        demo::provider_only(args.listen, out, stop).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let is_terminal = io::stdout().is_terminal();
+    let play = Play {
+        listen: args.listen,
+        admin_listen: args.admin_listen,
+        stays: args.keep || is_terminal,
+        is_read_along: is_terminal,
+        has_colours: is_terminal && process_environment("NO_COLOR").is_none(),
+    };
+    let is_as_promised = demo::play(play, out, stop).await?;
+    Ok(if is_as_promised {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|_| "expected an address and port, as 127.0.0.1:0".to_owned())?;
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err("nobody has to log in there: only loopback is taken".to_owned())
+    }
+}

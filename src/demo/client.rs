@@ -1,0 +1,144 @@
+//! A client without manners: one request on a connection of its own, the whole answer, however it ends.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+/// Bytes of an answer.
+const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Time for a whole answer, where a request does not say.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What came back.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    /// As far as it came.
+    pub(super) body: Vec<u8>,
+    /// Whether it came to its end.
+    pub(super) is_whole: bool,
+}
+
+impl Answer {
+    /// A header as text; a dash where there is none.
+    pub(super) fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or("-")
+    }
+
+    /// The body as JSON; null where it is none.
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// What a refusal says, whichever format it is in.
+    pub(super) fn words(&self) -> String {
+        let body = self.json();
+        let said = body.pointer("/error/message").and_then(Value::as_str);
+        said.map_or_else(|| String::from_utf8_lossy(&self.body).into_owned(), ToOwned::to_owned)
+    }
+
+    /// The data of the last event of a stream.
+    pub(super) fn last_event(&self) -> Value {
+        let text = String::from_utf8_lossy(&self.body);
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
+        data.and_then(|data| serde_json::from_str(data).ok())
+            .unwrap_or_default()
+    }
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask<'a> {
+    pub(super) to: SocketAddr,
+    pub(super) method: &'a Method,
+    pub(super) path: &'a str,
+    pub(super) headers: &'a [(&'a str, &'a str)],
+    pub(super) body: &'a str,
+    /// Time for the whole answer.
+    pub(super) patience: Duration,
+}
+
+impl<'a> Ask<'a> {
+    /// A POST of JSON.
+    pub(super) fn post(to: SocketAddr, path: &'a str, headers: &'a [(&'a str, &'a str)], body: &'a str) -> Self {
+        Self {
+            to,
+            method: &Method::POST,
+            path,
+            headers,
+            body,
+            patience: PATIENCE,
+        }
+    }
+
+    /// A GET.
+    pub(super) fn get(to: SocketAddr, path: &'a str) -> Self {
+        Self {
+            method: &Method::GET,
+            ..Self::post(to, path, &[], "")
+        }
+    }
+
+    /// Sends it. An error is no answer at all within the patience.
+    pub(super) async fn send(self) -> io::Result<Answer> {
+        let mut answer = None;
+        let patience = self.patience;
+        let waited = tokio::time::timeout(patience, self.exchange(&mut answer)).await;
+        match (answer, waited) {
+            (Some(answer), _) => Ok(answer),
+            (None, Ok(ended)) => ended.and(Err(io::ErrorKind::UnexpectedEof.into())),
+            (None, Err(_)) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    async fn exchange(self, into: &mut Option<Answer>) -> io::Result<()> {
+        let stream = TcpStream::connect(self.to).await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(io::Error::other)?;
+        let mut request = Request::builder()
+            .method(self.method)
+            .uri(self.path)
+            .header(header::HOST, self.to.to_string());
+        request = request
+            .header(header::CONNECTION, "close")
+            .header(header::CONTENT_TYPE, "application/json");
+        for (name, value) in self.headers {
+            request = request.header(*name, *value);
+        }
+        let request = request
+            .body(Full::new(Bytes::from(self.body.to_owned())))
+            .map_err(io::Error::other)?;
+        let exchange = async move {
+            let (head, body) = sender
+                .send_request(request)
+                .await
+                .map_err(io::Error::other)?
+                .into_parts();
+            let answer = into.insert(Answer {
+                status: head.status,
+                headers: head.headers,
+                body: Vec::new(),
+                is_whole: false,
+            });
+            let mut body = Limited::new(body, ANSWER_BYTES_MAX);
+            while let Some(frame) = body.frame().await {
+                let Ok(frame) = frame else { return Ok(()) };
+                answer.body.extend(frame.data_ref().into_iter().flatten());
+            }
+            answer.is_whole = true;
+            Ok(())
+        };
+        let (ended, _) = tokio::join!(exchange, connection);
+        ended
+    }
+}

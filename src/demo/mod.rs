@@ -1,0 +1,287 @@
+//! `antiphon demo`: a strict provider, the proxy and its dashboard in one process, and five stories told with them.
+//!
+//! No key, no network but loopback, no file. Every verdict in the story is the provider's or the proxy's own answer.
+
+mod client;
+mod judge;
+mod ledger;
+mod provider;
+mod stage;
+mod stories;
+mod tell;
+mod traffic;
+
+use std::{
+    io::{self, Write},
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{
+    app::{self, Running, Shown},
+    auth::TokenHash,
+    config::{self, Flags},
+    ledger::Ledger,
+    server::{self, BindError, ServerSettings, Tasks},
+    telemetry::LogControl,
+    upstream::random,
+};
+use ledger::InPlaceOfAFile;
+use provider::Provider;
+use stage::Stage;
+use tell::Tell;
+
+/// Where `serve` listens too, so that what is learned here holds there.
+const DATA: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4747);
+const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4748);
+/// Where the provider alone listens.
+const PROVIDER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4749);
+
+/// The keys of a team, by their labels.
+const KEYS_OF_TEAM: [(&str, &str); 2] = [("key-a", "demo-key-a"), ("key-b", "demo-key-b")];
+/// Every credential that the stories are told with.
+const KEYS: [&str; 8] = [
+    "demo-f1",
+    "demo-f2",
+    "demo-f3",
+    "demo-ann",
+    "demo-ben",
+    KEYS_OF_TEAM[0].1,
+    KEYS_OF_TEAM[1].1,
+    traffic::KEY,
+];
+
+/// Between two stories on a terminal.
+const PACE: Duration = Duration::from_millis(800);
+/// Time for what still runs at the end.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// How the stories are played.
+#[derive(Clone, Debug, Default)]
+pub struct Play {
+    /// Where the proxy listens; by default where `serve` does, or on a free port if that one is taken.
+    pub listen: Option<SocketAddr>,
+    /// The same for its admin listener.
+    pub admin_listen: Option<SocketAddr>,
+    /// Whether everything stays behind the stories, with some traffic, until it is stopped.
+    pub stays: bool,
+    /// Whether somebody reads along on a terminal.
+    pub is_read_along: bool,
+    /// Whether lines have colours.
+    pub has_colours: bool,
+}
+
+/// Tells the five stories to `out`. Ends early once `stop` does. Says whether all came out as they should.
+pub async fn play(play: Play, out: Box<dyn Write + Send>, stop: impl Future<Output = ()>) -> anyhow::Result<bool> {
+    let mut tell = Tell::to(out, play.has_colours);
+    let provider = Provider::new(&KEYS)?;
+    let tasks = Tasks::default();
+    let (provider_at, token) = (
+        serve(&provider, (Ipv4Addr::LOCALHOST, 0).into(), &tasks).await?,
+        token()?,
+    );
+    let (listen, admin_listen) = (Place::of(play.listen, DATA), Place::of(play.admin_listen, ADMIN));
+    let running = start(&settings(provider_at, &token), listen.address, admin_listen.address).await?;
+    greet(&mut tell, &running, provider_at, [&listen, &admin_listen])?;
+    let mut stage = Stage {
+        tell,
+        provider,
+        provider_at,
+        proxy_at: running.data,
+        admin_at: running.admin,
+        token,
+        pace: if play.is_read_along { PACE } else { Duration::ZERO },
+        is_as_promised: true,
+    };
+    let told = async {
+        stories::tell(&mut stage).await?;
+        close(&mut stage, play.stays)?;
+        if play.stays {
+            traffic::run(&stage).await?;
+        }
+        io::Result::Ok(())
+    };
+    let ended = tokio::select! {
+        told = told => told,
+        () = stop => Ok(()),
+    };
+    running.drain().await;
+    tasks.drain(DRAIN).await;
+    ended?;
+    Ok(stage.is_as_promised)
+}
+
+/// Serves the strict provider alone until `stop` ends.
+pub async fn provider_only(
+    listen: Option<SocketAddr>,
+    mut out: Box<dyn Write + Send>,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let tasks = Tasks::default();
+    let place = Place::of(listen, PROVIDER);
+    let at = serve(&Provider::new(&[])?, place.address, &tasks).await?;
+    place.say(&mut out)?;
+    writeln!(
+        out,
+        "a strict provider at http://{at}: Messages, Chat Completions, Responses, Gemini; any key will do\n\
+         it refuses broken histories in the real provider's words, and else calls one of your tools every other turn\n\
+         \n  \
+         ANTHROPIC_BASE_URL=http://{at}\n  OPENAI_BASE_URL=http://{at}/v1\n  GOOGLE_GEMINI_BASE_URL=http://{at}\n\n\
+         behind the proxy: antiphon serve --upstream anthropic=http://{at} --upstream openai=http://{at} \
+         --upstream gemini=http://{at}\n\
+         press Ctrl-C to end"
+    )?;
+    out.flush()?;
+    stop.await;
+    tasks.drain(DRAIN).await;
+    Ok(())
+}
+
+/// Where to listen, and whether that is another place than it should be.
+struct Place {
+    address: SocketAddr,
+    /// The place that is taken.
+    taken: Option<SocketAddr>,
+}
+
+impl Place {
+    /// Where the user says, else the usual place if it is free, else any port.
+    fn of(said: Option<SocketAddr>, usual: SocketAddr) -> Self {
+        let address = said.unwrap_or(usual);
+        let is_taken = said.is_none() && std::net::TcpListener::bind(usual).is_err();
+        Self {
+            address: if is_taken {
+                SocketAddr::new(usual.ip(), 0)
+            } else {
+                address
+            },
+            taken: is_taken.then_some(usual),
+        }
+    }
+
+    fn say(&self, out: &mut dyn Write) -> io::Result<()> {
+        match self.taken {
+            Some(taken) => writeln!(out, "{taken} is taken: another port is used"),
+            None => Ok(()),
+        }
+    }
+}
+
+async fn serve(provider: &Provider, listen: SocketAddr, tasks: &Tasks) -> Result<SocketAddr, app::StartError> {
+    let listener = server::bind(listen).await?;
+    let at = listener.local_addr().map_err(|source| BindError {
+        address: listen,
+        source,
+    })?;
+    let settings = ServerSettings {
+        listen: at,
+        connections_max: 256,
+        header_timeout: Duration::from_secs(30),
+        client_stall: Duration::from_secs(30),
+        drain_timeout: DRAIN,
+    };
+    provider.serve(listener, settings, tasks);
+    Ok(at)
+}
+
+/// A token for the service, of this run alone.
+fn token() -> anyhow::Result<String> {
+    Ok(blake3::Hash::from_bytes(random()?).to_hex().to_string())
+}
+
+/// The configuration, as a file would say it. Its clocks are short, so that the stories are.
+fn settings(provider: SocketAddr, token: &str) -> String {
+    use std::fmt::Write as _;
+
+    let mut text = String::from(
+        "[server]\ndrain_timeout = \"1s\"\n[ledger]\nstore = \"memory\"\n[timeouts]\nstream_headers = \
+         \"1500ms\"\nserver_tool = \"700ms\"\n\
+         [upstreams.team]\nkind = \"anthropic\"\ncredentials = \"profiles\"\n",
+    );
+    // Writing into a String cannot fail.
+    let _ = writeln!(text, "url = \"http://{provider}\"");
+    for (name, key) in KEYS_OF_TEAM {
+        let _ = writeln!(
+            text,
+            "[[upstreams.team.profiles]]\nname = \"{name}\"\napi_key = \"{key}\""
+        );
+    }
+    for name in ["anthropic", "openai", "gemini"] {
+        let _ = writeln!(text, "[upstreams.{name}]\nurl = \"http://{provider}\"");
+    }
+    let _ = writeln!(
+        text,
+        "[services.tools]\ntoken = \"{}\"\nprincipals = [\"*\"]\ntools = [\"*\"]",
+        TokenHash::of(token.as_bytes())
+    );
+    for tool in ["lint", "test", "package", "render"] {
+        let _ = writeln!(text, "[tools.{tool}]\ntier = \"durable\"");
+    }
+    text
+}
+
+async fn start(settings: &str, listen: SocketAddr, admin_listen: SocketAddr) -> anyhow::Result<Running> {
+    let flags = Flags {
+        listen: Some(listen.to_string()),
+        admin_listen: Some(admin_listen.to_string()),
+        ..Flags::default()
+    };
+    let nowhere = |_: &std::path::Path| Err(io::ErrorKind::NotFound.into());
+    // Nothing of the user's own settings: the stories are the same everywhere.
+    let loaded = config::lower(
+        Some(("the demonstration's settings", settings)),
+        &flags,
+        &|_| None,
+        &nowhere,
+    )?;
+    let shown = Shown::of(&loaded, None, LogControl::default())?;
+    let config = loaded.config;
+    let ledger: Arc<dyn Ledger> = Arc::new(InPlaceOfAFile::new(config.ledger.settings, random()?));
+    Ok(app::launch(config, shown, &ledger).await?.running)
+}
+
+fn greet(tell: &mut Tell, running: &Running, provider_at: SocketAddr, places: [&Place; 2]) -> io::Result<()> {
+    tell.headline(&format!("dashboard  http://{}/", running.admin))?;
+    tell.line(&format!("proxy      http://{}", running.data))?;
+    tell.line(&format!(
+        "provider   http://{provider_at}   scripted, and as strict as the real ones"
+    ))?;
+    for taken in places.iter().filter_map(|place| place.taken) {
+        tell.line(&format!("{taken} is taken: another port is used"))?;
+    }
+    tell.line(
+        "\nFive failures, first against the provider itself, then through Antiphon. No key, no network, no file:",
+    )?;
+    tell.line("the ledger, which is a file with `antiphon serve`, is in memory here.")
+}
+
+fn close(stage: &mut Stage, stays: bool) -> io::Result<()> {
+    let verdict = if stage.is_as_promised {
+        "All five went as they should."
+    } else {
+        "Something above is not as it should be: please report it."
+    };
+    stage.tell.heading(verdict)?;
+    if stays {
+        let line = format!(
+            "press Ctrl-C to end; the dashboard stays at http://{}/, with some traffic",
+            stage.admin_at
+        );
+        stage.tell.line(&line)?;
+        let line = format!(
+            "antiphon run --listen {} -- CMD  lets an agent of yours speak to this provider",
+            stage.proxy_at
+        );
+        return stage.tell.line(&line);
+    }
+    stage
+        .tell
+        .line("antiphon demo --keep          the same, and it stays, with some traffic for the dashboard")?;
+    stage
+        .tell
+        .line("antiphon demo --provider-only the strict provider alone, for your own agent")?;
+    stage
+        .tell
+        .line("antiphon run -- CMD           your own agent, through Antiphon")
+}

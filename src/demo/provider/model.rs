@@ -1,0 +1,176 @@
+//! What the model does next, and what it sees of a request to decide that.
+
+use serde_json::{Map, Value, json};
+
+use crate::wire::Format;
+
+/// How deep a made-up input goes.
+const DEPTH_MAX: usize = 4;
+/// Tools that are looked at.
+const TOOLS_MAX: usize = 256;
+
+/// What the model does next.
+#[derive(Clone, Debug)]
+pub(in crate::demo) enum Reply {
+    /// Says something.
+    Text(&'static str),
+    /// Calls tools.
+    Calls(Vec<Call>),
+    /// Begins a search at the provider that never ends, with pings meanwhile. Messages alone.
+    Searches,
+    /// Says nothing, not even a head.
+    Silence,
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub(in crate::demo) struct Call {
+    pub(in crate::demo) id: String,
+    pub(in crate::demo) tool: String,
+    pub(in crate::demo) input: Value,
+}
+
+/// What it does where nobody has told it: every other time it calls a tool that the request offers.
+pub(super) fn next(format: Format, body: &Value, new_id: &dyn Fn() -> String) -> Reply {
+    if ends_with_a_result(format, body) {
+        return Reply::Text("Thank you, that is what I wanted to know.");
+    }
+    let declines = body
+        .get("tool_choice")
+        .is_some_and(|choice| *choice == "none" || choice["type"] == "none");
+    let offered = if declines { Vec::new() } else { tools(format, body) };
+    // Of several, one that looks rather than does: somebody may really run it.
+    let looks = |(name, _): &&(&str, &Value)| {
+        let name = name.to_ascii_lowercase();
+        ["read", "list", "get", "search", "find", "grep", "glob", "ls", "weather"]
+            .iter()
+            .any(|word| name.contains(word))
+    };
+    let Some((name, schema)) = offered.iter().find(looks).or_else(|| offered.first()) else {
+        return Reply::Text("I hear you. Offer me a tool, and I will call it.");
+    };
+    let input = made_up("", schema, 0);
+    Reply::Calls(vec![Call {
+        id: new_id(),
+        tool: (*name).to_owned(),
+        input: if input.is_object() { input } else { json!({}) },
+    }])
+}
+
+fn ends_with_a_result(format: Format, body: &Value) -> bool {
+    let last = |key: &str| body.get(key).and_then(Value::as_array).and_then(|list| list.last());
+    let holds =
+        |list: &Value, is_it: fn(&Value) -> bool| list.as_array().is_some_and(|blocks| blocks.iter().any(is_it));
+    let found = match format {
+        Format::Anthropic => {
+            last("messages").map(|message| holds(&message["content"], |block| block["type"] == "tool_result"))
+        }
+        Format::OpenAiChat => last("messages").map(|message| message["role"] == "tool"),
+        Format::OpenAiResponses => {
+            last("input").map(|item| item["type"].as_str().is_some_and(|kind| kind.ends_with("_output")))
+        }
+        Format::Gemini => last("contents").map(|content| {
+            holds(&content["parts"], |part| {
+                part.get("functionResponse")
+                    .or_else(|| part.get("function_response"))
+                    .is_some()
+            })
+        }),
+    };
+    found.unwrap_or(false)
+}
+
+/// Names and schemas of the tools that the client runs.
+fn tools(format: Format, body: &Value) -> Vec<(&str, &Value)> {
+    let offered = body
+        .get("tools")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .take(TOOLS_MAX);
+    match format {
+        Format::Anthropic => offered
+            .filter(|tool| tool.get("input_schema").is_some())
+            .filter_map(named)
+            .collect(),
+        Format::OpenAiChat => offered.filter_map(|tool| named(tool.get("function")?)).collect(),
+        Format::OpenAiResponses => offered
+            .filter(|tool| tool["type"] == "function")
+            .filter_map(named)
+            .collect(),
+        Format::Gemini => offered
+            .filter_map(|tool| {
+                tool.get("functionDeclarations")
+                    .or_else(|| tool.get("function_declarations"))
+            })
+            .filter_map(Value::as_array)
+            .flatten()
+            .take(TOOLS_MAX)
+            .filter_map(named)
+            .collect(),
+    }
+}
+
+fn named(tool: &Value) -> Option<(&str, &Value)> {
+    Some((tool.get("name")?.as_str()?, schema(tool)))
+}
+
+fn schema(tool: &Value) -> &Value {
+    const KEYS: [&str; 4] = [
+        "input_schema",
+        "parameters",
+        "parametersJsonSchema",
+        "parameters_json_schema",
+    ];
+    KEYS.iter().find_map(|key| tool.get(key)).unwrap_or(&Value::Null)
+}
+
+/// A harmless value of this schema: what is required, and nothing else.
+fn made_up(key: &str, schema: &Value, depth: usize) -> Value {
+    if let Some(first) = schema
+        .get("enum")
+        .and_then(Value::as_array)
+        .and_then(|values| values.first())
+    {
+        return first.clone();
+    }
+    let kind = schema
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or("object")
+        .to_ascii_lowercase();
+    match kind.as_str() {
+        "object" if depth < DEPTH_MAX => {
+            let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+            let member = |name: &Value| {
+                let name = name.as_str()?;
+                let inner = schema
+                    .get("properties")
+                    .and_then(|all| all.get(name))
+                    .unwrap_or(&Value::Null);
+                Some((name.to_owned(), made_up(name, inner, depth + 1)))
+            };
+            Value::Object(required.filter_map(member).collect::<Map<_, _>>())
+        }
+        "object" => json!({}),
+        "array" => json!([]),
+        "integer" | "number" => json!(1),
+        "boolean" => json!(false),
+        _ => words(key).into(),
+    }
+}
+
+/// Something that does no harm where it is really run, opened or asked for.
+fn words(key: &str) -> &'static str {
+    let key = key.to_ascii_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| key.contains(word));
+    if has(&["command", "cmd", "script", "code"]) {
+        "true"
+    } else if has(&["path", "file", "dir", "folder"]) {
+        "."
+    } else if has(&["url", "uri"]) {
+        "http://127.0.0.1/"
+    } else {
+        "antiphon"
+    }
+}
