@@ -13,7 +13,7 @@ use crate::{
     demo::{self, Play},
 };
 
-use super::serve::{STOP_TIMEOUT, Signals};
+use super::serve::{STOP_TIMEOUT, Signalled, Signals};
 
 /// What stands below the flags in the help text.
 pub(super) const AFTER_HELP: &str = "\
@@ -53,7 +53,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 async fn play(args: &Args) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new().context("cannot listen for signals")?;
     // A terminal that is closed ends it, too.
-    let stop = async { drop(signals.next().await) };
+    let stop = async {
+        let (Signalled::Stop | Signalled::Reload) = signals.next().await;
+    };
     let out = Box::new(io::stdout());
     if args.provider_only {
         demo::provider_only(args.listen, out, stop).await?;

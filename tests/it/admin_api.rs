@@ -399,6 +399,10 @@ async fn those_who_listen_are_told_at_once_and_are_not_too_many() {
         let answered = app.ask(post("/anthropic/v1/messages", &broken())).await;
         let repair = event(&mut stream, &mut buffer, "repair").await;
         assert_eq!(repair["id"], answered.header("x-antiphon-request-id").unwrap());
+        assert_eq!(
+            (&repair["sketched"], &repair["findings"][0]["tool"]),
+            (&json!(true), &json!(HOSTILE))
+        );
         assert!(!repair.to_string().contains(CANARY), "{repair}");
         let tick = event(&mut stream, &mut buffer, "tick").await;
         assert_eq!(tick["point"]["repairs"], json!({"placeholder": 1}), "{tick}");

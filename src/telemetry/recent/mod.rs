@@ -127,6 +127,8 @@ struct Kept {
     repairs: VecDeque<Arc<Mended>>,
     late: VecDeque<LateNews>,
     early: VecDeque<(String, Arc<Sketches>)>,
+    /// Requests whose bodies wait to be outlined, or are being: the news of them comes behind that.
+    drafted: Vec<String>,
     /// Until the task is taken to be run.
     waiting: Option<mpsc::Receiver<Draft>>,
 }
@@ -200,8 +202,11 @@ impl Recent {
         });
         kept.repairs.push_front(Arc::clone(&mended));
         kept.repairs.truncate(REPAIRS_MAX);
+        let is_drafted = kept.drafted.contains(&mended.id);
         drop(kept);
-        self.tell(News::Mended(mended));
+        if !is_drafted {
+            self.tell(News::Mended(mended));
+        }
     }
 
     /// Notes what became of a late result.
@@ -223,9 +228,13 @@ impl Recent {
     /// Hands a body to be outlined, unless enough others wait.
     pub(super) fn draft(&self, draft: Draft) {
         let length = draft.after.as_ref().map_or(0, Segments::len).max(draft.before.len());
-        if length <= BODY_MAX {
-            // What does not fit is listed without an outline.
-            drop(self.drafts.try_send(draft));
+        if length > BODY_MAX {
+            return;
+        }
+        // Under the lock, so that it is not outlined before it is noted. What does not fit is listed without an outline.
+        let (mut kept, id) = (self.lock(), draft.id.clone());
+        if self.drafts.try_send(draft).is_ok() {
+            kept.drafted.push(id);
         }
     }
 
@@ -237,9 +246,12 @@ impl Recent {
     /// Keeps the outlines of a request.
     fn sketched(&self, id: String, sketches: Sketches) {
         let (mut kept, sketches) = (self.lock(), Arc::new(sketches));
+        kept.drafted.retain(|drafted| *drafted != id);
         if let Some(mended) = kept.repairs.iter_mut().find(|mended| mended.id == id) {
             Arc::make_mut(mended).sketches = Some(sketches);
-            return;
+            let mended = Arc::clone(mended);
+            drop(kept);
+            return self.tell(News::Mended(mended));
         }
         if kept.early.len() >= EARLY_MAX {
             kept.early.pop_front();
