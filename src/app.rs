@@ -148,6 +148,12 @@ pub enum StartError {
     Tls(#[from] rustls::Error),
 }
 
+/// New connections are counted.
+fn tell(sender: &Sender, telemetry: &Telemetry) {
+    let telemetry = telemetry.clone();
+    sender.tell(move |took| telemetry.connected(took));
+}
+
 /// Binds both listeners and serves until the drain.
 pub async fn start(parts: Parts) -> Result<Running, StartError> {
     let Parts {
@@ -168,7 +174,7 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
     let admin_address = admin_listener.local_addr().unwrap_or(admin_listen);
     let sender = Sender::new(&upstream_settings, tasks.clone())?;
     let telemetry = shared.telemetry.clone();
-    sender.tell(&shared.telemetry);
+    tell(&sender, &shared.telemetry);
     // Of their own: they work until nobody has anything to write any more.
     let keeping = upkeep.start(Tasks::default(), shared.telemetry.clone());
     if let Some(exporter) = traces {
@@ -224,7 +230,7 @@ impl Running {
     ) -> Result<(), rustls::Error> {
         let is_same = upstream == self.upstream;
         let sender = (!is_same).then(|| Sender::new(&upstream, self.tasks.clone()));
-        let sender = sender.transpose()?.inspect(|sender| sender.tell(&self.telemetry));
+        let sender = sender.transpose()?.inspect(|sender| tell(sender, &self.telemetry));
         self.proxy.replace(Fresh {
             routes,
             settings,
@@ -258,7 +264,7 @@ pub fn within(parts: Parts, dial: Dial) -> Within {
     } = parts;
     let tasks = Tasks::default();
     let sender = Sender::with_dial(&upstream_settings, tasks.clone(), dial);
-    sender.tell(&shared.telemetry);
+    tell(&sender, &shared.telemetry);
     let listen = server.listen.ip();
     upkeep.start(tasks.clone(), shared.telemetry.clone());
     Within {

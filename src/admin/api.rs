@@ -236,7 +236,7 @@ async fn show_log_level(State(shared): State<Shared>) -> Json<LogLevel> {
     Json(LogLevel { level })
 }
 
-/// Logs more, or less, until the next start or reload
+/// Logs more, or less, until the next start, or a reload that changes `log.level`
 #[utoipa::path(put, path = "/admin/v1/log-level", tag = "operate", request_body = LogLevel, responses(
     (status = 200, description = "in force", body = LogLevel),
     (status = 400, description = "the body is no such object", body = Problem),

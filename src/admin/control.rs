@@ -34,6 +34,8 @@ pub struct Standing {
     pub upstreams: Vec<UpstreamView>,
     /// Their profiles.
     pub profiles: Profiles,
+    /// Host names, besides loopback and literal addresses, under which the admin listener may be asked; no port.
+    pub hosts: Vec<String>,
     /// When it was loaded, since 1970.
     pub loaded_at: Duration,
     /// How often it was loaded anew.
@@ -53,7 +55,13 @@ pub struct UpstreamView {
 
 impl Standing {
     /// What is in force with these upstreams and profiles, for the first time.
-    pub fn new(path: Option<String>, effective: String, routes: &Routes, profiles: Profiles) -> Self {
+    pub fn new(
+        path: Option<String>,
+        effective: String,
+        routes: &Routes,
+        profiles: Profiles,
+        hosts: Vec<String>,
+    ) -> Self {
         let view = |upstream: &Upstream| UpstreamView {
             name: upstream.name.clone(),
             url: format!("{}://{}{}", upstream.scheme, upstream.authority, upstream.base_path),
@@ -64,6 +72,7 @@ impl Standing {
             effective,
             upstreams: routes.upstreams().iter().map(view).collect(),
             profiles,
+            hosts,
             loaded_at: clock::since_1970(),
             reloads: 0,
         }

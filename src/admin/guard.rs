@@ -49,12 +49,8 @@ pub(super) async fn guard(State(shared): State<Shared>, request: Request, next: 
 
 fn admit(shared: &Shared, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
-    if !is_from_here(
-        headers,
-        request.uri().authority(),
-        &shared.hosts,
-        shared.token.is_some(),
-    ) {
+    let (hosts, has_token) = (&shared.control.standing().hosts, shared.token.is_some());
+    if !is_from_here(headers, request.uri().authority(), hosts, has_token) {
         let text = "only this machine's own names and addresses are answered here, and pages from here; \
             name others in server.allow_hosts";
         return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", text));

@@ -76,8 +76,6 @@ pub struct Parts {
     pub control: Control,
     /// The token of those who may see and do more than ask for health; none: everybody on this machine.
     pub token: Option<TokenHash>,
-    /// Host names, besides loopback and literal addresses, under which it may be asked; no port.
-    pub hosts: Vec<String>,
 }
 
 /// The same, as every handler holds it.
@@ -90,7 +88,6 @@ struct Shared {
     ledger: Arc<dyn Ledger>,
     control: Control,
     token: Option<TokenHash>,
-    hosts: Arc<[String]>,
     listeners: Listeners,
 }
 
@@ -104,7 +101,6 @@ pub fn router(parts: Parts) -> Router {
         ledger: parts.ledger,
         control: parts.control,
         token: parts.token,
-        hosts: parts.hosts.into(),
         listeners: Listeners::default(),
     };
     let (api, document) = api::routes();

@@ -72,7 +72,8 @@ pub async fn launch(config: Config, shown: Shown, ledger: &Arc<dyn Ledger>) -> R
     let sessions = Arc::new(SessionTable::new(sessions));
     let Lasting { late, recall, upkeep } = Lasting::over(ledger, config.late, config.ledger.keeps_seen, &telemetry);
     let routes = Routes::new(config.upstreams);
-    let standing = Standing::new(shown.path, shown.effective, &routes, profiles.clone());
+    let hosts = config.proxy.allow_hosts.clone();
+    let standing = Standing::new(shown.path, shown.effective, &routes, profiles.clone(), hosts);
     let (control, reloads) = Control::new(standing, shown.log);
     let admin = admin::router(admin::Parts {
         telemetry: telemetry.clone(),
@@ -82,7 +83,6 @@ pub async fn launch(config: Config, shown: Shown, ledger: &Arc<dyn Ledger>) -> R
         ledger: Arc::clone(ledger),
         control: control.clone(),
         token: config.admin_token,
-        hosts: config.proxy.allow_hosts.clone(),
     });
     let shared = Shared {
         profiles,

@@ -61,6 +61,7 @@ impl Reloader {
         let before = &self.began.config.proxy;
         settings.principals.clone_from(&before.principals);
         settings.policy.tiers.clone_from(&before.policy.tiers);
+        let hosts = settings.allow_hosts.clone();
         running.replace(routes.clone(), settings, config.upstream, profiles.clone())?;
         self.telemetry.knows(names);
         if changed.iter().any(|key| key == "log.level") {
@@ -71,7 +72,7 @@ impl Reloader {
         }
         self.control.stands(Standing {
             reloads: old.reloads.saturating_add(1),
-            ..Standing::new(old.path.clone(), effective, &routes, profiles)
+            ..Standing::new(old.path.clone(), effective, &routes, profiles, hosts)
         });
         self.loaded = loaded;
         self.telemetry.profiles_changed();

@@ -22,7 +22,7 @@ use crate::{
     app::{self, Launched, Shown},
     config::{self, Flags, LedgerConfig, Loaded, default_ledger_path, process_environment},
     ledger::{Ledger, MemoryLedger, OpenError, SqliteLedger},
-    provider::{self, Routes, Upstream},
+    provider::{self, Upstream},
     telemetry::{self, LogControl},
     upstream::random,
 };
@@ -108,6 +108,7 @@ async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<
     let mut signals = Signals::new().context("cannot listen for signals")?;
     let config = loaded.config.clone();
     warn_of_closed_door(&config.server.listen, &config.proxy.allow_hosts);
+    warn_of_plain_text(&config.upstreams);
     warn_of_literal_secrets(&config.literal_secrets);
     warn_of_unusable_variables(&config.unusable_variables);
     let ledger = ledger(&config.ledger)?;
@@ -122,7 +123,6 @@ async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<
         routes,
     } = app::launch(config, shown, &ledger).await?;
     tracing::info!(listen = %running.data, admin_listen = %running.admin, version = env!("CARGO_PKG_VERSION"), "serving");
-    warn_of_plain_text(&routes);
     if io::stderr().is_terminal() {
         // Nothing depends on the banner: a terminal that is gone is no reason to stop.
         let banner = banner::text(&routes, running.data, running.admin);
@@ -203,11 +203,11 @@ fn warn_of_closed_door(listen: &std::net::SocketAddr, allow_hosts: &[String]) {
 }
 
 /// Credentials that leave this machine without TLS can be read on the way.
-fn warn_of_plain_text(routes: &Routes) {
+fn warn_of_plain_text(upstreams: &[Upstream]) {
     let plain = |upstream: &&Upstream| {
         upstream.scheme == http::uri::Scheme::HTTP && !provider::is_loopback(upstream.authority.host())
     };
-    for upstream in routes.upstreams().iter().filter(plain) {
+    for upstream in upstreams.iter().filter(plain) {
         tracing::warn!(
             upstream = upstream.name,
             "credentials go to this upstream unencrypted: its url is http://"

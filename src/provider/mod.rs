@@ -339,11 +339,8 @@ impl Routes {
 
     /// The upstream of a path without prefix, for clients whose base URL is only the host.
     fn by_shape(&self, path: &str, headers: &HeaderMap) -> Option<&Upstream> {
-        let sent = |name: &str| {
-            BUILT_IN
-                .iter()
-                .any(|row| row.name == name && headers.contains_key(row.credential))
-        };
+        let bears = |row: &Row, name: &str| row.name == name && headers.contains_key(row.credential);
+        let sent = |name: &str| BUILT_IN.iter().any(|row| bears(row, name));
         let v1 = path.starts_with("/v1/");
         // A Google Cloud path, whose credential opens far more than a model: only ever by the upstream's prefix.
         let cloud = path.starts_with("/v1/projects/");

@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    fmt,
     future::Future,
     io,
     pin::Pin,
@@ -34,7 +35,7 @@ use super::{
     ebb::Tidal,
     inside::{Dial, Stream},
 };
-use crate::{clock, provider, telemetry::Telemetry};
+use crate::{clock, provider};
 
 /// Bytes of an answer that the kernel may hold while the client reads slowly.
 const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
@@ -47,6 +48,31 @@ type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, SendError>> + Send>>;
 #[derive(Debug, thiserror::Error)]
 #[error("the name does not resolve")]
 struct NameError(#[source] io::Error);
+
+/// Who is told how long new connections took, once there is somebody. A cheap handle.
+#[derive(Clone, Default)]
+pub(super) struct Told(Arc<OnceLock<Box<Hear>>>);
+
+type Hear = dyn Fn(Duration) + Send + Sync;
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Told").finish_non_exhaustive()
+    }
+}
+
+impl Told {
+    /// Tells it from now on; only the first counts.
+    pub(super) fn set(&self, hear: impl Fn(Duration) + Send + Sync + 'static) {
+        drop(self.0.set(Box::new(hear)));
+    }
+
+    fn hear(&self, took: Duration) {
+        if let Some(hear) = self.0.get() {
+            hear(took);
+        }
+    }
+}
 
 /// The system's resolver, with errors that can be told from others.
 #[derive(Clone, Debug)]
@@ -202,7 +228,7 @@ pub(super) struct Connector {
     // How long a provider may take nothing of what is written.
     patience: Duration,
     /// Who is told how long new connections took.
-    told: Arc<OnceLock<Telemetry>>,
+    told: Told,
 }
 
 #[derive(Clone, Debug)]
@@ -229,7 +255,7 @@ impl Connector {
                 tls_timeout: settings.tls_timeout,
             },
             patience: settings.send_timeout,
-            told: Arc::default(),
+            told: Told::default(),
         })
     }
 
@@ -241,13 +267,13 @@ impl Connector {
                 timeout: settings.connect_timeout,
             },
             patience: settings.send_timeout,
-            told: Arc::default(),
+            told: Told::default(),
         }
     }
 
     /// Where to put who is told how long new connections took.
-    pub(super) fn told(&self) -> Arc<OnceLock<Telemetry>> {
-        Arc::clone(&self.told)
+    pub(super) fn told(&self) -> Told {
+        self.told.clone()
     }
 }
 
@@ -294,9 +320,7 @@ impl Service<Uri> for Connector {
         };
         Box::pin(async move {
             let stream = connecting.await?;
-            if let Some(telemetry) = told.get() {
-                telemetry.connected(clock::now().duration_since(began));
-            }
+            told.hear(clock::now().duration_since(began));
             Ok(Tidal::new(stream, patience))
         })
     }

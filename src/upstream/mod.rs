@@ -6,14 +6,7 @@ mod ebb;
 mod inside;
 mod sending;
 
-use std::{
-    error::Error,
-    fmt,
-    future::Future,
-    pin::Pin,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -27,9 +20,9 @@ use hyper_util::{
     rt::TokioTimer,
 };
 
-use crate::{policy::Failure, telemetry::Telemetry};
+use crate::policy::Failure;
 pub use chance::{NoChance, random};
-use dial::Connector;
+use dial::{Connector, Told};
 pub use ebb::Ebb;
 pub use inside::{Dial, Dialing, Line};
 use sending::{Progress, Tracked};
@@ -172,7 +165,7 @@ pub struct Sender {
     /// Everything that comes before a connection takes the request.
     connect_timeout: Duration,
     send_timeout: Duration,
-    told: Arc<OnceLock<Telemetry>>,
+    told: Told,
 }
 
 impl Sender {
@@ -217,9 +210,9 @@ impl Sender {
         }
     }
 
-    /// Has `telemetry` told how long new connections took; only the first counts.
-    pub fn tell(&self, telemetry: &Telemetry) {
-        drop(self.told.set(telemetry.clone()));
+    /// Has `hear` told how long new connections took; only the first counts.
+    pub fn tell(&self, hear: impl Fn(Duration) + Send + Sync + 'static) {
+        self.told.set(hear);
     }
 
     /// Sends one request and waits for the answer's head; an HTTP/1 answer has an [`Ebb`] among its extensions.

@@ -61,7 +61,6 @@ async fn answer(router: &Router, ask: Ask<'_>) -> (StatusCode, HeaderMap, String
 fn with_token() -> Parts {
     Parts {
         token: Some(TokenHash::of(b"the token")),
-        hosts: vec!["admin.example".to_owned()],
         ..admin(Readiness::new())
     }
 }

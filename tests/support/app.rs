@@ -186,7 +186,13 @@ pub fn admin(readiness: Readiness) -> admin::Parts {
 /// What the admin listener looks at.
 pub fn admin_of(shared: &Shared, readiness: Readiness) -> admin::Parts {
     let routes = Routes::new(Vec::new());
-    let standing = Standing::new(None, "[server]\n".to_owned(), &routes, shared.profiles.clone());
+    let standing = Standing::new(
+        None,
+        "[server]\n".to_owned(),
+        &routes,
+        shared.profiles.clone(),
+        vec!["admin.example".to_owned()],
+    );
     let (control, _) = Control::new(standing, LogControl::default());
     admin::Parts {
         telemetry: shared.telemetry.clone(),
@@ -196,7 +202,6 @@ pub fn admin_of(shared: &Shared, readiness: Readiness) -> admin::Parts {
         ledger: super::late::memory(),
         control,
         token: None,
-        hosts: Vec::new(),
     }
 }
 
