@@ -81,8 +81,12 @@ struct Tick {
     streams_active: i64,
     lanes: usize,
     open_calls: usize,
+    /// The running step.
     point_at: u64,
     point: series::Point,
+    /// The step before it, which is whole.
+    last_at: u64,
+    last: series::Point,
 }
 
 /// One who listens.
@@ -147,6 +151,7 @@ impl Listener {
 
     fn tick(&self) -> Event {
         let (shared, running) = (&self.shared, self.shared.telemetry.running());
+        let finished = shared.telemetry.finished();
         let totals = shared.listeners.totals(&shared.sessions);
         let tick = Tick {
             at: clock::since_1970().as_secs(),
@@ -155,6 +160,8 @@ impl Listener {
             open_calls: totals.open_calls,
             point_at: running.at,
             point: series::point(&running),
+            last_at: finished.at,
+            last: series::point(&finished),
         };
         named("tick", &tick)
     }

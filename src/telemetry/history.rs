@@ -71,11 +71,17 @@ impl History {
         self.steps.iter().filter(|step| step.at >= oldest).cloned().collect()
     }
 
-    /// The running step.
+    /// The step of this time.
     pub(super) fn now(&self, now: Duration) -> Step {
         let at = begin(now);
-        let running = self.steps.back().filter(|step| step.at == at).cloned();
+        let mut last = self.steps.iter().rev().take_while(|step| step.at >= at);
+        let running = last.find(|step| step.at == at).cloned();
         running.unwrap_or_else(|| Step { at, ..Step::default() })
+    }
+
+    /// The step before the running one.
+    pub(super) fn before(&self, now: Duration) -> Step {
+        self.now(now.saturating_sub(STEP))
     }
 
     /// A clock that was put back counts into the last step.
@@ -139,6 +145,7 @@ mod tests {
         assert!(steps.iter().all(|step| step.counts[&NAME] == 10));
         assert_eq!(history.now(Duration::from_secs(3999)).counts[&NAME], 10);
         assert!(history.now(Duration::from_secs(4000)).counts.is_empty());
+        assert_eq!(history.before(Duration::from_secs(4000)).counts[&NAME], 10);
         assert!(history.steps(Duration::from_secs(9000)).is_empty());
     }
 

@@ -59,6 +59,11 @@ impl Telemetry {
         self.steps().now(clock::since_1970())
     }
 
+    /// The step before it.
+    pub fn finished(&self) -> Step {
+        self.steps().before(clock::since_1970())
+    }
+
     /// A profile rests, or serves again.
     pub fn profiles_changed(&self) {
         self.recent.tell(News::Profiles);

@@ -404,7 +404,9 @@ async fn those_who_listen_are_told_at_once_and_are_not_too_many() {
         );
         assert!(!repair.to_string().contains(CANARY), "{repair}");
         let tick = event(&mut stream, &mut buffer, "tick").await;
-        assert_eq!(tick["point"]["repairs"], json!({"placeholder": 1}), "{tick}");
+        // A step may have ended meanwhile.
+        let repairs = [&tick["point"]["repairs"], &tick["last"]["repairs"]];
+        assert!(repairs.contains(&&json!({"placeholder": 1})), "{tick}");
     };
     tokio::select! {
         served = async { axum::serve(listener, router).await } => panic!("the server ended: {served:?}"),

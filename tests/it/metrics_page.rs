@@ -64,6 +64,9 @@ fn what_has_no_labels_or_few_is_there_as_zero_too() {
     let page = telemetry().encode();
     has(&page, "antiphon_late_result_age_seconds_count 0");
     has(&page, "antiphon_ledger_lost_total 0");
+    has(&page, "antiphon_spans_sent_total 0");
+    has(&page, "antiphon_spans_lost_total{why=\"full\"} 0");
+    has(&page, "antiphon_spans_lost_total{why=\"failed\"} 0");
     has(&page, "antiphon_watcher_truncated_total 0");
     has(&page, "antiphon_streams_active 0");
     has(&page, "antiphon_watcher_blind_total 0");
@@ -99,7 +102,7 @@ fn what_has_no_labels_or_few_is_there_as_zero_too() {
 }
 
 /// Every metric, in the order of the page.
-const OURS: [&str; 47] = [
+const OURS: [&str; 49] = [
     "antiphon_requests",
     "antiphon_findings",
     "antiphon_repairs",
@@ -143,6 +146,8 @@ const OURS: [&str; 47] = [
     "antiphon_ledger_posts",
     "antiphon_late_results",
     "antiphon_late_result_age_seconds",
+    "antiphon_spans_sent",
+    "antiphon_spans_lost",
     "antiphon_ledger_lost",
     "antiphon_ledger_records",
     "antiphon_ledger_bytes",
