@@ -5,7 +5,7 @@ use toml::Value;
 use super::{Loaded, read::join};
 
 /// Keys whose values are in force only after a restart, themselves or as the tables they stand in.
-const FIXED: [&str; 12] = [
+const FIXED: [&str; 13] = [
     "server.listen",
     "server.admin_listen",
     "server.admin_token",
@@ -18,6 +18,7 @@ const FIXED: [&str; 12] = [
     "tools",
     "principals",
     "log.format",
+    "traces",
 ];
 
 /// Keys that differ.

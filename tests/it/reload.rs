@@ -86,14 +86,14 @@ async fn what_cannot_change_is_said_and_the_rest_changes() {
     let provider = Provider::start().await;
     let install = Install::new(&towards(&provider));
     let process = install.start().await;
-    let more = "[server]\nconnections_max = 7\n[log]\nlevel = \"warn\"\n[tools.bash]\ntier = \"durable\"\n";
+    let more = "[server]\nconnections_max = 7\n[log]\nlevel = \"warn\"\n[traces]\npropagate = true\n[tools.bash]\ntier = \"durable\"\n";
     for round in 0..2 {
         install.write(&format!("{}{more}", towards(&provider)));
         let told = process.ask_admin(reloading()).await.json();
         let changed = if round == 0 { json!(["log.level"]) } else { json!([]) };
         assert_eq!(
             told,
-            json!({"reloaded": true, "changed": changed, "needs_restart": ["server.connections_max", "tools.bash.tier"]})
+            json!({"reloaded": true, "changed": changed, "needs_restart": ["server.connections_max", "traces.propagate", "tools.bash.tier"]})
         );
         assert_eq!(get(&process, "/admin/v1/log-level").await, json!({"level": "warn"}));
     }

@@ -41,7 +41,7 @@ pub struct SketchedMessage {
     pub index: usize,
     /// `user`, `assistant`, `tool` or `system`.
     pub role: &'static str,
-    /// Its blocks, [`BLOCKS_MAX`] at most.
+    /// Its blocks, 64 at most.
     pub blocks: Vec<SketchedBlock>,
 }
 
