@@ -4,6 +4,7 @@ use antiphon::{
     admin::{Parts, Readiness, router},
     auth::TokenHash,
     repair::Mode,
+    telemetry::recent::News,
 };
 use axum::{
     Router,
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
+    sync::broadcast,
 };
 use tower_service::Service as _;
 
@@ -265,18 +267,12 @@ fn broken() -> String {
     json!({"model": "m", "max_tokens": 9, "messages": messages}).to_string()
 }
 
-/// Waits until the last repair has its structure.
-async fn sketched(router: &Router) -> Value {
-    for _ in 0..200 {
-        let (_, _, text) = answer(router, get("/admin/v1/repairs", &[])).await;
-        assert!(!text.contains(CANARY), "{text}");
-        let page: Value = serde_json::from_str(&text).unwrap();
-        if page["repairs"][0]["sketched"] == true {
-            return page;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
-    panic!("no repair was outlined");
+/// The last repairs, once there is news of one: it comes with its structure.
+async fn sketched(router: &Router, news: &mut broadcast::Receiver<News>) -> Value {
+    while !matches!(news.recv().await.unwrap(), News::Mended(_)) {}
+    let (_, _, text) = answer(router, get("/admin/v1/repairs", &[])).await;
+    assert!(!text.contains(CANARY), "{text}");
+    serde_json::from_str(&text).unwrap()
 }
 
 #[tokio::test]
@@ -290,8 +286,9 @@ async fn a_repair_is_explained_in_words_and_structure_never_in_content() {
         let builder = app::before(provider.address()).mode(mode);
         let (shared, app) = builder.start_shared().await;
         let router = router(admin_of(&shared, Readiness::new()));
+        let mut news = shared.telemetry.listen();
         let answered = app.ask(post("/anthropic/v1/messages", &broken())).await;
-        let page = sketched(&router).await;
+        let page = sketched(&router, &mut news).await;
         let repair = &page["repairs"][0];
         assert_eq!(repair["outcome"], outcome, "{repair}");
         assert_eq!(repair["status"].as_u64().unwrap(), u64::from(answered.status()));
