@@ -148,7 +148,7 @@ pub enum StartError {
     Tls(#[from] rustls::Error),
 }
 
-/// New connections are counted.
+/// New connections are timed.
 fn tell(sender: &Sender, telemetry: &Telemetry) {
     let telemetry = telemetry.clone();
     sender.tell(move |took| telemetry.connected(took));

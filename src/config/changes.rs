@@ -43,8 +43,8 @@ impl Changes {
 }
 
 fn is_fixed(key: &str) -> bool {
-    let behind = FIXED.iter().filter_map(|fixed| key.strip_prefix(fixed));
-    behind.into_iter().any(|rest| rest.is_empty() || rest.starts_with('.'))
+    let mut behind = FIXED.iter().filter_map(|fixed| key.strip_prefix(fixed));
+    behind.any(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 fn collect(old: &Value, new: &Value, path: &str, keys: &mut Vec<String>) {

@@ -91,17 +91,12 @@ impl Pending {
     }
 
     /// Those of these that wait.
-    pub(super) fn among(&self, principal: Principal, names: &HashSet<Name>) -> Vec<Name> {
+    pub(super) fn among(&self, principal: Principal, is_one: impl Fn(&Name) -> bool) -> Vec<Name> {
         let Some(known) = self.0.get(&principal) else {
             return Vec::new();
         };
         let known = lock(&known);
-        known
-            .waiting
-            .keys()
-            .filter(|name| names.contains(*name))
-            .copied()
-            .collect()
+        known.waiting.keys().filter(|name| is_one(name)).copied().collect()
     }
 
     pub(super) fn count(&self, principal: Principal, now: Moment) -> usize {

@@ -1,7 +1,5 @@
 //! What owners and their exchanges read: their own, and nothing else.
 
-use std::collections::HashSet;
-
 use tokio::time::{Instant, timeout_at};
 
 use super::{Found, Late, LateError, Wanted, entry::Call, names};
@@ -71,7 +69,7 @@ impl Late {
 
     /// Those of these calls whose results wait for their owner, in the order in which they came. A ledger that does not
     /// answer in time has none.
-    pub async fn waiting(&self, principal: Principal, among: &HashSet<Name>, by: Instant) -> Vec<(Name, Call)> {
+    pub async fn waiting(&self, principal: Principal, among: impl Fn(&Name) -> bool, by: Instant) -> Vec<(Name, Call)> {
         let names = self.0.pending.among(principal, among);
         if names.is_empty() {
             return Vec::new();

@@ -1,7 +1,7 @@
 //! What a caller is owed: results that services posted for his calls. Which calls are recorded, which result goes into
 //! which request, and where it is put.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
@@ -40,6 +40,9 @@ pub(super) struct WithLate {
     pub(super) body: Bytes,
     pub(super) put: Put,
 }
+
+/// The calls that stand in a body, by their names.
+type Held<'v> = HashMap<Name, &'v CallView>;
 
 /// What of ours stands at the end of messages.
 #[derive(Debug, Default)]
@@ -174,7 +177,7 @@ impl Owed {
             // The same words may be said elsewhere: what is known of other calls is of another conversation.
             let Some(appended) = known
                 .get(&place.anchor)
-                .filter(|appended| appended.calls.iter().all(|call| held.contains(call)))
+                .filter(|appended| appended.calls.iter().all(|call| held.contains_key(call)))
             else {
                 continue;
             };
@@ -183,7 +186,7 @@ impl Owed {
                 continue;
             }
             // Nor is one told here that a branch was given where its call stands.
-            if self.stand_in_place(&body.calls, &appended.calls, by).await {
+            if self.stand_in_place(&held, &appended.calls, by).await {
                 continue;
             }
             texts.push((place.message, appended.text.clone()));
@@ -219,11 +222,14 @@ impl Owed {
 
     /// The results that are put at the end now: of calls that stand in this body and were answered by a placeholder, ours
     /// or the client's own.
-    async fn next(&self, body: &Views, held: &HashSet<Name>, told: &HashSet<Name>, by: Instant) -> Option<Appended> {
+    async fn next(&self, body: &Views, held: &Held<'_>, told: &HashSet<Name>, by: Instant) -> Option<Appended> {
         if body.only_results {
             return None;
         }
-        let waiting = self.late.waiting(self.who.principal, held, by).await;
+        let waiting = self
+            .late
+            .waiting(self.who.principal, |name| held.contains_key(name), by)
+            .await;
         let (mut texts, mut calls, mut room) = (Vec::new(), Vec::new(), APPENDED_BYTES_MAX);
         for (name, call) in waiting.iter().filter(|(name, _)| !told.contains(name)) {
             let Some(view) = Self::in_body(&body.calls, call) else {
@@ -249,20 +255,21 @@ impl Owed {
         (!text.is_empty()).then_some(Appended { text, calls })
     }
 
-    /// The names of calls that stand in a body, recorded ones and those of which something is recalled.
-    fn names(&self, calls: &[CallView]) -> HashSet<Name> {
-        calls.iter().flat_map(|view| self.names_of(view)).collect()
-    }
-
-    /// The names of a call: as it is recorded, and as something is recalled of it.
-    fn names_of(&self, view: &CallView) -> [Name; 2] {
-        let wanted = Wanted {
-            id: view.id.clone(),
-            tool: view.tool.clone(),
-            input_hash: view.input,
-        };
-        let recorded = Late::name(self.lane.map(|lane| lane.id), &wanted);
-        [recorded, *view.key.as_bytes()]
+    /// The calls that stand in a body, by their names: as they are recorded, and as something is recalled of them.
+    fn names<'v>(&self, calls: &'v [CallView]) -> Held<'v> {
+        let lane = self.lane.map(|lane| lane.id);
+        let mut held = Held::new();
+        for view in calls {
+            let wanted = Wanted {
+                id: view.id.clone(),
+                tool: view.tool.clone(),
+                input_hash: view.input,
+            };
+            for name in [Late::name(lane, &wanted), *view.key.as_bytes()] {
+                held.entry(name).or_insert(view);
+            }
+        }
+        held
     }
 
     /// The call in a body: exactly by its id first, else by letters and digits, where those are one call's alone.
@@ -286,10 +293,9 @@ impl Owed {
     }
 
     /// Whether the client brings nothing for these calls, and the provider was given the result of each in its place.
-    async fn stand_in_place(&self, views: &[CallView], calls: &[Name], by: Instant) -> bool {
+    async fn stand_in_place(&self, held: &Held<'_>, calls: &[Name], by: Instant) -> bool {
         for name in calls {
-            let view = views.iter().find(|view| self.names_of(view).contains(name));
-            let Some(view) = view.filter(|view| view.answer == InBody::Nothing) else {
+            let Some(view) = held.get(name).filter(|view| view.answer == InBody::Nothing) else {
                 return false;
             };
             if !matches!(self.given(view, by).await, Some(Frozen::Result(_))) {
