@@ -16,7 +16,7 @@ use utoipa::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    Shared,
+    Parts,
     control::Reloaded,
     events,
     problem::{Asked, Problem},
@@ -60,7 +60,7 @@ impl utoipa::Modify for Bearer {
 }
 
 /// The routes, and the document that describes them.
-pub(super) fn routes() -> (axum::Router<Shared>, utoipa::openapi::OpenApi) {
+pub(super) fn routes() -> (axum::Router<Parts>, utoipa::openapi::OpenApi) {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(show_status))
         .routes(routes!(show_series))
@@ -82,8 +82,8 @@ pub(super) fn routes() -> (axum::Router<Shared>, utoipa::openapi::OpenApi) {
     (status = 200, description = "version, addresses, configuration", body = Status),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
-async fn show_status(State(shared): State<Shared>) -> Json<Status> {
-    Json(status::status(&shared))
+async fn show_status(State(parts): State<Parts>) -> Json<Status> {
+    Json(status::status(&parts))
 }
 
 /// Counts of the last hour, in steps of five seconds
@@ -91,8 +91,8 @@ async fn show_status(State(shared): State<Shared>) -> Json<Status> {
     (status = 200, description = "one column a step", body = SeriesPage),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
-async fn show_series(State(shared): State<Shared>) -> Json<SeriesPage> {
-    Json(series::series(&shared.telemetry))
+async fn show_series(State(parts): State<Parts>) -> Json<SeriesPage> {
+    Json(series::series(&parts.telemetry))
 }
 
 /// How many rows.
@@ -110,12 +110,9 @@ struct RowsQuery {
     (status = 400, description = "the query is wrong", body = Problem),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
-async fn list_repairs(
-    State(shared): State<Shared>,
-    Asked(rows): Asked<RowsQuery>,
-) -> Result<Json<RepairsPage>, Problem> {
+async fn list_repairs(State(parts): State<Parts>, Asked(rows): Asked<RowsQuery>) -> Result<Json<RepairsPage>, Problem> {
     let limit = within(rows.limit, ROWS)?;
-    Ok(Json(repairs::repairs(&shared.telemetry, limit)))
+    Ok(Json(repairs::repairs(&parts.telemetry, limit)))
 }
 
 /// One of them
@@ -125,9 +122,9 @@ async fn list_repairs(
     (status = 401, description = "the token is missing or wrong", body = Problem),
     (status = 404, description = "it is not among the last 500", body = Problem),
 ))]
-async fn show_repair(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Json<Repair>, Problem> {
+async fn show_repair(State(parts): State<Parts>, Path(id): Path<String>) -> Result<Json<Repair>, Problem> {
     let unknown = || not_found("no such request among the last in which something was found");
-    let mended = shared.telemetry.repair(&id).ok_or_else(unknown)?;
+    let mended = parts.telemetry.repair(&id).ok_or_else(unknown)?;
     Ok(Json(repairs::repair(&mended, true)))
 }
 
@@ -150,7 +147,7 @@ struct LanesQuery {
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
 async fn list_sessions(
-    State(shared): State<Shared>,
+    State(parts): State<Parts>,
     Asked(lanes): Asked<LanesQuery>,
 ) -> Result<Json<SessionsPage>, Problem> {
     let limit = within(lanes.limit, LANES)?;
@@ -163,7 +160,7 @@ async fn list_sessions(
             .filter(|_| is_cursor(text))
             .ok_or_else(|| bad_query("`after` takes what `next` gave"))?,
     };
-    Ok(Json(sessions::sessions(&shared.sessions, skip, limit)))
+    Ok(Json(sessions::sessions(&parts.sessions, skip, limit)))
 }
 
 /// Profiles and breakers
@@ -171,8 +168,8 @@ async fn list_sessions(
     (status = 200, description = "how each stands, and why", body = ProfilesPage),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
-async fn list_profiles(State(shared): State<Shared>) -> Json<ProfilesPage> {
-    Json(profiles::profiles(&shared.control.standing().profiles))
+async fn list_profiles(State(parts): State<Parts>) -> Json<ProfilesPage> {
+    Json(profiles::profiles(&parts.control.standing().profiles))
 }
 
 /// Says that a profile is well again: everything it rests for is forgotten
@@ -184,14 +181,14 @@ async fn list_profiles(State(shared): State<Shared>) -> Json<ProfilesPage> {
     (status = 404, description = "there is no such profile", body = Problem),
 ))]
 async fn clear_profile(
-    State(shared): State<Shared>,
+    State(parts): State<Parts>,
     Path((upstream, profile)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    if !shared.control.standing().profiles.clear(&upstream, &profile) {
+    if !parts.control.standing().profiles.clear(&upstream, &profile) {
         return Err(not_found("there is no such profile; GET /admin/v1/profiles lists them"));
     }
     tracing::info!(upstream, profile, "a profile was cleared");
-    shared.telemetry.profiles_changed();
+    parts.telemetry.profiles_changed();
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -200,8 +197,8 @@ async fn clear_profile(
     (status = 200, description = "since the start", body = LatePage),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
-async fn show_late(State(shared): State<Shared>) -> Json<LatePage> {
-    Json(late::late(&shared.telemetry, &shared.late))
+async fn show_late(State(parts): State<Parts>) -> Json<LatePage> {
+    Json(late::late(&parts.telemetry, &parts.late))
 }
 
 /// The configuration in force, without secrets
@@ -209,9 +206,9 @@ async fn show_late(State(shared): State<Shared>) -> Json<LatePage> {
     (status = 200, description = "every key with its value, as TOML", content_type = "application/toml", body = String),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
-async fn show_config(State(shared): State<Shared>) -> Response {
+async fn show_config(State(parts): State<Parts>) -> Response {
     let toml = (CONTENT_TYPE, HeaderValue::from_static("application/toml"));
-    ([toml], shared.control.standing().effective.clone()).into_response()
+    ([toml], parts.control.standing().effective.clone()).into_response()
 }
 
 /// What is logged.
@@ -231,8 +228,8 @@ struct LogLevel {
     (status = 200, description = "the level, or the directives, in force", body = LogLevel),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
-async fn show_log_level(State(shared): State<Shared>) -> Json<LogLevel> {
-    let level = shared.control.log().level();
+async fn show_log_level(State(parts): State<Parts>) -> Json<LogLevel> {
+    let level = parts.control.log().level();
     Json(LogLevel { level })
 }
 
@@ -246,7 +243,7 @@ async fn show_log_level(State(shared): State<Shared>) -> Json<LogLevel> {
     (status = 422, description = "this is no level", body = Problem),
 ))]
 async fn set_log_level(
-    State(shared): State<Shared>,
+    State(parts): State<Parts>,
     level: Result<Json<LogLevel>, JsonRejection>,
 ) -> Result<Json<LogLevel>, Problem> {
     let Json(level) = level.map_err(|error| {
@@ -258,7 +255,7 @@ async fn set_log_level(
         Problem::new(status, "bad_body", error.body_text())
     })?;
     let refused = |why| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_level", why);
-    shared.control.log().set_level(&level.level).map_err(refused)?;
+    parts.control.log().set_level(&level.level).map_err(refused)?;
     tracing::warn!(level = level.level, "the log level was changed");
     Ok(Json(level))
 }
@@ -279,9 +276,9 @@ struct ReloadPage {
     (status = 401, description = "the token is missing or wrong", body = Problem),
     (status = 422, description = "what was in force stays; the message says what is wrong", body = Problem),
 ))]
-async fn reload(State(shared): State<Shared>) -> Result<Json<ReloadPage>, Problem> {
+async fn reload(State(parts): State<Parts>) -> Result<Json<ReloadPage>, Problem> {
     let refused = |why| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not_reloaded", why);
-    let Reloaded { changed, needs_restart } = shared.control.reload().await.map_err(refused)?;
+    let Reloaded { changed, needs_restart } = parts.control.reload().await.map_err(refused)?;
     Ok(Json(ReloadPage {
         reloaded: true,
         changed,

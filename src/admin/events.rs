@@ -8,6 +8,7 @@ use std::{
 };
 
 use axum::{
+    Extension,
     extract::State,
     http::StatusCode,
     response::{
@@ -23,7 +24,7 @@ use tokio::{
 };
 
 use super::{
-    Shared,
+    Parts,
     problem::Problem,
     views::{late, repairs, series},
 };
@@ -91,7 +92,8 @@ struct Tick {
 
 /// One who listens.
 struct Listener {
-    shared: Shared,
+    parts: Parts,
+    listeners: Listeners,
     ticks: Interval,
     news: broadcast::Receiver<News>,
     waiting: VecDeque<Event>,
@@ -105,18 +107,19 @@ struct Listener {
     (status = 401, description = "the token is missing or wrong", body = Problem),
     (status = 503, description = "32 listen already", body = Problem),
 ))]
-pub(super) async fn events(State(shared): State<Shared>) -> Response {
-    let Ok(room) = Arc::clone(&shared.listeners.room).try_acquire_owned() else {
+pub(super) async fn events(State(parts): State<Parts>, Extension(listeners): Extension<Listeners>) -> Response {
+    let Ok(room) = Arc::clone(&listeners.room).try_acquire_owned() else {
         let text = "32 listen already; close one of them";
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_listeners", text).into_response();
     };
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let listener = Listener {
-        news: shared.telemetry.listen(),
+        news: parts.telemetry.listen(),
         ticks,
         waiting: VecDeque::from([Event::default().retry(RETRY)]),
-        shared,
+        parts,
+        listeners,
         _room: room,
     };
     Sse::new(listener.stream())
@@ -150,12 +153,12 @@ impl Listener {
     }
 
     fn tick(&self) -> Event {
-        let (shared, running) = (&self.shared, self.shared.telemetry.running());
-        let finished = shared.telemetry.finished();
-        let totals = shared.listeners.totals(&shared.sessions);
+        let (parts, running) = (&self.parts, self.parts.telemetry.running());
+        let finished = parts.telemetry.finished();
+        let totals = self.listeners.totals(&parts.sessions);
         let tick = Tick {
             at: clock::since_1970().as_secs(),
-            streams_active: shared.telemetry.streams_active(),
+            streams_active: parts.telemetry.streams_active(),
             lanes: totals.lanes,
             open_calls: totals.open_calls,
             point_at: running.at,

@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{Shared, problem::Problem};
+use super::{Parts, problem::Problem};
 use crate::{auth::TokenHash, provider};
 
 /// What the page may do: use what this listener serves, and nothing else.
@@ -33,8 +33,8 @@ const PLAIN: [(HeaderName, &str); 6] = [
 
 /// Refuses web pages of others, names that are not this machine's own, since a page may point its own host name here, and
 /// those without the token.
-pub(super) async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    let mut answer = match admit(&shared, &request) {
+pub(super) async fn guard(State(parts): State<Parts>, request: Request, next: Next) -> Response {
+    let mut answer = match admit(&parts, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
@@ -47,15 +47,15 @@ pub(super) async fn guard(State(shared): State<Shared>, request: Request, next: 
     answer
 }
 
-fn admit(shared: &Shared, request: &Request) -> Result<(), Problem> {
+fn admit(parts: &Parts, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
-    let (hosts, has_token) = (&shared.control.standing().hosts, shared.token.is_some());
+    let (hosts, has_token) = (&parts.control.standing().hosts, parts.token.is_some());
     if !is_from_here(headers, request.uri().authority(), hosts, has_token) {
         let text = "only this machine's own names and addresses are answered here, and pages from here; \
             name others in server.allow_hosts";
         return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", text));
     }
-    let Some(token) = shared.token.filter(|_| is_guarded(request.uri().path())) else {
+    let Some(token) = parts.token.filter(|_| is_guarded(request.uri().path())) else {
         return Ok(());
     };
     if bears(headers, &token) {

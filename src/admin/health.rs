@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::Shared;
+use super::Parts;
 
 /// How long the ledger may take to say how it is.
 const LEDGER_PATIENCE: Duration = Duration::from_millis(500);
@@ -20,12 +20,12 @@ pub(super) async fn live(RawQuery(query): RawQuery) -> Response {
 
 /// Ready for new exchanges. A ledger that does not answer is told to those who want it verbose, and keeps nobody away:
 /// requests do without it.
-pub(super) async fn ready(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Response {
-    let mut checks = vec![("serving", true), ("not-draining", shared.readiness.is_ready())];
+pub(super) async fn ready(State(parts): State<Parts>, RawQuery(query): RawQuery) -> Response {
+    let mut checks = vec![("serving", true), ("not-draining", parts.readiness.is_ready())];
     if !is_verbose(query.as_deref()) {
         return health(&checks, None);
     }
-    let usage = tokio::time::timeout(LEDGER_PATIENCE, shared.ledger.usage()).await;
+    let usage = tokio::time::timeout(LEDGER_PATIENCE, parts.ledger.usage()).await;
     if matches!(usage, Ok(Ok(_))) {
         checks.push(("ledger", true));
         return health(&checks, query.as_deref());

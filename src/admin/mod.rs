@@ -17,7 +17,7 @@ use std::sync::{
 };
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::State,
     http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
     middleware,
@@ -59,8 +59,8 @@ impl Readiness {
     }
 }
 
-/// What the admin listener looks at.
-#[derive(Debug)]
+/// What the admin listener looks at. Cheap to clone.
+#[derive(Clone, Debug)]
 pub struct Parts {
     /// The metrics, and what happened last.
     pub telemetry: Telemetry,
@@ -78,31 +78,8 @@ pub struct Parts {
     pub token: Option<TokenHash>,
 }
 
-/// The same, as every handler holds it.
-#[derive(Clone, Debug)]
-struct Shared {
-    telemetry: Telemetry,
-    readiness: Readiness,
-    sessions: Arc<SessionTable>,
-    late: Late,
-    ledger: Arc<dyn Ledger>,
-    control: Control,
-    token: Option<TokenHash>,
-    listeners: Listeners,
-}
-
 /// The routes of the admin listener.
 pub fn router(parts: Parts) -> Router {
-    let shared = Shared {
-        telemetry: parts.telemetry,
-        readiness: parts.readiness,
-        sessions: parts.sessions,
-        late: parts.late,
-        ledger: parts.ledger,
-        control: parts.control,
-        token: parts.token,
-        listeners: Listeners::default(),
-    };
     let (api, document) = api::routes();
     let document = Arc::new(document);
     api.route(
@@ -121,17 +98,18 @@ pub fn router(parts: Parts) -> Router {
     .route("/metrics", get(metrics))
     .fallback(unknown)
     .method_not_allowed_fallback(no_such_method)
-    .layer(middleware::from_fn_with_state(shared.clone(), guard::guard))
-    .with_state(shared)
+    .layer(middleware::from_fn_with_state(parts.clone(), guard::guard))
+    .layer(Extension(Listeners::default()))
+    .with_state(parts)
 }
 
-async fn metrics(State(shared): State<Shared>) -> Response {
-    shared.control.standing().profiles.publish(clock::instant());
-    let totals = shared.sessions.totals(clock::now());
-    shared.telemetry.sessions(totals.lanes, totals.open_calls);
+async fn metrics(State(parts): State<Parts>) -> Response {
+    parts.control.standing().profiles.publish(clock::instant());
+    let totals = parts.sessions.totals(clock::now());
+    parts.telemetry.sessions(totals.lanes, totals.open_calls);
     (
         [(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))],
-        shared.telemetry.encode(),
+        parts.telemetry.encode(),
     )
         .into_response()
 }

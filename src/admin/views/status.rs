@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::date;
 use crate::{
-    admin::{Shared, control::UpstreamView},
+    admin::{Parts, control::UpstreamView},
     clock,
 };
 
@@ -50,8 +50,8 @@ struct ConfigRow {
 }
 
 /// The status.
-pub(in crate::admin) fn status(shared: &Shared) -> Status {
-    let (control, now) = (&shared.control, clock::since_1970());
+pub(in crate::admin) fn status(parts: &Parts) -> Status {
+    let (control, now) = (&parts.control, clock::since_1970());
     let standing = control.standing();
     let upstream = |view: &UpstreamView| UpstreamRow {
         name: view.name.clone(),
@@ -63,9 +63,9 @@ pub(in crate::admin) fn status(shared: &Shared) -> Status {
         started_at: date(control.started_at()),
         uptime_seconds: now.saturating_sub(control.started_at()).as_secs_f64(),
         listen: control.listen().map(|address| address.to_string()),
-        draining: !shared.readiness.is_ready(),
+        draining: !parts.readiness.is_ready(),
         upstreams: standing.upstreams.iter().map(upstream).collect(),
-        streams_active: shared.telemetry.streams_active(),
+        streams_active: parts.telemetry.streams_active(),
         config: ConfigRow {
             path: standing.path.clone(),
             loaded_at: date(standing.loaded_at),
