@@ -169,7 +169,7 @@ async fn list_sessions(
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
 async fn list_profiles(State(parts): State<Parts>) -> Json<ProfilesPage> {
-    Json(profiles::profiles(&parts.control.standing().profiles))
+    Json(profiles::profiles(&parts.control.in_force().profiles))
 }
 
 /// Says that a profile is well again: everything it rests for is forgotten
@@ -184,7 +184,7 @@ async fn clear_profile(
     State(parts): State<Parts>,
     Path((upstream, profile)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    if !parts.control.standing().profiles.clear(&upstream, &profile) {
+    if !parts.control.in_force().profiles.clear(&upstream, &profile) {
         return Err(not_found("there is no such profile; GET /admin/v1/profiles lists them"));
     }
     tracing::info!(upstream, profile, "a profile was cleared");
@@ -208,7 +208,7 @@ async fn show_late(State(parts): State<Parts>) -> Json<LatePage> {
 ))]
 async fn show_config(State(parts): State<Parts>) -> Response {
     let toml = (CONTENT_TYPE, HeaderValue::from_static("application/toml"));
-    ([toml], parts.control.standing().effective.clone()).into_response()
+    ([toml], parts.control.in_force().effective.clone()).into_response()
 }
 
 /// What is logged.

@@ -25,7 +25,7 @@ const WAITING_MAX: usize = 4;
 
 /// What is in force since the configuration was last loaded.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct InForce {
     /// The file; none where there is none.
     pub path: Option<String>,
     /// Every key with its value, as TOML; without secrets.
@@ -53,7 +53,7 @@ pub struct UpstreamView {
     pub mode: Mode,
 }
 
-impl Standing {
+impl InForce {
     /// What is in force with these upstreams and profiles, for the first time.
     pub fn new(
         path: Option<String>,
@@ -97,7 +97,7 @@ pub struct Control(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    standing: ArcSwap<Standing>,
+    in_force: ArcSwap<InForce>,
     last_error: Mutex<Option<String>>,
     started_at: Duration,
     listen: OnceLock<SocketAddr>,
@@ -107,10 +107,10 @@ struct Inner {
 
 impl Control {
     /// Of a process that runs with this; hands out who takes requests to reload.
-    pub fn new(standing: Standing, log: LogControl) -> (Self, mpsc::Receiver<Reload>) {
+    pub fn new(in_force: InForce, log: LogControl) -> (Self, mpsc::Receiver<Reload>) {
         let (reload, requests) = mpsc::channel(WAITING_MAX);
         let inner = Inner {
-            standing: ArcSwap::from_pointee(standing),
+            in_force: ArcSwap::from_pointee(in_force),
             last_error: Mutex::default(),
             started_at: clock::since_1970(),
             listen: OnceLock::new(),
@@ -121,13 +121,13 @@ impl Control {
     }
 
     /// What is in force.
-    pub fn standing(&self) -> Arc<Standing> {
-        self.0.standing.load_full()
+    pub fn in_force(&self) -> Arc<InForce> {
+        self.0.in_force.load_full()
     }
 
     /// Something else is in force from now on.
-    pub fn stands(&self, standing: Standing) {
-        self.0.standing.store(Arc::new(standing));
+    pub fn put_in_force(&self, in_force: InForce) {
+        self.0.in_force.store(Arc::new(in_force));
         *self.error() = None;
     }
 

@@ -49,7 +49,7 @@ pub(super) async fn guard(State(parts): State<Parts>, request: Request, next: Ne
 
 fn admit(parts: &Parts, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
-    let (hosts, has_token) = (&parts.control.standing().hosts, parts.token.is_some());
+    let (hosts, has_token) = (&parts.control.in_force().hosts, parts.token.is_some());
     if !is_from_here(headers, request.uri().authority(), hosts, has_token) {
         let text = "only this machine's own names and addresses are answered here, and pages from here; \
             name others in server.allow_hosts";

@@ -104,7 +104,7 @@ pub fn router(parts: Parts) -> Router {
 }
 
 async fn metrics(State(parts): State<Parts>) -> Response {
-    parts.control.standing().profiles.publish(clock::instant());
+    parts.control.in_force().profiles.publish(clock::instant());
     let totals = parts.sessions.totals(clock::now());
     parts.telemetry.sessions(totals.lanes, totals.open_calls);
     (

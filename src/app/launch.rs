@@ -8,7 +8,7 @@ use super::{Lasting, Parts, Running, StartError, start};
 use crate::{
     admin::{
         self, Readiness,
-        control::{Control, Reload, Standing},
+        control::{Control, InForce, Reload},
     },
     config::{Config, Loaded},
     ledger::Ledger,
@@ -73,8 +73,8 @@ pub async fn launch(config: Config, shown: Shown, ledger: &Arc<dyn Ledger>) -> R
     let Lasting { late, recall, upkeep } = Lasting::over(ledger, config.late, config.ledger.keeps_seen, &telemetry);
     let routes = Routes::new(config.upstreams);
     let hosts = config.proxy.allow_hosts.clone();
-    let standing = Standing::new(shown.path, shown.effective, &routes, profiles.clone(), hosts);
-    let (control, reloads) = Control::new(standing, shown.log);
+    let in_force = InForce::new(shown.path, shown.effective, &routes, profiles.clone(), hosts);
+    let (control, reloads) = Control::new(in_force, shown.log);
     let admin = admin::router(admin::Parts {
         telemetry: telemetry.clone(),
         readiness: readiness.clone(),

@@ -2,7 +2,7 @@
 
 use super::notify;
 use crate::{
-    admin::control::{Control, Reloaded, Standing},
+    admin::control::{Control, InForce, Reloaded},
     app::Running,
     config::{self, Changes, Flags, Loaded, process_environment},
     profiles::Profiles,
@@ -49,7 +49,7 @@ impl Reloader {
         let changed = Changes::between(&self.loaded, &loaded)?.free;
         let needs_restart = Changes::between(&self.began, &loaded)?.fixed;
         let effective = loaded.to_toml()?;
-        let old = self.control.standing();
+        let old = self.control.in_force();
         let config = loaded.config.clone();
         let names: Vec<String> = config.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
         let named = names.iter().map(String::as_str);
@@ -70,9 +70,9 @@ impl Reloader {
                 .set_level(&config.log.level)
                 .map_err(anyhow::Error::msg)?;
         }
-        self.control.stands(Standing {
+        self.control.put_in_force(InForce {
             reloads: old.reloads.saturating_add(1),
-            ..Standing::new(old.path.clone(), effective, &routes, profiles, hosts)
+            ..InForce::new(old.path.clone(), effective, &routes, profiles, hosts)
         });
         self.loaded = loaded;
         self.telemetry.profiles_changed();

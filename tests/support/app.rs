@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Write as _, net::SocketAddr, sync::Arc, tim
 use antiphon::{
     admin::{
         self, Readiness,
-        control::{Control, Standing},
+        control::{Control, InForce},
     },
     app::{self, Lasting, Parts, Running, Upkeep},
     auth::{ClientTokens, PrincipalSettings, Profile},
@@ -186,14 +186,14 @@ pub fn admin(readiness: Readiness) -> admin::Parts {
 /// What the admin listener looks at.
 pub fn admin_of(shared: &Shared, readiness: Readiness) -> admin::Parts {
     let routes = Routes::new(Vec::new());
-    let standing = Standing::new(
+    let in_force = InForce::new(
         None,
         "[server]\n".to_owned(),
         &routes,
         shared.profiles.clone(),
         vec!["admin.example".to_owned()],
     );
-    let (control, _) = Control::new(standing, LogControl::default());
+    let (control, _) = Control::new(in_force, LogControl::default());
     admin::Parts {
         telemetry: shared.telemetry.clone(),
         readiness,

@@ -52,7 +52,7 @@ struct ConfigRow {
 /// The status.
 pub(in crate::admin) fn status(parts: &Parts) -> Status {
     let (control, now) = (&parts.control, clock::since_1970());
-    let standing = control.standing();
+    let in_force = control.in_force();
     let upstream = |view: &UpstreamView| UpstreamRow {
         name: view.name.clone(),
         url: view.url.clone(),
@@ -64,12 +64,12 @@ pub(in crate::admin) fn status(parts: &Parts) -> Status {
         uptime_seconds: now.saturating_sub(control.started_at()).as_secs_f64(),
         listen: control.listen().map(|address| address.to_string()),
         draining: !parts.readiness.is_ready(),
-        upstreams: standing.upstreams.iter().map(upstream).collect(),
+        upstreams: in_force.upstreams.iter().map(upstream).collect(),
         streams_active: parts.telemetry.streams_active(),
         config: ConfigRow {
-            path: standing.path.clone(),
-            loaded_at: date(standing.loaded_at),
-            reloads: standing.reloads,
+            path: in_force.path.clone(),
+            loaded_at: date(in_force.loaded_at),
+            reloads: in_force.reloads,
             last_error: control.last_error(),
         },
         log_level: control.log().level(),
