@@ -17,10 +17,10 @@ impl Telemetry {
         self.recent.draft(draft);
     }
 
-    /// Outlines bodies for as long as the process lives; ends at once where somebody else does.
-    pub async fn outline(self) {
+    /// Sketches bodies for as long as the process lives; ends at once where somebody else does.
+    pub async fn sketching(self) {
         if let Some(waiting) = self.recent.waiting() {
-            recent::outline(&self.recent, waiting).await;
+            recent::sketching(&self.recent, waiting).await;
         }
     }
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from expressions import DEPLOY, RULES
-from running import free_port
+from running import free_port, stop
 
 # Scrapes that rates need, and how long they may take to come, in seconds.
 SCRAPES = 5
@@ -85,9 +85,4 @@ def prometheus(binary, admin):
             api.wait(process, log)
             yield api
         finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            stop(process)

@@ -40,13 +40,18 @@ def antiphon(binary, upstreams, provider, config=""):
             wait(process, log, f"http://127.0.0.1:{admin}")
             yield f"http://127.0.0.1:{data}", f"http://127.0.0.1:{admin}"
         finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            stop(process)
             log.close()
+
+
+def stop(process):
+    """Ends it, and waits until it has ended."""
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def wait(process, log, admin):

@@ -35,7 +35,7 @@ pub(in crate::admin) struct Repair {
     outcome: &'static str,
     /// What the client was given; 0 where it left before.
     status: u16,
-    /// Messages of the body as it came; null where it was not outlined.
+    /// Messages of the body as it came; null where it was not sketched.
     messages: Option<usize>,
     /// The first of what was found.
     findings: Vec<Found>,

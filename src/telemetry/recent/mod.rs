@@ -1,6 +1,6 @@
 //! The last repairs, each with the structure of its body before and after, and news of them as they come.
 //!
-//! A body is outlined behind its exchange, by one task, a few a second: repairs in a flood are listed without.
+//! A body is sketched behind its exchange, by one task, a few a second: repairs in a flood are listed without.
 
 mod sketch;
 
@@ -30,13 +30,13 @@ pub const REPAIRS_MAX: usize = 500;
 pub const FINDINGS_MAX: usize = 20;
 /// What became of late results that is kept.
 const LATE_MAX: usize = 100;
-/// Bodies that wait to be outlined.
+/// Bodies that wait to be sketched.
 const DRAFTS_MAX: usize = 4;
-/// Outlines of exchanges that have not ended.
+/// Sketches of exchanges that have not ended.
 const EARLY_MAX: usize = 64;
-/// Bytes of a body that is outlined.
+/// Bytes of a body that is sketched.
 const BODY_MAX: usize = 4 * 1024 * 1024;
-/// Time between two outlines.
+/// Time between two sketches.
 const PAUSE: Duration = Duration::from_millis(200);
 /// News that a slow listener may be behind.
 const NEWS_MAX: usize = 256;
@@ -64,7 +64,7 @@ pub struct Mended {
     pub finding_count: usize,
     /// What was done, how often.
     pub actions: BTreeMap<Action, usize>,
-    /// The outlines of its body.
+    /// The sketches of its body.
     pub sketches: Option<Arc<Sketches>>,
 }
 
@@ -99,7 +99,7 @@ pub enum News {
     Profiles,
 }
 
-/// A body to be outlined.
+/// A body to be sketched.
 #[derive(Debug)]
 pub struct Draft {
     /// The request's id.
@@ -127,7 +127,7 @@ struct Kept {
     repairs: VecDeque<Arc<Mended>>,
     late: VecDeque<LateNews>,
     early: VecDeque<(String, Arc<Sketches>)>,
-    /// Requests whose bodies wait to be outlined, or are being: the news of them comes behind that.
+    /// Requests whose bodies wait to be sketched, or are being: the news of them comes behind that.
     drafted: Vec<String>,
     /// Until the task is taken to be run.
     waiting: Option<mpsc::Receiver<Draft>>,
@@ -225,25 +225,25 @@ impl Recent {
         drop(self.news.send(news));
     }
 
-    /// Hands a body to be outlined, unless enough others wait.
+    /// Hands a body to be sketched, unless enough others wait.
     pub(super) fn draft(&self, draft: Draft) {
         let length = draft.after.as_ref().map_or(0, Segments::len).max(draft.before.len());
         if length > BODY_MAX {
             return;
         }
-        // Under the lock, so that it is not outlined before it is noted. What does not fit is listed without an outline.
+        // Under the lock, so that it is not sketched before it is noted. What does not fit is listed without a sketch.
         let (mut kept, id) = (self.lock(), draft.id.clone());
         if self.drafts.try_send(draft).is_ok() {
             kept.drafted.push(id);
         }
     }
 
-    /// The bodies that wait to be outlined; once.
+    /// The bodies that wait to be sketched; once.
     pub(super) fn waiting(&self) -> Option<mpsc::Receiver<Draft>> {
         self.lock().waiting.take()
     }
 
-    /// Keeps the outlines of a request.
+    /// Keeps the sketches of a request.
     fn sketched(&self, id: String, sketches: Sketches) {
         let (mut kept, sketches) = (self.lock(), Arc::new(sketches));
         kept.drafted.retain(|drafted| *drafted != id);
@@ -264,8 +264,8 @@ impl Recent {
     }
 }
 
-/// Outlines bodies as they come, until nobody hands in any more.
-pub(super) async fn outline(recent: &Recent, mut drafts: mpsc::Receiver<Draft>) {
+/// Sketches bodies as they come, until nobody hands in any more.
+pub(super) async fn sketching(recent: &Recent, mut drafts: mpsc::Receiver<Draft>) {
     while let Some(draft) = drafts.recv().await {
         let next = clock::now() + PAUSE;
         let id = draft.id.clone();
@@ -282,7 +282,7 @@ fn sketches(draft: &Draft) -> Sketches {
     Sketches { before, after }
 }
 
-/// The tools of a request's calls by id, as far as its outlines show them.
+/// The tools of a request's calls by id, as far as its sketches show them.
 pub fn tools(mended: &Mended) -> HashMap<&str, &str> {
     let sketches = mended.sketches.iter();
     let bodies = sketches

@@ -25,7 +25,7 @@ const AROUND: usize = 1;
 /// Time for the comparison of two bodies; a coarser one comes out behind it.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// A body in outline.
+/// A body in a sketch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sketch {
     /// Messages that it has.
@@ -73,7 +73,7 @@ struct Block {
     id: Option<String>,
 }
 
-/// The outlines of a body as it came, and of what went up in its place. `found` are the messages in which something was
+/// The sketches of a body as it came, and of what went up in its place. `found` are the messages in which something was
 /// found. None of a body that cannot be read.
 pub(super) fn sketch(
     before: &[u8],
