@@ -20,7 +20,7 @@ use antiphon::{
     check,
     conversation::pairing::pair,
     repair,
-    repair::{NoAnswers, RepairPolicy, edits, plan},
+    repair::{KnownAnswers, PairingContext, RepairPolicy, parse, plan},
     wire::Format,
 };
 use bytes::Bytes;
@@ -78,8 +78,9 @@ fn measure(quick: bool, format: Format, shape: Shape, bytes: usize) -> Times {
     verify(&body, format, shape);
     let rules = wire.rules();
     let conversation = wire.read(&body).unwrap();
-    let pairing = pair(&conversation, rules);
-    let planned = plan(&conversation, &pairing, rules, &NoAnswers, &policy);
+    let paired = parse(&body, wire).unwrap().pair(PairingContext::new(&policy));
+    let known = KnownAnswers::default();
+    let planned = plan(&paired, &known, &policy).unwrap();
     let mut copy = vec![0; body.len()];
     let mut works: Vec<Work<'_>> = vec![
         (
@@ -90,10 +91,7 @@ fn measure(quick: bool, format: Format, shape: Shape, bytes: usize) -> Times {
             "repair",
             Box::new(|| drop(black_box(repair(black_box(&body), wire, &policy)))),
         ),
-        (
-            "plan",
-            Box::new(|| drop(black_box(plan(&conversation, &pairing, rules, &NoAnswers, &policy)))),
-        ),
+        ("plan", Box::new(|| drop(black_box(plan(&paired, &known, &policy))))),
     ];
     if shape == Shape::Balanced {
         let more: [Work<'_>; 7] = [
@@ -134,9 +132,7 @@ fn measure(quick: bool, format: Format, shape: Shape, bytes: usize) -> Times {
         works.extend(more);
     } else {
         let splice = || {
-            drop(black_box(
-                edits(&planned, &pairing, &conversation, wire).unwrap().apply(&body),
-            ));
+            drop(black_box(planned.splice(&paired, &body)));
         };
         works.push(("splice", Box::new(splice)));
     }

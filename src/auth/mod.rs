@@ -9,7 +9,7 @@ pub mod tokens;
 pub mod webhook;
 
 pub use owner::{NotAnOwner, Owner, OwnerKey};
-pub use principal::{Principal, PrincipalKey, PrincipalSettings, Who};
+pub use principal::{Caller, Principal, PrincipalKey, PrincipalSettings};
 pub use profile::{AwsKeys, Credential, Profile};
 pub use secret::Secret;
 pub use tokens::{ClientTokens, NotAHash, TokenHash};

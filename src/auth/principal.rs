@@ -32,25 +32,46 @@ impl PrincipalSettings {
     }
 }
 
-/// Who asks, and within whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Who {
-    /// Whose everything is.
-    pub principal: Principal,
-    /// The same without the user within: what the operator's settings speak of.
-    pub account: Principal,
+/// The identity of the client of one exchange.
+///
+/// Whatever an exchange reads or writes on behalf of its client takes this value: the ledger, the session table, pinned
+/// answers, learned facts. Services, operators and clearing have types of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Caller {
+    principal: Principal,
+    account: Principal,
 }
 
-impl Who {
-    /// A principal without users.
-    pub const fn account(principal: Principal) -> Self {
+impl Caller {
+    /// Creates the caller for an account without users.
+    pub const fn of_account(principal: Principal) -> Self {
         Self {
             principal,
             account: principal,
         }
     }
 
-    /// A user within. Nobody has none.
+    /// Returns the owner of everything that is stored for this caller.
+    pub const fn principal(&self) -> Principal {
+        self.principal
+    }
+
+    /// Returns the bytes of the principal, for hashes.
+    pub const fn principal_bytes(&self) -> &[u8; 32] {
+        self.principal.as_bytes()
+    }
+
+    /// Returns the account, without the user within it: operators' settings name accounts.
+    pub const fn account(&self) -> Principal {
+        self.account
+    }
+
+    /// Whether the client presented a credential. Nothing is stored for callers without one.
+    pub fn is_authenticated(&self) -> bool {
+        self.principal != Principal::NONE
+    }
+
+    /// Re-scopes to a user within the account. A caller without a credential has no users.
     #[must_use]
     pub fn with_user(self, key: &PrincipalKey, user: &[u8]) -> Self {
         Self {
@@ -315,7 +336,7 @@ mod tests {
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
         assert_eq!(user(one, "ann"), user(one, "ann"));
         assert_eq!(user(Principal::NONE, "ann"), Principal::NONE);
-        let who = Who::account(one).with_user(&key, b"ann");
+        let who = Caller::of_account(one).with_user(&key, b"ann");
         assert_eq!((who.principal, who.account), (user(one, "ann"), one));
         assert_eq!(who.with_user(&key, b"ben").principal, user(one, "ben"));
         let ours = PrincipalKey::of_ledger(&[1; 32]);

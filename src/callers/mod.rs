@@ -7,7 +7,7 @@ use bytes::Bytes;
 use moka::sync::Cache;
 
 use crate::{
-    auth::Principal,
+    auth::{Caller, Principal},
     clock,
     ledger::{Key, Kind, Later, Ledger, Step},
 };
@@ -43,8 +43,9 @@ impl Callers {
     }
 
     /// A provider has answered this caller with success. Who presents nothing proves nothing.
-    pub fn prove(&self, principal: Principal) {
-        if principal == Principal::NONE || self.proven.contains_key(&principal) {
+    pub fn prove(&self, caller: Caller) {
+        let principal = caller.principal();
+        if !caller.is_authenticated() || self.proven.contains_key(&principal) {
             return;
         }
         self.proven.insert(principal, ());
@@ -58,16 +59,17 @@ impl Callers {
     }
 
     /// Whether this caller was ever answered with success, as far as this process has seen.
-    pub fn is_known(&self, principal: Principal) -> bool {
-        self.proven.contains_key(&principal)
+    pub fn is_known(&self, caller: Caller) -> bool {
+        self.proven.contains_key(&caller.principal())
     }
 
     /// Whether this caller was ever answered with success. A ledger that does not answer in time knows nobody.
-    pub async fn is_proven(&self, principal: Principal) -> bool {
-        if self.is_known(principal) {
+    pub async fn is_proven(&self, caller: Caller) -> bool {
+        let principal = caller.principal();
+        if self.is_known(caller) {
             return true;
         }
-        if principal == Principal::NONE {
+        if !caller.is_authenticated() {
             return false;
         }
         let read = self.ledger.read(vec![key(principal)], clock::since_1970());

@@ -109,6 +109,15 @@ impl Finding {
             ..at_message(FindingKind::Unanswered, 0, Some("held_by_the_provider"))
         }
     }
+
+    /// Places the finding in a history that stands at `path` of a larger body.
+    #[must_use]
+    pub fn within(self, path: &str) -> Self {
+        Self {
+            within: format!("{path}{}", self.within),
+            ..self
+        }
+    }
 }
 
 impl Pairing {

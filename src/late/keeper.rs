@@ -96,7 +96,7 @@ impl Late {
         match job {
             Job::Record(news) => self.record_now(news).await,
             Job::Delivered(principal, name) => self.delivered_one(*principal, *name).await,
-            Job::Acked(principal, name) => self.ack(*principal, *name).await.map(drop),
+            Job::Acked(principal, name) => self.ack_of(*principal, *name).await.map(drop),
             Job::Flush(_) => Ok(()),
         }
     }

@@ -28,7 +28,7 @@ pub use posting::{Beat, Posting};
 pub use settings::{LateSettings, ServiceSettings, Tool};
 
 use crate::{
-    auth::{Owner, OwnerKey, Principal, PrincipalKey, Who},
+    auth::{Caller, Owner, OwnerKey, Principal, PrincipalKey},
     callers::Callers,
     clock,
     ledger::{Key, Kind, Ledger, LedgerError, Moment, Name, Outcome, Step},
@@ -189,18 +189,18 @@ impl Late {
     }
 
     /// Whose calls a principal's are, as services name it.
-    pub fn owner(&self, principal: Principal) -> Owner {
-        Owner::of(&self.0.owners, principal)
+    pub fn owner(&self, caller: Caller) -> Owner {
+        Owner::of(&self.0.owners, caller.principal())
     }
 
     /// Records calls, if a service answers calls like these and a provider has ever answered who asks. Nobody waits: what
     /// is written may be lost with the process, and a post that names it is then parked.
-    pub fn record(&self, who: Who, calls: impl IntoIterator<Item = Opened>) {
-        if !self.is_used() || !self.0.callers.is_known(who.principal) {
+    pub fn record(&self, caller: Caller, calls: impl IntoIterator<Item = Opened>) {
+        if !self.is_used() || !self.0.callers.is_known(caller) {
             return;
         }
-        let served = calls.into_iter().filter(|opened| self.serves(who, &opened.tool));
-        let news: Vec<Recording> = served.filter_map(|opened| self.recording(who, opened)).collect();
+        let served = calls.into_iter().filter(|opened| self.serves(caller, &opened.tool));
+        let news: Vec<Recording> = served.filter_map(|opened| self.recording(caller, opened)).collect();
         let keys: Vec<Key> = news.iter().map(|news| news.key).collect();
         if !news.is_empty() && !self.later(Job::Record(news)) {
             for key in &keys {
@@ -210,10 +210,10 @@ impl Late {
     }
 
     /// How a call is recorded; none where it is recorded, or on its way.
-    fn recording(&self, who: Who, opened: Opened) -> Option<Recording> {
+    fn recording(&self, caller: Caller, opened: Opened) -> Option<Recording> {
         let lane = opened.lane.map(|lane| *lane.as_bytes());
         let name = names::of_call(&opened.id, &opened.tool, lane.as_ref(), opened.input.as_ref());
-        let key = names::key(Kind::Call, who.principal, name);
+        let key = names::key(Kind::Call, caller.principal(), name);
         if self.0.recorded.contains_key(&key) {
             return None;
         }
@@ -221,7 +221,7 @@ impl Late {
         let settings = &self.0.settings;
         let tool = settings.tool(&opened.tool);
         let call = Call {
-            account: *who.account.as_bytes(),
+            account: *caller.account().as_bytes(),
             lane,
             session: opened.session,
             strength: opened.strength,
@@ -249,31 +249,32 @@ impl Late {
     }
 
     /// Notes that these calls' results went to their owner. Nobody waits.
-    pub fn delivered(&self, principal: Principal, calls: impl IntoIterator<Item = Name>) {
+    pub fn delivered(&self, caller: Caller, calls: impl IntoIterator<Item = Name>) {
         for name in calls {
-            self.later(Job::Delivered(principal, name));
+            self.later(Job::Delivered(caller.principal(), name));
         }
     }
 
     /// Notes that these results stand in their owner's history. Nobody waits. Of those that wait for nobody any more this
     /// was noted before.
-    pub fn acknowledged(&self, principal: Principal, calls: impl IntoIterator<Item = Name>) {
+    pub fn acknowledged(&self, caller: Caller, calls: impl IntoIterator<Item = Name>) {
+        let principal = caller.principal();
         for name in calls.into_iter().filter(|name| self.0.pending.has(principal, name)) {
             self.later(Job::Acked(principal, name));
         }
     }
 
     /// Notes that the client brought a result of this tool itself. A posted one stays as it is. Nobody waits.
-    pub fn settled_by_traffic(&self, who: Who, call: Name, tool: &[u8]) {
-        if self.serves(who, tool) {
-            self.later(Job::Delivered(who.principal, call));
+    pub fn settled_by_traffic(&self, caller: Caller, call: Name, tool: &[u8]) {
+        if self.serves(caller, tool) {
+            self.later(Job::Delivered(caller.principal(), call));
         }
     }
 
     /// Whether a service answers calls like this one.
-    fn serves(&self, who: Who, tool: &[u8]) -> bool {
+    fn serves(&self, caller: Caller, tool: &[u8]) -> bool {
         let services = &self.0.services;
-        services.iter().any(|service| service.serves(who.account, tool))
+        services.iter().any(|service| service.serves(caller.account(), tool))
     }
 
     /// The name of a call, for [`Late::settled_by_traffic`].
@@ -283,7 +284,12 @@ impl Late {
     }
 
     /// Notes that the owner has a result; false where there is no such result of his.
-    pub async fn ack(&self, principal: Principal, call: Name) -> Result<bool, LateError> {
+    pub async fn ack(&self, caller: Caller, call: Name) -> Result<bool, LateError> {
+        self.ack_of(caller.principal(), call).await
+    }
+
+    /// Acknowledges a result on behalf of its owner.
+    async fn ack_of(&self, principal: Principal, call: Name) -> Result<bool, LateError> {
         let acked = self.change(principal, call, |call| {
             let waits = call.posted.is_some() && call.state != State::Acked;
             waits.then(|| call.state = State::Acked).is_some()
@@ -298,8 +304,8 @@ impl Late {
     }
 
     /// Notes that a session of this name was left: its calls no longer wait in an open turn.
-    pub fn close(&self, principal: Principal, session: &str) {
-        let session = session_hash(principal.as_bytes(), session.as_bytes());
+    pub fn close(&self, caller: Caller, session: &str) {
+        let session = session_hash(caller.principal().as_bytes(), session.as_bytes());
         self.0.left.insert(session, clock::since_1970());
     }
 
@@ -309,8 +315,8 @@ impl Late {
     }
 
     /// What is settled from now on.
-    pub fn feed(&self, principal: Principal) -> Feed {
-        self.0.feed.listen(principal)
+    pub fn feed(&self, caller: Caller) -> Feed {
+        self.0.feed.listen(caller.principal())
     }
 
     /// Waits until everything that nobody waits for is done.

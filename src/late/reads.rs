@@ -4,7 +4,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Found, Late, LateError, Wanted, entry::Call, names};
 use crate::{
-    auth::Principal,
+    auth::Caller,
     clock,
     ledger::{Key, Kind, Name, ROWS_MAX, Record, read_all},
     repair::is_strong,
@@ -16,7 +16,7 @@ impl Late {
     /// input. A ledger that does not answer in time has none.
     pub async fn results(
         &self,
-        principal: Principal,
+        caller: Caller,
         lane: Option<LaneId>,
         wanted: &[Wanted],
         by: Instant,
@@ -33,7 +33,9 @@ impl Late {
             .filter(|place| wanted.get(*place).is_some_and(is_sure))
             .collect();
         let keys = asked.iter().filter_map(|place| wanted.get(*place));
-        let keys: Vec<Key> = keys.map(|call| names::key(Kind::Call, principal, name(call))).collect();
+        let keys: Vec<Key> = keys
+            .map(|call| names::key(Kind::Call, caller.principal(), name(call)))
+            .collect();
         let read = read_all(&*self.0.ledger, keys, clock::since_1970());
         let Ok(Ok(records)) = timeout_at(by, read).await else {
             self.0.telemetry.late_event("unread");
@@ -56,25 +58,30 @@ impl Late {
     }
 
     /// Results that wait for their owner, with the names of their calls, in the order in which they came.
-    pub async fn outstanding(&self, principal: Principal) -> Result<Vec<(Name, Call)>, LateError> {
+    pub async fn outstanding(&self, caller: Caller) -> Result<Vec<(Name, Call)>, LateError> {
         let now = clock::since_1970();
-        let waiting = self.0.ledger.list(Kind::Delivery, *principal.as_bytes(), ROWS_MAX, now);
+        let waiting = self
+            .0
+            .ledger
+            .list(Kind::Delivery, *caller.principal().as_bytes(), ROWS_MAX, now);
         let keys = waiting.await?;
         let keys = keys
             .iter()
-            .map(|record| names::key(Kind::Call, principal, record.key.name));
+            .map(|record| names::key(Kind::Call, caller.principal(), record.key.name));
         let calls = self.0.ledger.read(keys.collect(), now).await?;
         Ok(posted(&calls))
     }
 
     /// Those of these calls whose results wait for their owner, in the order in which they came. A ledger that does not
     /// answer in time has none.
-    pub async fn waiting(&self, principal: Principal, among: impl Fn(&Name) -> bool, by: Instant) -> Vec<(Name, Call)> {
-        let names = self.0.pending.among(principal, among);
+    pub async fn waiting(&self, caller: Caller, among: impl Fn(&Name) -> bool, by: Instant) -> Vec<(Name, Call)> {
+        let names = self.0.pending.among(caller.principal(), among);
         if names.is_empty() {
             return Vec::new();
         }
-        let keys = names.iter().map(|name| names::key(Kind::Call, principal, *name));
+        let keys = names
+            .iter()
+            .map(|name| names::key(Kind::Call, caller.principal(), *name));
         let read = read_all(&*self.0.ledger, keys.collect(), clock::since_1970());
         let Ok(Ok(calls)) = timeout_at(by, read).await else {
             self.0.telemetry.late_event("unread");
@@ -91,34 +98,37 @@ impl Late {
     }
 
     /// How many results wait for their owner, from memory: 0 until [`Late::load`] has been there.
-    pub fn pending(&self, principal: Principal) -> usize {
+    pub fn pending(&self, caller: Caller) -> usize {
         if self.is_used() {
-            self.0.pending.count(principal, clock::since_1970())
+            self.0.pending.count(caller.principal(), clock::since_1970())
         } else {
             0
         }
     }
 
     /// Reads what waits for a principal, once. A ledger that does not answer in time is asked again with the next exchange.
-    pub async fn load(&self, principal: Principal, by: Instant) {
-        if !self.is_used() || principal == Principal::NONE || !self.0.pending.wants(principal) {
+    pub async fn load(&self, caller: Caller, by: Instant) {
+        if !self.is_used() || !caller.is_authenticated() || !self.0.pending.wants(caller.principal()) {
             return;
         }
         let now = clock::since_1970();
-        let list = self.0.ledger.list(Kind::Delivery, *principal.as_bytes(), ROWS_MAX, now);
+        let list = self
+            .0
+            .ledger
+            .list(Kind::Delivery, *caller.principal().as_bytes(), ROWS_MAX, now);
         match timeout_at(by, list).await {
-            Ok(Ok(records)) => self.0.pending.load(principal, &records),
+            Ok(Ok(records)) => self.0.pending.load(caller.principal(), &records),
             Ok(Err(_)) | Err(_) => self.0.telemetry.late_event("unread"),
         }
     }
 
     /// The settled calls among one's own of these ids. Of ids that come again none is ever settled.
-    pub async fn lookup(&self, principal: Principal, ids: &[Vec<u8>]) -> Result<Vec<Option<(Name, Call)>>, LateError> {
+    pub async fn lookup(&self, caller: Caller, ids: &[Vec<u8>]) -> Result<Vec<Option<(Name, Call)>>, LateError> {
         let now = clock::since_1970();
         let ids = ids.get(..ids.len().min(ROWS_MAX)).unwrap_or_default();
         let strong = ids
             .iter()
-            .map(|id| names::key(Kind::Call, principal, names::of_strong(id)));
+            .map(|id| names::key(Kind::Call, caller.principal(), names::of_strong(id)));
         let records = self.0.ledger.read(strong.collect(), now).await?;
         Ok(records.iter().map(|record| settled(record.as_ref()?)).collect())
     }

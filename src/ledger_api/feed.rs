@@ -23,7 +23,7 @@ use super::{
     owners::shown,
 };
 use crate::{
-    auth::Principal,
+    auth::Caller,
     late::{Feed, Told},
     server::Signal,
     wire::json::quoted,
@@ -95,11 +95,11 @@ impl Body for LedgerBody {
 
 /// Who listens, and how often.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Listeners(Arc<Mutex<HashMap<Principal, usize>>>);
+pub(super) struct Listeners(Arc<Mutex<HashMap<Caller, usize>>>);
 
 impl Listeners {
     /// A place for one more, if there is one.
-    fn place(&self, owner: Principal) -> Option<Place> {
+    fn place(&self, owner: Caller) -> Option<Place> {
         let mut listening = self.listening();
         let own = listening.get(&owner).copied().unwrap_or_default();
         if listening.values().sum::<usize>() >= LISTENERS_MAX.0 || own >= LISTENERS_MAX.1 {
@@ -112,7 +112,7 @@ impl Listeners {
         })
     }
 
-    fn listening(&self) -> MutexGuard<'_, HashMap<Principal, usize>> {
+    fn listening(&self) -> MutexGuard<'_, HashMap<Caller, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -121,7 +121,7 @@ impl Listeners {
 #[derive(Debug)]
 struct Place {
     listeners: Listeners,
-    owner: Principal,
+    owner: Caller,
 }
 
 impl Drop for Place {
@@ -165,7 +165,7 @@ impl Listener {
 }
 
 /// Opens the feed of one owner.
-pub(super) fn open(api: &LedgerApi, owner: Principal) -> Result<Response<LedgerBody>, Refusal> {
+pub(super) fn open(api: &LedgerApi, owner: Caller) -> Result<Response<LedgerBody>, Refusal> {
     let place = api.listeners.place(owner).ok_or(Refusal::of(Code::Busy))?;
     let listener = Listener {
         feed: api.late.feed(owner),

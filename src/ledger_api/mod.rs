@@ -21,7 +21,7 @@ pub use answer::Code;
 pub use feed::LedgerBody;
 
 use crate::{
-    auth::{Principal, principal::decoded_segment},
+    auth::{Caller, principal::decoded_segment},
     late::Late,
     server::Signal,
     session_table::SessionTable,
@@ -109,7 +109,7 @@ impl LedgerApi {
     }
 
     /// Answers a request. `reader` is who asks by his own credential; none where that can be nobody.
-    pub async fn answer(&self, request: Request<Incoming>, reader: Option<Principal>) -> Response<LedgerBody> {
+    pub async fn answer(&self, request: Request<Incoming>, reader: Option<Caller>) -> Response<LedgerBody> {
         let (head, body) = request.into_parts();
         let answered = tokio::time::timeout(PATIENCE, Box::pin(self.answered(&head, body, reader))).await;
         match answered.unwrap_or(Err(Refusal::of(Code::Unavailable))) {
@@ -122,7 +122,7 @@ impl LedgerApi {
         &self,
         head: &Parts,
         body: Incoming,
-        reader: Option<Principal>,
+        reader: Option<Caller>,
     ) -> Result<Response<LedgerBody>, Refusal> {
         let ask = Ask::of(&head.method, head.uri.path()).ok_or(Refusal::of(Code::NotFound))?;
         if !self.late.is_used() {
@@ -144,8 +144,8 @@ impl LedgerApi {
     }
 
     /// Who asks, if a provider has ever answered him with success.
-    async fn reader(&self, reader: Option<Principal>) -> Result<Principal, Refusal> {
-        let reader = reader.unwrap_or(Principal::NONE);
+    async fn reader(&self, reader: Option<Caller>) -> Result<Caller, Refusal> {
+        let reader = reader.ok_or(Refusal::of(Code::NotFound))?;
         if self.late.callers().is_proven(reader).await {
             return Ok(reader);
         }

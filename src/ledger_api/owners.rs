@@ -9,18 +9,12 @@ use super::{
     asked, feed,
 };
 use crate::{
-    auth::Principal, clock, late::entry::Call, ledger::Name, session::LaneId, session_table::Detached,
-    wire::json::quoted,
+    auth::Caller, clock, late::entry::Call, ledger::Name, session::LaneId, session_table::Detached, wire::json::quoted,
 };
 
 impl LedgerApi {
     /// Answers an owner. What is not his is not there.
-    pub(super) async fn owner(
-        &self,
-        ask: &Ask,
-        owner: Principal,
-        body: &[u8],
-    ) -> Result<Response<LedgerBody>, Refusal> {
+    pub(super) async fn owner(&self, ask: &Ask, owner: Caller, body: &[u8]) -> Result<Response<LedgerBody>, Refusal> {
         match ask {
             Ask::Lookup => {
                 let ids = asked::ids(body)?;
@@ -46,7 +40,7 @@ impl LedgerApi {
             Ask::Close(session) => {
                 if let Ok(session) = std::str::from_utf8(session) {
                     self.late.close(owner, session);
-                    let lanes = LaneId::main_of(owner.as_bytes(), session);
+                    let lanes = LaneId::main_of(owner.principal().as_bytes(), session);
                     let left = lanes.map(|lane| self.sessions.close(lane, clock::now()));
                     self.telemetry.calls_detached(Detached::Closed, left.iter().sum());
                 }

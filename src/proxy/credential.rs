@@ -44,12 +44,12 @@ const PARAMETERS: [&str; 6] = [
     "subscription-key",
 ];
 
-/// Who asks.
+/// The account that a credential or a client token stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caller<'t> {
+pub struct Account<'t> {
     /// The name of the client token that was presented.
     pub token: Option<&'t str>,
-    /// Whom memories belong to.
+    /// Its principal.
     pub principal: Principal,
 }
 
@@ -63,8 +63,8 @@ pub fn authenticate<'t>(
     headers: &HeaderMap,
     query: Option<&str>,
     has_profiles: bool,
-) -> Result<Caller<'t>, Refusal> {
-    let named = |name: &'t str| Caller {
+) -> Result<Account<'t>, Refusal> {
+    let named = |name: &'t str| Account {
         token: Some(name),
         principal: Principal::of_token(key, name),
     };
@@ -81,7 +81,7 @@ pub fn authenticate<'t>(
         let name = presented(headers, query).find_map(|secret| tokens.verify(&secret));
         return name.map(named).ok_or(Refusal::ClientToken);
     }
-    Ok(Caller {
+    Ok(Account {
         token: None,
         principal: Principal::of(key, headers, query),
     })

@@ -9,7 +9,9 @@ use http::{
 };
 use serde_json::Value;
 
-use super::{body::ClientFault, credential::ApplyError, guard::Refusal, headers, reject::Rejection, shape::Shape};
+use super::{
+    client_body::ClientFault, credential::ApplyError, guard::Refusal, headers, rejection::Rejection, shape::Shape,
+};
 use crate::{
     policy::{Class, Evidence, Reason, Side, Verdict, classify},
     upstream::{Kind, Phase, SendError},

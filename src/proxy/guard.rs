@@ -1,4 +1,4 @@
-//! What is refused before anything else: foreign callers, and requests that two readers could read differently.
+//! Admission by the head alone: refuses foreign callers, and requests that two readers could read differently.
 
 use std::net::IpAddr;
 

@@ -6,7 +6,9 @@ use arc_swap::ArcSwap;
 use http::{Request, Response};
 use hyper::{body::Incoming, service::Service};
 
-use super::{Inner, ProxySettings, guard::Guard, memory::Memory, relay::AnswerBody};
+use super::{
+    ProxySettings, data_path::DataPath, exchange, guard::Guard, provider_facts::ProviderFacts, response::AnswerBody,
+};
 use crate::{
     late::Late, ledger_api::LedgerApi, profiles::Profiles, provider::Routes, recall::Recall, server::Signal,
     session_table::SessionTable, telemetry::Telemetry, upstream::Sender,
@@ -29,7 +31,7 @@ pub struct Shared {
 
 /// The data path as a service: one call is one exchange. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Proxy(Arc<ArcSwap<Inner>>);
+pub struct Proxy(Arc<ArcSwap<DataPath>>);
 
 /// What of the data path may change while it runs.
 #[derive(Debug)]
@@ -57,14 +59,14 @@ impl Proxy {
         stopping: Signal,
     ) -> Self {
         let guard = guard(&settings, (!listen.is_unspecified()).then_some(listen));
-        let memory = Arc::new(Memory::new(routes.upstreams()));
+        let facts = Arc::new(ProviderFacts::new(routes.upstreams()));
         let api = LedgerApi::new(
             shared.late.clone(),
             Arc::clone(&shared.sessions),
             shared.telemetry.clone(),
             stopping,
         );
-        Self(Arc::new(ArcSwap::from_pointee(Inner {
+        Self(Arc::new(ArcSwap::from_pointee(DataPath {
             routes,
             settings,
             guard,
@@ -74,11 +76,11 @@ impl Proxy {
             recall: shared.recall,
             telemetry: shared.telemetry,
             ids: Arc::default(),
-            memory,
+            facts,
             principals: shared.late.principal_key().clone(),
             late: shared.late,
             api,
-            chance: RandomState::new(),
+            jitter: RandomState::new(),
         })))
     }
 
@@ -92,12 +94,12 @@ impl Proxy {
             profiles,
         } = fresh;
         // What refusals of a provider taught holds for that provider.
-        let memory = if routes.upstreams() == old.routes.upstreams() {
-            Arc::clone(&old.memory)
+        let facts = if routes.upstreams() == old.routes.upstreams() {
+            Arc::clone(&old.facts)
         } else {
-            Arc::new(Memory::new(routes.upstreams()))
+            Arc::new(ProviderFacts::new(routes.upstreams()))
         };
-        self.0.store(Arc::new(Inner {
+        self.0.store(Arc::new(DataPath {
             guard: guard(&settings, old.guard.own),
             routes,
             settings,
@@ -107,11 +109,11 @@ impl Proxy {
             recall: old.recall.clone(),
             telemetry: old.telemetry.clone(),
             ids: Arc::clone(&old.ids),
-            memory,
+            facts,
             late: old.late.clone(),
             api: old.api.clone(),
             principals: old.principals.clone(),
-            chance: old.chance.clone(),
+            jitter: old.jitter.clone(),
         }));
     }
 }
@@ -130,7 +132,7 @@ impl Service<Request<Incoming>> for Proxy {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let inner = self.0.load_full();
-        Box::pin(async move { Ok(inner.exchange(request).await) })
+        let path = self.0.load_full();
+        Box::pin(async move { Ok(exchange(&path, request).await) })
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{FIRST, Recall};
 use crate::{
-    auth::Principal,
+    auth::Caller,
     clock,
     ledger::{Key, Kind, Name, Outcome, ROWS_MAX, Step},
     repair::Anchor,
@@ -80,7 +80,7 @@ pub type OfCaller = Arc<HashMap<Anchor, Arc<Appended>>>;
 /// The anchors of callers, once they were read.
 #[derive(Debug)]
 pub(super) struct Anchors {
-    own: Cache<Principal, OfCaller>,
+    own: Cache<Caller, OfCaller>,
     /// Until when the ledger, which did not answer, is not asked: healthy requests do not wait for it one after the other.
     silent: Mutex<Option<Instant>>,
 }
@@ -88,7 +88,7 @@ pub(super) struct Anchors {
 impl Anchors {
     /// What was read stays for as long as a record `lasts`.
     pub(super) fn new(lasts: Duration) -> Self {
-        let weigh = |_: &Principal, own: &OfCaller| {
+        let weigh = |_: &Caller, own: &OfCaller| {
             let bytes = own
                 .values()
                 .map(|appended| appended.text.len().saturating_add(ANCHOR_BYTES));
@@ -106,24 +106,24 @@ impl Anchors {
     }
 
     /// A caller's; none where they were not read yet.
-    fn of(&self, who: Principal) -> Option<OfCaller> {
-        self.own.get(&who)
+    fn of(&self, caller: Caller) -> Option<OfCaller> {
+        self.own.get(&caller)
     }
 
     /// Notes what was read of a caller's. What was put meanwhile stays.
-    fn load(&self, who: Principal, read: impl IntoIterator<Item = (Anchor, Appended)>) -> OfCaller {
+    fn load(&self, caller: Caller, read: impl IntoIterator<Item = (Anchor, Appended)>) -> OfCaller {
         let read = read.into_iter().map(|(anchor, appended)| (anchor, Arc::new(appended)));
-        let known = self.own.entry(who).or_insert_with(|| Arc::new(read.collect()));
+        let known = self.own.entry(caller).or_insert_with(|| Arc::new(read.collect()));
         known.into_value()
     }
 
     /// Notes one of a caller whose others were read.
-    fn put(&self, who: Principal, anchor: Anchor, appended: &Arc<Appended>) {
-        self.change(who, |own| drop(own.insert(anchor, Arc::clone(appended))));
+    fn put(&self, caller: Caller, anchor: Anchor, appended: &Arc<Appended>) {
+        self.change(caller, |own| drop(own.insert(anchor, Arc::clone(appended))));
     }
 
-    fn change(&self, who: Principal, change: impl FnOnce(&mut HashMap<Anchor, Arc<Appended>>)) {
-        drop(self.own.entry(who).and_compute_with(|known| match known {
+    fn change(&self, caller: Caller, change: impl FnOnce(&mut HashMap<Anchor, Arc<Appended>>)) {
+        drop(self.own.entry(caller).and_compute_with(|known| match known {
             Some(known) => {
                 let mut own = known.into_value();
                 change(Arc::make_mut(&mut own));
@@ -136,17 +136,19 @@ impl Anchors {
 
 impl Recall {
     /// What was put at the end of this caller's messages. None where it is not known, since the ledger does not answer.
-    pub async fn appended(&self, who: Principal, by: Instant) -> Option<OfCaller> {
-        if let Some(known) = self.0.anchors.of(who) {
+    pub async fn appended(&self, caller: Caller, by: Instant) -> Option<OfCaller> {
+        if let Some(known) = self.0.anchors.of(caller) {
             return Some(known);
         }
         if self.0.anchors.silent().is_some_and(|until| clock::now() < until) {
             return None;
         }
-        let list = self
-            .0
-            .ledger
-            .list(Kind::Anchor, *who.as_bytes(), ROWS_MAX, clock::since_1970());
+        let list = self.0.ledger.list(
+            Kind::Anchor,
+            *caller.principal().as_bytes(),
+            ROWS_MAX,
+            clock::since_1970(),
+        );
         let Ok(Ok(records)) = timeout_at(by, list).await else {
             *self.0.anchors.silent() = Some(clock::now() + SILENT);
             self.0.telemetry.ledger_missed("read");
@@ -155,26 +157,26 @@ impl Recall {
         let read = records
             .iter()
             .filter_map(|record| Some((record.key.name, Appended::decode(&record.value)?)));
-        Some(self.0.anchors.load(who, read))
+        Some(self.0.anchors.load(caller, read))
     }
 
     /// Keeps what is put at the end of a message, before it is sent. Hands back what stands there, and whether it was put
     /// now; none where it cannot be kept, so that nothing may be put.
     pub async fn append(
         &self,
-        who: Principal,
+        caller: Caller,
         anchor: Anchor,
         appended: Appended,
         by: Instant,
     ) -> Option<(Arc<Appended>, bool)> {
-        if !self.0.callers.is_known(who) {
+        if !self.0.callers.is_known(caller) {
             return None;
         }
         // What another request has put there stands already: nothing is written that would have to be taken back.
-        if let Some(standing) = self.appended(who, by).await?.get(&anchor) {
+        if let Some(standing) = self.appended(caller, by).await?.get(&anchor) {
             return Some((Arc::clone(standing), false));
         }
-        let key = anchor_key(who, anchor);
+        let key = anchor_key(caller, anchor);
         let insert = Step::Insert {
             key,
             index: None,
@@ -190,29 +192,29 @@ impl Recall {
             Ok(Err(_)) | Err(_) => {
                 self.0.telemetry.ledger_missed("write");
                 // It may be done all the same, and must not stand where nothing was put.
-                self.unappend(who, anchor);
+                self.unappend(caller, anchor);
                 return None;
             }
         };
         let standing = Arc::new(standing);
-        self.0.anchors.put(who, anchor, &standing);
+        self.0.anchors.put(caller, anchor, &standing);
         Some((standing, is_new))
     }
 
     /// Takes back what was put at the end of a message that no provider took.
-    pub fn unappend(&self, who: Principal, anchor: Anchor) {
-        self.0.anchors.change(who, |own| drop(own.remove(&anchor)));
+    pub fn unappend(&self, caller: Caller, anchor: Anchor) {
+        self.0.anchors.change(caller, |own| drop(own.remove(&anchor)));
         self.0.later.write(vec![Step::Remove {
-            key: anchor_key(who, anchor),
+            key: anchor_key(caller, anchor),
             version: FIRST,
         }]);
     }
 }
 
-fn anchor_key(who: Principal, anchor: Anchor) -> Key {
+fn anchor_key(caller: Caller, anchor: Anchor) -> Key {
     Key {
         kind: Kind::Anchor,
-        principal: *who.as_bytes(),
+        principal: *caller.principal().as_bytes(),
         name: anchor,
     }
 }

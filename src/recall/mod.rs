@@ -15,12 +15,12 @@ use moka::sync::Cache;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    auth::Principal,
+    auth::Caller,
     callers::Callers,
     clock,
     digest::{digest_of, keyed_digest_of},
     ledger::{Key, Kind, Later, Ledger, Name, Outcome, ROWS_MAX, Record, Step, read_all},
-    repair::{Brought, CallKey, Frozen, RealResult, names_call},
+    repair::{Brought, CallKey, PinnedAnswer, RealResult, names_call},
     telemetry::Telemetry,
 };
 
@@ -44,7 +44,7 @@ const TRIES: usize = 4;
 const FIRST: u64 = 1;
 
 /// An answer, by the call that it was given to.
-pub type Given = (CallKey, Frozen);
+pub type Given = (CallKey, PinnedAnswer);
 
 /// How long, and what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,22 +107,22 @@ impl Recall {
     }
 
     /// The answer of a call, as far as memory knows.
-    pub fn recalled(&self, scope: Scope, call: CallKey) -> Option<Frozen> {
+    pub fn recalled(&self, scope: Scope, call: CallKey) -> Option<PinnedAnswer> {
         self.0.rows.get(&name(scope, call)).map(|known| known.row.answer)
     }
 
     /// Keeps results that a caller brought. Nobody's results are kept for nobody. Of a call that has brought another result
     /// before, the ledger keeps the first.
     pub fn saw(&self, scope: Scope, brought: Vec<Brought>) {
-        if scope.who == Principal::NONE {
+        if !scope.caller.is_authenticated() {
             return;
         }
         for result in brought {
             let fresh = self.0.seen.keep(scope, result);
-            let kept = self.0.settings.keeps_seen && self.0.callers.is_known(scope.who);
+            let kept = self.0.settings.keeps_seen && self.0.callers.is_known(scope.caller);
             if let Some((name, block)) = fresh.filter(|_| kept) {
                 self.0.later.write(vec![Step::Insert {
-                    key: seen_key(scope.who, name),
+                    key: seen_key(scope.caller, name),
                     index: None,
                     value: String::clone(&block).into(),
                     expires_at: clock::since_1970() + self.0.settings.lasting,
@@ -132,7 +132,7 @@ impl Recall {
     }
 
     /// The results that the caller brought for these calls, in their order.
-    pub async fn seen(&self, scope: Scope, calls: &[&Wanted], by: Instant) -> Vec<Option<RealResult>> {
+    pub async fn seen(&self, scope: Scope, calls: &[Wanted], by: Instant) -> Vec<Option<RealResult>> {
         let names: Vec<Option<Name>> = calls.iter().map(|call| call.name(scope)).collect();
         let known = |name: &Option<Name>| name.as_ref().and_then(|name| self.0.seen.find(name));
         let mut found: Vec<Option<String>> = names.iter().map(known).collect();
@@ -143,7 +143,7 @@ impl Recall {
             .collect();
         if self.0.settings.keeps_seen && !wanted.is_empty() {
             let named = wanted.iter().filter_map(|place| names.get(*place).copied().flatten());
-            let keys = named.map(|name| seen_key(scope.who, name)).collect();
+            let keys = named.map(|name| seen_key(scope.caller, name)).collect();
             let read = read_all(&*self.0.ledger, keys, clock::since_1970());
             if let Ok(Ok(records)) = timeout_at(by, read).await {
                 for (place, record) in wanted.into_iter().zip(records) {
@@ -156,7 +156,7 @@ impl Recall {
                 self.0.telemetry.ledger_missed("read");
             }
         }
-        let is_its = |(block, call): (Option<String>, &&Wanted)| {
+        let is_its = |(block, call): (Option<String>, &Wanted)| {
             let block = block.filter(|block| !call.has_twin || names_call(block, &call.id))?;
             Some(RealResult::Block(block))
         };
@@ -169,9 +169,9 @@ impl Recall {
     }
 
     /// The answers of these calls. Of a caller whom nobody has proven the ledger holds none.
-    pub async fn fetch(&self, scope: Scope, calls: &[CallKey], deadline: Instant) -> HashMap<CallKey, Frozen> {
+    pub async fn fetch(&self, scope: Scope, calls: &[CallKey], deadline: Instant) -> HashMap<CallKey, PinnedAnswer> {
         let look = async {
-            if !self.0.callers.is_proven(scope.who).await {
+            if !self.0.callers.is_proven(scope.caller).await {
                 return Ok(Vec::new());
             }
             let keys = calls.iter().map(|call| key(scope, *call)).collect();
@@ -192,7 +192,7 @@ impl Recall {
 
     /// Keeps these answers before they are sent. Hands back the answers of calls that were given others already: those
     /// stand.
-    pub async fn freeze(&self, scope: Scope, given: &[Given], deadline: Instant) -> HashMap<CallKey, Frozen> {
+    pub async fn freeze(&self, scope: Scope, given: &[Given], deadline: Instant) -> HashMap<CallKey, PinnedAnswer> {
         let mut standing = HashMap::new();
         let mut fresh: Vec<(CallKey, Row)> = Vec::new();
         for (call, answer) in given {
@@ -202,7 +202,7 @@ impl Recall {
             };
             let known = Known {
                 row: row.clone(),
-                stored: self.0.callers.is_known(scope.who),
+                stored: self.0.callers.is_known(scope.caller),
             };
             let entry = self.0.rows.entry(name(scope, *call)).or_insert(known);
             if entry.is_fresh() {
@@ -211,7 +211,7 @@ impl Recall {
                 standing.insert(*call, entry.into_value().row.answer);
             }
         }
-        if !self.0.callers.is_known(scope.who) {
+        if !self.0.callers.is_known(scope.caller) {
             return standing;
         }
         while !fresh.is_empty() {
@@ -227,7 +227,7 @@ impl Recall {
         &self,
         scope: Scope,
         mut fresh: Vec<(CallKey, Row)>,
-        standing: &mut HashMap<CallKey, Frozen>,
+        standing: &mut HashMap<CallKey, PinnedAnswer>,
         deadline: Instant,
     ) {
         for _ in 0..TRIES {
@@ -259,7 +259,7 @@ impl Recall {
 
     /// A request with these answers was answered with success: they are the calls' from now on.
     pub fn accepted(&self, scope: Scope, used: &[Given]) {
-        let lasts = !used.is_empty() && self.0.callers.is_known(scope.who);
+        let lasts = !used.is_empty() && self.0.callers.is_known(scope.caller);
         for (call, answer) in used {
             let known = self.0.rows.get(&name(scope, *call));
             // What a provider took first stays.
@@ -306,7 +306,7 @@ impl Recall {
     }
 
     /// Takes over a row of the ledger.
-    fn adopt(&self, scope: Scope, call: CallKey, row: Row) -> Frozen {
+    fn adopt(&self, scope: Scope, call: CallKey, row: Row) -> PinnedAnswer {
         let answer = row.answer.clone();
         self.0.rows.insert(name(scope, call), Known { row, stored: true });
         answer
@@ -322,10 +322,10 @@ impl Recall {
     }
 }
 
-fn seen_key(who: Principal, name: Name) -> Key {
+fn seen_key(caller: Caller, name: Name) -> Key {
     Key {
         kind: Kind::Seen,
-        principal: *who.as_bytes(),
+        principal: *caller.principal().as_bytes(),
         name,
     }
 }
@@ -344,7 +344,7 @@ fn decode(record: &Record) -> Option<Row> {
 fn key(scope: Scope, call: CallKey) -> Key {
     Key {
         kind: Kind::Frozen,
-        principal: *scope.who.as_bytes(),
+        principal: *scope.caller.principal().as_bytes(),
         name: digest_of([scope.format.label().as_bytes(), call.as_bytes()]),
     }
 }
@@ -352,5 +352,5 @@ fn key(scope: Scope, call: CallKey) -> Key {
 /// The name of a row in memory. A result is of its format: another cannot hold it.
 fn name(scope: Scope, call: CallKey) -> Name {
     let parts: [&[u8]; 2] = [scope.format.label().as_bytes(), call.as_bytes()];
-    keyed_digest_of(scope.who.as_bytes(), parts)
+    keyed_digest_of(scope.caller.principal().as_bytes(), parts)
 }

@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes};
 
-use crate::repair::{Frozen, Placeholder, RealResult};
+use crate::repair::{PinnedAnswer, Placeholder, RealResult};
 
 /// The first byte of every row.
 const VERSION: u8 = 1;
@@ -17,7 +17,7 @@ const FAILED: u8 = b'f';
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The answer.
-    pub answer: Frozen,
+    pub answer: PinnedAnswer,
     /// Whether a request with it was answered with success.
     pub firm: bool,
 }
@@ -27,12 +27,12 @@ impl Row {
     pub fn encode(&self) -> Bytes {
         let mut bytes = vec![VERSION, if self.firm { FIRM } else { TENTATIVE }];
         match &self.answer {
-            Frozen::Placeholder(placeholder) => bytes.put_slice(&[PLACEHOLDER, placeholder.number()]),
-            Frozen::Result(RealResult::Block(block)) => {
+            PinnedAnswer::Placeholder(placeholder) => bytes.put_slice(&[PLACEHOLDER, placeholder.number()]),
+            PinnedAnswer::Result(RealResult::Block(block)) => {
                 bytes.put_u8(BLOCK);
                 bytes.put_slice(block.as_bytes());
             }
-            Frozen::Result(RealResult::Content { content, failed }) => {
+            PinnedAnswer::Result(RealResult::Content { content, failed }) => {
                 bytes.put_u8(if *failed { FAILED } else { CONTENT });
                 bytes.put_slice(content.as_bytes());
             }
@@ -47,9 +47,9 @@ impl Row {
         };
         let text = || String::from_utf8(said.to_vec()).ok();
         let answer = match *kind {
-            PLACEHOLDER => Frozen::Placeholder(Placeholder::numbered(*said.first()?)?),
-            BLOCK => Frozen::Result(RealResult::Block(text()?)),
-            CONTENT | FAILED => Frozen::Result(RealResult::Content {
+            PLACEHOLDER => PinnedAnswer::Placeholder(Placeholder::numbered(*said.first()?)?),
+            BLOCK => PinnedAnswer::Result(RealResult::Block(text()?)),
+            CONTENT | FAILED => PinnedAnswer::Result(RealResult::Content {
                 content: text()?,
                 failed: *kind == FAILED,
             }),
@@ -64,8 +64,8 @@ impl Row {
     /// Bytes that it takes in memory.
     pub fn weight(&self) -> usize {
         match &self.answer {
-            Frozen::Placeholder(_) => 0,
-            Frozen::Result(real) => real.len(),
+            PinnedAnswer::Placeholder(_) => 0,
+            PinnedAnswer::Result(real) => real.len(),
         }
     }
 }
@@ -80,14 +80,14 @@ mod tests {
     fn a_row_comes_back_as_it_was() {
         let text = || "{\"é\":1}".to_owned();
         for answer in [
-            Frozen::Placeholder(Placeholder::ReadInterrupted),
-            Frozen::Placeholder(Placeholder::OutcomeUnknown),
-            Frozen::Result(RealResult::Block(text())),
-            Frozen::Result(RealResult::Content {
+            PinnedAnswer::Placeholder(Placeholder::ReadInterrupted),
+            PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown),
+            PinnedAnswer::Result(RealResult::Block(text())),
+            PinnedAnswer::Result(RealResult::Content {
                 content: text(),
                 failed: true,
             }),
-            Frozen::Result(RealResult::Content {
+            PinnedAnswer::Result(RealResult::Content {
                 content: text(),
                 failed: false,
             }),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use moka::sync::Cache;
 
 use crate::{
-    auth::Principal,
+    auth::Caller,
     digest::Digest as _,
     ledger::Name,
     repair::{Brought, letters},
@@ -22,8 +22,8 @@ const RESULT_BYTES: usize = 192;
 /// Whose results, and in which format: nothing is found by another caller, or put into another format.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
-    /// Who asks.
-    pub who: Principal,
+    /// The caller.
+    pub caller: Caller,
     /// The format.
     pub format: Format,
     /// The lane, where one is told.
@@ -90,8 +90,8 @@ impl Wanted {
 
 /// Where an id may come again, its input and its lane must be the same, and a lane be told.
 fn name(scope: Scope, id: &[u8], tool: &[u8], occurrence: usize, input: Option<&[u8; 32]>) -> Option<Name> {
-    let Scope { who, format, lane } = scope;
-    let mut hash = blake3::Hasher::new_keyed(who.as_bytes());
+    let Scope { caller, format, lane } = scope;
+    let mut hash = blake3::Hasher::new_keyed(caller.principal().as_bytes());
     for part in [format.label().as_bytes(), &letters(id), tool] {
         hash.add(part);
     }

@@ -9,12 +9,12 @@ use std::{collections::HashMap, ops::Range};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::{naming::canonical, words};
+use super::{Paired, naming::canonical, words};
 use crate::{
     conversation::{Conversation, Message, Role},
     splice::{Edit, EditList, Piece, Span},
     wire::{
-        Format, Unreadable, Wire,
+        Format, Unreadable,
         json::{self, Json, Kind, validate},
     },
 };
@@ -36,11 +36,30 @@ pub struct Place {
     pub is_answered: bool,
 }
 
-/// The places of a history, in document order; of a body without a history of its own none.
-pub fn places(body: &[u8], wire: Wire) -> Vec<Place> {
-    let Ok(conversation) = wire.read(body) else {
-        return Vec::new();
-    };
+impl Paired<'_> {
+    /// Returns the places of the only history, in document order; none of a batch.
+    pub fn places(&self) -> Vec<Place> {
+        self.whole().map(places).unwrap_or_default()
+    }
+
+    /// Puts texts at the end of messages, each behind what the user says there; the others stay as they are.
+    ///
+    /// `texts` holds indices of messages. `body` is the handle of the bytes that were parsed.
+    pub fn append(&self, body: &Bytes, texts: &[(usize, String)]) -> Result<Bytes, Unreadable> {
+        validate(body)?;
+        let json = Json::new(body);
+        let message = |(index, text): &(usize, String)| {
+            let message = self.whole()?.messages.get(*index)?;
+            put(json, self.wire.format, message, text)
+        };
+        let edits = texts.iter().filter_map(message).collect();
+        let list = EditList::new(edits, body.len()).map_err(|_| Unreadable::Overlap)?;
+        Ok(Bytes::from(list.apply(body).to_vec()))
+    }
+}
+
+/// The places of a history, in document order.
+fn places(conversation: &Conversation<'_>) -> Vec<Place> {
     let messages = &conversation.messages;
     let last_turn = messages.iter().rposition(|message| message.role == Role::Assistant);
     let (mut places, mut turn, mut turn_told) = (Vec::new(), 0..0, None);
@@ -51,10 +70,10 @@ pub fn places(body: &[u8], wire: Wire) -> Vec<Place> {
                 turn.start = if turn.end == index { turn.start } else { index };
                 (turn.end, turn_told) = (index + 1, None);
             }
-            Role::User if !turn.is_empty() && speaks(&conversation, message) => {
+            Role::User if !turn.is_empty() && speaks(conversation, message) => {
                 // Once a turn, however many messages stand behind it.
-                let turn = turn_told.get_or_insert_with(|| told_all(&conversation, turn.clone()));
-                let said = told(message.span.of(body));
+                let turn = turn_told.get_or_insert_with(|| told_all(conversation, turn.clone()));
+                let said = told(message.span.of(conversation.body));
                 let told: Anchor = blake3::keyed_hash(turn, &said).into();
                 let before = seen.entry(told).or_default();
                 places.push(Place {
@@ -145,20 +164,6 @@ fn said(text: String) -> Value {
 fn thinks(block: &Value) -> bool {
     let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
     matches!(kind, "thinking" | "redacted_thinking") || block.get("thought") == Some(&Value::Bool(true))
-}
-
-/// The body with texts at the end of messages, each behind what the user says there; the others stay as they are.
-pub fn append(body: &Bytes, wire: Wire, texts: &[(usize, String)]) -> Result<Bytes, Unreadable> {
-    let conversation = wire.read(body)?;
-    validate(body)?;
-    let json = Json::new(body);
-    let message = |(index, text): &(usize, String)| {
-        let message = conversation.messages.get(*index)?;
-        put(json, wire.format, message, text)
-    };
-    let edits = texts.iter().filter_map(message).collect();
-    let list = EditList::new(edits, body.len()).map_err(|_| Unreadable::Overlap)?;
-    Ok(Bytes::from(list.apply(body).to_vec()))
 }
 
 fn put(json: Json<'_>, format: Format, message: &Message, text: &str) -> Option<Edit> {

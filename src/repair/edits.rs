@@ -8,11 +8,11 @@ use crate::{
         pairing::{Fate, Pairing},
     },
     repair::{
-        answers::RealResult,
-        blocks, kept,
+        RealResult, blocks, kept,
         labels::Labels,
         messages,
-        plan::Plan,
+        parsed::PairedHistory,
+        plan::HistoryPlan,
         steps::{Answer, Source},
         words,
     },
@@ -23,8 +23,9 @@ use crate::{
     },
 };
 
-/// The edits that carry out `plan`.
-pub fn edits(plan: &Plan, pairing: &Pairing, conversation: &Conversation<'_>, wire: Wire) -> Result<EditList, Overlap> {
+/// Returns the edits that carry out `plan`.
+pub(super) fn edits(plan: &HistoryPlan, history: &PairedHistory<'_>, wire: Wire) -> Result<EditList, Overlap> {
+    let (pairing, conversation) = (&history.pairing, &history.conversation);
     let json = Json::new(conversation.body);
     let held = plan.held.iter().map(|id| wire.format.held_answer(id, words::HELD));
     let Some(array) = conversation.array else {
@@ -47,7 +48,7 @@ pub fn edits(plan: &Plan, pairing: &Pairing, conversation: &Conversation<'_>, wi
 
 /// A plan, what it is about, and the lookups that both layouts need.
 pub(super) struct Layout<'c> {
-    pub(super) plan: &'c Plan,
+    pub(super) plan: &'c HistoryPlan,
     pub(super) pairing: &'c Pairing,
     pub(super) conversation: &'c Conversation<'c>,
     pub(super) json: Json<'c>,
@@ -66,7 +67,7 @@ pub(super) struct Layout<'c> {
 }
 
 impl<'c> Layout<'c> {
-    fn new(plan: &'c Plan, pairing: &'c Pairing, conversation: &'c Conversation<'c>, wire: Wire) -> Self {
+    fn new(plan: &'c HistoryPlan, pairing: &'c Pairing, conversation: &'c Conversation<'c>, wire: Wire) -> Self {
         let mut layout = Self {
             plan,
             pairing,

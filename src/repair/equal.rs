@@ -2,7 +2,7 @@
 
 use crate::{
     conversation::Conversation,
-    repair::answers::RealResult,
+    repair::RealResult,
     splice::Span,
     wire::json::{Json, Kind},
 };

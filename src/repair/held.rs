@@ -1,11 +1,11 @@
-//! Calls that the provider holds and the body only goes on from: which of them a body must answer first, and which have
-//! their answer already.
+//! Remote calls: they exist only in provider-side state, which the body refers to. Some must be answered first, others
+//! have their answer already.
 
 use std::collections::HashSet;
 
+use super::{RemoteAnswers, RemoteCalls, RemoteReferences, insist::Insistence, parsed};
 use crate::{
     conversation::{Conversation, Disowned, Field, PartKind, Text, pairing::id_of},
-    repair::{answers::Answers, insist::Insistence},
     splice::Span,
     wire::{
         Format,
@@ -13,51 +13,69 @@ use crate::{
     },
 };
 
-/// The calls that this body answers first, by placeholders: those that are known of the answer it goes on from, and those
-/// that the refusal names. None whose id stands in the body.
-pub(super) fn calls(
+/// Remote calls that this body answers first, with placeholders.
+#[derive(Debug, Default)]
+pub(super) struct DueCalls {
+    /// Their ids, none of which is in the body.
+    pub(super) calls: Vec<String>,
+    /// The answers that nobody knew to be due before the provider's refusal named them.
+    pub(super) news: Option<RemoteAnswers>,
+}
+
+/// Returns references into provider-side state; empty ones if calls cannot live there.
+pub(super) fn references(conversation: &Conversation<'_>) -> RemoteReferences {
+    if !conversation.calls_elsewhere {
+        return RemoteReferences::default();
+    }
+    RemoteReferences {
+        origin: origin(conversation).map(Text::into_owned),
+        results: parsed::result_ids(conversation),
+    }
+}
+
+/// Returns the remote calls that are known to be due, and those that the refusal names.
+pub(super) fn due_calls(
     conversation: &Conversation<'_>,
-    answers: &dyn Answers,
+    remote: &RemoteCalls,
     insistence: Option<&Insistence<'_>>,
     format: Format,
-) -> Vec<String> {
+) -> DueCalls {
     if !conversation.calls_elsewhere {
-        return Vec::new();
+        return DueCalls::default();
     }
-    if insistence.is_none() && !answers.knows_held() {
-        return Vec::new();
-    }
-    let origin = origin(conversation);
-    let mut calls = origin.as_deref().map_or_else(Vec::new, |origin| answers.due(origin));
+    let (mut calls, mut news) = (remote.due.clone(), None);
     if let Some(insistence) = insistence {
         calls.retain(|id| !insistence.names(id.as_bytes()));
         let named = insistence.held_calls(conversation, format);
         let is_news = !named.is_empty();
         calls.extend(named);
-        if is_news {
-            answers.answered_held(&calls, origin.as_deref());
-        }
+        news = is_news.then(|| RemoteAnswers {
+            origin: origin(conversation).map(Text::into_owned),
+            calls: calls.clone(),
+        });
     }
-    absent(conversation, calls)
+    DueCalls {
+        calls: absent(conversation, calls),
+        news,
+    }
 }
 
-/// Results of calls that were answered in an earlier request answer nothing.
-pub(super) fn disown(conversation: &mut Conversation<'_>, answers: &dyn Answers) {
-    if !conversation.calls_elsewhere || !answers.knows_held() {
+/// Marks results of remote calls that an earlier request has answered: they answer nothing.
+pub(super) fn disown(conversation: &mut Conversation<'_>, remote: &RemoteCalls) {
+    if !conversation.calls_elsewhere || remote.answered.is_empty() {
         return;
     }
-    let origin = origin(conversation);
     for part in &mut conversation.parts {
         if let PartKind::Result(result) = &mut part.kind
             && result.disowned == Disowned::No
-            && answers.is_spent(&result.id, origin.as_deref())
+            && remote.answered.contains(&*result.id)
         {
             result.disowned = Disowned::Spent;
         }
     }
 }
 
-/// Those of these ids that neither a call nor a result of the body bears.
+/// Keeps the ids that no call and no result of the body has.
 pub(super) fn absent(conversation: &Conversation<'_>, mut ids: Vec<String>) -> Vec<String> {
     let parts = 0..conversation.parts.len();
     let in_body: HashSet<&[u8]> = parts.map(|part| id_of(conversation, part)).collect();
@@ -65,8 +83,8 @@ pub(super) fn absent(conversation: &Conversation<'_>, mut ids: Vec<String>) -> V
     ids
 }
 
-/// The id of the answer that the body goes on from: what the provider holds up to there never changes. None for a
-/// conversation that grows under one name.
+/// Returns the id of the response that the body continues from: provider-side state up to there never changes. `None` for
+/// a conversation that grows under one name.
 fn origin<'a>(conversation: &Conversation<'a>) -> Option<Text<'a>> {
     let json = Json::new(conversation.body);
     let fields = &conversation.noted.fields;

@@ -5,52 +5,46 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::{
-    conversation::{
-        Conversation, Finding, Outline,
-        pairing::pair,
-        rules::{PairingRules, Unique},
-    },
-    splice::{Edit, EditList, Segments},
-    wire::{
-        Entry, Unreadable, Wire,
-        json::{Json, validate},
-    },
+    conversation::Finding,
+    splice::Segments,
+    wire::{Unreadable, Wire},
 };
 
-mod answers;
 mod append;
 mod blocks;
+mod bound_thinking;
+mod call_identity;
 mod edits;
-mod entries;
 mod equal;
 mod held;
 mod ids;
 mod insist;
 mod kept;
+mod known_answers;
 mod labels;
 mod messages;
 mod naming;
+mod parsed;
 mod plan;
 mod policy;
 mod salvage;
 mod second;
-mod sight;
 mod steps;
-mod views;
 mod words;
 
-pub use answers::{Answers, CallSight, Frozen, NoAnswers, RealResult, Spelling};
-pub use append::{Anchor, Place, append, late_text, places};
-pub use edits::edits;
+pub use append::{Anchor, Place, late_text};
+pub use bound_thinking::replace_unseen_results;
+pub use call_identity::{BodyAnswer, BodyCall, CallIdentity, ResultContent, Spelling};
 pub use kept::{Brought, asked_hash, bare, brought, cut, names_call};
+pub use known_answers::{
+    Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
+};
 pub use naming::{CallKey, input_hash, is_strong, letters};
+pub use parsed::{Paired, PairingContext, Parsed, parse};
 pub use plan::{Plan, plan};
 pub use policy::{Applicability, Mode, OnLate, RepairPolicy, Tier};
-pub use second::{second, unbound};
-pub use views::{CallView, InBody, Said, Views, views};
+pub use second::RefusalReading;
 pub use words::Placeholder;
-
-use insist::Insistence;
 
 /// What was done about a finding. The names are stable: metric labels and the `x-antiphon-repair` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -164,183 +158,34 @@ impl Report {
 /// A body after repair.
 #[derive(Clone, Debug)]
 pub struct Repaired {
-    /// The bytes to send; the very same handle where there was nothing to do.
+    /// The bytes to send; the very same handle if there was nothing to do.
     pub body: Segments,
     /// What was found and done.
     pub report: Report,
-    /// What the body as it came says beside pairing; of a body that holds several requests, of nothing.
-    pub outline: Outline,
 }
 
-/// Reads, checks, plans and splices one body. Pure: the output is a function of the arguments.
+/// Reads, pairs, plans and splices one body. Pure: the output is a function of the arguments.
 pub fn repair(body: &Bytes, wire: Wire, policy: &RepairPolicy) -> Result<Repaired, Unreadable> {
-    repair_with(body, wire, policy, &NoAnswers)
+    repair_with(body, wire, policy, &KnownAnswers::default())
 }
 
-/// As [`repair`], with what is remembered of the calls in the body.
+/// Repairs one body with what is known of its calls.
 pub fn repair_with(
     body: &Bytes,
     wire: Wire,
     policy: &RepairPolicy,
-    answers: &dyn Answers,
+    known: &KnownAnswers,
 ) -> Result<Repaired, Unreadable> {
-    repair_learned(body, wire, policy, answers, &Learned::default())
-}
-
-/// What a provider's refusal taught of one body.
-#[derive(Debug, Default)]
-struct Learned<'r> {
-    /// The refusal.
-    insistence: Option<Insistence<'r>>,
-    /// Whether thinking that is bound to another prefix may be dropped.
-    drop_bound: bool,
-}
-
-fn repair_learned(
-    body: &Bytes,
-    wire: Wire,
-    policy: &RepairPolicy,
-    answers: &dyn Answers,
-    learned: &Learned<'_>,
-) -> Result<Repaired, Unreadable> {
-    answers.begins();
-    let Mended {
-        mut edits,
-        mut report,
-        outline,
-    } = mend(body, wire, policy, answers, learned.insistence.as_ref())?;
-    if learned.drop_bound
-        && let Some(edit) = wire.format.drop_bound(Json::new(body))
-    {
-        validate(body)?;
-        edits.push(edit);
-        report.actions.insert(Action::Unbind, 1);
-    }
-    if edits.is_empty() {
-        return Ok(Repaired {
-            body: Segments::whole(body.clone()),
-            report,
-            outline,
-        });
-    }
-    match EditList::new(edits, body.len()) {
-        Ok(list) => Ok(Repaired {
-            body: list.apply(body),
-            report,
-            outline,
-        }),
-        // A bug of ours: the provider judges the original.
-        Err(_) => Err(Unreadable::Overlap),
-    }
-}
-
-/// Reads and checks one body. A body without findings need not be JSON where nobody looked: see [`Wire::read`].
-pub fn check(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
-    let conversation = wire.read(body)?;
-    let Some(entries) = requests(&conversation, wire)? else {
-        return findings(&conversation, wire, policy);
-    };
-    let of = |entry: &Entry| {
-        let conversation = wire.read(entry.span.of(body));
-        let found = conversation.and_then(|conversation| findings(&conversation, wire, policy));
-        entries::placed(found.unwrap_or_default(), &entry.path)
-    };
-    let findings: Vec<Finding> = entries.iter().flat_map(of).collect();
-    if !findings.is_empty() {
-        validate(body)?;
-    }
-    Ok(findings)
-}
-
-fn findings(conversation: &Conversation<'_>, wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
-    let findings = pair(conversation, rules(wire, policy)).findings(conversation, policy.hygiene);
-    if !findings.is_empty() {
-        validate(conversation.body)?;
-    }
-    Ok(findings)
-}
-
-/// The edits of one body, and what they are for.
-#[derive(Debug, Default)]
-struct Mended {
-    edits: Vec<Edit>,
-    report: Report,
-    outline: Outline,
-}
-
-fn mend(
-    body: &[u8],
-    wire: Wire,
-    policy: &RepairPolicy,
-    answers: &dyn Answers,
-    insistence: Option<&Insistence<'_>>,
-) -> Result<Mended, Unreadable> {
-    let conversation = wire.read(body)?;
-    let one = |conversation| mend_one(conversation, wire, policy, answers, insistence);
-    let Some(entries) = requests(&conversation, wire)? else {
-        return one(conversation);
-    };
-    let whole = entries::together(&entries, |entry| wire.read(entry.span.of(body)).and_then(one));
-    if !whole.report.findings.is_empty() {
-        validate(body)?;
-    }
-    Ok(whole)
-}
-
-/// Mends one history. What was found may be an accident of bytes that are no JSON: such a body is never spliced, nor
-/// judged.
-fn mend_one(
-    mut conversation: Conversation<'_>,
-    wire: Wire,
-    policy: &RepairPolicy,
-    answers: &dyn Answers,
-    insistence: Option<&Insistence<'_>>,
-) -> Result<Mended, Unreadable> {
-    let outline = Outline::of(&conversation);
-    let mut rules = rules(wire, policy);
-    if let Some(insistence) = insistence {
-        rules = insistence.rules(rules);
-        insistence.read_again(&mut conversation);
-    }
-    held::disown(&mut conversation, answers);
-    let mut pairing = pair(&conversation, rules);
-    if let Some(insistence) = insistence {
-        insistence.judge(&conversation, &mut pairing);
-    }
-    let mut plan = plan(&conversation, &pairing, rules, answers, policy);
-    if policy.least <= Applicability::Inventive {
-        plan.answer_held(held::calls(&conversation, answers, insistence, wire.format));
-    }
-    if !plan.report.findings.is_empty() || !plan.report.actions.is_empty() {
-        validate(conversation.body)?;
-    }
-    let mut done = Vec::new();
-    if !plan.report.actions.is_empty() || plan.report.deferred > 0 {
-        let list = edits(&plan, &pairing, &conversation, wire).map_err(|_| Unreadable::Overlap)?;
-        done = list.into_edits();
-    }
-    Ok(Mended {
-        edits: done,
+    let paired = parse(body, wire)?.pair(PairingContext::new(policy));
+    let plan = plan(&paired, known, policy)?;
+    Ok(Repaired {
+        body: plan.splice(&paired, body)?,
         report: plan.report,
-        outline,
     })
 }
 
-/// The format's rules, as far as this upstream is known.
-fn rules(wire: Wire, policy: &RepairPolicy) -> PairingRules {
-    let rules = wire.rules();
-    let learned = policy.unique_ids && rules.unique != Unique::Nowhere;
-    PairingRules {
-        unique: if learned { Unique::Body } else { rules.unique },
-        ..rules
-    }
-}
-
-/// The requests inside a body without a history of its own: each is repaired by itself, and holds no further ones.
-fn requests(conversation: &Conversation<'_>, wire: Wire) -> Result<Option<Vec<Entry>>, Unreadable> {
-    if conversation.array.is_some() {
-        return Ok(None);
-    }
-    let entries = wire.format.entries(conversation.body)?;
-    Ok(Some(entries).filter(|entries| !entries.is_empty()))
+/// Reads and checks one body. A body without findings need not be JSON in bytes that the scan skips: see [`Wire::read`].
+pub fn check(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
+    let parsed = parse(body, wire)?;
+    parsed.pair(PairingContext::new(policy)).findings(policy.hygiene)
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::answers::{CallSight, Spelling};
+use super::call_identity::{CallIdentity, Spelling};
 use crate::{digest::Digest as _, wire::json::Json};
 
 /// Letters and digits in a row that chance may have put together.
@@ -16,7 +16,7 @@ pub struct CallKey([u8; 32]);
 
 impl CallKey {
     /// The name of a call as it stands in a body.
-    pub fn of(call: &CallSight<'_>) -> Self {
+    pub fn of(call: &CallIdentity<'_>) -> Self {
         let mut hash = blake3::Hasher::new();
         let occurrence = (call.occurrence as u64).to_le_bytes();
         let input = input_hash(call.input);

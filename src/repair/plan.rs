@@ -1,8 +1,10 @@
 //! The plan: which answer each call takes, what becomes of every other result, and the report of it.
 //!
-//! A function of the conversation, the pairing, the policy and what is remembered of its calls; writes no byte.
+//! A function of the paired body, the known answers and the policy. It writes no byte.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+
+use bytes::Bytes;
 
 use crate::{
     conversation::{
@@ -12,18 +14,108 @@ use crate::{
         turns::Unit,
     },
     repair::{
-        Action, Applicability, OnLate, RepairPolicy, Report,
-        answers::{Answers, CallSight, Frozen, RealResult},
-        equal, ids, kept,
-        sight::Sights,
+        Action, Applicability, Assignment, BodyCall, KnownAnswers, OnLate, Paired, PinnedAnswer, RealResult,
+        RemoteAnswers, RepairPolicy, Report, edits, equal, held, ids, kept,
+        parsed::PairedHistory,
         steps::{Answer, Lift, Source, TurnPlan},
         words::Placeholder,
     },
+    splice::{Edit, EditList, Segments},
+    wire::{
+        Unreadable,
+        json::{Json, validate},
+    },
 };
 
-/// What will be done.
+/// The repair of one body, decided but not yet written.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
+    /// One plan for each history; `None` for a history that stays as it came.
+    histories: Vec<Option<HistoryPlan>>,
+    /// The edit that lets the provider drop thinking which it has bound to another prefix.
+    unbinding: Option<Edit>,
+    /// What was found and what is done about it.
+    pub report: Report,
+    /// Answers that calls are given for the first time: to be pinned before the body is sent.
+    pub assigned: Vec<Assignment>,
+    /// Remote calls that are answered because the provider's refusal named them.
+    pub remote_answers: Vec<RemoteAnswers>,
+}
+
+/// Plans the repair of one body.
+///
+/// Fails if the body has findings and is no JSON: such a body is never edited, nor judged. In a batch only that entry
+/// stays as it came.
+pub fn plan(paired: &Paired<'_>, known: &KnownAnswers, policy: &RepairPolicy) -> Result<Plan, Unreadable> {
+    let mut all = Plan::default();
+    all.report.unread = paired.unread;
+    for history in &paired.histories {
+        match HistoryPlan::new(history, paired, known, policy) {
+            Ok(plan) => all.add(plan, history),
+            Err(reason) if paired.is_batch => {
+                all.report.unread.get_or_insert(reason);
+                all.histories.push(None);
+            }
+            Err(reason) => return Err(reason),
+        }
+    }
+    if paired.is_batch && !all.report.findings.is_empty() {
+        validate(paired.body)?;
+    }
+    Ok(all)
+}
+
+impl Plan {
+    fn add(&mut self, mut plan: HistoryPlan, history: &PairedHistory<'_>) {
+        let report = std::mem::take(&mut plan.report);
+        let changes = !report.actions.is_empty() || report.deferred > 0;
+        self.report.findings.extend(history.placed(report.findings));
+        for (action, count) in report.actions {
+            *self.report.actions.entry(action).or_default() += count;
+        }
+        self.report.deferred += report.deferred;
+        self.report.unrepairable += report.unrepairable;
+        self.report.renamed.extend(report.renamed);
+        self.assigned.append(&mut plan.assigned);
+        self.remote_answers.extend(plan.remote_answers.take());
+        self.histories.push(changes.then_some(plan));
+    }
+
+    /// Adds the documented setting that lets the provider drop thinking which it has bound to another prefix.
+    ///
+    /// Returns `false` if the format has no such setting, or the body sets it already: then nothing changes.
+    pub fn drop_bound_thinking(&mut self, paired: &Paired<'_>) -> Result<bool, Unreadable> {
+        let Some(edit) = paired.wire.format.drop_bound(Json::new(paired.body)) else {
+            return Ok(false);
+        };
+        validate(paired.body)?;
+        self.unbinding = Some(edit);
+        self.report.actions.insert(Action::Unbind, 1);
+        Ok(true)
+    }
+
+    /// Writes the edits over the bytes that were parsed. Without edits the result is the very same handle.
+    pub fn splice(&self, paired: &Paired<'_>, body: &Bytes) -> Result<Segments, Unreadable> {
+        let mut all = Vec::new();
+        for (plan, history) in self.histories.iter().zip(&paired.histories) {
+            let Some(plan) = plan else { continue };
+            let list = edits::edits(plan, history, paired.wire).map_err(|_| Unreadable::Overlap)?;
+            let edits = list.into_edits().into_iter();
+            all.extend(edits.map(|edit| edit.shifted(history.offset)));
+        }
+        all.extend(self.unbinding.clone());
+        if all.is_empty() {
+            return Ok(Segments::whole(body.clone()));
+        }
+        // An overlap is our own bug: the provider then judges the original.
+        let list = EditList::new(all, body.len()).map_err(|_| Unreadable::Overlap)?;
+        Ok(list.apply(body))
+    }
+}
+
+/// The repair of one history.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HistoryPlan {
     /// Answers and quotes to put in, by turn; only turns that need some.
     pub(super) turns: BTreeMap<usize, TurnPlan>,
     /// What becomes of parts that do not stay as they are.
@@ -38,75 +130,89 @@ pub struct Plan {
     pub(super) fixes: Vec<Flaw>,
     /// Whether a user turn is put in front.
     pub(super) opening: bool,
-    /// Calls that the provider holds: answered first, by placeholders.
+    /// Remote calls: answered first, with placeholders.
     pub(super) held: Vec<String>,
     /// What was found and what is done about it.
-    pub report: Report,
+    pub(super) report: Report,
+    assigned: Vec<Assignment>,
+    remote_answers: Option<RemoteAnswers>,
 }
 
-impl Plan {
-    /// Answers calls that the provider holds: their results must come first.
-    pub(super) fn answer_held(&mut self, held: Vec<String>) {
-        let found = held.iter().map(|id| Finding::held(id.clone()));
-        self.report.findings.splice(0..0, found);
-        if !held.is_empty() {
-            *self.report.actions.entry(Action::Placeholder).or_default() += held.len();
+impl HistoryPlan {
+    fn new(
+        history: &PairedHistory<'_>,
+        paired: &Paired<'_>,
+        known: &KnownAnswers,
+        policy: &RepairPolicy,
+    ) -> Result<Self, Unreadable> {
+        let mut plan = Planner::new(history, known, policy).run();
+        if policy.least <= Applicability::Inventive {
+            let insistence = history.insistence.as_ref();
+            let due = held::due_calls(&history.conversation, &history.remote, insistence, paired.wire.format);
+            plan.answer_remote_calls(due.calls);
+            plan.remote_answers = due.news;
         }
-        self.held = held;
+        if !plan.report.findings.is_empty() || !plan.report.actions.is_empty() {
+            validate(history.conversation.body)?;
+        }
+        Ok(plan)
     }
-}
 
-/// Plans the repair of one conversation.
-pub fn plan(
-    conversation: &Conversation<'_>,
-    pairing: &Pairing,
-    rules: PairingRules,
-    answers: &dyn Answers,
-    policy: &RepairPolicy,
-) -> Plan {
-    let findings = pairing.findings(conversation, policy.hygiene);
-    let mut planner = Planner {
-        conversation,
-        pairing,
-        rules,
-        answers,
-        policy,
-        plan: Plan {
-            report: Report {
-                findings,
-                ..Report::default()
-            },
-            ..Plan::default()
-        },
-        words: None,
-        clear: None,
-    };
-    if planner.plan.report.findings.is_empty() && !answers.insists() {
-        return planner.plan;
+    /// Answers remote calls: their results must come first.
+    fn answer_remote_calls(&mut self, calls: Vec<String>) {
+        let found = calls.iter().map(|id| Finding::held(id.clone()));
+        self.report.findings.splice(0..0, found);
+        if !calls.is_empty() {
+            *self.report.actions.entry(Action::Placeholder).or_default() += calls.len();
+        }
+        self.held = calls;
     }
-    planner.rename();
-    planner.answer();
-    planner.salvage();
-    planner.halves();
-    planner.fields();
-    planner.open();
-    planner.plan
 }
 
 pub(super) struct Planner<'c> {
+    history: &'c PairedHistory<'c>,
     pub(super) conversation: &'c Conversation<'c>,
     pub(super) pairing: &'c Pairing,
     pub(super) rules: PairingRules,
-    answers: &'c dyn Answers,
+    known: &'c KnownAnswers,
     policy: &'c RepairPolicy,
-    pub(super) plan: Plan,
-    /// Units in which the user may speak, once they are asked for.
+    pub(super) plan: HistoryPlan,
+    /// Units in which the user may speak, once computed.
     pub(super) words: Option<Vec<usize>>,
-    /// For each unit the first one from there on behind which no call waits, once they are asked for.
+    /// For each unit the first one from there on behind which no call waits, once computed.
     pub(super) clear: Option<Vec<usize>>,
 }
 
-impl Planner<'_> {
+impl<'c> Planner<'c> {
+    fn new(history: &'c PairedHistory<'c>, known: &'c KnownAnswers, policy: &'c RepairPolicy) -> Self {
+        Self {
+            history,
+            conversation: &history.conversation,
+            pairing: &history.pairing,
+            rules: history.rules,
+            known,
+            policy,
+            plan: HistoryPlan::default(),
+            words: None,
+            clear: None,
+        }
+    }
+
+    fn run(mut self) -> HistoryPlan {
+        self.plan.report.findings = self.pairing.findings(self.conversation, self.policy.hygiene);
+        // A healthy history needs no further look, unless a placeholder has to go back into it.
+        if self.plan.report.findings.is_empty() && self.known.overrides.is_empty() {
+            return self.plan;
+        }
+        self.rename();
+        self.answer();
+        self.salvage();
+        self.halves();
+        self.fields();
+        self.open();
+        self.plan
+    }
+
     pub(super) fn count(&mut self, action: Action) {
         *self.plan.report.actions.entry(action).or_default() += 1;
     }
@@ -160,37 +266,28 @@ impl Planner<'_> {
         }
     }
 
-    /// Each call takes the first answer that applies.
+    /// Gives each call the first answer that applies.
     fn answer(&mut self) {
-        let (conversation, pairing) = (self.conversation, self.pairing);
-        let mut sights = None;
+        let (history, pairing) = (self.history, self.pairing);
+        let overrides = self.overrides();
+        // Open calls are in document order, as the rows are.
+        let mut open = history.open.iter().peekable();
         for (index, call) in pairing.calls.iter().enumerate() {
+            let described = open.next_if(|described| described.row == index);
             if let Some(row) = call.answer.map(|row| &pairing.results[row])
                 && row.home
             {
-                let insisted = self.answers.insists().then(|| {
-                    let sights = sights.get_or_insert_with(|| Sights::new(conversation, pairing));
-                    self.answers.insisted(&sights.of(index))
-                });
-                match insisted.flatten() {
-                    Some(placeholder) => self.overrule(call, row.part, placeholder),
+                match overrides.get(&index) {
+                    Some(placeholder) => self.overrule(call, row.part, *placeholder),
                     None => self.answered_in_place(call.turn, row.unit),
                 }
                 continue;
             }
-            match call.open {
-                _ if call.answer.is_some() => {}
-                Open::Legal => continue,
-                Open::Unanswerable => {
-                    self.fold(call.part);
-                    continue;
-                }
-                Open::Refused => {}
+            if call.answer.is_none() && call.open == Open::Unanswerable {
+                self.fold(call.part);
+                continue;
             }
-            let sight = sights
-                .get_or_insert_with(|| Sights::new(conversation, pairing))
-                .of(index);
-            let Some(source) = self.source(call, &sight) else {
+            let Some(source) = described.and_then(|described| self.source(call, described)) else {
                 continue;
             };
             let plan = self.plan.turns.entry(call.turn).or_default();
@@ -200,6 +297,17 @@ impl Planner<'_> {
             });
             plan.systems = true;
         }
+    }
+
+    /// Returns the placeholders that replace results in their places, by the row of the call.
+    fn overrides(&self) -> HashMap<usize, Placeholder> {
+        if self.known.overrides.is_empty() {
+            return HashMap::new();
+        }
+        let calls = self.history.answered_calls().into_iter();
+        calls
+            .filter_map(|call| Some((call.row, *self.known.overrides.get(&call.key)?)))
+            .collect()
     }
 
     /// A placeholder goes back into the place where the client has put a result since.
@@ -212,22 +320,21 @@ impl Planner<'_> {
         });
     }
 
-    /// The answer of a call that has none in its place: frozen, elsewhere in the body, copied, remembered, invented.
-    fn source(&mut self, call: &CallRow, sight: &CallSight<'_>) -> Option<Source> {
-        let frozen = self.answers.frozen(sight);
-        let is_frozen = frozen.is_some();
-        let overtaken = |frozen: &Frozen| {
-            self.policy.late == OnLate::Move && call.answer.is_some() && matches!(frozen, Frozen::Placeholder(_))
+    /// Finds the answer of a call that has none in its place: pinned, elsewhere in the body, copied, known, invented.
+    fn source(&mut self, call: &CallRow, described: &BodyCall) -> Option<Source> {
+        let pinned = self.known.pinned.get(&described.key);
+        let overtaken = |pinned: &PinnedAnswer| {
+            self.policy.late == OnLate::Move && call.answer.is_some() && matches!(pinned, PinnedAnswer::Placeholder(_))
         };
-        if let Some(frozen) = frozen.filter(|frozen| !overtaken(frozen)) {
-            return Some(self.thaw(frozen, call));
+        if let Some(pinned) = pinned.filter(|pinned| !overtaken(pinned)) {
+            return Some(self.apply_pin(pinned.clone(), call));
         }
         if let Some(row) = call.answer {
             let moved = self.moved(call, row);
             let part = self.pairing.results[row].part;
-            let kept = kept::cut(self.conversation.body, self.conversation.parts[part].span);
-            if let Some(block) = kept.filter(|_| !is_frozen) {
-                self.answers.answered(sight, Frozen::Result(RealResult::Block(block)));
+            let block = kept::cut(self.conversation.body, self.conversation.parts[part].span);
+            if let Some(block) = block.filter(|_| pinned.is_none()) {
+                self.assign(described, PinnedAnswer::Result(RealResult::Block(block)));
             }
             return Some(moved);
         }
@@ -237,23 +344,27 @@ impl Planner<'_> {
         {
             return Some(Source::Part(self.pairing.results[row].part));
         }
-        if let Some(real) = self.answers.settled(sight) {
+        if let Some(real) = self.known.results.get(&described.key) {
             self.count(Action::Restore);
-            self.answers.answered(sight, Frozen::Result(real.clone()));
-            return Some(Source::Real(real));
+            self.assign(described, PinnedAnswer::Result(real.clone()));
+            return Some(Source::Real(real.clone()));
         }
         if !self.may(Applicability::Inventive) {
             return None;
         }
         self.count(Action::Placeholder);
-        let tier = self
-            .policy
-            .tiers
-            .get(String::from_utf8_lossy(&sight.tool).as_ref())
-            .copied();
-        let placeholder = Placeholder::of(tier.unwrap_or_default());
-        self.answers.answered(sight, Frozen::Placeholder(placeholder));
+        let placeholder = self.policy.placeholder(&described.tool);
+        self.assign(described, PinnedAnswer::Placeholder(placeholder));
         Some(Source::Placeholder(placeholder))
+    }
+
+    /// Notes an answer that the call is given for the first time.
+    fn assign(&mut self, call: &BodyCall, answer: PinnedAnswer) {
+        self.plan.assigned.push(Assignment {
+            call: call.key,
+            answer,
+            is_unique: call.is_unique,
+        });
     }
 
     /// A result of the body goes to its call.
@@ -289,9 +400,9 @@ impl Planner<'_> {
         }
     }
 
-    /// A frozen answer stays; the same result elsewhere in the body is that answer, any other is quoted.
-    fn thaw(&mut self, frozen: Frozen, call: &CallRow) -> Source {
-        if let (Frozen::Result(real), Some(row)) = (&frozen, call.answer)
+    /// Gives a call its pinned answer. The same result elsewhere in the body is that answer; any other is quoted.
+    fn apply_pin(&mut self, pinned: PinnedAnswer, call: &CallRow) -> Source {
+        if let (PinnedAnswer::Result(real), Some(row)) = (&pinned, call.answer)
             && equal::says(self.conversation, self.pairing.results[row].part, real)
         {
             return self.moved(call, row);
@@ -299,9 +410,9 @@ impl Planner<'_> {
         if let Some(row) = call.answer {
             self.quote(row);
         }
-        let (source, action) = match frozen {
-            Frozen::Result(real) => (Source::Real(real), Action::Restore),
-            Frozen::Placeholder(placeholder) => (Source::Placeholder(placeholder), Action::Placeholder),
+        let (source, action) = match pinned {
+            PinnedAnswer::Result(real) => (Source::Real(real), Action::Restore),
+            PinnedAnswer::Placeholder(placeholder) => (Source::Placeholder(placeholder), Action::Placeholder),
         };
         self.count(action);
         source

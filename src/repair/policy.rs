@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::words::Placeholder;
+
 /// What a route does about findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
@@ -76,6 +78,14 @@ pub struct RepairPolicy {
     pub late: OnLate,
     /// Whether a call id must be the only one of the whole body, whatever the format says: learned from a refusal.
     pub unique_ids: bool,
+}
+
+impl RepairPolicy {
+    /// Returns the placeholder for a call of this tool.
+    pub fn placeholder(&self, tool: &[u8]) -> Placeholder {
+        let tier = self.tiers.get(String::from_utf8_lossy(tool).as_ref()).copied();
+        Placeholder::of(tier.unwrap_or_default())
+    }
 }
 
 impl Default for RepairPolicy {

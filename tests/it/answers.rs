@@ -1,29 +1,36 @@
 //! Rows 2 and 4 of the order in which a call takes its answer: what is remembered of a call beyond the body.
 
 use antiphon::{
-    repair::{Action, Answers, CallSight, Frozen, Placeholder, RealResult, RepairPolicy, repair, repair_with},
+    repair::{
+        Action, KnownAnswers, PairingContext, PinnedAnswer, Placeholder, RealResult, RepairPolicy, parse, repair,
+        repair_with,
+    },
     wire::Wire,
 };
 use bytes::Bytes;
 
-/// A memory of one call.
+/// The answers known of the call `toolu_01A` of tool `run` in a body.
 #[derive(Default)]
 struct Memory {
-    frozen: Option<Frozen>,
+    frozen: Option<PinnedAnswer>,
     settled: Option<RealResult>,
 }
 
-impl Answers for Memory {
-    fn frozen(&self, call: &CallSight<'_>) -> Option<Frozen> {
-        (call.id == b"toolu_01A" && call.tool == b"run".as_slice())
-            .then(|| self.frozen.clone())
-            .flatten()
-    }
-
-    fn settled(&self, call: &CallSight<'_>) -> Option<RealResult> {
-        (call.id == b"toolu_01A" && call.input == b"{}" && call.occurrence == 0)
-            .then(|| self.settled.clone())
-            .flatten()
+impl Memory {
+    fn known(self, body: &Bytes) -> KnownAnswers {
+        let policy = RepairPolicy::default();
+        let paired = parse(body, Wire::ANTHROPIC).unwrap().pair(PairingContext::new(&policy));
+        let calls = paired.calls();
+        let call = calls
+            .iter()
+            .find(|call| call.id == b"toolu_01A" && call.tool == b"run")
+            .unwrap();
+        assert_eq!(call.occurrence, 0);
+        KnownAnswers {
+            pinned: self.frozen.into_iter().map(|answer| (call.key, answer)).collect(),
+            results: self.settled.into_iter().map(|result| (call.key, result)).collect(),
+            ..KnownAnswers::default()
+        }
     }
 }
 
@@ -49,11 +56,11 @@ fn a_frozen_placeholder_stays_and_the_late_result_is_quoted_where_it_stands() {
     let policy = RepairPolicy::default();
     let first = repair(&body(INTERRUPTED), Wire::ANTHROPIC, &policy).unwrap();
     let memory = Memory {
-        frozen: Some(Frozen::Placeholder(Placeholder::OutcomeUnknown)),
+        frozen: Some(PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown)),
         ..Memory::default()
     };
     let second = body(&format!("{INTERRUPTED},{LATE}"));
-    let second = repair_with(&second, Wire::ANTHROPIC, &policy, &memory).unwrap();
+    let second = repair_with(&second, Wire::ANTHROPIC, &policy, &memory.known(&second)).unwrap();
     let (first, second) = (messages(&first.body.to_vec()), messages(&second.body.to_vec()));
     assert!(
         second.starts_with(&first),
@@ -76,11 +83,11 @@ fn a_frozen_result_is_that_result_wherever_it_stands_and_any_other_is_quoted() {
     };
     for (remembered, quoted) in [("REAL", 0), ("OTHER", 1)] {
         let memory = Memory {
-            frozen: Some(Frozen::Result(real(remembered))),
+            frozen: Some(PinnedAnswer::Result(real(remembered))),
             ..Memory::default()
         };
         let given = body(&format!("{INTERRUPTED},{LATE}"));
-        let done = repair_with(&given, Wire::ANTHROPIC, &RepairPolicy::default(), &memory).unwrap();
+        let done = repair_with(&given, Wire::ANTHROPIC, &RepairPolicy::default(), &memory.known(&given)).unwrap();
         let text = messages(&done.body.to_vec());
         assert!(text.contains(&format!(
             r#"{{"type":"tool_result","tool_use_id":"toolu_01A","content":"{remembered}"}}"#
@@ -100,13 +107,13 @@ fn a_result_in_its_own_gap_wins_over_what_is_remembered() {
         r#"{"role":"user","content":"go"},{"role":"assistant","content":[{"type":"tool_use","id":"toolu_01A","name":"run","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_01A","content":"mine"}]}"#,
     );
     let memory = Memory {
-        frozen: Some(Frozen::Placeholder(Placeholder::OutcomeUnknown)),
+        frozen: Some(PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown)),
         settled: Some(RealResult::Content {
             content: "\"theirs\"".to_owned(),
             failed: false,
         }),
     };
-    let done = repair_with(&given, Wire::ANTHROPIC, &RepairPolicy::default(), &memory).unwrap();
+    let done = repair_with(&given, Wire::ANTHROPIC, &RepairPolicy::default(), &memory.known(&given)).unwrap();
     assert!(done.body.is_original());
 }
 
@@ -120,7 +127,9 @@ fn the_ledgers_result_is_restored_before_anything_is_invented() {
         settled: Some(settled),
         ..Memory::default()
     };
-    let done = repair_with(&body(INTERRUPTED), Wire::ANTHROPIC, &RepairPolicy::default(), &memory).unwrap();
+    let given = body(INTERRUPTED);
+    let known = memory.known(&given);
+    let done = repair_with(&given, Wire::ANTHROPIC, &RepairPolicy::default(), &known).unwrap();
     let text = messages(&done.body.to_vec());
     assert!(
         text.contains(r#""content":[{"type":"text","text":"late but real"}],"is_error":true}"#),

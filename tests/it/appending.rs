@@ -1,7 +1,7 @@
 //! Late results at the end of a message: where they may stand, how the place is known again, and what is written there.
 
 use antiphon::{
-    repair::{RepairPolicy, append, late_text, places, repair},
+    repair::{PairingContext, Place, RepairPolicy, late_text, parse, repair},
     wire::Wire,
 };
 use bytes::Bytes;
@@ -61,6 +61,15 @@ const PLACES: &[(&str, &str, &[usize], Option<usize>)] = &[
     ("anthropic", "no json", &[], None),
 ];
 
+fn places(body: &[u8], wire: Wire) -> Vec<Place> {
+    let policy = RepairPolicy::default();
+    let parsed = parse(body, wire);
+    parsed.map_or_else(
+        |_| Vec::new(),
+        |parsed| parsed.pair(PairingContext::new(&policy)).places(),
+    )
+}
+
 #[test]
 fn places_are_messages_with_words_behind_a_turn() {
     for (name, body, answered, last) in PLACES {
@@ -89,7 +98,9 @@ fn text_is_put_behind_what_the_user_says_and_changes_nothing_else() {
             continue;
         }
         let given = Bytes::from_static(body.as_bytes());
-        let done = append(&given, wire, &texts).unwrap();
+        let policy = RepairPolicy::default();
+        let paired = parse(&given, wire).unwrap().pair(PairingContext::new(&policy));
+        let done = paired.append(&given, &texts).unwrap();
         let value: Value = serde_json::from_slice(&done).unwrap();
         for (at, text) in &texts {
             let message = &value[["messages", "input", "contents"]

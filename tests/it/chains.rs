@@ -2,7 +2,7 @@
 
 use antiphon::{
     conversation::{Chain, Outline, chain::TAIL_MAX},
-    repair::{RepairPolicy, repair},
+    repair::{RepairPolicy, parse, repair},
     session::{LaneId, Source},
     session_table::{SessionSettings, SessionTable},
     wire::{Format, Wire},
@@ -136,7 +136,7 @@ fn two_processes_that_resume_one_session_are_one_fork() {
         let bytes = Bytes::copy_from_slice(body.as_bytes());
         let repaired = repair(&bytes, Wire::ANTHROPIC, &RepairPolicy::default()).unwrap();
         assert!(repaired.report.actions.is_empty(), "request {at} is untouched");
-        let entered = table.entered(lane, &repaired.outline, true, now());
+        let entered = table.entered(lane, &parse(&bytes, Wire::ANTHROPIC).unwrap().outline(), true, now());
         assert_eq!(entered.forks, *forks, "request {at}");
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use antiphon::{
-    auth::{Owner, Principal, PrincipalKey, PrincipalSettings, Who},
+    auth::{Caller, Owner, Principal, PrincipalKey, PrincipalSettings},
     late::{
         Late, LateSettings, Opened, Posting, Tool, Wanted,
         entry::{State, Why},
@@ -238,7 +238,7 @@ impl World {
 
     fn prove(&mut self) {
         for who in 0..WHO.len() - 1 {
-            self.late.callers().prove(self.who(who).principal);
+            self.late.callers().prove(self.who(who));
         }
     }
 
@@ -246,9 +246,9 @@ impl World {
         self.late.principal_key().clone()
     }
 
-    fn who(&self, who: usize) -> Who {
+    fn who(&self, who: usize) -> Caller {
         let (account, user) = WHO[who];
-        let account = Who::account(Principal::of_token(&self.key(), account));
+        let account = Caller::of_account(Principal::of_token(&self.key(), account));
         user.map_or(account, |user| account.with_user(&self.key(), user.as_bytes()))
     }
 
@@ -331,7 +331,7 @@ impl World {
                 content: format!("{{\"n\":{}}}", self.posts.len()),
             }
         };
-        let owner: Option<Owner> = post.owner.map(|who| self.late.owner(self.who(who).principal));
+        let owner: Option<Owner> = post.owner.map(|who| self.late.owner(self.who(who)));
         let named = Named {
             service: &self.late.services()[post.service],
             call_id: IDS[post.id].0.as_bytes(),
@@ -348,7 +348,7 @@ impl World {
     fn deliver(&mut self) {
         let call = self.call();
         let name = Late::name(Some(Self::lane(call.lane)), &Self::wanted(&call));
-        self.late.delivered(self.who(call.who).principal, [name]);
+        self.late.delivered(self.who(call.who), [name]);
         let found = self.model.calls.iter_mut().find(|known| Model::same(known, &call));
         if let Some(found) = found.filter(|found| matches!(found.state, State::Open | State::Settled)) {
             found.state = State::Delivered;
@@ -358,7 +358,7 @@ impl World {
     async fn ack(&mut self) {
         let call = self.call();
         let name = Late::name(Some(Self::lane(call.lane)), &Self::wanted(&call));
-        let acked = self.late.ack(self.who(call.who).principal, name).await.unwrap();
+        let acked = self.late.ack(self.who(call.who), name).await.unwrap();
         let found = self.model.calls.iter_mut().find(|known| Model::same(known, &call));
         let found = found.filter(|found| found.content.is_some());
         if acked != found.is_some() {
@@ -375,10 +375,7 @@ impl World {
         let call = self.call();
         let wanted = [Self::wanted(&call)];
         let lane = self.rng.chance(80).then(|| Self::lane(call.lane));
-        let found = self
-            .late
-            .results(self.who(call.who).principal, lane, &wanted, soon())
-            .await;
+        let found = self.late.results(self.who(call.who), lane, &wanted, soon()).await;
         let found = found.into_iter().next().unwrap().map(|found| found.content);
         let known = self.model.of(&call).filter(|_| lane.is_some() || IDS[call.id].1);
         let expected = known.and_then(|call| call.content.clone());
@@ -388,7 +385,7 @@ impl World {
     async fn lookup(&mut self) {
         let call = self.call();
         let ids = [IDS[call.id].0.as_bytes().to_vec()];
-        let found = self.late.lookup(self.who(call.who).principal, &ids).await.unwrap();
+        let found = self.late.lookup(self.who(call.who), &ids).await.unwrap();
         let found = found.into_iter().next().unwrap();
         let found = found.and_then(|(_, call)| call.posted).map(|posted| posted.content);
         let own = self.model.calls.iter();
@@ -400,8 +397,8 @@ impl World {
 
     async fn outstanding(&mut self) {
         let who = self.anybody();
-        let principal = self.who(who).principal;
-        let found = self.late.outstanding(principal).await.unwrap();
+        let caller = self.who(who);
+        let found = self.late.outstanding(caller).await.unwrap();
         let found: BTreeSet<String> = found
             .into_iter()
             .filter_map(|(_, call)| call.posted)
@@ -414,8 +411,8 @@ impl World {
             let (found, expected) = (found.get(content), expected.get(content));
             self.compare(who, found, expected, "outstanding");
         }
-        self.late.load(principal, soon()).await;
-        let pending = self.late.pending(principal);
+        self.late.load(caller, soon()).await;
+        let pending = self.late.pending(caller);
         if pending != expected.len() {
             self.other(format!(
                 "{who} has {} outstanding, and {pending} pending",

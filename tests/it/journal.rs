@@ -9,7 +9,7 @@ use std::{
 };
 
 use antiphon::{
-    auth::{Principal, PrincipalKey},
+    auth::{Caller, Principal, PrincipalKey},
     callers::Callers,
     clock,
     ledger::{
@@ -17,7 +17,7 @@ use antiphon::{
         Usage, Writer, later, later_counting,
     },
     recall::{Appended, Recall, RecallSettings, Scope},
-    repair::{CallKey, CallSight, Frozen, Mode, Placeholder, RealResult, Spelling},
+    repair::{CallIdentity, CallKey, Mode, PinnedAnswer, Placeholder, RealResult, Spelling},
     session::PrincipalHash,
     telemetry::Telemetry,
     wire::Format,
@@ -426,11 +426,11 @@ async fn what_stands_at_the_end_of_a_message_is_not_taken_back_by_a_request_that
 async fn more_calls_than_one_commit_takes_are_kept_all() {
     const CALLS: usize = 2500;
     let kept = ledger();
-    let calls: Vec<(CallKey, Frozen)> = (0..CALLS)
+    let calls: Vec<(CallKey, PinnedAnswer)> = (0..CALLS)
         .map(|n| {
             (
                 call(&format!("toolu_{n}")),
-                Frozen::Placeholder(Placeholder::OutcomeUnknown),
+                PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown),
             )
         })
         .collect();
@@ -457,22 +457,22 @@ async fn what_has_expired_is_cleared_away_within_an_hour() {
     assert_eq!(rows(&kept).await, 1);
 }
 
-fn who(secret: &str) -> Principal {
+fn who(secret: &str) -> Caller {
     let mut headers = HeaderMap::new();
     headers.insert("x-api-key", secret.parse().unwrap());
-    Principal::of(&PrincipalKey::new([7; 32]), &headers, None)
+    Caller::of_account(Principal::of(&PrincipalKey::new([7; 32]), &headers, None))
 }
 
 fn of(secret: &str) -> Scope {
     Scope {
-        who: who(secret),
+        caller: who(secret),
         format: Format::Anthropic,
         lane: None,
     }
 }
 
 fn call(id: &str) -> CallKey {
-    CallKey::of(&CallSight {
+    CallKey::of(&CallIdentity {
         id: id.as_bytes(),
         tool: b"run".as_slice().into(),
         input: b"{}",
@@ -480,9 +480,6 @@ fn call(id: &str) -> CallKey {
         spelling: Spelling::Alone,
         before: None,
         place: None,
-        turns_behind: 0,
-        thought_behind: false,
-        crossing: false,
     })
 }
 
@@ -505,8 +502,8 @@ async fn of_two_replicas_the_first_row_wins() {
     let kept = ledger();
     let ((one, _first), (other, _second)) = (replica(&kept), replica(&kept));
     let by = clock::now() + secs(1);
-    let placeholder = Frozen::Placeholder(Placeholder::OutcomeUnknown);
-    let real = Frozen::Result(RealResult::Block("{}".to_owned()));
+    let placeholder = PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown);
+    let real = PinnedAnswer::Result(RealResult::Block("{}".to_owned()));
     let (a, b) = (call("a"), call("b"));
     assert!(
         one.freeze(of("sk-one"), &[(a, placeholder.clone())], by)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon::{
-    auth::{ClientTokens, Principal, TokenHash, WebhookKey, Who},
+    auth::{Caller, ClientTokens, Principal, TokenHash, WebhookKey},
     late::{LateSettings, Opened, ServiceSettings},
     session::{LaneId, Strength},
 };
@@ -71,7 +71,7 @@ fn principal(app: &App, name: &str) -> Principal {
 }
 
 fn owner(app: &App, name: &str) -> String {
-    app.late.owner(principal(app, name)).to_string()
+    app.late.owner(Caller::of_account(principal(app, name))).to_string()
 }
 
 async fn record(app: &App, name: &str, id: &str) {
@@ -83,7 +83,7 @@ async fn record(app: &App, name: &str, id: &str) {
         tool: b"bash".to_vec(),
         input: Some([1; 32]),
     };
-    app.late.record(Who::account(principal(app, name)), [call]);
+    app.late.record(Caller::of_account(principal(app, name)), [call]);
     app.late.flush().await;
 }
 
@@ -359,7 +359,7 @@ async fn whoever_was_never_answered_reads_nothing() {
     let mut fields = HeaderMap::new();
     fields.insert("x-api-key", "known".parse().unwrap());
     let own = Principal::of(app.late.principal_key(), &fields, None);
-    app.late.callers().prove(own);
+    app.late.callers().prove(Caller::of_account(own));
     assert_eq!(
         get(&app, "outstanding", &[("authorization", "Bearer known")])
             .await
@@ -437,7 +437,7 @@ async fn a_closed_session_or_a_long_time_detaches() {
         tool: b"bash".to_vec(),
         input: None,
     };
-    app.late.record(Who::account(ann), [call(STRONG)]);
+    app.late.record(Caller::of_account(ann), [call(STRONG)]);
     app.late.flush().await;
     is(&ask(&app, "sessions/s1/close", BEN, "").await, 200, "closed");
     is(&ask(&app, "sessions/s1/close", ANN, "").await, 200, "closed");
@@ -446,7 +446,7 @@ async fn a_closed_session_or_a_long_time_detaches() {
         200,
         "settled",
     );
-    app.late.record(Who::account(ann), [call(OTHER)]);
+    app.late.record(Caller::of_account(ann), [call(OTHER)]);
     app.late.flush().await;
     is(
         &post(&app, OTHER, TOOLS, &json!({ "content": 1 })).await,

@@ -5,7 +5,7 @@ use antiphon::{
         Outline,
         lost::{LOST, LOST_BYTES_MAX, Saying, is_lost},
     },
-    repair::{Placeholder, RepairPolicy, repair},
+    repair::{Placeholder, RepairPolicy, parse, repair},
     wire::Wire,
 };
 use bytes::Bytes;
@@ -43,7 +43,7 @@ const REAL: &[&str] = &[
 
 fn outline(wire: Wire, body: &str) -> Outline {
     let body = Bytes::copy_from_slice(body.as_bytes());
-    repair(&body, wire, &RepairPolicy::default()).unwrap().outline
+    parse(&body, wire).unwrap().outline()
 }
 
 /// A history of one call whose result is `content`, JSON, in each place where a format may hold it.

@@ -2,7 +2,7 @@
 
 use antiphon::{
     conversation::{Field, Outline, outline::IDS_MAX},
-    repair::{RepairPolicy, repair},
+    repair::parse,
     wire::Wire,
 };
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use Wire as W;
 
 fn outline(wire: Wire, body: &str) -> Outline {
     let body = Bytes::copy_from_slice(body.as_bytes());
-    repair(&body, wire, &RepairPolicy::default()).unwrap().outline
+    parse(&body, wire).unwrap().outline()
 }
 
 fn texts(ids: &[impl AsRef<[u8]>]) -> Vec<&str> {

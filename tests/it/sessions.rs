@@ -7,7 +7,7 @@ use std::{
 
 use antiphon::{
     conversation::{Answer, AskedCall, Outline},
-    repair::{RepairPolicy, repair},
+    repair::parse,
     session::{Asked, Known, Lane, NothingKnown, PrincipalHash, SessionId, Source, Strength, lane},
     session_table::{CallLimits, Came, Closed, Detached, OPEN_MAX, Pin, SessionSettings, SessionTable, Settled},
     wire::{
@@ -37,7 +37,7 @@ struct Request {
 impl Request {
     fn new(wire: Wire, headers: Headers<'_>, body: impl Into<String>) -> Self {
         let body = body.into();
-        let repaired = repair(&Bytes::copy_from_slice(body.as_bytes()), wire, &RepairPolicy::default());
+        let outline = parse(body.as_bytes(), wire).map(|parsed| parsed.outline());
         let pair = |(name, value): &(&'static str, &str)| {
             (
                 HeaderName::from_static(name),
@@ -46,7 +46,7 @@ impl Request {
         };
         Self {
             headers: headers.iter().map(pair).collect(),
-            outline: repaired.map(|repaired| repaired.outline).unwrap_or_default(),
+            outline: outline.unwrap_or_default(),
             body,
             format: wire.format,
         }

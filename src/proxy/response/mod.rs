@@ -1,5 +1,9 @@
 //! The response side: the head as it came, our notes on it, and the body handed to the relay.
 
+mod coalesce;
+mod first_event;
+mod relay;
+
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -11,14 +15,9 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use memchr::memmem;
 
-use super::{
-    gate::{self, Opened},
-    gather::Gathered,
-    headers,
-    record::Record,
-    relay::{AnswerBody, Passage, Relay},
-    shape::Shape,
-};
+pub use relay::{AnswerBody, RelayError};
+
+use super::{exchange_log::ExchangeLog, headers, shape::Shape};
 use crate::{
     policy::{Class, Hints, Said, Verdict, course::Course},
     upstream::{Ebb, Kind, Phase, SendError},
@@ -27,10 +26,13 @@ use crate::{
         watch::{Framing, Watcher},
     },
 };
+use coalesce::Coalesced;
+use first_event::{Opened, await_first_event};
+use relay::{Passage, Relay};
 
 /// The provider's answer, its head read.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ProviderAnswer {
     response: Response<Body>,
     format: Option<Format>,
     /// Its clocks, which run since the head came.
@@ -45,7 +47,7 @@ enum Body {
     Whole(Bytes),
 }
 
-impl Answer {
+impl ProviderAnswer {
     /// Takes an answer; `format` is that of the history which its request's path carries.
     pub(super) fn new(response: Response<Incoming>, format: Option<Format>, course: Course) -> Self {
         Self {
@@ -139,7 +141,7 @@ impl Answer {
         let mut course = self.course;
         let watcher = Watcher::new(Some(format), Framing::Events);
         let opened = match body {
-            Body::Streamed(_, body) => gate::hold(body, watcher, &mut course, limit).await,
+            Body::Streamed(_, body) => await_first_event(body, watcher, &mut course, limit).await,
             Body::Whole(body) => Opened::Whole(body),
         };
         let (body, said) = match opened {
@@ -148,7 +150,7 @@ impl Answer {
             Opened::Refused(refused, said) => {
                 let status = refused.status();
                 let body = refused.into_body();
-                gate::as_whole(&mut head, status, body.len());
+                first_event::as_whole(&mut head, status, body.len());
                 (Body::Whole(body), Some(said))
             }
             Opened::Failed(verdict) => return Held::Failed(verdict),
@@ -197,14 +199,14 @@ impl Answer {
     }
 
     /// The answer for the client: the head as it came with our notes, the body frame by frame.
-    pub(super) fn relay(self, mut record: Record, shape: Shape) -> Response<AnswerBody> {
+    pub(super) fn relay(self, mut log: ExchangeLog, shape: Shape) -> Response<AnswerBody> {
         let (mut head, body) = self.response.into_parts();
         let compressed = is_compressed(&head.headers);
         if self.format.is_some() && compressed {
-            record.telemetry().watcher_blind();
+            log.telemetry().watcher_blind();
         }
         headers::for_client(&mut head.headers);
-        record.answered(head.status, &mut head.headers);
+        log.answered(head.status, &mut head.headers);
         let framing = framing(&head.headers);
         let watched = self.format.filter(|_| head.status.is_success() && !compressed);
         let watcher = framing.map(|framing| Watcher::new(watched, framing));
@@ -215,16 +217,16 @@ impl Answer {
         let body = match body {
             Body::Streamed(prefix, body) => AnswerBody::relay(Relay::new(Passage {
                 prefix,
-                body: Gathered::new(body, head.extensions.remove::<Ebb>()),
-                record,
+                body: Coalesced::new(body, head.extensions.remove::<Ebb>()),
+                log,
                 stream,
                 watcher,
                 course: self.course,
                 shape: open.then_some(shape),
             })),
             Body::Whole(body) => {
-                record.event.bytes_out = body.len() as u64;
-                record.end_of_body(Verdict::of(Class::Success), &Hints::default(), None);
+                log.event.bytes_out = body.len() as u64;
+                log.end_of_body(Verdict::of(Class::Success), &Hints::default(), None);
                 AnswerBody::full(body)
             }
         };
@@ -236,9 +238,9 @@ impl Answer {
 #[derive(Debug)]
 pub(super) enum Held {
     /// It has begun, or may not be held.
-    Answer(Answer),
+    Answer(ProviderAnswer),
     /// It is an error.
-    Refused(Answer, Said),
+    Refused(ProviderAnswer, Said),
     /// It broke off, or fell silent.
     Failed(Verdict),
 }

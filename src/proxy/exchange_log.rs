@@ -1,4 +1,4 @@
-//! The record of one exchange: filled on its way, sent to the telemetry exactly once, whoever ends it.
+//! The log of one exchange: filled on its way, sent to telemetry exactly once, whoever ends it.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -14,9 +14,9 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use tokio::time::Instant;
 use uuid::Builder;
 
-use super::{asked::Asked, headers, stake::Stake};
+use super::{attempt_outcome::AttemptOutcome, headers};
 use crate::{
-    auth::Who,
+    auth::Caller,
     clock,
     late::Late,
     policy::{
@@ -36,12 +36,12 @@ use crate::{
 ///
 /// Their random bits are a keyed hash of a counter: the system's own randomness would cost one call into it an id.
 #[derive(Debug, Default)]
-pub(super) struct Ids {
+pub(super) struct RequestIds {
     key: RandomState,
     count: AtomicU64,
 }
 
-impl Ids {
+impl RequestIds {
     fn next(&self) -> String {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let [high, low] = [0_u8, 1].map(|half| u128::from(self.key.hash_one((count, half))));
@@ -53,9 +53,9 @@ impl Ids {
     }
 }
 
-/// The record. Dropped before it was ended, the client has gone away.
+/// The log of one exchange. If it is dropped before it was ended, the client has gone away.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct ExchangeLog {
     /// What is known so far.
     pub event: Box<ExchangeEnded>,
     /// The phase the exchange is in.
@@ -79,16 +79,16 @@ pub(super) struct Record {
     stalled: Option<Stalled>,
     /// The profile that the lane had before, and the recorded reason why it left.
     pub(super) moved: Option<(String, Option<Reason>)>,
-    /// What the attempt at hand may cost or clear.
-    pub(super) stake: Option<Stake>,
-    /// Who asks, where late results are used.
-    pub(super) asker: Option<(Late, Who)>,
+    /// Outcome of the attempt at hand, not yet reported.
+    pub(super) outcome: Option<AttemptOutcome>,
+    /// The caller for whom the answer's head mentions late results. `None` if no tool service is configured.
+    pub(super) reader: Option<(Late, Caller)>,
     ended: bool,
 }
 
-impl Record {
-    /// Begins the record of a request.
-    pub(super) fn begin<B>(telemetry: &Telemetry, ids: &Ids, request: &Request<B>) -> Self {
+impl ExchangeLog {
+    /// Begins the log of a request.
+    pub(super) fn begin<B>(telemetry: &Telemetry, ids: &RequestIds, request: &Request<B>) -> Self {
         let event = Box::new(ExchangeEnded {
             request_id: ids.next(),
             method: method(request.method()),
@@ -132,8 +132,8 @@ impl Record {
             again: None,
             stalled: request.extensions().get::<Stalled>().cloned(),
             moved: None,
-            stake: None,
-            asker: None,
+            outcome: None,
+            reader: None,
             ended: false,
         }
     }
@@ -169,15 +169,10 @@ impl Record {
         }
     }
 
-    /// Notes what the request asks for. Gives the `traceparent` that goes up in place of the client's.
-    pub(super) fn asks(&mut self, asked: &Asked) -> Option<HeaderValue> {
+    /// Notes what the request asks for. Returns the `traceparent` that is sent in place of the client's.
+    pub(super) fn asks(&mut self, asking: Asking<'_>) -> Option<HeaderValue> {
         let trace = self.event.trace.as_mut()?;
-        trace.asks(Asking {
-            model: asked.model.as_deref(),
-            streams: asked.stream,
-            max_tokens: asked.max_tokens,
-            conversation: asked.lane.map(|lane| lane.id.short()),
-        });
+        trace.asks(asking);
         self.telemetry.propagates().then(|| trace.traceparent()).flatten()
     }
 
@@ -197,8 +192,8 @@ impl Record {
     /// The verdict on the attempt at hand: reported once, whatever follows.
     pub(super) fn judge(&mut self, verdict: Verdict, hints: &Hints) {
         self.waits = None;
-        if let Some(stake) = self.stake.take() {
-            stake.settle(verdict, hints);
+        if let Some(outcome) = self.outcome.take() {
+            outcome.report(verdict, hints);
         }
     }
 
@@ -244,14 +239,14 @@ impl Record {
 
     /// Tells a caller that is known by which name services find his calls, and how many results wait for him.
     fn late_results(&self, fields: &mut HeaderMap) {
-        let Some((late, who)) = &self.asker else { return };
-        if !late.callers().is_known(who.principal) {
+        let Some((late, caller)) = &self.reader else { return };
+        if !late.callers().is_known(*caller) {
             return;
         }
-        if let Ok(owner) = HeaderValue::try_from(late.owner(who.principal).to_string()) {
+        if let Ok(owner) = HeaderValue::try_from(late.owner(*caller).to_string()) {
             fields.insert(headers::OWNER, owner);
         }
-        let pending = late.pending(who.principal);
+        let pending = late.pending(*caller);
         if pending > 0 {
             fields.insert(headers::PENDING_RESULTS, pending.into());
         }
@@ -272,8 +267,8 @@ impl Record {
         if self.ended {
             return;
         }
-        if let (Some(stake), Some(facts)) = (&self.stake, facts) {
-            let dropped = stake.answered(facts, verdict, self.event.tool.as_ref());
+        if let (Some(outcome), Some(facts)) = (&self.outcome, facts) {
+            let dropped = outcome.note_answer(facts, verdict, self.event.tool.as_ref());
             self.telemetry.calls_detached(Detached::StreamDropped, dropped);
         }
         self.judge(verdict, hints);
@@ -336,7 +331,7 @@ impl Record {
     }
 }
 
-impl Drop for Record {
+impl Drop for ExchangeLog {
     fn drop(&mut self) {
         if self.ended {
             return;
@@ -377,7 +372,7 @@ mod tests {
 
     #[test]
     fn ids_are_uuids_of_version_7_and_all_differ() {
-        let ids = Ids::default();
+        let ids = RequestIds::default();
         let made: HashSet<String> = (0..10_000).map(|_| ids.next()).collect();
         assert_eq!(made.len(), 10_000);
         for id in made {

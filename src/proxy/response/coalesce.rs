@@ -24,7 +24,7 @@ type Step = Option<Result<Frame<Bytes>, hyper::Error>>;
 
 /// The provider's body, its small frames joined.
 #[derive(Debug)]
-pub(super) struct Gathered {
+pub(super) struct Coalesced {
     body: Incoming,
     // None where frames of several answers share a connection.
     ebb: Option<Ebb>,
@@ -35,7 +35,7 @@ pub(super) struct Gathered {
     behind: Option<Step>,
 }
 
-impl Gathered {
+impl Coalesced {
     /// Gathers `body`; `ebb` is that of its connection, if nothing else comes over it meanwhile.
     pub(super) fn new(body: Incoming, ebb: Option<Ebb>) -> Self {
         Self {

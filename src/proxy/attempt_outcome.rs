@@ -1,10 +1,10 @@
-//! What one attempt may cost or clear: reported once, to the profile, the endpoint and the session it belongs to.
+//! The outcome of one attempt: reported once, to the profile, the endpoint and the session it belongs to.
 
 use std::{sync::Arc, time::Instant};
 
-use super::owed::Owed;
+use super::late_results::LateResults;
 use crate::{
-    auth::{Principal, rotation::ProfileId},
+    auth::{Caller, rotation::ProfileId},
     clock,
     policy::{Class, Hints, Verdict, course::Snapshot},
     profiles::{Profiles, Shown},
@@ -13,9 +13,9 @@ use crate::{
     wire::watch::Facts,
 };
 
-/// The stake of one attempt.
+/// Everything that the end of one attempt is reported to.
 #[derive(Debug)]
-pub(super) struct Stake {
+pub(super) struct AttemptOutcome {
     pub(super) profiles: Profiles,
     pub(super) sessions: Arc<SessionTable>,
     pub(super) upstream: String,
@@ -28,19 +28,18 @@ pub(super) struct Stake {
     pub(super) first: bool,
     /// From 0 to 1.
     pub(super) jitter: f64,
-    /// Who asks.
-    pub(super) principal: Principal,
-    /// Whose conversation it is.
+    pub(super) caller: Caller,
+    /// The conversation.
     pub(super) lane: Option<Lane>,
-    /// Who is owed the results of the answer's calls; none where no service posts any.
-    pub(super) debtor: Option<Owed>,
-    /// Whether requests of this format may go on from the answer by its id alone.
-    pub(super) is_gone_on_from: bool,
+    /// Late-result context. `None` if no tool service is configured.
+    pub(super) results: Option<LateResults>,
+    /// Whether requests of this format may continue from the answer by its id alone.
+    pub(super) is_continued_by_id: bool,
 }
 
-impl Stake {
-    /// Reports what happened.
-    pub(super) fn settle(self, verdict: Verdict, hints: &Hints) {
+impl AttemptOutcome {
+    /// Reports the verdict.
+    pub(super) fn report(self, verdict: Verdict, hints: &Hints) {
         let shown = Shown {
             upstream: &self.upstream,
             profile: self.profile,
@@ -54,21 +53,22 @@ impl Stake {
         self.profiles.note(&shown, self.jitter, clock::instant());
     }
 
-    /// Notes in the session what the answer said that ended so; how many of its calls nobody waits for already.
-    pub(super) fn answered(&self, facts: &Facts, verdict: Verdict, tool: Option<&Snapshot>) -> usize {
-        if let Some(debtor) = &self.debtor {
-            debtor.answered(&facts.calls, came(verdict.class) == Came::Dropped);
+    /// Notes the answer in its session. Returns the number of its calls that the client no longer waits for.
+    pub(super) fn note_answer(&self, facts: &Facts, verdict: Verdict, tool: Option<&Snapshot>) -> usize {
+        if let Some(results) = &self.results {
+            results.record_answer(&facts.calls, came(verdict.class) == Came::Dropped);
         }
         let Some(lane) = self.lane else { return 0 };
-        let (principal, now) = (self.principal.as_bytes(), clock::now());
-        // Where the client names the session itself, nobody has to look it up by an answer.
-        let looked_up = self.is_gone_on_from || lane.source.is_looked_up();
+        let now = clock::now();
+        // A session that the client names itself is never looked up by an answer.
+        let looked_up = self.is_continued_by_id || lane.source.is_looked_up();
         let id = facts.answer_id.as_deref().filter(|_| looked_up);
         if let Some(tool) = tool {
             self.sessions.stalled(lane.id, tool.clone(), now);
         }
         let came = came(verdict.class);
-        self.sessions.answered(principal, lane, &facts.calls, came, id, now)
+        self.sessions
+            .answered(self.caller.principal().as_bytes(), lane, &facts.calls, came, id, now)
     }
 }
 

@@ -1,20 +1,18 @@
-//! What a request asks for, and what bears on how it is sent: model, lane, what binds it, whose credential goes up.
+//! The context of one request: its caller, model, lane, and everything else that decides how it is sent.
 
 use std::time::Duration;
 
 use http::HeaderMap;
 
 use crate::{
-    auth::{Principal, rotation::Bound},
+    auth::{Caller, rotation::Bound},
     clock,
     conversation::{Field, Outline},
-    late::Late,
     policy::retry::Footing,
-    profiles::Profiles,
     provider::Route,
+    proxy::data_path::DataPath,
     session::{self, Lane, Marks},
-    session_table::{Entered, SessionTable},
-    telemetry::Telemetry,
+    session_table::Entered,
     wire::json::Json,
 };
 
@@ -23,54 +21,53 @@ const TAIL_BYTES: usize = 1024;
 /// Bytes of a model's name: longer ones are none.
 const MODEL_MAX: usize = 256;
 
-/// What a request asks for.
+/// The context of one request.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(in crate::proxy) struct RequestContext {
     /// The model, as the body or the path names it.
-    pub(super) model: Option<String>,
+    pub(in crate::proxy) model: Option<String>,
     /// Whether the answer is to be a stream.
-    pub(super) stream: bool,
+    pub(in crate::proxy) stream: bool,
     /// How many tokens the answer may have; noted for traces alone.
-    pub(super) max_tokens: Option<u64>,
+    pub(in crate::proxy) max_tokens: Option<u64>,
     /// Whether nothing but a compaction of the history is asked for.
-    pub(super) compacts: bool,
+    pub(in crate::proxy) compacts: bool,
     /// How often the client's library has tried before.
-    pub(super) retries: u32,
+    pub(in crate::proxy) retries: u32,
     /// How long the client's library waits.
-    pub(super) budget: Option<Duration>,
+    pub(in crate::proxy) budget: Option<Duration>,
     /// Whose credential goes up.
-    pub(super) footing: Footing,
+    pub(in crate::proxy) footing: Footing,
     /// What binds the lane to its profile.
-    pub(super) bound: Bound,
-    /// Who asks.
-    pub(super) principal: Principal,
+    pub(in crate::proxy) bound: Bound,
+    /// The client. Nothing else in an exchange says who asks.
+    pub(in crate::proxy) caller: Caller,
     /// Whose conversation it is.
-    pub(super) lane: Option<Lane>,
+    pub(in crate::proxy) lane: Option<Lane>,
     /// The session that the client names, as its calls are recorded under it.
-    pub(super) session: Option<[u8; 32]>,
+    pub(in crate::proxy) session: Option<[u8; 32]>,
     /// Whether the lane has gone on without calls of its.
-    pub(super) went_on: bool,
+    pub(in crate::proxy) went_on: bool,
     /// The label of the lane's profile.
-    pub(super) pin: Option<Box<str>>,
+    pub(in crate::proxy) pin: Option<Box<str>>,
     /// The name of the logical request: the same each time that it is sent.
-    pub(super) name: [u8; 32],
+    pub(in crate::proxy) name: [u8; 32],
 }
 
-/// Where what is known stands.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sources<'s> {
-    pub(super) route: &'s Route<'s>,
-    pub(super) headers: &'s HeaderMap,
-    pub(super) profiles: &'s Profiles,
-    pub(super) sessions: &'s SessionTable,
-    pub(super) telemetry: &'s Telemetry,
-    pub(super) late: &'s Late,
-    pub(super) principal: Principal,
+/// Everything that a context is made from besides the body.
+#[derive(Debug)]
+pub(in crate::proxy) struct ContextBuilder<'s> {
+    pub(in crate::proxy) path: &'s DataPath,
+    pub(in crate::proxy) route: &'s Route<'s>,
+    pub(in crate::proxy) headers: &'s HeaderMap,
+    pub(in crate::proxy) caller: Caller,
 }
 
-impl Sources<'_> {
-    /// What a request asks for whose body is `body`; without one that was read, both are empty.
-    pub(super) fn asked(&self, body: &[u8], outline: &Outline) -> Asked {
+impl ContextBuilder<'_> {
+    /// Enters the lane of the request, which closes the calls it answers, and returns the context.
+    ///
+    /// Consumes the builder: a request enters its lane once. `body` and `outline` are empty if no body was read.
+    pub(in crate::proxy) fn enter(self, body: &[u8], outline: &Outline) -> RequestContext {
         let path = self.route.target.path();
         let marks = session::marks(self.headers, path);
         let named = outline
@@ -84,10 +81,15 @@ impl Sources<'_> {
         let goes_on = !compacts && !session::counts(path);
         let (lane, entered) = self.lane(body, outline, path_model, goes_on);
         let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
-        Asked {
+        RequestContext {
             model: model.filter(|model| !model.is_empty() && model.len() <= MODEL_MAX),
             stream: outline.stream || self.route.is_stream(),
-            max_tokens: self.telemetry.has_traces().then(|| max_tokens(body, outline)).flatten(),
+            max_tokens: self
+                .path
+                .telemetry
+                .has_traces()
+                .then(|| max_tokens(body, outline))
+                .flatten(),
             compacts,
             retries: marks.retries,
             budget: marks.budget,
@@ -97,7 +99,7 @@ impl Sources<'_> {
                 reasoning: outline.reasoning,
                 calls: entered.has_open_calls,
             },
-            principal: self.principal,
+            caller: self.caller,
             lane,
             session: self.session(body, outline, path_model),
             went_on: !entered.closed.detached.is_empty(),
@@ -106,16 +108,16 @@ impl Sources<'_> {
         }
     }
 
-    /// The lane, and how this request finds it. The calls that it answers are closed.
+    /// Enters the lane: the calls that this request answers are closed.
     fn lane(&self, body: &[u8], outline: &Outline, path_model: Option<&str>, goes_on: bool) -> (Option<Lane>, Entered) {
         let Some(asked) = self.session_asked(body, outline, path_model) else {
             return (None, Entered::default());
         };
-        let Some(lane) = session::lane(&asked, self.sessions) else {
+        let Some(lane) = session::lane(&asked, &*self.path.sessions) else {
             return (None, Entered::default());
         };
-        let entered = self.sessions.entered(lane.id, outline, goes_on, clock::now());
-        self.telemetry.lane_entered(&entered);
+        let entered = self.path.sessions.entered(lane.id, outline, goes_on, clock::now());
+        self.path.telemetry.lane_entered(&entered);
         (Some(lane), entered)
     }
 
@@ -127,7 +129,7 @@ impl Sources<'_> {
     ) -> Option<session::Asked<'r>> {
         let wire = self.route.wire.filter(|_| !body.is_empty())?;
         Some(session::Asked {
-            principal: self.principal.as_bytes(),
+            principal: self.caller.principal_bytes(),
             format: wire.format,
             headers: self.headers,
             body,
@@ -136,17 +138,17 @@ impl Sources<'_> {
         })
     }
 
-    /// Asked for only where services may answer calls.
+    /// Names the session for recorded calls. `None` if no tool service is configured.
     fn session(&self, body: &[u8], outline: &Outline, path_model: Option<&str>) -> Option<[u8; 32]> {
-        if !self.late.is_used() {
+        if !self.path.late.is_used() {
             return None;
         }
         let session = self.session_asked(body, outline, path_model)?.named_session()?;
-        Some(session.hash(self.principal.as_bytes()))
+        Some(session.hash(self.caller.principal_bytes()))
     }
 
     fn footing(&self, outline: &Outline, marks: Marks) -> Footing {
-        if !self.profiles.has_profiles(&self.route.upstream.name) {
+        if !self.path.profiles.has_profiles(&self.route.upstream.name) {
             Footing::Passthrough
         } else if outline.held || marks.turn_state {
             Footing::Held
@@ -158,7 +160,7 @@ impl Sources<'_> {
     /// Told by lane and history alone, where they are known: a stream that died is asked for again as no stream, and with
     /// other limits.
     fn name(&self, body: &[u8], outline: &Outline, lane: Option<Lane>) -> [u8; 32] {
-        let mut hash = blake3::Hasher::new_keyed(self.principal.as_bytes());
+        let mut hash = blake3::Hasher::new_keyed(self.caller.principal_bytes());
         if let Some(lane) = lane {
             hash.update(lane.id.as_bytes());
         }

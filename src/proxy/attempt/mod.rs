@@ -1,17 +1,20 @@
 //! Attempts: pick a profile, send, judge, and send again where that may help. Never behind the first byte of an answer.
 
+mod choose;
+mod rejection_recovery;
+mod resend;
+mod send;
+
 use std::{hash::BuildHasher, sync::Arc, time::Duration};
 
 use super::{
-    Inner,
-    asked::Asked,
+    attempt_outcome::AttemptOutcome,
+    client_body::ClientFault,
+    data_path::DataPath,
     error::ProxyError,
-    prepared::Prepared,
-    record::Record,
-    response::{Answer, Held},
-    send::Terms,
-    stake::Stake,
-    upstream_error,
+    exchange_log::ExchangeLog,
+    request::{OutgoingRequest, RequestContext},
+    response::{Held, ProviderAnswer},
 };
 use crate::{
     auth::rotation::{Ask, Moved, Pick, ProfileId},
@@ -22,15 +25,58 @@ use crate::{
     },
     provider::Route,
     session_table::Pin,
+    telemetry::Asking,
+    upstream::SendError,
     wire::Format,
 };
+use rejection_recovery::RejectionRecovery;
+use send::Terms;
+
+/// Sends a request until there is an answer for the client.
+pub(super) async fn send(
+    path: &DataPath,
+    route: &Route<'_>,
+    mut outgoing: OutgoingRequest,
+    log: &mut ExchangeLog,
+) -> Result<ProviderAnswer, ProxyError> {
+    let context = &outgoing.context;
+    let parent = log.asks(Asking {
+        model: context.model.as_deref(),
+        streams: context.stream,
+        max_tokens: context.max_tokens,
+        conversation: context.lane.map(|lane| lane.id.short()),
+    });
+    if let Some(parent) = parent {
+        outgoing.set_trace_parent(parent);
+    }
+    let jitter = f64::from(u32::try_from(path.jitter.hash_one(&log.event.request_id) >> 32).unwrap_or(0));
+    let recovery = outgoing
+        .sent
+        .take()
+        .map(|sent| RejectionRecovery::new(sent, &route.upstream.name));
+    let mut attempts = Attempts {
+        path,
+        route,
+        outgoing,
+        recovery,
+        profile: None,
+        tried: Vec::new(),
+        left: None,
+        same_key: 0,
+        rotations: 0,
+        jitter: jitter / f64::from(u32::MAX),
+    };
+    attempts.run(log).await
+}
 
 /// The attempts of one exchange.
-pub(super) struct Attempts<'x> {
-    pub(super) inner: &'x Inner,
+struct Attempts<'x> {
+    path: &'x DataPath,
     route: &'x Route<'x>,
-    pub(super) prepared: Prepared,
-    /// The profile of the attempt at hand; none for the client's own credential.
+    outgoing: OutgoingRequest,
+    /// Resends after a refusal. `None` if the provider's first word is final.
+    recovery: Option<RejectionRecovery>,
+    /// The profile of the attempt at hand. `None` for the client's own credential.
     profile: Option<ProfileId>,
     tried: Vec<ProfileId>,
     /// The profile that the lane left, if it did.
@@ -45,78 +91,51 @@ pub(super) struct Attempts<'x> {
 struct Tried {
     verdict: Verdict,
     hints: Hints,
-    what: Result<Answer, ProxyError>,
-}
-
-impl Inner {
-    /// Sends until there is an answer for the client.
-    pub(super) async fn send(
-        &self,
-        route: &Route<'_>,
-        mut prepared: Prepared,
-        record: &mut Record,
-    ) -> Result<Answer, ProxyError> {
-        if let Some(parent) = record.asks(&prepared.asked) {
-            prepared.goes_on_from(parent);
-        }
-        let jitter = f64::from(u32::try_from(self.chance.hash_one(&record.event.request_id) >> 32).unwrap_or(0));
-        let mut attempts = Attempts {
-            inner: self,
-            route,
-            prepared,
-            profile: None,
-            tried: Vec::new(),
-            left: None,
-            same_key: 0,
-            rotations: 0,
-            jitter: jitter / f64::from(u32::MAX),
-        };
-        attempts.run(record).await
-    }
+    what: Result<ProviderAnswer, ProxyError>,
 }
 
 impl Attempts<'_> {
-    async fn run(&mut self, record: &mut Record) -> Result<Answer, ProxyError> {
-        self.choose(record).await?;
+    async fn run(&mut self, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
+        choose::choose_first(self, log).await?;
         loop {
-            let tried = self.attempt(record).await;
-            let Some(delay) = self.follows(&tried, record) else {
-                return self.surface(tried, record);
+            let tried = self.attempt(log).await;
+            let Some(delay) = self.follows(&tried, log) else {
+                return self.surface(tried, log);
             };
-            record.judge(tried.verdict, &tried.hints);
+            log.judge(tried.verdict, &tried.hints);
             // The answer is not for the client: dropping it ends it at the provider.
             drop(tried);
-            record.queues();
+            log.queues();
             tokio::time::sleep(delay).await;
         }
     }
 
     /// Goes on with this profile.
-    pub(super) fn take(&mut self, id: ProfileId, moved: Option<Moved>, record: &mut Record) {
+    fn take(&mut self, id: ProfileId, moved: Option<Moved>, log: &mut ExchangeLog) {
         self.profile = Some(id);
         self.same_key = 0;
-        let profiles = &self.inner.profiles;
+        let profiles = &self.path.profiles;
         let label = |id| {
             profiles
                 .profile(self.route.upstream.name.as_str(), id)
                 .map(|profile| profile.label.clone())
         };
-        record.event.profile = label(id);
+        log.event.profile = label(id);
         if let Some(moved) = moved {
             self.left.get_or_insert(moved.from);
         }
         // Back where it was, the lane has left nobody.
-        record.moved = moved.and_then(|moved| Some((label(moved.from)?, moved.reason)));
+        log.moved = moved.and_then(|moved| Some((label(moved.from)?, moved.reason)));
     }
 
     /// One send, up to the answer that the client could get.
-    async fn attempt(&mut self, record: &mut Record) -> Tried {
-        let sent = match self.exchange(record).await {
-            Ok(answer) => self.mended(answer, record).await,
+    async fn attempt(&mut self, log: &mut ExchangeLog) -> Tried {
+        let sent = match self.exchange(log).await {
+            Ok(answer) => resend::recover(self, answer, log).await,
             Err(error) => Err(error),
         };
         match sent {
-            Ok(answer) => self.judged(answer, record).await,
+            Ok(answer) => self.judged(answer, log).await,
             Err(error) => Tried {
                 verdict: error.verdict(),
                 hints: Hints::default(),
@@ -125,61 +144,50 @@ impl Attempts<'_> {
         }
     }
 
-    async fn mended(&mut self, answer: Answer, record: &mut Record) -> Result<Answer, ProxyError> {
-        let terms = self.terms(record);
-        let profile = self
-            .profile
-            .and_then(|id| self.inner.profiles.profile(self.upstream(), id));
-        let mended = self
-            .inner
-            .mended(self.route, &mut self.prepared, profile, answer, &terms, record);
-        mended.await.map_err(|error| upstream_error(self.route, error))
-    }
-
     /// Sends the request as it stands and waits for the answer's head.
-    async fn exchange(&mut self, record: &mut Record) -> Result<Answer, ProxyError> {
+    async fn exchange(&mut self, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
         let profile = self
             .profile
-            .and_then(|id| self.inner.profiles.profile(self.upstream(), id));
-        let limit = self.inner.settings.inspect_bytes_max;
-        let request = self.prepared.request(self.route.upstream, profile);
+            .and_then(|id| self.path.profiles.profile(self.upstream(), id));
+        let limit = self.path.settings.inspect_bytes_max;
+        let request = self.outgoing.build(self.route.upstream, profile);
         let request = request.map_err(|error| ProxyError::Unsigned { error, limit })?;
-        record.stake = Some(self.stake(record));
-        let terms = self.terms(record);
-        let sent = self.inner.once(self.route, request, &terms, record).await;
+        log.outcome = Some(self.outcome(log));
+        let terms = self.terms(log);
+        let sent = send::send_once(self.path, self.route, request, &terms, log).await;
         sent.map_err(|error| match error.failure() {
-            Failure::HeadTimeout if record.spent() >= self.inner.settings.clocks.total => ProxyError::Deadline,
+            Failure::HeadTimeout if log.spent() >= self.path.settings.clocks.total => ProxyError::Deadline,
             _ => upstream_error(self.route, error),
         })
     }
 
-    fn stake(&self, record: &Record) -> Stake {
-        let asked = &self.prepared.asked;
-        Stake {
-            profiles: self.inner.profiles.clone(),
-            sessions: Arc::clone(&self.inner.sessions),
+    fn outcome(&self, log: &ExchangeLog) -> AttemptOutcome {
+        let context = &self.outgoing.context;
+        AttemptOutcome {
+            profiles: self.path.profiles.clone(),
+            sessions: Arc::clone(&self.path.sessions),
             upstream: self.upstream().to_owned(),
             profile: self.profile,
-            model: asked.model.clone(),
+            model: context.model.clone(),
             began: clock::instant(),
-            request: asked.name,
-            first: record.event.attempts == 0 && asked.retries == 0,
+            request: context.name,
+            first: log.event.attempts == 0 && context.retries == 0,
             jitter: self.jitter,
-            principal: asked.principal,
-            lane: asked.lane,
-            debtor: self.prepared.debtor.clone(),
-            is_gone_on_from: self.route.wire.map(|wire| wire.format) == Some(Format::OpenAiResponses),
+            caller: context.caller,
+            lane: context.lane,
+            results: self.outgoing.results.clone(),
+            is_continued_by_id: self.route.wire.map(|wire| wire.format) == Some(Format::OpenAiResponses),
         }
     }
 
     /// What an answer means. An answer that could be improved on is looked into first: an error is read, a stream held.
-    async fn judged(&mut self, answer: Answer, record: &Record) -> Tried {
-        let patience = self.inner.settings.clocks.idle;
-        let footing = self.prepared.asked.footing;
+    async fn judged(&mut self, answer: ProviderAnswer, log: &ExchangeLog) -> Tried {
+        let patience = self.path.settings.clocks.idle;
+        let footing = self.outgoing.context.footing;
         let mut answer = answer;
         if footing != Footing::Passthrough {
             if let (Some(id), Some(organisation)) = (self.profile, organisation(answer.headers())) {
-                self.inner.profiles.learn(self.upstream(), id, organisation);
+                self.path.profiles.learn(self.upstream(), id, organisation);
             }
             answer = match answer.with_error(patience).await {
                 Ok(answer) => answer,
@@ -197,8 +205,8 @@ impl Attempts<'_> {
             status: answer.status().as_u16(),
             said: &said,
         });
-        if verdict.class == Class::Success && self.may_hold(record) {
-            answer = match answer.held(self.inner.settings.clocks.gate).await {
+        if verdict.class == Class::Success && self.may_hold(log) {
+            answer = match answer.held(self.path.settings.clocks.gate).await {
                 Held::Answer(answer) => answer,
                 Held::Refused(answer, words) => {
                     said = words;
@@ -227,43 +235,43 @@ impl Attempts<'_> {
     }
 
     /// Whether another attempt could still be made, so that the answer is worth holding.
-    fn may_hold(&self, record: &Record) -> bool {
-        if self.prepared.asked.footing != Footing::Free || record.event.attempts >= retry::SENDS_MAX {
+    fn may_hold(&self, log: &ExchangeLog) -> bool {
+        if self.outgoing.context.footing != Footing::Free || log.event.attempts >= retry::SENDS_MAX {
             return false;
         }
-        let at = self.circumstances(record);
+        let at = self.circumstances(log);
         let again = !at.client_retries && !at.breaker_open && at.same_key < Class::Overloaded.retries();
         again
             || self
-                .inner
+                .path
                 .profiles
                 .able(self.upstream(), &self.ask(false), clock::instant())
                 > 1
     }
 
     /// After which delay another attempt follows; none if this is the client's answer.
-    fn follows(&mut self, tried: &Tried, record: &mut Record) -> Option<Duration> {
+    fn follows(&mut self, tried: &Tried, log: &mut ExchangeLog) -> Option<Duration> {
         let class = tried.verdict.class;
-        if class == Class::Success || !self.prepared.is_repeatable() {
+        if class == Class::Success || !self.outgoing.is_repeatable() {
             return None;
         }
-        if let Some(back) = self.way_back(class, record) {
+        if let Some(back) = self.way_back(class, log) {
             self.tried.extend(self.profile);
-            self.take(back, None, record);
+            self.take(back, None, log);
             return Some(Duration::ZERO);
         }
-        let at = self.circumstances(record);
+        let at = self.circumstances(log);
         let mut next = retry::next(class, &tried.hints, &at, self.jitter);
         if let Next::Rotate { other_quota } = next {
             // The report first: the choice must know what this profile has just shown.
-            record.judge(tried.verdict, &tried.hints);
+            log.judge(tried.verdict, &tried.hints);
             self.tried.extend(self.profile);
             let pick = self
-                .inner
+                .path
                 .profiles
                 .pick(self.upstream(), &self.ask(other_quota), clock::instant());
             if let Some(Pick::Use { id, moved }) = pick {
-                self.take(id, moved, record);
+                self.take(id, moved, log);
                 self.rotations += u32::from(class.rotate() != Rotate::Freely);
                 return Some(Duration::ZERO);
             }
@@ -271,7 +279,7 @@ impl Attempts<'_> {
             next = retry::again(class, &tried.hints, &at, self.jitter).unwrap_or(Next::Surface);
         }
         match next {
-            Next::Again(delay) if self.inner.profiles.pay(self.upstream(), class) => {
+            Next::Again(delay) if self.path.profiles.pay(self.upstream(), class) => {
                 self.same_key += 1;
                 Some(delay)
             }
@@ -280,26 +288,26 @@ impl Attempts<'_> {
     }
 
     /// What only the profile that the lane left takes goes back there, once.
-    fn way_back(&mut self, class: Class, record: &Record) -> Option<ProfileId> {
+    fn way_back(&mut self, class: Class, log: &ExchangeLog) -> Option<ProfileId> {
         let left = self.left.filter(|_| class == Class::Affinity)?;
-        if record.event.attempts >= retry::SENDS_MAX || self.prepared.asked.footing != Footing::Free {
+        if log.event.attempts >= retry::SENDS_MAX || self.outgoing.context.footing != Footing::Free {
             return None;
         }
         self.left = None;
-        self.inner
+        self.path
             .profiles
             .way_back(self.upstream(), left, &self.ask(false), clock::instant())
     }
 
     /// Hands the attempt to the client.
-    fn surface(&mut self, tried: Tried, record: &mut Record) -> Result<Answer, ProxyError> {
+    fn surface(&mut self, tried: Tried, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
         if tried.verdict.class == Class::Success {
-            self.inner.late.callers().prove(self.prepared.asked.principal);
-            if let Some(tentative) = self.prepared.tentative.take() {
-                tentative.accepted();
+            self.path.late.callers().prove(self.outgoing.context.caller);
+            if let Some(pins) = self.outgoing.pins.take() {
+                pins.commit();
             }
-            let Asked { lane, pin, .. } = &self.prepared.asked;
-            let label = record
+            let RequestContext { lane, pin, .. } = &self.outgoing.context;
+            let label = log
                 .event
                 .profile
                 .as_deref()
@@ -309,57 +317,65 @@ impl Attempts<'_> {
                     upstream: self.upstream().into(),
                     profile: label.into(),
                 };
-                self.inner.sessions.set_pin(lane.id, Some(pin), clock::now());
+                self.path.sessions.set_pin(lane.id, Some(pin), clock::now());
             }
         } else {
-            record.judge(tried.verdict, &tried.hints);
+            log.judge(tried.verdict, &tried.hints);
             if tried.what.is_ok() {
-                record.tell(tried.verdict);
+                log.tell(tried.verdict);
             }
         }
         tried.what
     }
 
-    pub(super) fn ask(&self, other_quota: bool) -> Ask<'_> {
-        let asked = &self.prepared.asked;
+    fn ask(&self, other_quota: bool) -> Ask<'_> {
+        let asked = &self.outgoing.context;
         Ask {
             lane: asked
                 .lane
-                .map_or(*asked.principal.as_bytes(), |lane| *lane.id.as_bytes()),
+                .map_or(*asked.caller.principal().as_bytes(), |lane| *lane.id.as_bytes()),
             model: asked.model.as_deref(),
             pinned: asked
                 .pin
                 .as_deref()
-                .and_then(|label| self.inner.profiles.find(self.upstream(), label)),
+                .and_then(|label| self.path.profiles.find(self.upstream(), label)),
             tried: &self.tried,
             other_quota,
             bound: asked.bound,
         }
     }
 
-    fn circumstances(&self, record: &Record) -> Circumstances {
-        let asked = &self.prepared.asked;
+    fn circumstances(&self, log: &ExchangeLog) -> Circumstances {
+        let asked = &self.outgoing.context;
         Circumstances {
-            sends: record.event.attempts,
+            sends: log.event.attempts,
             same_key: self.same_key,
             rotations: self.rotations,
             footing: asked.footing,
             client_retries: asked.retries > 0,
             breaker_open: self
-                .inner
+                .path
                 .profiles
                 .is_open(self.upstream(), asked.model.as_deref(), clock::instant()),
-            wait: self.inner.settings.rotation.wait,
+            wait: self.path.settings.rotation.wait,
             streamed: asked.stream,
         }
     }
 
-    fn terms(&self, record: &Record) -> Terms {
-        let clocks = &self.inner.settings.clocks;
-        Terms::of(&self.prepared.asked, self.route, clocks, record.spent())
+    fn terms(&self, log: &ExchangeLog) -> Terms {
+        let clocks = &self.path.settings.clocks;
+        Terms::of(&self.outgoing.context, self.route, clocks, log.spent())
     }
 
-    pub(super) fn upstream(&self) -> &str {
+    fn upstream(&self) -> &str {
         &self.route.upstream.name
     }
+}
+
+fn upstream_error(route: &Route<'_>, error: SendError) -> ProxyError {
+    if let Some(fault) = error.cause::<ClientFault>() {
+        return ProxyError::Body(*fault);
+    }
+    let upstream = format!("{} ({})", route.upstream.name, route.upstream.authority.host());
+    ProxyError::Upstream { upstream, error }
 }

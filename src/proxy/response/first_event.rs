@@ -1,4 +1,4 @@
-//! The gate: a stream is held back until its answer has begun, while another attempt could still be made.
+//! The wait for the first event: a stream is held back until its answer has begun, while another attempt could still be made.
 //!
 //! A stream that opens with an error becomes an answer with that error's status.
 
@@ -14,10 +14,10 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::shape::openai_type;
 use crate::{
     clock,
     policy::{Evidence, Said, Verdict, classify, course::Course, status_of},
+    proxy::shape::openai_type,
     wire::watch::Watcher,
 };
 
@@ -38,7 +38,12 @@ pub(super) enum Opened {
 }
 
 /// Holds a stream of `watcher`'s format back for up to `limit`.
-pub(super) async fn hold(mut body: Incoming, mut watcher: Watcher, course: &mut Course, limit: Duration) -> Opened {
+pub(super) async fn await_first_event(
+    mut body: Incoming,
+    mut watcher: Watcher,
+    course: &mut Course,
+    limit: Duration,
+) -> Opened {
     let gate = clock::now() + limit;
     let mut held = BytesMut::new();
     loop {

@@ -13,7 +13,7 @@ use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::{gather::Gathered, headers, record::Record, shape::Shape};
+use super::coalesce::Coalesced;
 use crate::{
     clock::{self, Alarm},
     ledger_api::LedgerBody,
@@ -21,6 +21,7 @@ use crate::{
         Class, Evidence, Hints, Said, Verdict, classify,
         course::{Course, Snapshot},
     },
+    proxy::{exchange_log::ExchangeLog, headers, shape::Shape},
     telemetry::events::Watched,
     wire::{
         Format,
@@ -73,15 +74,15 @@ enum Inner {
 }
 
 impl AnswerBody {
-    pub(super) fn empty() -> Self {
+    pub(in crate::proxy) fn empty() -> Self {
         Self(Inner::Full(None))
     }
 
-    pub(super) fn full(body: Bytes) -> Self {
+    pub(in crate::proxy) fn full(body: Bytes) -> Self {
         Self(Inner::Full(Some(body).filter(|body| !body.is_empty())))
     }
 
-    pub(super) const fn ledger(body: LedgerBody) -> Self {
+    pub(in crate::proxy) const fn ledger(body: LedgerBody) -> Self {
         Self(Inner::Ledger(body))
     }
 
@@ -124,7 +125,7 @@ impl Body for AnswerBody {
 
 #[derive(Debug)]
 enum State {
-    Relaying(Gathered),
+    Relaying(Coalesced),
     /// The error event has been handed out; the cut follows.
     Leaving(RelayError, Instant),
     Done,
@@ -135,8 +136,8 @@ enum State {
 pub(super) struct Passage {
     /// What was read of the body already.
     pub(super) prefix: Bytes,
-    pub(super) body: Gathered,
-    pub(super) record: Record,
+    pub(super) body: Coalesced,
+    pub(super) log: ExchangeLog,
     /// Whether the answer is a stream of events.
     pub(super) stream: bool,
     pub(super) watcher: Option<Watcher>,
@@ -150,7 +151,7 @@ pub(super) struct Passage {
 pub(super) struct Relay {
     state: State,
     prefix: Bytes,
-    record: Record,
+    log: ExchangeLog,
     stream: bool,
     shape: Option<Shape>,
     watcher: Option<Watcher>,
@@ -165,19 +166,19 @@ impl Relay {
         let Passage {
             prefix,
             body,
-            record,
+            log,
             stream,
             watcher,
             course,
             shape,
         } = passage;
         if stream {
-            record.telemetry().stream_opened();
+            log.telemetry().stream_opened();
         }
         Self {
             state: State::Relaying(body),
             prefix,
-            record,
+            log,
             stream,
             shape,
             watcher,
@@ -266,9 +267,9 @@ impl Relay {
             headers::for_trailers(trailers);
         }
         if let Some(data) = frame.data_ref() {
-            self.record.passes(data.len());
+            self.log.passes(data.len());
             if self.stream {
-                self.record.chunk_came();
+                self.log.chunk_came();
             }
             if let Some(watcher) = &mut self.watcher {
                 watcher.push(data);
@@ -318,20 +319,20 @@ impl Relay {
         Poll::Ready(None)
     }
 
-    /// Ends the record with what was noted; only the first end counts.
+    /// Ends the log with what was noted; only the first end counts.
     fn end(&mut self, verdict: Verdict) {
         self.note();
         let facts = self.watcher.as_ref().map(Watcher::facts);
         let read = |said| Hints::read(&HeaderMap::new(), &said, clock::since_1970());
         let hints = self.said().map_or_else(Hints::default, read);
-        self.record.end_of_body(verdict, &hints, facts);
+        self.log.end_of_body(verdict, &hints, facts);
     }
 
     fn note(&mut self) {
         if let Some(watcher) = &mut self.watcher {
             watcher.finish();
-            self.record.event.watched = Watched::of(watcher);
-            if let Some(trace) = &mut self.record.event.trace {
+            self.log.event.watched = Watched::of(watcher);
+            if let Some(trace) = &mut self.log.event.trace {
                 trace.answered(watcher.facts());
             }
         }
@@ -342,11 +343,11 @@ impl Relay {
         let facts = self.watcher.as_ref().map(Watcher::facts);
         let tool = facts.and_then(|facts| self.course.snapshot(facts, clock::instant()));
         let message = error.message(tool.as_ref());
-        self.record.event.tool = tool;
+        self.log.event.tool = tool;
         self.end(verdict);
         // Dropping the body cancels the provider.
         self.state = State::Done;
-        let id = &self.record.event.request_id;
+        let id = &self.log.event.request_id;
         let event = self
             .shape
             .and_then(|shape| shape.event(error.status(), verdict.code, &message, id));
@@ -368,7 +369,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         if self.stream {
-            self.record.telemetry().stream_closed();
+            self.log.telemetry().stream_closed();
         }
         let over = self.is_end() || self.is_over();
         if matches!(self.state, State::Relaying(_)) && over {
@@ -377,7 +378,7 @@ impl Drop for Relay {
             let late = self.course.is_late(self.told().is_some(), clock::instant());
             let state = self.course.state();
             // Only if it has not ended yet.
-            let gone = self.record.client_gone(state, late);
+            let gone = self.log.client_gone(state, late);
             self.end(gone);
         }
     }

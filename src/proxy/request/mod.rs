@@ -1,0 +1,217 @@
+//! The request side: reads the client's body, repairs it, and builds what is sent. Never parses a body itself.
+
+mod body_repair;
+mod call_lookup;
+mod content_coding;
+mod context;
+mod outgoing;
+mod pending_pins;
+
+use std::{borrow::Cow, fmt::Write as _, sync::Arc};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Uri,
+    header::{CONTENT_ENCODING, CONTENT_LENGTH},
+    request::Parts,
+};
+use http_body::Body as _;
+use hyper::body::Incoming;
+
+pub(super) use body_repair::{given_answers, is_signed};
+pub(super) use call_lookup::{CallLookup, Memory};
+pub(super) use context::RequestContext;
+pub(super) use outgoing::{OutgoingRequest, SentBody};
+pub(super) use pending_pins::GivenAnswers;
+
+use super::{
+    client_body::{ClientBody, Collected},
+    data_path::DataPath,
+    error::ProxyError,
+    exchange_log::ExchangeLog,
+    guard::Refusal,
+    headers,
+};
+use crate::{
+    auth::Caller,
+    conversation::Outline,
+    provider::Route,
+    recall::Patience,
+    repair::{Action, Mode, RepairPolicy, Report},
+    server::framing::Heads,
+    splice::Segments,
+};
+use body_repair::BodyRepair;
+use context::ContextBuilder;
+use outgoing::{OutgoingBody, Payload, ask_for_binding_controls, streamed};
+
+/// Turns the client's request into the one that is sent.
+pub(super) async fn prepare(
+    path: &DataPath,
+    route: &Route<'_>,
+    caller: Caller,
+    request: Request<Incoming>,
+    log: &mut ExchangeLog,
+) -> Result<OutgoingRequest, ProxyError> {
+    let mut patience = Patience::WHOLE;
+    introduce(path, caller, &mut patience, log).await;
+    let (parts, body) = request.into_parts();
+    let settings = &path.settings;
+    let mode = mode_in_force(&parts.headers, route.upstream.mode, settings.trust_mode_header)?;
+    let body = ClientBody::new(body, settings.upload_idle_timeout, Arc::clone(&log.bytes_in));
+    let Some(wire) = route.wire.filter(|_| !body.is_end_stream()) else {
+        let builder = ContextBuilder {
+            path,
+            route,
+            headers: &parts.headers,
+            caller,
+        };
+        let context = builder.enter(&[], &Outline::default());
+        let payload = uninspected(path, route, &parts, body).await?;
+        return Ok(build(parts, route, OutgoingBody::untouched(payload, context)));
+    };
+    (log.event.format, log.event.mode) = (Some(wire.format), Some(mode));
+    let policy = policy_for(path, &route.upstream.name);
+    let repair = BodyRepair {
+        path,
+        route,
+        headers: &parts.headers,
+        wire,
+        mode,
+        policy: &policy,
+    };
+    let outgoing = repair.run(caller, patience, body, log).await?;
+    log.compacts = outgoing.context.compacts;
+    Ok(build(parts, route, outgoing))
+}
+
+/// Notes the caller for what the answer's head says of late results, and loads what waits for this caller.
+async fn introduce(path: &DataPath, caller: Caller, patience: &mut Patience, log: &mut ExchangeLog) {
+    if !path.late.is_used() {
+        return;
+    }
+    log.reader = Some((path.late.clone(), caller));
+    let load = async |deadline| {
+        // What is not there in time is not mentioned in this answer.
+        if let Ok(true) = tokio::time::timeout_at(deadline, path.late.callers().is_proven(caller)).await {
+            path.late.load(caller, deadline).await;
+        }
+    };
+    patience.spend(load).await;
+}
+
+/// Takes a body that is not inspected: whole if a signature or a resend needs it, else streamed.
+async fn uninspected(
+    path: &DataPath,
+    route: &Route<'_>,
+    parts: &Parts,
+    body: ClientBody,
+) -> Result<Payload, ProxyError> {
+    if path.profiles.needs_body(&route.upstream.name) {
+        let collected = body.collect(path.settings.inspect_bytes_max).await;
+        return Ok(match collected.map_err(ProxyError::Body)? {
+            Collected::Whole(body) => Payload::Held(Segments::whole(body)),
+            Collected::TooLarge(body) => Payload::Passing(Some(streamed(body))),
+        });
+    }
+    if body.is_end_stream() && matches!(parts.method, Method::GET | Method::HEAD) {
+        // A request that changes nothing may be sent again.
+        return Ok(Payload::Held(Segments::whole(Bytes::new())));
+    }
+    if let Some(heads) = parts.extensions.get::<Heads>() {
+        heads.streamed();
+    }
+    Ok(Payload::Passing(Some(streamed(body))))
+}
+
+/// Returns the policy, with what was learned of this upstream.
+pub(super) fn policy_for<'p>(path: &'p DataPath, upstream: &str) -> Cow<'p, RepairPolicy> {
+    if !path.facts.wants_unique_ids(upstream) {
+        return Cow::Borrowed(&path.settings.policy);
+    }
+    Cow::Owned(RepairPolicy {
+        unique_ids: true,
+        ..path.settings.policy.clone()
+    })
+}
+
+/// Puts head and body together, addressed to the upstream.
+fn build(mut parts: Parts, route: &Route<'_>, outgoing: OutgoingBody) -> OutgoingRequest {
+    if outgoing.asks_for_binding_controls {
+        ask_for_binding_controls(&mut parts.headers);
+    }
+    if outgoing.is_decoded {
+        parts.headers.remove(CONTENT_ENCODING);
+    }
+    let claimed = parts.headers.contains_key(CONTENT_LENGTH);
+    let mut headers = headers::for_upstream(parts.headers, route.wire.is_some());
+    // Our own length, never the client's: a POST without a body has one too.
+    let length = outgoing.payload.length();
+    let wanted = claimed || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
+    if let Some(length) = length.filter(|length| *length > 0 || wanted) {
+        headers.insert(CONTENT_LENGTH, length.into());
+    }
+    OutgoingRequest {
+        method: parts.method,
+        uri: address(route),
+        headers,
+        payload: outgoing.payload,
+        renamed: outgoing.renamed,
+        sent: outgoing.sent,
+        pins: outgoing.pins,
+        results: outgoing.results,
+        context: outgoing.context,
+    }
+}
+
+fn address(route: &Route<'_>) -> Uri {
+    let mut parts = http::uri::Parts::default();
+    parts.scheme = Some(route.upstream.scheme.clone());
+    parts.authority = Some(route.upstream.authority.clone());
+    parts.path_and_query = Some(route.target.clone());
+    // All three are set, so that this cannot fail; an empty URL is an error of the client below.
+    Uri::from_parts(parts).unwrap_or_default()
+}
+
+/// Returns the mode in force: the route's, or the header's if that is stricter or trusted.
+fn mode_in_force(headers: &HeaderMap, route: Mode, trusted: bool) -> Result<Mode, ProxyError> {
+    let mut values = headers.get_all(headers::MODE).iter();
+    let (first, second) = (values.next(), values.next());
+    let Some(value) = first else { return Ok(route) };
+    let known = [Mode::Observe, Mode::Repair, Mode::Strict];
+    let asked = known
+        .into_iter()
+        .find(|mode| mode.label().as_bytes() == value.as_bytes());
+    let Some(asked) = asked.filter(|_| second.is_none()) else {
+        return Err(ProxyError::Refused(Refusal::Mode));
+    };
+    Ok(if trusted || strictness(asked) > strictness(route) {
+        asked
+    } else {
+        route
+    })
+}
+
+const fn strictness(mode: Mode) -> u8 {
+    match mode {
+        Mode::Observe => 0,
+        Mode::Repair => 1,
+        Mode::Strict => 2,
+    }
+}
+
+/// Returns the value of `x-antiphon-repair`: `none`, or the actions taken: `moved=1, merged=1`.
+pub(super) fn actions_header(report: &Report) -> HeaderValue {
+    let mut text = String::new();
+    for action in Action::ALL {
+        if let Some(count) = report.actions.get(&action).filter(|count| **count > 0) {
+            let comma = if text.is_empty() { "" } else { ", " };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{comma}{}={count}", action.label());
+        }
+    }
+    if text.is_empty() {
+        return HeaderValue::from_static("none");
+    }
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("none"))
+}

@@ -1,0 +1,32 @@
+//! Answers for a provider that binds thinking to the prefix in which it was generated.
+
+use super::{Applicability, BodyCall, CallKey, KnownAnswers, PinnedAnswer, Placeholder, RepairPolicy};
+
+/// Replaces results that precede signed thinking which was generated without them by placeholders.
+///
+/// Returns the calls whose answers changed. Placeholders that a call has already stay.
+pub fn replace_unseen_results<'c>(
+    calls: impl IntoIterator<Item = &'c BodyCall>,
+    known: &mut KnownAnswers,
+    policy: &RepairPolicy,
+) -> Vec<(CallKey, Placeholder)> {
+    let mut replaced = Vec::new();
+    if policy.least > Applicability::Inventive {
+        return replaced;
+    }
+    for call in calls {
+        let pinned = known.pinned.get(&call.key);
+        let is_real = match pinned {
+            Some(pinned) => matches!(pinned, PinnedAnswer::Result(_)),
+            None => known.results.contains_key(&call.key),
+        };
+        let is_unseen = call.crosses_thinking || (call.has_thinking_behind && is_real);
+        if !is_unseen || matches!(pinned, Some(PinnedAnswer::Placeholder(_))) {
+            continue;
+        }
+        let placeholder = policy.placeholder(&call.tool);
+        known.pinned.insert(call.key, PinnedAnswer::Placeholder(placeholder));
+        replaced.push((call.key, placeholder));
+    }
+    replaced
+}

@@ -1,0 +1,311 @@
+//! Calls of a body as other requests can recognise them: their names, what answers them, and what surrounds them.
+
+use std::{collections::HashMap, fmt};
+
+use crate::{
+    conversation::{
+        CallDetails, Conversation, Open, PartKind, Text,
+        lost::is_lost,
+        pairing::{CallRow, Pairing, id_of},
+    },
+    digest::Digest as _,
+    repair::{
+        append::told,
+        equal,
+        kept::asked_hash,
+        naming::{CallKey, input_hash, is_strong, letters},
+    },
+    splice::Span,
+    wire::json::Json,
+};
+
+/// The parts of a call that its [`CallKey`] is made from.
+#[derive(Clone, Debug)]
+pub struct CallIdentity<'a> {
+    /// The decoded id.
+    pub id: &'a [u8],
+    /// The decoded name of the tool.
+    pub tool: Text<'a>,
+    /// The raw input or arguments.
+    pub input: &'a [u8],
+    /// Number of calls of this id in front of it.
+    pub occurrence: usize,
+    /// Other ids of the body with the same letters and digits.
+    pub spelling: Spelling,
+    /// Hash of the message in front of the call's own. `None` unless the id may be used again by another call.
+    pub before: Option<[u8; 32]>,
+    /// Hash of the call's place in its turn and of the previous calls. `None` if the call has an id.
+    pub place: Option<[u8; 32]>,
+}
+
+/// Whether another id of a body has the same letters and digits: then only the exact id tells the calls apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spelling {
+    /// No other id has.
+    #[default]
+    Alone,
+    /// A later id has.
+    First,
+    /// An earlier id has.
+    Again,
+}
+
+/// One call of a body.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BodyCall {
+    /// Index into the calls of its history.
+    pub(super) row: usize,
+    /// Its name among the caller's calls; among those of its conversation if its id may be used again and the conversation
+    /// is known.
+    pub key: CallKey,
+    /// The decoded id.
+    pub id: Vec<u8>,
+    /// The decoded name of the tool.
+    pub tool: Vec<u8>,
+    /// Hash of its canonical input.
+    pub input_hash: [u8; 32],
+    /// Hash of its input and of the message in front of it. `None` unless the id may be used again.
+    pub asked: Option<[u8; 32]>,
+    /// Number of calls of this id in front of it.
+    pub occurrence: usize,
+    /// Other ids of the body with the same letters and digits.
+    pub spelling: Spelling,
+    /// Whether the key names this call alone among all calls of its caller.
+    pub is_unique: bool,
+    /// Number of assistant turns behind it.
+    pub turns_behind: usize,
+    /// Whether an assistant turn with thinking follows it.
+    pub has_thinking_behind: bool,
+    /// Whether its result stands behind an assistant turn with thinking that was generated without the result.
+    pub crosses_thinking: bool,
+    /// What answers it in the body.
+    pub answer: BodyAnswer,
+    /// The result in its place. `None` unless `answer` is [`BodyAnswer::InPlace`].
+    pub result: Option<ResultContent>,
+}
+
+impl BodyCall {
+    /// Names a call with a reusable id within a conversation.
+    pub(super) fn name_within(&mut self, conversation: &[u8; 32]) {
+        if !self.is_unique {
+            self.key = self.key.within(conversation);
+            self.is_unique = true;
+        }
+    }
+}
+
+impl fmt::Debug for BodyCall {
+    // Ids and inputs are the client's content.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BodyCall({:?}, {:?})", self.key, self.answer)
+    }
+}
+
+/// What answers a call in its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyAnswer {
+    /// A result in its place.
+    InPlace {
+        /// Whether the text only says that the client has no result.
+        is_lost: bool,
+    },
+    /// A result in another place.
+    Elsewhere,
+    /// Nothing.
+    Nothing,
+}
+
+/// The content of a result. Spans point into the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResultContent {
+    /// The content, as JSON.
+    pub content: Span,
+    /// Whether the tool reported an error.
+    pub failed: bool,
+}
+
+/// Returns the id of a call, or its tool if it has no id.
+fn key_of<'c>(conversation: &'c Conversation<'_>, part: usize) -> &'c [u8] {
+    match conversation.parts.get(part).map(|part| &part.kind) {
+        Some(PartKind::Call(call)) => call.key(),
+        _ => b"",
+    }
+}
+
+/// Whether the plan has to find an answer for this call.
+pub(super) fn is_open(call: &CallRow, pairing: &Pairing) -> bool {
+    match call.answer {
+        Some(row) => pairing.results.get(row).is_some_and(|row| !row.home),
+        None => call.open == Open::Refused,
+    }
+}
+
+/// Facts about calls that only a pass over the whole history gives.
+pub(super) struct CallIndex<'c> {
+    conversation: &'c Conversation<'c>,
+    pairing: &'c Pairing,
+    /// By letters and digits: the first id that has them, and whether another id has them too.
+    spelled: HashMap<Vec<u8>, (&'c [u8], bool)>,
+    /// For each call the number of calls of its id in front of it.
+    occurrences: Vec<usize>,
+    /// For each turn the number of turns with thinking up to and including it.
+    thinking: Vec<usize>,
+    /// Hashes of messages in front of calls with reusable ids, once computed.
+    messages: HashMap<usize, [u8; 32]>,
+    /// For turns with calls without ids: the hash of the previous turn's calls, once computed.
+    previous_calls: HashMap<usize, [u8; 32]>,
+}
+
+impl<'c> CallIndex<'c> {
+    /// Walks the whole history.
+    pub(super) fn new(conversation: &'c Conversation<'c>, pairing: &'c Pairing) -> Self {
+        let mut seen: HashMap<&[u8], usize> = HashMap::new();
+        let count = |call: &CallRow| {
+            let count = seen.entry(key_of(conversation, call.part)).or_default();
+            *count += 1;
+            *count - 1
+        };
+        let mut thinking = 0;
+        let upto = pairing.turns.iter().map(|turn| {
+            thinking += usize::from(turn.thinking);
+            thinking
+        });
+        let mut spelled: HashMap<Vec<u8>, (&[u8], bool)> = HashMap::new();
+        for call in &pairing.calls {
+            let id = id_of(conversation, call.part);
+            let (first, twin) = spelled.entry(letters(id)).or_insert((id, false));
+            *twin |= *first != id;
+        }
+        Self {
+            conversation,
+            pairing,
+            spelled,
+            thinking: upto.collect(),
+            occurrences: pairing.calls.iter().map(count).collect(),
+            messages: HashMap::new(),
+            previous_calls: HashMap::new(),
+        }
+    }
+
+    /// Describes the call at `row`.
+    pub(super) fn call(&mut self, row: usize) -> BodyCall {
+        let place = self.place(row);
+        let identity = self.identity(row, place);
+        let key = CallKey::of(&identity);
+        // Another conversation of the caller may contain a call of the same name.
+        let is_reusable = identity.before.is_some() || identity.place.is_some();
+        let CallIdentity {
+            id,
+            tool,
+            input,
+            occurrence,
+            spelling,
+            before,
+            ..
+        } = identity;
+        let pairing = self.pairing;
+        let turn = pairing.calls[row].turn;
+        let answer = pairing.calls[row].answer.and_then(|row| pairing.results.get(row));
+        let in_place = answer.filter(|row| row.home);
+        let is_behind_thinking = |other: usize| other > turn && self.thinking[other] > self.thinking[turn];
+        BodyCall {
+            row,
+            key,
+            id: id.to_vec(),
+            tool: tool.to_vec(),
+            input_hash: input_hash(input),
+            asked: before.map(|before| asked_hash(input, &before)),
+            occurrence,
+            spelling,
+            is_unique: !is_reusable,
+            turns_behind: pairing.turns.len().saturating_sub(turn + 1),
+            has_thinking_behind: self.thinking.last().is_some_and(|all| *all > self.thinking[turn]),
+            crosses_thinking: answer.and_then(|row| row.turn).is_some_and(is_behind_thinking),
+            answer: match answer {
+                Some(row) if row.home => BodyAnswer::InPlace {
+                    is_lost: self.conversation.said(row.part).is_some_and(|text| is_lost(&text)),
+                },
+                Some(_) => BodyAnswer::Elsewhere,
+                None => BodyAnswer::Nothing,
+            },
+            result: in_place.and_then(|row| self.result_content(row.part)),
+        }
+    }
+
+    fn identity(&mut self, row: usize, place: Option<[u8; 32]>) -> CallIdentity<'c> {
+        let (conversation, part) = (self.conversation, self.pairing.calls[row].part);
+        let json = Json::new(conversation.body);
+        let CallDetails { name: tool, input, .. } = conversation.details(part);
+        let id = id_of(conversation, part);
+        let tool = tool.map(|span| json.decode(span)).unwrap_or_default();
+        CallIdentity {
+            id,
+            before: (!is_strong(id, &tool)).then(|| self.message_before(part)),
+            tool,
+            input: input.map_or(b"", |span| json.bytes(span)),
+            occurrence: self.occurrences[row],
+            spelling: match self.spelled.get(&letters(id)) {
+                Some((first, _)) if *first != id => Spelling::Again,
+                Some((_, true)) => Spelling::First,
+                _ => Spelling::Alone,
+            },
+            place,
+        }
+    }
+
+    fn result_content(&self, part: usize) -> Option<ResultContent> {
+        let json = Json::new(self.conversation.body);
+        let inside = equal::inside(json, self.conversation.parts.get(part)?.span);
+        let mut contents = ["content", "output", "response"].into_iter();
+        let content = contents.find_map(|key| json.member(inside, key))?;
+        let failed = json.member(inside, "is_error");
+        Some(ResultContent {
+            content,
+            failed: failed.is_some_and(|failed| json.bytes(failed) == b"true"),
+        })
+    }
+
+    /// Hashes the message in front of the one that holds a part.
+    fn message_before(&mut self, part: usize) -> [u8; 32] {
+        let conversation = self.conversation;
+        let Some(before) = conversation.parts[part].message.checked_sub(1) else {
+            return [0; 32];
+        };
+        let hash = || told(conversation.messages[before].span.of(conversation.body));
+        *self.messages.entry(before).or_insert_with(hash)
+    }
+
+    /// Hashes the place of a call without an id: its ordinal in its turn, and the calls of the previous turn with calls.
+    fn place(&mut self, row: usize) -> Option<[u8; 32]> {
+        let call = &self.pairing.calls[row];
+        let PartKind::Call(found) = &self.conversation.parts[call.part].kind else {
+            return None;
+        };
+        if !found.id.is_empty() {
+            return None;
+        }
+        let own = &self.pairing.turns[call.turn].calls;
+        let mut hash = blake3::Hasher::new();
+        hash.add(&(row.saturating_sub(own.start) as u64).to_le_bytes());
+        hash.add(&self.previous_calls(call.turn));
+        Some(hash.finalize().into())
+    }
+
+    /// Hashes the calls of the last turn with calls in front of `turn`.
+    fn previous_calls(&mut self, turn: usize) -> [u8; 32] {
+        if let Some(known) = self.previous_calls.get(&turn) {
+            return *known;
+        }
+        let mut hash = blake3::Hasher::new();
+        let turns = self.pairing.turns.get(..turn).unwrap_or_default();
+        if let Some(before) = turns.iter().rev().find(|turn| !turn.calls.is_empty()) {
+            for earlier in before.calls.clone() {
+                let identity = self.identity(earlier, None);
+                hash.add(CallKey::of(&identity).as_bytes());
+            }
+        }
+        let hash = hash.finalize().into();
+        self.previous_calls.insert(turn, hash);
+        hash
+    }
+}

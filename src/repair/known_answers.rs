@@ -1,0 +1,106 @@
+//! Answers that calls of a body were given or brought elsewhere: plain data that a plan takes and returns.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+};
+
+use crate::repair::{naming::CallKey, words::Placeholder};
+
+/// An answer that stays with its call: every later request contains it in the same bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PinnedAnswer {
+    /// A placeholder.
+    Placeholder(Placeholder),
+    /// A real result.
+    Result(RealResult),
+}
+
+/// A real result that is not in the body, without `cache_control`.
+#[derive(Clone, PartialEq, Eq)]
+pub enum RealResult {
+    /// A tool's content that a service posted. Invariant: one valid JSON value.
+    Content {
+        /// The content as JSON.
+        content: String,
+        /// Whether the tool reported an error.
+        failed: bool,
+    },
+    /// A result block of the same format, stored and inserted byte for byte. Invariant: a JSON object.
+    Block(String),
+}
+
+impl RealResult {
+    /// Returns its length in bytes.
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::Content { content: text, .. } | Self::Block(text) => text.len(),
+        }
+    }
+
+    /// Returns `false` for every valid result: none is empty.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl fmt::Debug for RealResult {
+    // Content never reaches a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Content { content, failed } => write!(f, "Content({} bytes, failed: {failed})", content.len()),
+            Self::Block(block) => write!(f, "Block({} bytes)", block.len()),
+        }
+    }
+}
+
+/// Everything known about the calls of one body beyond the body itself, for one caller.
+///
+/// A plan is a function of it: the same body with the same known answers gives the same bytes.
+#[derive(Clone, Debug, Default)]
+pub struct KnownAnswers {
+    /// Answers that earlier requests gave to open calls.
+    pub pinned: HashMap<CallKey, PinnedAnswer>,
+    /// Real results of open calls that no request has answered yet.
+    pub results: HashMap<CallKey, RealResult>,
+    /// Placeholders that replace a result which the client has put in its place since: thinking is bound to them.
+    pub overrides: HashMap<CallKey, Placeholder>,
+}
+
+/// An answer that a plan gives to a call for the first time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The call.
+    pub call: CallKey,
+    /// Its answer.
+    pub answer: PinnedAnswer,
+    /// Whether the key names this call alone among all calls of its caller.
+    pub is_unique: bool,
+}
+
+/// Calls that exist only in provider-side state, as far as the body refers to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RemoteCalls {
+    /// Ids of calls that the body must answer first, in the order of their placeholders.
+    pub due: Vec<String>,
+    /// Ids of calls that an earlier request has answered.
+    pub answered: HashSet<Vec<u8>>,
+}
+
+/// References from a body into provider-side state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RemoteReferences {
+    /// Id of the response that the body continues from (`previous_response_id`, `thread`). `None` if it names none.
+    pub origin: Option<Vec<u8>>,
+    /// Ids of all results in the body.
+    pub results: Vec<Vec<u8>>,
+}
+
+/// Remote calls that a plan answers with placeholders because the provider named them in a refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteAnswers {
+    /// Id of the response that left them open. `None` if the body names none.
+    pub origin: Option<Vec<u8>>,
+    /// Ids of the calls.
+    pub calls: Vec<String>,
+}

@@ -1,0 +1,353 @@
+//! One request body, read once and paired once: everything that a plan is made from.
+//!
+//! [`parse`] scans the bytes, [`Parsed::pair`] applies the pairing rules, [`plan`](super::plan) decides, and
+//! [`Plan::splice`](super::Plan::splice) writes. None of them waits or remembers anything.
+
+use super::{
+    BodyCall, RemoteCalls, RemoteReferences, RepairPolicy,
+    call_identity::{CallIndex, is_open},
+    held,
+    insist::Insistence,
+};
+use crate::{
+    conversation::{
+        Conversation, Finding, Outline, PartKind,
+        pairing::{Pairing, pair},
+        rules::{PairingRules, Unique},
+    },
+    wire::{Entry, Unreadable, Wire, json::validate},
+};
+
+/// Reads a body: one history, or the histories of a batch.
+///
+/// A body without findings need not be JSON in bytes that the scan skips: see [`Wire::read`].
+pub fn parse(body: &[u8], wire: Wire) -> Result<Parsed<'_>, Unreadable> {
+    let conversation = wire.read(body)?;
+    let mut parsed = Parsed {
+        body,
+        wire,
+        histories: Vec::with_capacity(1),
+        is_batch: false,
+        unread: None,
+    };
+    let entries = match conversation.array {
+        Some(_) => Vec::new(),
+        None => wire.format.entries(body)?,
+    };
+    if entries.is_empty() {
+        parsed.histories.push(History {
+            conversation,
+            path: String::new(),
+            offset: 0,
+        });
+        return Ok(parsed);
+    }
+    parsed.is_batch = true;
+    for Entry { span, path } in entries {
+        match wire.read(span.of(body)) {
+            Ok(conversation) => parsed.histories.push(History {
+                conversation,
+                path,
+                offset: span.start,
+            }),
+            // An entry that cannot be read stays as it came.
+            Err(reason) => drop(parsed.unread.get_or_insert(reason)),
+        }
+    }
+    Ok(parsed)
+}
+
+/// A body that was read.
+#[derive(Clone, Debug)]
+pub struct Parsed<'b> {
+    body: &'b [u8],
+    wire: Wire,
+    histories: Vec<History<'b>>,
+    /// Whether the body contains several requests, each with a history of its own.
+    is_batch: bool,
+    /// Why an entry of a batch could not be read.
+    unread: Option<Unreadable>,
+}
+
+/// One history of a body.
+#[derive(Clone, Debug)]
+struct History<'b> {
+    conversation: Conversation<'b>,
+    /// Path of the batch entry in the body: empty, or `requests[3].params.`.
+    path: String,
+    /// Offset of the history's bytes in the body.
+    offset: usize,
+}
+
+/// What a pairing depends on besides the body.
+#[derive(Clone, Copy, Debug)]
+pub struct PairingContext<'o> {
+    /// The policy; only `unique_ids` matters here.
+    pub policy: &'o RepairPolicy,
+    /// Remote calls of each history, in the order of [`Parsed::remote_references`]; may be shorter.
+    pub remote: &'o [RemoteCalls],
+}
+
+impl<'o> PairingContext<'o> {
+    /// Returns the context in which nothing is known but the policy.
+    pub const fn new(policy: &'o RepairPolicy) -> Self {
+        Self { policy, remote: &[] }
+    }
+}
+
+impl<'b> Parsed<'b> {
+    /// Returns what the body says besides pairing. A batch has the outline of nothing.
+    pub fn outline(&self) -> Outline {
+        match self.whole() {
+            Some(conversation) => Outline::of(conversation),
+            None => Outline::default(),
+        }
+    }
+
+    /// Returns the only history, or `None` for a batch.
+    pub(super) fn whole(&self) -> Option<&Conversation<'b>> {
+        let first = self.histories.first().filter(|_| !self.is_batch)?;
+        Some(&first.conversation)
+    }
+
+    /// Returns each history's references into provider-side state; empty ones where calls cannot live there.
+    pub fn remote_references(&self) -> Vec<RemoteReferences> {
+        let histories = self.histories.iter();
+        histories
+            .map(|history| held::references(&history.conversation))
+            .collect()
+    }
+
+    /// Applies the pairing rules.
+    #[must_use]
+    pub fn pair(self, context: PairingContext<'_>) -> Paired<'b> {
+        self.pair_as_refused(context, None)
+    }
+
+    /// Applies the pairing rules as a provider's refusal demands.
+    pub(super) fn pair_as_refused(self, context: PairingContext<'_>, insistence: Option<Insistence<'b>>) -> Paired<'b> {
+        let mut remote = context.remote.iter().cloned();
+        let pair = |history| {
+            PairedHistory::new(
+                history,
+                self.wire,
+                &context,
+                remote.next().unwrap_or_default(),
+                insistence,
+            )
+        };
+        Paired {
+            body: self.body,
+            wire: self.wire,
+            histories: self.histories.into_iter().map(pair).collect(),
+            is_batch: self.is_batch,
+            unread: self.unread,
+        }
+    }
+}
+
+/// A body whose calls and results are paired.
+#[derive(Debug)]
+pub struct Paired<'b> {
+    pub(super) body: &'b [u8],
+    pub(super) wire: Wire,
+    pub(super) histories: Vec<PairedHistory<'b>>,
+    pub(super) is_batch: bool,
+    pub(super) unread: Option<Unreadable>,
+}
+
+/// One history with its pairing.
+#[derive(Debug)]
+pub(super) struct PairedHistory<'b> {
+    pub(super) conversation: Conversation<'b>,
+    pub(super) rules: PairingRules,
+    pub(super) pairing: Pairing,
+    /// Calls that need an answer, in document order.
+    pub(super) open: Vec<BodyCall>,
+    pub(super) remote: RemoteCalls,
+    pub(super) insistence: Option<Insistence<'b>>,
+    pub(super) path: String,
+    pub(super) offset: usize,
+    /// Name of the conversation, in which calls with reusable ids are told apart. `None` if it is not known for certain.
+    conversation_name: Option<[u8; 32]>,
+}
+
+impl<'b> PairedHistory<'b> {
+    fn new(
+        history: History<'b>,
+        wire: Wire,
+        context: &PairingContext<'_>,
+        remote: RemoteCalls,
+        insistence: Option<Insistence<'b>>,
+    ) -> Self {
+        let History {
+            mut conversation,
+            path,
+            offset,
+        } = history;
+        let mut rules = rules(wire, context.policy);
+        if let Some(insistence) = insistence {
+            rules = insistence.rules(rules);
+            insistence.read_again(&mut conversation);
+        }
+        held::disown(&mut conversation, &remote);
+        let mut pairing = pair(&conversation, rules);
+        if let Some(insistence) = insistence {
+            insistence.judge(&conversation, &mut pairing);
+        }
+        let open = calls(&conversation, &pairing, |row| is_open(&pairing.calls[row], &pairing));
+        Self {
+            conversation,
+            rules,
+            pairing,
+            open,
+            remote,
+            insistence,
+            path,
+            offset,
+            conversation_name: None,
+        }
+    }
+
+    /// Describes the calls whose rows `wanted` accepts, in document order.
+    fn describe(&self, wanted: impl Fn(usize) -> bool) -> Vec<BodyCall> {
+        let mut calls = calls(&self.conversation, &self.pairing, wanted);
+        if let Some(name) = &self.conversation_name {
+            calls.iter_mut().for_each(|call| call.name_within(name));
+        }
+        calls
+    }
+
+    /// Returns findings by their places in the whole body.
+    pub(super) fn placed(&self, findings: Vec<Finding>) -> Vec<Finding> {
+        if self.path.is_empty() {
+            return findings;
+        }
+        findings.into_iter().map(|finding| finding.within(&self.path)).collect()
+    }
+
+    /// Describes the calls with a result in their place.
+    pub(super) fn answered_calls(&self) -> Vec<BodyCall> {
+        let in_place = |row: usize| {
+            let answer = self.pairing.calls[row].answer;
+            answer.is_some_and(|row| self.pairing.results[row].home)
+        };
+        self.describe(in_place)
+    }
+}
+
+/// Describes the calls whose rows `wanted` accepts, in document order.
+fn calls(conversation: &Conversation<'_>, pairing: &Pairing, wanted: impl Fn(usize) -> bool) -> Vec<BodyCall> {
+    let mut rows = (0..pairing.calls.len()).filter(|row| wanted(*row)).peekable();
+    // Healthy histories have no open call: nothing is hashed for them.
+    if rows.peek().is_none() {
+        return Vec::new();
+    }
+    let mut index = CallIndex::new(conversation, pairing);
+    rows.map(|row| index.call(row)).collect()
+}
+
+impl<'b> Paired<'b> {
+    /// Returns the only history, or `None` for a batch.
+    pub(super) fn whole(&self) -> Option<&Conversation<'b>> {
+        self.only_history().map(|history| &history.conversation)
+    }
+
+    fn only_history(&self) -> Option<&PairedHistory<'b>> {
+        self.histories.first().filter(|_| !self.is_batch)
+    }
+
+    /// Names calls with reusable ids within this conversation. Without one they are not unique.
+    pub fn set_conversation(&mut self, conversation: Option<[u8; 32]>) {
+        for history in &mut self.histories {
+            history.conversation_name = conversation;
+            if let Some(name) = &conversation {
+                history.open.iter_mut().for_each(|call| call.name_within(name));
+            }
+        }
+    }
+
+    /// Returns what the body says besides pairing. A batch has the outline of nothing.
+    pub fn outline(&self) -> Outline {
+        self.whole().map(Outline::of).unwrap_or_default()
+    }
+
+    /// Returns the first block of signed thinking, as raw JSON.
+    pub fn first_thinking(&self) -> Option<&'b [u8]> {
+        let conversation = self.whole()?;
+        Some(conversation.first_thinking()?.of(conversation.body))
+    }
+
+    /// Fails if the body has findings and is no JSON: the walk then stumbled over bytes that are not judged.
+    pub fn check_json(&self, hygiene: bool) -> Result<(), Unreadable> {
+        self.findings(hygiene).map(drop)
+    }
+
+    /// Returns the calls that need an answer from outside their place, in document order.
+    pub fn open_calls(&self) -> impl Iterator<Item = &BodyCall> {
+        self.histories.iter().flat_map(|history| &history.open)
+    }
+
+    /// Describes the calls with a result in their place.
+    pub fn answered_calls(&self) -> Vec<BodyCall> {
+        self.histories.iter().flat_map(PairedHistory::answered_calls).collect()
+    }
+
+    /// Describes every call of the only history; none of a batch.
+    pub fn calls(&self) -> Vec<BodyCall> {
+        let whole = self.only_history();
+        whole.map_or_else(Vec::new, |history| history.describe(|_| true))
+    }
+
+    /// Whether the last turn may be followed by results alone, because a tool runs at the provider.
+    pub fn takes_only_results(&self) -> bool {
+        let last = self.only_history().and_then(|history| history.pairing.turns.last());
+        last.is_some_and(|turn| turn.only_results)
+    }
+
+    /// Returns the number of messages of the only history; 0 for a batch.
+    pub fn message_count(&self) -> usize {
+        self.whole().map_or(0, |conversation| conversation.messages.len())
+    }
+
+    /// Returns every breach of the rules, in document order.
+    pub fn findings(&self, hygiene: bool) -> Result<Vec<Finding>, Unreadable> {
+        let mut all = Vec::new();
+        for history in &self.histories {
+            let findings = history.pairing.findings(&history.conversation, hygiene);
+            // The walk may have stumbled over bytes that are no JSON: such a history is not judged.
+            match check_json(&findings, history.conversation.body) {
+                Ok(()) => all.extend(history.placed(findings)),
+                Err(_) if self.is_batch => {}
+                Err(reason) => return Err(reason),
+            }
+        }
+        if self.is_batch {
+            check_json(&all, self.body)?;
+        }
+        Ok(all)
+    }
+}
+
+fn check_json(findings: &[Finding], body: &[u8]) -> Result<(), Unreadable> {
+    if findings.is_empty() { Ok(()) } else { validate(body) }
+}
+
+/// Returns the format's rules, with what was learned of this upstream.
+fn rules(wire: Wire, policy: &RepairPolicy) -> PairingRules {
+    let rules = wire.rules();
+    let learned = policy.unique_ids && rules.unique != Unique::Nowhere;
+    PairingRules {
+        unique: if learned { Unique::Body } else { rules.unique },
+        ..rules
+    }
+}
+
+/// Returns the ids of all results of a history.
+pub(super) fn result_ids(conversation: &Conversation<'_>) -> Vec<Vec<u8>> {
+    let id = |kind: &PartKind<'_>| match kind {
+        PartKind::Result(result) => Some(result.id.to_vec()),
+        _ => None,
+    };
+    conversation.parts.iter().filter_map(|part| id(&part.kind)).collect()
+}
