@@ -11,7 +11,7 @@ use antiphon::{
     provider::{Kind, Upstream},
     proxy::{
         ProxyError, Refusal, Shape,
-        credential::{ApplyError, Body, Caller, apply, authenticate},
+        credential::{Account, ApplyError, Body, apply, authenticate},
         headers::for_upstream,
     },
     repair::Mode,
@@ -386,7 +386,7 @@ fn a_client_token_opens_profiles_and_a_wrong_one_opens_nothing() {
     // Without any token configured the door is loopback: profiles are everybody's.
     assert_eq!(of(&none, &[("x-api-key", "dummy")], None, true), nameless("dummy"));
     assert_eq!(of(&none, &[], None, true), Ok((None, Principal::NONE)));
-    let caller: Caller<'_> = authenticate(&none, &key, &map(&[("api-key", "canary")]), None, true).unwrap();
+    let caller: Account<'_> = authenticate(&none, &key, &map(&[("api-key", "canary")]), None, true).unwrap();
     assert!(!format!("{caller:?} {tokens:?}").contains("canary"));
 }
 

@@ -5,7 +5,7 @@ use antiphon::{
         Outline,
         lost::{LOST, LOST_BYTES_MAX, Saying, is_lost},
     },
-    repair::{Placeholder, RepairPolicy, parse, repair},
+    repair::{Placeholder, parse},
     wire::Wire,
 };
 use bytes::Bytes;

@@ -15,7 +15,6 @@ use antiphon::{
         watch::{Calls, Framing, Watcher},
     },
 };
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 

@@ -32,6 +32,9 @@ pub(in crate::proxy) struct CallLookup {
     pub(in crate::proxy) known: KnownAnswers,
     /// Ledger names of calls whose results a service posted.
     pub(in crate::proxy) posted: HashMap<CallKey, Name>,
+    /// Calls that were looked up in the ledger. Pins that this very request leaves in memory are not theirs: a resend
+    /// replaces them.
+    looked_up: HashSet<CallKey>,
 }
 
 /// The sources of a look-up that never wait.
@@ -78,7 +81,8 @@ impl CallLookup {
                 self.known
                     .pinned
                     .insert(call.key, PinnedAnswer::Placeholder(placeholder));
-            } else if self.known.pinned.contains_key(&call.key) {
+            } else if self.looked_up.contains(&call.key) || self.known.pinned.contains_key(&call.key) {
+                // Already in its final state for this request.
             } else if let Some(pinned) = memory.recall.recalled(results.scope(), call.key) {
                 self.known.pinned.insert(call.key, pinned);
             } else {
@@ -122,6 +126,7 @@ impl CallLookup {
             .filter(|call| !pinned.contains_key(&call.key))
             .collect();
         self.known.pinned.extend(pinned);
+        self.looked_up.extend(keys);
         let posted = results.posted(&open, deadline).await;
         let wanted: Vec<Wanted> = open.iter().map(|call| wanted(call)).collect();
         let seen = results.recall.seen(scope, &wanted, deadline).await;
