@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Prints how legible `src/` is, in figures: names, doc comments, reasons beside the code, circles, size.
+
+    python3 tests/house/measure.py [--list] [FOLDER]
+
+FOLDER is the source folder, `src` by default. With `--list` every place behind a figure is printed too.
+Unit tests at the end of a file (`#[cfg(test)] mod tests`) are left out.
+The architecture test (`cargo test --test it architecture`) holds what a test can hold.
+"""
+
+import argparse
+import collections
+import pathlib
+import re
+import sys
+
+OPENERS = re.compile(r"(What|Who|Whose|Which|Whom|Whether|Where|When|How|Why|Of|As|None)\b")
+FUNCTION = re.compile(r"^\s*(?:pub(?:\([^)]*\))?\s+)?(?:const\s+|async\s+|unsafe\s+|extern\s+\"C\"\s+)*fn\s+(\w+)")
+TYPE = re.compile(r"^\s*(?:pub(?:\([^)]*\))?\s+)?(?:struct|enum|trait|type|union)\s+([A-Z]\w*)")
+INHERENT = re.compile(r"^impl\b(?:<[^{]*?>)?\s+(?:[a-z_]\w*::)*([A-Z]\w*)[^{]*\{")
+# Names that every module may have: the module says which one is meant.
+SHARED = {"Error", "Args", "Settings"}
+# Rooms whose bodies must give their reasons.
+REASONED = ("proxy", "repair", "conversation/pairing")
+
+
+def without_tests(text):
+    """Cuts off the unit tests at the end of a file."""
+    return re.split(r"^#\[cfg\(test\)\]\s*\nmod ", text, maxsplit=1, flags=re.M)[0]
+
+
+class File:
+    def __init__(self, root, path):
+        self.path = path.relative_to(root).as_posix()
+        self.lines = without_tests(path.read_text(encoding="utf-8")).splitlines()
+
+    def code(self):
+        return [line for line in self.lines if line.strip() and not line.strip().startswith("//")]
+
+    def reasons(self):
+        return [line for line in self.lines if re.match(r"\s*//(?![/!])", line)]
+
+    def found(self, pattern):
+        for number, line in enumerate(self.lines, 1):
+            if match := pattern.match(line):
+                yield number, match.group(1)
+
+    def associated_types(self):
+        """Names of `type X = …;` inside an impl: they belong to the trait."""
+        return {match.group(1) for line in self.lines if (match := re.match(r"\s+type ([A-Z]\w*)", line))}
+
+    def openings(self):
+        """First lines of doc comments."""
+        before = ""
+        for number, line in enumerate(self.lines, 1):
+            text = line.strip()
+            if text.startswith("///") and not before.startswith("///"):
+                yield number, text[3:].strip()
+            before = text
+
+
+def module_of(path):
+    """The module of a file inside its folder: `a/b.rs` is `b`, `a/b/mod.rs` is `b`."""
+    stem = path.removesuffix(".rs").removesuffix("/mod")
+    return stem
+
+
+def circles(files):
+    """Circles among the modules of one folder, each once."""
+    folders = collections.defaultdict(dict)
+    modules = {module_of(file.path) for file in files}
+    for file in files:
+        module = module_of(file.path)
+        parts = module.split("/")
+        for used in used_modules(file, parts):
+            # What a nested module imports counts for each folder that both are in.
+            for depth in range(1, min(len(parts), len(used))):
+                if parts[:depth] != used[:depth]:
+                    break
+                folder, name, other = "/".join(parts[:depth]), parts[depth], used[depth]
+                if name != other and f"{folder}/{other}" in modules:
+                    folders[folder].setdefault(name, set()).add(other)
+    found = set()
+    for folder, graph in folders.items():
+        for component in components(graph):
+            if len(component) > 1:
+                found.add(f"{folder}: " + " – ".join(sorted(component)))
+    return sorted(found)
+
+
+def used_modules(file, parts):
+    """Paths that a file names, as lists of modules from the crate's root."""
+    code = "\n".join(file.code())
+    paths = [path for tree in re.findall(r"\buse\s+([^;]+);", code) for path in flattened(tree)]
+    rest = re.sub(r"\buse\s+[^;]+;", "", code)
+    paths += [match.split("::") for match in re.findall(r"(?<![\w:])(?:crate|super|self)(?:::\w+)+", rest)]
+    for path in paths:
+        if path[0] == "crate":
+            yield path[1:]
+        elif path[0] == "self":
+            yield parts + path[1:]
+        elif path[0] == "super":
+            ups = next((at for at, name in enumerate(path) if name != "super"), len(path))
+            yield parts[: len(parts) - ups] + path[ups:]
+
+
+def flattened(tree):
+    """The paths of one use tree: `a::{b, c::d}` is `a::b` and `a::c::d`."""
+    tree = re.sub(r"\s+", " ", tree).strip()
+    head, brace, inside = tree.partition("{")
+    names = [name.strip() for name in head.split("::") if name.strip()]
+    if not brace:
+        return [[name.split(" as ")[0] for name in names]]
+    inside = inside.rsplit("}", 1)[0]
+    items, depth, item = [], 0, ""
+    for letter in inside + ",":
+        if letter == "," and depth == 0:
+            if item.strip():
+                items.append(item)
+            item = ""
+            continue
+        depth += {"{": 1, "}": -1}.get(letter, 0)
+        item += letter
+    return [names + path for item in items for path in flattened(item)]
+
+
+def components(graph):
+    """Strongly connected components."""
+    index, low, stack, on, out, counter = {}, {}, [], set(), [], [0]
+
+    def visit(node):
+        index[node] = low[node] = counter[0]
+        counter[0] += 1
+        stack.append(node)
+        on.add(node)
+        for other in graph.get(node, ()):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in on:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            component = set()
+            while True:
+                other = stack.pop()
+                on.discard(other)
+                component.add(other)
+                if other == node:
+                    break
+            out.append(component)
+
+    for node in list(graph):
+        if node not in index:
+            visit(node)
+    return out
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", default="src", type=pathlib.Path)
+    parser.add_argument("--list", action="store_true", help="print every place behind a figure")
+    options = parser.parse_args()
+    paths = sorted(options.folder.rglob("*.rs"))
+    if not paths:
+        sys.exit(f"no Rust files in {options.folder}: run this in the root of the repository")
+    files = [File(options.folder, path) for path in paths]
+
+    functions = [(file, at, name) for file in files for at, name in file.found(FUNCTION)]
+    short = [found for found in functions if "_" not in found[2]]
+    types = collections.defaultdict(list)
+    for file in files:
+        skip = file.associated_types()
+        for at, name in file.found(TYPE):
+            if name not in skip:
+                types[name].append(f"{file.path}:{at}")
+    shared = {name: places for name, places in types.items() if len(places) > 1 and name not in SHARED}
+    homes = {name: {place.split(":")[0] for place in places} for name, places in types.items()}
+    foreign = [
+        f"{file.path}:{at} {name}"
+        for file in files
+        for at, name in file.found(INHERENT)
+        if " for " not in file.lines[at - 1] and name in homes and file.path not in homes[name]
+    ]
+    openings = [(file, at, text) for file in files for at, text in file.openings()]
+    asked = [found for found in openings if OPENERS.match(found[2])]
+    rounds = circles(files)
+
+    def share(part, whole):
+        return 100 * len(part) / max(1, len(whole))
+
+    print(f"code lines                                   {sum(len(file.code()) for file in files)}")
+    print(f"functions with one-word names                {share(short, functions):.1f} % ({len(short)} of {len(functions)})")
+    print(f"type names that stand for more than one type {len(shared)} (of {len(types)} names)")
+    print(f"doc comments that open with a question word  {share(asked, openings):.1f} % ({len(asked)} of {len(openings)})")
+    print(f"inherent impl blocks in another file         {len(foreign)}")
+    print(f"import circles inside folders                {len(rounds)}")
+    for room in REASONED:
+        inside = [file for file in files if file.path.startswith(room + "/")]
+        code, reasons = sum(len(file.code()) for file in inside), sum(len(file.reasons()) for file in inside)
+        print(f"plain comments per 100 code lines, {room:<20}{100 * reasons / max(1, code):.1f}".rstrip())
+    if options.list:
+        for name, places in sorted(shared.items()):
+            print(f"type {name}: {', '.join(places)}")
+        for file, at, text in asked:
+            print(f"doc {file.path}:{at} {text}")
+        for place in foreign:
+            print(f"impl {place}")
+        for circle in rounds:
+            print(f"circle {circle}")
+
+
+if __name__ == "__main__":
+    main()
