@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 use toml::Value;
 
-use super::{
-    Lookup,
-    read::{Flaw, interpolate},
-};
+use super::{Lookup, flaw::Flaw, interpolation::interpolate};
 use crate::auth::Secret;
 
 /// What is shown in place of a secret that stands in the file itself.

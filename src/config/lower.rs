@@ -7,13 +7,16 @@ use std::{
 };
 
 use super::{
-    Config, Loaded, Lookup, ReadFile,
-    file::{File, LogFormatName},
-    hidden::{Hidden, is_private},
+    Config, Loaded, Lookup, ReadFile, admin, clocks,
+    file::LogFormatName,
+    flaw::Flaw,
+    hidden::is_private,
+    late,
+    lowering::{Lowering, TIMEOUT_MIN, anywhere},
     problem::{ConfigError, Place, Problem},
-    read::{self, Flaw},
-    traces::OtelEnvironment,
-    values,
+    profiles, read,
+    traces::{self, OtelEnvironment},
+    upstreams, values,
     variables::{ADMIN_LISTEN, CONFIG, LISTEN, LOG, LOG_FORMAT, RUST_LOG, UPSTREAM},
 };
 use crate::{
@@ -24,9 +27,6 @@ use crate::{
     telemetry::{LogFormat, LogSettings},
     upstream::ProxyEnvironment,
 };
-
-/// The shortest clock that makes sense.
-pub(super) const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
 /// What the command line said.
 #[derive(Clone, Debug, Default)]
@@ -96,11 +96,11 @@ pub fn lower(
         problems: reading.problems,
         file: reading.file,
     };
-    lowering.overlay(flags, &variable);
-    lowering.overlay_admin_token(&variable, read_file);
+    overlay(&mut lowering, flags, &variable);
+    admin::overlay_admin_token(&mut lowering, &variable, read_file);
     let otel = OtelEnvironment::of(&variable);
-    lowering.overlay_traces(&otel);
-    let config = lowering.config(proxy_environment(&variable), otel, read_file);
+    traces::overlay_traces(&mut lowering, &otel);
+    let config = lower_config(&mut lowering, proxy_environment(&variable), otel, read_file);
     let mut problems = concealed(lowering.problems, &lowering.places);
     if problems.is_empty() {
         return Ok(Loaded {
@@ -146,220 +146,178 @@ fn proxy_environment(variable: &Lookup<'_>) -> ProxyEnvironment {
     }
 }
 
-pub(super) struct Lowering {
-    pub(super) file: File,
-    /// Where values of the file stand, by key.
-    pub(super) places: BTreeMap<String, Place>,
-    /// Variables and flags that gave a value, by the key they gave it to.
-    pub(super) origins: BTreeMap<String, String>,
-    pub(super) hidden: Hidden,
-    problems: Vec<Problem>,
+/// Puts variables over the file and flags over both.
+fn overlay(lowering: &mut Lowering, flags: &Flags, variable: &Lookup<'_>) {
+    let given = |name: &str, flag: &str, said: Option<&String>| match said {
+        Some(value) => Some((value.clone(), flag.to_owned())),
+        None => variable(name).map(|value| (value, name.to_owned())),
+    };
+    if let Some((value, origin)) = given(LISTEN, "--listen", flags.listen.as_ref()) {
+        lowering.file.server.listen = value;
+        lowering.origins.insert("server.listen".into(), origin);
+    }
+    if let Some((value, origin)) = given(ADMIN_LISTEN, "--admin-listen", flags.admin_listen.as_ref()) {
+        lowering.file.server.admin_listen = value;
+        lowering.origins.insert("server.admin_listen".into(), origin);
+    }
+    if let Some((value, origin)) = given(LOG_FORMAT, "--log-format", flags.log_format.as_ref()) {
+        let words: Vec<&str> = LogFormatName::WORDS.iter().map(|(word, _)| *word).collect();
+        lowering.origins.insert("log.format".into(), origin);
+        if let Some(word) = lowering.take("log.format", read::one_of(value, &words)) {
+            let named = LogFormatName::WORDS.iter().find(|(known, _)| *known == word);
+            lowering.file.log.format = named.map_or(lowering.file.log.format, |(_, format)| *format);
+        }
+    }
+    overlay_level(lowering, flags.verbosity, variable);
+    if let Some(list) = variable(UPSTREAM) {
+        let pairs: Vec<&str> = list.split(',').map(str::trim).filter(|pair| !pair.is_empty()).collect();
+        overlay_upstreams(lowering, &pairs, UPSTREAM);
+    }
+    let pairs: Vec<&str> = flags.upstreams.iter().map(String::as_str).collect();
+    overlay_upstreams(lowering, &pairs, "--upstream");
 }
 
-impl Lowering {
-    /// Puts variables over the file and flags over both.
-    fn overlay(&mut self, flags: &Flags, variable: &Lookup<'_>) {
-        let given = |name: &str, flag: &str, said: Option<&String>| match said {
-            Some(value) => Some((value.clone(), flag.to_owned())),
-            None => variable(name).map(|value| (value, name.to_owned())),
-        };
-        if let Some((value, origin)) = given(LISTEN, "--listen", flags.listen.as_ref()) {
-            self.file.server.listen = value;
-            self.origins.insert("server.listen".into(), origin);
-        }
-        if let Some((value, origin)) = given(ADMIN_LISTEN, "--admin-listen", flags.admin_listen.as_ref()) {
-            self.file.server.admin_listen = value;
-            self.origins.insert("server.admin_listen".into(), origin);
-        }
-        if let Some((value, origin)) = given(LOG_FORMAT, "--log-format", flags.log_format.as_ref()) {
-            let words: Vec<&str> = LogFormatName::WORDS.iter().map(|(word, _)| *word).collect();
-            self.origins.insert("log.format".into(), origin);
-            if let Some(word) = self.take("log.format", read::one_of(value, &words)) {
-                let named = LogFormatName::WORDS.iter().find(|(known, _)| *known == word);
-                self.file.log.format = named.map_or(self.file.log.format, |(_, format)| *format);
-            }
-        }
-        self.overlay_level(flags.verbosity, variable);
-        if let Some(list) = variable(UPSTREAM) {
-            let pairs: Vec<&str> = list.split(',').map(str::trim).filter(|pair| !pair.is_empty()).collect();
-            self.overlay_upstreams(&pairs, UPSTREAM);
-        }
-        let pairs: Vec<&str> = flags.upstreams.iter().map(String::as_str).collect();
-        self.overlay_upstreams(&pairs, "--upstream");
-    }
-
-    fn overlay_level(&mut self, verbosity: i8, variable: &Lookup<'_>) {
-        let said = match verbosity {
-            0 => None,
-            1 => Some("debug"),
-            2.. => Some("trace"),
-            -1 => Some("warn"),
-            _ => Some("error"),
-        };
-        // `RUST_LOG` is often set for another program: if it makes no sense here, it is not ours.
-        let foreign = || variable(RUST_LOG).filter(|level| LogSettings::check_level(level).is_ok());
-        if let Some(level) = said {
-            level.clone_into(&mut self.file.log.level);
-            self.origins.insert("log.level".into(), "-v/-q".into());
-        } else if let Some(level) = variable(LOG) {
-            self.file.log.level = level;
-            self.origins.insert("log.level".into(), LOG.into());
-        } else if let Some(level) = foreign() {
-            self.file.log.level = level;
-            self.origins.insert("log.level".into(), RUST_LOG.into());
-        }
-    }
-
-    fn overlay_upstreams(&mut self, pairs: &[&str], origin: &str) {
-        let mut seen = Vec::new();
-        for pair in pairs {
-            let Some((name, url)) = pair.split_once('=').filter(|(name, _)| !name.contains("://")) else {
-                // The value is not repeated: a URL may hold a password.
-                let problem =
-                    Problem::new(origin, "expected NAME=URL").hint("write it like work=https://llm.example.com");
-                self.problems.push(problem);
-                continue;
-            };
-            if seen.contains(&name) {
-                self.problems
-                    .push(Problem::new(origin, format!("upstream {name:?} is given twice")).hint("remove one"));
-                continue;
-            }
-            seen.push(name);
-            self.file.upstreams.entry(name.to_owned()).or_default().url = Some(url.to_owned());
-            let key = read::join("upstreams", name);
-            self.origins.insert(read::join(&key, "url"), origin.to_owned());
-            self.origins.insert(key, origin.to_owned());
-        }
-    }
-
-    pub(super) fn push(&mut self, problem: Problem) {
-        self.problems.push(problem);
-    }
-
-    /// Reports what is wrong with the value of `key`, under the name of whoever gave it.
-    pub(super) fn report(&mut self, key: &str, flaw: Flaw) {
-        let (name, place) = match self.origins.get(key) {
-            Some(origin) => (origin.clone(), None),
-            None => (key.to_owned(), self.places.get(key).cloned()),
-        };
-        self.problems.push(Problem {
-            key: name,
-            message: flaw.message,
-            hint: flaw.hint,
-            place,
-        });
-    }
-
-    pub(super) fn has_problem(&self, key: &str) -> bool {
-        self.problems.iter().any(|problem| problem.key == key)
-    }
-
-    pub(super) fn take<T>(&mut self, key: &str, value: Result<T, Flaw>) -> Option<T> {
-        value.map_err(|flaw| self.report(key, flaw)).ok()
-    }
-
-    pub(super) fn duration(&mut self, key: &str, text: &str, min: Duration) -> Duration {
-        self.take(key, values::duration(text, min)).unwrap_or_default()
-    }
-
-    /// Every part's settings. Where a value is unusable its problem is noted and something stands in for it.
-    fn config(&mut self, proxies: ProxyEnvironment, otel: OtelEnvironment, read_file: &ReadFile<'_>) -> Config {
-        let server = self.server();
-        let admin_token = self.admin_token();
-        let admin_listen = self.admin_listen(&server, admin_token.is_some());
-        let clocks = self.clocks();
-        let upstream = self.upstream_settings(&clocks, proxies);
-        let proxy = self.proxy(clocks);
-        self.check_principals(&server, &proxy.principals);
-        let ledger = self.ledger();
-        let late = self.late(proxy.principals.clone());
-        let upstreams = self.upstreams(&server);
-        let profiles = self.profiles(read_file);
-        self.check_door(&server, &profiles);
-        let level = self.file.log.level.clone();
-        self.take(
-            "log.level",
-            LogSettings::check_level(&level).map_err(|(message, hint)| Flaw { message, hint }),
-        );
-        let log = LogSettings {
-            format: LogFormat::from(self.file.log.format),
-            level,
-        };
-        let traces = self.traces(&otel);
-        Config {
-            server,
-            admin_listen,
-            admin_token,
-            proxy,
-            upstream,
-            upstreams,
-            profiles,
-            late,
-            ledger,
-            literal_secrets: std::mem::take(&mut self.hidden.literal),
-            log,
-            traces,
-            unusable_variables: otel.unusable,
-        }
-    }
-
-    fn server(&mut self) -> ServerSettings {
-        let file = self.file.server.clone();
-        if file.connections_max == 0 {
-            self.report("server.connections_max", Flaw::new("expected at least 1"));
-        }
-        ServerSettings {
-            listen: self
-                .take("server.listen", values::address(&file.listen))
-                .unwrap_or_else(anywhere),
-            connections_max: file.connections_max,
-            header_timeout: self.duration("server.header_timeout", &file.header_timeout, TIMEOUT_MIN),
-            client_stall: self.client_stall(),
-            drain_timeout: self.duration("server.drain_timeout", &file.drain_timeout, Duration::ZERO),
-        }
-    }
-
-    fn proxy(&mut self, clocks: Clocks) -> ProxySettings {
-        let file = self.file.server.clone();
-        let each = |this: &mut Self, list: &str, texts: &[String], parse: fn(&str) -> Result<String, Flaw>| {
-            let mut parsed = Vec::new();
-            for (i, text) in texts.iter().enumerate() {
-                let key = format!("{list}[{i}]");
-                // An item that was no string has its problem already; an empty text stands in for it.
-                if !this.has_problem(&key) {
-                    parsed.extend(this.take(&key, parse(text)));
-                }
-            }
-            parsed
-        };
-        let tools = self.file.tools.iter();
-        let tiers = tools.map(|(name, tool)| (name.clone(), tool.tier.into())).collect();
-        ProxySettings {
-            inspect_bytes_max: self
-                .take("server.inspect_bytes_max", values::size(&file.inspect_bytes_max))
-                .unwrap_or_default(),
-            upload_idle_timeout: self.duration("server.upload_idle_timeout", &file.upload_idle_timeout, TIMEOUT_MIN),
-            allow_origins: each(self, "server.allow_origins", &file.allow_origins, values::origin),
-            allow_hosts: each(self, "server.allow_hosts", &file.allow_hosts, values::host),
-            trust_mode_header: file.trust_mode_header,
-            policy: RepairPolicy {
-                late: self.file.repair.late.into(),
-                least: self.file.repair.least.into(),
-                hygiene: self.file.repair.hygiene,
-                tiers,
-                unique_ids: false,
-            },
-            on_binding_error: self.file.repair.on_binding_error.into(),
-            clocks,
-            rotation: self.rotation(),
-            client_tokens: self.client_tokens(),
-            principals: self.principals(),
-        }
+fn overlay_level(lowering: &mut Lowering, verbosity: i8, variable: &Lookup<'_>) {
+    let said = match verbosity {
+        0 => None,
+        1 => Some("debug"),
+        2.. => Some("trace"),
+        -1 => Some("warn"),
+        _ => Some("error"),
+    };
+    // `RUST_LOG` is often set for another program: if it makes no sense here, it is not ours.
+    let foreign = || variable(RUST_LOG).filter(|level| LogSettings::check_level(level).is_ok());
+    if let Some(level) = said {
+        level.clone_into(&mut lowering.file.log.level);
+        lowering.origins.insert("log.level".into(), "-v/-q".into());
+    } else if let Some(level) = variable(LOG) {
+        lowering.file.log.level = level;
+        lowering.origins.insert("log.level".into(), LOG.into());
+    } else if let Some(level) = foreign() {
+        lowering.file.log.level = level;
+        lowering.origins.insert("log.level".into(), RUST_LOG.into());
     }
 }
 
-/// Stands in for an address that has a problem.
-pub(super) fn anywhere() -> std::net::SocketAddr {
-    std::net::SocketAddr::from(([127, 0, 0, 1], 0))
+fn overlay_upstreams(lowering: &mut Lowering, pairs: &[&str], origin: &str) {
+    let mut seen = Vec::new();
+    for pair in pairs {
+        let Some((name, url)) = pair.split_once('=').filter(|(name, _)| !name.contains("://")) else {
+            // The value is not repeated: a URL may hold a password.
+            let problem = Problem::new(origin, "expected NAME=URL").hint("write it like work=https://llm.example.com");
+            lowering.problems.push(problem);
+            continue;
+        };
+        if seen.contains(&name) {
+            lowering
+                .problems
+                .push(Problem::new(origin, format!("upstream {name:?} is given twice")).hint("remove one"));
+            continue;
+        }
+        seen.push(name);
+        lowering.file.upstreams.entry(name.to_owned()).or_default().url = Some(url.to_owned());
+        let key = read::join("upstreams", name);
+        lowering.origins.insert(read::join(&key, "url"), origin.to_owned());
+        lowering.origins.insert(key, origin.to_owned());
+    }
+}
+
+/// Every part's settings. Where a value is unusable its problem is noted and something stands in for it.
+fn lower_config(
+    lowering: &mut Lowering,
+    proxies: ProxyEnvironment,
+    otel: OtelEnvironment,
+    read_file: &ReadFile<'_>,
+) -> Config {
+    let server = lower_server(lowering);
+    let admin_token = admin::lower_admin_token(lowering);
+    let admin_listen = admin::lower_admin_listen(lowering, &server, admin_token.is_some());
+    let clocks = clocks::lower_clocks(lowering);
+    let upstream = clocks::lower_upstream_settings(lowering, &clocks, proxies);
+    let proxy = lower_proxy(lowering, clocks);
+    late::check_principals(lowering, &server, &proxy.principals);
+    let ledger = late::lower_ledger(lowering);
+    let late = late::lower_late(lowering, proxy.principals.clone());
+    let upstreams = upstreams::lower_upstreams(lowering, &server);
+    let profiles = profiles::lower_profiles(lowering, read_file);
+    profiles::check_door(lowering, &server, &profiles);
+    let level = lowering.file.log.level.clone();
+    lowering.take(
+        "log.level",
+        LogSettings::check_level(&level).map_err(|(message, hint)| Flaw { message, hint }),
+    );
+    let log = LogSettings {
+        format: LogFormat::from(lowering.file.log.format),
+        level,
+    };
+    let traces = traces::lower_traces(lowering, &otel);
+    Config {
+        server,
+        admin_listen,
+        admin_token,
+        proxy,
+        upstream,
+        upstreams,
+        profiles,
+        late,
+        ledger,
+        literal_secrets: std::mem::take(&mut lowering.hidden.literal),
+        log,
+        traces,
+        unusable_variables: otel.unusable,
+    }
+}
+
+fn lower_server(lowering: &mut Lowering) -> ServerSettings {
+    let file = lowering.file.server.clone();
+    if file.connections_max == 0 {
+        lowering.report("server.connections_max", Flaw::new("expected at least 1"));
+    }
+    ServerSettings {
+        listen: lowering
+            .take("server.listen", values::address(&file.listen))
+            .unwrap_or_else(anywhere),
+        connections_max: file.connections_max,
+        header_timeout: lowering.duration("server.header_timeout", &file.header_timeout, TIMEOUT_MIN),
+        client_stall: clocks::lower_client_stall(lowering),
+        drain_timeout: lowering.duration("server.drain_timeout", &file.drain_timeout, Duration::ZERO),
+    }
+}
+
+fn lower_proxy(lowering: &mut Lowering, clocks: Clocks) -> ProxySettings {
+    let file = lowering.file.server.clone();
+    let each = |this: &mut Lowering, list: &str, texts: &[String], parse: fn(&str) -> Result<String, Flaw>| {
+        let mut parsed = Vec::new();
+        for (i, text) in texts.iter().enumerate() {
+            let key = format!("{list}[{i}]");
+            // An item that was no string has its problem already; an empty text stands in for it.
+            if !this.has_problem(&key) {
+                parsed.extend(this.take(&key, parse(text)));
+            }
+        }
+        parsed
+    };
+    let tools = lowering.file.tools.iter();
+    let tiers = tools.map(|(name, tool)| (name.clone(), tool.tier.into())).collect();
+    ProxySettings {
+        inspect_bytes_max: lowering
+            .take("server.inspect_bytes_max", values::size(&file.inspect_bytes_max))
+            .unwrap_or_default(),
+        upload_idle_timeout: lowering.duration("server.upload_idle_timeout", &file.upload_idle_timeout, TIMEOUT_MIN),
+        allow_origins: each(lowering, "server.allow_origins", &file.allow_origins, values::origin),
+        allow_hosts: each(lowering, "server.allow_hosts", &file.allow_hosts, values::host),
+        trust_mode_header: file.trust_mode_header,
+        policy: RepairPolicy {
+            late: lowering.file.repair.late.into(),
+            least: lowering.file.repair.least.into(),
+            hygiene: lowering.file.repair.hygiene,
+            tiers,
+            unique_ids: false,
+        },
+        on_binding_error: lowering.file.repair.on_binding_error.into(),
+        clocks,
+        rotation: clocks::lower_rotation(lowering),
+        client_tokens: profiles::lower_client_tokens(lowering),
+        principals: late::lower_principals(lowering),
+    }
 }

@@ -14,7 +14,9 @@ use toml::{
 use super::{
     Lookup,
     file::{self, File},
+    flaw::Flaw,
     hidden::{Hidden, is_private},
+    interpolation::interpolate,
     problem::{Place, Problem, nearest},
 };
 
@@ -192,35 +194,6 @@ fn syntax(message: &str) -> Problem {
     }
 }
 
-/// What is wrong with one value.
-#[derive(Debug)]
-pub(super) struct Flaw {
-    pub(super) message: String,
-    pub(super) hint: Option<String>,
-}
-
-impl Flaw {
-    pub(super) fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            hint: None,
-        }
-    }
-
-    pub(super) fn hint(self, hint: impl Into<String>) -> Self {
-        Self {
-            hint: Some(hint.into()),
-            ..self
-        }
-    }
-
-    /// Without what was found.
-    fn quiet(self) -> Self {
-        let message = self.message.split("; found").next().unwrap_or_default();
-        Self::new(message)
-    }
-}
-
 fn unknown<'k>(full: &str, name: &str, known: impl Iterator<Item = &'k str>) -> Problem {
     let mut known: Vec<&str> = known.collect();
     known.sort_unstable();
@@ -283,38 +256,4 @@ fn wrong_type(value: &DeValue<'_>, schema: &Json, expected: &str) -> Flaw {
         ("array", _) => flaw.hint("write it in brackets: [\"…\"]"),
         _ => flaw,
     }
-}
-
-/// `text` with `${NAME}` and `${NAME:-default}` replaced; `$${` stands for `${`. Values are not looked at again.
-pub(super) fn interpolate(text: &str, variable: &Lookup<'_>) -> Result<String, Flaw> {
-    let mut whole = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, behind)) = rest.split_once("${") {
-        if let Some(before) = before.strip_suffix('$') {
-            whole.push_str(before);
-            whole.push_str("${");
-            rest = behind;
-            continue;
-        }
-        let Some((inside, behind)) = behind.split_once('}') else {
-            return Err(Flaw::new("`${` without `}`").hint("write `$${` for the characters themselves"));
-        };
-        let (name, default) = match inside.split_once(":-") {
-            Some((name, default)) => (name, Some(default)),
-            None => (inside, None),
-        };
-        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            return Err(Flaw::new(format!("`${{{inside}}}` names no variable"))
-                .hint("write `${NAME}` or `${NAME:-default}`, and `$${` for the characters themselves"));
-        }
-        let Some(value) = variable(name).or_else(|| default.map(ToOwned::to_owned)) else {
-            return Err(Flaw::new(format!("variable {name} is not set"))
-                .hint(format!("set it, or write `${{{name}:-default}}`")));
-        };
-        whole.push_str(before);
-        whole.push_str(&value);
-        rest = behind;
-    }
-    whole.push_str(rest);
-    Ok(whole)
 }

@@ -9,8 +9,8 @@ use http::Uri;
 
 use super::{
     Lookup,
-    lower::Lowering,
-    read::Flaw,
+    flaw::Flaw,
+    lowering::Lowering,
     variables::{
         OTEL_DISABLED, OTEL_ENDPOINT, OTEL_EXPORTER, OTEL_HEADERS, OTEL_PROTOCOL, OTEL_RESOURCE, OTEL_SAMPLER,
         OTEL_SAMPLER_ARG, OTEL_SERVICE_NAME, OTEL_TIMEOUT, OTEL_TRACES_ENDPOINT, OTEL_TRACES_HEADERS,
@@ -127,36 +127,34 @@ impl OtelEnvironment {
     }
 }
 
-impl Lowering {
-    /// Puts the variables over the file.
-    pub(super) fn overlay_traces(&mut self, otel: &OtelEnvironment) {
-        if let Some((url, name)) = &otel.endpoint {
-            self.file.traces.endpoint = Some(url.clone());
-            self.origins.insert(ENDPOINT.to_owned(), (*name).to_owned());
-        }
+/// Puts the variables over the file.
+pub(super) fn overlay_traces(lowering: &mut Lowering, otel: &OtelEnvironment) {
+    if let Some((url, name)) = &otel.endpoint {
+        lowering.file.traces.endpoint = Some(url.clone());
+        lowering.origins.insert(ENDPOINT.to_owned(), (*name).to_owned());
     }
+}
 
-    pub(super) fn traces(&mut self, otel: &OtelEnvironment) -> Option<TraceSettings> {
-        let text = self.file.traces.endpoint.clone()?;
-        let flaw = || {
-            Flaw::new("expected a URL that begins with http:// or https://, without a user name, query or fragment")
-                .hint("write it like \"http://127.0.0.1:4318\"")
-        };
-        let endpoint = self.take(ENDPOINT, endpoint(&text).ok_or_else(flaw))?;
-        if otel.disabled {
-            return None;
-        }
-        let mut settings = TraceSettings::to(endpoint);
-        settings.propagates = self.file.traces.propagate;
-        settings.timeout = otel.timeout.unwrap_or(settings.timeout);
-        settings.sampling = otel.sampling.unwrap_or_default();
-        settings.headers = ExportHeaders(otel.headers.clone().unwrap_or_default());
-        settings.resource.extend(otel.resource.clone());
-        if let Some(service) = &otel.service {
-            settings.resource.insert("service.name".to_owned(), service.clone());
-        }
-        Some(settings)
+pub(super) fn lower_traces(lowering: &mut Lowering, otel: &OtelEnvironment) -> Option<TraceSettings> {
+    let text = lowering.file.traces.endpoint.clone()?;
+    let flaw = || {
+        Flaw::new("expected a URL that begins with http:// or https://, without a user name, query or fragment")
+            .hint("write it like \"http://127.0.0.1:4318\"")
+    };
+    let endpoint = lowering.take(ENDPOINT, endpoint(&text).ok_or_else(flaw))?;
+    if otel.disabled {
+        return None;
     }
+    let mut settings = TraceSettings::to(endpoint);
+    settings.propagates = lowering.file.traces.propagate;
+    settings.timeout = otel.timeout.unwrap_or(settings.timeout);
+    settings.sampling = otel.sampling.unwrap_or_default();
+    settings.headers = ExportHeaders(otel.headers.clone().unwrap_or_default());
+    settings.resource.extend(otel.resource.clone());
+    if let Some(service) = &otel.service {
+        settings.resource.insert("service.name".to_owned(), service.clone());
+    }
+    Some(settings)
 }
 
 /// Where traces are posted to. Without so much as a slash behind the host that is [`PATH`].

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, str::FromStr, time::Duration};
 
 use http::uri::{Authority, Scheme};
 
-use super::read::Flaw;
+use super::flaw::Flaw;
 use crate::provider::{self, is_plain};
 
 /// The longest duration that may be configured.
