@@ -11,10 +11,9 @@ mod services;
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response, request::Parts};
-use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use http_body_util::BodyExt;
 use moka::sync::Cache;
 
 pub use answer::Code;
@@ -26,6 +25,7 @@ use crate::{
     server::Signal,
     session_table::SessionTable,
     telemetry::Telemetry,
+    upstream::BoxedBody,
 };
 use answer::Refusal;
 
@@ -109,7 +109,7 @@ impl LedgerApi {
     }
 
     /// Answers a request. `reader` is who asks by his own credential; none where that can be nobody.
-    pub async fn answer(&self, request: Request<Incoming>, reader: Option<Caller>) -> Response<LedgerBody> {
+    pub async fn answer(&self, request: Request<BoxedBody>, reader: Option<Caller>) -> Response<LedgerBody> {
         let (head, body) = request.into_parts();
         let answered = tokio::time::timeout(PATIENCE, Box::pin(self.answered(&head, body, reader))).await;
         match answered.unwrap_or(Err(Refusal::of(Code::Unavailable))) {
@@ -121,7 +121,7 @@ impl LedgerApi {
     async fn answered(
         &self,
         head: &Parts,
-        body: Incoming,
+        body: BoxedBody,
         reader: Option<Caller>,
     ) -> Result<Response<LedgerBody>, Refusal> {
         let ask = Ask::of(&head.method, head.uri.path()).ok_or(Refusal::of(Code::NotFound))?;
@@ -153,12 +153,19 @@ impl LedgerApi {
     }
 }
 
-async fn collected(body: Incoming, limit: usize) -> Result<Bytes, Refusal> {
-    let collected = Limited::new(body, limit).collect().await;
-    collected.map(http_body_util::Collected::to_bytes).map_err(|error| {
-        let too_large = error.is::<http_body_util::LengthLimitError>();
-        Refusal::of(if too_large { Code::TooLarge } else { Code::Malformed })
-    })
+/// Reads a body of at most `limit` bytes.
+async fn collected(mut body: BoxedBody, limit: usize) -> Result<Bytes, Refusal> {
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Refusal::of(Code::Malformed))?;
+        // Trailers say nothing here.
+        let Ok(data) = frame.into_data() else { continue };
+        if data.len() > limit.saturating_sub(bytes.len()) {
+            return Err(Refusal::of(Code::TooLarge));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes.freeze())
 }
 
 /// The only value of a header; none where it is missing, repeated or no text.

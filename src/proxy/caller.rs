@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, Request};
 
-use super::{credential, data_path::DataPath, error::ProxyError, guard::Refusal, request::is_signed};
+use super::{credential, data_path::DataPath, error::ProxyError, guard::Refusal, headers::is_signed};
 use crate::{
     auth::{
         Caller, Principal,

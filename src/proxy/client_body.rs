@@ -15,9 +15,8 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 
-use crate::{clock::Silence, splice::Segments};
+use crate::{clock::Silence, splice::Segments, upstream::BoxedBody};
 
 /// A body that the client did not bring to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +34,7 @@ pub enum ClientFault {
 pub(super) struct ClientBody {
     // Bytes that were collected before the stream turned out to be too large.
     prefix: Option<Bytes>,
-    inner: Incoming,
+    inner: BoxedBody,
     // Runs only while we wait for the client, not while the provider is slow to take.
     idle: Silence,
     read: Arc<AtomicU64>,
@@ -43,7 +42,7 @@ pub(super) struct ClientBody {
 
 impl ClientBody {
     /// Wraps a body; `read` counts its bytes.
-    pub(super) fn new(inner: Incoming, idle_timeout: Duration, read: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(inner: BoxedBody, idle_timeout: Duration, read: Arc<AtomicU64>) -> Self {
         Self {
             prefix: None,
             inner,

@@ -143,6 +143,14 @@ impl fmt::Debug for Redacted<'_> {
     }
 }
 
+/// Whether the request has a signature over the body: any edit would break it.
+pub(super) fn is_signed(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(AUTHORIZATION)
+        .iter()
+        .any(|value| value.as_bytes().starts_with(b"AWS4-HMAC-SHA256"))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::{collection::vec, prelude::*, sample::select};

@@ -1,7 +1,6 @@
 //! Exchanges with the ledger API: answered by the proxy itself, behind the same guard as every other.
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 
 use super::{
     caller,
@@ -9,12 +8,12 @@ use super::{
     error::ProxyError,
     guard::{Admission, Refusal},
 };
-use crate::{ledger_api::LedgerBody, provider::is_plain};
+use crate::{ledger_api::LedgerBody, provider::is_plain, upstream::BoxedBody};
 
 /// Answers a request under `/ledger`. Returns `None` for a preflight.
 pub(super) async fn answer(
     path: &DataPath,
-    request: Request<Incoming>,
+    request: Request<BoxedBody>,
 ) -> Result<Option<Response<LedgerBody>>, ProxyError> {
     let admission = path.guard.admit(&request).map_err(ProxyError::Refused)?;
     if !is_plain(request.uri().path()) {

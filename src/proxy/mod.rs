@@ -23,7 +23,6 @@ mod shape;
 mod signature;
 
 use http::{HeaderValue, Request, Response, StatusCode, header::ALLOW};
-use hyper::body::Incoming;
 
 pub use client_body::ClientFault;
 pub use data_path::{OnBindingError, ProxySettings};
@@ -37,6 +36,7 @@ pub use shape::Shape;
 use crate::{
     ledger_api,
     policy::{Class, Verdict},
+    upstream::BoxedBody,
 };
 use data_path::DataPath;
 use exchange_log::ExchangeLog;
@@ -44,7 +44,7 @@ use guard::Admission;
 use response::ProviderAnswer;
 
 /// Runs one exchange. The client always gets an answer, and telemetry one event.
-async fn exchange(path: &DataPath, request: Request<Incoming>) -> Response<AnswerBody> {
+async fn exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<AnswerBody> {
     let mut log = ExchangeLog::begin(&path.telemetry, &path.ids, &request);
     let mut shape = Shape::guess(request.uri().path(), request.headers());
     tracing::trace!(headers = ?headers::Redacted(request.headers()), "request");
@@ -69,7 +69,7 @@ async fn exchange(path: &DataPath, request: Request<Incoming>) -> Response<Answe
 /// Returns `None` for a preflight, which the proxy answers itself.
 async fn forward(
     path: &DataPath,
-    request: Request<Incoming>,
+    request: Request<BoxedBody>,
     log: &mut ExchangeLog,
     shape: &mut Shape,
 ) -> Result<Option<ProviderAnswer>, ProxyError> {

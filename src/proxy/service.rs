@@ -3,15 +3,25 @@
 use std::{convert::Infallible, hash::RandomState, net::IpAddr, pin::Pin, sync::Arc};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use http::{Request, Response};
-use hyper::{body::Incoming, service::Service};
+use http_body::Body;
+use http_body_util::BodyExt;
+use hyper::service::Service;
 
 use super::{
     ProxySettings, data_path::DataPath, exchange, guard::Guard, provider_facts::ProviderFacts, response::AnswerBody,
 };
 use crate::{
-    late::Late, ledger_api::LedgerApi, profiles::Profiles, provider::Routes, recall::Recall, server::Signal,
-    session_table::SessionTable, telemetry::Telemetry, upstream::Sender,
+    late::Late,
+    ledger_api::LedgerApi,
+    profiles::Profiles,
+    provider::Routes,
+    recall::Recall,
+    server::Signal,
+    session_table::SessionTable,
+    telemetry::Telemetry,
+    upstream::{BoxError, BoxedBody, Sender},
 };
 
 /// What the data path shares with those who look at it.
@@ -126,13 +136,25 @@ fn guard(settings: &ProxySettings, own: Option<IpAddr>) -> Guard {
     }
 }
 
-impl Service<Request<Incoming>> for Proxy {
+impl<B> Service<Request<B>> for Proxy
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
     type Response = Response<AnswerBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let path = self.0.load_full();
-        Box::pin(async move { Ok(exchange(&path, request).await) })
+    fn call(&self, request: Request<B>) -> Self::Future {
+        // The only place that knows the server's body type.
+        let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
+        run_exchange(self.0.load_full(), request)
     }
+}
+
+/// Runs one exchange on the configuration that is current when it begins.
+fn run_exchange(
+    path: Arc<DataPath>,
+    request: Request<BoxedBody>,
+) -> Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, Infallible>> + Send>> {
+    Box::pin(async move { Ok(exchange(&path, request).await) })
 }

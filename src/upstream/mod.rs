@@ -156,7 +156,7 @@ impl Error for SendError {
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The body of a request.
-pub type SendBody = UnsyncBoxBody<Bytes, BoxError>;
+pub type BoxedBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// The client towards every provider. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -221,7 +221,7 @@ impl Sender {
     /// `headers_timeout` is that of the answer's head, once all was taken.
     pub async fn send(
         &self,
-        request: Request<SendBody>,
+        request: Request<BoxedBody>,
         headers_timeout: Duration,
     ) -> Result<Response<Incoming>, SendError> {
         let (head, body) = request.into_parts();

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::{BoxError, Phase, SendBody};
+use super::{BoxError, BoxedBody, Phase};
 use crate::clock;
 
 /// Bytes that a connection is given at once.
@@ -90,14 +90,14 @@ pub(super) struct BodyFailed;
 /// A body that reports its progress: large pieces are given in parts, so that what is taken was nearly written.
 #[derive(Debug)]
 pub(super) struct Tracked {
-    body: SendBody,
+    body: BoxedBody,
     /// What is left of a large piece.
     rest: Bytes,
     progress: Progress,
 }
 
 impl Tracked {
-    pub(super) fn new(body: SendBody, progress: Progress) -> Self {
+    pub(super) fn new(body: BoxedBody, progress: Progress) -> Self {
         progress.lock().done = body.is_end_stream();
         Self {
             body,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::Request;
+use http_body_util::BodyExt;
 
 use crate::proxy::{data_path::DataPath, exchange_log::ExchangeLog, request::RequestContext, response::ProviderAnswer};
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
         course::{Course, below},
     },
     provider::Route,
-    upstream::{SendBody, SendError},
+    upstream::{BoxedBody, SendError},
 };
 
 /// The terms of one send.
@@ -49,12 +50,13 @@ impl Terms {
 pub(super) async fn send_once(
     path: &DataPath,
     route: &Route<'_>,
-    request: Request<SendBody>,
+    request: Request<BoxedBody>,
     terms: &Terms,
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, SendError> {
     let began = log.sends(terms.headers);
     let sent = path.sender.send(request, terms.headers).await?;
+    let sent = sent.map(|body| body.map_err(Into::into).boxed_unsync());
     log.head_came(began);
     let of_exchange = log.began().into_std();
     let course = Course::new(

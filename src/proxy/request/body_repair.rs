@@ -1,7 +1,7 @@
 //! Repair of one request body: read once, looked up once, planned at most twice, spliced.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
+use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
 use super::{
@@ -23,6 +23,7 @@ use crate::{
         data_path::DataPath,
         error::ProxyError,
         exchange_log::ExchangeLog,
+        headers::is_signed,
         late_results::{LateResults, LateTexts},
         provider_facts::FactScope,
         rejection::Rejection,
@@ -452,12 +453,4 @@ pub(in crate::proxy) fn given_answers(
 /// Runs the core. A panic would be our own bug: the provider then judges the original.
 fn catch_read<T>(work: impl FnOnce() -> Result<T, Unreadable>) -> Result<T, Unreadable> {
     catch_core_panic(|| Some(work())).unwrap_or(Err(Unreadable::Overlap))
-}
-
-/// Whether the request has a signature over the body: any edit would break it.
-pub(in crate::proxy) fn is_signed(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(AUTHORIZATION)
-        .iter()
-        .any(|value| value.as_bytes().starts_with(b"AWS4-HMAC-SHA256"))
 }

@@ -16,9 +16,8 @@ use http::{
     request::Parts,
 };
 use http_body::Body as _;
-use hyper::body::Incoming;
 
-pub(super) use body_repair::{given_answers, is_signed};
+pub(super) use body_repair::given_answers;
 pub(super) use call_lookup::{CallLookup, Memory};
 pub(super) use context::RequestContext;
 pub(super) use outgoing::{OutgoingRequest, SentBody};
@@ -40,6 +39,7 @@ use crate::{
     repair::{Action, Mode, RepairPolicy, Report},
     server::framing::Heads,
     splice::Segments,
+    upstream::BoxedBody,
 };
 use body_repair::BodyRepair;
 use context::ContextBuilder;
@@ -50,7 +50,7 @@ pub(super) async fn prepare(
     path: &DataPath,
     route: &Route<'_>,
     caller: Caller,
-    request: Request<Incoming>,
+    request: Request<BoxedBody>,
     log: &mut ExchangeLog,
 ) -> Result<OutgoingRequest, ProxyError> {
     let mut patience = Patience::WHOLE;
@@ -91,7 +91,7 @@ async fn introduce(path: &DataPath, caller: Caller, patience: &mut Patience, log
         return;
     }
     log.reader = Some((path.late.clone(), caller));
-    let load = async |deadline| {
+    let load = |deadline| async move {
         // What is not there in time is not mentioned in this answer.
         if let Ok(true) = tokio::time::timeout_at(deadline, path.late.callers().is_proven(caller)).await {
             path.late.load(caller, deadline).await;

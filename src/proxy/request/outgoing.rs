@@ -8,7 +8,7 @@ use http::{
 use http_body::Body as _;
 use http_body_util::BodyExt;
 
-use super::{body_repair::is_signed, call_lookup::CallLookup, context::RequestContext, pending_pins::PendingPins};
+use super::{call_lookup::CallLookup, context::RequestContext, pending_pins::PendingPins};
 use crate::{
     auth::Profile,
     clock,
@@ -16,11 +16,12 @@ use crate::{
     proxy::{
         client_body::{ClientBody, Spliced},
         credential::{self, ApplyError},
+        headers::is_signed,
         late_results::LateResults,
     },
     splice::Segments,
     telemetry::TRACEPARENT,
-    upstream::SendBody,
+    upstream::BoxedBody,
     wire::Wire,
 };
 
@@ -102,7 +103,7 @@ pub(in crate::proxy) enum Payload {
     /// In memory: it can be sent again.
     Held(Segments),
     /// Streamed from the client. `None` once it was sent.
-    Passing(Option<SendBody>),
+    Passing(Option<BoxedBody>),
 }
 
 impl Payload {
@@ -144,7 +145,7 @@ impl OutgoingRequest {
         &mut self,
         upstream: &Upstream,
         profile: Option<&Profile>,
-    ) -> Result<Request<SendBody>, ApplyError> {
+    ) -> Result<Request<BoxedBody>, ApplyError> {
         let (mut head, ()) = Request::new(()).into_parts();
         head.method = self.method.clone();
         head.uri = self.uri.clone();
@@ -166,12 +167,12 @@ impl OutgoingRequest {
 }
 
 /// Boxes a body of slices in memory.
-fn in_memory(body: Segments) -> SendBody {
+fn in_memory(body: Segments) -> BoxedBody {
     Spliced::from(body).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// Boxes a client's body, to be streamed.
-pub(in crate::proxy) fn streamed(body: ClientBody) -> SendBody {
+pub(in crate::proxy) fn streamed(body: ClientBody) -> BoxedBody {
     body.map_err(Into::into).boxed_unsync()
 }
 

@@ -10,9 +10,8 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame};
-use hyper::body::Incoming;
 
-use crate::upstream::Ebb;
+use crate::upstream::{BoxError, BoxedBody, Ebb};
 
 /// Bytes that are joined: more would be held for a client that reads slowly.
 const JOINED_MAX: usize = 16 * 1024;
@@ -20,12 +19,12 @@ const JOINED_MAX: usize = 16 * 1024;
 const COPIED_MAX: usize = 4 * 1024;
 
 /// One step of a body.
-type Step = Option<Result<Frame<Bytes>, hyper::Error>>;
+type Step = Option<Result<Frame<Bytes>, BoxError>>;
 
 /// The provider's body, its small frames joined.
 #[derive(Debug)]
 pub(super) struct Coalesced {
-    body: Incoming,
+    body: BoxedBody,
     // None where frames of several answers share a connection.
     ebb: Option<Ebb>,
     // What the ebb said when the last frame left.
@@ -37,7 +36,7 @@ pub(super) struct Coalesced {
 
 impl Coalesced {
     /// Gathers `body`; `ebb` is that of its connection, if nothing else comes over it meanwhile.
-    pub(super) fn new(body: Incoming, ebb: Option<Ebb>) -> Self {
+    pub(super) fn new(body: BoxedBody, ebb: Option<Ebb>) -> Self {
         Self {
             body,
             ebb,

@@ -10,7 +10,6 @@ use http::{
     header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
 };
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -18,6 +17,7 @@ use crate::{
     clock,
     policy::{Evidence, Said, Verdict, classify, course::Course, status_of},
     proxy::shape::openai_type,
+    upstream::BoxedBody,
     wire::watch::Watcher,
 };
 
@@ -28,7 +28,7 @@ const HELD_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) enum Opened {
     /// The answer has begun, or may no longer be held: what was read of it, and the rest.
-    Through(Bytes, Incoming),
+    Through(Bytes, BoxedBody),
     /// It is there in whole.
     Whole(Bytes),
     /// It is an error of the provider's, whole.
@@ -39,7 +39,7 @@ pub(super) enum Opened {
 
 /// Holds a stream of `watcher`'s format back for up to `limit`.
 pub(super) async fn await_first_event(
-    mut body: Incoming,
+    mut body: BoxedBody,
     mut watcher: Watcher,
     course: &mut Course,
     limit: Duration,

@@ -12,7 +12,6 @@ use http::{
     header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
 };
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use memchr::memmem;
 
 pub use relay::{AnswerBody, RelayError};
@@ -20,7 +19,7 @@ pub use relay::{AnswerBody, RelayError};
 use super::{exchange_log::ExchangeLog, headers, shape::Shape};
 use crate::{
     policy::{Class, Hints, Said, Verdict, course::Course},
-    upstream::{Ebb, Kind, Phase, SendError},
+    upstream::{BoxedBody, Ebb, Kind, Phase, SendError},
     wire::{
         Format, REFUSAL_BYTES_MAX, Refusal, refusal,
         watch::{Framing, Watcher},
@@ -42,14 +41,14 @@ pub(super) struct ProviderAnswer {
 #[derive(Debug)]
 enum Body {
     /// As it comes, behind what was already read of it.
-    Streamed(Bytes, Incoming),
+    Streamed(Bytes, BoxedBody),
     /// All of it.
     Whole(Bytes),
 }
 
 impl ProviderAnswer {
     /// Takes an answer; `format` is that of the history which its request's path carries.
-    pub(super) fn new(response: Response<Incoming>, format: Option<Format>, course: Course) -> Self {
+    pub(super) fn new(response: Response<BoxedBody>, format: Option<Format>, course: Course) -> Self {
         Self {
             response: response.map(|body| Body::Streamed(Bytes::new(), body)),
             format,
@@ -115,7 +114,7 @@ impl ProviderAnswer {
             let frame = frame.map_err(|error| SendError {
                 phase: Phase::Body,
                 kind: Kind::Io,
-                source: Some(error.into()),
+                source: Some(error),
             })?;
             read.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
             if read.len() > REFUSAL_BYTES_MAX {
