@@ -46,6 +46,8 @@
 //! * Imports go down the map only; no room but `app`, `demo` and `cli` knows `config`.
 //! * Only what was seen on an exchange's own connection to the provider costs a profile or an endpoint anything, and only
 //!   the six classes with a [`Reason`](policy::Reason) cost a profile something; each attempt is judged once.
+//! * A path that asks no model changes no profile and no breaker. A text costs a profile something only as a whole
+//!   sentence of the provider's: whatever else it holds, the client may have written.
 //! * Time is a parameter: `policy` and `auth` never ask for it, `clock` alone does.
 //! * After the first byte of an answer has gone down nothing is retried, and a broken stream never ends cleanly.
 //! * A watcher sees an answer and never holds, changes or ends it; what it notes is the same however it was cut.
@@ -80,7 +82,7 @@
 //! * What does a provider want? `wire/*/mod.rs` and [`conversation::rules`].
 //! * What does an answer say? `wire/*/watch.rs` and [`wire::watch`]; streams for it are in `tests/streams`.
 //! * Why was it sent twice? `wire/refusal`, then [`repair::second`] and `proxy/second.rs`.
-//! * Why does a key rest? [`policy::Class`], then `auth/rotation/windows.rs`. Why was another taken? `auth/rotation/choice.rs`.
+//! * Why does a key rest? [`policy::Verdict`] and [`policy::Class`], then `auth/rotation/windows.rs`. Why was another taken? `auth/rotation/choice.rs`.
 //! * Why did an answer end early? [`policy::course`] has the clocks, `proxy/relay.rs` the end.
 //! * What does a header or a status of ours mean? `proxy/error.rs`, `proxy/headers.rs`.
 //! * Why does a call have this answer? `recall`, `proxy/recalled.rs`. Why was a late result put there? `proxy/owed.rs`.

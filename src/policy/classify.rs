@@ -4,23 +4,33 @@
 //! before silence, and silence before the client's leaving.
 
 use super::{
-    class::{Class, Side},
+    class::Class,
     course::{Clock, Open, State},
     said::Said,
+    sentences::Sentence,
+    verdict::{Reach, Verdict},
 };
+use crate::provider::Kind;
 
 /// What was observed.
 #[derive(Clone, Copy, Debug)]
 pub enum Evidence<'e> {
     /// A status, and what the body said where it was read.
     Answered {
+        /// The provider's kind: some words count in the mouth of one alone.
+        kind: Kind,
         /// The status.
         status: u16,
         /// What its body said.
         said: &'e Said,
     },
     /// An error inside an answer that began with 200.
-    InStream(&'e Said),
+    InStream {
+        /// The provider's kind.
+        kind: Kind,
+        /// What the error said.
+        said: &'e Said,
+    },
     /// The send gave no answer.
     Unanswered(Failure),
     /// The answer's body came to its end, or broke off.
@@ -85,39 +95,11 @@ pub enum Failure {
     Request,
 }
 
-/// What happened, whose doing it was, and the stable name for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// The class.
-    pub class: Class,
-    /// The stable name: the class's, or a closer one.
-    pub code: &'static str,
-}
-
-impl Verdict {
-    /// A verdict under the class's own name.
-    pub const fn of(class: Class) -> Self {
-        Self {
-            class,
-            code: class.label(),
-        }
-    }
-
-    const fn named(class: Class, code: &'static str) -> Self {
-        Self { class, code }
-    }
-
-    /// Whose doing it was; none for a success.
-    pub const fn side(&self) -> Option<Side> {
-        self.class.side()
-    }
-}
-
 /// What the evidence says.
 pub fn classify(evidence: Evidence<'_>) -> Verdict {
     match evidence {
-        Evidence::Answered { status, said } => Verdict::of(of_status(status, said)),
-        Evidence::InStream(said) => Verdict::of(of_status(status_of(said), said)),
+        Evidence::Answered { kind, status, said } => of_error(kind, status, said),
+        Evidence::InStream { kind, said } => of_error(kind, status_of(said), said),
         Evidence::Unanswered(failure) => of_failure(failure),
         Evidence::Ended {
             whole: true,
@@ -169,10 +151,6 @@ fn of_silence(clock: Clock, state: State) -> Verdict {
     }
 }
 
-/// "Your credit balance is too low to access the Anthropic API."
-const CREDIT: &[&str] = &["credit balance is too low"];
-/// "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC."
-const SPENDING: &[&str] = &["specified api usage limits", "specified workspace api usage limits"];
 /// Reasoning that belongs to another prefix, organisation or model (Claude Code gateway guide; openai/codex#13724).
 const AFFINITY: &[&str] = &[
     "bound to a different conversation",
@@ -183,8 +161,36 @@ const AFFINITY: &[&str] = &[
 ];
 const LONG: &[&str] = &["prompt is too long", "maximum context length", "input token count"];
 
+/// Judges an answer by its status and words.
+fn of_error(kind: Kind, status: u16, said: &Said) -> Verdict {
+    match status {
+        400 => of_account(kind, said).unwrap_or_else(|| Verdict::of(of_status(kind, status, said))),
+        // The key works, but not here: other paths have other scopes.
+        401 | 403 if lacks_scope(said) => Verdict::of(Class::Permission).within(Reach::Exchange),
+        _ => Verdict::of(of_status(kind, status, said)),
+    }
+}
+
+/// Judges a sentence of Anthropic's about the account; `None` if the error is none, or not Anthropic's.
+fn of_account(kind: Kind, said: &Said) -> Option<Verdict> {
+    // Any other provider's message may be what the client wrote.
+    if kind != Kind::Anthropic || said.kind != "invalid_request_error" {
+        return None;
+    }
+    let class = match said.sentence? {
+        Sentence::Credit => Class::Billing,
+        Sentence::Limit { .. } => Class::SpendLimit,
+    };
+    Some(Verdict::of(class).within(Reach::Text))
+}
+
+/// Returns `true` if a restricted key of OpenAI's lacks the scope of the path. An echo of these words spares a key.
+fn lacks_scope(said: &Said) -> bool {
+    said.is_any(&["missing_scope"]) || said.mentions(&["missing scopes"])
+}
+
 /// The class of a status, the error table row by row.
-fn of_status(status: u16, said: &Said) -> Class {
+fn of_status(kind: Kind, status: u16, said: &Said) -> Class {
     match status {
         200..=399 => Class::Success,
         401 => Class::Auth,
@@ -214,23 +220,19 @@ fn of_status(status: u16, said: &Said) -> Class {
             Class::Quota
         }
         429 => Class::RateLimit,
-        400..=499 => of_refusal(said),
+        400..=499 => of_refusal(kind, said),
         503 | 529 => Class::Overloaded,
         504 if said.is_any(&["timeout_error", "DEADLINE_EXCEEDED"]) => Class::ProviderTimeout,
         _ => Class::ProviderFault,
     }
 }
 
-/// A 400 or one like it: the request's own fault, but for a few phrases.
-fn of_refusal(said: &Said) -> Class {
-    if said.mentions(CREDIT) {
-        Class::Billing
-    } else if said.mentions(SPENDING) {
-        Class::SpendLimit
-    } else if said.is_any(&["invalid_encrypted_content"]) || said.mentions(AFFINITY) {
+/// A 400 or one like it: the request's own fault, but for a few phrases. A phrase costs no key: clients write them too.
+fn of_refusal(kind: Kind, said: &Said) -> Class {
+    if said.is_any(&["invalid_encrypted_content"]) || said.mentions(AFFINITY) {
         Class::Affinity
-    } else if said.mentions(&["api key not valid", "api_key_invalid"]) {
-        // Google says it with 400 (INVALID_ARGUMENT, reason API_KEY_INVALID).
+    } else if said.is_key_invalid && matches!(kind, Kind::Gemini | Kind::Vertex) {
+        // Google answers an unknown key with 400. Its message may hold words of the client, its reason may not.
         Class::Auth
     } else if said.is_any(&["context_length_exceeded", "request_too_large"]) || said.mentions(LONG) {
         Class::TooLarge

@@ -1,19 +1,22 @@
 //! What an answer's headers and an error's body say about limits: when to come back, whose quota it is, whether to retry.
 //!
-//! What is not believed: anything at or below zero, and anything above a day, or a week for windows of subscriptions.
+//! What is not believed: anything at or below zero, and anything above a day; above a week for windows of subscriptions;
+//! behind the end of the next month for the date of a spending limit, which ends with its month.
 
 use std::time::Duration;
 
 use http::HeaderMap;
 
 use super::{
+    class::{Class, Reason},
     said::Said,
-    spans::{duration, http_date, instant},
+    sentences::Sentence,
+    spans::{duration, end_of_next_month, http_date, instant},
 };
 
 /// The longest wait that is believed.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// The longest wait that is believed of a subscription's window, or of a date that a provider names.
+/// The longest wait that is believed of a subscription's window.
 const WINDOW_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Bytes of an organisation's id.
 const ORGANISATION_MAX: usize = 128;
@@ -23,6 +26,8 @@ const ORGANISATION_MAX: usize = 128;
 pub struct Hints {
     /// How long a profile should rest: the longest that was said.
     pub rest: Option<Duration>,
+    /// The longest rest that is believed from where `rest` was said: chance adds nothing beyond it.
+    pub rest_max: Option<Duration>,
     /// How long a retry should wait: the shortest that was said.
     pub delay: Option<Duration>,
     /// Whether the limit is for every model of the organisation.
@@ -32,25 +37,38 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Reads an answer's head and what its body said; `since_1970` is the present.
-    pub fn read(headers: &HeaderMap, said: &Said, since_1970: Duration) -> Self {
+    /// Reads an answer's head and what its body said. `class` is the verdict on it, `since_1970` the present.
+    pub fn read(headers: &HeaderMap, said: &Said, class: Class, since_1970: Duration) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let until = |at: Duration| at.checked_sub(since_1970);
+        // Words tell how long a limit of one model lasts, never how long a whole key is out of use.
+        let is_of_model = matches!(class.reason(), None | Some(Reason::RateLimit));
+        let waits = said.wait.max(said.wait_in_words.filter(|_| is_of_model));
         let named = [
             text("retry-after-ms").and_then(|ms| seconds(ms, 0.001)),
             text("x-ms-retry-after-ms").and_then(|ms| seconds(ms, 0.001)),
             text("retry-after").and_then(|value| seconds(value, 1.0).or_else(|| http_date(value).and_then(until))),
             // Google names a delay of seconds beside a quota of a day.
-            said.wait.filter(|_| !said.daily),
+            waits.filter(|_| !said.daily),
         ];
         let named = || named.into_iter().flatten().filter(|wait| !wait.is_zero());
         let buckets = exhausted(headers, since_1970);
         let windows = windows(headers, since_1970);
-        let dated = said.reset_at.and_then(until);
-        let day = named().chain(buckets).map(|wait| wait.min(WAIT_MAX));
-        let week = windows.rest.into_iter().chain(dated).map(|wait| wait.min(WINDOW_MAX));
+        let reset = said.reset_at.and_then(until);
+        // In any other error a date is words.
+        let regained = match said.sentence {
+            Some(Sentence::Limit { until: Some(at) }) if class == Class::SpendLimit => until(at),
+            _ => None,
+        };
+        let month_max = end_of_next_month(since_1970).and_then(until).unwrap_or(WINDOW_MAX);
+        let day = named().chain(buckets).map(|wait| (wait, WAIT_MAX));
+        let week = windows.rest.into_iter().chain(reset).map(|wait| (wait, WINDOW_MAX));
+        let said = day.chain(week).chain(regained.map(|wait| (wait, month_max)));
+        let believed = said.map(|(wait, most)| (wait.min(most), most));
+        let longest = believed.filter(|(wait, _)| !wait.is_zero()).max();
         Self {
-            rest: day.chain(week).filter(|wait| !wait.is_zero()).max(),
+            rest: longest.map(|(wait, _)| wait),
+            rest_max: longest.map(|(_, most)| most),
             delay: named().map(|wait| wait.min(WAIT_MAX)).min(),
             every_model: windows.every_model,
             should_retry: match text("x-should-retry") {
@@ -159,7 +177,12 @@ mod tests {
             let name: HeaderName = name.parse().unwrap();
             headers.append(name, HeaderValue::from_str(value).unwrap());
         }
-        Hints::read(&headers, &Said::read(body.as_bytes()), Duration::from_secs(NOW))
+        Hints::read(
+            &headers,
+            &Said::read(body.as_bytes()),
+            Class::RateLimit,
+            Duration::from_secs(NOW),
+        )
     }
 
     /// Header fields, a body, and in milliseconds what is read as the rest and as the delay.

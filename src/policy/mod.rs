@@ -9,15 +9,19 @@ mod hints;
 pub mod retry;
 mod rotation_settings;
 mod said;
+mod sentences;
 mod spans;
+mod verdict;
 
 use std::time::Duration;
 
 pub use class::{Class, Reason, Rotate, Side};
-pub use classify::{Evidence, Failure, Verdict, classify, status_of};
+pub use classify::{Evidence, Failure, classify, status_of};
 pub use hints::{Hints, organisation};
 pub use rotation_settings::{OnOrganisationChange, RotationSettings};
 pub use said::Said;
+pub use sentences::{PHRASES, Sentence};
+pub use verdict::{Reach, Verdict};
 
 /// Every clock of an exchange, each from its start event to its stop event. Defaults and reasons:
 /// `config.example.toml`.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     class::{Class, Rotate},
     hints::Hints,
+    verdict::Verdict,
 };
 
 /// Sends of one exchange in all.
@@ -100,15 +101,16 @@ pub enum Next {
     },
 }
 
-/// What may follow an attempt that ended with `class`. `jitter` is from 0 to 1.
+/// Decides what may follow an attempt that ended so. `jitter` is from 0 to 1.
 ///
 /// The caller still has to find a profile for [`Next::Rotate`], and to pay for [`Next::Again`] from the budget.
-pub fn next(class: Class, hints: &Hints, at: &Circumstances, jitter: f64) -> Next {
+pub fn next(verdict: Verdict, hints: &Hints, at: &Circumstances, jitter: f64) -> Next {
+    let class = verdict.class;
     if at.sends >= SENDS_MAX || (at.footing != Footing::Free && !class.is_unsent()) {
         return Next::Surface;
     }
     let again = again(class, hints, at, jitter);
-    let rotate = rotate(class, hints, at);
+    let rotate = rotate(verdict, hints, at);
     // A lane leaves its profile only for a rest that is too long to wait for, or for what the profile itself lacks.
     match class {
         Class::Overloaded | Class::Parked { .. } | Class::RateLimit => again.or(rotate),
@@ -117,14 +119,14 @@ pub fn next(class: Class, hints: &Hints, at: &Circumstances, jitter: f64) -> Nex
     .unwrap_or(Next::Surface)
 }
 
-fn rotate(class: Class, hints: &Hints, at: &Circumstances) -> Option<Next> {
+fn rotate(verdict: Verdict, hints: &Hints, at: &Circumstances) -> Option<Next> {
     // What is not the key's doing must not be spread over all keys while the endpoint is down.
-    let endpoint = class.reason().is_none();
+    let endpoint = verdict.class.reason().is_none();
     if endpoint && (at.breaker_open || hints.should_retry == Some(false)) {
         return None;
     }
     let once = at.rotations < 1;
-    match class.rotate() {
+    match verdict.rotate() {
         Rotate::Never => None,
         Rotate::Freely => Some(Next::Rotate { other_quota: false }),
         Rotate::Once => once.then_some(Next::Rotate { other_quota: false }),
@@ -152,12 +154,13 @@ pub fn again(class: Class, hints: &Hints, at: &Circumstances, jitter: f64) -> Op
         return (rest <= at.wait).then_some(Next::Again(rest));
     }
     let backoff = BACKOFF.saturating_mul(1 << at.same_key.min(8)).min(BACKOFF_MAX);
+    // Chance never adds to the longest delay that is allowed.
     let delay = match hints.delay {
         Some(delay) if delay > at.wait => return None,
-        Some(delay) => delay,
-        None => backoff,
+        Some(delay) => stretched(delay, jitter).min(at.wait),
+        None => stretched(backoff, jitter).min(BACKOFF_MAX),
     };
-    Some(Next::Again(stretched(delay, jitter)))
+    Some(Next::Again(delay))
 }
 
 /// `delay` and up to a fifth more, so that those who were refused together do not come back together.

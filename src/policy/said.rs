@@ -9,7 +9,10 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::spans::{duration, in_text, regained};
+use super::{
+    sentences::Sentence,
+    spans::{duration, in_text},
+};
 
 /// What an error said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,12 +23,18 @@ pub struct Said {
     pub code: String,
     /// The message, lower case.
     pub message: String,
-    /// How long the provider asks to wait, as its body says.
+    /// How long the provider asks to wait, as a member of its body says.
     pub wait: Option<Duration>,
+    /// How long the message asks to wait, in words.
+    pub wait_in_words: Option<Duration>,
     /// Seconds since 1970 at which the provider takes requests again, as its body says.
     pub reset_at: Option<Duration>,
     /// Whether a quota of a day or more is named.
     pub daily: bool,
+    /// The sentence about the account that the message is from its first byte to its last.
+    pub sentence: Option<Sentence>,
+    /// `true` if Google names the API key as invalid, in its details.
+    pub is_key_invalid: bool,
 }
 
 /// The members that matter; every one of them may be missing or of another type.
@@ -74,9 +83,12 @@ impl Said {
     fn of(fields: &Fields) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let status = text(&fields.status);
-        let message = text(&fields.message).to_lowercase();
+        let message = text(&fields.message);
+        let sentence = Sentence::read(&message);
+        let message = message.to_lowercase();
         let details = fields.details.as_array().map(Vec::as_slice).unwrap_or_default();
         let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str());
+        let invalid = |detail: &Value| detail.get("reason").and_then(Value::as_str) == Some("API_KEY_INVALID");
         let quota = |detail: &Value| {
             let violations = detail.get("violations").and_then(Value::as_array);
             let named = violations.into_iter().flatten();
@@ -89,17 +101,16 @@ impl Said {
                 .as_f64()
                 .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         };
-        let wait = [
-            delay.and_then(duration),
-            seconds(&fields.resets_in_seconds),
-            in_text(&message),
-        ];
+        let wait = [delay.and_then(duration), seconds(&fields.resets_in_seconds)];
         Self {
             kind: if status.is_empty() { text(&fields.kind) } else { status },
             code: text(&fields.code),
             wait: wait.into_iter().flatten().max(),
-            reset_at: seconds(&fields.resets_at).or_else(|| regained(&message)),
+            wait_in_words: in_text(&message),
+            reset_at: seconds(&fields.resets_at),
             daily: details.iter().any(quota),
+            sentence,
+            is_key_invalid: details.iter().any(invalid),
             message,
         }
     }

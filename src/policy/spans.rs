@@ -1,6 +1,9 @@
 //! The ways in which providers write a time to wait: Go durations, dates, and English.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::{
+    fmt::Write as _,
+    time::{Duration, UNIX_EPOCH},
+};
 
 /// A duration as Go prints it: `1s`, `6m0s`, `120ms`, `11.054s`, `1h2m3.5s`.
 pub(super) fn duration(text: &str) -> Option<Duration> {
@@ -62,6 +65,20 @@ pub(super) fn regained(message: &str) -> Option<Duration> {
         .filter(|clock| clock.as_bytes().get(2) == Some(&b':'))
         .unwrap_or("00:00");
     instant(&format!("{day}T{clock}:00Z"))
+}
+
+/// Returns the end of the month behind the present one, as time since 1970; `None` for a present that has no date.
+pub(super) fn end_of_next_month(since_1970: Duration) -> Option<Duration> {
+    let mut date = String::new();
+    let present = UNIX_EPOCH.checked_add(since_1970)?;
+    write!(date, "{}", humantime::format_rfc3339_seconds(present)).ok()?;
+    let year: u32 = date.get(..4)?.parse().ok()?;
+    let month: u32 = date.get(5..7)?.parse().ok()?;
+    let (year, month) = match month {
+        11 | 12 => (year + 1, month - 10),
+        _ => (year, month + 2),
+    };
+    instant(&format!("{year:04}-{month:02}-01T00:00:00Z"))
 }
 
 /// An RFC 3339 instant as time since 1970.
@@ -131,5 +148,20 @@ mod tests {
             day
         );
         assert_eq!((instant("soon"), http_date("soon")), (None, None));
+    }
+
+    #[test]
+    fn the_next_month_ends_where_the_one_behind_it_begins() {
+        for (present, end) in [
+            ("2026-01-01T00:00:00Z", "2026-03-01T00:00:00Z"),
+            ("2026-01-31T23:59:59Z", "2026-03-01T00:00:00Z"),
+            ("2026-10-15T12:00:00Z", "2026-12-01T00:00:00Z"),
+            ("2026-11-30T12:00:00Z", "2027-01-01T00:00:00Z"),
+            ("2026-12-01T00:00:00Z", "2027-02-01T00:00:00Z"),
+        ] {
+            assert_eq!(end_of_next_month(instant(present).unwrap()), instant(end), "{present}");
+        }
+        assert_eq!(end_of_next_month(Duration::MAX), None);
+        assert_eq!(end_of_next_month(Duration::from_secs(1 << 50)), None);
     }
 }

@@ -67,6 +67,8 @@ pub struct Shown<'s> {
     pub request: [u8; 32],
     /// Whether the attempt was the first of its exchange.
     pub first: bool,
+    /// `true` if a model was asked: no other answer says anything of the profile or of the model's breaker.
+    pub asks_model: bool,
 }
 
 /// A breaker as it stands.
@@ -170,11 +172,12 @@ impl Profiles {
     pub fn note(&self, shown: &Shown<'_>, jitter: f64, now: Instant) {
         let Some(pool) = self.pool(shown.upstream) else { return };
         self.0.telemetry.attempt(shown.upstream, shown.verdict.class.label());
-        if let Some(id) = shown.profile {
+        if let Some(id) = shown.profile.filter(|_| shown.asks_model) {
             let report = Report {
                 verdict: shown.verdict,
                 model: shown.model,
                 rest: shown.hints.rest,
+                rest_max: shown.hints.rest_max,
                 every_model: shown.hints.every_model,
                 began: shown.began,
                 jitter,
@@ -192,6 +195,9 @@ impl Profiles {
         let mut endpoint = lock(&pool.endpoint);
         if shown.first && shown.verdict.class == Class::Success {
             endpoint.budget.earn();
+        }
+        if !shown.asks_model {
+            return;
         }
         let model = shown.model.unwrap_or_default();
         if let Some(breaker) = endpoint.breakers.get_mut(model) {

@@ -15,6 +15,7 @@ use crate::{
 mod aws;
 mod endpoint;
 mod path;
+mod route;
 mod template;
 
 pub use aws::{aws_region, aws_service};
@@ -22,6 +23,7 @@ pub use endpoint::asked_at;
 use endpoint::wire_of;
 pub(crate) use endpoint::{ENDPOINTS, is_gemini};
 pub(crate) use path::is_plain;
+pub use route::Route;
 pub use template::Operation;
 
 /// Whose API an upstream speaks: decides the dialect and the shape of our errors.
@@ -223,42 +225,6 @@ pub struct Upstream {
     pub mode: Mode,
 }
 
-/// Where one request goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route<'a> {
-    /// The upstream.
-    pub upstream: &'a Upstream,
-    /// Path and query to ask there.
-    pub target: PathAndQuery,
-    /// The format of its history; none for a path that carries none.
-    pub wire: Option<Wire>,
-}
-
-impl Route<'_> {
-    /// The model that the path names, still percent-encoded.
-    pub fn model(&self) -> Option<&str> {
-        endpoint::model_of(self.target.path())
-    }
-
-    /// Whether the history is to be answered: not counted, compacted, stored, or one of many.
-    pub fn asks_for_a_turn(&self) -> bool {
-        endpoint::asks_for_a_turn(self.target.path())
-    }
-
-    /// Whether the path asks for a stream.
-    pub fn is_stream(&self) -> bool {
-        endpoint::is_stream(self.target.path())
-    }
-
-    /// Whether the head of a stream comes at once. So it is with the authors of Messages and Responses; other servers of
-    /// these formats read the whole prompt first.
-    pub fn begins_at_once(&self) -> bool {
-        let format = self.wire.map(|wire| wire.format);
-        let at_once = matches!(format, Some(Format::Anthropic | Format::OpenAiResponses));
-        matches!(self.upstream.kind, Kind::Anthropic | Kind::OpenAi) && at_once
-    }
-}
-
 /// Why a request goes nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum NoRoute {
@@ -309,8 +275,15 @@ impl Routes {
         } else {
             None
         };
+        // The client's part alone: a base path may hold any word.
+        let asks_model = *method == Method::POST && template::asks_model(rest);
         let target = upstream.target(rest, target.query()).ok_or(NoRoute::BadPath)?;
-        Ok(Route { upstream, target, wire })
+        Ok(Route {
+            upstream,
+            target,
+            wire,
+            asks_model,
+        })
     }
 
     /// Name and base URL of every upstream, as a client on `host` (`name:port`) sets it.

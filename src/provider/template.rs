@@ -15,32 +15,70 @@ pub enum Operation {
     Embeddings,
 }
 
+/// The work that a POST to a path causes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asks {
+    /// A model answers. The operation is `None` if the conventions have no name for it.
+    Model(Option<Operation>),
+    /// No model answers: the provider counts, lists or stores.
+    Nothing,
+}
+
+use Asks::{Model, Nothing};
 use Operation::{Chat, Embeddings, GenerateContent, TextCompletion};
 
-/// End of the path, template, operation. Of two ends that fit, the first is the longer.
+/// End of the path, template, and work. Of two ends that fit, the first is the longer.
 #[rustfmt::skip]
-const TEMPLATES: &[(&str, &str, Option<Operation>)] = &[
-    ("/messages/count_tokens", "/v1/messages/count_tokens", None),
-    ("/messages/batches", "/v1/messages/batches", None),
-    ("/messages", "/v1/messages", Some(Chat)),
-    ("/chat/completions", "/v1/chat/completions", Some(Chat)),
-    ("/completions", "/v1/completions", Some(TextCompletion)),
-    ("/embeddings", "/v1/embeddings", Some(Embeddings)),
-    ("/responses/compact", "/v1/responses/compact", None),
-    ("/responses/input_tokens", "/v1/responses/input_tokens", None),
-    ("/responses", "/v1/responses", Some(Chat)),
-    ("/models", "/v1/models", None),
-    (":generateContent", "/v1beta/models/{model}:generateContent", Some(GenerateContent)),
-    (":streamGenerateContent", "/v1beta/models/{model}:streamGenerateContent", Some(GenerateContent)),
-    (":countTokens", "/v1beta/models/{model}:countTokens", None),
-    (":batchGenerateContent", "/v1beta/models/{model}:batchGenerateContent", None),
-    (":embedContent", "/v1beta/models/{model}:embedContent", Some(Embeddings)),
-    (":rawPredict", "/v1/publishers/{publisher}/models/{model}:rawPredict", Some(Chat)),
-    (":streamRawPredict", "/v1/publishers/{publisher}/models/{model}:streamRawPredict", Some(Chat)),
-    ("/invoke", "/model/{model}/invoke", Some(Chat)),
-    ("/invoke-with-response-stream", "/model/{model}/invoke-with-response-stream", Some(Chat)),
-    ("/converse", "/model/{model}/converse", Some(Chat)),
-    ("/converse-stream", "/model/{model}/converse-stream", Some(Chat)),
+const TEMPLATES: &[(&str, &str, Asks)] = &[
+    ("/messages/count_tokens", "/v1/messages/count_tokens", Nothing),
+    ("/messages/batches", "/v1/messages/batches", Nothing),
+    ("/messages", "/v1/messages", Model(Some(Chat))),
+    ("/complete", "/v1/complete", Model(Some(TextCompletion))),
+    ("/chat/completions", "/v1/chat/completions", Model(Some(Chat))),
+    ("/completions", "/v1/completions", Model(Some(TextCompletion))),
+    ("/embeddings", "/v1/embeddings", Model(Some(Embeddings))),
+    ("/responses/compact", "/v1/responses/compact", Model(None)),
+    ("/responses/input_tokens", "/v1/responses/input_tokens", Nothing),
+    ("/responses", "/v1/responses", Model(Some(Chat))),
+    ("/images/generations", "/v1/images/generations", Model(None)),
+    ("/images/edits", "/v1/images/edits", Model(None)),
+    ("/images/variations", "/v1/images/variations", Model(None)),
+    ("/audio/speech", "/v1/audio/speech", Model(None)),
+    ("/audio/transcriptions", "/v1/audio/transcriptions", Model(None)),
+    ("/audio/translations", "/v1/audio/translations", Model(None)),
+    ("/videos", "/v1/videos", Model(None)),
+    ("/moderations", "/v1/moderations", Model(None)),
+    ("/rerank", "/v1/rerank", Model(None)),
+    ("/ocr", "/v1/ocr", Model(None)),
+    ("/models", "/v1/models", Nothing),
+    (":generateContent", "/v1beta/models/{model}:generateContent", Model(Some(GenerateContent))),
+    (":streamGenerateContent", "/v1beta/models/{model}:streamGenerateContent", Model(Some(GenerateContent))),
+    (":countTokens", "/v1beta/models/{model}:countTokens", Nothing),
+    (":batchGenerateContent", "/v1beta/models/{model}:batchGenerateContent", Nothing),
+    (":embedContent", "/v1beta/models/{model}:embedContent", Model(Some(Embeddings))),
+    (":batchEmbedContents", "/v1beta/models/{model}:batchEmbedContents", Model(Some(Embeddings))),
+    (":predict", "/v1beta/models/{model}:predict", Model(None)),
+    (":predictLongRunning", "/v1beta/models/{model}:predictLongRunning", Model(None)),
+    ("/interactions", "/v1beta/interactions", Model(None)),
+    (":rawPredict", "/v1/publishers/{publisher}/models/{model}:rawPredict", Model(Some(Chat))),
+    (":streamRawPredict", "/v1/publishers/{publisher}/models/{model}:streamRawPredict", Model(Some(Chat))),
+    ("/invoke", "/model/{model}/invoke", Model(Some(Chat))),
+    ("/invoke-with-response-stream", "/model/{model}/invoke-with-response-stream", Model(Some(Chat))),
+    ("/async-invoke", "/async-invoke", Model(None)),
+    ("/converse", "/model/{model}/converse", Model(Some(Chat))),
+    ("/converse-stream", "/model/{model}/converse-stream", Model(Some(Chat))),
+];
+
+/// Segments of paths under which a provider stores or administers something, with any ending.
+const HELD: [&str; 8] = [
+    "/threads/",
+    "/conversations/",
+    "/organization/",
+    "/organizations/",
+    "/files/",
+    "/batches/",
+    "/vector_stores/",
+    "/fine_tuning/",
 ];
 
 impl Route<'_> {
@@ -50,14 +88,26 @@ impl Route<'_> {
     }
 }
 
-/// The template of a path, and what it asks for when it is posted to; none for a path that is not known.
+/// The template of a path, and what it asks of a model when it is posted to; none for a path that is not known.
 fn template(path: &str) -> Option<(&'static str, Option<Operation>)> {
-    // What is added to a thread or a conversation that the provider holds asks for nothing.
-    if path.contains("/threads/") || path.contains("/conversations/") {
+    row(path).map(|(template, asks)| match asks {
+        Model(operation) => (template, operation),
+        Nothing => (template, None),
+    })
+}
+
+/// Returns `true` if a model answers a POST to this path. An unknown path asks no model.
+pub(super) fn asks_model(path: &str) -> bool {
+    row(path).is_some_and(|(_, asks)| asks != Nothing)
+}
+
+/// Finds the template and the work of a path; `None` if the path is unknown.
+fn row(path: &str) -> Option<(&'static str, Asks)> {
+    if HELD.iter().any(|segment| path.contains(segment)) {
         return None;
     }
     let known = TEMPLATES.iter().find(|(end, ..)| path.ends_with(end));
-    known.map(|(_, template, operation)| (*template, *operation))
+    known.map(|(_, template, asks)| (*template, *asks))
 }
 
 #[cfg(test)]
@@ -82,6 +132,50 @@ mod tests {
             ("/v1/files/f_1", None),
         ] {
             assert_eq!(template(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn only_a_path_that_a_model_answers_asks_one() {
+        for (path, asks) in [
+            ("/v1/messages", true),
+            ("/v1/complete", true),
+            ("/v1/messages/count_tokens", false),
+            ("/v1/messages/batches", false),
+            ("/openai/deployments/d/chat/completions", true),
+            ("/beta/completions", true),
+            ("/v1/fim/completions", true),
+            ("/v1/responses", true),
+            ("/v1/responses/compact", true),
+            ("/v1/responses/input_tokens", false),
+            ("/v1/responses/resp_1/cancel", false),
+            ("/v1/conversations/conv_1/items", false),
+            ("/v1/conversations/conv_1/responses", false),
+            ("/v1/organization/usage/completions", false),
+            ("/v1/organizations/me", false),
+            ("/v1/embeddings", true),
+            ("/v1/images/generations", true),
+            ("/v1/audio/speech", true),
+            ("/v1/models", false),
+            ("/v1/files", false),
+            ("/v1/files/f_1/content", false),
+            ("/v1/batches", false),
+            ("/v1/threads/t_1/messages", false),
+            ("/v1internal:generateContent", true),
+            ("/v1internal:countTokens", false),
+            ("/v1beta/models/m:batchEmbedContents", true),
+            ("/v1beta/models/m:batchGenerateContent", false),
+            (
+                "/v1/projects/p/locations/l/publishers/anthropic/models/m:streamRawPredict",
+                true,
+            ),
+            ("/v1/projects/p/locations/l/publishers/google/models/m:predict", true),
+            ("/model/m/converse-stream", true),
+            ("/model/m/count-tokens", false),
+            ("/async-invoke", true),
+            ("/", false),
+        ] {
+            assert_eq!(asks_model(path), asks, "{path}");
         }
     }
 

@@ -26,6 +26,8 @@ pub(super) struct AttemptOutcome {
     pub(super) request: [u8; 32],
     /// Whether the attempt is the first of its exchange.
     pub(super) first: bool,
+    /// Whether a model was asked.
+    pub(super) asks_model: bool,
     /// From 0 to 1.
     pub(super) jitter: f64,
     pub(super) caller: Caller,
@@ -49,6 +51,7 @@ impl AttemptOutcome {
             began: self.began,
             request: self.request,
             first: self.first,
+            asks_model: self.asks_model,
         };
         self.profiles.note(&shown, self.jitter, clock::instant());
     }

@@ -85,10 +85,7 @@ pub enum ProxyError {
 impl ProxyError {
     /// What happened, and whose doing it was.
     pub fn verdict(&self) -> Verdict {
-        let refused = |code| Verdict {
-            class: Class::Refused,
-            code,
-        };
+        let refused = |code| Verdict::named(Class::Refused, code);
         let upload = |code| Verdict {
             code,
             ..classify(Evidence::Upload)

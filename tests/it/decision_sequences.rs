@@ -67,6 +67,7 @@ fn rest(world: &World, profile: usize, class: Class, seconds: u64) {
         began: now,
         request: [9; 32],
         first: true,
+        asks_model: true,
     };
     world.shared.profiles.note(&shown, 0.0, now);
 }

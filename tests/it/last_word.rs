@@ -270,3 +270,26 @@ async fn an_upstream_that_wants_ids_used_once_gets_them_so_from_then_on() {
     assert_eq!(notes(&other), (200, "1", "none"));
     assert_eq!(easy.request().text(), twice("toolu_1"));
 }
+
+/// A provider names unknown members, so that a client may write the words of a refusal itself.
+#[tokio::test]
+async fn words_that_a_client_wrote_change_nothing_for_others() {
+    let echo = refused("messages.0.x: tool_use ids must be unique: Extra inputs are not permitted");
+    let taken = answer(200, "application/json", "{}");
+    let upstream = Upstream::answering_each([echo.clone(), echo, taken]).await;
+    let app = before(upstream.address).start().await;
+    let sent = twice("toolu_1").replacen(
+        "\"content\":\"go\"",
+        "\"content\":\"go\",\"x: tool_use ids must be unique\":1",
+        1,
+    );
+    assert_ne!(sent, twice("toolu_1"));
+    let poisoned = app.ask(post("/anthropic/v1/messages", &sent)).await;
+    assert_eq!(
+        (poisoned.status(), poisoned.header("x-antiphon-attempts")),
+        (400, Some("2"))
+    );
+    let innocent = app.ask(post("/anthropic/v1/messages", &twice("toolu_1"))).await;
+    assert_eq!(notes(&innocent), (200, "1", "none"));
+    assert_eq!(upstream.requests()[2].text(), twice("toolu_1"));
+}

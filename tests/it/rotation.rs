@@ -7,7 +7,7 @@ use std::{
 
 use antiphon::{
     auth::rotation::{Ask, Bound, Member, Pick, ProfileId, ProfileState, Report, Rotation},
-    policy::{Class, Reason, Verdict},
+    policy::{Class, Reach, Reason, Verdict},
 };
 use proptest::prelude::*;
 
@@ -64,14 +64,25 @@ impl Pool {
         began: Instant,
     ) -> Option<Reason> {
         let report = Report {
-            verdict: Verdict::of(class),
             model,
             rest: rest.map(Duration::from_secs),
-            every_model: false,
             began,
-            jitter: 0.0,
+            ..self.report(class)
         };
         self.rotation.report(id, &report, self.now)
+    }
+
+    /// A failure that begins now.
+    fn report(&self, class: Class) -> Report<'static> {
+        Report {
+            verdict: Verdict::of(class),
+            model: MODEL,
+            rest: None,
+            rest_max: None,
+            every_model: false,
+            began: self.now,
+            jitter: 0.0,
+        }
     }
 
     fn state(&self, id: ProfileId) -> ProfileState {
@@ -172,6 +183,135 @@ fn rests_grow_with_failures_in_a_row_and_never_within_one() {
             assert_eq!((pool.state(0), pool.rests(0)), (ProfileState::Ready, None), "{class:?}");
         }
         assert_eq!(pool.state(1), ProfileState::Ready, "{class:?}");
+    }
+}
+
+#[test]
+fn chance_adds_nothing_to_the_longest_rest() {
+    for (class, longest) in [
+        (Class::Auth, 3600),
+        (Class::Billing, 86_400),
+        (Class::Quota, 86_400),
+        (Class::SpendLimit, 86_400),
+    ] {
+        let mut pool = Pool::with(&[None, None]);
+        let rested: Vec<u64> = (0..8)
+            .map(|_| {
+                let report = Report {
+                    jitter: 1.0,
+                    ..pool.report(class)
+                };
+                pool.rotation.report(0, &report, pool.now);
+                let rested = pool.rests(0).unwrap();
+                pool.pass(rested);
+                rested
+            })
+            .collect();
+        assert_eq!(rested.iter().max(), Some(&longest), "{class:?}: {rested:?}");
+        // A short one is stretched.
+        assert!([36, 21_600].contains(&rested[0]), "{class:?}: {rested:?}");
+    }
+    // The same of a time that the provider names.
+    for (most, wanted) in [(None, 120), (Some(110), 110), (Some(500), 120)] {
+        let mut pool = Pool::with(&[None, None]);
+        let report = Report {
+            rest: Some(Duration::from_secs(100)),
+            rest_max: most.map(Duration::from_secs),
+            jitter: 1.0,
+            ..pool.report(Class::RateLimit)
+        };
+        pool.rotation.report(0, &report, pool.now);
+        assert_eq!(pool.rests(0), Some(wanted), "{most:?}");
+    }
+}
+
+#[test]
+fn a_verdict_that_keeps_to_its_exchange_costs_a_profile_nothing() {
+    for class in [
+        Class::Auth,
+        Class::Billing,
+        Class::SpendLimit,
+        Class::Quota,
+        Class::Permission,
+        Class::RateLimit,
+    ] {
+        let mut pool = Pool::with(&[None, None]);
+        let before = format!("{:?}", pool.rotation);
+        let report = Report {
+            verdict: Verdict::of(class).within(Reach::Exchange),
+            ..pool.report(class)
+        };
+        assert_eq!(pool.rotation.report(0, &report, pool.now), None, "{class:?}");
+        assert_eq!(format!("{:?}", pool.rotation), before, "{class:?}");
+        let report = Report {
+            verdict: Verdict::of(class).within(Reach::Text),
+            ..pool.report(class)
+        };
+        assert_eq!(pool.rotation.report(0, &report, pool.now), class.reason(), "{class:?}");
+    }
+}
+
+#[test]
+fn only_limits_last_as_long_as_a_provider_says() {
+    for (class, first, second) in [
+        (Class::Auth, 30, 30),
+        (Class::Permission, 600, 600),
+        (Class::RateLimit, 5000, 9000),
+        (Class::Quota, 5000, 9000),
+    ] {
+        let mut pool = Pool::with(&[None, None]);
+        pool.fails_for(0, class, Some(5000));
+        assert_eq!(pool.rests(0), Some(first), "{class:?}");
+        pool.fails_for(0, class, Some(9000));
+        assert_eq!(pool.rests(0), Some(second), "{class:?}");
+    }
+}
+
+#[test]
+fn a_model_that_is_not_known_rests_apart_from_the_known_ones() {
+    let long = "m".repeat(300);
+    for (failed, asked, used_first) in [
+        (None, MODEL, true),
+        (MODEL, None, true),
+        (None, None, false),
+        (MODEL, MODEL, false),
+        (Some(long.as_str()), Some(long.as_str()), false),
+        (Some(long.as_str()), MODEL, true),
+    ] {
+        for class in [Class::RateLimit, Class::Permission] {
+            let mut pool = Pool::with(&[None, None]);
+            let began = pool.now;
+            pool.reports(0, class, Some(60), failed, began);
+            let ask = Ask {
+                model: asked,
+                pinned: Some(0),
+                ..Ask::default()
+            };
+            assert_eq!(
+                used(&pool.pick(&ask)) == Some(0),
+                used_first,
+                "{class:?} {failed:?} {asked:?}"
+            );
+            // A success ends the rests of its own model.
+            pool.pass(1);
+            let began = pool.now;
+            pool.reports(0, Class::Success, None, asked, began);
+            assert_eq!(
+                pool.state(0) == ProfileState::Ready,
+                !used_first,
+                "{class:?} {failed:?} {asked:?}"
+            );
+        }
+        // What concerns the key itself concerns all of them.
+        let mut pool = Pool::with(&[None, None]);
+        let began = pool.now;
+        pool.reports(0, Class::Quota, None, failed, began);
+        let ask = Ask {
+            model: asked,
+            pinned: Some(0),
+            ..Ask::default()
+        };
+        assert_eq!(used(&pool.pick(&ask)), Some(1));
     }
 }
 

@@ -96,7 +96,8 @@ const of = ({ upstream, profile }) => JSON.stringify([upstream, profile]);
 
 /** @param {Api.Rest} rest */
 function rest({ reason, model, disables, shared, since }) {
-	const marks = [model !== null && h("span", {}, "for ", name(model, "mono")), shared && h("span", {}, "shared by the organisation"), disables && h("span", {}, "disabled")];
+	const whose = model === "" ? h("span", {}, "for requests that name no model") : model !== null && h("span", {}, "for ", name(model, "mono"));
+	const marks = [whose, shared && h("span", {}, "shared by the organisation"), disables && h("span", {}, "disabled")];
 	return h(
 		"li",
 		{},

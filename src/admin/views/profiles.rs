@@ -33,7 +33,7 @@ struct Profile {
 struct Rest {
     /// The recorded reason.
     reason: &'static str,
-    /// The only model that it concerns; null for all.
+    /// The only model that it concerns; empty for requests that name none, null for all.
     model: Option<String>,
     disables: bool,
     /// Whether it came through another profile of the same organisation.

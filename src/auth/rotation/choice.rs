@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use super::{Member, ProfileId, Rest, Rotation};
+use super::{Member, ProfileId, Rest, Rotation, windows::name_of};
 use crate::policy::Reason;
 
 /// What a send asks for.
@@ -122,7 +122,8 @@ impl Rotation {
 
     /// The rest that keeps a profile from serving this request for longest; none if it can serve.
     fn rest(&self, id: ProfileId, ask: &Ask<'_>, now: Instant) -> Option<Rest> {
-        let concerned = |rest: &Rest| rest.model.is_none() || rest.model.as_deref() == ask.model;
+        let asked = name_of(ask.model);
+        let concerned = |rest: &Rest| rest.model.as_deref().is_none_or(|model| model == asked);
         let rests = self.rests(id, now).into_iter().filter(concerned);
         rests.max_by_key(|rest| (rest.disables, rest.until))
     }

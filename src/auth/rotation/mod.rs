@@ -49,6 +49,8 @@ pub struct Report<'r> {
     pub model: Option<&'r str>,
     /// How long the provider says that it lasts.
     pub rest: Option<Duration>,
+    /// The longest rest that is believed of what the provider says.
+    pub rest_max: Option<Duration>,
     /// Whether the provider says that it is for every model.
     pub every_model: bool,
     /// When the attempt began.
@@ -111,7 +113,7 @@ impl ProfileState {
 pub struct Rest {
     /// The recorded reason.
     pub reason: Reason,
-    /// The only model that it concerns.
+    /// The only model that it concerns, empty for requests that name none; `None` for every model.
     pub model: Option<Box<str>>,
     /// Whether it disables.
     pub disables: bool,
@@ -180,7 +182,7 @@ impl Rotation {
             }
             return None;
         }
-        let reason = verdict.class.reason()?;
+        let reason = verdict.reason()?;
         self.windows.get_mut(id)?.failed(reason, report, now).then_some(reason)
     }
 

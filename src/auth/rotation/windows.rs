@@ -45,7 +45,7 @@ pub(super) enum Scope {
 pub(super) struct Window {
     pub(super) reason: Reason,
     pub(super) scope: Scope,
-    /// The only model that it concerns.
+    /// The only model that it concerns, empty for requests that name none; `None` for every model.
     pub(super) model: Option<Box<str>>,
     pub(super) disables: bool,
     pub(super) since: Instant,
@@ -84,7 +84,8 @@ impl Windows {
         self.streaks
             .retain(|streak| now.saturating_duration_since(streak.until) < FORGOTTEN);
         let model = concerned(reason, report);
-        let stated = report.rest.map(|rest| now + stretched(rest, report.jitter));
+        let stated = report.rest.filter(|_| names_its_end(reason));
+        let stated = stated.map(|rest| now + bounded(rest, report.rest_max, report.jitter));
         let same = |window: &&mut Window| window.reason == reason && window.model == model;
         if let Some(window) = self.windows.iter_mut().find(same) {
             // Immutable, but for a later time that the provider names.
@@ -94,11 +95,8 @@ impl Windows {
         let streak = self.streak(reason, model.clone(), now);
         streak.count = streak.count.saturating_add(1);
         streak.last = now;
-        let (length, disables) = length(streak);
-        let until = match stated {
-            Some(stated) if names_its_end(reason) => stated,
-            _ => now + stretched(length, report.jitter),
-        };
+        let (length, most, disables) = length(streak);
+        let until = stated.unwrap_or_else(|| now + bounded(length, most, report.jitter));
         streak.until = until;
         let scope = match reason {
             Reason::RateLimit | Reason::SpendLimit => Scope::Quota,
@@ -124,7 +122,7 @@ impl Windows {
     /// An exchange that began at `began` was a success: what is older is over. Of another's success with the same
     /// quota, only the quota's windows.
     pub(super) fn succeeded(&mut self, model: Option<&str>, began: Instant, shared_only: bool) {
-        let concerned = |of: Option<&str>| of.is_none() || of == model;
+        let concerned = |of: Option<&str>| of.is_none_or(|of| of == name_of(model));
         let mut cleared = Vec::new();
         self.windows.retain(|window| {
             let older = window.since < began && concerned(window.model.as_deref());
@@ -164,17 +162,29 @@ impl Windows {
     }
 }
 
-/// The model that a failure concerns; none for all of them.
+/// Returns the model that a failure concerns; `None` for every model.
 fn concerned(reason: Reason, report: &Report<'_>) -> Option<Box<str>> {
     let of_model = match reason {
         Reason::RateLimit | Reason::Permission => !report.every_model,
         Reason::Auth | Reason::Billing | Reason::SpendLimit | Reason::Quota => false,
     };
-    let model = report.model.filter(|_| of_model)?;
+    of_model.then(|| Box::from(name_of(report.model)))
+}
+
+/// Returns the name under which a model's windows are kept. Requests whose model is unknown share the empty one: what
+/// they meet must not take the known models away.
+pub(super) fn name_of(model: Option<&str>) -> &str {
+    let model = model.unwrap_or_default();
     let end = (0..=model.len().min(MODEL_MAX))
         .rev()
         .find(|end| model.is_char_boundary(*end));
-    model.get(..end.unwrap_or(0)).map(Box::from)
+    model.get(..end.unwrap_or(0)).unwrap_or_default()
+}
+
+/// Returns a rest with what chance adds to it, but no more than `most`.
+fn bounded(rest: Duration, most: Option<Duration>, jitter: f64) -> Duration {
+    let rest = stretched(rest, jitter);
+    most.map_or(rest, |most| rest.min(most))
 }
 
 /// Whether a provider's word on when it ends is taken for the end.
@@ -182,8 +192,8 @@ const fn names_its_end(reason: Reason) -> bool {
     !matches!(reason, Reason::Auth | Reason::Permission)
 }
 
-/// How long a rest is, where the provider names no end, and whether it disables.
-fn length(streak: &mut Streak) -> (Duration, bool) {
+/// Returns how long a rest is if the provider names no end, how long it may be, and whether it disables.
+fn length(streak: &mut Streak) -> (Duration, Option<Duration>, bool) {
     let doubled = |first: Duration, times: u32, most: Duration| {
         first
             .saturating_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX))
@@ -191,18 +201,19 @@ fn length(streak: &mut Streak) -> (Duration, bool) {
     };
     match streak.reason {
         Reason::Billing | Reason::Quota | Reason::SpendLimit => {
-            (doubled(UNPAID, streak.count.saturating_sub(1), UNPAID_MAX), true)
+            let length = doubled(UNPAID, streak.count.saturating_sub(1), UNPAID_MAX);
+            (length, Some(UNPAID_MAX), true)
         }
-        Reason::Permission => (NOT_ALLOWED, false),
+        Reason::Permission => (NOT_ALLOWED, None, false),
         Reason::Auth if streak.count >= REFUSALS_MAX => {
             let length = doubled(REFUSED, streak.disabled, REFUSED_MAX);
             streak.disabled = streak.disabled.saturating_add(1);
-            (length, true)
+            (length, Some(REFUSED_MAX), true)
         }
         Reason::Auth | Reason::RateLimit => {
             let nth = usize::try_from(streak.count.saturating_sub(1)).unwrap_or(usize::MAX);
             let [.., longest] = COOLDOWNS;
-            (COOLDOWNS.get(nth).copied().unwrap_or(longest), false)
+            (COOLDOWNS.get(nth).copied().unwrap_or(longest), None, false)
         }
     }
 }

@@ -20,10 +20,11 @@ use crate::{
     auth::rotation::{Ask, Moved, Pick, ProfileId},
     clock,
     policy::{
-        Class, Evidence, Failure, Hints, Rotate, Verdict, classify, organisation,
+        Class, Evidence, Failure, Hints, PHRASES, Reach, Rotate, Verdict, classify, organisation,
         retry::{self, Circumstances, Footing, Next},
     },
     provider::Route,
+    session,
     session_table::Pin,
     telemetry::Asking,
     upstream::SendError,
@@ -134,14 +135,32 @@ impl Attempts<'_> {
             Ok(answer) => resend::recover(self, answer, log).await,
             Err(error) => Err(error),
         };
-        match sent {
+        let tried = match sent {
             Ok(answer) => self.judged(answer, log).await,
             Err(error) => Tried {
                 verdict: error.verdict(),
                 hints: Hints::default(),
                 what: Err(error),
             },
+        };
+        Tried {
+            verdict: self.limited(tried.verdict),
+            ..tried
         }
+    }
+
+    /// Keeps a verdict to its exchange if it says nothing of the profile: on a path that asks no model, or where the
+    /// provider's text is also the client's.
+    ///
+    /// Such an exchange may still try one other profile. A list that a restricted key refuses is then answered by another
+    /// key, at the price of one send.
+    fn limited(&self, verdict: Verdict) -> Verdict {
+        let limit = self.path.settings.inspect_bytes_max;
+        let is_echo = || verdict.reach == Reach::Text && self.outgoing.contains_any(&PHRASES, limit);
+        if self.route.asks_model && !is_echo() {
+            return verdict;
+        }
+        verdict.within(Reach::Exchange)
     }
 
     /// Sends the request as it stands and waits for the answer's head.
@@ -172,6 +191,7 @@ impl Attempts<'_> {
             began: clock::instant(),
             request: context.name,
             first: log.event.attempts == 0 && context.retries == 0,
+            asks_model: self.route.asks_model,
             jitter: self.jitter,
             caller: context.caller,
             lane: context.lane,
@@ -200,8 +220,10 @@ impl Attempts<'_> {
                 }
             };
         }
+        let kind = self.route.upstream.kind;
         let mut said = answer.said();
         let mut verdict = classify(Evidence::Answered {
+            kind,
             status: answer.status().as_u16(),
             said: &said,
         });
@@ -210,7 +232,7 @@ impl Attempts<'_> {
                 Held::Answer(answer) => answer,
                 Held::Refused(answer, words) => {
                     said = words;
-                    verdict = classify(Evidence::InStream(&said));
+                    verdict = classify(Evidence::InStream { kind, said: &said });
                     answer
                 }
                 Held::Failed(failed) => {
@@ -225,7 +247,7 @@ impl Attempts<'_> {
         // Of a success nobody asks when to come back.
         let hints = match verdict.class {
             Class::Success => Hints::default(),
-            _ => Hints::read(answer.headers(), &said, clock::since_1970()),
+            class => Hints::read(answer.headers(), &said, class, clock::since_1970()),
         };
         Tried {
             verdict,
@@ -261,7 +283,7 @@ impl Attempts<'_> {
             return Some(Duration::ZERO);
         }
         let at = self.circumstances(log);
-        let mut next = retry::next(class, &tried.hints, &at, self.jitter);
+        let mut next = retry::next(tried.verdict, &tried.hints, &at, self.jitter);
         if let Next::Rotate { other_quota } = next {
             // The report first: the choice must know what this profile has just shown.
             log.judge(tried.verdict, &tried.hints);
@@ -272,7 +294,7 @@ impl Attempts<'_> {
                 .pick(self.upstream(), &self.ask(other_quota), clock::instant());
             if let Some(Pick::Use { id, moved }) = pick {
                 self.take(id, moved, log);
-                self.rotations += u32::from(class.rotate() != Rotate::Freely);
+                self.rotations += u32::from(tried.verdict.rotate() != Rotate::Freely);
                 return Some(Duration::ZERO);
             }
             self.tried.pop();
@@ -306,12 +328,14 @@ impl Attempts<'_> {
             if let Some(pins) = self.outgoing.pins.take() {
                 pins.commit();
             }
+            // A count that another profile answered moves no conversation.
+            let is_turn = !session::counts(self.route.target.path());
             let RequestContext { lane, pin, .. } = &self.outgoing.context;
             let label = log
                 .event
                 .profile
                 .as_deref()
-                .filter(|label| pin.as_deref() != Some(*label));
+                .filter(|label| is_turn && pin.as_deref() != Some(*label));
             if let (Some(lane), Some(label)) = (lane, label) {
                 let pin = Pin {
                     upstream: self.upstream().into(),

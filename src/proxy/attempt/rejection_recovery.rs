@@ -84,6 +84,8 @@ pub(super) enum LearnedFact {
     },
     ThinkingMayBeDropped(FactKey),
     RemoteCallsAnswered(AnsweredRemoteCalls),
+    /// The upstream demands call ids that are unique in their body.
+    UniqueIds,
 }
 
 impl LearnedFact {
@@ -99,6 +101,7 @@ impl LearnedFact {
             }
             Self::ThinkingMayBeDropped(key) => facts.learn_droppable_thinking(key),
             Self::RemoteCallsAnswered(calls) => facts.learn_answered(calls),
+            Self::UniqueIds => facts.learn_unique_ids(scope.upstream),
         }
     }
 }
@@ -240,7 +243,12 @@ impl RejectionRecovery {
                 } else {
                     given_answers(&paired, &plan, &lookup, self.results.caller)
                 };
-                let fact = self.remote_fact(&plan, body.is_original());
+                let mut fact = self.remote_fact(&plan, body.is_original());
+                // The refusal alone teaches nothing: it may echo what the client wrote.
+                let has_renamed = refusal.kind == RefusalKind::RepeatedCall && !plan.report.renamed.is_empty();
+                if has_renamed && matches!(fact, LearnedFact::Nothing) {
+                    fact = LearnedFact::UniqueIds;
+                }
                 return Some(resend(body, plan.report, "pairing", answers, fact));
             }
             let may_be_ours = reading == RefusalReading::StrictestRules && !self.sent.is_original();

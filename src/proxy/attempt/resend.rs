@@ -11,7 +11,7 @@ use crate::{
         catch_core_panic::catch_core_panic, error::ProxyError, exchange_log::ExchangeLog, provider_facts::FactScope,
         request, response::ProviderAnswer,
     },
-    repair::{CallKey, RepairPolicy},
+    repair::CallKey,
     upstream::SendError,
     wire::{Refusal, RefusalKind},
 };
@@ -101,16 +101,16 @@ async fn recall_answered_calls(attempts: &mut Attempts<'_>, refusal: &Refusal) {
 /// Returns what to send after a refusal, or `None` if the provider's word is final.
 fn next_resend(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut ExchangeLog) -> Option<Resend> {
     let (path, upstream) = (attempts.path, attempts.route.upstream.name.as_str());
-    if refusal.kind == RefusalKind::RepeatedCall && attempts.recovery.is_some() {
-        path.facts.learn_unique_ids(upstream);
-    }
     let began = clock::now();
-    let policy: &RepairPolicy = &request::policy_for(path, upstream);
+    let mut policy = request::policy_for(path, upstream);
+    if refusal.kind == RefusalKind::RepeatedCall && !policy.unique_ids {
+        policy.to_mut().unique_ids = true;
+    }
     let (recovery, sends) = (attempts.recovery.as_mut()?, log.event.attempts);
     let context = RecoveryContext {
         facts: &path.facts,
         recall: &path.recall,
-        policy,
+        policy: &policy,
         on_binding_error: path.settings.on_binding_error,
     };
     // A panic of the core would be our own bug: the provider's word is then final.

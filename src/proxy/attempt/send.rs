@@ -66,5 +66,5 @@ pub(super) async fn send_once(
         of_exchange,
         clock::instant(),
     );
-    Ok(ProviderAnswer::new(sent, route.wire.map(|wire| wire.format), course))
+    Ok(ProviderAnswer::new(sent, route, course))
 }

@@ -7,8 +7,9 @@ use http::{
 };
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use memchr::memmem;
 
-use super::{call_lookup::CallLookup, context::RequestContext, pending_pins::PendingPins};
+use super::{call_lookup::CallLookup, content_coding::Coding, context::RequestContext, pending_pins::PendingPins};
 use crate::{
     auth::Profile,
     clock,
@@ -120,6 +121,30 @@ impl OutgoingRequest {
     /// Whether it can be sent again.
     pub(in crate::proxy) const fn is_repeatable(&self) -> bool {
         matches!(self.payload, Payload::Held(_))
+    }
+
+    /// Whether one of `phrases` is in the address, a header or the body, decoded up to `limit` bytes.
+    ///
+    /// A body that is streamed unread is not searched.
+    pub(in crate::proxy) fn contains_any(&self, phrases: &[&str], limit: usize) -> bool {
+        let is_in = |text: &[u8]| {
+            phrases
+                .iter()
+                .any(|phrase| memmem::find(text, phrase.as_bytes()).is_some())
+        };
+        let address = self.uri.path_and_query().map_or("", |address| address.as_str());
+        // Clients write a blank in an address in three ways.
+        let address = address.replace("%20", " ").replace('+', " ");
+        if is_in(address.as_bytes()) || self.headers.values().any(|value| is_in(value.as_bytes())) {
+            return true;
+        }
+        let Payload::Held(body) = &self.payload else {
+            return false;
+        };
+        match (Coding::of(&self.headers), body.parts()) {
+            (Some(coding), [whole]) => coding.decode(whole, limit).is_ok_and(|plain| is_in(&plain)),
+            (_, parts) => parts.iter().any(|part| is_in(part)),
+        }
     }
 
     /// Replaces the body that was sent by that of a resend.

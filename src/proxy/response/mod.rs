@@ -19,6 +19,7 @@ pub use relay::{AnswerBody, RelayError};
 use super::{exchange_log::ExchangeLog, headers, shape::Shape};
 use crate::{
     policy::{Class, Hints, Said, Verdict, course::Course},
+    provider::{self, Route},
     upstream::{BoxedBody, Ebb, Kind, Phase, SendError},
     wire::{
         Format, REFUSAL_BYTES_MAX, Refusal, refusal,
@@ -34,6 +35,8 @@ use relay::{Passage, Relay};
 pub(super) struct ProviderAnswer {
     response: Response<Body>,
     format: Option<Format>,
+    /// The provider's kind.
+    kind: provider::Kind,
     /// Its clocks, which run since the head came.
     course: Course,
 }
@@ -47,11 +50,12 @@ enum Body {
 }
 
 impl ProviderAnswer {
-    /// Takes an answer; `format` is that of the history which its request's path carries.
-    pub(super) fn new(response: Response<BoxedBody>, format: Option<Format>, course: Course) -> Self {
+    /// Takes the answer to a request on `route`.
+    pub(super) fn new(response: Response<BoxedBody>, route: &Route<'_>, course: Course) -> Self {
         Self {
             response: response.map(|body| Body::Streamed(Bytes::new(), body)),
-            format,
+            format: route.wire.map(|wire| wire.format),
+            kind: route.upstream.kind,
             course,
         }
     }
@@ -157,6 +161,7 @@ impl ProviderAnswer {
         let answer = Self {
             response: Response::from_parts(head, body),
             format: Some(format),
+            kind: self.kind,
             course,
         };
         match said {
@@ -220,6 +225,7 @@ impl ProviderAnswer {
                 log,
                 stream,
                 watcher,
+                kind: self.kind,
                 course: self.course,
                 shape: open.then_some(shape),
             })),

@@ -21,6 +21,7 @@ use crate::{
         Class, Evidence, Hints, Said, Verdict, classify,
         course::{Course, Snapshot},
     },
+    provider::Kind,
     proxy::{exchange_log::ExchangeLog, headers, shape::Shape},
     telemetry::events::Watched,
     wire::{
@@ -141,6 +142,8 @@ pub(super) struct Passage {
     /// Whether the answer is a stream of events.
     pub(super) stream: bool,
     pub(super) watcher: Option<Watcher>,
+    /// The provider's kind.
+    pub(super) kind: Kind,
     pub(super) course: Course,
     /// The shape of an error event; none where no event of ours fits.
     pub(super) shape: Option<Shape>,
@@ -155,6 +158,7 @@ pub(super) struct Relay {
     stream: bool,
     shape: Option<Shape>,
     watcher: Option<Watcher>,
+    kind: Kind,
     // Runs only while we wait for the provider, not while the client is slow to take.
     course: Course,
     alarm: Alarm,
@@ -169,6 +173,7 @@ impl Relay {
             log,
             stream,
             watcher,
+            kind,
             course,
             shape,
         } = passage;
@@ -182,6 +187,7 @@ impl Relay {
             stream,
             shape,
             watcher,
+            kind,
             course,
             alarm: Alarm::default(),
         }
@@ -296,7 +302,10 @@ impl Relay {
     /// What the provider's end, or its breaking off, means.
     fn judged(&self, broken: bool) -> Verdict {
         if let Some(said) = self.said() {
-            return classify(Evidence::InStream(&said));
+            return classify(Evidence::InStream {
+                kind: self.kind,
+                said: &said,
+            });
         }
         classify(Evidence::Ended {
             whole: self.may_end(),
@@ -323,7 +332,7 @@ impl Relay {
     fn end(&mut self, verdict: Verdict) {
         self.note();
         let facts = self.watcher.as_ref().map(Watcher::facts);
-        let read = |said| Hints::read(&HeaderMap::new(), &said, clock::since_1970());
+        let read = |said| Hints::read(&HeaderMap::new(), &said, verdict.class, clock::since_1970());
         let hints = self.said().map_or_else(Hints::default, read);
         self.log.end_of_body(verdict, &hints, facts);
     }

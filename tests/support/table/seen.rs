@@ -192,6 +192,7 @@ pub(super) fn note(world: &World, upstream: &str, class: Class, number: u8) {
         began: now,
         request: [number; 32],
         first: false,
+        asks_model: true,
     };
     world.shared.profiles.note(&shown, 0.0, now);
 }

@@ -1,0 +1,153 @@
+//! The sentences in which Anthropic says, under 400, that an account cannot pay: the only texts that cost a key anything.
+//!
+//! Providers echo what a client wrote in the texts of their errors. A sentence therefore counts only as the whole message,
+//! from its first byte to its last. The date is its only variable part.
+
+use std::time::Duration;
+
+use super::spans::regained;
+
+/// What the whole message of an error says about the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sentence {
+    /// No credit is left.
+    Credit,
+    /// The limit that the account has set itself is reached.
+    Limit {
+        /// Seconds since 1970 at which the limit ends; `None` if the sentence names no date.
+        until: Option<Duration>,
+    },
+}
+
+/// The parts of the sentences that a client would have to write for an echo: none is shorter than a sentence needs.
+pub const PHRASES: [&str; 3] = [
+    "credit balance is too low",
+    "specified API usage limits",
+    "specified workspace API usage limits",
+];
+
+/// Seen with each of the two names of the product (2025-01 to 2026-08).
+const CREDIT: [&str; 2] = [
+    "Your credit balance is too low to access the Anthropic API.",
+    "Your credit balance is too low to access the Claude API.",
+];
+const TOP_UP: &str = " Please go to Plans & Billing to upgrade or purchase credits.";
+/// Seen of an organisation and of a workspace (2025-05 to 2026-10).
+const LIMIT: [&str; 2] = [
+    "You have reached your specified API usage limits.",
+    "You have reached your specified workspace API usage limits.",
+];
+const REGAIN: &str = " You will regain access ";
+
+impl Sentence {
+    /// Reads a whole message; `None` if it is anything else than one of the sentences.
+    pub(super) fn read(message: &str) -> Option<Self> {
+        let behind = |begins: &[&str]| begins.iter().find_map(|begin| message.strip_prefix(begin));
+        if let Some(rest) = behind(&CREDIT) {
+            return (rest.is_empty() || rest == TOP_UP).then_some(Self::Credit);
+        }
+        let rest = behind(&LIMIT)?;
+        if rest.is_empty() {
+            return Some(Self::Limit { until: None });
+        }
+        let access = rest.strip_prefix(REGAIN)?;
+        let is_dated = access.strip_prefix("on ").is_some_and(is_date);
+        (is_dated || access == "soon.").then(|| Self::Limit {
+            until: regained(&message.to_lowercase()),
+        })
+    }
+}
+
+/// Returns `true` for `2026-12-01.` and `2026-12-01 at 00:00 UTC.`, with or without the full stop.
+fn is_date(text: &str) -> bool {
+    let text = text.strip_suffix('.').unwrap_or(text);
+    let (day, clock) = text.split_once(" at ").unwrap_or((text, "00:00 UTC"));
+    fits(day, "0000-00-00") && fits(clock, "00:00 UTC")
+}
+
+/// Returns `true` if `text` is `shape` with any digit in place of each zero.
+fn fits(text: &str, shape: &str) -> bool {
+    let same = |(byte, wanted): (u8, u8)| match wanted {
+        b'0' => byte.is_ascii_digit(),
+        _ => byte == wanted,
+    };
+    text.len() == shape.len() && text.bytes().zip(shape.bytes()).all(same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_is_a_whole_message() {
+        let day = Some(Duration::from_secs(1_796_083_200));
+        let limit = |until| Some(Sentence::Limit { until });
+        for (message, read) in [
+            (
+                "Your credit balance is too low to access the Anthropic API.",
+                Some(Sentence::Credit),
+            ),
+            (
+                "Your credit balance is too low to access the Claude API. Please go to Plans & Billing to upgrade or purchase credits.",
+                Some(Sentence::Credit),
+            ),
+            ("You have reached your specified API usage limits.", limit(None)),
+            (
+                "You have reached your specified API usage limits. You will regain access soon.",
+                limit(None),
+            ),
+            (
+                "You have reached your specified API usage limits. You will regain access on 2026-12-01.",
+                limit(day),
+            ),
+            (
+                "You have reached your specified workspace API usage limits. You will regain access on 2026-12-01 at 00:00 UTC.",
+                limit(day),
+            ),
+            // No such day: the sentence stands, and names no date.
+            (
+                "You have reached your specified API usage limits. You will regain access on 2026-13-01.",
+                limit(None),
+            ),
+            ("", None),
+            ("credit balance is too low", None),
+            ("your credit balance is too low to access the anthropic api.", None),
+            (" Your credit balance is too low to access the Anthropic API.", None),
+            ("Your credit balance is too low to access the Anthropic API. ", None),
+            (
+                "Your credit balance is too low to access the Anthropic API.: Extra inputs are not permitted",
+                None,
+            ),
+            ("messages.0.You have reached your specified API usage limits.", None),
+            (
+                "You have reached your specified API usage limits. You will regain access on 2026-12-01x",
+                None,
+            ),
+            (
+                "You have reached your specified API usage limits. You will regain access on x2026-12-01.",
+                None,
+            ),
+            (
+                "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00.",
+                None,
+            ),
+            (
+                "You have reached your specified API usage limits. You will regain access on 2026-12-01..",
+                None,
+            ),
+            (
+                "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 1é:0 UTC",
+                None,
+            ),
+        ] {
+            assert_eq!(Sentence::read(message), read, "{message}");
+        }
+    }
+
+    #[test]
+    fn each_sentence_holds_a_phrase() {
+        for begin in CREDIT.iter().chain(&LIMIT) {
+            assert!(PHRASES.iter().any(|phrase| begin.contains(phrase)), "{begin}");
+        }
+    }
+}

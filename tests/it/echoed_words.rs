@@ -1,0 +1,329 @@
+//! What a client writes and a provider echoes costs no key: only the provider's own words do, and those of one kind alone.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use antiphon::clock::since_1970;
+
+use crate::support::{
+    app::{gzipped, post_with},
+    pool::{MESSAGES, RESPONSES, ask, does, fine, keys, reached, rests, strangers, untouched, world},
+    still::{Step, World, error, events::anthropic, json, say, secs, sse},
+};
+
+const CHAT: &str = "/openai/v1/chat/completions";
+const GEMINI: &str = "/gemini/v1beta/models/m:generateContent";
+const CREDIT: &str = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits.";
+const LIMIT: &str = "You have reached your specified API usage limits.";
+
+/// An error of Anthropic's.
+fn refusal(kind: &str, message: &str) -> String {
+    serde_json::json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}).to_string()
+}
+
+fn anthropics(message: &str) -> String {
+    refusal("invalid_request_error", message)
+}
+
+fn openais(message: &str) -> String {
+    serde_json::json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": null}})
+        .to_string()
+}
+
+fn googles(message: &str) -> String {
+    let violation = serde_json::json!({"description": message});
+    let details =
+        [serde_json::json!({"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": [violation]})];
+    serde_json::json!({"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT", "details": details}})
+        .to_string()
+}
+
+/// A request whose body has `name` as one of its members.
+fn with_member(name: &str) -> String {
+    serde_json::json!({"model": "m", "max_tokens": 16, name: 1, "messages": [{"role": "user", "content": "hi"}]})
+        .to_string()
+}
+
+/// A question in a session of its own, as an innocent client asks it.
+async fn innocent(world: &World, path: &str) -> u16 {
+    let body = r#"{"model":"m","max_tokens":16,"messages":[{"role":"user","content":"hello"}],"input":"hello"}"#;
+    world
+        .ask(post_with(path, &[("x-antiphon-session", "s9")], body.as_bytes()))
+        .await
+        .status()
+}
+
+/// Path, member of the request, status, and the body that echoes it.
+type Echo = (&'static str, &'static str, u16, String);
+
+fn echoes() -> Vec<Echo> {
+    let spent = "specified api usage limits. you will regain access on 2099-01-01";
+    let extra = |name: &str| anthropics(&format!("{name}: Extra inputs are not permitted"));
+    let unknown = |name: &str| openais(&format!("Unknown parameter: '{name}'."));
+    let no_field = |name: &str| {
+        googles(&format!(
+            "Invalid JSON payload received. Unknown name \"{name}\": Cannot find field."
+        ))
+    };
+    vec![
+        (
+            MESSAGES,
+            "credit balance is too low",
+            400,
+            extra("credit balance is too low"),
+        ),
+        (
+            MESSAGES,
+            "credit balance is too low",
+            422,
+            extra("credit balance is too low"),
+        ),
+        (MESSAGES, spent, 400, extra(spent)),
+        (
+            MESSAGES,
+            "specified workspace api usage limits",
+            400,
+            extra("specified workspace api usage limits"),
+        ),
+        // The whole sentence, but not the whole message.
+        (MESSAGES, CREDIT, 400, extra(CREDIT)),
+        (MESSAGES, LIMIT, 400, anthropics(&format!("messages.0.{LIMIT}"))),
+        (
+            MESSAGES,
+            "x",
+            400,
+            anthropics(&format!("{LIMIT} You will regain access on 2099-01-01 at 00:00 UTC. x")),
+        ),
+        (
+            MESSAGES,
+            "x",
+            400,
+            anthropics(&format!("{LIMIT} You will regain access on 2099-01-01x")),
+        ),
+        (MESSAGES, "x", 400, anthropics(&format!(" {CREDIT}"))),
+        (MESSAGES, "x", 400, anthropics(&format!("{CREDIT}\n"))),
+        // Another type of error, another status.
+        (MESSAGES, "x", 400, refusal("not_found_error", CREDIT)),
+        (MESSAGES, "x", 422, anthropics(CREDIT)),
+        // Another provider, which has no such sentence.
+        (
+            CHAT,
+            "credit balance is too low",
+            400,
+            unknown("credit balance is too low"),
+        ),
+        (CHAT, spent, 400, unknown(spent)),
+        (CHAT, "x", 400, openais(CREDIT)),
+        (RESPONSES, "x", 400, openais(LIMIT)),
+        (CHAT, "api key not valid", 400, unknown("api key not valid")),
+        (GEMINI, "api key not valid", 400, no_field("api key not valid")),
+        (GEMINI, "api_key_invalid", 400, no_field("api_key_invalid")),
+        (
+            GEMINI,
+            "x",
+            400,
+            googles("API key not valid. Please pass a valid API key."),
+        ),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn words_of_the_client_that_a_provider_echoes_cost_no_key() {
+    for (path, name, status, body) in echoes() {
+        let world = world(&strangers("abc"));
+        world.script(error(status, &[], &body));
+        world.otherwise(|_| fine());
+        let sent = post_with(path, &[("x-antiphon-session", "s1")], with_member(name).as_bytes());
+        assert_eq!(reached(&world, sent).await, ("a".into(), status), "{path} {body}");
+        assert!(
+            untouched(&world),
+            "{path} {body}: {:?}",
+            rests(&world, "anthropic", "a")
+        );
+        assert_eq!(innocent(&world, path).await, 200, "{path} {body}");
+        assert_eq!(keys(&world.requests()), "aa", "{path} {body}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_header_of_the_client_that_a_provider_echoes_costs_no_key() {
+    let beta = "credit balance is too low";
+    let body = anthropics(&format!(
+        "Unexpected value(s) `{beta}` for the `anthropic-beta` header. Please consult our documentation."
+    ));
+    let world = world(&strangers("abc"));
+    world.otherwise(move |request| match request.header("anthropic-beta") {
+        Some(_) => json(400, &body),
+        None => fine(),
+    });
+    let sent = post_with(MESSAGES, &[("anthropic-beta", beta)], with_member("x").as_bytes());
+    assert_eq!(reached(&world, sent).await, ("a".into(), 400));
+    assert!(untouched(&world));
+    assert_eq!(innocent(&world, MESSAGES).await, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn echoed_words_in_an_error_event_cost_no_key() {
+    let event = |message: &str| format!("event: error\ndata: {}\n\n", anthropics(message));
+    let echo = "credit balance is too low: Extra inputs are not permitted";
+    for begun in [false, true] {
+        let word = anthropic::text_start(0) + &anthropic::text(0, "hello");
+        let before = anthropic::start() + if begun { &word } else { "" };
+        let world = world(&strangers("abc"));
+        world.script([sse(), say(before + &event(echo)), Step::End]);
+        world.otherwise(|_| fine());
+        let body = with_member("credit balance is too low").replace("{\"credit", "{\"stream\":true,\"credit");
+        let answer = world.ask(post_with(MESSAGES, &[], body.as_bytes())).await;
+        assert_eq!(answer.status(), if begun { 200 } else { 400 });
+        world.settle().await;
+        assert!(untouched(&world), "begun: {begun}");
+        assert_eq!(keys(&world.requests()), "a");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sentence_of_the_providers_own_moves_a_request_once() {
+    let sentences = [
+        (CREDIT.to_owned(), "billing"),
+        ("Your credit balance is too low to access the Claude API.".to_owned(), "billing"),
+        (LIMIT.to_owned(), "spend_limit"),
+        (format!("{LIMIT} You will regain access on 2099-01-01."), "spend_limit"),
+        (
+            "You have reached your specified workspace API usage limits. You will regain access on 2099-01-01 at 00:00 UTC."
+                .to_owned(),
+            "spend_limit",
+        ),
+    ];
+    for (sentence, reason) in sentences {
+        let world = world(&strangers("abc"));
+        let refused = json(400, &anthropics(&sentence));
+        world.otherwise(move |_| refused.clone());
+        assert_eq!(reached(&world, ask("s1", 0)).await, ("ab".into(), 400), "{sentence}");
+        for label in ["a", "b"] {
+            let reasons: Vec<_> = rests(&world, "anthropic", label)
+                .iter()
+                .map(|rest| (rest.0, rest.2))
+                .collect();
+            assert_eq!(reasons, [(reason, true)], "{sentence} {label}");
+        }
+        assert_eq!(rests(&world, "anthropic", "c"), [], "{sentence}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sentence_that_stands_in_the_request_too_proves_nothing_against_a_key() {
+    let quoted = with_member("x").replace("hi", &format!("what does this mean? {CREDIT}"));
+    let plain = with_member("x");
+    let coded: &[(&str, &str)] = &[("content-encoding", "gzip")];
+    let asked = "credit balance is too low";
+    for (path, fields, body) in [
+        (MESSAGES, &[][..], quoted.clone().into_bytes()),
+        (MESSAGES, coded, gzipped(&quoted)),
+        (MESSAGES, &[("x-note", asked)][..], plain.clone().into_bytes()),
+        (
+            "/anthropic/v1/messages?note=credit%20balance%20is%20too%20low",
+            &[][..],
+            plain.clone().into_bytes(),
+        ),
+    ] {
+        for (elsewhere, status) in [(fine(), 200), (json(400, &anthropics(CREDIT)), 400)] {
+            let world = world(&strangers("abc"));
+            does(&world, &[("a", json(400, &anthropics(CREDIT))), ("b", elsewhere)]);
+            let seen = reached(&world, post_with(path, fields, &body)).await;
+            assert_eq!(seen, ("ab".into(), status), "{path} {fields:?}");
+            assert!(untouched(&world), "{path} {fields:?}");
+        }
+    }
+    // Any other request of the same key says what is true.
+    let world = world(&strangers("abc"));
+    does(&world, &[("a", json(400, &anthropics(CREDIT)))]);
+    assert_eq!(reached(&world, ask("s1", 0)).await, ("ab".into(), 200));
+    assert_eq!(rests(&world, "anthropic", "a")[0].0, "billing");
+}
+
+/// Midnight UTC of a day so many days from now, as its date.
+fn in_days(days: u64) -> (String, u64) {
+    let now = since_1970().as_secs();
+    let at = (now / 86_400 + days) * 86_400;
+    let date = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(at)).to_string();
+    (date[..10].to_owned(), at.saturating_sub(now))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_date_that_is_named_counts_up_to_the_end_of_the_next_month() {
+    let limited = |date: &str| {
+        json(
+            400,
+            &anthropics(&format!("{LIMIT} You will regain access on {date} at 00:00 UTC.")),
+        )
+    };
+    let left = async |date: &str| {
+        let world = world(&strangers("ab"));
+        world.script(limited(date));
+        world.otherwise(|_| fine());
+        reached(&world, ask("s1", 0)).await;
+        rests(&world, "anthropic", "a")[0].4
+    };
+    let (date, seconds) = in_days(20);
+    let rested = left(&date).await;
+    assert!(secs(rested) + secs(2) >= secs(seconds), "{date}: {rested}");
+    assert!(secs(rested) <= secs(seconds).mul_f64(1.2), "{date}: {rested}");
+    // No month is longer than 31 days.
+    for date in ["2099-01-01", "9999-12-31"] {
+        let rested = left(date).await;
+        assert!(rested > 28 * 86_400 && rested <= 62 * 86_400, "{date}: {rested}");
+    }
+    let (past, _) = in_days(0);
+    let rested = left(&past).await;
+    assert!((17_998..=21_600).contains(&rested), "{past}: {rested}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_rest_is_longer_than_the_longest_that_is_believed() {
+    let day = 86_400;
+    let far = (since_1970().as_secs() + 400 * day).to_string();
+    let unified = [
+        ("anthropic-ratelimit-unified-status", "rejected"),
+        ("anthropic-ratelimit-unified-5h-status", "rejected"),
+        ("anthropic-ratelimit-unified-5h-reset", far.as_str()),
+    ];
+    let limit = refusal("rate_limit_error", "Error");
+    for (fields, most) in [(&[("retry-after", "999999999")][..], day), (&unified, 7 * day)] {
+        // What is added by chance differs from request to request.
+        for number in 0..8 {
+            let world = world(&strangers("ab"));
+            world.script(error(429, fields, &limit));
+            world.otherwise(|_| fine());
+            assert_eq!(reached(&world, ask("s1", number)).await, ("ab".into(), 200));
+            let rested = rests(&world, "anthropic", "a")[0].4;
+            assert!(rested <= most && rested + 2 >= most, "{fields:?}: {rested}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn words_of_another_error_take_no_key_out_of_use_for_longer() {
+    let words = "Too many. You will regain access on 2099-01-01 at 00:00 UTC.";
+    for (status, kind, reason, seconds) in [
+        // A limit of one model lasts as long as its words ask for; a date in them does not count.
+        (429, "rate_limit_error", "rate_limit", 20 * 3600),
+        (429, "insufficient_quota", "quota", 18_000),
+        (402, "billing_error", "billing", 18_000),
+        (401, "authentication_error", "auth", 30),
+        (403, "permission_error", "permission", 600),
+    ] {
+        let world = world(&strangers("a"));
+        world.otherwise(move |_| {
+            json(
+                status,
+                &refusal(kind, &format!("{words} Please try again in 20 hours.")),
+            )
+        });
+        for number in 0..2 {
+            world.ask(ask("s1", number)).await;
+        }
+        let rest = rests(&world, "anthropic", "a")[0].clone();
+        assert_eq!(rest.0, reason);
+        assert!(secs(rest.4) + secs(2) >= secs(seconds), "{rest:?}");
+        assert!(secs(rest.4) <= secs(seconds).mul_f64(1.2), "{rest:?}");
+    }
+}
