@@ -79,13 +79,21 @@ impl<'a> Conversation<'a> {
         self.parts.push(part);
     }
 
-    /// Takes back the parts from `first` on: the key that held them stands twice, and the last counts.
-    pub fn forget(&mut self, first: usize) {
-        self.parts.truncate(first);
-        if self.compaction.is_some_and(|part| part >= first) {
-            let compaction = |part: &Part<'_>| matches!(part.kind, PartKind::Compaction);
-            self.compaction = self.parts.iter().rposition(compaction);
+    /// Returns the place that [`Conversation::rewind`] goes back to.
+    pub const fn mark(&self) -> Mark {
+        Mark {
+            parts: self.parts.len(),
+            flaws: self.flaws.len(),
+            compaction: self.compaction,
         }
+    }
+
+    /// Removes the parts and flaws that were added behind `mark`: the key that held them stands twice, and the last
+    /// counts.
+    pub fn rewind(&mut self, mark: Mark) {
+        self.parts.truncate(mark.parts);
+        self.flaws.truncate(mark.flaws);
+        self.compaction = mark.compaction;
     }
 
     /// What the call at `part` says.
@@ -128,6 +136,17 @@ impl<'a> Conversation<'a> {
         let message = self.parts.get(part).and_then(|found| self.messages.get(found.message));
         message.map_or(0, |found| part.saturating_sub(found.parts.start))
     }
+}
+
+/// A place in a conversation that is being read.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    /// How many parts stand before it.
+    pub parts: usize,
+    /// How many flaws stand before it.
+    pub flaws: usize,
+    /// The last compaction before it.
+    compaction: Option<usize>,
 }
 
 /// Who speaks in a message.

@@ -2,7 +2,7 @@
 //!
 //! Made of what the one pass of a reader has noted: nothing is parsed again, and only the end of the history is walked.
 
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
 use memchr::memmem;
 
@@ -286,22 +286,28 @@ impl Tail {
     }
 
     fn count_occurrences(&mut self, conversation: &Conversation<'_>) {
-        // Ids mostly differ at their end: few are compared whole.
+        // Ids mostly differ at their end: few are looked up.
         let mut ends = [false; 256];
         for end in self.asked.iter().filter_map(|asked| asked.id.last()) {
             ends[usize::from(*end)] = true;
         }
+        let mut passed: HashMap<&[u8], usize> = self.asked.iter().map(|asked| (&*asked.id, 0)).collect();
+        let mut occurrences = Vec::with_capacity(self.asked.len());
+        let mut asked = self.asked.iter().peekable();
         for part in &conversation.parts {
             let PartKind::Call(call) = &part.kind else { continue };
+            while let Some(here) = asked.next_if(|asked| asked.at.start <= part.span.start) {
+                occurrences.push(passed.get(&*here.id).copied().unwrap_or_default());
+            }
             let id = call.key();
-            if !id.last().is_some_and(|end| ends[usize::from(*end)]) {
-                continue;
+            if id.last().is_some_and(|end| ends[usize::from(*end)])
+                && let Some(count) = passed.get_mut(id)
+            {
+                *count = count.saturating_add(1);
             }
-            for asked in &mut self.asked {
-                if part.span.start < asked.at.start && id == &*asked.id {
-                    asked.occurrence = asked.occurrence.saturating_add(1);
-                }
-            }
+        }
+        for (asked, occurrence) in self.asked.iter_mut().zip(occurrences) {
+            asked.occurrence = occurrence;
         }
     }
 

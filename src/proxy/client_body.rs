@@ -1,7 +1,7 @@
 //! Bodies on the request side: bounded collect, the client's stream, spliced segments.
 
 use std::{
-    collections::VecDeque,
+    collections::{TryReserveError, VecDeque},
     convert::Infallible,
     pin::Pin,
     sync::{
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 
@@ -33,7 +33,7 @@ pub enum ClientFault {
 #[derive(Debug)]
 pub(super) struct ClientBody {
     // Bytes that were collected before the stream turned out to be too large.
-    prefix: Option<Bytes>,
+    prefix: VecDeque<Bytes>,
     inner: BoxedBody,
     // Runs only while we wait for the client, not while the provider is slow to take.
     idle: Silence,
@@ -44,30 +44,65 @@ impl ClientBody {
     /// Wraps a body; `read` counts its bytes.
     pub(super) fn new(inner: BoxedBody, idle_timeout: Duration, read: Arc<AtomicU64>) -> Self {
         Self {
-            prefix: None,
+            prefix: VecDeque::new(),
             inner,
             idle: Silence::new(idle_timeout),
             read,
         }
     }
 
-    /// Reads the whole body into one buffer if it is at most `limit` bytes.
+    /// Reads the whole body into one buffer if it is at most `limit` bytes, and if there is memory for it.
     pub(super) async fn collect(mut self, limit: usize) -> Result<Collected, ClientFault> {
-        let claimed = self.size_hint();
-        if claimed.lower() > limit as u64 {
+        let claimed = self.size_hint().exact();
+        if claimed.is_some_and(|claimed| claimed > limit as u64) {
             return Ok(Collected::TooLarge(self));
         }
-        let mut buffer = BytesMut::with_capacity(usize::try_from(claimed.lower()).unwrap_or(limit).min(limit));
+        let mut buffer = Buffer::new(claimed.and_then(|claimed| usize::try_from(claimed).ok()));
         while let Some(frame) = self.frame().await {
             let Ok(data) = frame?.into_data() else { continue };
-            if data.len() > limit.saturating_sub(buffer.len()) {
-                buffer.extend_from_slice(&data);
-                self.prefix = Some(buffer.freeze());
+            let fits = data.len() <= limit.saturating_sub(buffer.bytes.len());
+            if !fits || buffer.extend(&data).is_err() {
+                self.prefix = [Bytes::from(buffer.bytes), data].into();
+                self.prefix.retain(|piece| !piece.is_empty());
                 return Ok(Collected::TooLarge(self));
             }
-            buffer.extend_from_slice(&data);
         }
-        Ok(Collected::Whole(buffer.freeze()))
+        Ok(Collected::Whole(buffer.bytes.into()))
+    }
+}
+
+/// Bytes of room that a body gets at first, whatever length it claims.
+const FIRST_ROOM_MAX: usize = 1024 * 1024;
+
+/// A body that is being collected. Its memory grows with what has come, up to the length that the client claims: a claim
+/// alone costs the client nothing.
+#[derive(Debug)]
+struct Buffer {
+    bytes: Vec<u8>,
+    /// The length that the client claims; `None` if it claims none.
+    claimed: Option<usize>,
+}
+
+impl Buffer {
+    const fn new(claimed: Option<usize>) -> Self {
+        let bytes = Vec::new();
+        Self { bytes, claimed }
+    }
+
+    /// Adds `data`, and doubles the memory where it does not suffice.
+    fn extend(&mut self, data: &[u8]) -> Result<(), TryReserveError> {
+        let wanted = self.bytes.len().saturating_add(data.len());
+        if wanted > self.bytes.capacity() {
+            let doubled = self.bytes.capacity().saturating_mul(2);
+            let room = match self.claimed {
+                Some(claimed) => doubled.max(FIRST_ROOM_MAX).min(claimed),
+                None => doubled,
+            };
+            self.bytes
+                .try_reserve_exact(room.max(wanted).saturating_sub(self.bytes.len()))?;
+        }
+        self.bytes.extend_from_slice(data);
+        Ok(())
     }
 }
 
@@ -76,7 +111,7 @@ impl ClientBody {
 pub(super) enum Collected {
     /// The whole body.
     Whole(Bytes),
-    /// A body above the limit, every byte of it still to come out.
+    /// A body above the limit, or without memory for it; every byte of it is still to come out.
     TooLarge(ClientBody),
 }
 
@@ -85,7 +120,7 @@ impl Body for ClientBody {
     type Error = ClientFault;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ClientFault>>> {
-        if let Some(prefix) = self.prefix.take() {
+        if let Some(prefix) = self.prefix.pop_front() {
             return Poll::Ready(Some(Ok(Frame::data(prefix))));
         }
         loop {
@@ -111,11 +146,11 @@ impl Body for ClientBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.prefix.is_none() && self.inner.is_end_stream()
+        self.prefix.is_empty() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let prefix = self.prefix.as_ref().map_or(0, Bytes::len) as u64;
+        let prefix = self.prefix.iter().map(Bytes::len).sum::<usize>() as u64;
         let inner = self.inner.size_hint();
         match inner.exact() {
             Some(exact) => SizeHint::with_exact(exact.saturating_add(prefix)),
@@ -162,5 +197,44 @@ impl Body for Spliced {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1024 * 1024;
+
+    /// The capacities of a buffer for `claimed` bytes into which so many pieces of this size come.
+    fn grown(claimed: Option<usize>, piece: usize, pieces: usize) -> Vec<usize> {
+        let mut buffer = Buffer::new(claimed);
+        let mut rooms = vec![buffer.bytes.capacity()];
+        for _ in 0..pieces {
+            buffer.extend(&vec![b'x'; piece]).unwrap();
+            rooms.push(buffer.bytes.capacity());
+        }
+        assert_eq!(buffer.bytes.len(), piece * pieces);
+        rooms.dedup();
+        rooms
+    }
+
+    #[test]
+    fn a_claim_costs_no_more_than_a_mebibyte() {
+        assert_eq!(grown(Some(64 * MIB), 1, 1), [0, MIB]);
+        assert_eq!(grown(Some(64 * MIB), 0, 1), [0]);
+    }
+
+    #[test]
+    fn room_doubles_up_to_the_claim() {
+        assert_eq!(grown(Some(4 * MIB), 64 * 1024, 64), [0, MIB, 2 * MIB, 4 * MIB]);
+        assert_eq!(grown(Some(5 * MIB), 64 * 1024, 80), [0, MIB, 2 * MIB, 4 * MIB, 5 * MIB]);
+        assert_eq!(grown(Some(3000), 1000, 3), [0, 3000]);
+        assert_eq!(grown(Some(4 * MIB), 3 * MIB, 1), [0, 3 * MIB]);
+    }
+
+    #[test]
+    fn a_body_without_a_claim_doubles_too() {
+        assert_eq!(grown(None, 1000, 9), [0, 1000, 2000, 4000, 8000, 16_000]);
     }
 }

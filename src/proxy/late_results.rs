@@ -308,6 +308,10 @@ pub(super) fn append_at_end(
     paired: &Paired<'_>,
     calls: &[(CallKey, Placeholder)],
 ) -> Option<AppendedAtEnd> {
+    // Each of them is searched in the whole body.
+    if calls.len() > APPENDED_CALLS_MAX {
+        return None;
+    }
     let place = paired.places().pop().filter(|place| !place.is_answered)?;
     let is_last = place.message.saturating_add(1) == paired.message_count();
     if paired.takes_only_results() || !is_last {
@@ -326,7 +330,7 @@ pub(super) fn append_at_end(
         text: texts?.join("\n\n"),
         calls: calls.iter().map(|(call, _)| *call.as_bytes()).collect(),
     };
-    if appended.text.len() > APPENDED_BYTES_MAX || appended.calls.len() > APPENDED_CALLS_MAX {
+    if appended.text.len() > APPENDED_BYTES_MAX {
         return None;
     }
     let body = paired.append(plain, &[(place.message, appended.text.clone())]).ok()?;

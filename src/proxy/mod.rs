@@ -13,6 +13,7 @@ mod guard;
 pub mod headers;
 mod late_results;
 mod ledger_exchange;
+mod old_ids;
 mod provider_facts;
 mod rejection;
 mod request;

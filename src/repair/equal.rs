@@ -1,5 +1,7 @@
 //! Whether two results say the same: byte for byte, but for `cache_control`, item ids and the order of members.
 
+use std::collections::HashMap;
+
 use crate::{
     conversation::Conversation,
     repair::RealResult,
@@ -10,17 +12,42 @@ use crate::{
 /// The members of an object that say something: decoded key and raw value, by key; the last of a key counts.
 type Saying<'a> = Vec<(Vec<u8>, Vec<&'a [u8]>)>;
 
-/// Whether the results at two parts say the same.
-pub(super) fn results(conversation: &Conversation<'_>, one: usize, other: usize) -> bool {
-    let json = Json::new(conversation.body);
-    let span = |part: usize| conversation.parts.get(part).map(|part| part.span);
-    match (span(one), span(other)) {
-        (Some(one), Some(other)) => {
-            let (one, other) = (inside(json, one), inside(json, other));
-            json.bytes(one) == json.bytes(other)
-                || saying(json, one).is_some_and(|said| Some(said) == saying(json, other))
+/// The results that others repeat: each is read once, however often it is repeated.
+pub(super) struct Originals<'c> {
+    conversation: &'c Conversation<'c>,
+    read: HashMap<usize, Original<'c>>,
+}
+
+/// A result that others repeat.
+struct Original<'c> {
+    bytes: &'c [u8],
+    /// What it says; `None` if it is no object.
+    saying: Option<Saying<'c>>,
+}
+
+impl<'c> Originals<'c> {
+    /// Returns the results of `conversation`, none of which is read yet.
+    pub(super) fn new(conversation: &'c Conversation<'c>) -> Self {
+        Self {
+            conversation,
+            read: HashMap::new(),
         }
-        _ => false,
+    }
+
+    /// Returns whether the result at `other` says what the one at `original` says.
+    pub(super) fn is_repeated(&mut self, original: usize, other: usize) -> bool {
+        let (conversation, json) = (self.conversation, Json::new(self.conversation.body));
+        let object = |part: usize| conversation.parts.get(part).map(|part| inside(json, part.span));
+        let Some(other) = object(other) else { return false };
+        let original = self.read.entry(original).or_insert_with(|| {
+            let object = object(original);
+            Original {
+                bytes: object.map_or(b"", |object| json.bytes(object)),
+                saying: object.and_then(|object| saying(json, object)),
+            }
+        });
+        let said = original.saying.as_ref();
+        original.bytes == json.bytes(other) || said.is_some_and(|said| Some(said) == saying(json, other).as_ref())
     }
 }
 

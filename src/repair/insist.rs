@@ -2,7 +2,7 @@
 //!
 //! Each is a rule that we did not know. Only ids are believed, never the place that a text names.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
     conversation::{
@@ -110,15 +110,15 @@ impl Insistence<'_> {
     /// Items whose item id the refusal names lose it, but for the first `keep` of each id.
     fn judge_items(&self, conversation: &Conversation<'_>, pairing: &mut Pairing, keep: usize) {
         let json = Json::new(conversation.body);
-        let mut seen: Vec<(usize, &String)> = self.refusal.ids.iter().map(|id| (0, id)).collect();
+        let mut seen: HashMap<&[u8], usize> = self.refusal.ids.iter().map(|id| (id.as_bytes(), 0)).collect();
+        let mut found_in: HashSet<usize> = HashSet::new();
+        let mut flaws = Vec::new();
         for (message, found) in conversation.messages.iter().enumerate() {
             let thinks = |part: usize| matches!(conversation.parts[part].kind, PartKind::Thinking);
             let Some(id) = json.member(found.span, "id").map(|id| json.decode(id)) else {
                 continue;
             };
-            let Some((count, _)) = seen.iter_mut().find(|(_, named)| *id == *named.as_bytes()) else {
-                continue;
-            };
+            let Some(count) = seen.get_mut(&*id) else { continue };
             *count += 1;
             if *count <= keep || found.parts.clone().any(thinks) {
                 continue;
@@ -128,9 +128,13 @@ impl Insistence<'_> {
                 part: None,
                 kind: FlawKind::RepeatedItemId,
             };
-            pairing.flaws.retain(|(known, _)| *known != flaw);
-            pairing.flaws.push((flaw, true));
+            found_in.insert(message);
+            flaws.push((flaw, true));
         }
+        // What the reader has found of the same items is replaced.
+        let is_same = |flaw: &Flaw| flaw.kind == FlawKind::RepeatedItemId && found_in.contains(&flaw.message);
+        pairing.flaws.retain(|(known, _)| !is_same(known));
+        pairing.flaws.append(&mut flaws);
     }
 
     /// Calls that the provider holds and misses the results of: none of them is in the body, nor is its result.

@@ -1,6 +1,9 @@
 //! Results that are kept: cut out of one body, put back into a later one.
 
-use std::{collections::HashMap, fmt};
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+};
 
 use memchr::memmem;
 
@@ -89,11 +92,12 @@ pub fn brought(body: &[u8], format: Format, outline: &Outline, in_lane: bool) ->
         _ => said.insert((call.before, told(call.before.of(body)))).1,
     };
     // Of calls of one name the first is answered first.
-    let mut answered: HashMap<&[u8], usize> = HashMap::new();
+    let mut open: HashMap<&[u8], VecDeque<&AskedCall>> = HashMap::new();
+    for call in &outline.asked {
+        open.entry(&call.id).or_default().push_back(call);
+    }
     let paired = outline.answers.iter().map(|answer| {
-        let rank = answered.entry(&answer.id).or_default();
-        let call = outline.asked.iter().filter(|call| call.id == answer.id).nth(*rank);
-        *rank += 1;
+        let call = open.get_mut(&*answer.id).and_then(VecDeque::pop_front);
         (answer, call)
     });
     let real = paired.filter(|(answer, _)| {

@@ -1,6 +1,9 @@
 //! What a quote says of the result it keeps: the call's id, and the tool's name as far as it is certain.
 
-use std::{cell::OnceCell, collections::HashMap};
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::HashMap,
+};
 
 use crate::{
     conversation::{
@@ -10,10 +13,15 @@ use crate::{
     wire::json::Json,
 };
 
+/// Bytes of a tool's name that are kept: a label shows 128 characters at most.
+const NAME_BYTES_MAX: usize = 512;
+
 /// The labels of one history's results and calls.
 pub(super) struct Labels<'c> {
     conversation: &'c Conversation<'c>,
     pairing: &'c Pairing,
+    /// The tools of calls, once they are asked for: one call may have very many results.
+    names: RefCell<HashMap<usize, Option<Text<'c>>>>,
     /// The calls of each id, once they are asked for.
     namesakes: OnceCell<HashMap<&'c [u8], Namesakes<'c>>>,
 }
@@ -33,6 +41,7 @@ impl<'c> Labels<'c> {
         Self {
             conversation,
             pairing,
+            names: RefCell::default(),
             namesakes: OnceCell::new(),
         }
     }
@@ -54,8 +63,21 @@ impl<'c> Labels<'c> {
     }
 
     fn name(&self, call: usize) -> Option<Text<'c>> {
+        let mut names = self.names.borrow_mut();
+        names.entry(call).or_insert_with(|| self.read_name(call)).clone()
+    }
+
+    fn read_name(&self, call: usize) -> Option<Text<'c>> {
         let json = Json::new(self.conversation.body);
-        self.conversation.details(call).name.map(|span| json.decode(span))
+        let name = json.decode(self.conversation.details(call).name?);
+        let length = name.len().min(NAME_BYTES_MAX);
+        Some(match name {
+            Text::Borrowed(name) => name.get(..length).unwrap_or_default().into(),
+            Text::Owned(mut name) => {
+                name.truncate(length);
+                name.into()
+            }
+        })
     }
 
     /// The tool of the calls in front of the result at `part` that have its id, if it is one tool: an id that comes again
@@ -77,10 +99,10 @@ impl<'c> Labels<'c> {
                 .entry(id_of(self.conversation, call))
                 .or_insert_with(|| Namesakes {
                     first: call,
-                    name: self.name(call),
+                    name: self.read_name(call),
                     other: None,
                 });
-            if known.other.is_none() && known.first != call && known.name != self.name(call) {
+            if known.other.is_none() && known.first != call && known.name != self.read_name(call) {
                 known.other = Some(call);
             }
         }

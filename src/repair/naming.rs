@@ -1,5 +1,6 @@
 //! How a call is named across requests: by what clients keep of it, not by bytes that they move about.
 
+use memchr::memmem;
 use serde_json::Value;
 
 use super::call_identity::{CallIdentity, Spelling};
@@ -7,6 +8,8 @@ use crate::{digest::Digest as _, wire::json::Json};
 
 /// Letters and digits in a row that chance may have put together.
 const CHANCE_MIN: usize = 9;
+/// Bytes of a tool's name; with a longer one no id is strong.
+const TOOL_BYTES_MAX: usize = 512;
 
 /// The name of a call within its principal: the letters and digits of its id, its tool, its canonical input, and how many
 /// of its id stand before it; without an id also its place; where the id may come again, what stands in front of it; and
@@ -58,8 +61,12 @@ pub fn letters(id: &[u8]) -> Vec<u8> {
 /// `call_0`, `functions.read:3` and `read_1763800000000_2` come again; the ids of the providers, of vLLM and of Mistral
 /// do not. Chance mixes letters and digits; what counts, or names the tool, does not.
 pub fn is_strong(id: &[u8], tool: &[u8]) -> bool {
-    let own = |piece: &&[u8]| !tool.windows(piece.len().max(1)).any(|named| named == *piece);
-    let looks_like_chance = |piece: &[u8]| {
+    // No provider takes a name of such a length, and each piece of the id is searched in it.
+    if tool.len() > TOOL_BYTES_MAX {
+        return false;
+    }
+    let own = |piece: &&[u8]| memmem::find(tool, piece).is_none();
+    let looks_like_chance = |piece: &&[u8]| {
         let changes = piece.windows(2).filter(|pair| match pair {
             [one, other] => one.is_ascii_digit() != other.is_ascii_digit(),
             _ => false,
@@ -67,8 +74,8 @@ pub fn is_strong(id: &[u8], tool: &[u8]) -> bool {
         piece.len() >= CHANCE_MIN && changes.count() >= 2
     };
     id.split(|byte| !byte.is_ascii_alphanumeric())
-        .filter(own)
-        .any(looks_like_chance)
+        .filter(looks_like_chance)
+        .any(|piece| own(&piece))
 }
 
 /// The hash of an input: of what it says where it is JSON, or JSON in a string; else of its text.
@@ -151,6 +158,9 @@ mod tests {
         ] {
             assert!(!is_strong(id.as_bytes(), tool.as_bytes()), "{id}");
         }
+        let strong = b"toolu_01A09q90qw90lq917835lq9";
+        assert!(is_strong(strong, &[b'x'; TOOL_BYTES_MAX]));
+        assert!(!is_strong(strong, &[b'x'; TOOL_BYTES_MAX + 1]));
     }
 
     #[test]

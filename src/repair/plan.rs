@@ -27,6 +27,10 @@ use crate::{
     },
 };
 
+/// Bytes of results that are copied for equal calls. A call beyond them counts as one without a result: a body must not
+/// grow by its length times its calls.
+const COPIED_BYTES_MAX: usize = 1024 * 1024;
+
 /// The repair of one body, decided but not yet written.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
@@ -177,6 +181,8 @@ pub(super) struct Planner<'c> {
     known: &'c KnownAnswers,
     policy: &'c RepairPolicy,
     pub(super) plan: HistoryPlan,
+    /// Bytes of results that equal calls may still have copies of.
+    copies_left: usize,
     /// Units in which the user may speak, once computed.
     pub(super) words: Option<Vec<usize>>,
     /// For each unit the first one from there on behind which no call waits, once computed.
@@ -193,6 +199,7 @@ impl<'c> Planner<'c> {
             known,
             policy,
             plan: HistoryPlan::default(),
+            copies_left: COPIED_BYTES_MAX,
             words: None,
             clear: None,
         }
@@ -231,14 +238,18 @@ impl<'c> Planner<'c> {
             let mut taken: HashSet<Vec<u8>> = calls()
                 .map(|call| id_of(self.conversation, call.part).to_vec())
                 .collect();
+            // The next free ordinal of a name: those that were found taken are not tried again.
+            let mut free: HashMap<String, usize> = HashMap::new();
             for call in calls().filter(|call| call.bad_id || call.repeats.is_some()) {
                 let old = id_of(self.conversation, call.part);
-                let mut ordinal = call.repeats.map_or(1, |(_, count)| count);
+                let free = free.entry(ids::renamed(old, self.rules.ids, 1)).or_insert(1);
+                let mut ordinal = call.repeats.map_or(1, |(_, count)| count).max(*free);
                 let mut new = ids::renamed(old, self.rules.ids, ordinal);
                 while !taken.insert(new.clone().into_bytes()) {
                     ordinal += 1;
                     new = ids::renamed(old, self.rules.ids, ordinal);
                 }
+                *free = ordinal + 1;
                 self.count(Action::Rename);
                 self.plan
                     .report
@@ -341,7 +352,9 @@ impl<'c> Planner<'c> {
         // Two equal calls with one result: the second gets a copy. Its new id is counted already.
         if let Some((first, _)) = call.repeats.filter(|_| call.equal)
             && let Some(row) = self.pairing.calls[first].answer
+            && let Some(left) = self.copies_left.checked_sub(self.length_of(row))
         {
+            self.copies_left = left;
             return Some(Source::Part(self.pairing.results[row].part));
         }
         if let Some(real) = self.known.results.get(&described.key) {
@@ -365,6 +378,12 @@ impl<'c> Planner<'c> {
             answer,
             is_unique: call.is_unique,
         });
+    }
+
+    /// Returns the bytes of a result.
+    fn length_of(&self, row: usize) -> usize {
+        let part = self.pairing.results[row].part;
+        self.conversation.parts[part].span.len()
     }
 
     /// A result of the body goes to its call.

@@ -15,6 +15,7 @@ use crate::{
 impl Planner<'_> {
     /// Results that answer no call: equal duplicates go, everything else is kept as marked text.
     pub(super) fn salvage(&mut self) {
+        let mut originals = equal::Originals::new(self.conversation);
         for (index, row) in self.pairing.results.iter().enumerate() {
             match row.fate {
                 Fate::Answers(_) | Fate::Elsewhere => {}
@@ -25,7 +26,7 @@ impl Planner<'_> {
                         _ => None,
                     };
                     let kept = kept.map(|row| self.pairing.results[row].part);
-                    let same = kept.is_some_and(|kept| equal::results(self.conversation, kept, row.part));
+                    let same = kept.is_some_and(|kept| originals.is_repeated(kept, row.part));
                     if same && self.may(Applicability::Lossy) {
                         self.plan.lifts.insert(row.part, Lift::Gone);
                         self.count(Action::Drop);

@@ -29,6 +29,11 @@ const TAKEN_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// What each may cost the process.
 const HELD_BYTES_MAX: usize = 1024 * 1024;
 
+/// Uploads that claim much and bring one byte.
+const CLAIMS: usize = 64;
+/// What each claims: the most that is inspected.
+const CLAIMED_BYTES: usize = 64 * 1024 * 1024;
+
 /// The binary in front of one upstream, stopped when dropped.
 struct Proxy {
     child: Child,
@@ -82,8 +87,17 @@ impl Proxy {
 
     /// Memory that the process holds, in bytes; none where the system does not tell.
     fn held(&self) -> Option<usize> {
+        self.status("VmRSS:")
+    }
+
+    /// Address space that the process has, in bytes; `None` if the system does not tell.
+    fn reserved(&self) -> Option<usize> {
+        self.status("VmSize:")
+    }
+
+    fn status(&self, name: &str) -> Option<usize> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         let kilobytes: usize = line.trim().trim_end_matches(" kB").parse().ok()?;
         Some(kilobytes * 1024)
     }
@@ -183,6 +197,43 @@ async fn many_slow_readers_cost_next_to_nothing() {
     }
     drop((readers, warm));
     proxy.streams_are(0).await;
+}
+
+/// An upload that claims much, of which one byte has come.
+async fn claim(data: SocketAddr) -> Conn {
+    let mut conn = Conn::connect(data).await;
+    conn.send(format!(
+        "POST /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {CLAIMED_BYTES}\r\n\r\n"
+    ))
+    .await;
+    // It is said once the body is waited for.
+    assert_eq!(conn.head().await, "HTTP/1.1 100 Continue");
+    conn.send("{").await;
+    conn
+}
+
+#[tokio::test]
+async fn a_claimed_length_costs_no_memory() {
+    let upstream = Upstream::ok().await;
+    let proxy = Proxy::start(upstream.address).await;
+    // The first one pays for what all share.
+    let mut uploads = vec![claim(proxy.data).await];
+    let before = proxy.reserved();
+    for _ in 0..CLAIMS {
+        uploads.push(claim(proxy.data).await);
+    }
+    match (before, proxy.reserved()) {
+        (Some(before), Some(after)) => {
+            let reserved = after.saturating_sub(before);
+            println!("reserved: {reserved} bytes for {CLAIMS} claims");
+            assert!(
+                reserved < CLAIMS * CLAIMED_BYTES / 2,
+                "{CLAIMS} claims of {CLAIMED_BYTES} bytes reserve {reserved} bytes"
+            );
+        }
+        _ => println!("skipped: this system does not tell what a process reserves"),
+    }
+    drop(uploads);
 }
 
 #[tokio::test]

@@ -1,8 +1,6 @@
-//! Time grows with the size of what comes in and with nothing else: not with depth, equal ids or chosen ids.
+//! Work grows with the size of what comes in and with nothing else: not with depth, equal ids or chosen ids.
 //!
-//! What comes out is checked, the times are printed (`--nocapture`): a slow machine must not fail this.
-
-use std::time::{Duration, Instant};
+//! What comes out is checked too. How growth is measured, and why that may fail a test, stands in `support/growth.rs`.
 
 use antiphon::{
     repair::{Action, RepairPolicy, Repaired},
@@ -11,29 +9,17 @@ use antiphon::{
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use crate::support::bodies::{Rng, Shape, sized};
+use crate::support::{
+    bodies::{Rng, Shape, sized},
+    growth::{TIMES, is_linear},
+};
 
-fn mend(body: &Bytes, wire: Wire) -> (Repaired, Duration) {
-    let begin = Instant::now();
-    let done = antiphon::repair(body, wire, &RepairPolicy::default()).expect("a readable body");
-    (done, begin.elapsed())
+fn mend(body: &Bytes, wire: Wire) -> Repaired {
+    antiphon::repair(body, wire, &RepairPolicy::default()).expect("a readable body")
 }
 
 fn count(done: &Repaired, action: Action) -> usize {
     done.report.actions.get(&action).copied().unwrap_or_default()
-}
-
-/// One line a measurement: the time of each size, and what the largest took against the smallest.
-fn tell(what: &str, times: &[(usize, Duration)]) {
-    let (Some((small, quick)), Some((large, slow))) = (times.first(), times.last()) else {
-        return;
-    };
-    let all: Vec<String> = times.iter().map(|(size, time)| format!("{size}: {time:.1?}")).collect();
-    let (size, time) = (large / small.max(&1), slow.as_secs_f64() / quick.as_secs_f64());
-    println!(
-        "{what}: {size} times the size took {time:.1} times the time ({})",
-        all.join(", ")
-    );
 }
 
 #[test]
@@ -43,11 +29,9 @@ fn a_history_of_eight_mebibytes() {
         (Format::OpenAiChat, Wire::OPENAI_CHAT),
     ] {
         for shape in [Shape::Balanced, Shape::Orphan, Shape::Displaced] {
-            let mut times = Vec::new();
-            for mebibytes in [1, 2, 4, 8] {
-                let body = Bytes::from(sized(format, shape, mebibytes * 1024 * 1024));
-                let (done, time) = mend(&body, wire);
-                times.push((mebibytes, time));
+            let body = |kibibytes: usize| Bytes::from(sized(format, shape, kibibytes * 1024));
+            is_linear(&format!("{wire} {shape:?}"), 8 * 1024 / TIMES, body, |body| {
+                let done = mend(body, wire);
                 let wanted = match shape {
                     Shape::Balanced => (true, 0, 0),
                     Shape::Orphan => (false, 1, 0),
@@ -58,9 +42,8 @@ fn a_history_of_eight_mebibytes() {
                     count(&done, Action::Placeholder),
                     count(&done, Action::Move),
                 );
-                assert_eq!(done, wanted, "{wire} {shape:?} {mebibytes} MiB");
-            }
-            tell(&format!("{wire} {shape:?}, MiB"), &times);
+                assert_eq!(done, wanted, "{wire} {shape:?} {} bytes", body.len());
+            });
         }
     }
 }
@@ -82,17 +65,18 @@ fn call(id: &str) -> String {
     format!(r#"{{"type":"tool_use","id":"{id}","name":"f","input":{{}}}}"#)
 }
 
-/// Repairs the body of `calls` calls for growing numbers of them; each call gets the same action.
+/// Calls of the smaller body: the larger one has 20,000.
+const CALLS: usize = 20_000 / TIMES;
+
+/// Repairs bodies of so many calls; each call gets the same action.
 fn grows(what: &str, action: Action, body: impl Fn(usize) -> Bytes) {
-    let mut times = Vec::new();
-    for calls in [2_500, 5_000, 10_000, 20_000] {
-        let (done, time) = mend(&body(calls), Wire::ANTHROPIC);
-        times.push((calls, time));
-        assert_eq!(count(&done, action), calls, "{what}");
+    let body = |calls: usize| (calls, body(calls));
+    is_linear(what, CALLS, body, |(calls, body)| {
+        let done = mend(body, Wire::ANTHROPIC);
+        assert_eq!(count(&done, action), *calls, "{what}");
         let out = done.body.to_vec();
         assert!(serde_json::from_slice::<&RawValue>(&out).is_ok(), "{what}");
-    }
-    tell(what, &times);
+    });
 }
 
 #[test]
@@ -127,81 +111,66 @@ fn calls_that_all_have_one_id() {
 
 #[test]
 fn values_that_nest_deeply() {
-    let mut times = Vec::new();
-    for levels in [62_500, 125_000, 250_000, 500_000] {
+    let body = |levels: usize| {
         let deep = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         let input = format!(r#"{{"type":"tool_use","id":"toolu_1","name":"f","input":{{"x":{deep}}}}}"#);
-        let (done, time) = mend(&history(&assistant(&input)), Wire::ANTHROPIC);
-        times.push((levels, time));
-        assert_eq!(count(&done, Action::Placeholder), 1);
-    }
-    tell("levels", &times);
+        history(&assistant(&input))
+    };
+    is_linear("levels", 500_000 / TIMES, body, |body| {
+        assert_eq!(count(&mend(body, Wire::ANTHROPIC), Action::Placeholder), 1);
+    });
 }
 
 /// Ids that hash alike under the common fast hashes cost no more than random ones: ours is keyed.
 #[test]
 fn ids_that_were_chosen_to_collide() {
-    const CALLS: usize = 20_000;
     let letters = |n: usize, pairs: [&str; 2]| (0..16).map(|bit| pairs[n >> bit & 1]).collect::<String>();
-    let mut rng = Rng::new(1);
-    let random: Vec<String> = (0..CALLS)
-        .map(|_| format!("{:016x}{:016x}", rng.next(), rng.next()))
-        .collect();
-    let ids = |id: &dyn Fn(usize) -> String| (0..CALLS).map(id).collect::<Vec<_>>();
-    let kinds = [
-        ("random ids", random),
+    let random = |n: usize| {
+        let mut rng = Rng::new(n as u64);
+        format!("{:016x}{:016x}", rng.next(), rng.next())
+    };
+    let kinds: [(&str, &dyn Fn(usize) -> String); 3] = [
+        ("random ids", &random),
         // `Aa` and `BB` have one hash under h * 31 + c, whatever stands around them.
-        ("ids of one hash under h * 31 + c", ids(&|n| letters(n, ["Aa", "BB"]))),
-        ("ids that differ in their last bytes", ids(&|n| format!("{n:032}"))),
+        ("ids of one hash under h * 31 + c", &|n| letters(n, ["Aa", "BB"])),
+        ("ids that differ in their last bytes", &|n| format!("{n:032}")),
     ];
-    for (kind, ids) in kinds {
-        let body = history(&assistant(&many(CALLS, |n| call(&ids[n]))));
-        let (done, time) = mend(&body, Wire::ANTHROPIC);
-        println!("{CALLS} calls, {kind}: {time:.1?}");
-        assert_eq!(count(&done, Action::Placeholder), CALLS, "{kind}");
+    for (kind, id) in kinds {
+        let body = |calls: usize| history(&assistant(&many(calls, |n| call(&id(n)))));
+        grows(kind, Action::Placeholder, body);
+        let done = mend(&body(CALLS), Wire::ANTHROPIC);
         assert!(done.report.renamed.is_empty(), "{kind}: two ids were taken for one");
     }
 }
 
 /// How many events there are, and where the last one ends.
-fn framed(stream: &[u8], chunk: usize) -> (usize, u64, Duration) {
+fn framed(stream: &[u8], chunk: usize) -> (usize, u64) {
     let (mut framer, mut events, mut end) = (EventFramer::default(), 0, 0);
-    let begin = Instant::now();
     for chunk in stream.chunks(chunk) {
         framer.push(chunk, |event| {
             events += 1;
             end = event.end;
         });
     }
-    (events, end, begin.elapsed())
+    (events, end)
 }
 
 #[test]
 fn one_huge_event_of_a_stream() {
-    let mut times = Vec::new();
-    for mebibytes in [2, 4, 8, 16] {
-        let stream = format!("data: {}\n\n", "x".repeat(mebibytes * 1024 * 1024));
-        let (events, end, time) = framed(stream.as_bytes(), 1024);
-        assert_eq!((events, end), (1, stream.len() as u64));
-        times.push((mebibytes, time));
-    }
-    tell("one event in chunks of 1 KiB, MiB", &times);
+    let stream = |kibibytes: usize| format!("data: {}\n\n", "x".repeat(kibibytes * 1024));
+    is_linear("one event in chunks of 1 KiB", 16 * 1024 / TIMES, stream, |stream| {
+        assert_eq!(framed(stream.as_bytes(), 1024), (1, stream.len() as u64));
+    });
 }
 
 #[test]
 fn a_million_tiny_events_of_a_stream() {
-    let mut times = Vec::new();
-    for count in [125_000, 250_000, 500_000, 1_000_000] {
-        let stream = "data: x\n\n".repeat(count);
-        for chunk in [7, 4096] {
-            let (events, end, time) = framed(stream.as_bytes(), chunk);
-            assert_eq!((events, end), (count, stream.len() as u64));
-            if chunk == 4096 {
-                times.push((count, time));
-            }
-        }
+    for chunk in [7, 4096] {
+        let stream = |events: usize| (events, "data: x\n\n".repeat(events));
+        is_linear("events", 1_000_000 / TIMES, stream, |(events, stream)| {
+            assert_eq!(framed(stream.as_bytes(), chunk), (*events, stream.len() as u64));
+        });
     }
-    tell("events in chunks of 4 KiB", &times);
 }
 
 /// What is wrong, with whom, and the body.
@@ -304,34 +273,35 @@ fn troubles(size: usize) -> Vec<Trouble> {
 
 #[test]
 fn every_trouble_of_items_and_contents() {
-    let sizes = [2_500, 5_000, 10_000, 20_000];
-    let rows = troubles(1).len();
-    for row in 0..rows {
-        let mut times = Vec::new();
-        let mut name = "";
-        for size in sizes {
-            let (what, wire, body) = troubles(size).swap_remove(row);
-            let (done, time) = mend(&Bytes::from(body), wire);
-            let again = mend(&Bytes::from(done.body.to_vec()), wire).0;
+    for row in 0..troubles(1).len() {
+        let body = |size: usize| {
+            let (_, wire, body) = troubles(size).swap_remove(row);
+            (wire, Bytes::from(body))
+        };
+        let what = troubles(1)[row].0;
+        is_linear(what, CALLS, body, |(wire, body)| {
+            let done = mend(body, *wire);
+            let again = mend(&Bytes::from(done.body.to_vec()), *wire);
             assert!(again.body.is_original(), "{what}: repairing the output adds edits");
-            times.push((size, time));
-            name = what;
-        }
-        tell(name, &times);
+        });
     }
 }
 
 /// Batches hold no batches: whatever stands deeper is not looked for.
 #[test]
 fn batches_within_batches() {
-    let deep = 200_000;
     for (wire, open, close) in [
         (Wire::ANTHROPIC, r#"{"requests":[{"params":"#, "}]}"),
         (Wire::GEMINI, r#"{"request":"#, "}"),
     ] {
-        let body = Bytes::from(format!("{}{{}}{}", open.repeat(deep), close.repeat(deep)));
-        let (done, time) = mend(&body, wire);
-        assert!(done.body.is_original());
-        println!("{wire}: {deep} batches one in the other took {time:.1?}");
+        let body = |deep: usize| Bytes::from(format!("{}{{}}{}", open.repeat(deep), close.repeat(deep)));
+        is_linear(
+            &format!("{wire}: batches one in the other"),
+            200_000 / TIMES,
+            body,
+            |body| {
+                assert!(mend(body, wire).body.is_original());
+            },
+        );
     }
 }

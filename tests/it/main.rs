@@ -21,6 +21,7 @@ mod answers;
 mod appending;
 mod cases;
 mod fuzzed;
+mod growth;
 mod judge_self;
 mod judge_self_items;
 mod linear;

@@ -23,6 +23,7 @@ pub mod crowd;
 pub mod documents;
 #[cfg(feature = "server")]
 pub mod door;
+pub mod growth;
 pub mod judge;
 #[cfg(feature = "server")]
 pub mod kept;
@@ -37,6 +38,7 @@ pub mod pool;
 pub mod provider;
 pub mod search;
 pub mod seed;
+pub mod shapes;
 #[cfg(feature = "server")]
 pub mod state;
 #[cfg(feature = "server")]

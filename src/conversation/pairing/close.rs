@@ -80,6 +80,8 @@ impl Walk<'_, '_> {
     /// An open server call is legal in a pause, in a mixed turn and under running code; elsewhere it is a half.
     pub(super) fn judge_servers(&mut self) {
         let last = self.pairing.turns.len().saturating_sub(1);
+        // Looked up once: the gap behind the last turn may be as long as the history.
+        let mut spoke = None;
         for index in 0..self.servers.len() {
             let Server {
                 part,
@@ -90,7 +92,7 @@ impl Walk<'_, '_> {
             if !known || resolved == Some(turn) {
                 continue;
             }
-            let closed = turn != last || self.user_spoke(turn);
+            let closed = turn != last || *spoke.get_or_insert_with(|| self.user_spoke(last));
             let found = &mut self.pairing.turns[turn];
             let droppable = !found.thinking && !found.programmatic;
             if resolved.is_none() && closed {
@@ -100,13 +102,23 @@ impl Walk<'_, '_> {
                 found.only_results = true;
             }
         }
-        for index in 0..self.pairing.halves.len() {
-            let part = self.pairing.halves[index].part;
-            let thinks = |part: &Part<'_>| matches!(part.kind, PartKind::Thinking);
-            let beside = &self.conversation.parts[self.unit_of(part).parts.clone()];
-            self.pairing.halves[index].droppable &= !beside.iter().any(thinks);
-        }
         self.pairing.halves.sort_by_key(|half| half.part);
+        self.keep_beside_thinking();
+    }
+
+    /// Marks halves in units with thinking: they stay.
+    fn keep_beside_thinking(&mut self) {
+        let thinks = |part: &Part<'_>| matches!(part.kind, PartKind::Thinking);
+        // The halves of one unit follow each other, so that each unit is searched once.
+        let mut searched: Option<(usize, bool)> = None;
+        for index in 0..self.pairing.halves.len() {
+            let unit = self.unit_of(self.pairing.halves[index].part).parts.clone();
+            let known = searched.filter(|(first, _)| *first == unit.start);
+            let (first, thinking) =
+                known.unwrap_or_else(|| (unit.start, self.conversation.parts[unit].iter().any(thinks)));
+            searched = Some((first, thinking));
+            self.pairing.halves[index].droppable &= !thinking;
+        }
     }
 
     /// The unit that holds a part: a piece of a message that is cut up will be a message of its own.

@@ -5,11 +5,30 @@ use std::collections::{HashMap, hash_map::Entry};
 use crate::conversation::{
     Disowned, PartKind,
     pairing::{
-        CallRow, Fate, key_of,
+        Fate, key_of,
         walk::{Key, Walk},
     },
     rules::ResultPlace,
 };
+
+/// The calls of a history, as results from outside their gaps look for them.
+struct Calls<'c> {
+    /// By what a result names: how many are open, and the first of them.
+    open: HashMap<Key<'c>, (usize, usize)>,
+    /// By what a result names: all, in document order.
+    all: HashMap<Key<'c>, Vec<usize>>,
+    /// By turn: what its calls still wait for.
+    waiting: Vec<Waiting>,
+}
+
+/// What the calls of one turn still wait for.
+#[derive(Clone, Copy, Default)]
+struct Waiting {
+    /// How many of them have no result.
+    open: usize,
+    /// The last of their results.
+    last: Option<usize>,
+}
 
 impl<'c> Walk<'c, '_> {
     /// Results outside the gap of their call: only where one open call of the id remains.
@@ -22,38 +41,51 @@ impl<'c> Walk<'c, '_> {
         {
             return;
         }
-        let mut open: HashMap<Key<'c>, (usize, usize)> = HashMap::new();
-        let mut all: HashMap<Key<'c>, Vec<usize>> = HashMap::new();
-        for (call, row) in self.pairing.calls.iter().enumerate() {
-            let key = self.call_key(call);
-            all.entry(key).or_default().push(call);
-            if row.answer.is_none() && !row.equal {
-                let entry = open.entry(key).or_insert((0, call));
-                entry.0 += 1;
-            }
-        }
+        let mut calls = self.calls();
         let mut held: HashMap<Key<'c>, usize> = HashMap::new();
         for row in 0..self.pairing.results.len() {
             if self.pairing.results[row].fate == Fate::Orphan {
-                let mut fate = self.far_fate(row, &mut open, &all);
+                let mut fate = self.far_fate(row, &mut calls);
                 if fate == Fate::Elsewhere {
                     fate = self.held_fate(row, &mut held);
                 }
                 self.pairing.results[row].nameless &= fate != Fate::Elsewhere;
                 if let Fate::Answers(call) = fate {
                     self.pairing.calls[call].answer = Some(row);
+                    let waiting = &mut calls.waiting[self.pairing.calls[call].turn];
+                    waiting.open -= 1;
+                    waiting.last = waiting.last.max(Some(row));
                 }
                 self.pairing.results[row].fate = fate;
             }
         }
     }
 
+    fn calls(&self) -> Calls<'c> {
+        let mut calls = Calls {
+            open: HashMap::new(),
+            all: HashMap::new(),
+            waiting: vec![Waiting::default(); self.pairing.turns.len()],
+        };
+        for (call, row) in self.pairing.calls.iter().enumerate() {
+            let key = self.call_key(call);
+            calls.all.entry(key).or_default().push(call);
+            if row.answer.is_none() && !row.equal {
+                let entry = calls.open.entry(key).or_insert((0, call));
+                entry.0 += 1;
+            }
+            let waiting = &mut calls.waiting[row.turn];
+            waiting.open += usize::from(row.answer.is_none());
+            waiting.last = waiting.last.max(row.answer);
+        }
+        calls
+    }
+
     /// Whether a call of the turn it follows still waits for its result there.
-    fn comes_between(&self, row: usize) -> bool {
+    fn comes_between(&self, row: usize, calls: &Calls<'c>) -> bool {
         let found = &self.pairing.results[row];
-        let calls = found.turn.map_or(0..0, |turn| self.pairing.turns[turn].calls.clone());
-        let waits = |call: &CallRow| call.answer.is_none_or(|answer| answer > row);
-        found.leads() && self.pairing.calls[calls].iter().any(waits)
+        let waiting = found.turn.map(|turn| calls.waiting[turn]).unwrap_or_default();
+        found.leads() && (waiting.open > 0 || waiting.last > Some(row))
     }
 
     /// A call outside the body has one result too: the first.
@@ -69,19 +101,14 @@ impl<'c> Walk<'c, '_> {
         }
     }
 
-    fn far_fate(
-        &self,
-        row: usize,
-        open: &mut HashMap<Key<'c>, (usize, usize)>,
-        all: &HashMap<Key<'c>, Vec<usize>>,
-    ) -> Fate {
+    fn far_fate(&self, row: usize, calls: &mut Calls<'c>) -> Fate {
         let found = &self.pairing.results[row];
         let key = key_of(self.conversation, found.part);
         let id = key.0;
         let part = &self.conversation.parts[found.part];
         if id.is_empty() {
             let free = matches!(&part.kind, PartKind::Result(result) if result.free);
-            return if free && !self.comes_between(row) {
+            return if free && !self.comes_between(row, calls) {
                 Fate::Elsewhere
             } else {
                 Fate::Orphan
@@ -97,7 +124,7 @@ impl<'c> Walk<'c, '_> {
         if self.hidden.contains(id) {
             return Fate::Elsewhere;
         }
-        if let Some((count, call)) = open.get_mut(&key)
+        if let Some((count, call)) = calls.open.get_mut(&key)
             && *count > 0
         {
             let begins = self.pairing.turns[self.pairing.calls[*call].turn].units.start;
@@ -110,11 +137,11 @@ impl<'c> Walk<'c, '_> {
             return Fate::Answers(*call);
         }
         // Of several calls with this id the last before the result, else the last of all.
-        let calls = all.get(&key).map(Vec::as_slice).unwrap_or_default();
-        let before = calls.partition_point(|call| self.pairing.calls[*call].part < found.part);
+        let named = calls.all.get(&key).map(Vec::as_slice).unwrap_or_default();
+        let before = named.partition_point(|call| self.pairing.calls[*call].part < found.part);
         match before
             .checked_sub(1)
-            .map_or_else(|| calls.last(), |last| calls.get(last))
+            .map_or_else(|| named.last(), |last| named.get(last))
             .copied()
         {
             Some(call) if self.pairing.calls[call].answer.is_some() => Fate::Repeats(call),

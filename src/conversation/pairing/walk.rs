@@ -22,6 +22,9 @@ pub(super) struct Queue {
     count: usize,
 }
 
+/// The raw name and input of a call.
+type Asked<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+
 /// A server call on the way to its result.
 pub(super) struct Server {
     pub(super) part: usize,
@@ -41,6 +44,8 @@ pub(super) struct Walk<'c, 'a> {
     first: usize,
     /// The calls of the turn at hand by what results must name, where they are many; else empty.
     queues: HashMap<Key<'c>, Queue>,
+    /// Name and input of calls that others repeat, by part: each is read once, however often it is repeated.
+    originals: HashMap<usize, Asked<'a>>,
     /// Names of calls and server calls before `begin`.
     pub(super) hidden: HashSet<&'c [u8]>,
     pub(super) servers: Vec<Server>,
@@ -69,6 +74,7 @@ impl<'c, 'a> Walk<'c, 'a> {
             pairing,
             first: 0,
             queues: HashMap::new(),
+            originals: HashMap::new(),
             hidden: HashSet::new(),
             servers: Vec::new(),
             server_ids: HashMap::new(),
@@ -188,16 +194,19 @@ impl<'c, 'a> Walk<'c, 'a> {
         key_of(self.conversation, self.pairing.calls[row].part)
     }
 
-    fn same_call(&self, one: usize, other: usize) -> bool {
-        let body = self.conversation.body;
-        let said = |part: usize| {
-            let details = self.conversation.details(part);
+    /// Whether the calls at two parts have the same name and input.
+    fn same_call(&mut self, first: usize, other: usize) -> bool {
+        let conversation = self.conversation;
+        let asked = |part: usize| -> Asked<'a> {
+            let details = conversation.details(part);
+            let body = conversation.body;
             (
                 details.name.map(|span| span.of(body)),
                 details.input.map(|span| span.of(body)),
             )
         };
-        said(one) == said(other)
+        let original = self.originals.entry(first).or_insert_with(|| asked(first));
+        *original == asked(other)
     }
 
     fn server_result(&mut self, turn: usize, part: usize, id: &'c Text<'_>) {

@@ -67,12 +67,12 @@ impl PendingPins {
         late_text: Option<(Anchor, Appended)>,
     ) -> bool {
         let (scope, LateResults { recall, .. }) = (self.results.scope(), &self.results);
-        let gone = self
-            .answers
-            .assigned
-            .iter()
-            .filter(|given| !answers.assigned.contains(given));
-        recall.withdrawn(scope, gone);
+        let mut again: HashMap<CallKey, Vec<&PinnedAnswer>> = HashMap::new();
+        for (call, answer) in &answers.assigned {
+            again.entry(*call).or_default().push(answer);
+        }
+        let is_gone = |(call, answer): &&Given| again.get(call).is_none_or(|given| !given.contains(&answer));
+        recall.withdrawn(scope, self.answers.assigned.iter().filter(is_gone));
         self.answers = answers;
         let assigned = &self.answers.assigned;
         let store = async |deadline| {

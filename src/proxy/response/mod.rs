@@ -12,11 +12,10 @@ use http::{
     header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
 };
 use http_body_util::BodyExt;
-use memchr::memmem;
 
 pub use relay::{AnswerBody, RelayError};
 
-use super::{exchange_log::ExchangeLog, headers, shape::Shape};
+use super::{exchange_log::ExchangeLog, headers, old_ids, shape::Shape};
 use crate::{
     policy::{Class, Hints, Said, Verdict, course::Course},
     provider::{self, Route},
@@ -194,7 +193,7 @@ impl ProviderAnswer {
         if let Body::Whole(body) = self.response.body_mut()
             && !renamed.is_empty()
         {
-            let mapped = map_back(std::mem::take(body), renamed);
+            let mapped = old_ids::put_back(std::mem::take(body), renamed);
             let length = mapped.len().into();
             *body = mapped;
             self.response.headers_mut().insert(CONTENT_LENGTH, length);
@@ -269,41 +268,4 @@ fn is_plain_text<B>(response: &Response<B>) -> bool {
         .to_ascii_lowercase();
     let known = [&b"application/json"[..], b"application/problem+json", b"text/plain"];
     known.iter().any(|known| kind.starts_with(known)) && !fields.contains_key(CONTENT_ENCODING)
-}
-
-/// Replaces each new id by the old one. The longest goes first, so that no id is mistaken for the head of another.
-fn map_back(body: Bytes, renamed: &[(String, String)]) -> Bytes {
-    let mut pairs: Vec<_> = renamed.iter().filter(|(new, _)| !new.is_empty()).collect();
-    pairs.sort_by_key(|(new, _)| std::cmp::Reverse(new.len()));
-    let mut out = Vec::with_capacity(body.len());
-    let mut rest = body.as_ref();
-    // One pass: what was written is not searched again.
-    while !rest.is_empty() {
-        let found = pairs
-            .iter()
-            .filter_map(|(new, old)| Some((memmem::find(rest, new.as_bytes())?, new, old)))
-            .min_by_key(|(at, new, _)| (*at, std::cmp::Reverse(new.len())));
-        let Some((at, new, old)) = found else { break };
-        let (before, after) = rest.split_at(at);
-        out.extend_from_slice(before);
-        out.extend_from_slice(old.as_bytes());
-        rest = after.get(new.len()..).unwrap_or_default();
-    }
-    if out.is_empty() && rest.len() == body.len() {
-        return body;
-    }
-    out.extend_from_slice(rest);
-    Bytes::from(out)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_are_mapped_back_in_one_pass() {
-        let pairs = [("a1".to_owned(), "a12".to_owned()), ("a12".to_owned(), "b".to_owned())];
-        let body = Bytes::from_static(b"a1 a12 a1x");
-        assert_eq!(map_back(body, &pairs), "a12 b a12x");
-    }
 }

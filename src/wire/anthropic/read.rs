@@ -6,7 +6,7 @@
 
 use crate::{
     conversation::{
-        Call, CallDetails, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartKind, Role,
+        Call, CallDetails, CallResult, Content, Conversation, Flaw, FlawKind, Mark, Message, Part, PartKind, Role,
         ServerCall, Text,
     },
     splice::Span,
@@ -68,23 +68,22 @@ impl<'a> Reader<'a> {
     }
 
     fn message(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let (first, flaws) = (self.conversation.parts.len(), self.conversation.flaws.len());
+        let mark = self.conversation.mark();
         let (mut role, mut content) = (Role::System, Content::Opaque);
         let span = cursor.object(|cursor, key| {
             match key {
                 b"role" => role = role_of(&cursor.text()?),
                 b"content" => {
                     // Of a key that stands twice the last counts.
-                    self.conversation.forget(first);
-                    self.conversation.flaws.truncate(flaws);
+                    self.conversation.rewind(mark);
                     content = self.content(cursor)?;
                 }
                 _ => drop(cursor.value()?),
             }
             Ok(())
         })?;
-        let parts = first..self.conversation.parts.len();
-        self.settle(role, first, flaws);
+        let parts = mark.parts..self.conversation.parts.len();
+        self.settle(role, mark);
         if role != Role::System && self.is_empty(content, parts.is_empty()) {
             let message = self.conversation.messages.len();
             self.conversation.flaws.push(Flaw {
@@ -140,11 +139,11 @@ impl<'a> Reader<'a> {
     }
 
     /// The role may stand behind the content: what only one side may say counts only there.
-    fn settle(&mut self, role: Role, first: usize, flaws: usize) {
+    fn settle(&mut self, role: Role, mark: Mark) {
         if role == Role::Assistant {
             return;
         }
-        for part in self.conversation.parts.iter_mut().skip(first) {
+        for part in self.conversation.parts.iter_mut().skip(mark.parts) {
             let theirs = matches!(
                 part.kind,
                 PartKind::Call(_) | PartKind::ServerCall(_) | PartKind::ServerResult(_)
@@ -153,11 +152,10 @@ impl<'a> Reader<'a> {
                 part.kind = PartKind::Other;
             }
         }
-        let mut index = 0_usize;
-        self.conversation.flaws.retain(|flaw| {
-            index = index.saturating_add(1);
-            index <= flaws || !matches!(flaw.kind, FlawKind::InputEmpty | FlawKind::InputText)
-        });
+        // Only the flaws of this message are looked at: a history may have very many.
+        let found = self.conversation.flaws.split_off(mark.flaws);
+        let stays = |flaw: &Flaw| !matches!(flaw.kind, FlawKind::InputEmpty | FlawKind::InputText);
+        self.conversation.flaws.extend(found.into_iter().filter(stays));
     }
 
     fn is_empty(&self, content: Content, without_parts: bool) -> bool {

@@ -56,27 +56,27 @@ impl<'a> Reader<'a> {
     }
 
     fn content(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let first = self.conversation.parts.len();
+        let mark = self.conversation.mark();
         let (mut role, mut content) = (Role::User, Content::Opaque);
         let span = cursor.object(|cursor, key| {
             match key {
                 b"role" => role = role_of(&cursor.text()?),
                 b"parts" => {
                     // Of a key that stands twice the last counts.
-                    self.conversation.forget(first);
+                    self.conversation.rewind(mark);
                     content = self.parts(cursor)?;
                 }
                 _ => drop(cursor.value()?),
             }
             Ok(())
         })?;
-        for part in self.conversation.parts.iter_mut().skip(first) {
+        for part in self.conversation.parts.iter_mut().skip(mark.parts) {
             // Only the model calls.
             if role != Role::Assistant && matches!(part.kind, PartKind::Call(_) | PartKind::Thinking) {
                 part.kind = PartKind::Other;
             }
         }
-        let parts = first..self.conversation.parts.len();
+        let parts = mark.parts..self.conversation.parts.len();
         self.conversation.messages.push(Message {
             span,
             role,

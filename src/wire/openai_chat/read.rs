@@ -55,14 +55,14 @@ impl<'a> Reader<'a> {
     }
 
     fn message(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let first = self.conversation.parts.len();
+        let mark = self.conversation.mark();
         let mut fields = Fields::default();
         let span = cursor.object(|cursor, key| {
             match key {
                 b"role" => fields.role = cursor.text()?,
                 b"content" => fields.content = Some(cursor.value()?),
                 b"tool_calls" => {
-                    self.conversation.forget(first);
+                    self.conversation.rewind(mark);
                     fields.calls = self.calls(cursor)?;
                 }
                 b"tool_call_id" => fields.answers = cursor.text()?,
@@ -78,9 +78,9 @@ impl<'a> Reader<'a> {
         let message = self.conversation.messages.len();
         let content = fields.content.map(|content| (content, self.json.kind(content)));
         match role {
-            Role::Assistant => self.note_flaw(&fields, content.is_none_or(|(_, kind)| kind == Kind::Null), first),
+            Role::Assistant => self.note_flaw(&fields, content.is_none_or(|(_, kind)| kind == Kind::Null), mark.parts),
             // Calls in the mouth of another role are not calls.
-            _ => self.conversation.forget(first),
+            _ => self.conversation.rewind(mark),
         }
         if role == Role::Tool {
             let kind = PartKind::Result(CallResult {
@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
             Some((value, Kind::String)) => Content::Text(value),
             _ => Content::Opaque,
         };
-        let parts = first..self.conversation.parts.len();
+        let parts = mark.parts..self.conversation.parts.len();
         self.conversation.messages.push(Message {
             span,
             role,

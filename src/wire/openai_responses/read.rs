@@ -63,6 +63,9 @@ pub(crate) fn read(body: &[u8], dialect: Dialect) -> Result<Conversation<'_>, Un
     cursor.end().map(|()| reader.conversation)
 }
 
+/// Bytes of the id of a local shell call whose results may name its item instead: no provider takes a longer one.
+const SHELL_ID_BYTES_MAX: usize = 256;
+
 /// Under which key the items stand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum History {
@@ -161,7 +164,10 @@ impl<'a> Reader<'a> {
             let by_item = approval || (item.call_id.is_empty() && shell);
             let id = if by_item { item.id.clone() } else { item.call_id };
             if shell {
-                self.shells.insert(item.id, id.clone());
+                // Every result that names the item bears a copy of the id.
+                if id.len() <= SHELL_ID_BYTES_MAX {
+                    self.shells.insert(item.id, id.clone());
+                }
                 self.shells.insert(id.clone(), id.clone());
             }
             let call = Call {
