@@ -8,13 +8,17 @@
 
 mod blocks;
 mod cursor;
+mod limits;
 mod mend;
 mod skip;
+mod surrogates;
 mod text;
 mod validate;
 
 pub(crate) use cursor::Cursor;
+pub use limits::{deeper_than, has_overflow};
 pub use mend::{Slot, constant, list, moved, rebuild};
+pub use surrogates::mend_surrogates;
 use text::decode;
 pub use text::{compact, escaped, is_blank, is_object, quoted};
 pub use validate::validate;

@@ -1,0 +1,70 @@
+//! Lone surrogates: an escape such as `\ud800` without its other half, which strict readers refuse as no JSON.
+
+use std::borrow::Cow;
+
+/// The escape of U+FFFD, as long as what it replaces.
+const REPLACEMENT: &str = "\\ufffd";
+/// Bytes of an escape with four digits.
+const ESCAPE: usize = REPLACEMENT.len();
+
+/// Replaces every lone surrogate of valid JSON text by U+FFFD. All other bytes stay as they are.
+pub fn mend_surrogates(json: &str) -> Cow<'_, str> {
+    let mut mended = String::new();
+    let (mut at, mut copied) = (0_usize, 0_usize);
+    while let Some(found) = memchr::memchr(b'\\', json.as_bytes().get(at..).unwrap_or_default()) {
+        let escape = at.saturating_add(found);
+        let behind = escape.saturating_add(ESCAPE);
+        at = match code_unit(json, escape) {
+            Some(0xD800..=0xDBFF) if matches!(code_unit(json, behind), Some(0xDC00..=0xDFFF)) => {
+                behind.saturating_add(ESCAPE)
+            }
+            Some(0xD800..=0xDFFF) => {
+                mended.push_str(json.get(copied..escape).unwrap_or_default());
+                mended.push_str(REPLACEMENT);
+                copied = behind;
+                behind
+            }
+            Some(_) => behind,
+            // A short escape: a backslash and one letter.
+            None => escape.saturating_add(2),
+        };
+    }
+    if copied == 0 {
+        return Cow::Borrowed(json);
+    }
+    mended.push_str(json.get(copied..).unwrap_or_default());
+    Cow::Owned(mended)
+}
+
+/// Returns the UTF-16 code unit of the escape at `at`. `None` if no escape with four digits stands there.
+fn code_unit(json: &str, at: usize) -> Option<u16> {
+    let digits = json.as_bytes().get(at..)?.strip_prefix(b"\\u")?.get(..4)?;
+    let digits = std::str::from_utf8(digits).ok()?;
+    // The parser below takes a sign, JSON does not.
+    let are_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    are_hex.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lone_surrogates_are_replaced() {
+        let rows = [
+            (r#""\ud800""#, r#""\ufffd""#),
+            (r#""\uDFFFa""#, r#""\ufffda""#),
+            (r#""a\ud83d\ude00b""#, r#""a\ud83d\ude00b""#),
+            (r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#),
+            (r#""\ude00\ud83d""#, r#""\ufffd\ufffd""#),
+            (r#""\ud800\n\u0041\\ud800""#, r#""\ufffd\n\u0041\\ud800""#),
+            (r#"{"\udc00":["é","\ud8"]}"#, r#"{"\ufffd":["é","\ud8"]}"#),
+            ("\"plain é\"", "\"plain é\""),
+        ];
+        for (json, wanted) in rows {
+            assert_eq!(mend_surrogates(json), wanted, "{json}");
+            let is_same = matches!(mend_surrogates(json), Cow::Borrowed(_));
+            assert_eq!(is_same, json == wanted, "{json}");
+        }
+    }
+}
