@@ -4,6 +4,7 @@
 
 mod anthropic;
 mod chat;
+mod contents;
 mod gemini;
 mod history;
 mod responses;

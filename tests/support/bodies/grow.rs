@@ -210,7 +210,9 @@ impl Author {
                 Said::Blocks(texts, able.then(|| self.picture()))
             }
         };
-        let is_error = said != Said::Nothing && self.rng.chance(15);
+        let fails = said != Said::Nothing && self.rng.chance(15);
+        // An error holds no image.
+        let is_error = fails && !matches!(said, Said::Blocks(_, Some(_)));
         (
             Block::Call {
                 id: id.clone(),

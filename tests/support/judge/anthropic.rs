@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Refusal, Verdict, history::batch, messages, refuse, refuse_plainly};
+use super::{Refusal, Verdict, contents, history::batch, messages, refuse, refuse_plainly};
 
 /// What one reader of the format demands.
 #[expect(clippy::struct_excessive_bools, reason = "a table of independent demands")]
@@ -280,6 +280,12 @@ fn fields(block: &Block<'_>) -> Verdict {
             let words = format!("messages.{n}.content.{m}.tool_result: content cannot be empty if `is_error` is true");
             return refuse(words, [block.str("tool_use_id")]);
         }
+    }
+    if block.is_result()
+        && let Err(words) = contents::anthropic(block.value.get("content"), failed)
+    {
+        let words = format!("messages.{n}.content.{m}.tool_result{words}");
+        return refuse(words, [block.str("tool_use_id")]);
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Verdict, messages, refuse, refuse_plainly};
+use super::{Verdict, contents, messages, refuse, refuse_plainly};
 
 /// What one reader of the format demands.
 pub(super) struct Rules {
@@ -14,6 +14,8 @@ pub(super) struct Rules {
     positional: bool,
     /// The words and the roles of DeepSeek.
     deepseek: bool,
+    /// A tool message may hold images.
+    pictures: bool,
 }
 
 impl Rules {
@@ -21,9 +23,11 @@ impl Rules {
         id_max: 40,
         positional: false,
         deepseek: false,
+        pictures: false,
     };
     pub(super) const COMPATIBLE: Self = Self {
         id_max: usize::MAX,
+        pictures: true,
         ..Self::STANDARD
     };
     pub(super) const DEEPSEEK: Self = Self {
@@ -121,6 +125,14 @@ fn shape(message: &Message<'_>, rules: &Rules) -> Verdict {
     if message.role == "tool" && !rules.positional && message.answers().is_empty() {
         return refuse_plainly(
             "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'.",
+        );
+    }
+    if message.role == "tool"
+        && let Err(words) = contents::chat(message.value.get("content"), rules.pictures)
+    {
+        return refuse(
+            format!("Invalid value for 'messages[{index}].content': {words}"),
+            [message.answers()],
         );
     }
     if rules.positional && message.role != "user" && message.has("name") {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 pub(super) use deepseek::judge as deepseek;
 
-use super::{Refusal, Verdict, refuse, refuse_plainly};
+use super::{Refusal, Verdict, contents, refuse, refuse_plainly};
 
 /// A kind of call, the kinds of items that answer it, and the provider's words for both.
 struct Kind {
@@ -236,6 +236,12 @@ fn said(item: &Item<'_>) -> Verdict {
             .iter()
             .all(|key| part.get(key).is_some())
     };
+    if let ("function_call_output" | "custom_tool_call_output", Some(output)) = (item.kind, output)
+        && let Err(words) = contents::responses(output)
+    {
+        let id = item.pairs().unwrap_or_default();
+        return refuse(format!("Invalid 'input[{index}].output': {words}"), [id]);
+    }
     match (item.kind, output) {
         (
             "function_call_output" | "custom_tool_call_output" | "local_shell_call_output",
