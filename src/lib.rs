@@ -86,6 +86,7 @@
 //! * Why did an answer end early? [`policy::course`] has the clocks, `proxy/relay.rs` the end.
 //! * What does a header or a status of ours mean? `proxy/error.rs`, `proxy/headers.rs`.
 //! * Why does a call have this answer? `recall`, `proxy/recalled.rs`. Why was a late result put there? `proxy/owed.rs`.
+//! * What becomes of a content that a service has posted? `wire/content`, then `wire/*/content.rs`.
 //! * Why was a call answered that no body shows? `repair/held.rs`, `proxy/memory.rs`. Why did a result make way for a
 //!   placeholder? `proxy/turned.rs`.
 //! * Why was an answer taken back? `proxy/tentative.rs`. How long may the ledger take? `recall/patience.rs`.

@@ -178,7 +178,10 @@ impl<'c> Layout<'c> {
             Source::Part(part) => self.moved(*part, answer.call),
             Source::Placeholder(text) => format.placeholder(self.json, call, toolset(), id, text.text()),
             Source::Real(RealResult::Content { content, failed }) => {
-                format.restored(self.json, call, toolset(), id, content.clone(), *failed)
+                // A tool service does not know the format of the conversation.
+                let error = words::ERROR_WITHOUT_TEXT;
+                let content = self.wire.content(self.json, call, content, *failed, error);
+                format.restored(self.json, call, toolset(), id, content, *failed)
             }
             Source::Real(RealResult::Block(block)) => kept::put(format, block, id),
         }

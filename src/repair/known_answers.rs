@@ -19,7 +19,8 @@ pub enum PinnedAnswer {
 /// A real result that is not in the body, without `cache_control`.
 #[derive(Clone, PartialEq, Eq)]
 pub enum RealResult {
-    /// A tool's content that a service posted. Invariant: one valid JSON value.
+    /// Content of any shape that a tool service posted. It is fitted to each body that it is put into. Invariant: one
+    /// valid JSON value.
     Content {
         /// The content as JSON.
         content: String,

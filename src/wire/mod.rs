@@ -8,6 +8,7 @@ use crate::{
 };
 
 pub(crate) mod anthropic;
+mod content;
 mod detect;
 mod entries;
 mod fields;
@@ -22,6 +23,7 @@ mod said;
 pub mod watch;
 mod write;
 
+pub use content::CONTENT_DEPTH_MAX;
 pub use detect::{Undetected, detect};
 pub use entries::Entry;
 pub use refusal::{REFUSAL_BYTES_MAX, Refusal, RefusalKind, refusal};

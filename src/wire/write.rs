@@ -32,7 +32,7 @@ impl Format {
         }
     }
 
-    /// A real result from elsewhere for the call at `call`; `content` is JSON.
+    /// A real result from elsewhere for the call at `call`; `content` is what the wire has made of it.
     pub(crate) fn restored(
         self,
         json: Json<'_>,

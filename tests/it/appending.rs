@@ -199,3 +199,28 @@ fn a_late_result_is_data_and_says_so() {
     let object = late_text("a", "f", r#"{ "url": 1 }"#, false);
     assert!(object.contains("\n{\"url\":1}\n"), "{object}");
 }
+
+/// Any content becomes a text that is put into a body: half a letter is three signs in a string, its escape in JSON.
+#[test]
+fn a_late_text_of_any_content_is_text() {
+    let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+    for (content, wanted) in [
+        (r#""a\ud800b""#, "a\u{fffd}\u{fffd}\u{fffd}b"),
+        (r#"[{"type":"text","text":"\udc00"}]"#, "\u{fffd}\u{fffd}\u{fffd}"),
+        (r#"{ "a": "\ud800\u0041" }"#, r#"{"a":"\ud800\u0041"}"#),
+        (r#"["\u0041", 1e400]"#, r#"["A",1e400]"#),
+        (
+            r#"[{"type":"image","data":"QQ=="}]"#,
+            r#"[{"type":"image","data":"QQ=="}]"#,
+        ),
+        ("null", "null"),
+        (&deep, &deep),
+    ] {
+        let text = late_text("a", "f", content, false);
+        assert_eq!(text.lines().nth(1), Some(wanted), "{content}");
+        let body = Bytes::from_static(PLACES[1].1.as_bytes());
+        let done = append(&body, wire("anthropic"), &[(2, text)]).unwrap();
+        let value: Value = serde_json::from_slice(&done).unwrap();
+        assert_eq!(judge::anthropic(&value), Ok(()));
+    }
+}

@@ -20,6 +20,7 @@ mod architecture;
 mod answers;
 mod appending;
 mod cases;
+mod contents;
 mod fuzzed;
 mod growth;
 mod judge_self;
@@ -97,6 +98,7 @@ mod ledger_crash;
 mod ledger_files;
 // Late results, and whose they are.
 mod isolation;
+mod late_contents;
 mod late_entries;
 mod late_isolation;
 mod late_matching;

@@ -37,7 +37,7 @@ const RESPONSES: Wire = Wire {
 const WIRES: [Wire; 3] = [MESSAGES, CHAT, RESPONSES];
 
 /// The referee's verdict: its words where it refuses.
-fn referee(body: &Value, format: Format) -> Result<(), String> {
+pub(crate) fn referee(body: &Value, format: Format) -> Result<(), String> {
     let mut body = body.clone();
     body["model"] = "DeepSeek-V4.1-Flash".into();
     let converted = match format {

@@ -1,5 +1,6 @@
 //! Anthropic Messages: `messages[]` of `{role, content: string | block[]}`, results as blocks of the next user turn.
 
+pub(crate) mod content;
 pub(crate) mod read;
 pub(crate) mod watch;
 pub(crate) mod write;

@@ -25,7 +25,7 @@ pub(crate) fn placeholder(id: Piece, toolset: Option<Span>, text: &'static str) 
     pieces
 }
 
-/// A real result from elsewhere; `content` is JSON.
+/// A real result from elsewhere; `content` is JSON that the block takes.
 pub(crate) fn restored(id: Piece, toolset: Option<Span>, content: String, failed: bool) -> Vec<Piece> {
     let mut pieces = vec![Piece::Constant(r#"{"type":"tool_result","tool_use_id":"#), id];
     if let Some(toolset) = toolset {

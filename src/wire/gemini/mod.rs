@@ -1,5 +1,6 @@
 //! Gemini: `contents[]` of `{role, parts[]}`; as many `functionResponse` parts in the next content as there are calls.
 
+pub(crate) mod content;
 pub(crate) mod read;
 pub(crate) mod watch;
 pub(crate) mod write;

@@ -18,7 +18,7 @@ pub(crate) fn placeholder(json: Json<'_>, part: Span, id: Option<Piece>, text: &
     response_part(json, part, id, response)
 }
 
-/// A real result from elsewhere; `content` is JSON: an object as it is, anything else under `result` or `error`.
+/// A real result from elsewhere; `content` is JSON that a response takes: an object as it is, anything else under `result` or `error`.
 pub(crate) fn restored(json: Json<'_>, part: Span, id: Option<Piece>, content: String, failed: bool) -> Vec<Piece> {
     if json::is_object(content.as_bytes()) {
         return response_part(json, part, id, vec![Piece::Made(content)]);

@@ -1,5 +1,6 @@
 //! OpenAI Chat Completions: `messages[]` with `tool_calls`; results are messages of role `tool` in an unbroken run.
 
+pub(crate) mod content;
 pub(crate) mod read;
 pub(crate) mod watch;
 pub(crate) mod write;

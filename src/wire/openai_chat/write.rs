@@ -22,7 +22,7 @@ pub(crate) fn placeholder(id: Piece, text: &'static str) -> Vec<Piece> {
     ]
 }
 
-/// A real result from elsewhere; `content` is JSON.
+/// A real result from elsewhere; `content` is JSON that the message takes.
 pub(crate) fn restored(id: Piece, content: String) -> Vec<Piece> {
     let head = Piece::Constant(r#"{"role":"tool","tool_call_id":"#);
     vec![

@@ -1,5 +1,6 @@
 //! OpenAI Responses: `input[]` of items; calls and results are items of their own, paired by `call_id`.
 
+pub(crate) mod content;
 mod items;
 pub(crate) mod read;
 pub(crate) mod watch;

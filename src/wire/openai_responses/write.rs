@@ -17,14 +17,9 @@ pub(crate) fn placeholder(json: Json<'_>, call: Span, id: Piece, text: &'static 
     result(kind_of(json, call), id, json::constant(text), true)
 }
 
-/// A real result from elsewhere; `content` is JSON.
+/// A real result from elsewhere; `content` is JSON that the output takes.
 pub(crate) fn restored(json: Json<'_>, call: Span, id: Piece, content: String, failed: bool) -> Vec<Piece> {
-    let kind = kind_of(json, call);
-    let is_list = content.trim_start().starts_with('[');
-    let is_string = content.trim_start().starts_with('"');
-    let fits = is_string || (is_list && kind.is_none_or(|kind| kind.form == Form::Text));
-    let content = if fits { content } else { json::quoted(&content) };
-    result(kind, id, vec![Piece::Made(content)], failed)
+    result(kind_of(json, call), id, vec![Piece::Made(content)], failed)
 }
 
 /// A result of `kind` that says `text`, a JSON string (a list of parts too where the form is a text).
@@ -163,6 +158,7 @@ pub(crate) fn drop_item_id(json: Json<'_>, span: Span) -> Vec<Edit> {
     json.unset(span, "id")
 }
 
-fn kind_of(json: Json<'_>, call: Span) -> Option<&'static CallKind> {
+/// Returns the kind of the call at `call`. `None` if it is none that a client answers.
+pub(super) fn kind_of(json: Json<'_>, call: Span) -> Option<&'static CallKind> {
     call_kind(&json.decode(json.member(call, "type")?))
 }

@@ -1,0 +1,211 @@
+//! The content of a `tool_result`: a string, or a list of text, images, documents, search results and references to
+//! tools (Messages, 2026-11).
+
+use crate::{
+    splice::Span,
+    wire::{
+        content::{self, Blocks, Check, Content, Fit, has_members, is_base64_string, is_spoken, is_string, kind_of},
+        json::{self, Json, Kind, quoted},
+    },
+};
+
+/// Digits of a place in a text.
+const INDEX_DIGITS_MAX: usize = 15;
+
+/// The kinds of blocks that a result may hold.
+struct Kinds {
+    /// Text alone: "all content must be type `text` if `is_error` is true", and for calls that code has made.
+    text_only: bool,
+}
+
+/// Returns a content as the result of the call at `call` takes it. `error` is the text of an error that says nothing.
+pub(crate) fn fit_content(call_json: Json<'_>, call: Span, content: &str, failed: bool, error: &str) -> String {
+    let kinds = Kinds {
+        text_only: failed || is_programmatic(call_json, call),
+    };
+    let content = Content::new(content);
+    let (root, kind) = content.root();
+    let written = match kind {
+        Kind::String => content.into_json(),
+        Kind::Array => match content::fit(content.json(), root, &kinds) {
+            Fit::Same => content.into_json(),
+            Fit::Blocks(blocks) => content::list(&blocks),
+            Fit::Data => content.into_text(),
+        },
+        Kind::Object | Kind::Null | Kind::Other => content.into_text(),
+    };
+    if failed && says_nothing(&written) {
+        quoted(error)
+    } else {
+        written
+    }
+}
+
+/// Reports whether code at the provider has made the call.
+fn is_programmatic(json: Json<'_>, call: Span) -> bool {
+    let caller = json.member(call, "caller");
+    caller.is_some_and(|caller| json.member(caller, "tool_id").is_some())
+}
+
+/// Reports whether a content is empty or blank: "content cannot be empty if `is_error` is true".
+fn says_nothing(content: &str) -> bool {
+    let json = Json::new(content.as_bytes());
+    json.root().is_ok_and(|root| match json.kind(root) {
+        Kind::String => json::is_blank(json.bytes(root)),
+        Kind::Array => json.is_empty(root),
+        Kind::Object | Kind::Null | Kind::Other => false,
+    })
+}
+
+impl Blocks for Kinds {
+    fn takes(&self, json: Json<'_>, block: Span) -> bool {
+        match kind_of(json, block).as_ref() {
+            b"text" => is_text(json, block),
+            _ if self.text_only => false,
+            b"image" => is_image(json, block),
+            b"document" => has_members(json, block, &[TYPE, ("source", is_document)], DOCUMENT),
+            b"search_result" => has_members(json, block, SEARCH_RESULT, &[("citations", is_setting)]),
+            b"tool_reference" => has_members(json, block, &[TYPE, ("tool_name", is_spoken)], &[]),
+            _ => false,
+        }
+    }
+
+    fn text(&self, string: &str) -> String {
+        format!(r#"{{"type":"text","text":{string}}}"#)
+    }
+
+    fn image(&self, media: &str, data: &str) -> Option<String> {
+        let source = format!(r#"{{"type":"base64","media_type":"{media}","data":"{data}"}}"#);
+        (!self.text_only).then(|| format!(r#"{{"type":"image","source":{source}}}"#))
+    }
+}
+
+const TYPE: (&str, Check) = ("type", is_string);
+const DOCUMENT: &[(&str, Check)] = &[("title", is_label), ("context", is_label), ("citations", is_setting)];
+const SEARCH_RESULT: &[(&str, Check)] = &[
+    TYPE,
+    ("content", is_text_list),
+    ("source", is_string),
+    ("title", is_string),
+];
+
+fn is_text(json: Json<'_>, block: Span) -> bool {
+    has_members(
+        json,
+        block,
+        &[TYPE, ("text", is_spoken)],
+        &[("citations", is_citation_list)],
+    )
+}
+
+fn is_image(json: Json<'_>, block: Span) -> bool {
+    has_members(json, block, &[TYPE, ("source", is_image_source)], &[])
+}
+
+fn is_image_source(json: Json<'_>, source: Span) -> bool {
+    match kind_of(json, source).as_ref() {
+        b"base64" => {
+            let members: [(&str, Check); 3] = [TYPE, ("media_type", is_image_type), ("data", is_base64_string)];
+            has_members(json, source, &members, &[])
+        }
+        _ => is_reference(json, source),
+    }
+}
+
+fn is_image_type(json: Json<'_>, media: Span) -> bool {
+    let types: [&[u8]; 4] = [b"image/jpeg", b"image/png", b"image/gif", b"image/webp"];
+    types.contains(&json.decode(media).as_ref())
+}
+
+/// Reports whether a source says where its bytes are.
+fn is_reference(json: Json<'_>, source: Span) -> bool {
+    match kind_of(json, source).as_ref() {
+        b"url" => has_members(json, source, &[TYPE, ("url", is_https)], &[]),
+        b"file" => has_members(json, source, &[TYPE, ("file_id", is_spoken)], &[]),
+        _ => false,
+    }
+}
+
+fn is_document(json: Json<'_>, source: Span) -> bool {
+    match kind_of(json, source).as_ref() {
+        b"base64" => {
+            let members: [(&str, Check); 3] = [TYPE, ("media_type", is_pdf), ("data", is_base64_string)];
+            has_members(json, source, &members, &[])
+        }
+        b"text" => {
+            let members: [(&str, Check); 3] = [TYPE, ("media_type", is_plain_text), ("data", is_spoken)];
+            has_members(json, source, &members, &[])
+        }
+        b"content" => has_members(json, source, &[TYPE, ("content", is_document_content)], &[]),
+        _ => is_reference(json, source),
+    }
+}
+
+fn is_document_content(json: Json<'_>, content: Span) -> bool {
+    is_spoken(json, content)
+        || has_only(json, content, |json, block| {
+            is_text(json, block) || is_image(json, block)
+        })
+}
+
+fn is_pdf(json: Json<'_>, media: Span) -> bool {
+    json.decode(media).as_ref() == b"application/pdf"
+}
+
+fn is_plain_text(json: Json<'_>, media: Span) -> bool {
+    json.decode(media).as_ref() == b"text/plain"
+}
+
+fn is_https(json: Json<'_>, url: Span) -> bool {
+    json.decode(url).starts_with(b"https://")
+}
+
+/// Reports whether a value is a string or null.
+fn is_label(json: Json<'_>, value: Span) -> bool {
+    matches!(json.kind(value), Kind::String | Kind::Null)
+}
+
+/// Reports whether a value switches citations on or off, or is null.
+fn is_setting(json: Json<'_>, value: Span) -> bool {
+    json.kind(value) == Kind::Null || has_members(json, value, &[], &[("enabled", is_boolean)])
+}
+
+fn is_boolean(json: Json<'_>, value: Span) -> bool {
+    matches!(json.bytes(value), b"true" | b"false")
+}
+
+fn is_text_list(json: Json<'_>, list: Span) -> bool {
+    has_only(json, list, is_text)
+}
+
+/// Reports whether a value is null or a list of citations: objects of plain values.
+fn is_citation_list(json: Json<'_>, value: Span) -> bool {
+    let is_plain = |value: Span| match json.kind(value) {
+        Kind::String | Kind::Null => true,
+        Kind::Other => is_index(json.bytes(value)),
+        Kind::Object | Kind::Array => false,
+    };
+    let is_citation = |citation: Span| {
+        let mut plain = kind_of(json, citation).ends_with(b"_location");
+        let walked = json.members(citation, |_, value| plain &= is_plain(value));
+        plain && walked.is_ok()
+    };
+    let mut fits = true;
+    let walked = json.elements(value, |citation| fits &= is_citation(citation));
+    json.kind(value) == Kind::Null || (walked.is_ok() && fits)
+}
+
+/// Reports whether a number is a place in a text.
+fn is_index(number: &[u8]) -> bool {
+    number.len() <= INDEX_DIGITS_MAX && number.iter().all(u8::is_ascii_digit)
+}
+
+/// Reports whether a value is a list of at least one such block.
+fn has_only(json: Json<'_>, list: Span, fits: impl Fn(Json<'_>, Span) -> bool) -> bool {
+    let (mut all, mut some) = (true, false);
+    let walked = json.elements(list, |block| {
+        some = true;
+        all &= fits(json, block);
+    });
+    walked.is_ok() && all && some
+}

@@ -1,0 +1,51 @@
+//! The members of blocks: which there are, and whether they are those of a schema.
+
+use crate::{
+    conversation::Text,
+    splice::Span,
+    wire::json::{Json, Kind},
+};
+
+/// A test of one value against a schema.
+pub(crate) type Check = fn(Json<'_>, Span) -> bool;
+
+/// Reports whether the value at `object` is an object with all members of `must`, any of `may`, no other, and good values.
+pub(crate) fn has_members(json: Json<'_>, object: Span, must: &[(&str, Check)], may: &[(&str, Check)]) -> bool {
+    let mut missing: Vec<&str> = must.iter().map(|(name, _)| *name).collect();
+    let mut fits = json.kind(object) == Kind::Object;
+    let walked = json.members(object, |key, value| {
+        let known = must.iter().chain(may).find(|(name, _)| name.as_bytes() == key);
+        fits &= known.is_some_and(|(_, check)| check(json, value));
+        missing.retain(|name| name.as_bytes() != key);
+    });
+    fits && walked.is_ok() && missing.is_empty()
+}
+
+/// Returns the `type` of the object at `span`; an empty text if it has none.
+pub(crate) fn kind_of(json: Json<'_>, span: Span) -> Text<'_> {
+    string_of(json, span, "type").map_or_else(Text::default, |kind| json.decode(kind))
+}
+
+/// Returns the last member called `name` of the object at `span`. `None` if it is no string.
+pub(crate) fn string_of(json: Json<'_>, span: Span, name: &str) -> Option<Span> {
+    let value = json.member(span, name)?;
+    is_string(json, value).then_some(value)
+}
+
+/// Reports whether the value at `span` is a string.
+pub(crate) fn is_string(json: Json<'_>, span: Span) -> bool {
+    json.kind(span) == Kind::String
+}
+
+/// Reports whether the value at `span` is a string of base64, padded and without white space.
+pub(crate) fn is_base64_string(json: Json<'_>, span: Span) -> bool {
+    is_string(json, span) && is_base64(&json.decode(span))
+}
+
+/// Reports whether these bytes are base64, padded and without white space.
+pub(super) fn is_base64(data: &[u8]) -> bool {
+    let digits = data.strip_suffix(b"==").or_else(|| data.strip_suffix(b"="));
+    let digits = digits.unwrap_or(data);
+    let are_digits = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    !digits.is_empty() && data.len().is_multiple_of(4) && digits.iter().all(are_digits)
+}
