@@ -1,5 +1,7 @@
 //! What is answered: JSON, and for every refusal a code of one closed list.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::{
     HeaderName, HeaderValue, Response, StatusCode,
@@ -8,7 +10,7 @@ use http::{
 use serde_json::{Value, json};
 
 use super::LedgerBody;
-use crate::{late::LateError, ledger::LedgerError};
+use crate::{late::LateError, ledger::LedgerError, wire::CONTENT_DEPTH_MAX};
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,11 +102,11 @@ impl Code {
 }
 
 /// A refusal.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Refusal {
     pub(super) code: Code,
-    /// What is wrong, where that is known.
-    detail: Option<&'static str>,
+    /// What is wrong, where that is known. Never content.
+    detail: Option<Cow<'static, str>>,
 }
 
 impl Refusal {
@@ -116,12 +118,21 @@ impl Refusal {
     pub(super) const fn malformed(detail: &'static str) -> Self {
         Self {
             code: Code::Malformed,
-            detail: Some(detail),
+            detail: Some(Cow::Borrowed(detail)),
+        }
+    }
+
+    /// The content is nested too deep, from this byte of it on.
+    pub(super) fn too_deep(at: usize) -> Self {
+        let detail = format!("content is nested more than {CONTENT_DEPTH_MAX} levels deep, from its byte {at} on");
+        Self {
+            code: Code::Malformed,
+            detail: Some(Cow::Owned(detail)),
         }
     }
 
     pub(super) fn answer(self) -> Response<LedgerBody> {
-        let message = self.detail.unwrap_or_else(|| self.code.message());
+        let message = self.detail.as_deref().unwrap_or_else(|| self.code.message());
         let body = json!({ "error": { "code": self.code.label(), "message": message } });
         answer(self.code.status(), &body)
     }

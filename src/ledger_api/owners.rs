@@ -1,5 +1,7 @@
 //! What owners ask about their own calls.
 
+use std::borrow::Cow;
+
 use http::{Response, StatusCode};
 use serde_json::json;
 
@@ -9,7 +11,16 @@ use super::{
     asked, feed,
 };
 use crate::{
-    auth::Caller, clock, late::entry::Call, ledger::Name, session::LaneId, session_table::Detached, wire::json::quoted,
+    auth::Caller,
+    clock,
+    late::entry::Call,
+    ledger::Name,
+    session::LaneId,
+    session_table::Detached,
+    wire::{
+        CONTENT_DEPTH_MAX,
+        json::{compact, deeper_than, quoted},
+    },
 };
 
 impl LedgerApi {
@@ -58,13 +69,13 @@ fn page(name: &str, rows: impl Iterator<Item = String>) -> Response<LedgerBody> 
     raw(StatusCode::OK, format!("{{\"{name}\":[{}]}}", rows.join(",")).into())
 }
 
-/// A settled call. The content stands as it was posted.
+/// A settled call. The content stands as it was posted, unless it is too deep for common readers: then as text.
 fn row(id: &[u8], name: &Name, call: &Call, with_content: bool) -> String {
     let Some(posted) = &call.posted else {
         return "null".to_owned();
     };
     let content = if with_content {
-        format!(",\"content\":{}", posted.content)
+        format!(",\"content\":{}", readable(&posted.content))
     } else {
         String::new()
     };
@@ -77,6 +88,14 @@ fn row(id: &[u8], name: &Name, call: &Call, with_content: bool) -> String {
         posted.failed,
         posted.posted_at.as_secs(),
     )
+}
+
+/// Returns a content, or its JSON as text where it was posted before there was a limit to its depth.
+fn readable(content: &str) -> Cow<'_, str> {
+    if deeper_than(content.as_bytes(), CONTENT_DEPTH_MAX).is_none() {
+        return Cow::Borrowed(content);
+    }
+    Cow::Owned(quoted(&compact(content.as_bytes())))
 }
 
 /// How a delivery is named.

@@ -19,6 +19,7 @@ use crate::{
         matching::{Named, Service},
     },
     telemetry::events::ResultPosted,
+    wire::{CONTENT_DEPTH_MAX, json::deeper_than},
 };
 
 /// Bytes of a `webhook-id`.
@@ -201,10 +202,17 @@ fn checked(said: Said, claim: &Claim<'_>, call_id: &[u8], is_result: bool) -> Re
             "a signed body must name the call of its path in call_id",
         ));
     }
-    if is_result && said.content.is_none() {
-        return Err(Refusal::malformed("content is missing"));
+    if is_result {
+        let content = said.content.as_deref();
+        check_depth(content.ok_or(Refusal::malformed("content is missing"))?)?;
     }
     Ok(said)
+}
+
+/// Refuses a content that common readers of JSON could not read.
+fn check_depth(content: &str) -> Result<(), Refusal> {
+    let too_deep = deeper_than(content.as_bytes(), CONTENT_DEPTH_MAX);
+    too_deep.map_or(Ok(()), |at| Err(Refusal::too_deep(at)))
 }
 
 /// The label under which a refusal of a post is counted.

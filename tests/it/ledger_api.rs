@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon::{
     auth::{Caller, ClientTokens, Principal, TokenHash, WebhookKey},
-    late::{LateSettings, Opened, ServiceSettings},
+    late::{LateSettings, Opened, ServiceSettings, matching::Named},
     session::{LaneId, Strength},
 };
 use http::HeaderMap;
@@ -405,6 +405,58 @@ async fn what_is_no_result_is_refused() {
     assert_eq!(app.ask(foreign).await.status(), 403);
     let dotted = "GET /ledger/v1/../v1/outstanding HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert_eq!(app.ask(dotted).await.status(), 400);
+}
+
+/// A list of lists, this many levels deep.
+fn deep(levels: usize) -> String {
+    format!("{}{}", "[".repeat(levels), "]".repeat(levels))
+}
+
+#[tokio::test]
+async fn a_content_that_is_too_deep_is_refused_with_the_limit_and_the_place() {
+    let (_upstream, app) = world().await;
+    record(&app, "ann", STRONG).await;
+    let path = format!("calls/{STRONG}/result");
+    let posted = |content: &str| format!(r#"{{"content": {content}}}"#);
+    let strings = format!(r#"["{}",{}]"#, "[".repeat(70), deep(64));
+    for (content, at) in [(deep(100_000), 64), (deep(65), 64), (strings, 137)] {
+        let answer = ask(&app, &path, TOOLS, &posted(&content)).await;
+        is(&answer, 422, "malformed");
+        let message = format!("content is nested more than 64 levels deep, from its byte {at} on");
+        assert_eq!(answer.json()["error"]["message"], message.as_str());
+    }
+    // What is parked is looked at, too; a string holds as many brackets as it likes.
+    let parked = ask(&app, &format!("calls/{OTHER}/result"), TOOLS, &posted(&deep(65))).await;
+    is(&parked, 422, "malformed");
+    let string = format!("\"{}\"", "[".repeat(1000));
+    is(
+        &ask(&app, &format!("calls/{OTHER}/result"), TOOLS, &posted(&string)).await,
+        202,
+        "parked",
+    );
+    is(&ask(&app, &path, TOOLS, &posted(&deep(64))).await, 200, "settled");
+}
+
+/// Taken before there was a limit: the answer stays readable, for this result and for the others.
+#[tokio::test]
+async fn a_deep_content_of_old_is_looked_up_as_text() {
+    let (_upstream, app) = world().await;
+    for (id, content) in [(STRONG, deep(100_000)), (OTHER, r#"{ "a": 1 }"#.to_owned())] {
+        record(&app, "ann", id).await;
+        let named = Named {
+            service: &app.late.services()[0],
+            call_id: id.as_bytes(),
+            owner: None,
+        };
+        app.late.post(&named, content, false).await.unwrap();
+    }
+    let ids = json!({ "call_ids": [STRONG, OTHER] }).to_string();
+    let found = ask(&app, "lookup", ANN, &ids).await;
+    assert!(
+        found.text().contains(r#""content":{ "a": 1 }"#),
+        "what is not deep stays as it was posted"
+    );
+    assert_eq!(found.json()["results"][0]["content"], deep(100_000));
 }
 
 #[tokio::test]
