@@ -70,6 +70,12 @@ fn places(body: &[u8], wire: Wire) -> Vec<Place> {
     )
 }
 
+fn append(body: &Bytes, wire: Wire, texts: &[(usize, String)]) -> Bytes {
+    let policy = RepairPolicy::default();
+    let paired = parse(body, wire).unwrap().pair(PairingContext::new(&policy));
+    paired.append(body, texts).unwrap()
+}
+
 #[test]
 fn places_are_messages_with_words_behind_a_turn() {
     for (name, body, answered, last) in PLACES {
@@ -98,9 +104,7 @@ fn text_is_put_behind_what_the_user_says_and_changes_nothing_else() {
             continue;
         }
         let given = Bytes::from_static(body.as_bytes());
-        let policy = RepairPolicy::default();
-        let paired = parse(&given, wire).unwrap().pair(PairingContext::new(&policy));
-        let done = paired.append(&given, &texts).unwrap();
+        let done = append(&given, wire, &texts);
         let value: Value = serde_json::from_slice(&done).unwrap();
         for (at, text) in &texts {
             let message = &value[["messages", "input", "contents"]
@@ -219,7 +223,7 @@ fn a_late_text_of_any_content_is_text() {
         let text = late_text("a", "f", content, false);
         assert_eq!(text.lines().nth(1), Some(wanted), "{content}");
         let body = Bytes::from_static(PLACES[1].1.as_bytes());
-        let done = append(&body, wire("anthropic"), &[(2, text)]).unwrap();
+        let done = append(&body, wire("anthropic"), &[(2, text)]);
         let value: Value = serde_json::from_slice(&done).unwrap();
         assert_eq!(judge::anthropic(&value), Ok(()));
     }

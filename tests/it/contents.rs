@@ -1,7 +1,7 @@
 //! Contents of results that tool services post: any JSON, made into what each format's tool result takes.
 
 use antiphon::{
-    repair::{Answers, CallSight, Frozen, RealResult, RepairPolicy, repair_with},
+    repair::{CallKey, KnownAnswers, PairingContext, PinnedAnswer, RealResult, RepairPolicy, parse, repair_with},
     wire::{Format, Wire},
 };
 use bytes::Bytes;
@@ -159,13 +159,21 @@ struct Memory {
     is_pinned: bool,
 }
 
-impl Answers for Memory {
-    fn frozen(&self, _: &CallSight<'_>) -> Option<Frozen> {
-        self.is_pinned.then(|| Frozen::Result(self.result.clone()))
-    }
-
-    fn settled(&self, _: &CallSight<'_>) -> Option<RealResult> {
-        (!self.is_pinned).then(|| self.result.clone())
+impl Memory {
+    /// Gives the answer to every open call.
+    fn known(&self, body: &Bytes, wire: Wire) -> KnownAnswers {
+        let policy = RepairPolicy::default();
+        let paired = parse(body, wire).unwrap().pair(PairingContext::new(&policy));
+        let keys: Vec<CallKey> = paired.open_calls().map(|call| call.key).collect();
+        let mut known = KnownAnswers::default();
+        for key in keys {
+            if self.is_pinned {
+                known.pinned.insert(key, PinnedAnswer::Result(self.result.clone()));
+            } else {
+                known.results.insert(key, self.result.clone());
+            }
+        }
+        known
     }
 }
 
@@ -218,7 +226,7 @@ fn restored(body: &Bytes, wire: Wire, content: &str, failed: bool) -> Result<Str
             failed,
         };
         let memory = Memory { result, is_pinned };
-        let done = repair_with(body, wire, &RepairPolicy::default(), &memory).unwrap();
+        let done = repair_with(body, wire, &RepairPolicy::default(), &memory.known(body, wire)).unwrap();
         String::from_utf8(done.body.to_vec()).unwrap()
     };
     let out = put_in(false);
