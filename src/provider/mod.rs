@@ -9,11 +9,12 @@ use http::{
 
 use crate::{
     repair::Mode,
-    wire::{Dialect, Format, Wire},
+    wire::{Format, Wire},
 };
 
 mod aws;
 mod endpoint;
+mod kind;
 mod path;
 mod route;
 mod template;
@@ -22,191 +23,13 @@ pub use aws::{aws_region, aws_service};
 pub use endpoint::asked_at;
 use endpoint::wire_of;
 pub(crate) use endpoint::{ENDPOINTS, is_gemini};
+pub use kind::{BUILT_IN, Kind, Row};
 pub(crate) use path::is_plain;
 pub use route::Route;
 pub use template::Operation;
 
-/// Whose API an upstream speaks: decides the dialect and the shape of our errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// api.anthropic.com.
-    Anthropic,
-    /// api.openai.com.
-    OpenAi,
-    /// generativelanguage.googleapis.com.
-    Gemini,
-    /// Amazon Bedrock.
-    Bedrock,
-    /// Azure OpenAI.
-    Azure,
-    /// Google Vertex AI.
-    Vertex,
-    /// api.deepseek.com.
-    DeepSeek,
-    /// api.mistral.ai.
-    Mistral,
-    /// api.x.ai.
-    Xai,
-    /// Anything else that speaks one of the formats.
-    Compatible,
-}
-
-/// One row of [`BUILT_IN`].
-#[derive(Clone, Copy, Debug)]
-pub struct Row {
-    /// Name of the upstream.
-    pub name: &'static str,
-    /// Whose API it speaks.
-    pub kind: Kind,
-    /// Where it is; none where there is no host for everybody: defining it needs a URL.
-    pub url: Option<&'static str>,
-    /// The header in which clients send their credential.
-    pub credential: &'static str,
-}
-
-/// The upstreams that need no configuration, and names that give an upstream its kind.
-pub const BUILT_IN: &[Row] = &[
-    row(
-        "anthropic",
-        Kind::Anthropic,
-        Some("https://api.anthropic.com"),
-        "x-api-key",
-    ),
-    row("openai", Kind::OpenAi, Some("https://api.openai.com"), "authorization"),
-    row(
-        "gemini",
-        Kind::Gemini,
-        Some("https://generativelanguage.googleapis.com"),
-        "x-goog-api-key",
-    ),
-    row(
-        "deepseek",
-        Kind::DeepSeek,
-        Some("https://api.deepseek.com"),
-        "authorization",
-    ),
-    row(
-        "mistral",
-        Kind::Mistral,
-        Some("https://api.mistral.ai"),
-        "authorization",
-    ),
-    row("xai", Kind::Xai, Some("https://api.x.ai"), "authorization"),
-    row("groq", Kind::Compatible, Some("https://api.groq.com"), "authorization"),
-    row(
-        "openrouter",
-        Kind::Compatible,
-        Some("https://openrouter.ai/api"),
-        "authorization",
-    ),
-    row(
-        "moonshot",
-        Kind::Compatible,
-        Some("https://api.moonshot.ai"),
-        "authorization",
-    ),
-    row("bedrock", Kind::Bedrock, None, "authorization"),
-    row("azure", Kind::Azure, None, "api-key"),
-    row("vertex", Kind::Vertex, None, "authorization"),
-];
-
-const fn row(name: &'static str, kind: Kind, url: Option<&'static str>, credential: &'static str) -> Row {
-    Row {
-        name,
-        kind,
-        url,
-        credential,
-    }
-}
-
-/// How hosts that are not in [`BUILT_IN`] tell their kind: beginning, end, kind.
-const HOSTS: &[(&str, &str, Kind)] = &[
-    ("bedrock-runtime", ".amazonaws.com", Kind::Bedrock),
-    ("bedrock-runtime", ".amazonaws.com.cn", Kind::Bedrock),
-    ("bedrock-mantle", ".api.aws", Kind::Bedrock),
-    ("", ".openai.azure.com", Kind::Azure),
-    ("", ".openai.azure.us", Kind::Azure),
-    ("", ".cognitiveservices.azure.com", Kind::Azure),
-    ("", ".services.ai.azure.com", Kind::Azure),
-    ("", "aiplatform.googleapis.com", Kind::Vertex),
-    // Code Assist, which gemini-cli asks for users with a Google account.
-    ("cloudcode-pa", ".googleapis.com", Kind::Gemini),
-];
-
 /// First path segments that mean something without a prefix: no upstream may take them for a name.
 pub const RESERVED_NAMES: &[&str] = &["api", "ledger", "model", "upload", "v1", "v1beta"];
-
-impl Kind {
-    /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 10] = [
-        Self::Anthropic,
-        Self::OpenAi,
-        Self::Gemini,
-        Self::Bedrock,
-        Self::Azure,
-        Self::Vertex,
-        Self::DeepSeek,
-        Self::Mistral,
-        Self::Xai,
-        Self::Compatible,
-    ];
-
-    /// The name in configuration.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Anthropic => "anthropic",
-            Self::OpenAi => "openai",
-            Self::Gemini => "gemini",
-            Self::Bedrock => "bedrock",
-            Self::Azure => "azure",
-            Self::Vertex => "vertex",
-            Self::DeepSeek => "deepseek",
-            Self::Mistral => "mistral",
-            Self::Xai => "xai",
-            Self::Compatible => "compatible",
-        }
-    }
-
-    /// The kind of an upstream that does not say: by its name, else by its host (without port), else [`Kind::Compatible`].
-    pub fn of(name: &str, host: &str) -> Self {
-        let host = host.to_ascii_lowercase();
-        let by_name = || BUILT_IN.iter().find(|row| row.name == name).map(|row| row.kind);
-        let by_url = || {
-            let row = BUILT_IN
-                .iter()
-                .find(|row| row.url.is_some_and(|url| host_of(url) == host));
-            row.map(|row| row.kind)
-        };
-        let by_host = || {
-            let known = HOSTS
-                .iter()
-                .find(|(start, end, _)| host.starts_with(start) && host.ends_with(end));
-            known.map(|(_, _, kind)| *kind)
-        };
-        by_name().or_else(by_url).or_else(by_host).unwrap_or(Self::Compatible)
-    }
-
-    /// How an upstream of this kind reads a format: always one of [`Wire::NAMES`].
-    const fn wire(self, format: Format) -> Wire {
-        let dialect = match (self, format) {
-            // Google's rules are one and the same wherever they are met.
-            (_, Format::Gemini)
-            | (Self::Anthropic | Self::OpenAi | Self::Azure, _)
-            | (Self::Vertex, Format::Anthropic) => Dialect::Standard,
-            (Self::Bedrock, Format::Anthropic) => Dialect::Bedrock,
-            (Self::DeepSeek, _) => Dialect::DeepSeek,
-            (Self::Mistral, Format::OpenAiChat) => Dialect::Mistral,
-            (Self::Xai, Format::OpenAiChat) => Dialect::Xai,
-            _ => Dialect::Compatible,
-        };
-        Wire { format, dialect }
-    }
-}
-
-fn host_of(url: &str) -> &str {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    rest.split_once('/').map_or(rest, |(host, _)| host)
-}
 
 /// One configured provider endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
