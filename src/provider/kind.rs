@@ -23,6 +23,8 @@ pub enum Kind {
     Mistral,
     /// api.x.ai.
     Xai,
+    /// api.minimax.io, api.minimaxi.com.
+    MiniMax,
     /// Anything else that speaks one of the formats.
     Compatible,
 }
@@ -68,6 +70,12 @@ pub const BUILT_IN: &[Row] = &[
         "authorization",
     ),
     row("xai", Kind::Xai, Some("https://api.x.ai"), "authorization"),
+    row(
+        "minimax",
+        Kind::MiniMax,
+        Some("https://api.minimax.io"),
+        "authorization",
+    ),
     row("groq", Kind::Compatible, Some("https://api.groq.com"), "authorization"),
     row(
         "openrouter",
@@ -105,13 +113,15 @@ const HOSTS: &[(&str, &str, Kind)] = &[
     ("", ".cognitiveservices.azure.com", Kind::Azure),
     ("", ".services.ai.azure.com", Kind::Azure),
     ("", "aiplatform.googleapis.com", Kind::Vertex),
+    ("api", ".minimax.io", Kind::MiniMax),
+    ("api", ".minimaxi.com", Kind::MiniMax),
     // Code Assist, which gemini-cli asks for users with a Google account.
     ("cloudcode-pa", ".googleapis.com", Kind::Gemini),
 ];
 
 impl Kind {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Anthropic,
         Self::OpenAi,
         Self::Gemini,
@@ -121,6 +131,7 @@ impl Kind {
         Self::DeepSeek,
         Self::Mistral,
         Self::Xai,
+        Self::MiniMax,
         Self::Compatible,
     ];
 
@@ -136,6 +147,7 @@ impl Kind {
             Self::DeepSeek => "deepseek",
             Self::Mistral => "mistral",
             Self::Xai => "xai",
+            Self::MiniMax => "minimax",
             Self::Compatible => "compatible",
         }
     }
@@ -170,6 +182,7 @@ impl Kind {
             (Self::DeepSeek, _) => Dialect::DeepSeek,
             (Self::Mistral, Format::OpenAiChat) => Dialect::Mistral,
             (Self::Xai, Format::OpenAiChat) => Dialect::Xai,
+            (Self::MiniMax, Format::Anthropic) => Dialect::MiniMax,
             _ => Dialect::Compatible,
         };
         Wire { format, dialect }

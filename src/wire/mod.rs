@@ -56,6 +56,8 @@ pub enum Dialect {
     Mistral,
     /// xAI: a tool message without id answers by position.
     Xai,
+    /// MiniMax with Anthropic bodies: a message of results holds nothing else.
+    MiniMax,
     /// Any other server that speaks the format: ids are left as they are.
     Compatible,
 }
@@ -167,6 +169,7 @@ impl Wire {
         ("deepseek", "openai-chat-deepseek"),
         ("mistral", "openai-chat-mistral"),
         ("xai", "openai-chat-xai"),
+        ("minimax", "anthropic-minimax"),
     ];
 
     /// The names that `--wire` takes, with what they mean.
@@ -184,6 +187,13 @@ impl Wire {
             Self {
                 format: Format::Anthropic,
                 dialect: Dialect::DeepSeek,
+            },
+        ),
+        (
+            "anthropic-minimax",
+            Self {
+                format: Format::Anthropic,
+                dialect: Dialect::MiniMax,
             },
         ),
         (

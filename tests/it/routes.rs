@@ -28,6 +28,9 @@ fn everything() -> Routes {
         "local=http://127.0.0.1:8000/v1",
         "grocery=https://llm.example/openai/v1/",
         "work=https://api.anthropic.com",
+        "china=https://api.minimaxi.com/anthropic",
+        "west=https://api-uw.minimax.io",
+        "like=https://minimax.io.example",
         "dash=https://dashscope.aliyuncs.com",
     ])
 }
@@ -112,6 +115,13 @@ fn a_prefix_names_the_upstream_and_is_taken_away() {
         ("/mistral/v1/chat/completions", &[], "mistral /v1/chat/completions openai-chat-mistral"),
         ("/xai/v1/chat/completions", &[], "xai /v1/chat/completions openai-chat-xai"),
         ("/xai/v1/messages", &[], "xai /v1/messages anthropic-compatible"),
+        ("/minimax/anthropic/v1/messages", &[], "minimax /anthropic/v1/messages anthropic-minimax"),
+        ("/minimax/anthropic/v1/messages/count_tokens", &[], "minimax /anthropic/v1/messages/count_tokens anthropic-minimax"),
+        ("/minimax/v1/chat/completions", &[], "minimax /v1/chat/completions openai-chat-compatible"),
+        ("/minimax/v1/responses", &[], "minimax /v1/responses openai-responses-compatible"),
+        ("/china/v1/messages", &[], "china /anthropic/v1/messages anthropic-minimax"),
+        ("/west/anthropic/v1/messages", &[], "west /anthropic/v1/messages anthropic-minimax"),
+        ("/like/v1/messages", &[], "like /v1/messages anthropic-compatible"),
         ("/groq/openai/v1/chat/completions", &[], "groq /openai/v1/chat/completions openai-chat-compatible"),
         ("/moonshot/v1/chat/completions", &[], "moonshot /v1/chat/completions openai-chat-compatible"),
         ("/moonshot/anthropic/v1/messages", &[], "moonshot /anthropic/v1/messages anthropic-compatible"),

@@ -124,6 +124,8 @@ words! {
         Mistral = "mistral",
         /// xAI.
         Xai = "xai",
+        /// MiniMax.
+        MiniMax = "minimax",
         /// Any other server that speaks one of the formats.
         Compatible = "compatible",
     }

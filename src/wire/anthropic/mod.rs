@@ -26,7 +26,7 @@ pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
         // DeepSeek's own converter (deepseek-recipe 0.2.0) takes a history that begins with the assistant.
         user_first: !matches!(dialect, Dialect::DeepSeek),
         ids: match dialect {
-            Dialect::DeepSeek | Dialect::Compatible => IdRule::NotEmpty,
+            Dialect::DeepSeek | Dialect::MiniMax | Dialect::Compatible => IdRule::NotEmpty,
             _ => IdRule::Word,
         },
         // `tool_use` ids must be unique: certain in one message, believed across turns (BerriAI/litellm#23510).

@@ -23,7 +23,7 @@ pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
             Dialect::Mistral => IdRule::Nine,
             Dialect::Bedrock | Dialect::DeepSeek => IdRule::NotEmpty,
             Dialect::Xai => IdRule::Position,
-            Dialect::Compatible => IdRule::Any,
+            Dialect::MiniMax | Dialect::Compatible => IdRule::Any,
         },
         unique: Unique::Turn,
         open_end: false,
