@@ -119,6 +119,9 @@ impl Writer<'_> {
             Json::Text(words) => self.string(words),
             Json::List(items) => self.list(b'[', b']', items, Self::value),
             Json::Object(members) => {
+                // Chance comes from the object itself, so that what stands elsewhere in the body changes nothing here.
+                let own = Rng::new(self.style.seed ^ fingerprint(members));
+                let outer = std::mem::replace(&mut self.rng, own);
                 let mut members: Vec<&(String, Json)> = members.iter().collect();
                 if self.style.shuffled {
                     self.rng.shuffle(&mut members);
@@ -130,6 +133,7 @@ impl Writer<'_> {
                     writer.blank(true);
                     writer.value(value);
                 });
+                self.rng = outer;
             }
         }
     }
@@ -211,4 +215,16 @@ impl Writer<'_> {
         }
         self.out.push(b'"');
     }
+}
+
+/// A number that tells objects apart by their keys and their own texts (FNV-1a).
+fn fingerprint(members: &[(String, Json)]) -> u64 {
+    let own = members.iter().flat_map(|(key, value)| match value {
+        Json::Text(words) => [key.as_str(), words.as_str()],
+        _ => [key.as_str(), ""],
+    });
+    let bytes = own.flat_map(str::bytes);
+    bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    })
 }
