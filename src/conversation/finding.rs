@@ -1,8 +1,8 @@
 //! Findings: breaches of the pairing rules, as values, listed from a pairing in document order.
 
 use crate::conversation::{
-    Conversation, FlawKind, Open,
-    pairing::{Fate, Pairing, ResultRow, id_of},
+    Conversation, FlawKind, Open, Role,
+    pairing::{Fate, MisplacedWords, Pairing, ResultRow, id_of},
 };
 
 /// The kinds of breach. The names are stable: metric labels, `check` output, strict answers.
@@ -28,13 +28,15 @@ pub enum FindingKind {
     Unanswerable,
     /// The history begins with an assistant turn where the format wants the user first.
     Headless,
+    /// Words stand behind a call, or beside results, where the provider accepts none.
+    MisplacedWords,
     /// Hygiene: a field whose value the target rejects.
     Field,
 }
 
 impl FindingKind {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Unanswered,
         Self::Misplaced,
         Self::Orphan,
@@ -45,6 +47,7 @@ impl FindingKind {
         Self::ServerHalf,
         Self::Unanswerable,
         Self::Headless,
+        Self::MisplacedWords,
         Self::Field,
     ];
 
@@ -61,6 +64,7 @@ impl FindingKind {
             Self::ServerHalf => "server_half",
             Self::Unanswerable => "unanswerable",
             Self::Headless => "headless",
+            Self::MisplacedWords => "misplaced_words",
             Self::Field => "field",
         }
     }
@@ -78,6 +82,9 @@ impl FindingKind {
             Self::ServerHalf => "a server tool call without its result, or a result without its call",
             Self::Unanswerable => "the tool call has no result, and nobody can give one in the client's place",
             Self::Headless => "the history begins with an assistant message",
+            Self::MisplacedWords => {
+                "words stand where this provider accepts none: behind a tool call, or beside tool results"
+            }
             Self::Field => "the provider rejects the value of this field",
         }
     }
@@ -155,6 +162,9 @@ impl Pairing {
         for half in &self.halves {
             list.part(FindingKind::ServerHalf, half.part);
         }
+        for words in &self.words {
+            list.words(words, self.units.get(words.unit).map_or(Role::User, |unit| unit.role));
+        }
         for (flaw, _) in self.flaws.iter().filter(|_| hygiene) {
             list.flaw(flaw.message, flaw.part, flaw.kind);
         }
@@ -210,6 +220,15 @@ impl List<'_, '_> {
         let found = self.conversation.parts.get(part)?;
         let whole = self.conversation.messages.get(found.message)?.span;
         (found.span != whole).then(|| self.conversation.ordinal(part))
+    }
+
+    /// Names the place of the words, and the call or result that they stand beside.
+    fn words(&mut self, words: &MisplacedWords, role: Role) {
+        let message = self.conversation.parts.get(words.part).map_or(0, |found| found.message);
+        let mut finding = at_message(FindingKind::MisplacedWords, message, Some(words.detail(role)));
+        finding.part = self.ordinal(words.part);
+        finding.id = String::from_utf8_lossy(id_of(self.conversation, words.beside)).into_owned();
+        self.found.push((words.part, finding));
     }
 
     fn flaw(&mut self, message: usize, part: Option<usize>, kind: FlawKind) {

@@ -70,6 +70,19 @@ pub enum IdRule {
     NotEmpty,
 }
 
+/// Where words and images may stand among calls and results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WordsPlace {
+    /// Anywhere but in front of results that are due.
+    Anywhere,
+    /// Not directly behind a run of tool messages (Mistral).
+    NotBehindResults,
+    /// In the assistant's message in front of its calls only (DeepSeek's Messages).
+    BeforeCalls,
+    /// In a user's message without results only (MiniMax's Messages).
+    ApartFromResults,
+}
+
 /// What a format, in one provider's reading, wants of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairingRules {
@@ -85,8 +98,8 @@ pub struct PairingRules {
     pub unique: Unique,
     /// Whether a history may end with calls that nobody has answered yet.
     pub open_end: bool,
-    /// Whether user words may stand directly behind a run of tool messages.
-    pub words_behind_results: bool,
+    /// Where words may stand.
+    pub words: WordsPlace,
 }
 
 impl IdRule {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::{
-    conversation::{Content, FlawKind, Role},
+    conversation::{Content, FlawKind, Part, Role},
     repair::{
         edits::{Before, Layout},
         steps::Lift,
@@ -15,6 +15,8 @@ use crate::{
         json::{self, Slot},
     },
 };
+
+mod order;
 
 /// The messages as they go upstream.
 pub(super) fn slots(layout: &Layout<'_>) -> Vec<Slot> {
@@ -72,8 +74,20 @@ struct Laid {
 enum Item {
     /// A part that stays, with edits inside it.
     Stay(usize, Vec<Edit>),
-    /// A block of ours, or one from elsewhere.
+    /// A result that is put in.
+    Answer(Vec<Piece>),
+    /// Any other block of ours, or one from elsewhere.
     New(Vec<Piece>),
+}
+
+impl Item {
+    /// The block in another place than its own.
+    fn lifted(self, parts: &[Part<'_>]) -> Self {
+        match self {
+            Self::Stay(part, edits) => Self::New(json::moved(parts[part].span, edits)),
+            other => other,
+        }
+    }
 }
 
 impl Builder<'_, '_> {
@@ -102,7 +116,7 @@ impl Builder<'_, '_> {
         let message = found.message;
         if found.inner {
             self.close();
-            self.done.push(Slot::New(self.fresh(true, items)));
+            self.push_fresh(items);
             return;
         }
         let over = self.is_first_of_message(unit);
@@ -111,10 +125,7 @@ impl Builder<'_, '_> {
             Some(open) if open.message == message => open.items.extend(items),
             Some(open) if joins => {
                 let parts = &self.layout.conversation.parts;
-                open.items.extend(items.into_iter().map(|item| match item {
-                    Item::Stay(part, edits) => Item::New(json::moved(parts[part].span, edits)),
-                    new @ Item::New(_) => new,
-                }));
+                open.items.extend(items.into_iter().map(|item| item.lifted(parts)));
             }
             _ => {
                 self.close();
@@ -170,7 +181,10 @@ impl Builder<'_, '_> {
 
     fn put_in(&self, unit: usize, turn: Option<usize>, laid: &mut Laid) {
         if let Some(plan) = turn.and_then(|turn| self.layout.plan.turns.get(&turn)) {
-            let answers = plan.answers.iter().map(|answer| Item::New(self.layout.answer(answer)));
+            let answers = plan
+                .answers
+                .iter()
+                .map(|answer| Item::Answer(self.layout.answer(answer)));
             laid.items.extend(answers);
             for part in &plan.quotes {
                 self.quote(*part, laid);
@@ -225,7 +239,7 @@ impl Builder<'_, '_> {
         if !laid.items.is_empty() {
             self.close();
             self.before = Before::User;
-            self.done.push(Slot::New(self.fresh(true, laid.items)));
+            self.push_fresh(laid.items);
         }
         self.put_apart(laid.apart);
     }
@@ -252,12 +266,18 @@ impl Builder<'_, '_> {
     }
 
     fn close(&mut self) {
-        let slot = match self.open.take() {
-            None => return,
-            Some(Draft { message, items, over }) if over => Slot::Old(message, self.rewritten(message, items)),
-            Some(Draft { items, .. }) => Slot::New(self.fresh(false, items)),
+        let Some(Draft { message, items, over }) = self.open.take() else {
+            return;
         };
-        self.done.push(slot);
+        if self.layout.conversation.messages[message].role == Role::User {
+            return self.close_user(message, items);
+        }
+        let items = self.ordered(message, items);
+        self.done.push(if over {
+            Slot::Old(message, self.rewritten(message, items))
+        } else {
+            Slot::New(self.fresh(false, items))
+        });
     }
 
     /// The edits that give a message of the body these blocks.
@@ -275,7 +295,7 @@ impl Builder<'_, '_> {
                     .collect();
                 let slots = items.into_iter().map(|item| match item {
                     Item::Stay(part, edits) => Slot::Old(self.layout.conversation.ordinal(part), edits),
-                    Item::New(pieces) => Slot::New(pieces),
+                    Item::Answer(pieces) | Item::New(pieces) => Slot::New(pieces),
                 });
                 json::rebuild(list, &spans, slots.collect())
             }
@@ -295,7 +315,7 @@ impl Builder<'_, '_> {
     fn blocks(&self, items: Vec<Item>) -> Vec<Vec<Piece>> {
         let parts = &self.layout.conversation.parts;
         let block = |item| match item {
-            Item::New(pieces) => Some(pieces),
+            Item::Answer(pieces) | Item::New(pieces) => Some(pieces),
             Item::Stay(part, edits) => {
                 let found = &parts[part];
                 let content = self.layout.conversation.messages[found.message].content;

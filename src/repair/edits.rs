@@ -118,6 +118,7 @@ impl<'c> Layout<'c> {
             .chain(inner)
             .chain(self.message_fixes.keys().copied())
             .chain(merged)
+            .chain(plan.arranged.iter().copied())
             .collect();
         for message in messages {
             self.touched[message] = true;

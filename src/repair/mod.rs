@@ -11,6 +11,7 @@ use crate::{
 };
 
 mod append;
+mod arrange;
 mod blocks;
 mod bound_thinking;
 mod call_identity;
@@ -65,6 +66,8 @@ pub enum Action {
     Placeholder,
     /// A field was given a value that the provider takes.
     Fix,
+    /// Words were put where the provider accepts them: in front of calls, or in a message of their own.
+    Rearrange,
     /// A constant user turn was put in front.
     Open,
     /// The provider was told to drop thinking that it has bound to another prefix.
@@ -75,7 +78,7 @@ pub enum Action {
 
 impl Action {
     /// Every action, in the order of the header.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Move,
         Self::Merge,
         Self::Restore,
@@ -84,6 +87,7 @@ impl Action {
         Self::Drop,
         Self::Placeholder,
         Self::Fix,
+        Self::Rearrange,
         Self::Open,
         Self::Unbind,
         Self::Append,
@@ -100,6 +104,7 @@ impl Action {
             Self::Drop => "dropped",
             Self::Placeholder => "placeholder",
             Self::Fix => "fixed",
+            Self::Rearrange => "rearranged",
             Self::Open => "opened",
             Self::Unbind => "unbound",
             Self::Append => "appended",
@@ -119,6 +124,10 @@ impl Action {
             }
             Self::Placeholder => "a result was put in that says that there is none",
             Self::Fix => "a field was given a value that the provider takes",
+            Self::Rearrange => {
+                "words were put where the provider accepts them: in front of the calls of their message, \
+                 or behind its results in a message of their own"
+            }
             Self::Open => "a user's turn was put in front of the history",
             Self::Unbind => "the provider was asked to leave out thinking that is bound to another beginning",
             Self::Append => "a result that came late was put at the end of a message of the user's",

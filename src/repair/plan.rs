@@ -2,7 +2,7 @@
 //!
 //! A function of the paired body, the known answers and the policy. It writes no byte.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use bytes::Bytes;
 
@@ -132,6 +132,10 @@ pub(super) struct HistoryPlan {
     pub(super) behind: BTreeMap<usize, Vec<usize>>,
     /// Fields to mend.
     pub(super) fixes: Vec<Flaw>,
+    /// Messages of which words leave their place.
+    pub(super) arranged: BTreeSet<usize>,
+    /// Whether results go up in messages without words.
+    pub(super) results_apart: bool,
     /// Whether a user turn is put in front.
     pub(super) opening: bool,
     /// Remote calls: answered first, with placeholders.
@@ -216,6 +220,7 @@ impl<'c> Planner<'c> {
         self.salvage();
         self.halves();
         self.fields();
+        self.arrange();
         self.open();
         self.plan
     }

@@ -6,7 +6,7 @@ use crate::{
     conversation::{
         Role,
         pairing::Fate,
-        rules::ResultPlace,
+        rules::{ResultPlace, WordsPlace},
         turns::{Turn, Unit},
     },
     repair::{Action, Applicability, equal, plan::Planner, steps::Lift},
@@ -124,7 +124,7 @@ impl Planner<'_> {
     }
 
     fn holds_no_words(&self, turn: &Turn, leading: bool) -> bool {
-        turn.only_results || (!self.rules.words_behind_results && leading && !turn.calls.is_empty())
+        turn.only_results || (self.rules.words == WordsPlace::NotBehindResults && leading && !turn.calls.is_empty())
     }
 
     /// The next unit behind `unit` in which the user may speak.

@@ -194,7 +194,10 @@ fn mended(talk: &Conversation, body: &[u8], refused: bool, tally: &mut Tally) ->
         return Err("an edit without a finding".into());
     }
     // Where it is known what the provider takes, what it takes goes through byte for byte.
-    let known = matches!(wire.dialect, Dialect::Standard | Dialect::Bedrock | Dialect::DeepSeek);
+    let known = matches!(
+        wire.dialect,
+        Dialect::Standard | Dialect::Bedrock | Dialect::DeepSeek | Dialect::MiniMax
+    );
     if known && !refused && !first.body.is_original() {
         return Err("an accepted body was edited".into());
     }
@@ -232,10 +235,9 @@ fn is_field_under_thinking(talk: &Conversation, words: &str) -> bool {
 
 /// What repair may leave as it is: no matter of tool calls, or nothing that can be mended without loss.
 /// Words of the refusal, or of the row itself.
-const BESIDE: [&str; 22] = [
+const BESIDE: [&str; 21] = [
     "toolset_name",
     "Unexpected role 'system'",
-    "use 1; \"so\"",
     "cache_control",
     "blocks can only be in `assistant` messages",
     "`system` message must follow",

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use deepseek_recipe::anthropic::MessagesRequest;
 use deepseek_recipe::openai::{ChatCompletionRequest, ResponsesRequest};
 use deepseek_recipe::request::{ConversionOptions, ProtocolRequest};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::judge_self;
 use crate::support::{bodies, judge};
@@ -71,6 +71,40 @@ fn it_takes_every_healthy_body() {
             let body = serde_json::from_slice(&bodies::healthy(seed, wire).bytes()).expect("JSON");
             referee(&body, wire.format).unwrap_or_else(|words| panic!("SEED={seed} {wire}: {words}\n{body:#}"));
         }
+    }
+}
+
+/// The referee names the place of words behind a call, and accepts the message once they stand in front.
+#[test]
+fn it_refuses_words_behind_a_call_until_they_are_moved() {
+    let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "read_file", "input": {"path": "x"}});
+    let words = |said: &str| json!({"type": "text", "text": said});
+    let document = json!({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}});
+    for (blocks, place) in [
+        (
+            json!([words("a"), call("t1"), words("b"), call("t2")]),
+            "messages.1.2: ",
+        ),
+        (json!([call("t1"), words("a"), call("t2")]), "messages.1.1: "),
+        (json!([call("t1"), call("t2"), words("a")]), "messages.1.2: "),
+        (json!([call("t1"), call("t2"), document]), "messages.1.2: "),
+        (
+            json!([call("t1"), call("t2"), words("a"), words("b"), document]),
+            "messages.1.2: ",
+        ),
+    ] {
+        let result = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": "ok"});
+        let body = json!({"messages": [
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "content": blocks},
+            {"role": "user", "content": [result("t1"), result("t2")]},
+        ]});
+        let refused = referee(&body, Format::Anthropic).expect_err("words behind a call");
+        let missing = "`tool_use` ids were found without `tool_result` blocks immediately after: t1";
+        assert!(refused.contains(place) && refused.contains(missing), "{refused}");
+        let after = mend(body.to_string().as_bytes(), MESSAGES).expect("a body that can be mended");
+        assert_eq!(referee(&after, Format::Anthropic), Ok(()), "{after:#}");
+        assert_eq!(judge::lost(&body, &after), [], "{after:#}");
     }
 }
 

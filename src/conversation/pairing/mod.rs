@@ -5,6 +5,7 @@
 mod close;
 mod far;
 mod walk;
+mod words;
 
 use crate::conversation::{
     Conversation, Flaw, Open, PartKind, Role,
@@ -12,6 +13,8 @@ use crate::conversation::{
     turns::{self, Turn, Unit},
 };
 use walk::Walk;
+
+pub use words::MisplacedWords;
 
 /// What was found out about one history.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +31,8 @@ pub struct Pairing {
     pub halves: Vec<Half>,
     /// Fields that the target rejects, and whether they may be mended: not in a turn with thinking.
     pub flaws: Vec<(Flaw, bool)>,
+    /// Words that stand where the provider accepts none, in document order.
+    pub words: Vec<MisplacedWords>,
     /// Whether the history begins with an assistant turn where the user is wanted.
     pub headless: bool,
 }
@@ -143,6 +148,7 @@ pub fn pair(conversation: &Conversation<'_>, rules: PairingRules) -> Pairing {
     walk.judge_servers();
     walk.place_anchors();
     walk.keep_flaws();
+    walk.find_misplaced_words();
     let pairing = &mut walk.pairing;
     let assistant_first = pairing.units.first().is_some_and(|unit| unit.role == Role::Assistant);
     let whole = compaction.is_none() && !conversation.calls_elsewhere;

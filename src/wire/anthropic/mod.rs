@@ -8,7 +8,7 @@ pub(crate) mod write;
 pub(crate) use read::read;
 
 use crate::{
-    conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique},
+    conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique, WordsPlace},
     wire::Dialect,
 };
 
@@ -32,6 +32,12 @@ pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
         // `tool_use` ids must be unique: certain in one message, believed across turns (BerriAI/litellm#23510).
         unique: Unique::Turn,
         open_end: false,
-        words_behind_results: true,
+        words: match dialect {
+            // `tool_use` ids were found without `tool_result` blocks immediately after (deepseek-recipe 0.2.0).
+            Dialect::DeepSeek => WordsPlace::BeforeCalls,
+            // `tool call result does not follow tool call (2013)`, measured in anomalyco/opencode#32609 (2026-06).
+            Dialect::MiniMax => WordsPlace::ApartFromResults,
+            _ => WordsPlace::Anywhere,
+        },
     }
 }

@@ -7,7 +7,7 @@ pub(crate) mod write;
 
 pub(crate) use read::read;
 
-use crate::conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique};
+use crate::conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique, WordsPlace};
 
 /// What the format wants. The developer API and Vertex share rules and texts.
 ///
@@ -22,6 +22,6 @@ pub(crate) const fn rules() -> PairingRules {
         ids: IdRule::Any,
         unique: Unique::Nowhere,
         open_end: true,
-        words_behind_results: true,
+        words: WordsPlace::Anywhere,
     }
 }

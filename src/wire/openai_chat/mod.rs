@@ -8,7 +8,7 @@ pub(crate) mod write;
 pub(crate) use read::read;
 
 use crate::{
-    conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique},
+    conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique, WordsPlace},
     wire::Dialect,
 };
 
@@ -28,6 +28,9 @@ pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
         unique: Unique::Turn,
         open_end: false,
         // `Unexpected role 'user' after role 'tool'`, Mistral error 3230 (onyx-dot-app/onyx#6458, 2025-11).
-        words_behind_results: !matches!(dialect, Dialect::Mistral),
+        words: match dialect {
+            Dialect::Mistral => WordsPlace::NotBehindResults,
+            _ => WordsPlace::Anywhere,
+        },
     }
 }

@@ -9,7 +9,7 @@ pub(crate) mod write;
 pub(crate) use read::read;
 
 use crate::{
-    conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique},
+    conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique, WordsPlace},
     wire::Dialect,
 };
 
@@ -34,6 +34,6 @@ pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
         },
         unique: if deepseek { Unique::Body } else { Unique::Turn },
         open_end: false,
-        words_behind_results: true,
+        words: WordsPlace::Anywhere,
     }
 }

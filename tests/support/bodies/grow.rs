@@ -282,7 +282,12 @@ impl Author {
         }
         if self.rng.chance(15) {
             let (words, marked) = (self.words("user"), self.marker());
-            results.push(Block::Text(words, marked));
+            let words = Block::Text(words, marked);
+            if self.talk.wire.dialect == Dialect::MiniMax {
+                self.push(Message::new(Role::User, std::mem::replace(&mut results, vec![words])));
+            } else {
+                results.push(words);
+            }
         }
         self.push(Message::new(Role::User, results));
     }

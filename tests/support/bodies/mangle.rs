@@ -35,11 +35,15 @@ pub enum Break {
     WrongKind,
     /// Gemini: the model's words and its calls in two contents.
     SplitCall,
+    /// Anthropic: the model's words behind one of its calls.
+    WordsBehindCall,
+    /// Anthropic: the user's words in a message of results.
+    WordsBesideResults,
 }
 
 impl Break {
     /// Every kind.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::DropResult,
         Self::DropCall,
         Self::MoveLater,
@@ -66,6 +70,8 @@ impl Break {
         Self::ServerHalf,
         Self::WrongKind,
         Self::SplitCall,
+        Self::WordsBehindCall,
+        Self::WordsBesideResults,
     ];
 
     /// Does the damage; false where there is nothing to damage in this way.
@@ -97,6 +103,8 @@ impl Break {
             Self::ServerHalf => server_half(talk, rng),
             Self::WrongKind => wrong_kind(talk, rng),
             Self::SplitCall => split_call(talk, rng),
+            Self::WordsBehindCall => words_behind_call(talk, rng),
+            Self::WordsBesideResults => words_beside_results(talk, rng),
         }
     }
 }
@@ -337,7 +345,7 @@ fn misfile(talk: &mut Conversation, rng: &mut Rng) -> bool {
     let result = take(talk, from);
     let to = to.min(talk.messages.len() - 1);
     talk.messages[to].blocks.push(result);
-    if rng.chance(40) && talk.wire.dialect != Dialect::DeepSeek {
+    if rng.chance(40) {
         let words = talk.tag("assistant");
         talk.messages[to].blocks.push(Block::Text(words, false));
     }
@@ -444,5 +452,29 @@ fn split_call(talk: &mut Conversation, rng: &mut Rng) -> bool {
     };
     let tail = talk.messages[m].blocks.split_off(1);
     talk.messages.insert(m + 1, Message::new(Role::Assistant, tail));
+    true
+}
+
+fn words_behind_call(talk: &mut Conversation, rng: &mut Rng) -> bool {
+    let is_call = |_: &Message, block: &Block| matches!(block, Block::Call { .. });
+    let Some((m, b)) = find(talk, rng, is_call).filter(|_| talk.anthropic()) else {
+        return false;
+    };
+    let words = talk.tag("assistant");
+    talk.messages[m].blocks.insert(b + 1, Block::Text(words, false));
+    if rng.chance(15) {
+        let thought = talk.tag("thought");
+        talk.messages[m].blocks.insert(b + 1, Block::Thinking(thought));
+    }
+    true
+}
+
+fn words_beside_results(talk: &mut Conversation, rng: &mut Rng) -> bool {
+    let in_a_gap = |message: &Message, block: &Block| message.role == Role::User && block.is_result();
+    let Some((m, _)) = find(talk, rng, in_a_gap).filter(|_| talk.anthropic()) else {
+        return false;
+    };
+    let words = talk.tag("user");
+    talk.messages[m].blocks.push(Block::Text(words, false));
     true
 }

@@ -1,0 +1,79 @@
+//! Words that stand where the provider accepts none: behind a call, or in a message of results.
+
+use crate::conversation::{Conversation, Part, PartKind, Role, pairing::walk::Walk, rules::WordsPlace, turns::Unit};
+
+/// Words that stand where the provider accepts none. Images and documents count as words.
+#[derive(Clone, Copy, Debug)]
+pub struct MisplacedWords {
+    /// Index of the unit.
+    pub unit: usize,
+    /// The first part that stands wrong.
+    pub part: usize,
+    /// The call in front of which the words belong, or the first result of their message.
+    pub beside: usize,
+    /// Whether the words can move: nothing moves over thinking, which may be signed.
+    pub movable: bool,
+}
+
+impl MisplacedWords {
+    /// The stable name of the place, as [`Finding::detail`](crate::conversation::Finding::detail).
+    pub const fn detail(&self, role: Role) -> &'static str {
+        match role {
+            Role::Assistant => "behind_call",
+            _ => "beside_result",
+        }
+    }
+}
+
+impl Walk<'_, '_> {
+    /// Finds words that stand where the rules accept none. What stands in front of a compaction is not judged.
+    pub(super) fn find_misplaced_words(&mut self) {
+        let find = match self.rules.words {
+            WordsPlace::BeforeCalls => behind_call,
+            WordsPlace::ApartFromResults => beside_result,
+            WordsPlace::Anywhere | WordsPlace::NotBehindResults => return,
+        };
+        let units = self.pairing.units.iter().enumerate();
+        let judged = units.filter(|(_, unit)| unit.parts.start >= self.begin);
+        self.pairing.words = judged
+            .filter_map(|(index, unit)| find(self.conversation, index, unit))
+            .collect();
+    }
+}
+
+/// The words behind the first call of an assistant's message.
+fn behind_call(conversation: &Conversation<'_>, index: usize, unit: &Unit) -> Option<MisplacedWords> {
+    if unit.role != Role::Assistant {
+        return None;
+    }
+    let parts = conversation.parts.get(unit.parts.clone())?;
+    let call = parts.iter().position(|part| matches!(part.kind, PartKind::Call(_)))?;
+    let behind = parts.get(call..)?;
+    let is_word = |part: &Part<'_>| matches!(part.kind, PartKind::Other);
+    let first = behind.iter().position(is_word)?;
+    let last = behind.iter().rposition(is_word)?;
+    let is_barrier = |part: &Part<'_>| matches!(part.kind, PartKind::Thinking | PartKind::Compaction);
+    Some(MisplacedWords {
+        unit: index,
+        part: unit.parts.start + call + first,
+        beside: unit.parts.start + call,
+        movable: !behind.get(..last)?.iter().any(is_barrier),
+    })
+}
+
+/// The words in a user's message that holds results.
+fn beside_result(conversation: &Conversation<'_>, index: usize, unit: &Unit) -> Option<MisplacedWords> {
+    if unit.role != Role::User {
+        return None;
+    }
+    let parts = conversation.parts.get(unit.parts.clone())?;
+    let is_result = |part: &Part<'_>| matches!(part.kind, PartKind::Result(_));
+    let result = parts.iter().position(is_result)?;
+    let word = parts.iter().position(|part| !is_result(part))?;
+    Some(MisplacedWords {
+        unit: index,
+        part: unit.parts.start + word,
+        beside: unit.parts.start + result,
+        movable: !parts.iter().any(|part| matches!(part.kind, PartKind::Compaction)),
+    })
+}
