@@ -103,6 +103,7 @@ fn chat(short: &str) -> Value {
 }
 
 const MISSING: &str = "`tool_use` ids were found without `tool_result` blocks immediately after: ";
+const MIXED: &str = "tool call result does not follow tool call (2013)";
 const STRAY: &str = "unexpected `tool_use_id` found in `tool_result` blocks: ";
 const TWICE: &str = "each tool_use must have a single result. Found multiple `tool_result` blocks with id: ";
 const UNIQUE: &str = "`tool_use` ids must be unique";
@@ -277,7 +278,21 @@ const TURNS: &[Row] = &[
     ("bedrock", "u \"go\" | a use 1 2 | u res 1 2 | u \"x\"", &[]),
     ("deepseek", "u \"go\" | a use 1 2 | u res 1 | u res 2", &[MISSING]),
     ("deepseek", "u \"go\" | a use 1; \"so\" | u res 1", &[MISSING]),
+    (
+        "deepseek",
+        "u \"go\" | a \"one\"; use 1; \"two\"; use 2 | u res 1 2",
+        &["messages.1: ", MISSING, ": 1, 2. Each"],
+    ),
+    ("deepseek", "u \"go\" | a \"one\"; \"two\"; use 1 2 | u res 1 2", &[]),
     ("deepseek", "u \"go\" | a use f:0 | u res f:0", &[]),
+    ("minimax", "u \"go\" | a use 1 2 | u res 1 2 | u \"x\"", &[]),
+    ("minimax", "u \"go\" | a use 1 2 | u res 1 | u res 2", &[]),
+    ("minimax", "u \"go\" | a use f:0 | u res f:0", &[]),
+    ("minimax", "u \"go\" | a use 1; \"so\" | u res 1", &[]),
+    ("minimax", "u \"go\" | a use 1 | u res 1; \"x\"", &[MIXED]),
+    ("minimax", "u \"go\" | a use 1 2 | u res 1 | u res 2; \"x\"", &[MIXED]),
+    ("minimax", "u \"go\" | a use 1 | u \"x\"; res 1", &[MISSING]),
+    ("minimax", "u \"go\" | a use 1 | u \"x\"", &[MISSING]),
     ("deepseek", "u \"go\" | a use 1 | s \"x\" | u res 1", &[MISSING]),
     ("deepseek", "a \"hello\" | u \"go\"", &[]),
     ("anthropic", "u \"go\" | s \"x\" | a use 1 | u res 1 | s \"y\"", &[]),
@@ -513,6 +528,7 @@ fn named(name: &str) -> Wire {
         "anthropic" => "anthropic",
         "bedrock" => "anthropic-bedrock",
         "deepseek" => "anthropic-deepseek",
+        "minimax" => "anthropic-minimax",
         "compatible" => "anthropic-compatible",
         "openai" => "openai-chat",
         "chat-deepseek" => "openai-chat-deepseek",

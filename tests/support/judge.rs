@@ -44,6 +44,11 @@ pub fn deepseek_messages(body: &Value) -> Verdict {
     anthropic::judge(body, &anthropic::Rules::DEEPSEEK)
 }
 
+/// MiniMax's Messages endpoint: nothing beside the results of a message, any id.
+pub fn minimax_messages(body: &Value) -> Verdict {
+    anthropic::judge(body, &anthropic::Rules::MINIMAX)
+}
+
 /// Another server that speaks Messages: Anthropic's rules without its id pattern.
 pub fn compatible_messages(body: &Value) -> Verdict {
     anthropic::judge(body, &anthropic::Rules::COMPATIBLE)
@@ -105,6 +110,7 @@ pub fn of(wire: Wire) -> fn(&Value) -> Verdict {
         (Format::Anthropic, Dialect::Standard) => anthropic,
         (Format::Anthropic, Dialect::Bedrock) => bedrock_messages,
         (Format::Anthropic, Dialect::DeepSeek) => deepseek_messages,
+        (Format::Anthropic, Dialect::MiniMax) => minimax_messages,
         (Format::OpenAiChat, Dialect::Standard) => openai_chat,
         (Format::OpenAiChat, Dialect::DeepSeek) => deepseek_chat,
         (Format::OpenAiChat, Dialect::Mistral) => mistral_chat,

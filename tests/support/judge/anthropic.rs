@@ -17,6 +17,8 @@ pub(super) struct Rules {
     careful: bool,
     /// Text may follow a call inside its message.
     text_after_call: bool,
+    /// A message with results may hold other blocks too.
+    text_beside_results: bool,
 }
 
 impl Rules {
@@ -25,6 +27,7 @@ impl Rules {
         id_pattern: true,
         careful: true,
         text_after_call: true,
+        text_beside_results: true,
     };
     pub(super) const BEDROCK: Self = Self {
         combine: false,
@@ -39,6 +42,12 @@ impl Rules {
         id_pattern: false,
         careful: false,
         text_after_call: false,
+        ..Self::STANDARD
+    };
+    pub(super) const MINIMAX: Self = Self {
+        id_pattern: false,
+        text_beside_results: false,
+        ..Self::STANDARD
     };
 }
 
@@ -139,6 +148,9 @@ fn one(body: &Value, rules: &Rules) -> Verdict {
         }
     }
     servers(&turns, &elsewhere)?;
+    if !rules.text_beside_results {
+        turns.iter().try_for_each(apart)?;
+    }
     if rules.careful { markers(body) } else { Ok(()) }
 }
 
@@ -329,7 +341,7 @@ fn calls(turn: &Turn<'_>, next: Option<&Turn<'_>>, rules: &Rules) -> Verdict {
         .blocks
         .iter()
         .skip_while(|block| !block.is_call())
-        .find(|b| matches!(b.kind, "text" | "image"));
+        .find(|b| matches!(b.kind, "text" | "image" | "document"));
     if open.is_empty() && !rules.text_after_call && behind.is_some() {
         open = turn.calls().map(|call| call.str("id")).collect();
     }
@@ -364,6 +376,17 @@ fn unanswered(message: usize, ids: &[&str]) -> Verdict {
         ids.join(", ")
     );
     refuse(words, ids.iter().copied())
+}
+
+/// A message with results holds nothing else. MiniMax: anomalyco/opencode#32609 (2026-06), measured.
+fn apart(turn: &Turn<'_>) -> Verdict {
+    let mixed = |blocks: &[Block<'_>]| {
+        turn.role == "user" && blocks.iter().any(|block| block.is_result() != blocks[0].is_result())
+    };
+    if turn.blocks.chunk_by(|one, next| one.message == next.message).any(mixed) {
+        return refuse_plainly("invalid params, tool call result does not follow tool call (2013)");
+    }
+    Ok(())
 }
 
 /// Every result of a user turn: its call stands in the turn before, and it is the only one.
