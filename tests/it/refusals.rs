@@ -280,6 +280,7 @@ const REFUSALS: &[(&str, RefusalKind, &str)] = &[
         Orphan,
         "call_function_0f_1",
     ),
+    ("invalid params, tool call and result not match (2013)", Unanswered, ""),
     ("tool call id not found in previous tool calls", Orphan, ""),
     ("tool call id must be provided with tool message", Orphan, ""),
     ("cannot have duplicate tool ids", RepeatedCall, ""),

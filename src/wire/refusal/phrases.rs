@@ -82,6 +82,8 @@ pub(super) const PHRASES: &[(&str, RefusalKind)] = &[
     ("tool_call_id <ids> is not found", Orphan),
     // MiniMax: can1357/oh-my-pi#2055 (2026-06).
     ("tool call result does not follow tool call", Orphan),
+    // MiniMax: open-webui/open-webui#24940 (2026-05). It names neither the call nor the result.
+    ("tool call and result not match", Unanswered),
     // MiniMax, code 2013, in the tests of gateways (2026-11).
     ("tool results tool id(<ids>) not found", Orphan),
     // OpenAI Responses, functions and every other kind of tool: openai/codex#593; deepseek-recipe 0.2.0.
