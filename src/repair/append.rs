@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{Paired, naming::canonical, words};
 use crate::{
-    conversation::{Conversation, Message, Role},
+    conversation::{Conversation, Message, Part, PartKind, Role, rules::WordsPlace},
     splice::{Edit, EditList, Piece, Span},
     wire::{
         Format, Unreadable,
@@ -48,8 +48,15 @@ impl Paired<'_> {
     pub fn append(&self, body: &Bytes, texts: &[(usize, String)]) -> Result<Bytes, Unreadable> {
         validate(body)?;
         let json = Json::new(body);
+        let is_apart = self.wire.rules().words == WordsPlace::ApartFromResults;
+        let is_result = |part: &Part<'_>| matches!(part.kind, PartKind::Result(_));
         let message = |(index, text): &(usize, String)| {
-            let message = self.whole()?.messages.get(*index)?;
+            let conversation = self.whole()?;
+            let message = conversation.messages.get(*index)?;
+            // Words stand apart from results: the text gets a message of its own behind them.
+            if is_apart && conversation.parts_of(message).iter().any(is_result) {
+                return Some(put_behind(self.wire.format, message, text));
+            }
             put(json, self.wire.format, message, text)
         };
         let edits = texts.iter().filter_map(message).collect();
@@ -173,19 +180,32 @@ fn put(json: Json<'_>, format: Format, message: &Message, text: &str) -> Option<
         let span = Span::at(json.inner(content).end);
         return Some(Edit { span, pieces });
     }
+    let mut pieces = vec![Piece::Constant(if json.is_empty(content) { "" } else { "," })];
+    pieces.extend(text_block(format, text));
+    let span = Span::at(content.end.saturating_sub(1));
+    Some(Edit { span, pieces })
+}
+
+/// Puts the text into a user's message of its own behind `message`, which holds results.
+fn put_behind(format: Format, message: &Message, text: &str) -> Edit {
+    let mut pieces = vec![Piece::Constant(",")];
+    pieces.extend(format.message(true, vec![text_block(format, text)]));
+    let span = Span::at(message.span.end);
+    Edit { span, pieces }
+}
+
+/// Writes the text as a block of the format.
+fn text_block(format: Format, text: &str) -> Vec<Piece> {
     let block = match format {
         Format::Gemini => r#"{"text":"#,
         Format::OpenAiResponses => r#"{"type":"input_text","text":"#,
         Format::Anthropic | Format::OpenAiChat => r#"{"type":"text","text":"#,
     };
-    let pieces = vec![
-        Piece::Constant(if json.is_empty(content) { "" } else { "," }),
+    vec![
         Piece::Constant(block),
         Piece::Made(json::quoted(text)),
         Piece::Constant("}"),
-    ];
-    let span = Span::at(content.end.saturating_sub(1));
-    Some(Edit { span, pieces })
+    ]
 }
 
 /// A late result as marked text. `content` is JSON.

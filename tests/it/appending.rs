@@ -40,6 +40,12 @@ const PLACES: &[(&str, &str, &[usize], Option<usize>)] = &[
         Some(7),
     ),
     (
+        "anthropic-minimax",
+        r#"{"messages":[{"role":"user","content":"go"},{"role":"assistant","content":"a"},{"role":"user","content":[{"type":"text","text":"b"}]},{"role":"assistant","content":"c"},{"role":"user","content":"d"}]}"#,
+        &[2],
+        Some(4),
+    ),
+    (
         "openai-chat",
         r#"{"messages":[{"role":"system","content":"s"},{"role":"user","content":"go"},{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"x"},{"role":"user","content":"b"}]}"#,
         &[],
@@ -145,6 +151,66 @@ fn text_is_put_behind_what_the_user_says_and_changes_nothing_else() {
         }
         let repaired = repair(&done, wire, &RepairPolicy::default()).unwrap();
         assert!(repaired.body.is_original(), "{body}");
+    }
+}
+
+/// MiniMax accepts no words beside results: the late text of such a message stands in a message behind it.
+#[test]
+fn a_late_text_keeps_apart_from_results_where_it_must() {
+    let minimax = wire("anthropic-minimax");
+    let history = |rest: &str| {
+        format!(
+            r#"{{"messages":[{{"role":"user","content":"go"}},{{"role":"assistant","content":[{{"type":"tool_use","id":"a","name":"f","input":{{}}}}]}},{rest}]}}"#
+        )
+    };
+    let result = r#"{"type":"tool_result","tool_use_id":"a","content":"x"}"#;
+    let words = r#"{"type":"text","text":"b"}"#;
+    for (rest, place) in [
+        // The client mixes.
+        (format!(r#"{{"role":"user","content":[{result},{words}]}}"#), 2),
+        (
+            format!(r#"{{"role":"user","content":[{result},{words}]}},{{"role":"assistant","content":"c"}}"#),
+            2,
+        ),
+        // The client does not mix.
+        (
+            format!(r#"{{"role":"user","content":[{result}]}},{{"role":"user","content":[{words}]}}"#),
+            3,
+        ),
+        // The placeholder would stand beside the words and the late text.
+        (r#"{"role":"user","content":"b"}"#.to_owned(), 2),
+    ] {
+        let given = Bytes::from(history(&rest));
+        let found: Vec<usize> = places(&given, minimax).iter().map(|place| place.message).collect();
+        assert_eq!(found, [place], "{rest}");
+        let done = append(&given, minimax, &[(place, "LATE".to_owned())]).unwrap();
+        let (before, after): (Value, Value) = (
+            serde_json::from_slice(&given).unwrap(),
+            serde_json::from_slice(&done).unwrap(),
+        );
+        let late = |message: &Value| message.to_string().contains("LATE");
+        let told: Vec<&Value> = after["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|m| late(m))
+            .collect();
+        assert!(
+            told.len() == 1 && !told[0].to_string().contains("tool_result"),
+            "{after:#}"
+        );
+        assert_eq!(judge::lost(&before, &after), []);
+        let mended = repair(&done, minimax, &RepairPolicy::default()).unwrap();
+        let sent = Bytes::from(mended.body.to_vec());
+        let value: Value = serde_json::from_slice(&sent).unwrap();
+        assert_eq!(judge::minimax_messages(&value), Ok(()), "{value:#}");
+        assert_eq!(value.to_string().matches("LATE").count(), 1);
+        assert!(
+            repair(&sent, minimax, &RepairPolicy::default())
+                .unwrap()
+                .body
+                .is_original()
+        );
     }
 }
 
