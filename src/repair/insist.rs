@@ -8,7 +8,7 @@ use crate::{
     conversation::{
         Conversation, Disowned, Finding, FindingKind, Flaw, FlawKind, Open, PartKind,
         pairing::{Half, Pairing, id_of},
-        rules::{Combines, PairingRules, ResultPlace, Unique},
+        rules::{Combines, PairingRules, ResultPlace, Unique, WordsPlace},
     },
     repair::held,
     wire::{Format, Refusal, RefusalKind, json::Json},
@@ -36,8 +36,15 @@ impl Insistence<'_> {
             place => place,
         };
         let repeated = self.refusal.kind == RefusalKind::RepeatedCall && rules.unique != Unique::Nowhere;
+        // MiniMax refuses words beside results so, and may stand behind a server of another name.
+        let unnamed = self.refusal.kind == RefusalKind::Orphan && self.refusal.ids.is_empty();
+        let words = match rules.words {
+            WordsPlace::Anywhere if unnamed && place == ResultPlace::UserTurn => WordsPlace::ApartFromResults,
+            words => words,
+        };
         PairingRules {
             place,
+            words,
             combines: match place {
                 ResultPlace::UserTurn => Combines::Nobody,
                 _ => rules.combines,

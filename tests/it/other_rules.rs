@@ -19,6 +19,7 @@ use crate::{
 
 const BEDROCK: &str = "anthropic-bedrock";
 const DEEPSEEK: &str = "anthropic-deepseek";
+const MINIMAX: &str = "anthropic-minimax";
 const IN_ORDER: &str = "openai-responses-deepseek";
 
 /// Histories that the format's author takes and a stricter server refuses in words of its own: name, the server's
@@ -38,6 +39,9 @@ fn strictly_read() -> Vec<(&'static str, &'static str, Value, &'static str)> {
     let in_two = json!([user("go"), calls(&[one]), calls(&[two]), results(&[one, two])]);
     let bad_ids = json!([user("go"), calls(&[zero, first]), results(&[zero]), results(&[first])]);
     let far = json!([user("go"), call_item("call_1"), user("hurry"), output_item("call_1")]);
+    let mixed = json!([user("go"), calls(&[one]), {"role": "user", "content":
+        [results(&[one])["content"][0], {"type": "text", "text": "on"}]}]);
+    let talked = json!([user("go"), calls(&[one]), user("on")]);
     let reused = json!([user("go"), call_item("call_1"), output_item("call_1"), user("on"),
         {"type": "custom_tool_call", "call_id": "call_1", "name": "g", "input": "x"},
         {"type": "custom_tool_call_output", "call_id": "call_1", "output": "r"}]);
@@ -47,6 +51,8 @@ fn strictly_read() -> Vec<(&'static str, &'static str, Value, &'static str)> {
         ("split results, then more", DEEPSEEK, then.into(), "merged=1"),
         ("calls in two messages", BEDROCK, in_two, "moved=1"),
         ("split results of replaced ids", BEDROCK, bad_ids, "merged=1, renamed=2"),
+        ("words beside a result", MINIMAX, mixed, "rearranged=1"),
+        ("words beside a placeholder", MINIMAX, talked, "placeholder=1"),
         ("an output far away", IN_ORDER, far, "moved=1"),
         ("an id for two calls", IN_ORDER, reused, "renamed=1"),
     ]
@@ -97,12 +103,39 @@ async fn a_stricter_reading_is_learned_from_its_own_words() {
     }
 }
 
+/// MiniMax told by its kind: the first send is in its shape.
+#[tokio::test]
+async fn minimax_gets_results_and_words_in_two_messages_at_once() {
+    let provider = Provider::reading(&[MINIMAX.parse().unwrap()]).await;
+    let app = app_as(provider.address(), Kind::MiniMax).await;
+    let result = results(&["toolu_1"])["content"][0].clone();
+    let words = json!({"type": "text", "text": "on"});
+    for (last, done) in [
+        (user("on"), "placeholder=1"),
+        (json!({"role": "user", "content": [result, words]}), "rearranged=1"),
+    ] {
+        let body = messages(&json!([user("go"), calls(&["toolu_1"]), last]));
+        let got = app.ask(post(path(Format::Anthropic), &body)).await;
+        let sent: Value = serde_json::from_slice(&provider.seen().last().unwrap().body).unwrap();
+        assert_eq!(notes(&got), (200, "1", done), "{}\n{sent:#}", got.text());
+        let content = |at: usize| sent["messages"][at]["content"].to_string();
+        assert!(
+            content(2).contains("tool_result") && !content(2).contains("on\""),
+            "{sent:#}"
+        );
+        assert!(
+            content(3).contains("on\"") && !content(3).contains("tool_result"),
+            "{sent:#}"
+        );
+    }
+}
+
 /// Damaged bodies on servers that read more strictly than their kind tells: two sends at most, the last answer is the
 /// client's, and what goes up says everything that the client said.
 #[tokio::test]
 async fn nothing_is_lost_and_nothing_sent_a_third_time_on_a_server_of_other_rules() {
     let (mut mended, mut refused) = (0, 0);
-    for name in [BEDROCK, DEEPSEEK, "openai-chat-deepseek", IN_ORDER] {
+    for name in [BEDROCK, DEEPSEEK, MINIMAX, "openai-chat-deepseek", IN_ORDER] {
         let strict: Wire = name.parse().unwrap();
         let known = Wire {
             dialect: Dialect::Standard,
@@ -142,5 +175,5 @@ async fn nothing_is_lost_and_nothing_sent_a_third_time_on_a_server_of_other_rule
     }
     println!("mended by the second send {mended}, refused {refused}");
     // What is refused in the end: kinds of calls that the server does not know, or two faults at once.
-    assert!(mended > 15 && refused * 5 < 240, "mended {mended}, refused {refused}");
+    assert!(mended > 15 && refused * 5 < 300, "mended {mended}, refused {refused}");
 }
