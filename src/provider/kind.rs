@@ -70,12 +70,6 @@ pub const BUILT_IN: &[Row] = &[
         "authorization",
     ),
     row("xai", Kind::Xai, Some("https://api.x.ai"), "authorization"),
-    row(
-        "minimax",
-        Kind::MiniMax,
-        Some("https://api.minimax.io"),
-        "authorization",
-    ),
     row("groq", Kind::Compatible, Some("https://api.groq.com"), "authorization"),
     row(
         "openrouter",
@@ -155,7 +149,11 @@ impl Kind {
     /// The kind of an upstream that does not say: by its name, else by its host (without port), else [`Kind::Compatible`].
     pub fn of(name: &str, host: &str) -> Self {
         let host = host.to_ascii_lowercase();
-        let by_name = || BUILT_IN.iter().find(|row| row.name == name).map(|row| row.kind);
+        let by_name = || match BUILT_IN.iter().find(|row| row.name == name) {
+            Some(row) => Some(row.kind),
+            // It has a host for each region, so that no row stands for it.
+            None => (name == Self::MiniMax.label()).then_some(Self::MiniMax),
+        };
         let by_url = || {
             let row = BUILT_IN
                 .iter()

@@ -28,6 +28,7 @@ fn everything() -> Routes {
         "local=http://127.0.0.1:8000/v1",
         "grocery=https://llm.example/openai/v1/",
         "work=https://api.anthropic.com",
+        "minimax=https://gateway.example",
         "china=https://api.minimaxi.com/anthropic",
         "west=https://api-uw.minimax.io",
         "like=https://minimax.io.example",
