@@ -4,7 +4,9 @@
 import { count, hourMinute, micros } from "./format.js";
 
 const HEIGHT = 146;
-const COLOURS = 11;
+const COLOURS = 12;
+/** The colour of labels that the page does not know. */
+const GREY = 10;
 /** Steps of a scale of counts: there is no half of a request. */
 const WHOLE = Array.from({ length: 36 }, (_, i) => [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3));
 
@@ -35,7 +37,7 @@ export class Plot {
 		if (label === "p50") return property("--c0");
 		if (label === "p99") return property("--c1");
 		const index = known.indexOf(label);
-		return property(`--c${index < 0 ? COLOURS - 1 : index % COLOURS}`);
+		return property(`--c${index < 0 ? GREY : index % COLOURS}`);
 	}
 
 	/**
