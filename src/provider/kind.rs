@@ -149,11 +149,9 @@ impl Kind {
     /// The kind of an upstream that does not say: by its name, else by its host (without port), else [`Kind::Compatible`].
     pub fn of(name: &str, host: &str) -> Self {
         let host = host.to_ascii_lowercase();
-        let by_name = || match BUILT_IN.iter().find(|row| row.name == name) {
-            Some(row) => Some(row.kind),
-            // It has a host for each region, so that no row stands for it.
-            None => (name == Self::MiniMax.label()).then_some(Self::MiniMax),
-        };
+        let by_name = || BUILT_IN.iter().find(|row| row.name == name).map(|row| row.kind);
+        // It has a host for each region, so that no row stands for it.
+        let minimax = || (name == Self::MiniMax.label()).then_some(Self::MiniMax);
         let by_url = || {
             let row = BUILT_IN
                 .iter()
@@ -166,7 +164,11 @@ impl Kind {
                 .find(|(start, end, _)| host.starts_with(start) && host.ends_with(end));
             known.map(|(_, _, kind)| *kind)
         };
-        by_name().or_else(by_url).or_else(by_host).unwrap_or(Self::Compatible)
+        by_name()
+            .or_else(minimax)
+            .or_else(by_url)
+            .or_else(by_host)
+            .unwrap_or(Self::Compatible)
     }
 
     /// How an upstream of this kind reads a format: always one of [`Wire::NAMES`].
