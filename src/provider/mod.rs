@@ -9,7 +9,7 @@ use http::{
 
 use crate::{
     repair::Mode,
-    wire::{Format, Wire},
+    wire::Wire,
 };
 
 mod aws;
