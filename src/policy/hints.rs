@@ -11,7 +11,7 @@ use super::{
     class::{Class, Reason},
     said::Said,
     sentences::Sentence,
-    spans::{duration, end_of_next_month, http_date, instant},
+    spans::{duration, end_of_next_month, http_date, in_text, instant},
 };
 
 /// The longest wait that is believed.
@@ -43,7 +43,7 @@ impl Hints {
         let until = |at: Duration| at.checked_sub(since_1970);
         // Words tell how long a limit of one model lasts, never how long a whole key is out of use.
         let is_of_model = matches!(class.reason(), None | Some(Reason::RateLimit));
-        let waits = said.wait.max(said.wait_in_words.filter(|_| is_of_model));
+        let waits = said.wait.max(in_text(&said.message).filter(|_| is_of_model));
         let named = [
             text("retry-after-ms").and_then(|ms| seconds(ms, 0.001)),
             text("x-ms-retry-after-ms").and_then(|ms| seconds(ms, 0.001)),

@@ -9,10 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{
-    sentences::Sentence,
-    spans::{duration, in_text},
-};
+use super::{sentences::Sentence, spans::duration};
 
 /// What an error said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,11 +19,9 @@ pub struct Said {
     /// `error.code`, where it is a text.
     pub code: String,
     /// The message, lower case.
-    pub message: String,
+    pub message: Box<str>,
     /// How long the provider asks to wait, as a member of its body says.
     pub wait: Option<Duration>,
-    /// How long the message asks to wait, in words.
-    pub wait_in_words: Option<Duration>,
     /// Seconds since 1970 at which the provider takes requests again, as its body says.
     pub reset_at: Option<Duration>,
     /// Whether a quota of a day or more is named.
@@ -106,12 +101,11 @@ impl Said {
             kind: if status.is_empty() { text(&fields.kind) } else { status },
             code: text(&fields.code),
             wait: wait.into_iter().flatten().max(),
-            wait_in_words: in_text(&message),
             reset_at: seconds(&fields.resets_at),
             daily: details.iter().any(quota),
             sentence,
             is_key_invalid: details.iter().any(invalid),
-            message,
+            message: message.into_boxed_str(),
         }
     }
 

@@ -7,10 +7,7 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 
-use crate::{
-    repair::Mode,
-    wire::Wire,
-};
+use crate::repair::Mode;
 
 mod aws;
 mod endpoint;
