@@ -84,6 +84,11 @@ enum Command {
     Man,
 }
 
+/// Returns the whole command line: subcommands, flags and their values.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// Runs one command line, program name first, and says how it went.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
@@ -107,8 +112,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Config(args) => config::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Healthcheck(args) => healthcheck::run(&args),
-        Command::Completions(args) => completions::run(&args, Cli::command()),
-        Command::Man => man::run(Cli::command()),
+        Command::Completions(args) => completions::run(&args, command()),
+        Command::Man => man::run(command()),
     };
     result.unwrap_or_else(|error| failed(&error))
 }
