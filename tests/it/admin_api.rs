@@ -29,14 +29,14 @@ const BEARER: (&str, &str) = ("authorization", "Bearer the token");
 const HOSTILE: &str = "<img src=x onerror=alert(1)>";
 
 /// A request to the admin listener's routes, without a socket.
-struct Ask<'a> {
-    method: Method,
-    path: &'a str,
-    fields: &'a [(&'a str, &'a str)],
-    body: &'a str,
+pub(crate) struct Ask<'a> {
+    pub(crate) method: Method,
+    pub(crate) path: &'a str,
+    pub(crate) fields: &'a [(&'a str, &'a str)],
+    pub(crate) body: &'a str,
 }
 
-fn get<'a>(path: &'a str, fields: &'a [(&'a str, &'a str)]) -> Ask<'a> {
+pub(crate) fn get<'a>(path: &'a str, fields: &'a [(&'a str, &'a str)]) -> Ask<'a> {
     Ask {
         method: Method::GET,
         path,
@@ -45,7 +45,7 @@ fn get<'a>(path: &'a str, fields: &'a [(&'a str, &'a str)]) -> Ask<'a> {
     }
 }
 
-async fn answer(router: &Router, ask: Ask<'_>) -> (StatusCode, HeaderMap, String) {
+pub(crate) async fn answer(router: &Router, ask: Ask<'_>) -> (StatusCode, HeaderMap, String) {
     let mut request = Request::builder().method(ask.method).uri(ask.path);
     for (name, value) in ask.fields {
         request = request.header(*name, *value);
@@ -60,7 +60,7 @@ async fn answer(router: &Router, ask: Ask<'_>) -> (StatusCode, HeaderMap, String
     (head.status, head.headers, String::from_utf8(bytes.to_vec()).unwrap())
 }
 
-fn with_token() -> Parts {
+pub(crate) fn with_token() -> Parts {
     Parts {
         token: Some(TokenHash::of(b"the token")),
         ..admin(Readiness::new())

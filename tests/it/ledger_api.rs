@@ -17,14 +17,14 @@ use crate::support::{
     wire::{Client, Message, Upstream},
 };
 
-const STRONG: &str = "toolu_01A09q90qw90lq917835lq9";
-const OTHER: &str = "toolu_01B19r80rw80mr826744mr8";
-const WEAK: &str = "call_0";
-const ANN: &[(&str, &str)] = &[("x-antiphon-client-token", "ann")];
-const BEN: &[(&str, &str)] = &[("x-antiphon-client-token", "ben")];
-const TOOLS: &[(&str, &str)] = &[("authorization", "Bearer token of tools")];
+pub(crate) const STRONG: &str = "toolu_01A09q90qw90lq917835lq9";
+pub(crate) const OTHER: &str = "toolu_01B19r80rw80mr826744mr8";
+pub(crate) const WEAK: &str = "call_0";
+pub(crate) const ANN: &[(&str, &str)] = &[("x-antiphon-client-token", "ann")];
+pub(crate) const BEN: &[(&str, &str)] = &[("x-antiphon-client-token", "ben")];
+pub(crate) const TOOLS: &[(&str, &str)] = &[("authorization", "Bearer token of tools")];
 const ANNS: &[(&str, &str)] = &[("authorization", "Bearer token of anns")];
-const KEY: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
+pub(crate) const KEY: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
 
 fn settings() -> LateSettings {
     let signed = ServiceSettings {
@@ -43,7 +43,7 @@ fn settings() -> LateSettings {
 }
 
 /// An app whose callers `ann` and `ben` were answered with success.
-async fn world() -> (Upstream, App) {
+pub(crate) async fn world() -> (Upstream, App) {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address)
         .with(|builder| {
@@ -70,11 +70,11 @@ fn principal(app: &App, name: &str) -> Principal {
     Principal::of_token(app.late.principal_key(), name)
 }
 
-fn owner(app: &App, name: &str) -> String {
+pub(crate) fn owner(app: &App, name: &str) -> String {
     app.late.owner(Caller::of_account(principal(app, name))).to_string()
 }
 
-async fn record(app: &App, name: &str, id: &str) {
+pub(crate) async fn record(app: &App, name: &str, id: &str) {
     let call = Opened {
         lane: Some(LaneId::from_bytes([1; 32])),
         session: None,
@@ -87,7 +87,7 @@ async fn record(app: &App, name: &str, id: &str) {
     app.late.flush().await;
 }
 
-async fn ask(app: &App, path: &str, fields: &[(&str, &str)], body: &str) -> Message {
+pub(crate) async fn ask(app: &App, path: &str, fields: &[(&str, &str)], body: &str) -> Message {
     app.ask(post_with(&format!("/ledger/v1/{path}"), fields, body.as_bytes()))
         .await
 }
@@ -101,19 +101,19 @@ fn getting(path: &str, fields: &[(&str, &str)]) -> String {
     format!("GET /ledger/v1/{path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")
 }
 
-async fn get(app: &App, path: &str, fields: &[(&str, &str)]) -> Message {
+pub(crate) async fn get(app: &App, path: &str, fields: &[(&str, &str)]) -> Message {
     app.ask(getting(path, fields)).await
 }
 
 /// A client of the feed, once it listens.
-async fn listening(app: &App, fields: &[(&str, &str)]) -> Client {
+pub(crate) async fn listening(app: &App, fields: &[(&str, &str)]) -> Client {
     let mut client = app.client().await;
     client.send(getting("feed", fields)).await;
     client.until(": listening\n\n").await;
     client
 }
 
-async fn post(app: &App, id: &str, service: &[(&str, &str)], body: &Value) -> Message {
+pub(crate) async fn post(app: &App, id: &str, service: &[(&str, &str)], body: &Value) -> Message {
     ask(app, &format!("calls/{id}/result"), service, &body.to_string()).await
 }
 
@@ -551,7 +551,7 @@ async fn the_feed_tells_its_owner_alone() {
     assert!(drained.is_ok());
 }
 
-fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
@@ -566,7 +566,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-fn signature(key: &[u8; 32], id: &str, timestamp: u64, body: &str) -> String {
+pub(crate) fn signature(key: &[u8; 32], id: &str, timestamp: u64, body: &str) -> String {
     let pad = |with: u8| {
         let mut block = [with; 64];
         block.iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);

@@ -128,5 +128,18 @@ mod trace_export;
 mod trace_settings;
 mod traces;
 
+// What the outside relies on, frozen in files under tests/frozen.
+mod frozen;
+mod frozen_api;
+mod frozen_bodies;
+mod frozen_cli;
+mod frozen_errors;
+mod frozen_headers;
+mod frozen_log;
+mod frozen_metrics;
+mod frozen_texts;
+mod frozen_traces;
+mod frozen_words;
+
 // Real clients, where they are installed.
 mod sdk_still;

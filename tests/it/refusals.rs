@@ -14,7 +14,7 @@ use antiphon::wire::{
 use crate::support::bodies::Rng;
 
 /// Text, kind, ids separated by blanks.
-const REFUSALS: &[(&str, RefusalKind, &str)] = &[
+pub(crate) const REFUSALS: &[(&str, RefusalKind, &str)] = &[
     // Anthropic, Vertex, Bedrock InvokeModel.
     (
         "messages.130: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_01G2. Each \
@@ -297,7 +297,7 @@ const REFUSALS: &[(&str, RefusalKind, &str)] = &[
 ];
 
 /// Refusals of other things, and words that only hold a phrase.
-const OTHERS: &[&str] = &[
+pub(crate) const OTHERS: &[&str] = &[
     "",
     "Number of request tokens has exceeded your per-minute rate limit",
     "prompt is too long: 214512 tokens > 200000 maximum",

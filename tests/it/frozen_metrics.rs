@@ -1,0 +1,179 @@
+//! Pins the metrics page: names, types, labels, the values of closed labels, and the bounds of buckets. Never help texts.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use antiphon::{
+    auth::rotation::ProfileState,
+    conversation::{Finding, FindingKind},
+    policy::{Reason, Side, breaker},
+    repair::{Action, Report},
+    session_table::{Closed, Detached, Entered, Settled},
+    telemetry::{
+        ANSWERS, EVENTS, LEDGER_ERRORS, LEDGER_OPS, Telemetry,
+        events::{ExchangeEnded, ResultPosted, Watched},
+    },
+    wire::{Format, Unreadable, watch::stop_labels},
+};
+
+use crate::{frozen::same_lines, frozen_words::CLASSES, metrics::ended};
+
+/// Labels whose values come from the configuration, from clients or from the build.
+const OPEN_LABELS: [&str; 4] = ["upstream", "profile", "tool", "version"];
+
+/// Returns telemetry that has counted one of everything.
+fn exercised() -> Telemetry {
+    let telemetry = Telemetry::new(["u"]);
+    telemetry.ledger_holds(Box::new(|| Some((1, 2))));
+    for status in [0, 101, 200, 302, 404, 500] {
+        exchanges(&telemetry, status);
+    }
+    for class in CLASSES {
+        telemetry.attempt("u", class.label());
+    }
+    for reason in Reason::ALL.map(Reason::label).into_iter().chain(["other"]) {
+        telemetry.rotated("u", "p", reason);
+    }
+    for state in ProfileState::ALL {
+        telemetry.profile_state("u", "p", state.label(), true);
+    }
+    for standing in breaker::Standing::ALL {
+        telemetry.breakers("u", standing.label(), 1);
+    }
+    for answer in ANSWERS {
+        let (service, bytes) = ("s", 1);
+        telemetry.result_posted(&ResultPosted { service, answer, bytes });
+    }
+    EVENTS.into_iter().for_each(|event| telemetry.late_event(event));
+    Detached::ALL
+        .into_iter()
+        .for_each(|why| telemetry.calls_detached(why, 1));
+    for op in LEDGER_OPS {
+        for kind in LEDGER_ERRORS {
+            telemetry.ledger_op(op, Duration::from_millis(1), Some(kind));
+        }
+    }
+    calls(&telemetry);
+    telemetry
+}
+
+/// Counts exchanges that end with this status, in every format and by every side.
+fn exchanges(telemetry: &Telemetry, status: u16) {
+    let finding = |kind| Finding {
+        kind,
+        message: 0,
+        part: None,
+        id: String::new(),
+        within: String::new(),
+        detail: None,
+    };
+    let report = Report {
+        findings: FindingKind::ALL.map(finding).into(),
+        actions: Action::ALL.map(|action| (action, 1)).into(),
+        ..Report::default()
+    };
+    for format in Format::ALL.map(Some).into_iter().chain([None]) {
+        for side in Side::ALL.map(Side::label).map(Some).into_iter().chain([None]) {
+            telemetry.exchange_ended(&ExchangeEnded {
+                upstream: Some("u".to_owned()),
+                format,
+                status,
+                side,
+                rejected: true,
+                stalled: true,
+                report: format.map(|_| report.clone()),
+                ..ended()
+            });
+        }
+    }
+    for reason in Unreadable::ALL {
+        let unreadable = Some(reason);
+        telemetry.exchange_ended(&ExchangeEnded { unreadable, ..ended() });
+    }
+    for format in Format::ALL {
+        for stop in stop_labels(format) {
+            let watched = Some(watched(format, stop));
+            telemetry.exchange_ended(&ExchangeEnded { watched, ..ended() });
+        }
+    }
+}
+
+fn watched(format: Format, stop: &'static str) -> Watched {
+    Watched {
+        format,
+        streamed: true,
+        stop,
+        calls: 1,
+        server_tools: 1,
+        input_tokens: 1,
+        output_tokens: 1,
+        truncated: 1,
+    }
+}
+
+/// Counts tool calls that closed in every way.
+fn calls(telemetry: &Telemetry) {
+    let settled = |attached| Settled {
+        tool: "t".into(),
+        open: Duration::from_secs(60),
+        attached,
+    };
+    telemetry.lane_entered(&Entered {
+        closed: Closed {
+            settled: [true, false].map(settled).into(),
+            placeholder: 1,
+            abandoned: 1,
+            detached: Detached::ALL.into(),
+        },
+        forks: 1,
+        ..Entered::default()
+    });
+    telemetry.late_delivered(Duration::from_secs(1));
+    for row in ["moved", "restored", "placeholder"] {
+        telemetry.frozen(row);
+    }
+    for op in ["read", "write"] {
+        telemetry.ledger_missed(op);
+    }
+    for why in ["pairing", "binding"] {
+        telemetry.second_repair(why);
+        telemetry.second_repair_refused(why);
+    }
+    telemetry.connected(Duration::from_secs(1));
+    telemetry.first_byte(Duration::from_secs(1));
+}
+
+/// Returns the facts of one sample: its name with its labels, and each value of a closed label.
+fn sample(line: &str) -> Vec<String> {
+    let (series, _) = line.rsplit_once(' ').unwrap();
+    let Some((name, labels)) = series.split_once('{') else {
+        return vec![format!("sample {series}")];
+    };
+    let labels = labels.strip_suffix('}').unwrap();
+    let pairs: Vec<(&str, &str)> = labels
+        .split("\",")
+        .map(|pair| pair.trim_end_matches('"').split_once("=\"").unwrap())
+        .collect();
+    let names: Vec<&str> = pairs.iter().map(|(label, _)| *label).collect();
+    let mut facts = vec![format!("sample {name}{{{}}}", names.join(","))];
+    let closed = pairs.iter().filter(|(label, _)| !OPEN_LABELS.contains(label));
+    facts.extend(closed.map(|(label, value)| format!("value {name} {label}={value}")));
+    facts
+}
+
+#[test]
+fn the_metrics_page_has_these_names_types_and_labels() {
+    let page = exercised().encode();
+    let mut facts = BTreeSet::new();
+    for line in page.lines() {
+        if let Some(family) = line.strip_prefix("# TYPE ") {
+            facts.insert(format!("family {family}"));
+        } else if let Some(unit) = line.strip_prefix("# UNIT ") {
+            facts.insert(format!("unit {unit}"));
+        } else if !line.starts_with('#') {
+            facts.extend(sample(line));
+        }
+    }
+    // The system reports a process on Linux alone.
+    facts.retain(|fact| !fact.contains(" process_"));
+    same_lines("metrics.txt", facts);
+}
