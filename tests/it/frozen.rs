@@ -33,6 +33,7 @@ const FILES: &[&str] = &[
     "openapi.json",
     "profile-choice.txt",
     "refusal-phrases.txt",
+    "routes.txt",
     "texts.txt",
     "traces.txt",
     "words.txt",
@@ -124,6 +125,10 @@ pub(crate) fn keys(at: &str, value: &Value) -> Vec<String> {
 
 #[test]
 fn every_golden_file_is_compared_by_a_test() {
+    if !freeze().is_empty() {
+        // Other tests are writing the files.
+        return;
+    }
     let folder = fs::read_dir(path(FILES[0]).parent().unwrap()).unwrap();
     let found: BTreeSet<String> = folder
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

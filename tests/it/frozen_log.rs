@@ -6,14 +6,26 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use antiphon::telemetry::{Telemetry, events::ResultPosted};
+use antiphon::{
+    repair::{Action, Report},
+    telemetry::{
+        Telemetry,
+        events::{ExchangeEnded, ResultPosted},
+    },
+    wire::Unreadable,
+};
+use serde_json::Value;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::{
     Layer,
     layer::{Context, SubscriberExt as _},
 };
 
-use crate::{frozen::same, metrics::ended, support::log::listen};
+use crate::{
+    frozen::same,
+    metrics::{Lines, ended},
+    support::log::listen,
+};
 
 /// Keeps the level, the target and the keys of each event.
 #[derive(Clone, Default)]
@@ -130,9 +142,34 @@ fn of_the_code(level: &str) -> Vec<String> {
     lines
 }
 
+/// Returns what `repair` says in the line of an exchange: for bodies that were not read, and for those that were.
+fn words_for_repair() -> Vec<String> {
+    let telemetry = Telemetry::default();
+    let report = Report {
+        actions: [(Action::Move, 2), (Action::Placeholder, 1)].into(),
+        ..Report::default()
+    };
+    let (lines, _listening) = Lines::listen();
+    for unreadable in Unreadable::ALL.map(Some) {
+        telemetry.exchange_ended(&ExchangeEnded { unreadable, ..ended() });
+    }
+    for report in [None, Some(report)] {
+        telemetry.exchange_ended(&ExchangeEnded { report, ..ended() });
+    }
+    let rejected = true;
+    telemetry.exchange_ended(&ExchangeEnded { rejected, ..ended() });
+    let said = |line: &str| serde_json::from_str::<Value>(line).unwrap()["repair"].to_string();
+    lines
+        .text()
+        .lines()
+        .map(|line| format!("value of repair: {}", said(line)))
+        .collect()
+}
+
 #[test]
 fn log_lines_have_these_keys() {
     let mut lines = of_telemetry();
+    lines.extend(words_for_repair());
     for level in ["error", "warn", "info"] {
         lines.extend(of_the_code(level));
     }

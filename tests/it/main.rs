@@ -140,6 +140,7 @@ mod frozen_log;
 mod frozen_metrics;
 mod frozen_reading;
 mod frozen_records;
+mod frozen_routes;
 mod frozen_scenes;
 mod frozen_texts;
 mod frozen_traces;

@@ -7,7 +7,7 @@ use antiphon::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, uri::PathAndQuery};
 
-fn routes(upstreams: &[&str]) -> Routes {
+pub(crate) fn routes(upstreams: &[&str]) -> Routes {
     let flags = Flags {
         upstreams: upstreams.iter().map(ToString::to_string).collect(),
         ..Flags::default()
