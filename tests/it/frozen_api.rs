@@ -83,60 +83,27 @@ async fn the_ledger_api_is_asked_and_answers_like_this() {
     let mut facts = format!("owner of ann: {owner}\n");
     let result = format!("calls/{STRONG}/result");
     let posted = json!({"owner": owner, "call_id": STRONG, "content": "done", "is_error": true}).to_string();
-    for (name, path, who, body) in [
+    #[rustfmt::skip]
+    let rows = [
         ("heartbeat", format!("calls/{STRONG}/heartbeat"), TOOLS, String::new()),
         ("result", result.clone(), TOOLS, posted.clone()),
         ("result again", result.clone(), TOOLS, posted),
-        (
-            "another result",
-            result.clone(),
-            TOOLS,
-            json!({"content": "else"}).to_string(),
-        ),
-        (
-            "heartbeat of a settled call",
-            format!("calls/{STRONG}/heartbeat"),
-            TOOLS,
-            String::new(),
-        ),
+        ("another result", result.clone(), TOOLS, json!({"content": "else"}).to_string()),
+        ("heartbeat of a settled call", format!("calls/{STRONG}/heartbeat"), TOOLS, String::new()),
         ("result without content", result.clone(), TOOLS, "{}".to_owned()),
         ("result of nobody", result, &[][..], "{}".to_owned()),
-        (
-            "result of a counter",
-            format!("calls/{WEAK}/result"),
-            TOOLS,
-            json!({"content": 1}).to_string(),
-        ),
-        (
-            "result of no call",
-            "calls/call_7/result".to_owned(),
-            TOOLS,
-            json!({"content": 1}).to_string(),
-        ),
-        (
-            "result before its call",
-            "calls/toolu_01C9xx2r7k4/result".to_owned(),
-            TOOLS,
-            json!({"content": 1}).to_string(),
-        ),
-        (
-            "lookup",
-            "lookup".to_owned(),
-            ANN,
-            json!({"call_ids": [STRONG, OTHER, "x"]}).to_string(),
-        ),
-        (
-            "lookup of another",
-            "lookup".to_owned(),
-            BEN,
-            json!({"call_ids": [STRONG]}).to_string(),
-        ),
+        ("result of a counter", format!("calls/{WEAK}/result"), TOOLS, json!({"content": 1}).to_string()),
+        ("result of no call", "calls/call_7/result".to_owned(), TOOLS, json!({"content": 1}).to_string()),
+        ("result before its call", "calls/toolu_01C9xx2r7k4/result".to_owned(), TOOLS, json!({"content": 1}).to_string()),
+        ("lookup", "lookup".to_owned(), ANN, json!({"call_ids": [STRONG, OTHER, "x"]}).to_string()),
+        ("lookup of another", "lookup".to_owned(), BEN, json!({"call_ids": [STRONG]}).to_string()),
         ("lookup of nothing", "lookup".to_owned(), ANN, "{}".to_owned()),
         ("lookup of nobody", "lookup".to_owned(), &[][..], "{}".to_owned()),
         ("no acknowledgement", "deliveries/00/ack".to_owned(), ANN, String::new()),
         ("close", "sessions/s/close".to_owned(), ANN, String::new()),
         ("unknown", "nothing".to_owned(), ANN, String::new()),
-    ] {
+    ];
+    for (name, path, who, body) in rows {
         let answer = ledger::ask(&app, &path, who, &body).await;
         facts.push_str(&format!("{name}: POST {path} {body} -> {}\n", told(&answer)));
     }

@@ -288,79 +288,25 @@ const REFUSED: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/j
 async fn answers_carry_these_notes() {
     let mut facts = String::new();
     let message = "/anthropic/v1/messages";
-    for (name, mode, path, field, body, answers, profiles) in [
+    #[rustfmt::skip]
+    let rows = [
         ("healthy", Mode::Repair, message, None, ASK, &[OK][..], ""),
         ("repaired", Mode::Repair, message, None, OPEN, &[OK][..], ""),
         ("unreadable", Mode::Repair, message, None, TWICE, &[OK][..], ""),
         ("observed", Mode::Observe, message, None, OPEN, &[OK][..], ""),
         ("strict", Mode::Strict, message, None, OPEN, &[OK][..], ""),
-        (
-            "asked for strict",
-            Mode::Repair,
-            message,
-            Some("strict"),
-            OPEN,
-            &[OK][..],
-            "",
-        ),
-        (
-            "asked for observe",
-            Mode::Repair,
-            message,
-            Some("observe"),
-            OPEN,
-            &[OK][..],
-            "",
-        ),
-        (
-            "asked for nothing known",
-            Mode::Repair,
-            message,
-            Some("loose"),
-            OPEN,
-            &[OK][..],
-            "",
-        ),
-        (
-            "not inspected",
-            Mode::Repair,
-            "/anthropic/v1/models",
-            None,
-            ASK,
-            &[OK][..],
-            "",
-        ),
+        ("asked for strict", Mode::Repair, message, Some("strict"), OPEN, &[OK][..], ""),
+        ("asked for observe", Mode::Repair, message, Some("observe"), OPEN, &[OK][..], ""),
+        ("asked for nothing known", Mode::Repair, message, Some("loose"), OPEN, &[OK][..], ""),
+        ("not inspected", Mode::Repair, "/anthropic/v1/models", None, ASK, &[OK][..], ""),
         ("no route", Mode::Repair, "/nowhere", None, ASK, &[OK][..], ""),
-        (
-            "ledger without services",
-            Mode::Repair,
-            "/ledger/v1/lookup",
-            None,
-            ASK,
-            &[OK][..],
-            "",
-        ),
+        ("ledger without services", Mode::Repair, "/ledger/v1/lookup", None, ASK, &[OK][..], ""),
         ("profile", Mode::Repair, message, None, ASK, &[OK][..], "ab"),
-        (
-            "profile that moved",
-            Mode::Repair,
-            message,
-            None,
-            ASK,
-            &[NO_KEY, OK][..],
-            "ab",
-        ),
-        (
-            "profiles that rest",
-            Mode::Repair,
-            message,
-            None,
-            ASK,
-            &[NO_KEY][..],
-            "ab",
-        ),
+        ("profile that moved", Mode::Repair, message, None, ASK, &[NO_KEY, OK][..], "ab"),
+        ("profiles that rest", Mode::Repair, message, None, ASK, &[NO_KEY][..], "ab"),
         ("refused", Mode::Repair, message, None, OPEN, &[REFUSED][..], ""),
-    ] {
+    ];
+    for (name, mode, path, field, body, answers, profiles) in rows {
         let upstream = Upstream::answering_each(answers.iter().map(|answer| answer.to_vec())).await;
         let profiled = |builder: &mut crate::support::app::Builder| {
             if !profiles.is_empty() {
