@@ -6,144 +6,24 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
-use antiphon::{
-    auth::TokenHash,
-    ledger::{Key, Kind, Ledger as _, LedgerSettings, MOMENT_MAX, Moment, Outcome, SqliteLedger, Step},
-};
+use antiphon::ledger::{Key, Kind, Ledger as _, LedgerSettings, MOMENT_MAX, Moment, Outcome, SqliteLedger, Step};
 use bytes::Bytes;
 use serde_json::json;
 
 use crate::{
     frozen::{freeze, path, same},
-    frozen_records::{lines, rows, schema},
+    frozen_records::{facts, rows},
     frozen_scenes as scene,
-    frozen_scenes::{Asker, body, one, several, without, words},
-    ledger_api::{KEY, base64, signature},
-    support::{
-        app::post_with,
-        binary::{Install, Process},
-        provider::{Provider, Reply},
-        state,
-        wire::{Client, Message, Upstream},
-    },
+    frozen_scenes::{one, several, without, words},
+    frozen_stage::{SINGLE, Stage, TIERS, TOOLS, each, outstanding},
+    ledger_api::{KEY, signature},
+    support::{app::post_with, state},
 };
 
 /// The secret of the file. Names in it are hashes under this key.
 const SECRET: [u8; 32] = *b"the secret of a frozen ledger v1";
-
-const TOOLS: (&str, &str) = ("authorization", "Bearer token of tools");
-
-/// A proxy that is started for each exchange, in front of a strict provider and of one that never answers.
-pub(crate) struct Stage {
-    provider: Provider,
-    silent: Upstream,
-    pub(crate) install: Install,
-    pub(crate) facts: String,
-}
-
-/// Returns the part of the configuration that says who asks.
-pub(crate) fn each() -> String {
-    let (token, secret) = (TokenHash::of(b"token of ci"), base64(KEY));
-    format!(
-        "[principals]\nuser_header = \"x-user\"\n[client_tokens]\nci = \"{token}\"\n\
-         [services.hooks]\nsecret = \"whsec_{secret}\"\nprincipals = [\"ci\"]\ntools = [\"*\"]\n"
-    )
-}
-
-pub(crate) const SINGLE: &str = "[principals]\nmode = \"single\"\n";
-const TIERS: &str =
-    "[tools.reads]\ntier = \"read\"\n[tools.reverts]\ntier = \"revertible\"\n[tools.keeps]\ntier = \"durable\"\n";
-/// With these a placeholder that is made anew has another text than one that is remembered.
-pub(crate) const OTHER_TIERS: &str = "[tools.keeps]\ntier = \"read\"\n[tools.sends]\ntier = \"read\"\n";
-
-impl Stage {
-    pub(crate) async fn new() -> Self {
-        Self {
-            provider: Provider::start().await,
-            silent: Upstream::script(|mut conn, _| async move { drop(conn.rest().await) }).await,
-            install: Install::new(""),
-            facts: String::new(),
-        }
-    }
-
-    /// Sets what the next process is configured by.
-    pub(crate) fn configure(&self, callers: &str, tiers: &str) {
-        let (url, silent) = (self.provider.url(), self.silent.address);
-        let upstreams = ["anthropic", "openai", "gemini"].map(|name| format!("[upstreams.{name}]\nurl = \"{url}\"\n"));
-        let token = TokenHash::of(b"token of tools");
-        self.install.write(&format!(
-            "{}[upstreams.silent]\nkind = \"anthropic\"\nurl = \"http://{silent}\"\n{callers}\
-             [ledger]\nttl = \"365d\"\nkeep_seen = \"disk\"\n\
-             [services.tools]\ntoken = \"{token}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\n{tiers}",
-            upstreams.concat()
-        ));
-    }
-
-    pub(crate) fn note(&mut self, name: &str, fact: &str) {
-        assert!(!fact.contains('\n'), "{fact}");
-        self.facts.push_str(&format!("{name}: {fact}\n"));
-    }
-
-    /// Sends a history through a process of its own. Notes what the provider got.
-    pub(crate) async fn asks(&mut self, name: &str, who: &Asker, log: &[&str], reply: Reply) -> Message {
-        self.provider.reply(reply);
-        let process = self.install.start().await;
-        let answer = process
-            .ask(post_with(who.path, who.fields, body(who, log).as_bytes()))
-            .await;
-        // What nobody waits for is written before the process ends.
-        process.stop().await;
-        assert_eq!(answer.status(), 200, "{name}: {}", answer.text());
-        for field in ["x-antiphon-repair", "x-antiphon-owner"] {
-            self.note(name, &format!("{field}: {}", answer.header(field).unwrap()));
-        }
-        self.note(name, &String::from_utf8(self.provider.last().body.to_vec()).unwrap());
-        answer
-    }
-
-    /// Posts something to `/ledger/v1`. Notes what was answered.
-    pub(crate) async fn posts(
-        &mut self,
-        process: &Process,
-        path: &str,
-        fields: &[(&str, &str)],
-        body: &str,
-    ) -> Message {
-        let answer = process
-            .ask(post_with(&format!("/ledger/v1/{path}"), fields, body.as_bytes()))
-            .await;
-        let mut said = answer.text().to_owned();
-        if let Some(message) = answer.json().pointer("/error/message") {
-            said = said.replace(&message.to_string(), "\"*\"");
-        }
-        self.note(&format!("POST {path}"), &format!("{} {said}", answer.status()));
-        answer
-    }
-
-    pub(crate) async fn result(&mut self, process: &Process, id: &str, body: &serde_json::Value) {
-        let path = format!("calls/{id}/result");
-        drop(self.posts(process, &path, &[TOOLS], &body.to_string()).await);
-    }
-
-    /// Sends a history to the provider that never answers, and kills the proxy.
-    async fn is_killed(&mut self, who: &Asker, log: &[&str]) {
-        let process = self.install.start().await;
-        let mut client = Client::connect(process.data).await;
-        client
-            .send(post_with(who.path, who.fields, body(who, log).as_bytes()))
-            .await;
-        let is_sent = async {
-            while self.silent.connections() == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), is_sent).await.unwrap();
-        process.kill();
-    }
-}
 
 /// Leaves every kind of record in the ledger.
 async fn writes(stage: &mut Stage) {
@@ -215,7 +95,7 @@ async fn of_other_sessions(stage: &mut Stage) {
     stage.result(&process, "call_0", &json!({"content": "of whom?"})).await;
     process.stop().await;
     stage.asks("moved", &scene::MOVED, scene::MOVED_LOG, words()).await;
-    stage.is_killed(&scene::SILENT, scene::SILENT_LOG).await;
+    stage.dies(&scene::SILENT, scene::SILENT_LOG).await;
 }
 
 /// Results that a client brought, of a unique id and of one that comes again, and what is restored of them.
@@ -311,19 +191,6 @@ async fn of_frank(stage: &mut Stage) {
     process.stop().await;
 }
 
-pub(crate) async fn outstanding(process: &Process, who: &Asker) -> Message {
-    let fields: Vec<String> = who
-        .fields
-        .iter()
-        .map(|(name, value)| format!("{name}: {value}\r\n"))
-        .collect();
-    let head = format!(
-        "GET /ledger/v1/outstanding HTTP/1.1\r\nHost: localhost\r\n{}\r\n",
-        fields.concat()
-    );
-    process.ask(head).await
-}
-
 /// Writes the records of a file into a new one, in which nothing expires. Everything else stays.
 async fn preserve(from: &Path, to: &Path) {
     let folder = state::directory();
@@ -357,11 +224,6 @@ async fn preserve(from: &Path, to: &Path) {
     fs::copy(rough, to).unwrap();
 }
 
-fn facts_of(path: &Path, lives: bool) -> String {
-    let facts = schema(path).into_iter().chain(lines(path, lives));
-    facts.map(|line| line + "\n").collect()
-}
-
 #[tokio::test]
 async fn the_proxy_writes_these_records() {
     let mut stage = Stage::new().await;
@@ -371,29 +233,5 @@ async fn the_proxy_writes_these_records() {
         preserve(&written, &path("ledger-v1.db")).await;
     }
     same("ledger-v1-written.txt", &stage.facts);
-    same("ledger-v1-records.txt", &facts_of(&written, true));
-}
-
-#[test]
-fn the_frozen_file_holds_the_records_that_are_written() {
-    if !freeze().is_empty() {
-        // Another test is writing what is compared here.
-        return;
-    }
-    let records = fs::read_to_string(path("ledger-v1-records.txt")).unwrap();
-    let without_life = |line: &str| {
-        let (before, rest) = line.split_once(" lives=").unwrap_or((line, ""));
-        let said = rest.split_once(' ').map_or("", |(_, said)| said);
-        format!("{before} {said}").trim_end().to_owned()
-    };
-    let records: Vec<String> = records.lines().map(without_life).collect();
-    // A copy: SQLite writes files beside the one that it opens.
-    let copy = state::directory().join("ledger.db");
-    fs::copy(path("ledger-v1.db"), &copy).unwrap();
-    let frozen = facts_of(&copy, false);
-    assert_eq!(
-        frozen.lines().collect::<Vec<_>>(),
-        records,
-        "today's proxy writes other records than tests/frozen/ledger-v1.db holds: a ledger of version 0.1 cannot be read"
-    );
+    same("ledger-v1-records.txt", &facts(&written, true));
 }

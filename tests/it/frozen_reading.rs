@@ -8,9 +8,9 @@ use serde_json::json;
 
 use crate::{
     frozen::{path, same},
-    frozen_ledger::{OTHER_TIERS, SINGLE, Stage, each, outstanding},
     frozen_scenes as scene,
     frozen_scenes::{Asker, several, without, words},
+    frozen_stage::{OTHER_TIERS, SINGLE, Stage, each, outstanding},
     support::{
         app::{before, post_with},
         binary::Process,

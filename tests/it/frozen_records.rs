@@ -1,8 +1,13 @@
 //! Reads the rows of a ledger's file without the code under test: layout 1, byte for byte, as lines of text.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use rusqlite::{Connection, OpenFlags};
+
+use crate::{
+    frozen::{self, freeze},
+    support::state,
+};
 
 /// One row of the file.
 pub(crate) struct Row {
@@ -45,7 +50,7 @@ pub(crate) fn rows(path: &Path) -> Vec<Row> {
 }
 
 /// Returns what the file says of itself: its numbers, and its tables and indexes.
-pub(crate) fn schema(path: &Path) -> Vec<String> {
+fn schema(path: &Path) -> Vec<String> {
     let connection = open(path);
     let number = |name: &str| {
         let number = connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
@@ -148,7 +153,7 @@ fn parked(value: &mut Value<'_>, made_at: u64) -> String {
     format!("id={id} owner={owner} posted: {}", value.posted(made_at))
 }
 
-fn frozen(value: &mut Value<'_>) -> String {
+fn answer(value: &mut Value<'_>) -> String {
     let (firm, kind) = (value.byte(), char::from(value.byte()));
     let said = match kind {
         'p' => value.byte().to_string(),
@@ -178,7 +183,7 @@ fn said(row: &Row) -> String {
         }
         3 => {
             head(&mut value, &[1]);
-            frozen(&mut value)
+            answer(&mut value)
         }
         4 => {
             head(&mut value, &[1]);
@@ -205,7 +210,7 @@ fn said(row: &Row) -> String {
 }
 
 /// Returns each record as one line, sorted. `lives` adds how long it is kept.
-pub(crate) fn lines(path: &Path, lives: bool) -> Vec<String> {
+fn lines(path: &Path, lives: bool) -> Vec<String> {
     let line = |row: &Row| {
         let (principal, name) = (hex(&row.principal), hex(&row.name));
         let index = row.index.map_or("-".to_owned(), |index| hex(&index));
@@ -225,4 +230,35 @@ pub(crate) fn lines(path: &Path, lives: bool) -> Vec<String> {
         .collect();
     lines.sort();
     lines
+}
+
+/// Returns everything that a file holds, one fact a line.
+pub(crate) fn facts(path: &Path, lives: bool) -> String {
+    let facts = schema(path).into_iter().chain(lines(path, lives));
+    facts.map(|line| line + "\n").collect()
+}
+
+/// Returns what tells a record from others, without how long it is kept and without what it holds.
+fn identity(line: &str) -> String {
+    let without_content = line.split(" content=").next().unwrap().split(" \"").next().unwrap();
+    let words = without_content.split(' ').filter(|word| !word.starts_with("lives="));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_frozen_file_holds_the_records_that_are_written() {
+    if !freeze().is_empty() {
+        // Another test is writing what is compared here.
+        return;
+    }
+    let written = fs::read_to_string(frozen::path("ledger-v1-records.txt")).unwrap();
+    // A copy: SQLite writes files beside the one that it opens.
+    let copy = state::directory().join("ledger.db");
+    fs::copy(frozen::path("ledger-v1.db"), &copy).unwrap();
+    let kept = facts(&copy, false);
+    let [written, kept] = [&written, &kept].map(|facts| facts.lines().map(identity).collect::<Vec<_>>());
+    assert_eq!(
+        kept, written,
+        "today's proxy writes other records than tests/frozen/ledger-v1.db holds: a ledger of version 0.1 cannot be read"
+    );
 }

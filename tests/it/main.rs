@@ -142,6 +142,7 @@ mod frozen_reading;
 mod frozen_records;
 mod frozen_routes;
 mod frozen_scenes;
+mod frozen_stage;
 mod frozen_texts;
 mod frozen_traces;
 mod frozen_words;
