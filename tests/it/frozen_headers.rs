@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use antiphon::{
     auth::{Credential, Principal, PrincipalKey, Profile, Secret},
-    policy::{Hints, Said, organisation},
+    policy::{Class, Hints, Said, organisation},
     proxy::Shape,
-    repair::{Mode, RepairPolicy, repair},
+    repair::{Mode, parse},
     session::{Asked, NothingKnown, lane, marks},
     wire::{Format, Wire},
 };
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 
 use crate::{
@@ -30,16 +29,13 @@ const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"go"}]}"#
 
 /// Returns what tells the lane of a request with these fields: the source, and whether an agent has one of its own.
 fn lane_facts(fields: &[(&str, &str)]) -> String {
-    let body = Bytes::from_static(ASK.as_bytes());
-    let outline = repair(&body, Wire::ANTHROPIC, &RepairPolicy::default())
-        .unwrap()
-        .outline;
+    let outline = parse(ASK.as_bytes(), Wire::ANTHROPIC).unwrap().outline();
     let headers = map(fields);
     let asked = Asked {
         principal: &[1; 32],
         format: Format::Anthropic,
         headers: &headers,
-        body: &body,
+        body: ASK.as_bytes(),
         outline: &outline,
         path_model: None,
     };
@@ -155,12 +151,16 @@ fn headers_with_these_names_are_read() {
     for fields in ANSWERED_WITH {
         let headers = map(fields);
         let names: Vec<String> = fields.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        let (hints, named) = (Hints::read(&headers, &Said::default(), NOW), organisation(&headers));
+        let (hints, named) = (
+            Hints::read(&headers, &Said::default(), Class::RateLimit, NOW),
+            organisation(&headers),
+        );
         let Hints {
             rest,
             delay,
             every_model,
             should_retry,
+            ..
         } = hints;
         facts.push(format!(
             "answer {} -> rest={rest:?} delay={delay:?} every_model={every_model} should_retry={should_retry:?} organisation={named:?}",

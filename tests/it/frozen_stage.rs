@@ -181,7 +181,9 @@ async fn found(process: &Process, request: &[u8]) -> Message {
 
 /// Returns whether an exchange of this process went on without the ledger.
 async fn is_slow(process: &Process) -> bool {
-    let page = process.ask_admin("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    let page = process
+        .ask_admin("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await;
     let names = [
         "antiphon_ledger_missed_total{",
         "antiphon_late_results_total{event=\"unread\"}",

@@ -8,10 +8,9 @@ use std::collections::BTreeMap;
 use antiphon::{
     conversation::lost::{LOST, LOST_BYTES_MAX, Saying, is_lost},
     repair::{
-        Answers, CallSight, Frozen, NoAnswers, Placeholder, RealResult, RepairPolicy, Tier, append, late_text, places,
-        repair_with, second, unbound,
+        KnownAnswers, Paired, PairingContext, PinnedAnswer, Placeholder, RealResult, RefusalReading, RepairPolicy,
+        Tier, late_text, parse, plan,
     },
-    splice::Segments,
     wire::{Refusal, RefusalKind, Wire, refusal},
 };
 use bytes::Bytes;
@@ -52,32 +51,32 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn repaired(name: &str, wire: Wire, body: &str, answers: &dyn Answers) -> String {
-    let body = Bytes::copy_from_slice(body.as_bytes());
-    let repaired = repair_with(&body, wire, &policy(), answers).unwrap_or_else(|error| panic!("{name}: {error}"));
-    assert!(!repaired.body.is_original(), "{name}: nothing was written");
-    text(&repaired.body.to_vec())
+/// Pairs a body under the policy of these tests.
+fn paired(wire: Wire, body: &Bytes) -> Paired<'_> {
+    parse(body, wire).unwrap().pair(PairingContext::new(&policy()))
 }
 
-/// One remembered answer, for every call.
-struct Remembered(Frozen);
-
-impl Answers for Remembered {
-    fn frozen(&self, _: &CallSight<'_>) -> Option<Frozen> {
-        Some(self.0.clone())
-    }
-
-    fn settled(&self, _: &CallSight<'_>) -> Option<RealResult> {
-        None
-    }
+/// Repairs a body in which every open call has this pinned answer, if there is one.
+fn repaired(name: &str, wire: Wire, body: &str, pinned: Option<&PinnedAnswer>) -> String {
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    let paired = paired(wire, &body);
+    let open = paired.open_calls();
+    let known = KnownAnswers {
+        pinned: open.filter_map(|call| Some((call.key, pinned?.clone()))).collect(),
+        ..KnownAnswers::default()
+    };
+    let plan = plan(&paired, &known, &policy()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let repaired = plan.splice(&paired, &body).unwrap();
+    assert!(!repaired.is_original(), "{name}: nothing was written");
+    text(&repaired.to_vec())
 }
 
 /// Answers that a call may keep, under the names of their kinds.
-fn kept() -> Vec<(String, Frozen)> {
-    let mut kept: Vec<(String, Frozen)> = [1, 2]
+fn kept() -> Vec<(String, PinnedAnswer)> {
+    let mut kept: Vec<(String, PinnedAnswer)> = [1, 2]
         .map(|number| {
             let placeholder = Placeholder::numbered(number).unwrap();
-            (format!("placeholder {number}"), Frozen::Placeholder(placeholder))
+            (format!("placeholder {number}"), PinnedAnswer::Placeholder(placeholder))
         })
         .into();
     assert_eq!(Placeholder::numbered(0).or(Placeholder::numbered(3)), None);
@@ -90,7 +89,7 @@ fn kept() -> Vec<(String, Frozen)> {
         for failed in [false, true] {
             let content = content.to_owned();
             let name = format!("{name}{}", if failed { " that failed" } else { "" });
-            kept.push((name, Frozen::Result(RealResult::Content { content, failed })));
+            kept.push((name, PinnedAnswer::Result(RealResult::Content { content, failed })));
         }
     }
     kept
@@ -120,12 +119,12 @@ fn remembered(facts: &mut String) {
     for (name, body) in CALLS {
         for (kind, frozen) in kept() {
             let kind = format!("remembered {kind} {name}");
-            line(facts, &kind, &repaired(&kind, wire(name), body, &Remembered(frozen)));
+            line(facts, &kind, &repaired(&kind, wire(name), body, Some(&frozen)));
         }
         let block = BLOCKS.iter().find(|(known, _)| known == name).unwrap().1.to_owned();
         let kind = format!("remembered block {name}");
-        let frozen = Frozen::Result(RealResult::Block(block));
-        line(facts, &kind, &repaired(&kind, wire(name), body, &Remembered(frozen)));
+        let frozen = PinnedAnswer::Result(RealResult::Block(block));
+        line(facts, &kind, &repaired(&kind, wire(name), body, Some(&frozen)));
     }
 }
 
@@ -158,8 +157,9 @@ fn late(facts: &mut String) {
     let late = late_text("toolu_1", "run", "\"done\"", false);
     for (name, body) in LATE {
         let body = Bytes::from_static(body.as_bytes());
-        let place = places(&body, wire(name)).pop().unwrap();
-        let done = append(&body, wire(name), &[(place.message, late.clone())]).unwrap();
+        let paired = paired(wire(name), &body);
+        let place = paired.places().pop().unwrap();
+        let done = paired.append(&body, &[(place.message, late.clone())]).unwrap();
         line(facts, &format!("appended {name}"), &text(&done));
     }
 }
@@ -182,14 +182,25 @@ fn after_refusals(facts: &mut String) {
             kind: RefusalKind::Unanswered,
             ids: vec!["call_1".to_owned(), "call_2".to_owned()],
         };
-        let sent = Segments::whole(body.clone());
-        let again = second(&body, &sent, wire(name), &policy(), &NoAnswers, &refused).unwrap();
-        line(facts, &format!("held calls {name}"), &text(&again.body.to_vec()));
+        let reads = |reading: &RefusalReading| {
+            let policy = policy();
+            let parsed = parse(&body, wire(name)).unwrap();
+            let paired = parsed.pair_refused(PairingContext::new(&policy), &refused, *reading);
+            let plan = plan(&paired, &KnownAnswers::default(), &policy).unwrap();
+            let again = plan.splice(&paired, &body).unwrap();
+            let is_met = reading.is_met(&refused, &plan.report.findings) && !again.is_original();
+            is_met.then(|| again.to_vec())
+        };
+        let again = RefusalReading::ALL.iter().find_map(reads).unwrap();
+        line(facts, &format!("held calls {name}"), &text(&again));
     }
     for body in UNBOUND {
         let body = Bytes::from_static(body.as_bytes());
-        let again = unbound(&body, Wire::ANTHROPIC, &policy(), &NoAnswers).unwrap();
-        line(facts, "unbound anthropic", &text(&again.body.to_vec()));
+        let paired = paired(Wire::ANTHROPIC, &body);
+        let mut plan = plan(&paired, &KnownAnswers::default(), &policy()).unwrap();
+        assert!(plan.drop_bound_thinking(&paired).unwrap());
+        let again = plan.splice(&paired, &body).unwrap();
+        line(facts, "unbound anthropic", &text(&again.to_vec()));
     }
 }
 
@@ -204,11 +215,11 @@ fn repair_writes_these_bytes() {
     for (name, body) in TIERS {
         let name = format!("placeholders by tier {name}");
         let wire = wire(name.rsplit(' ').next().unwrap());
-        line(&mut facts, &name, &repaired(&name, wire, body, &NoAnswers));
+        line(&mut facts, &name, &repaired(&name, wire, body, None));
     }
     for (what, name, body) in ROWS {
         let what = format!("{what} {name}");
-        line(&mut facts, &what, &repaired(&what, wire(name), body, &NoAnswers));
+        line(&mut facts, &what, &repaired(&what, wire(name), body, None));
     }
     remembered(&mut facts);
     late(&mut facts);
