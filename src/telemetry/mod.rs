@@ -2,20 +2,10 @@
 //!
 //! Never content, never a secret, never a query string.
 
+mod dashboard;
 pub mod events;
-pub mod history;
-mod late;
-mod line;
-mod lines;
 mod log;
 mod metrics;
-mod page;
-mod process;
-pub mod recent;
-mod remembered;
-mod running;
-mod standing;
-mod tools;
 mod traces;
 mod watch;
 
@@ -24,10 +14,9 @@ use std::{
     time::Duration,
 };
 
-pub use late::{ANSWERS, EVENTS};
-pub use lines::flush as flush_lines;
-pub use log::{LogControl, LogFormat, LogSettings};
-pub use remembered::{LEDGER_ERRORS, LEDGER_OPS, LedgerHolds};
+pub use dashboard::{feed as recent, history};
+pub use log::{LogControl, LogFormat, LogSettings, flush_lines};
+pub use metrics::{ANSWERS, EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerHolds};
 pub use traces::{Asking, ExportHeaders, Exporter, Sampling, TRACE_NAMES, TRACEPARENT, Trace, TraceSettings};
 
 use crate::{
@@ -36,6 +25,7 @@ use crate::{
 };
 use events::{ExchangeEnded, ResultPosted};
 use history::History;
+use log::exchange_line;
 use metrics::{ExchangeLabels, Metrics};
 use recent::Recent;
 
@@ -81,9 +71,9 @@ impl Telemetry {
         self.count(event);
         self.remember(event);
         self.recent.ended(event);
-        line::of_exchange(event);
+        exchange_line::of_exchange(event);
         if let Some(traces) = &self.traces {
-            traces.ended(event, || line::repair_words(event));
+            traces.ended(event, || exchange_line::repair_words(event));
         }
     }
 

@@ -17,8 +17,8 @@ use tokio::{
     time::Instant,
 };
 
-use super::{TraceSettings, counts::SpanCounts};
-use crate::{clock, upstream::Sender};
+use super::TraceSettings;
+use crate::{clock, telemetry::metrics::SpanCounts, upstream::Sender};
 
 /// Exchanges whose spans may wait.
 const WAITING_MAX: usize = 1024;

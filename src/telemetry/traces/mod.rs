@@ -1,9 +1,8 @@
 //! Traces: two spans an exchange, made of its event when it is over and sent off the data path. Never content.
 
-mod context;
-mod counts;
 mod export;
 mod names;
+mod parent;
 mod settings;
 mod spans;
 
@@ -16,10 +15,9 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, Sampler, SamplingDecision, ShouldSample};
 
-pub use context::TRACEPARENT;
-pub(super) use counts::SpanCounts;
 pub use export::Exporter;
 pub use names::NAMES as TRACE_NAMES;
+pub use parent::TRACEPARENT;
 pub use settings::{ExportHeaders, Sampling, TraceSettings};
 
 use super::{Telemetry, events::ExchangeEnded};
@@ -173,7 +171,7 @@ pub(super) struct Traces {
 
 impl Traces {
     fn begin(&self, headers: &HeaderMap) -> Trace {
-        let parent = context::parent(headers);
+        let parent = parent::parent(headers);
         let id = parent
             .as_ref()
             .map_or_else(|| self.ids.new_trace_id(), opentelemetry::trace::SpanContext::trace_id);

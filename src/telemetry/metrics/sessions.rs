@@ -54,7 +54,7 @@ struct ToolLabels {
 
 /// The metrics.
 #[derive(Debug)]
-pub(super) struct Tools {
+pub(in crate::telemetry) struct Tools {
     names: RwLock<BTreeSet<Box<str>>>,
     closed: Capped<HowLabels, Counter>,
     settles: Capped<AttachedLabels, Counter>,
@@ -85,7 +85,7 @@ const fn yes_or_no(is: bool) -> &'static str {
 
 impl Tools {
     /// Names and help, and the label sets that are known beforehand.
-    pub(super) fn register(&self, page: &mut Page) {
+    pub(in crate::telemetry) fn register(&self, page: &mut Page) {
         page.family(
             "tool_calls_closed",
             "Tool calls of clients that are no longer open: by a result, by a text that says it was lost, or abandoned",
@@ -130,13 +130,13 @@ impl Tools {
         }
     }
 
-    pub(super) fn closed(&self, how: &'static str, count: u64) {
+    pub(in crate::telemetry) fn closed(&self, how: &'static str, count: u64) {
         if count > 0 {
             self.closed.with(&HowLabels { how }, many(count));
         }
     }
 
-    pub(super) fn settled(&self, tool: &str, attached: bool, open: Duration) {
+    pub(in crate::telemetry) fn settled(&self, tool: &str, attached: bool, open: Duration) {
         let labels = AttachedLabels {
             attached: yes_or_no(attached),
         };
@@ -149,19 +149,19 @@ impl Tools {
         self.round_trips.with(&ToolLabels { tool }, seconds(open));
     }
 
-    pub(super) fn detached(&self, why: &'static str, count: u64) {
+    pub(in crate::telemetry) fn detached(&self, why: &'static str, count: u64) {
         if count > 0 {
             self.detached.with(&WhyLabels { why }, many(count));
         }
     }
 
-    pub(super) fn detached_so_far(&self, why: &'static str) -> u64 {
+    pub(in crate::telemetry) fn detached_so_far(&self, why: &'static str) -> u64 {
         let mut count = 0;
         self.detached.with(&WhyLabels { why }, |counter| count = counter.get());
         count
     }
 
-    pub(super) fn forked(&self, forks: u64) {
+    pub(in crate::telemetry) fn forked(&self, forks: u64) {
         self.forks.inc_by(forks);
     }
 

@@ -1,4 +1,4 @@
-//! Metrics of late results. As in [`super::metrics`], no value of a request ever becomes a label.
+//! Metrics of late results. As in [`super`], no value of a request ever becomes a label.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ struct EventLabels {
 
 /// The metrics.
 #[derive(Debug)]
-pub(super) struct Late {
+pub(in crate::telemetry) struct Late {
     posts: Capped<AnswerLabels, Counter>,
     results: Capped<EventLabels, Counter>,
     age: Histogram,
@@ -71,7 +71,7 @@ impl Default for Late {
 }
 
 impl Late {
-    pub(super) fn register(&self, page: &mut Page) {
+    pub(in crate::telemetry) fn register(&self, page: &mut Page) {
         page.family(
             "ledger_posts",
             "Results that tool services posted, by what they were answered",
@@ -92,22 +92,22 @@ impl Late {
         }
     }
 
-    pub(super) fn post(&self, answer: &'static str) {
+    pub(in crate::telemetry) fn post(&self, answer: &'static str) {
         self.posts.with(&AnswerLabels { answer }, one);
     }
 
-    pub(super) fn event(&self, event: &'static str) {
+    pub(in crate::telemetry) fn event(&self, event: &'static str) {
         self.results.with(&EventLabels { event }, one);
     }
 
-    pub(super) fn so_far(&self, event: &'static str) -> u64 {
+    pub(in crate::telemetry) fn so_far(&self, event: &'static str) -> u64 {
         let mut count = 0;
         self.results
             .with(&EventLabels { event }, |counter| count = counter.get());
         count
     }
 
-    pub(super) fn delivered(&self, age: Duration) {
+    pub(in crate::telemetry) fn delivered(&self, age: Duration) {
         self.event("delivered");
         self.age.observe(age.as_secs_f64());
     }

@@ -46,13 +46,13 @@ impl Step {
 
 /// The last steps, the running one last. Steps in which nothing happened are left out.
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub(in crate::telemetry) struct History {
     steps: VecDeque<Step>,
 }
 
 impl History {
     /// Counts at this time, since 1970.
-    pub(super) fn count(&mut self, now: Duration, name: Name, times: u64) {
+    pub(in crate::telemetry) fn count(&mut self, now: Duration, name: Name, times: u64) {
         if times > 0 {
             let count = self.running(now).counts.entry(name).or_default();
             *count = count.saturating_add(times);
@@ -60,19 +60,19 @@ impl History {
     }
 
     /// Notes the latency that was added to an exchange.
-    pub(super) fn overhead(&mut self, now: Duration, added: Duration) {
+    pub(in crate::telemetry) fn overhead(&mut self, now: Duration, added: Duration) {
         let count = self.running(now).overhead.entry(bucket(added)).or_default();
         *count = count.saturating_add(1);
     }
 
     /// Every step of the last hour in which anything happened, the oldest first.
-    pub(super) fn steps(&self, now: Duration) -> Vec<Step> {
+    pub(in crate::telemetry) fn steps(&self, now: Duration) -> Vec<Step> {
         let oldest = begin(now).saturating_sub(STEP.as_secs() * (STEPS_MAX as u64 - 1));
         self.steps.iter().filter(|step| step.at >= oldest).cloned().collect()
     }
 
     /// The step of this time.
-    pub(super) fn now(&self, now: Duration) -> Step {
+    pub(in crate::telemetry) fn now(&self, now: Duration) -> Step {
         let at = begin(now);
         let mut last = self.steps.iter().rev().take_while(|step| step.at >= at);
         let running = last.find(|step| step.at == at).cloned();
@@ -80,7 +80,7 @@ impl History {
     }
 
     /// The step before the running one.
-    pub(super) fn before(&self, now: Duration) -> Step {
+    pub(in crate::telemetry) fn before(&self, now: Duration) -> Step {
         self.now(now.saturating_sub(STEP))
     }
 

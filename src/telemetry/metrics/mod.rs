@@ -1,8 +1,17 @@
 //! Every metric: name, help, labels, buckets. Labels are closed lists; no value of a request becomes one, but for
 //! names of tools.
 //!
-//! Those of one thing are in a file of its name: profiles, breakers and sessions in [`super::standing`]. How long the page may
-//! be is kept by [`super::page`].
+//! Those of one thing are in a file of its name: profiles, breakers and sessions in [`upstreams`]. How long the page may
+//! be is kept by [`page`].
+
+mod exchanges;
+mod late_results;
+mod ledger;
+mod page;
+mod process;
+mod sessions;
+mod spans;
+mod upstreams;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -12,22 +21,23 @@ use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge, histogram::Histogram},
 };
 
-use super::{
-    late::Late,
-    page::{Capped, OTHER, Page, many, one, seconds},
-    process::{self, ProcessPage},
-    remembered::Remembered,
-    running::Running,
-    standing::Standing,
-    tools::Tools,
-    traces::SpanCounts,
-};
+pub use late_results::{ANSWERS, EVENTS};
+pub use ledger::{LEDGER_ERRORS, LEDGER_OPS, LedgerHolds};
+
 use crate::{
     conversation::FindingKind,
     repair::Action,
     telemetry::events::Watched,
     wire::{Format, Unreadable, watch::stop_labels},
 };
+use exchanges::Running;
+use late_results::Late;
+use ledger::Remembered;
+use page::{Capped, OTHER, Page, many, one, seconds};
+use process::ProcessPage;
+use sessions::Tools;
+pub(super) use spans::SpanCounts;
+use upstreams::Standing;
 
 /// Our own time, in seconds: a read takes microseconds, a large history milliseconds.
 const OVERHEAD_BUCKETS: [f64; 12] = [

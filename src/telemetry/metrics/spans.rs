@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use prometheus_client::{encoding::EncodeLabelSet, metrics::counter::Counter};
 
-use super::super::page::{Capped, Page, many};
+use super::page::{Capped, Page, many};
 
 /// Why spans are lost: the queue was full, or the collector did not take them.
 const WHYS: [&str; 2] = ["full", "failed"];
@@ -43,22 +43,22 @@ impl SpanCounts {
         }
     }
 
-    pub(super) fn sent(&self, spans: usize) {
-        self.sent.inc_by(super::super::as_u64(spans));
+    pub(in crate::telemetry) fn sent(&self, spans: usize) {
+        self.sent.inc_by(crate::telemetry::as_u64(spans));
     }
 
     /// The queue was full.
-    pub(super) fn full(&self, spans: usize) {
+    pub(in crate::telemetry) fn full(&self, spans: usize) {
         self.lost("full", spans);
     }
 
     /// The collector did not take them.
-    pub(super) fn failed(&self, spans: usize) {
+    pub(in crate::telemetry) fn failed(&self, spans: usize) {
         self.lost("failed", spans);
     }
 
     fn lost(&self, why: &'static str, spans: usize) {
-        let spans = super::super::as_u64(spans);
+        let spans = crate::telemetry::as_u64(spans);
         self.lost.with(&WhyLabels { why }, many(spans));
     }
 }

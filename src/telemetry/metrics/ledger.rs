@@ -52,7 +52,7 @@ struct FailureLabels {
 
 /// The metrics.
 #[derive(Debug)]
-pub(super) struct Remembered {
+pub(in crate::telemetry) struct Remembered {
     frozen: Capped<RowLabels, Counter>,
     missed: Capped<UseLabels, Counter>,
     durations: Capped<UseLabels, Histogram>,
@@ -123,7 +123,7 @@ impl Collector for Holds {
 
 impl Remembered {
     /// Names and help, and the label sets that are known beforehand.
-    pub(super) fn register(&self, page: &mut Page) {
+    pub(in crate::telemetry) fn register(&self, page: &mut Page) {
         page.family(
             "frozen_answers",
             "Answers that calls were given and keep, by what they are",
@@ -160,19 +160,19 @@ impl Remembered {
         }
     }
 
-    pub(super) fn frozen(&self, row: &'static str) {
+    pub(in crate::telemetry) fn frozen(&self, row: &'static str) {
         self.frozen.with(&RowLabels { row }, one);
     }
 
-    pub(super) fn lost(&self) -> Arc<AtomicU64> {
+    pub(in crate::telemetry) fn lost(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.lost.0)
     }
 
-    pub(super) fn missed(&self, op: &'static str) {
+    pub(in crate::telemetry) fn missed(&self, op: &'static str) {
         self.missed.with(&UseLabels { op }, one);
     }
 
-    pub(super) fn op(&self, op: &'static str, took: Duration, error: Option<&'static str>) {
+    pub(in crate::telemetry) fn op(&self, op: &'static str, took: Duration, error: Option<&'static str>) {
         self.durations.with(&UseLabels { op }, seconds(took));
         if let Some(kind) = error {
             self.failures.with(&FailureLabels { op, kind }, one);
@@ -180,7 +180,7 @@ impl Remembered {
     }
 
     /// Whom to ask how much the ledger holds; only the first counts.
-    pub(super) fn holds(&self, holds: LedgerHolds) {
+    pub(in crate::telemetry) fn holds(&self, holds: LedgerHolds) {
         drop(self.holds.0.set(holds));
     }
 }

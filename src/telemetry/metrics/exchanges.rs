@@ -21,9 +21,9 @@ struct FormatLabels {
 
 /// The metrics.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(in crate::telemetry) struct Running {
     durations: Capped<FormatLabels, Histogram>,
-    pub(super) inflight: Gauge,
+    pub(in crate::telemetry) inflight: Gauge,
     reload_successful: Gauge,
     reloaded_at: Gauge<f64, AtomicU64>,
 }
@@ -42,7 +42,7 @@ impl Default for Running {
 
 impl Running {
     /// Names and help. The configuration of the start counts as read.
-    pub(super) fn register(&self, page: &mut Page) {
+    pub(in crate::telemetry) fn register(&self, page: &mut Page) {
         page.single(
             "inflight_requests",
             "Exchanges that have begun and not ended",
@@ -70,11 +70,11 @@ impl Running {
         self.reloaded(true);
     }
 
-    pub(super) fn ended(&self, format: &'static str, duration: Duration) {
+    pub(in crate::telemetry) fn ended(&self, format: &'static str, duration: Duration) {
         self.durations.with(&FormatLabels { format }, seconds(duration));
     }
 
-    pub(super) fn reloaded(&self, ok: bool) {
+    pub(in crate::telemetry) fn reloaded(&self, ok: bool) {
         self.reload_successful.set(i64::from(ok));
         if ok {
             self.reloaded_at.set(clock::since_1970().as_secs_f64());

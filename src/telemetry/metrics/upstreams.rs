@@ -1,4 +1,4 @@
-//! Metrics of what stands between exchanges: profiles, breakers, sessions. As in [`super::metrics`], no value of a request
+//! Metrics of what stands between exchanges: profiles, breakers, sessions. As in [`super`], no value of a request
 //! ever becomes a label: profiles and upstreams are those of the configuration.
 
 use prometheus_client::{
@@ -53,7 +53,7 @@ struct SideLabels {
 
 /// The metrics.
 #[derive(Debug)]
-pub(super) struct Standing {
+pub(in crate::telemetry) struct Standing {
     profile_state: Gauges<StateLabels>,
     rotations: Capped<RotationLabels, Counter>,
     attempts: Capped<AttemptLabels, Counter>,
@@ -93,7 +93,7 @@ impl Default for Standing {
 
 impl Standing {
     /// Names and help, and the label sets that are known beforehand.
-    pub(super) fn register(&self, page: &mut Page) {
+    pub(in crate::telemetry) fn register(&self, page: &mut Page) {
         page.gauges(
             "profile_state",
             "1 for the state that a profile is in",
@@ -126,7 +126,7 @@ impl Standing {
         }
     }
 
-    pub(super) fn profile_state(&self, upstream: &str, profile: &str, state: &'static str, is: bool) {
+    pub(in crate::telemetry) fn profile_state(&self, upstream: &str, profile: &str, state: &'static str, is: bool) {
         let labels = StateLabels {
             upstream: upstream.to_owned(),
             profile: profile.to_owned(),
@@ -135,7 +135,7 @@ impl Standing {
         self.profile_state.set(&labels, i64::from(is));
     }
 
-    pub(super) fn rotated(&self, upstream: &str, profile: &str, reason: &'static str) {
+    pub(in crate::telemetry) fn rotated(&self, upstream: &str, profile: &str, reason: &'static str) {
         let labels = RotationLabels {
             upstream: upstream.to_owned(),
             profile: profile.to_owned(),
@@ -144,28 +144,28 @@ impl Standing {
         self.rotations.with(&labels, one);
     }
 
-    pub(super) fn attempt(&self, upstream: &str, class: &'static str) {
+    pub(in crate::telemetry) fn attempt(&self, upstream: &str, class: &'static str) {
         let upstream = upstream.to_owned();
         self.attempts.with(&AttemptLabels { upstream, class }, one);
     }
 
-    pub(super) fn breakers(&self, upstream: &str, state: &'static str, count: usize) {
+    pub(in crate::telemetry) fn breakers(&self, upstream: &str, state: &'static str, count: usize) {
         let upstream = upstream.to_owned();
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         self.breakers.set(&BreakerLabels { upstream, state }, count);
     }
 
-    pub(super) fn stall(&self, side: &'static str) {
+    pub(in crate::telemetry) fn stall(&self, side: &'static str) {
         self.stalls.with(&SideLabels { side }, one);
     }
 
-    pub(super) fn sessions(&self, lanes: usize, open_calls: usize) {
+    pub(in crate::telemetry) fn sessions(&self, lanes: usize, open_calls: usize) {
         self.lanes.set(i64::try_from(lanes).unwrap_or(i64::MAX));
         self.open_calls.set(i64::try_from(open_calls).unwrap_or(i64::MAX));
     }
 
     /// Forgets what was configured before: those that are still there are set again before the page is read.
-    pub(super) fn forget(&self) {
+    pub(in crate::telemetry) fn forget(&self) {
         self.profile_state.clear();
         self.breakers.clear();
     }

@@ -29,18 +29,21 @@ use prometheus_client::{
 };
 
 /// The label of everything that there is no room for.
-pub(super) const OTHER: &str = "other";
+pub(in crate::telemetry) const OTHER: &str = "other";
 
 /// Label sets whose values are kept although the page has no room for them: those of a very large configuration.
 const UNSHOWN_MAX: usize = 16 * 1024;
 
 /// What a label set must be.
-pub(super) trait Labels: EncodeLabelSet + Clone + Eq + Hash + Debug + Send + Sync + 'static {}
+pub(in crate::telemetry) trait Labels:
+    EncodeLabelSet + Clone + Eq + Hash + Debug + Send + Sync + 'static
+{
+}
 impl<L: EncodeLabelSet + Clone + Eq + Hash + Debug + Send + Sync + 'static> Labels for L {}
 
 /// A family with room for so many label sets.
 #[derive(Debug)]
-pub(super) struct Capped<L, M> {
+pub(in crate::telemetry) struct Capped<L, M> {
     family: Family<L, M>,
     room: Mutex<Room>,
     sets: usize,
@@ -66,12 +69,12 @@ struct Room {
 
 impl<L: Labels, M: Default> Capped<L, M> {
     /// With labels of closed lists, of which there are so many sets: beyond them nothing is counted.
-    pub(super) fn closed(sets: usize) -> Self {
+    pub(in crate::telemetry) fn closed(sets: usize) -> Self {
         Self::new(sets, None, Family::default(), 1)
     }
 
     /// With room for `sets`; for others `to` keeps what comes of closed lists, at most `folds` different sets.
-    pub(super) fn open(sets: usize, folds: usize, to: fn(&L) -> L) -> Self {
+    pub(in crate::telemetry) fn open(sets: usize, folds: usize, to: fn(&L) -> L) -> Self {
         let fold = Fold { to, sets: folds };
         Self::new(sets, Some(fold), Family::default(), 1)
     }
@@ -79,7 +82,7 @@ impl<L: Labels, M: Default> Capped<L, M> {
 
 impl<L: Labels> Capped<L, Histogram> {
     /// As [`closed`](Self::closed), of histograms with so many buckets.
-    pub(super) fn histograms(sets: usize, buckets: usize, make: fn() -> Histogram) -> Self {
+    pub(in crate::telemetry) fn histograms(sets: usize, buckets: usize, make: fn() -> Histogram) -> Self {
         Self::new(sets, None, Family::new_with_constructor(make), series(buckets))
     }
 }
@@ -102,12 +105,12 @@ impl<L: Labels, M> Capped<L, M> {
     }
 
     /// Makes a label set at zero: a zero can be seen, an absence cannot.
-    pub(super) fn begin(&self, labels: &L) {
+    pub(in crate::telemetry) fn begin(&self, labels: &L) {
         self.with(labels, |_| {});
     }
 
     /// Changes the metric of these labels, or of what stands for them.
-    pub(super) fn with(&self, labels: &L, change: impl FnOnce(&M)) {
+    pub(in crate::telemetry) fn with(&self, labels: &L, change: impl FnOnce(&M)) {
         if let Some(metric) = self.family.get(labels) {
             return change(&metric);
         }
@@ -162,27 +165,27 @@ impl<L: Labels, M> Capped<L, M> {
 }
 
 /// Observes how long it took.
-pub(super) fn seconds(took: Duration) -> impl FnOnce(&Histogram) {
+pub(in crate::telemetry) fn seconds(took: Duration) -> impl FnOnce(&Histogram) {
     move |histogram| histogram.observe(took.as_secs_f64())
 }
 
 /// Gauges with room for so many label sets: what stands for several of them is their sum.
 #[derive(Debug)]
-pub(super) struct Gauges<L> {
+pub(in crate::telemetry) struct Gauges<L> {
     shown: Capped<L, Gauge>,
     unshown: Mutex<HashMap<L, i64>>,
 }
 
 impl<L: Labels> Gauges<L> {
     /// As [`Capped::open`].
-    pub(super) fn open(sets: usize, folds: usize, to: fn(&L) -> L) -> Self {
+    pub(in crate::telemetry) fn open(sets: usize, folds: usize, to: fn(&L) -> L) -> Self {
         Self {
             shown: Capped::open(sets, folds, to),
             unshown: Mutex::default(),
         }
     }
 
-    pub(super) fn set(&self, labels: &L, value: i64) {
+    pub(in crate::telemetry) fn set(&self, labels: &L, value: i64) {
         if self.shown.make_room(labels) {
             return self.shown.with(labels, |gauge| {
                 gauge.set(value);
@@ -203,7 +206,7 @@ impl<L: Labels> Gauges<L> {
     }
 
     /// Forgets every label set: those that are still so are set again.
-    pub(super) fn clear(&self) {
+    pub(in crate::telemetry) fn clear(&self) {
         let mut unshown = self.unshown.lock().unwrap_or_else(PoisonError::into_inner);
         unshown.clear();
         self.shown.clear();
@@ -211,12 +214,12 @@ impl<L: Labels> Gauges<L> {
 }
 
 /// Counts one.
-pub(super) fn one(counter: &Counter) {
+pub(in crate::telemetry) fn one(counter: &Counter) {
     many(1)(counter);
 }
 
 /// Counts so many.
-pub(super) fn many(count: u64) -> impl FnOnce(&Counter) {
+pub(in crate::telemetry) fn many(count: u64) -> impl FnOnce(&Counter) {
     move |counter| {
         counter.inc_by(count);
     }
@@ -224,14 +227,14 @@ pub(super) fn many(count: u64) -> impl FnOnce(&Counter) {
 
 /// The page: what is on it, and how many series that are at most.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(in crate::telemetry) struct Page {
     registry: Registry,
     series_max: usize,
     folded: Vec<Arc<AtomicU64>>,
 }
 
 impl Page {
-    pub(super) fn new() -> Self {
+    pub(in crate::telemetry) fn new() -> Self {
         Self {
             registry: Registry::with_prefix("antiphon"),
             series_max: 0,
@@ -240,7 +243,7 @@ impl Page {
     }
 
     /// Puts a family on the page. The library adds `_total` to counters and the full stop to `help`.
-    pub(super) fn family<L: Labels, M>(&mut self, name: &str, help: &str, family: &Capped<L, M>)
+    pub(in crate::telemetry) fn family<L: Labels, M>(&mut self, name: &str, help: &str, family: &Capped<L, M>)
     where
         Family<L, M>: Metric,
         M: EncodeMetric + TypedMetric,
@@ -250,7 +253,7 @@ impl Page {
     }
 
     /// As [`family`](Self::family), of what is measured in seconds.
-    pub(super) fn seconds<L: Labels, M>(&mut self, name: &str, help: &str, family: &Capped<L, M>)
+    pub(in crate::telemetry) fn seconds<L: Labels, M>(&mut self, name: &str, help: &str, family: &Capped<L, M>)
     where
         Family<L, M>: Metric,
         M: EncodeMetric + TypedMetric,
@@ -261,53 +264,58 @@ impl Page {
     }
 
     /// As [`family`](Self::family).
-    pub(super) fn gauges<L: Labels>(&mut self, name: &str, help: &str, gauges: &Gauges<L>) {
+    pub(in crate::telemetry) fn gauges<L: Labels>(&mut self, name: &str, help: &str, gauges: &Gauges<L>) {
         self.family(name, help, &gauges.shown);
     }
 
     /// A counter or a gauge.
-    pub(super) fn single(&mut self, name: &str, help: &str, metric: impl Metric) {
+    pub(in crate::telemetry) fn single(&mut self, name: &str, help: &str, metric: impl Metric) {
         self.series_max += 1;
         self.registry.register(name, help, metric);
     }
 
     /// As [`single`](Self::single), with a unit.
-    pub(super) fn measured(&mut self, name: &str, help: &str, unit: Unit, metric: impl Metric) {
+    pub(in crate::telemetry) fn measured(&mut self, name: &str, help: &str, unit: Unit, metric: impl Metric) {
         self.series_max += 1;
         self.registry.register_with_unit(name, help, unit, metric);
     }
 
     /// A histogram of seconds with so many buckets.
-    pub(super) fn histogram(&mut self, name: &str, help: &str, buckets: usize, histogram: &Histogram) {
+    pub(in crate::telemetry) fn histogram(&mut self, name: &str, help: &str, buckets: usize, histogram: &Histogram) {
         self.series_max += series(buckets);
         self.registry
             .register_with_unit(name, help, Unit::Seconds, histogram.clone());
     }
 
     /// Facts that do not change.
-    pub(super) fn info<const N: usize>(&mut self, name: &str, help: &str, facts: [(&'static str, &'static str); N]) {
+    pub(in crate::telemetry) fn info<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        facts: [(&'static str, &'static str); N],
+    ) {
         self.series_max += 1;
         self.registry.register(name, help, Info::new(facts));
     }
 
     /// What is read when the page is: so many series.
-    pub(super) fn collector(&mut self, series: usize, collector: Box<dyn Collector>) {
+    pub(in crate::telemetry) fn collector(&mut self, series: usize, collector: Box<dyn Collector>) {
         self.series_max += series;
         self.registry.register_collector(collector);
     }
 
     /// The last line of the page's own: how often there was no room.
-    pub(super) fn finish(&mut self) {
+    pub(in crate::telemetry) fn finish(&mut self) {
         let folded = Folded(std::mem::take(&mut self.folded));
         self.collector(1, Box::new(folded));
     }
 
     /// How many series the page may ever have.
-    pub(super) const fn series_max(&self) -> usize {
+    pub(in crate::telemetry) const fn series_max(&self) -> usize {
         self.series_max
     }
 
-    pub(super) fn write(&self, page: &mut String) -> Result<(), std::fmt::Error> {
+    pub(in crate::telemetry) fn write(&self, page: &mut String) -> Result<(), std::fmt::Error> {
         text::encode_registry(page, &self.registry)
     }
 

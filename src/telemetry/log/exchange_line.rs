@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use super::{Trace, events::ExchangeEnded, lines::EXCHANGE};
-use crate::repair::Report;
+use super::writer::EXCHANGE;
+use crate::{
+    repair::Report,
+    telemetry::{Trace, events::ExchangeEnded},
+};
 
 /// Characters of a path that are logged.
 const PATH_MAX: usize = 256;
 
 /// Writes it.
-pub(super) fn of_exchange(event: &ExchangeEnded) {
+pub(in crate::telemetry) fn of_exchange(event: &ExchangeEnded) {
     let ExchangeEnded {
         request_id,
         method,
@@ -53,7 +56,7 @@ pub(super) fn of_exchange(event: &ExchangeEnded) {
 }
 
 /// What was done about the body, in the words of `x-antiphon-repair`; none where no body was looked at.
-pub(super) fn repair_words(event: &ExchangeEnded) -> Option<String> {
+pub(in crate::telemetry) fn repair_words(event: &ExchangeEnded) -> Option<String> {
     if event.rejected {
         return Some("rejected".to_owned());
     }

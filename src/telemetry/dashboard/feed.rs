@@ -2,8 +2,6 @@
 //!
 //! A body is sketched behind its exchange, by one task, a few a second: repairs in a flood are listed without.
 
-mod sketch;
-
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -13,14 +11,15 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::{broadcast, mpsc};
 
-pub use sketch::{Sketch, SketchedBlock, SketchedMessage};
+pub use super::structure::{Sketch, SketchedBlock, SketchedMessage};
 
-use super::events::ExchangeEnded;
+use super::structure as sketch;
 use crate::{
     clock,
     conversation::Finding,
     repair::{Action, Mode},
     splice::Segments,
+    telemetry::events::ExchangeEnded,
     wire::{Format, Wire},
 };
 
@@ -82,7 +81,7 @@ pub struct Sketches {
 pub struct LateNews {
     /// When, since 1970.
     pub at: Duration,
-    /// One of [`EVENTS`](super::EVENTS).
+    /// One of [`EVENTS`](crate::telemetry::EVENTS).
     pub event: &'static str,
     /// Since it was posted, where it was delivered.
     pub age: Option<Duration>,
@@ -116,7 +115,7 @@ pub struct Draft {
 
 /// The last repairs, and news.
 #[derive(Debug)]
-pub(super) struct Recent {
+pub(in crate::telemetry) struct Recent {
     kept: Mutex<Kept>,
     news: broadcast::Sender<News>,
     drafts: mpsc::Sender<Draft>,
@@ -150,32 +149,32 @@ impl Default for Recent {
 
 impl Recent {
     /// News from now on.
-    pub(super) fn listen(&self) -> broadcast::Receiver<News> {
+    pub(in crate::telemetry) fn listen(&self) -> broadcast::Receiver<News> {
         self.news.subscribe()
     }
 
     /// The last repairs, the newest first.
-    pub(super) fn repairs(&self, limit: usize) -> Vec<Arc<Mended>> {
+    pub(in crate::telemetry) fn repairs(&self, limit: usize) -> Vec<Arc<Mended>> {
         self.lock().repairs.iter().take(limit).cloned().collect()
     }
 
     /// How many there are.
-    pub(super) fn kept(&self) -> usize {
+    pub(in crate::telemetry) fn kept(&self) -> usize {
         self.lock().repairs.len()
     }
 
     /// The repair of this request.
-    pub(super) fn repair(&self, id: &str) -> Option<Arc<Mended>> {
+    pub(in crate::telemetry) fn repair(&self, id: &str) -> Option<Arc<Mended>> {
         self.lock().repairs.iter().find(|mended| mended.id == id).cloned()
     }
 
     /// What last became of late results, the newest first.
-    pub(super) fn late(&self) -> Vec<LateNews> {
+    pub(in crate::telemetry) fn late(&self) -> Vec<LateNews> {
         self.lock().late.iter().copied().collect()
     }
 
     /// Takes what an exchange has shown, if anything was found in it or done about it.
-    pub(super) fn ended(&self, event: &ExchangeEnded) {
+    pub(in crate::telemetry) fn ended(&self, event: &ExchangeEnded) {
         let Some(report) = &event.report else { return };
         if report.findings.is_empty() && report.actions.is_empty() {
             return;
@@ -210,7 +209,7 @@ impl Recent {
     }
 
     /// Notes what became of a late result.
-    pub(super) fn late_news(&self, event: &'static str, age: Option<Duration>) {
+    pub(in crate::telemetry) fn late_news(&self, event: &'static str, age: Option<Duration>) {
         let at = clock::since_1970();
         let news = LateNews { at, event, age };
         let mut kept = self.lock();
@@ -221,12 +220,12 @@ impl Recent {
     }
 
     /// Nobody may listen.
-    pub(super) fn tell(&self, news: News) {
+    pub(in crate::telemetry) fn tell(&self, news: News) {
         drop(self.news.send(news));
     }
 
     /// Hands a body to be sketched, unless enough others wait.
-    pub(super) fn draft(&self, draft: Draft) {
+    pub(in crate::telemetry) fn draft(&self, draft: Draft) {
         let length = draft.after.as_ref().map_or(0, Segments::len).max(draft.before.len());
         if length > BODY_MAX {
             return;
@@ -239,7 +238,7 @@ impl Recent {
     }
 
     /// The bodies that wait to be sketched; once.
-    pub(super) fn waiting(&self) -> Option<mpsc::Receiver<Draft>> {
+    pub(in crate::telemetry) fn waiting(&self) -> Option<mpsc::Receiver<Draft>> {
         self.lock().waiting.take()
     }
 
@@ -265,7 +264,7 @@ impl Recent {
 }
 
 /// Sketches bodies as they come, until nobody hands in any more.
-pub(super) async fn sketching(recent: &Recent, mut drafts: mpsc::Receiver<Draft>) {
+pub(in crate::telemetry) async fn sketching(recent: &Recent, mut drafts: mpsc::Receiver<Draft>) {
     while let Some(draft) = drafts.recv().await {
         let next = clock::now() + PAUSE;
         let id = draft.id.clone();

@@ -1,0 +1,5 @@
+//! The dashboard's feed.
+
+pub mod feed;
+pub mod history;
+mod structure;
