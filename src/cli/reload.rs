@@ -63,7 +63,7 @@ impl Reloader {
         settings.policy.tiers.clone_from(&before.policy.tiers);
         let hosts = settings.allow_hosts.clone();
         running.replace(routes.clone(), settings, config.upstream, profiles.clone())?;
-        self.telemetry.knows(names);
+        self.telemetry.set_upstreams(names);
         if changed.iter().any(|key| key == "log.level") {
             self.control
                 .log()

@@ -57,7 +57,7 @@ impl Telemetry {
     }
 
     /// These are the upstreams from now on, as in [`Telemetry::new`].
-    pub fn knows<N: Into<String>>(&self, upstreams: impl IntoIterator<Item = N>) {
+    pub fn set_upstreams<N: Into<String>>(&self, upstreams: impl IntoIterator<Item = N>) {
         self.metrics.knows(upstreams.into_iter().map(Into::into).collect());
     }
 

@@ -264,7 +264,7 @@ fn a_reload_is_told_and_forgets_profiles_that_are_gone() {
 #[test]
 fn upstreams_that_come_with_a_reload_have_their_names() {
     let telemetry = Fleet::of(1, 0).telemetry();
-    telemetry.knows(["new"]);
+    telemetry.set_upstreams(["new"]);
     for name in ["new", "upstream-0"] {
         telemetry.exchange_ended(&ExchangeEnded {
             upstream: Some(name.to_owned()),
