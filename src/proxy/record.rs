@@ -117,7 +117,7 @@ impl Record {
             trace: telemetry.trace(request.headers()),
         });
         let telemetry = telemetry.clone();
-        telemetry.exchange_began();
+        telemetry.record_exchange_start();
         Self {
             event,
             phase: "request",
@@ -312,7 +312,7 @@ impl Record {
         if let Some(why) = self.again.filter(|_| self.event.status == 400) {
             self.telemetry.second_repair_refused(why);
         }
-        self.telemetry.exchange_ended(&self.event);
+        self.telemetry.record_exchange(&self.event);
     }
 
     /// How long the exchange has taken so far.

@@ -61,13 +61,13 @@ impl Telemetry {
         self.metrics.knows(upstreams.into_iter().map(Into::into).collect());
     }
 
-    /// An exchange has begun: [`exchange_ended`](Self::exchange_ended) follows.
-    pub fn exchange_began(&self) {
+    /// An exchange has begun: [`record_exchange`](Self::record_exchange) follows.
+    pub fn record_exchange_start(&self) {
         self.metrics.running.inflight.inc();
     }
 
     /// An exchange has ended: one log line under the target `antiphon::exchange`, and its metrics.
-    pub fn exchange_ended(&self, event: &ExchangeEnded) {
+    pub fn record_exchange(&self, event: &ExchangeEnded) {
         self.count(event);
         self.remember(event);
         self.recent.ended(event);

@@ -84,7 +84,7 @@ fn an_exchange_counts_once_everywhere() {
         renamed: Vec::new(),
         unread: None,
     };
-    telemetry.exchange_ended(&ExchangeEnded {
+    telemetry.record_exchange(&ExchangeEnded {
         report: Some(report),
         ..ended()
     });
@@ -117,19 +117,19 @@ fn an_exchange_counts_once_everywhere() {
 #[test]
 fn refusals_and_failures_are_told_apart() {
     let telemetry = telemetry();
-    telemetry.exchange_ended(&ExchangeEnded {
+    telemetry.record_exchange(&ExchangeEnded {
         status: 400,
         rejected: true,
         side: Some("client"),
         code: "rejected",
         ..ended()
     });
-    telemetry.exchange_ended(&ExchangeEnded {
+    telemetry.record_exchange(&ExchangeEnded {
         report: None,
         unreadable: Some(Unreadable::Shape),
         ..ended()
     });
-    telemetry.exchange_ended(&ExchangeEnded {
+    telemetry.record_exchange(&ExchangeEnded {
         status: 0,
         side: Some("client"),
         format: None,
@@ -172,7 +172,7 @@ fn what_an_answer_said_is_counted_and_logged_without_its_words() {
             watched: Some(watched(stop)),
             ..ended()
         };
-        telemetry.exchange_ended(&event);
+        telemetry.record_exchange(&event);
         let line = logged(&event);
         let shown = if stop == "tool_use" { stop } else { "other" };
         assert_eq!(
@@ -181,7 +181,7 @@ fn what_an_answer_said_is_counted_and_logged_without_its_words() {
         );
         assert!(!line.to_string().contains("secret"), "{line}");
     }
-    telemetry.exchange_ended(&ExchangeEnded {
+    telemetry.record_exchange(&ExchangeEnded {
         watched: Some(Watched {
             streamed: false,
             truncated: 3,
@@ -209,7 +209,7 @@ fn what_an_answer_said_is_counted_and_logged_without_its_words() {
 fn a_client_cannot_invent_labels() {
     let telemetry = telemetry();
     let end = |n: usize| {
-        telemetry.exchange_ended(&ExchangeEnded {
+        telemetry.record_exchange(&ExchangeEnded {
             upstream: Some(format!("made-up-{n}")),
             ..ended()
         });
@@ -263,7 +263,7 @@ impl io::Write for Lines {
 /// The line that an exchange leaves, as JSON.
 fn logged(event: &ExchangeEnded) -> serde_json::Value {
     let (lines, _listening) = Lines::listen();
-    telemetry().exchange_ended(event);
+    telemetry().record_exchange(event);
     serde_json::from_str(&lines.text()).unwrap()
 }
 

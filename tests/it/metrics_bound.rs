@@ -114,7 +114,7 @@ fn exchanges(telemetry: &Telemetry, upstream: &str) {
     for format in Format::ALL.map(Some).into_iter().chain([None]) {
         for status in [0, 101, 200, 302, 404, 500] {
             for side in Side::ALL.map(Side::label).map(Some).into_iter().chain([None]) {
-                telemetry.exchange_ended(&ExchangeEnded {
+                telemetry.record_exchange(&ExchangeEnded {
                     upstream: Some(upstream.to_owned()),
                     format,
                     status,
@@ -131,7 +131,7 @@ fn exchanges(telemetry: &Telemetry, upstream: &str) {
 /// Names that nobody has configured.
 fn hostile(telemetry: &Telemetry) {
     for n in 0..3000 {
-        telemetry.exchange_ended(&ExchangeEnded {
+        telemetry.record_exchange(&ExchangeEnded {
             upstream: Some(format!("made-up-{n}")),
             path: format!("/made-up-{n}/v1/messages"),
             method: "OTHER",
@@ -266,7 +266,7 @@ fn upstreams_that_come_with_a_reload_have_their_names() {
     let telemetry = Fleet::of(1, 0).telemetry();
     telemetry.set_upstreams(["new"]);
     for name in ["new", "upstream-0"] {
-        telemetry.exchange_ended(&ExchangeEnded {
+        telemetry.record_exchange(&ExchangeEnded {
             upstream: Some(name.to_owned()),
             ..ended()
         });
@@ -286,10 +286,10 @@ fn upstreams_that_come_with_a_reload_have_their_names() {
 fn an_exchange_is_in_flight_until_it_has_ended() {
     let telemetry = Telemetry::default();
     let inflight = || value(&telemetry.encode(), "antiphon_inflight_requests").unwrap();
-    telemetry.exchange_began();
-    telemetry.exchange_began();
+    telemetry.record_exchange_start();
+    telemetry.record_exchange_start();
     assert!((inflight() - 2.0).abs() < 0.1);
-    telemetry.exchange_ended(&ended());
+    telemetry.record_exchange(&ended());
     assert!((inflight() - 1.0).abs() < 0.1);
 }
 

@@ -172,7 +172,7 @@ fn every_metric_has_help_and_a_unit_where_it_measures() {
     telemetry.attempt("anthropic", "ok");
     telemetry.profile_state("anthropic", "a", "ready", true);
     telemetry.breakers("anthropic", "open", 1);
-    telemetry.exchange_ended(&ended());
+    telemetry.record_exchange(&ended());
     let page = telemetry.encode();
     let mut names: Vec<&str> = page
         .lines()

@@ -63,7 +63,7 @@ async fn what_waits_is_bounded_and_what_does_not_fit_is_counted() {
         ..metrics::ended()
     };
     for _ in 0..1030 {
-        telemetry.exchange_ended(&event);
+        telemetry.record_exchange(&event);
     }
     drop(exporter);
     let page = telemetry.encode();

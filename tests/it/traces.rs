@@ -246,7 +246,7 @@ async fn every_kind_of_exchange_has_its_spans_and_none_has_content() {
 async fn a_tool_that_fell_silent_at_the_provider_is_named_as_a_tool() {
     let (upstream, collector) = (Upstream::ok().await, Collector::start().await);
     let app = tracing(&upstream, &collector, |_| {}).await;
-    app.telemetry.exchange_ended(&ExchangeEnded {
+    app.telemetry.record_exchange(&ExchangeEnded {
         trace: app.telemetry.trace(&HeaderMap::new()),
         tool: Some(Snapshot {
             id: "srvtoolu_1".to_owned(),
@@ -344,9 +344,9 @@ fn the_line_of_an_exchange_names_its_trace() {
         ..ended()
     };
     // Once before: the place of a line that is met first by a thread without a listener may stay dumb for all.
-    telemetry.exchange_ended(&event);
+    telemetry.record_exchange(&event);
     let (lines, _listening) = Lines::listen();
-    telemetry.exchange_ended(&event);
+    telemetry.record_exchange(&event);
     let line: serde_json::Value = serde_json::from_str(&lines.text()).unwrap();
     assert_eq!(line["trace_id"], TRACE);
 }
