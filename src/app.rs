@@ -151,7 +151,7 @@ pub enum StartError {
 /// New connections are timed.
 fn tell(sender: &Sender, telemetry: &Telemetry) {
     let telemetry = telemetry.clone();
-    sender.tell(move |took| telemetry.connected(took));
+    sender.tell(move |took| telemetry.record_connect(took));
 }
 
 /// Binds both listeners and serves until the drain.

@@ -219,7 +219,7 @@ impl Record {
     /// Notes so many bytes of the answer's body that go to the client.
     pub(super) fn passes(&mut self, bytes: usize) {
         if let Some(came) = self.head_came.filter(|_| self.event.bytes_out == 0 && bytes > 0) {
-            self.telemetry.first_byte(clock::now().duration_since(came));
+            self.telemetry.record_first_byte(clock::now().duration_since(came));
         }
         self.event.bytes_out = self.event.bytes_out.saturating_add(bytes as u64);
     }

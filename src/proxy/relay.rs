@@ -172,7 +172,7 @@ impl Relay {
             shape,
         } = passage;
         if stream {
-            record.telemetry().stream_opened();
+            record.telemetry().record_stream_start();
         }
         Self {
             state: State::Relaying(body),
@@ -368,7 +368,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         if self.stream {
-            self.record.telemetry().stream_closed();
+            self.record.telemetry().record_stream_end();
         }
         let over = self.is_end() || self.is_over();
         if matches!(self.state, State::Relaying(_)) && over {

@@ -78,22 +78,22 @@ impl Telemetry {
     }
 
     /// A new connection to a provider is there, TLS included, after so long.
-    pub fn connected(&self, after: Duration) {
+    pub fn record_connect(&self, after: Duration) {
         self.metrics.upstream_duration("connect", after);
     }
 
     /// The first byte of an answer's body came, this long after its head.
-    pub fn first_byte(&self, after: Duration) {
+    pub fn record_first_byte(&self, after: Duration) {
         self.metrics.upstream_duration("first_byte", after);
     }
 
     /// An answer's body has begun to flow.
-    pub fn stream_opened(&self) {
+    pub fn record_stream_start(&self) {
         self.metrics.streams_active.inc();
     }
 
     /// An answer's body has ended, however it did.
-    pub fn stream_closed(&self) {
+    pub fn record_stream_end(&self) {
         self.metrics.streams_active.dec();
     }
 

@@ -89,9 +89,9 @@ fn an_exchange_counts_once_everywhere() {
         ..ended()
     });
     let clone = telemetry.clone();
-    clone.stream_opened();
-    telemetry.stream_opened();
-    telemetry.stream_closed();
+    clone.record_stream_start();
+    telemetry.record_stream_start();
+    telemetry.record_stream_end();
     telemetry.watcher_blind();
     let page = telemetry.encode();
     for line in [
