@@ -157,7 +157,7 @@ impl Record {
 
     /// Notes that the request goes up once more, since the provider said what was wrong with it.
     pub(super) fn sends_again(&mut self, why: &'static str) {
-        self.telemetry.second_repair(why);
+        self.telemetry.record_second_repair(why);
         self.again = Some(why);
     }
 
@@ -310,7 +310,7 @@ impl Record {
         self.event.stalled = phase == "body" && verdict.class.is_silence();
         (self.event.phase, self.event.code) = (phase, verdict.code);
         if let Some(why) = self.again.filter(|_| self.event.status == 400) {
-            self.telemetry.second_repair_refused(why);
+            self.telemetry.record_second_refusal(why);
         }
         self.telemetry.record_exchange(&self.event);
     }

@@ -201,7 +201,7 @@ impl Answer {
         let (mut head, body) = self.response.into_parts();
         let compressed = is_compressed(&head.headers);
         if self.format.is_some() && compressed {
-            record.telemetry().watcher_blind();
+            record.telemetry().record_unwatched_answer();
         }
         headers::for_client(&mut head.headers);
         record.answered(head.status, &mut head.headers);

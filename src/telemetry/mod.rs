@@ -98,17 +98,17 @@ impl Telemetry {
     }
 
     /// A request goes up once more, since the provider said what was wrong with it: `pairing` or `binding`.
-    pub fn second_repair(&self, why: &'static str) {
+    pub fn record_second_repair(&self, why: &'static str) {
         self.metrics.second_repair(why);
     }
 
     /// The provider refused all the same what had gone up once more.
-    pub fn second_repair_refused(&self, why: &'static str) {
+    pub fn record_second_refusal(&self, why: &'static str) {
         self.metrics.second_repair_refused(why);
     }
 
     /// An answer on an inspected route could not be watched.
-    pub fn watcher_blind(&self) {
+    pub fn record_unwatched_answer(&self) {
         self.metrics.watcher_blind.inc();
     }
 

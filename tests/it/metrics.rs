@@ -92,7 +92,7 @@ fn an_exchange_counts_once_everywhere() {
     clone.record_stream_start();
     telemetry.record_stream_start();
     telemetry.record_stream_end();
-    telemetry.watcher_blind();
+    telemetry.record_unwatched_answer();
     let page = telemetry.encode();
     for line in [
         "antiphon_requests_total{upstream=\"anthropic\",format=\"anthropic\",code_class=\"2xx\",outcome=\"ok\"} 1",
