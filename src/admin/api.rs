@@ -188,7 +188,7 @@ async fn clear_profile(
         return Err(not_found("there is no such profile; GET /admin/v1/profiles lists them"));
     }
     tracing::info!(upstream, profile, "a profile was cleared");
-    parts.telemetry.profiles_changed();
+    parts.telemetry.announce_profiles();
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -75,7 +75,7 @@ impl Reloader {
             ..InForce::new(old.path.clone(), effective, &routes, profiles, hosts)
         });
         self.loaded = loaded;
-        self.telemetry.profiles_changed();
+        self.telemetry.announce_profiles();
         Ok(Reloaded { changed, needs_restart })
     }
 }

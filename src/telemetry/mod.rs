@@ -113,22 +113,22 @@ impl Telemetry {
     }
 
     /// A lane left a profile for another: its reason is recorded, or `other`.
-    pub fn rotated(&self, upstream: &str, profile: &str, reason: &'static str) {
+    pub fn record_rotation(&self, upstream: &str, profile: &str, reason: &'static str) {
         self.metrics.standing.rotated(upstream, profile, reason);
     }
 
     /// A send has ended, as this class.
-    pub fn attempt(&self, upstream: &str, class: &'static str) {
+    pub fn record_attempt(&self, upstream: &str, class: &'static str) {
         self.metrics.standing.attempt(upstream, class);
     }
 
     /// Whether a profile is in a state.
-    pub fn profile_state(&self, upstream: &str, profile: &str, state: &'static str, is: bool) {
+    pub fn set_profile_state(&self, upstream: &str, profile: &str, state: &'static str, is: bool) {
         self.metrics.standing.profile_state(upstream, profile, state, is);
     }
 
     /// How many of an upstream's breakers stand like this.
-    pub fn breakers(&self, upstream: &str, standing: &'static str, count: usize) {
+    pub fn set_breaker_count(&self, upstream: &str, standing: &'static str, count: usize) {
         self.metrics.standing.breakers(upstream, standing, count);
     }
 

@@ -65,7 +65,7 @@ impl Telemetry {
     }
 
     /// A profile rests, or serves again.
-    pub fn profiles_changed(&self) {
+    pub fn announce_profiles(&self) {
         self.recent.tell(News::Profiles);
     }
 

@@ -62,11 +62,11 @@ impl Fleet {
         for upstream in &self.upstreams {
             for (at, profile) in self.profiles.iter().enumerate() {
                 for (of, state) in ProfileState::ALL.into_iter().enumerate() {
-                    telemetry.profile_state(upstream, profile, state.label(), at % ProfileState::ALL.len() == of);
+                    telemetry.set_profile_state(upstream, profile, state.label(), at % ProfileState::ALL.len() == of);
                 }
             }
             for standing in breaker::Standing::ALL {
-                telemetry.breakers(upstream, standing.label(), 2);
+                telemetry.set_breaker_count(upstream, standing.label(), 2);
             }
         }
     }
@@ -75,11 +75,11 @@ impl Fleet {
     fn everything(&self, telemetry: &Telemetry) {
         for upstream in &self.upstreams {
             for class in CLASSES {
-                telemetry.attempt(upstream, class);
+                telemetry.record_attempt(upstream, class);
             }
             for profile in &self.profiles {
                 for reason in Reason::ALL.map(Reason::label).into_iter().chain(["other"]) {
-                    telemetry.rotated(upstream, profile, reason);
+                    telemetry.record_rotation(upstream, profile, reason);
                 }
             }
             exchanges(telemetry, upstream);
@@ -187,8 +187,8 @@ fn the_built_in_upstreams_with_eight_profiles_each_are_told_apart() {
     let telemetry = fleet.telemetry();
     fleet.publish(&telemetry);
     for upstream in &fleet.upstreams {
-        telemetry.attempt(upstream, "ok");
-        telemetry.rotated(upstream, "profile-0", "rate_limit");
+        telemetry.record_attempt(upstream, "ok");
+        telemetry.record_rotation(upstream, "profile-0", "rate_limit");
     }
     let page = telemetry.encode();
     assert_eq!(value(&page, "antiphon_series_folded_total"), Some(0.0));
@@ -205,7 +205,7 @@ fn what_has_no_room_is_counted_as_other() {
     for upstream in &fleet.upstreams {
         for _ in 0..2 {
             for class in CLASSES {
-                telemetry.attempt(upstream, class);
+                telemetry.record_attempt(upstream, class);
             }
         }
         exchanges(&telemetry, upstream);

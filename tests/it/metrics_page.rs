@@ -168,10 +168,10 @@ const PROCESS: [&str; 6] = [
 fn every_metric_has_help_and_a_unit_where_it_measures() {
     let telemetry = telemetry();
     telemetry.ledger_holds(Box::new(|| Some((3, 900))));
-    telemetry.rotated("anthropic", "a", "auth");
-    telemetry.attempt("anthropic", "ok");
-    telemetry.profile_state("anthropic", "a", "ready", true);
-    telemetry.breakers("anthropic", "open", 1);
+    telemetry.record_rotation("anthropic", "a", "auth");
+    telemetry.record_attempt("anthropic", "ok");
+    telemetry.set_profile_state("anthropic", "a", "ready", true);
+    telemetry.set_breaker_count("anthropic", "open", 1);
     telemetry.record_exchange(&ended());
     let page = telemetry.encode();
     let mut names: Vec<&str> = page
