@@ -115,7 +115,7 @@ impl Sources<'_> {
             return (None, Entered::default());
         };
         let entered = self.sessions.entered(lane.id, outline, goes_on, clock::now());
-        self.telemetry.lane_entered(&entered);
+        self.telemetry.record_lane_request(&entered);
         (Some(lane), entered)
     }
 

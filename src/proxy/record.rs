@@ -274,7 +274,7 @@ impl Record {
         }
         if let (Some(stake), Some(facts)) = (&self.stake, facts) {
             let dropped = stake.answered(facts, verdict, self.event.tool.as_ref());
-            self.telemetry.calls_detached(Detached::StreamDropped, dropped);
+            self.telemetry.record_detached_calls(Detached::StreamDropped, dropped);
         }
         self.judge(verdict, hints);
         match self.told {

@@ -133,7 +133,7 @@ impl Telemetry {
     }
 
     /// A request of a lane came: what became of its calls, and whether it has forked.
-    pub fn lane_entered(&self, entered: &Entered) {
+    pub fn record_lane_request(&self, entered: &Entered) {
         let (tools, closed) = (&self.metrics.tools, &entered.closed);
         for (how, count) in [
             ("settled", closed.settled.len()),
@@ -146,13 +146,13 @@ impl Telemetry {
             tools.settled(&call.tool, call.attached, call.open);
         }
         for why in &closed.detached {
-            self.calls_detached(*why, 1);
+            self.record_detached_calls(*why, 1);
         }
         tools.forked(as_u64(entered.forks));
     }
 
     /// Nobody is known to wait for so many calls any more.
-    pub fn calls_detached(&self, why: Detached, calls: usize) {
+    pub fn record_detached_calls(&self, why: Detached, calls: usize) {
         let (label, calls) = (why.label(), as_u64(calls));
         self.metrics.tools.detached(label, calls);
         self.steps().count(clock::since_1970(), ("detached", label), calls);
@@ -184,7 +184,7 @@ impl Telemetry {
     }
 
     /// How many lanes are remembered, and how many calls of clients are open in them.
-    pub fn sessions(&self, lanes: usize, open_calls: usize) {
+    pub fn set_session_totals(&self, lanes: usize, open_calls: usize) {
         self.metrics.standing.sessions(lanes, open_calls);
     }
 

@@ -311,12 +311,12 @@ fn ends_of_calls_are_counted() {
         abandoned: 3,
         detached: vec![Detached::WentOn, Detached::Silent, Detached::WentOn],
     };
-    telemetry.lane_entered(&Entered {
+    telemetry.record_lane_request(&Entered {
         closed,
         forks: 1,
         ..Entered::default()
     });
-    telemetry.calls_detached(Detached::StreamDropped, 4);
+    telemetry.record_detached_calls(Detached::StreamDropped, 4);
     let page = telemetry.encode();
     for line in [
         "antiphon_tool_calls_closed_total{how=\"settled\"} 3",
@@ -351,7 +351,7 @@ fn few_names_of_tools_become_labels() {
             settled: vec![settled],
             ..Closed::default()
         };
-        telemetry.lane_entered(&Entered {
+        telemetry.record_lane_request(&Entered {
             closed,
             ..Entered::default()
         });

@@ -97,7 +97,7 @@ impl Fleet {
             telemetry.late_event(event);
         }
         for why in Detached::ALL {
-            telemetry.calls_detached(why, 1);
+            telemetry.record_detached_calls(why, 1);
         }
         for op in LEDGER_OPS {
             for kind in LEDGER_ERRORS {
@@ -147,7 +147,7 @@ fn hostile(telemetry: &Telemetry) {
             settled: names.map(settled).into(),
             ..Closed::default()
         };
-        telemetry.lane_entered(&Entered {
+        telemetry.record_lane_request(&Entered {
             closed,
             ..Entered::default()
         });
