@@ -116,7 +116,7 @@ impl Lasting {
     /// All of it over `ledger`; with `keeps_seen` the results in requests go there too.
     pub fn over(ledger: &Arc<dyn Ledger>, settings: LateSettings, keeps_seen: bool, telemetry: &Telemetry) -> Self {
         let ledger: &Arc<dyn Ledger> = &(Arc::new(Measured::new(Arc::clone(ledger), telemetry)) as Arc<dyn Ledger>);
-        let (later, writer) = ledger::later_counting(Arc::clone(ledger), telemetry.ledger_lost());
+        let (later, writer) = ledger::later_counting(Arc::clone(ledger), telemetry.lost_ledger_writes());
         let callers = Callers::new(Arc::clone(ledger), later.clone());
         let kept = Arc::clone(ledger);
         let recalls = RecallSettings {

@@ -326,7 +326,9 @@ impl Reading<'_> {
             }
         }
         for (call, answer) in &mended.notes.given {
-            self.sources.telemetry.frozen(mended.known.row_of(*call, answer));
+            self.sources
+                .telemetry
+                .record_frozen_answer(mended.known.row_of(*call, answer));
         }
         let tentative = self.tentative(&mut mended, owed);
         (mended, put, Some(tentative))

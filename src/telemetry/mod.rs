@@ -159,27 +159,27 @@ impl Telemetry {
     }
 
     /// A call was given an answer that it keeps: `moved`, `restored` or `placeholder`.
-    pub fn frozen(&self, row: &'static str) {
+    pub fn record_frozen_answer(&self, row: &'static str) {
         self.metrics.remembered.frozen(row);
     }
 
     /// An exchange went on because the ledger did not answer in time: `read` or `write`.
-    pub fn ledger_missed(&self, op: &'static str) {
+    pub fn record_ledger_timeout(&self, op: &'static str) {
         self.metrics.remembered.missed(op);
     }
 
     /// The ledger has done what it was asked, one of [`LEDGER_OPS`], or failed as one of [`LEDGER_ERRORS`].
-    pub fn ledger_op(&self, op: &'static str, took: Duration, error: Option<&'static str>) {
+    pub fn record_ledger_op(&self, op: &'static str, took: Duration, error: Option<&'static str>) {
         self.metrics.remembered.op(op, took, error);
     }
 
     /// Who is asked, whenever the metrics are read, how much the ledger holds; only the first counts.
-    pub fn ledger_holds(&self, holds: LedgerHolds) {
+    pub fn set_ledger_usage_source(&self, holds: LedgerHolds) {
         self.metrics.remembered.holds(holds);
     }
 
     /// Where writes into the ledger are counted that nobody waited for and that were lost.
-    pub fn ledger_lost(&self) -> Arc<AtomicU64> {
+    pub fn lost_ledger_writes(&self) -> Arc<AtomicU64> {
         self.metrics.remembered.lost()
     }
 

@@ -334,7 +334,7 @@ async fn a_background_write_that_always_fails_blocks_the_others_for_five_minutes
     let (lines, _listening) = Lines::listen();
     let switched = Switched::new();
     let telemetry = Telemetry::default();
-    let (handle, writer) = later_counting(Arc::<Switched>::clone(&switched), telemetry.ledger_lost());
+    let (handle, writer) = later_counting(Arc::<Switched>::clone(&switched), telemetry.lost_ledger_writes());
     let step = |name: u8| seen(name, clock::since_1970() + secs(7200));
     let lost = || {
         let page = telemetry.encode();

@@ -53,7 +53,7 @@ impl Fleet {
 
     fn telemetry(&self) -> Telemetry {
         let telemetry = Telemetry::new(self.upstreams.clone());
-        telemetry.ledger_holds(Box::new(|| Some((1, 2))));
+        telemetry.set_ledger_usage_source(Box::new(|| Some((1, 2))));
         telemetry
     }
 
@@ -101,7 +101,7 @@ impl Fleet {
         }
         for op in LEDGER_OPS {
             for kind in LEDGER_ERRORS {
-                telemetry.ledger_op(op, Duration::from_micros(90), Some(kind));
+                telemetry.record_ledger_op(op, Duration::from_micros(90), Some(kind));
             }
         }
         telemetry.late_delivered(Duration::from_secs(5));

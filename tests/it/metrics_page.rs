@@ -167,7 +167,7 @@ const PROCESS: [&str; 6] = [
 #[test]
 fn every_metric_has_help_and_a_unit_where_it_measures() {
     let telemetry = telemetry();
-    telemetry.ledger_holds(Box::new(|| Some((3, 900))));
+    telemetry.set_ledger_usage_source(Box::new(|| Some((3, 900))));
     telemetry.record_rotation("anthropic", "a", "auth");
     telemetry.record_attempt("anthropic", "ok");
     telemetry.set_profile_state("anthropic", "a", "ready", true);
