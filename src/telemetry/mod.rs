@@ -189,20 +189,20 @@ impl Telemetry {
     }
 
     /// A tool service has posted a result: one log line, and its count.
-    pub fn result_posted(&self, event: &ResultPosted<'_>) {
+    pub fn record_post(&self, event: &ResultPosted<'_>) {
         let ResultPosted { service, answer, bytes } = event;
         self.metrics.late.post(answer);
         tracing::info!(target: "antiphon::ledger", service, answer, bytes, "result posted");
     }
 
     /// Something has become of a posted result: one of [`EVENTS`].
-    pub fn late_event(&self, event: &'static str) {
+    pub fn record_late_event(&self, event: &'static str) {
         self.metrics.late.event(event);
         self.late_noted(event, None);
     }
 
     /// A posted result went to its owner, this long after it came.
-    pub fn late_delivered(&self, age: Duration) {
+    pub fn record_late_delivery(&self, age: Duration) {
         self.metrics.late.delivered(age);
         self.late_noted("delivered", Some(age));
     }

@@ -87,14 +87,14 @@ impl Fleet {
         exchanges(telemetry, "nowhere");
         for answer in ANSWERS {
             let service = "made up";
-            telemetry.result_posted(&ResultPosted {
+            telemetry.record_post(&ResultPosted {
                 service,
                 answer,
                 bytes: 1,
             });
         }
         for event in EVENTS {
-            telemetry.late_event(event);
+            telemetry.record_late_event(event);
         }
         for why in Detached::ALL {
             telemetry.record_detached_calls(why, 1);
@@ -104,7 +104,7 @@ impl Fleet {
                 telemetry.record_ledger_op(op, Duration::from_micros(90), Some(kind));
             }
         }
-        telemetry.late_delivered(Duration::from_secs(5));
+        telemetry.record_late_delivery(Duration::from_secs(5));
         self.publish(telemetry);
     }
 }
