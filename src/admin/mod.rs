@@ -109,7 +109,7 @@ async fn metrics(State(parts): State<Parts>) -> Response {
     parts.telemetry.set_session_totals(totals.lanes, totals.open_calls);
     (
         [(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))],
-        parts.telemetry.encode(),
+        parts.telemetry.encode_metrics(),
     )
         .into_response()
 }

@@ -26,7 +26,7 @@ impl Reloader {
     pub(super) fn reload(&mut self, running: &mut Running) -> Result<Reloaded, String> {
         notify::reloading();
         let reloaded = self.replaced(running).map_err(|error| format!("{error:#}"));
-        self.telemetry.reloaded(reloaded.is_ok());
+        self.telemetry.record_reload(reloaded.is_ok());
         notify::ready();
         match &reloaded {
             Ok(Reloaded { changed, needs_restart }) => {

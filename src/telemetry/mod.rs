@@ -213,7 +213,7 @@ impl Telemetry {
     }
 
     /// The configuration was read again; with `ok` it is in force. What profiles and breakers were before is forgotten then.
-    pub fn reloaded(&self, ok: bool) {
+    pub fn record_reload(&self, ok: bool) {
         if ok {
             self.metrics.standing.forget();
         }
@@ -226,7 +226,7 @@ impl Telemetry {
     }
 
     /// Every metric as OpenMetrics text.
-    pub fn encode(&self) -> String {
+    pub fn encode_metrics(&self) -> String {
         self.metrics.encode()
     }
 

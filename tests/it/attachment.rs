@@ -317,7 +317,7 @@ fn ends_of_calls_are_counted() {
         ..Entered::default()
     });
     telemetry.record_detached_calls(Detached::StreamDropped, 4);
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     for line in [
         "antiphon_tool_calls_closed_total{how=\"settled\"} 3",
         "antiphon_tool_calls_closed_total{how=\"placeholder\"} 2",
@@ -364,7 +364,7 @@ fn few_names_of_tools_become_labels() {
         settle(format!("tool_{n}"));
     }
     settle("tool_0".to_owned());
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     has(&page, "antiphon_tool_round_trip_seconds_count{tool=\"other\"} 40");
     has(&page, "antiphon_tool_round_trip_seconds_count{tool=\"tool_0\"} 2");
     has(&page, "antiphon_tool_round_trip_seconds_count{tool=\"tool_24\"} 1");

@@ -93,7 +93,7 @@ fn an_exchange_counts_once_everywhere() {
     telemetry.record_stream_start();
     telemetry.record_stream_end();
     telemetry.record_unwatched_answer();
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     for line in [
         "antiphon_requests_total{upstream=\"anthropic\",format=\"anthropic\",code_class=\"2xx\",outcome=\"ok\"} 1",
         "antiphon_findings_total{kind=\"unanswered\",format=\"anthropic\"} 2",
@@ -136,7 +136,7 @@ fn refusals_and_failures_are_told_apart() {
         report: None,
         ..ended()
     });
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     for line in [
         "antiphon_rejections_total{format=\"anthropic\"} 1",
         "antiphon_unreadable_total{reason=\"shape\"} 1",
@@ -189,7 +189,7 @@ fn what_an_answer_said_is_counted_and_logged_without_its_words() {
         }),
         ..ended()
     });
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     for line in [
         "antiphon_calls_emitted_total{format=\"anthropic\"} 6",
         "antiphon_server_tools_total{format=\"anthropic\"} 3",
@@ -215,9 +215,9 @@ fn a_client_cannot_invent_labels() {
         });
     };
     end(0);
-    let lines = telemetry.encode().lines().count();
+    let lines = telemetry.encode_metrics().lines().count();
     (1..50).for_each(end);
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     has(
         &page,
         "antiphon_requests_total{upstream=\"none\",format=\"anthropic\",code_class=\"2xx\",outcome=\"ok\"} 50",

@@ -161,7 +161,7 @@ fn no_page_is_longer_than_promised() {
         let telemetry = fleet.telemetry();
         assert!(telemetry.series_max() <= SERIES_MAX, "{}", telemetry.series_max());
         let seen = |when: &str| {
-            let page = telemetry.encode();
+            let page = telemetry.encode_metrics();
             let count = series(&page).count();
             assert!(
                 count <= telemetry.series_max(),
@@ -190,7 +190,7 @@ fn the_built_in_upstreams_with_eight_profiles_each_are_told_apart() {
         telemetry.record_attempt(upstream, "ok");
         telemetry.record_rotation(upstream, "profile-0", "rate_limit");
     }
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     assert_eq!(value(&page, "antiphon_series_folded_total"), Some(0.0));
     assert!(!page.contains("upstream=\"other\""), "{page}");
 }
@@ -210,7 +210,7 @@ fn what_has_no_room_is_counted_as_other() {
         }
         exchanges(&telemetry, upstream);
     }
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     let sum = |name: &str, label: &str| -> f64 {
         series(&page)
             .filter(|line| line.starts_with(name) && line.contains(label))
@@ -243,13 +243,13 @@ fn a_reload_is_told_and_forgets_profiles_that_are_gone() {
     let (before, after) = (Fleet::of(60, 8), Fleet::of(1, 1));
     let telemetry = before.telemetry();
     before.publish(&telemetry);
-    telemetry.reloaded(false);
-    let page = telemetry.encode();
+    telemetry.record_reload(false);
+    let page = telemetry.encode_metrics();
     assert_eq!(value(&page, "antiphon_config_last_reload_successful"), Some(0.0));
     assert!(page.contains("profile=\"profile-3\""));
-    telemetry.reloaded(true);
+    telemetry.record_reload(true);
     after.publish(&telemetry);
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     assert_eq!(value(&page, "antiphon_config_last_reload_successful"), Some(1.0));
     assert!(
         value(&page, "antiphon_config_last_reload_success_timestamp_seconds").is_some_and(|at| at > 1.7e9),
@@ -271,7 +271,7 @@ fn upstreams_that_come_with_a_reload_have_their_names() {
             ..ended()
         });
     }
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     for name in ["new", "none"] {
         let labels = format!("{{upstream=\"{name}\",format=\"anthropic\",code_class=\"2xx\",outcome=\"ok\"}}");
         assert_eq!(
@@ -285,7 +285,7 @@ fn upstreams_that_come_with_a_reload_have_their_names() {
 #[test]
 fn an_exchange_is_in_flight_until_it_has_ended() {
     let telemetry = Telemetry::default();
-    let inflight = || value(&telemetry.encode(), "antiphon_inflight_requests").unwrap();
+    let inflight = || value(&telemetry.encode_metrics(), "antiphon_inflight_requests").unwrap();
     telemetry.record_exchange_start();
     telemetry.record_exchange_start();
     assert!((inflight() - 2.0).abs() < 0.1);

@@ -11,7 +11,7 @@ use crate::metrics::{ended, has, telemetry};
 
 #[test]
 fn what_is_known_beforehand_is_there_as_zero() {
-    let page = telemetry().encode();
+    let page = telemetry().encode_metrics();
     for format in Format::ALL.map(Format::label) {
         for kind in FindingKind::ALL {
             has(
@@ -61,7 +61,7 @@ fn what_is_known_beforehand_is_there_as_zero() {
 
 #[test]
 fn what_has_no_labels_or_few_is_there_as_zero_too() {
-    let page = telemetry().encode();
+    let page = telemetry().encode_metrics();
     has(&page, "antiphon_late_result_age_seconds_count 0");
     has(&page, "antiphon_ledger_lost_total 0");
     has(&page, "antiphon_spans_sent_total 0");
@@ -173,7 +173,7 @@ fn every_metric_has_help_and_a_unit_where_it_measures() {
     telemetry.set_profile_state("anthropic", "a", "ready", true);
     telemetry.set_breaker_count("anthropic", "open", 1);
     telemetry.record_exchange(&ended());
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     let mut names: Vec<&str> = page
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())

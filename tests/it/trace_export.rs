@@ -66,7 +66,7 @@ async fn what_waits_is_bounded_and_what_does_not_fit_is_counted() {
         telemetry.record_exchange(&event);
     }
     drop(exporter);
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     assert!(page.contains("antiphon_spans_lost_total{why=\"full\"} 12\n"), "{page}");
 }
 
