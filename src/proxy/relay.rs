@@ -21,7 +21,7 @@ use crate::{
         Class, Evidence, Hints, Said, Verdict, classify,
         course::{Course, Snapshot},
     },
-    telemetry::events::Watched,
+    telemetry::events::AnswerSummary,
     wire::{
         Format,
         watch::{Facts, Watcher},
@@ -330,7 +330,7 @@ impl Relay {
     fn note(&mut self) {
         if let Some(watcher) = &mut self.watcher {
             watcher.finish();
-            self.record.event.watched = Watched::of(watcher);
+            self.record.event.watched = AnswerSummary::from_watcher(watcher);
             if let Some(trace) = &mut self.record.event.trace {
                 trace.answered(watcher.facts());
             }

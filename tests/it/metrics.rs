@@ -12,7 +12,7 @@ use antiphon::{
     repair::{Action, Mode, Report},
     telemetry::{
         Telemetry,
-        events::{ExchangeEnded, Watched},
+        events::{AnswerSummary, ExchangeEnded},
     },
     wire::{
         Format, Unreadable,
@@ -149,7 +149,7 @@ fn refusals_and_failures_are_told_apart() {
 }
 
 /// What is noted of a stream that says `stop`, with a call, a server tool and an error code that nobody may see.
-fn watched(stop: &str) -> Watched {
+fn watched(stop: &str) -> AnswerSummary {
     let mut watcher = Watcher::new(Some(Format::Anthropic), Framing::Events);
     let block = |kind: &str, id: usize| {
         format!(
@@ -161,7 +161,7 @@ fn watched(stop: &str) -> Watched {
     let usage = "\"usage\":{\"input_tokens\":30,\"output_tokens\":4}";
     let end = format!("data: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"{stop}\"}},{usage}}}\n\n");
     watcher.push((end + "data: {\"type\":\"message_stop\"}\n\n").as_bytes());
-    Watched::of(&watcher).unwrap()
+    AnswerSummary::from_watcher(&watcher).unwrap()
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn what_an_answer_said_is_counted_and_logged_without_its_words() {
         assert!(!line.to_string().contains("secret"), "{line}");
     }
     telemetry.record_exchange(&ExchangeEnded {
-        watched: Some(Watched {
+        watched: Some(AnswerSummary {
             streamed: false,
             truncated: 3,
             ..watched("end_turn")

@@ -47,7 +47,7 @@ pub struct ExchangeEnded {
     /// From the first byte of the request to the last of the answer.
     pub duration: Duration,
     /// What the answer said, where it was watched.
-    pub watched: Option<Watched>,
+    pub watched: Option<AnswerSummary>,
     /// Name of the profile that it went up with at last; none for the client's own credential.
     pub profile: Option<String>,
     /// Whether the answer ended in a silence that one of our clocks has ended.
@@ -67,7 +67,7 @@ pub struct ExchangeEnded {
 
 /// What an answer said: counts and names from closed lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watched {
+pub struct AnswerSummary {
     /// Its format.
     pub format: Format,
     /// Whether it came as a stream.
@@ -86,9 +86,9 @@ pub struct Watched {
     pub truncated: u64,
 }
 
-impl Watched {
+impl AnswerSummary {
     /// What a watcher saw; none where it knew no format.
-    pub fn of(watcher: &Watcher) -> Option<Self> {
+    pub fn from_watcher(watcher: &Watcher) -> Option<Self> {
         let (format, facts) = (watcher.format()?, watcher.facts());
         Some(Self {
             format,

@@ -27,7 +27,7 @@ pub use ledger::{LEDGER_ERRORS, LEDGER_OPS, LedgerHolds};
 use crate::{
     conversation::FindingKind,
     repair::Action,
-    telemetry::events::Watched,
+    telemetry::events::AnswerSummary,
     wire::{Format, Unreadable, watch::stop_labels},
 };
 use exchanges::Running;
@@ -357,7 +357,7 @@ impl Metrics {
         self.second_refusals.with(&WhyLabels { why }, one);
     }
 
-    pub(super) fn watched(&self, watched: &Watched) {
+    pub(super) fn watched(&self, watched: &AnswerSummary) {
         let format = watched.format.label();
         let of = FormatLabels { format };
         // Most answers ask for few of these: what is zero need not be looked up.
