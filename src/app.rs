@@ -17,7 +17,7 @@ use crate::{
     proxy::{Fresh, Proxy, ProxySettings, Shared},
     recall::{Recall, RecallSettings},
     server::{self, BindError, ServerSettings, Tasks},
-    telemetry::{Exporter, Telemetry},
+    telemetry::{Telemetry, TraceExporter},
     upstream::{Dial, Sender, UpstreamSettings},
 };
 
@@ -44,7 +44,7 @@ pub struct Parts {
     /// Who does what exchanges do not wait for.
     pub upkeep: Upkeep,
     /// Who sends traces, where there are any.
-    pub traces: Option<Exporter>,
+    pub traces: Option<TraceExporter>,
 }
 
 /// Who does what exchanges do not wait for.

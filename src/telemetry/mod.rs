@@ -17,7 +17,7 @@ use std::{
 pub use dashboard::{feed as recent, history};
 pub use log::{LogControl, LogFormat, LogSettings, flush_lines};
 pub use metrics::{ANSWERS, EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerHolds};
-pub use traces::{Asking, ExportHeaders, Exporter, Sampling, TRACE_NAMES, TRACEPARENT, Trace, TraceSettings};
+pub use traces::{Asking, ExportHeaders, TRACE_NAMES, TRACEPARENT, Trace, TraceExporter, TraceSampling, TraceSettings};
 
 use crate::{
     clock,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io, time::Duration};
 
 use antiphon::{
     config::{Config, Flags, lower},
-    telemetry::{Sampling, Telemetry, TraceSettings},
+    telemetry::{Telemetry, TraceSampling, TraceSettings},
 };
 use http::HeaderMap;
 
@@ -127,7 +127,7 @@ fn the_other_variables_reach_their_settings() {
     assert_eq!(traces.headers.0["Authorization"], "Bearer%20canary");
     assert_eq!(
         traces.sampling,
-        Sampling {
+        TraceSampling {
             follows_parent: true,
             share: 0.25
         }
@@ -146,6 +146,6 @@ fn the_other_variables_reach_their_settings() {
             ("OTEL_TRACES_SAMPLER_ARG", "0.25"),
         ];
         let sampling = config("", &variables).traces.unwrap().sampling;
-        assert_eq!(sampling, Sampling { follows_parent, share }, "{name}");
+        assert_eq!(sampling, TraceSampling { follows_parent, share }, "{name}");
     }
 }

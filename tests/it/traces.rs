@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon::{
     policy::course::Snapshot,
-    telemetry::{Sampling, TRACE_NAMES, Telemetry, TraceSettings, events::ExchangeEnded},
+    telemetry::{TRACE_NAMES, Telemetry, TraceSampling, TraceSettings, events::ExchangeEnded},
 };
 use http::HeaderMap;
 
@@ -315,7 +315,7 @@ async fn no_word_of_a_conversation_and_no_credential_is_exported() {
 
 #[tokio::test]
 async fn the_requests_own_trace_decides_whether_it_is_sent() {
-    let share = |follows_parent, share| Sampling { follows_parent, share };
+    let share = |follows_parent, share| TraceSampling { follows_parent, share };
     for (parent, sampling, sent) in [
         (None, share(true, 1.0), true),
         (None, share(true, 0.0), false),

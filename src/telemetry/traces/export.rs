@@ -49,9 +49,9 @@ impl fmt::Debug for Queue {
 }
 
 /// A queue, and who empties it.
-pub(super) fn queue(settings: TraceSettings, counts: SpanCounts) -> (Queue, Exporter) {
+pub(super) fn queue(settings: TraceSettings, counts: SpanCounts) -> (Queue, TraceExporter) {
     let (items, queue) = mpsc::channel(WAITING_MAX);
-    let exporter = Exporter {
+    let exporter = TraceExporter {
         queue,
         settings,
         counts: counts.clone(),
@@ -81,7 +81,7 @@ impl Queue {
 
 /// Who empties the queue.
 #[derive(Debug)]
-pub struct Exporter {
+pub struct TraceExporter {
     queue: mpsc::Receiver<Item>,
     settings: TraceSettings,
     counts: SpanCounts,
@@ -89,7 +89,7 @@ pub struct Exporter {
     is_failing: bool,
 }
 
-impl Exporter {
+impl TraceExporter {
     /// Sends what comes, together, until nobody can put anything in any more.
     pub async fn run(mut self, sender: Sender) {
         let exporter = match exporter(&self.settings, sender) {

@@ -15,10 +15,10 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, Sampler, SamplingDecision, ShouldSample};
 
-pub use export::Exporter;
+pub use export::TraceExporter;
 pub use names::NAMES as TRACE_NAMES;
 pub use parent::TRACEPARENT;
-pub use settings::{ExportHeaders, Sampling, TraceSettings};
+pub use settings::{ExportHeaders, TraceSampling, TraceSettings};
 
 use super::{Telemetry, events::ExchangeEnded};
 use crate::{
@@ -212,7 +212,7 @@ impl Traces {
     }
 }
 
-fn sampler(sampling: Sampling) -> Sampler {
+fn sampler(sampling: TraceSampling) -> Sampler {
     let share = match sampling.share {
         share if share >= 1.0 => Sampler::AlwaysOn,
         share if share > 0.0 => Sampler::TraceIdRatioBased(share),
@@ -228,7 +228,7 @@ fn sampler(sampling: Sampling) -> Sampler {
 impl Telemetry {
     /// The same telemetry with traces, and who is to send them.
     #[must_use]
-    pub fn with_traces(mut self, settings: TraceSettings) -> (Self, Exporter) {
+    pub fn with_traces(mut self, settings: TraceSettings) -> (Self, TraceExporter) {
         let (sampling, propagates) = (settings.sampling, settings.propagates);
         let (queue, exporter) = export::queue(settings, self.metrics.spans.clone());
         self.traces = Some(Traces {

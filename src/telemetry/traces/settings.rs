@@ -16,7 +16,7 @@ pub struct TraceSettings {
     /// How long a span waits for others that go along.
     pub delay: Duration,
     /// Which traces are sent.
-    pub sampling: Sampling,
+    pub sampling: TraceSampling,
     /// Who sends: `service.name` and whatever else is said about us.
     pub resource: BTreeMap<String, String>,
     /// Whether requests go up with a span of ours as their parent, in place of the client's own.
@@ -31,7 +31,7 @@ impl TraceSettings {
             headers: ExportHeaders::default(),
             timeout: Duration::from_secs(10),
             delay: Duration::from_secs(5),
-            sampling: Sampling::default(),
+            sampling: TraceSampling::default(),
             resource: BTreeMap::from([("service.name".to_owned(), "antiphon".to_owned())]),
             propagates: false,
         }
@@ -50,14 +50,14 @@ impl fmt::Debug for ExportHeaders {
 
 /// Which traces are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sampling {
+pub struct TraceSampling {
     /// Whether the request's own trace decides, where it comes with one.
     pub follows_parent: bool,
     /// The share of the others, from 0 to 1.
     pub share: f64,
 }
 
-impl Default for Sampling {
+impl Default for TraceSampling {
     fn default() -> Self {
         Self {
             follows_parent: true,
