@@ -16,7 +16,7 @@ use std::{
 
 pub use dashboard::{feed as recent, history};
 pub use log::{LogControl, LogFormat, LogSettings, flush_lines};
-pub use metrics::{ANSWERS, EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerHolds};
+pub use metrics::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS};
 pub use traces::{Asking, ExportHeaders, TRACE_NAMES, TRACEPARENT, Trace, TraceExporter, TraceSampling, TraceSettings};
 
 use crate::{
@@ -174,7 +174,7 @@ impl Telemetry {
     }
 
     /// Who is asked, whenever the metrics are read, how much the ledger holds; only the first counts.
-    pub fn set_ledger_usage_source(&self, holds: LedgerHolds) {
+    pub fn set_ledger_usage_source(&self, holds: LedgerUsageSource) {
         self.metrics.remembered.holds(holds);
     }
 
@@ -195,7 +195,7 @@ impl Telemetry {
         tracing::info!(target: "antiphon::ledger", service, answer, bytes, "result posted");
     }
 
-    /// Something has become of a posted result: one of [`EVENTS`].
+    /// Something has become of a posted result: one of [`LATE_RESULT_EVENTS`].
     pub fn record_late_event(&self, event: &'static str) {
         self.metrics.late.event(event);
         self.late_noted(event, None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 use super::{
-    EVENTS, Telemetry,
+    LATE_RESULT_EVENTS, Telemetry,
     history::Step,
     recent::{self, Draft, LateNews, Mended, News},
 };
@@ -80,7 +80,7 @@ impl Telemetry {
     }
 
     /// What became of posted results so far.
-    pub fn late_events(&self) -> [(&'static str, u64); EVENTS.len()] {
-        EVENTS.map(|event| (event, self.metrics.late.so_far(event)))
+    pub fn late_events(&self) -> [(&'static str, u64); LATE_RESULT_EVENTS.len()] {
+        LATE_RESULT_EVENTS.map(|event| (event, self.metrics.late.so_far(event)))
     }
 }

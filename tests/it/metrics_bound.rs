@@ -8,7 +8,7 @@ use antiphon::{
     provider::BUILT_IN,
     session_table::{Closed, Detached, Entered, Settled},
     telemetry::{
-        ANSWERS, EVENTS, LEDGER_ERRORS, LEDGER_OPS, Telemetry,
+        LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
         events::{ExchangeEnded, ResultPosted},
     },
     wire::Format,
@@ -85,7 +85,7 @@ impl Fleet {
             exchanges(telemetry, upstream);
         }
         exchanges(telemetry, "nowhere");
-        for answer in ANSWERS {
+        for answer in POST_ANSWERS {
             let service = "made up";
             telemetry.record_post(&ResultPosted {
                 service,
@@ -93,7 +93,7 @@ impl Fleet {
                 bytes: 1,
             });
         }
-        for event in EVENTS {
+        for event in LATE_RESULT_EVENTS {
             telemetry.record_late_event(event);
         }
         for why in Detached::ALL {

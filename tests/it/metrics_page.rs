@@ -3,7 +3,7 @@
 use antiphon::{
     conversation::FindingKind,
     repair::Action,
-    telemetry::{ANSWERS, EVENTS, LEDGER_ERRORS, LEDGER_OPS},
+    telemetry::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS},
     wire::{Format, Unreadable, watch::stop_labels},
 };
 
@@ -51,10 +51,10 @@ fn what_is_known_beforehand_is_there_as_zero() {
             has(&page, &format!("antiphon_stream_ends_total{{{labels}}} 0"));
         }
     }
-    for answer in ANSWERS {
+    for answer in POST_ANSWERS {
         has(&page, &format!("antiphon_ledger_posts_total{{answer=\"{answer}\"}} 0"));
     }
-    for event in EVENTS {
+    for event in LATE_RESULT_EVENTS {
         has(&page, &format!("antiphon_late_results_total{{event=\"{event}\"}} 0"));
     }
 }

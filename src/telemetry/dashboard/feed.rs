@@ -81,7 +81,7 @@ pub struct Sketches {
 pub struct LateNews {
     /// When, since 1970.
     pub at: Duration,
-    /// One of [`EVENTS`](crate::telemetry::EVENTS).
+    /// One of [`LATE_RESULT_EVENTS`](crate::telemetry::LATE_RESULT_EVENTS).
     pub event: &'static str,
     /// Since it was posted, where it was delivered.
     pub age: Option<Duration>,

@@ -108,7 +108,7 @@ impl AnswerSummary {
 pub struct ResultPosted<'e> {
     /// The service.
     pub service: &'e str,
-    /// What it was answered: one of [`ANSWERS`](super::ANSWERS).
+    /// What it was answered: one of [`POST_ANSWERS`](super::POST_ANSWERS).
     pub answer: &'static str,
     /// Bytes of the content.
     pub bytes: usize,

@@ -15,7 +15,7 @@ const AGE_BUCKETS: [f64; 10] = [
 ];
 
 /// What may be answered to a post, beside what is wrong with the request itself.
-pub const ANSWERS: [&str; 9] = [
+pub const POST_ANSWERS: [&str; 9] = [
     "settled",
     "repeated",
     "parked",
@@ -28,7 +28,7 @@ pub const ANSWERS: [&str; 9] = [
 ];
 
 /// What may become of results.
-pub const EVENTS: [&str; 11] = [
+pub const LATE_RESULT_EVENTS: [&str; 11] = [
     "attached",
     "detached",
     "parked",
@@ -63,8 +63,8 @@ pub(in crate::telemetry) struct Late {
 impl Default for Late {
     fn default() -> Self {
         Self {
-            posts: Capped::closed(ANSWERS.len()),
-            results: Capped::closed(EVENTS.len()),
+            posts: Capped::closed(POST_ANSWERS.len()),
+            results: Capped::closed(LATE_RESULT_EVENTS.len()),
             age: Histogram::new(AGE_BUCKETS),
         }
     }
@@ -84,10 +84,10 @@ impl Late {
             AGE_BUCKETS.len(),
             &self.age,
         );
-        for answer in ANSWERS {
+        for answer in POST_ANSWERS {
             self.posts.begin(&AnswerLabels { answer });
         }
-        for event in EVENTS {
+        for event in LATE_RESULT_EVENTS {
             self.results.begin(&EventLabels { event });
         }
     }

@@ -88,11 +88,11 @@ impl Collector for Lost {
 }
 
 /// How many records a ledger holds, and how many bytes they count; none while it cannot tell.
-pub type LedgerHolds = Box<dyn Fn() -> Option<(u64, u64)> + Send + Sync>;
+pub type LedgerUsageSource = Box<dyn Fn() -> Option<(u64, u64)> + Send + Sync>;
 
 /// Read when the page is; nothing is said where nobody tells.
 #[derive(Clone, Default)]
-struct Holds(Arc<OnceLock<LedgerHolds>>);
+struct Holds(Arc<OnceLock<LedgerUsageSource>>);
 
 impl fmt::Debug for Holds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -180,7 +180,7 @@ impl Remembered {
     }
 
     /// Whom to ask how much the ledger holds; only the first counts.
-    pub(in crate::telemetry) fn holds(&self, holds: LedgerHolds) {
+    pub(in crate::telemetry) fn holds(&self, holds: LedgerUsageSource) {
         drop(self.holds.0.set(holds));
     }
 }

@@ -21,8 +21,8 @@ use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge, histogram::Histogram},
 };
 
-pub use late_results::{ANSWERS, EVENTS};
-pub use ledger::{LEDGER_ERRORS, LEDGER_OPS, LedgerHolds};
+pub use late_results::{LATE_RESULT_EVENTS, POST_ANSWERS};
+pub use ledger::{LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource};
 
 use crate::{
     conversation::FindingKind,
