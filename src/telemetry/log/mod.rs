@@ -5,4 +5,4 @@ mod settings;
 mod writer;
 
 pub use settings::{LogControl, LogFormat, LogSettings};
-pub use writer::flush as flush_lines;
+pub use writer::flush as flush_log_lines;
