@@ -28,7 +28,7 @@ use crate::{
     server::Stalled,
     session_table::Detached,
     splice::Segments,
-    telemetry::{Asking, Telemetry, events::ExchangeEnded, recent::Draft},
+    telemetry::{ModelRequest, Telemetry, events::ExchangeEnded, recent::Draft},
     wire::{Wire, watch::Facts},
 };
 
@@ -114,7 +114,7 @@ impl Record {
             side: None,
             phase: "request",
             code: "client_gone",
-            trace: telemetry.trace(request.headers()),
+            trace: telemetry.start_trace(request.headers()),
         });
         let telemetry = telemetry.clone();
         telemetry.record_exchange_start();
@@ -150,7 +150,7 @@ impl Record {
         self.waits = Some((now, limit));
         self.event.attempts += 1;
         if let Some(trace) = &mut self.event.trace {
-            trace.sent(now.duration_since(self.began));
+            trace.record_first_send(now.duration_since(self.began));
         }
         now
     }
@@ -165,26 +165,29 @@ impl Record {
     pub(super) fn goes_to(&mut self, route: &Route<'_>) {
         self.event.upstream = Some(route.upstream.name.clone());
         if let Some(trace) = &mut self.event.trace {
-            trace.goes_to(route);
+            trace.set_route(route);
         }
     }
 
     /// Notes what the request asks for. Gives the `traceparent` that goes up in place of the client's.
     pub(super) fn asks(&mut self, asked: &Asked) -> Option<HeaderValue> {
         let trace = self.event.trace.as_mut()?;
-        trace.asks(Asking {
+        trace.set_request(ModelRequest {
             model: asked.model.as_deref(),
             streams: asked.stream,
             max_tokens: asked.max_tokens,
             conversation: asked.lane.map(|lane| lane.id.short()),
         });
-        self.telemetry.propagates().then(|| trace.traceparent()).flatten()
+        self.telemetry
+            .has_trace_propagation()
+            .then(|| trace.traceparent())
+            .flatten()
     }
 
     /// Notes that bytes of a streamed answer come.
     pub(super) fn chunk_came(&mut self) {
-        if let Some(trace) = self.event.trace.as_mut().filter(|trace| trace.wants_first_chunk()) {
-            trace.first_chunk(clock::now().duration_since(self.began));
+        if let Some(trace) = self.event.trace.as_mut().filter(|trace| trace.needs_first_chunk()) {
+            trace.record_first_chunk(clock::now().duration_since(self.began));
         }
     }
 

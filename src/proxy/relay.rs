@@ -332,7 +332,7 @@ impl Relay {
             watcher.finish();
             self.record.event.watched = AnswerSummary::from_watcher(watcher);
             if let Some(trace) = &mut self.record.event.trace {
-                trace.answered(watcher.facts());
+                trace.record_answer(watcher.facts());
             }
         }
     }

@@ -17,7 +17,9 @@ use std::{
 pub use dashboard::{feed as recent, history};
 pub use log::{LogControl, LogFormat, LogSettings, flush_log_lines};
 pub use metrics::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS};
-pub use traces::{Asking, ExportHeaders, TRACE_NAMES, TRACEPARENT, Trace, TraceExporter, TraceSampling, TraceSettings};
+pub use traces::{
+    ExchangeTrace, ExportHeaders, ModelRequest, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings,
+};
 
 use crate::{
     clock,

@@ -43,7 +43,7 @@ async fn a_malformed_parent_is_as_good_as_none() {
         for value in *said {
             headers.append("traceparent", http::HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
-        let trace = telemetry.trace(&headers).unwrap();
+        let trace = telemetry.start_trace(&headers).unwrap();
         assert_eq!(trace.id() == TRACE, *names, "{said:?}");
         assert!(trace.id().len() == 32 && !trace.id().bytes().all(|byte| byte == b'0'));
         seen.push(trace.id());

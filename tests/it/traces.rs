@@ -247,7 +247,7 @@ async fn a_tool_that_fell_silent_at_the_provider_is_named_as_a_tool() {
     let (upstream, collector) = (Upstream::ok().await, Collector::start().await);
     let app = tracing(&upstream, &collector, |_| {}).await;
     app.telemetry.record_exchange(&ExchangeEnded {
-        trace: app.telemetry.trace(&HeaderMap::new()),
+        trace: app.telemetry.start_trace(&HeaderMap::new()),
         tool: Some(Snapshot {
             id: "srvtoolu_1".to_owned(),
             name: "web_search".to_owned(),
@@ -340,7 +340,7 @@ fn the_line_of_an_exchange_names_its_trace() {
     let mut headers = HeaderMap::new();
     headers.insert("traceparent", UNSAMPLED.parse().unwrap());
     let event = ExchangeEnded {
-        trace: telemetry.trace(&headers),
+        trace: telemetry.start_trace(&headers),
         ..ended()
     };
     // Once before: the place of a line that is met first by a thread without a listener may stay dumb for all.

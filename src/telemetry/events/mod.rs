@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Trace;
+use super::ExchangeTrace;
 use crate::{
     policy::course::Snapshot,
     repair::{Mode, Report},
@@ -62,7 +62,7 @@ pub struct ExchangeEnded {
     /// The stable name of the failure, or `ok`.
     pub code: &'static str,
     /// Its trace, where there are traces.
-    pub trace: Option<Box<Trace>>,
+    pub trace: Option<Box<ExchangeTrace>>,
 }
 
 /// What an answer said: counts and names from closed lists.

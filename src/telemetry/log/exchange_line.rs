@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::writer::EXCHANGE;
 use crate::{
     repair::Report,
-    telemetry::{Trace, events::ExchangeEnded},
+    telemetry::{ExchangeTrace, events::ExchangeEnded},
 };
 
 /// Characters of a path that are logged.
@@ -30,7 +30,7 @@ pub(in crate::telemetry) fn of_exchange(event: &ExchangeEnded) {
     tracing::info!(
         target: EXCHANGE,
         request_id,
-        trace_id = event.trace.as_deref().map(Trace::id),
+        trace_id = event.trace.as_deref().map(ExchangeTrace::id),
         method,
         path,
         upstream = event.upstream.as_deref(),

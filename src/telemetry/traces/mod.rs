@@ -29,7 +29,7 @@ use export::Queue;
 
 /// What an exchange says in its spans beside what its event says. Of a trace that is not sent nothing is noted.
 #[derive(Clone, Debug)]
-pub struct Trace {
+pub struct ExchangeTrace {
     id: TraceId,
     state: TraceState,
     is_sampled: bool,
@@ -63,7 +63,7 @@ struct Answered {
 
 /// What is asked of a model.
 #[derive(Clone, Debug, Default)]
-pub struct Asking<'a> {
+pub struct ModelRequest<'a> {
     /// The model.
     pub model: Option<&'a str>,
     /// Whether the answer is to be a stream.
@@ -74,7 +74,7 @@ pub struct Asking<'a> {
     pub conversation: Option<String>,
 }
 
-impl Trace {
+impl ExchangeTrace {
     /// The name of the trace, as 32 hexadecimal digits.
     pub fn id(&self) -> String {
         self.id.to_string()
@@ -86,7 +86,7 @@ impl Trace {
     }
 
     /// Notes where the request goes.
-    pub fn goes_to(&mut self, route: &Route<'_>) {
+    pub fn set_route(&mut self, route: &Route<'_>) {
         if !self.is_sampled {
             return;
         }
@@ -100,7 +100,7 @@ impl Trace {
     }
 
     /// Notes what is asked.
-    pub fn asks(&mut self, asking: Asking<'_>) {
+    pub fn set_request(&mut self, asking: ModelRequest<'_>) {
         if self.is_sampled {
             self.model = asking.model.map(ToOwned::to_owned);
             (self.streams, self.max_tokens) = (asking.streams, asking.max_tokens);
@@ -109,22 +109,22 @@ impl Trace {
     }
 
     /// Notes that a request goes up, so long after the exchange began. The first counts.
-    pub fn sent(&mut self, after: Duration) {
+    pub fn record_first_send(&mut self, after: Duration) {
         self.sent.get_or_insert(after);
     }
 
     /// Whether the first bytes of an answer are still to be noted.
-    pub const fn wants_first_chunk(&self) -> bool {
+    pub const fn needs_first_chunk(&self) -> bool {
         self.is_sampled && self.first_chunk.is_none()
     }
 
     /// Notes that the first bytes of a streamed answer came, so long after the exchange began.
-    pub const fn first_chunk(&mut self, after: Duration) {
+    pub const fn record_first_chunk(&mut self, after: Duration) {
         self.first_chunk = Some(after);
     }
 
     /// Notes what the answer said.
-    pub fn answered(&mut self, facts: &Facts) {
+    pub fn record_answer(&mut self, facts: &Facts) {
         if self.is_sampled {
             self.answered = Some(Answered {
                 id: facts.answer_id.clone(),
@@ -170,7 +170,7 @@ pub(super) struct Traces {
 }
 
 impl Traces {
-    fn begin(&self, headers: &HeaderMap) -> Trace {
+    fn begin(&self, headers: &HeaderMap) -> ExchangeTrace {
         let parent = parent::parent(headers);
         let id = parent
             .as_ref()
@@ -182,7 +182,7 @@ impl Traces {
         let sampled = self
             .sampler
             .should_sample(context.as_ref(), id, "", &SpanKind::Server, &[], &[]);
-        Trace {
+        ExchangeTrace {
             id,
             state,
             is_sampled: sampled.decision == SamplingDecision::RecordAndSample,
@@ -241,7 +241,7 @@ impl Telemetry {
     }
 
     /// The trace of an exchange whose request has these headers; none where there are no traces.
-    pub fn trace(&self, headers: &HeaderMap) -> Option<Box<Trace>> {
+    pub fn start_trace(&self, headers: &HeaderMap) -> Option<Box<ExchangeTrace>> {
         let traces = self.traces.as_ref()?;
         Some(Box::new(traces.begin(headers)))
     }
@@ -252,7 +252,7 @@ impl Telemetry {
     }
 
     /// Whether requests go up with a span of ours as their parent.
-    pub fn propagates(&self) -> bool {
+    pub fn has_trace_propagation(&self) -> bool {
         self.traces.as_ref().is_some_and(|traces| traces.propagates)
     }
 

@@ -11,7 +11,7 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
-use super::{Trace, names};
+use super::{ExchangeTrace, names};
 use crate::{clock, provider::Operation, telemetry::events::ExchangeEnded};
 
 /// The side of who asks us.
@@ -51,7 +51,7 @@ impl Attributes {
 }
 
 /// Spans of one exchange.
-pub(super) fn of(event: &ExchangeEnded, trace: &Trace, repair: Option<String>) -> Vec<SpanData> {
+pub(super) fn of(event: &ExchangeEnded, trace: &ExchangeTrace, repair: Option<String>) -> Vec<SpanData> {
     let end = SystemTime::UNIX_EPOCH + clock::since_1970();
     let begin = end.checked_sub(event.duration).unwrap_or(end);
     let mut spans = vec![served(event, trace, repair, begin, end)];
@@ -63,7 +63,7 @@ pub(super) fn of(event: &ExchangeEnded, trace: &Trace, repair: Option<String>) -
 }
 
 /// What all spans of an exchange have in common.
-fn span(trace: &Trace, id: SpanId, begin: SystemTime, end: SystemTime) -> SpanData {
+fn span(trace: &ExchangeTrace, id: SpanId, begin: SystemTime, end: SystemTime) -> SpanData {
     let flags = TraceFlags::SAMPLED;
     let scope = InstrumentationScope::builder("antiphon").with_version(env!("CARGO_PKG_VERSION"));
     SpanData {
@@ -86,7 +86,7 @@ fn span(trace: &Trace, id: SpanId, begin: SystemTime, end: SystemTime) -> SpanDa
 /// The request as it came.
 fn served(
     event: &ExchangeEnded,
-    trace: &Trace,
+    trace: &ExchangeTrace,
     repair: Option<String>,
     begin: SystemTime,
     end: SystemTime,
@@ -123,7 +123,7 @@ fn served(
 }
 
 /// What we asked of the provider: from the first send to the end of the answer.
-fn asked(event: &ExchangeEnded, trace: &Trace, begin: SystemTime, end: SystemTime) -> SpanData {
+fn asked(event: &ExchangeEnded, trace: &ExchangeTrace, begin: SystemTime, end: SystemTime) -> SpanData {
     let method = method(event);
     let operation = trace.operation.filter(|_| method == "POST").map(operation);
     let mut attributes = Attributes::default();
@@ -160,7 +160,7 @@ fn asked(event: &ExchangeEnded, trace: &Trace, begin: SystemTime, end: SystemTim
 }
 
 /// What was asked of the model, and what it said about its answer.
-fn model(event: &ExchangeEnded, trace: &Trace, attributes: &mut Attributes) {
+fn model(event: &ExchangeEnded, trace: &ExchangeTrace, attributes: &mut Attributes) {
     attributes.maybe(names::REQUEST_MODEL, trace.model.clone());
     // The conventions name it only where it is so.
     attributes.maybe(names::REQUEST_STREAM, trace.streams.then_some(true));
