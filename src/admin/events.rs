@@ -31,7 +31,7 @@ use super::{
 use crate::{
     clock,
     session_table::{SessionTable, Totals},
-    telemetry::recent::News,
+    telemetry::recent::DashboardUpdate,
 };
 
 /// Listeners at once.
@@ -95,7 +95,7 @@ struct Listener {
     parts: Parts,
     listeners: Listeners,
     ticks: Interval,
-    news: broadcast::Receiver<News>,
+    news: broadcast::Receiver<DashboardUpdate>,
     waiting: VecDeque<Event>,
     _room: OwnedSemaphorePermit,
 }
@@ -170,11 +170,11 @@ impl Listener {
     }
 }
 
-fn told(news: News) -> Event {
+fn told(news: DashboardUpdate) -> Event {
     match news {
-        News::Mended(mended) => named("repair", &repairs::repair(&mended, false)),
-        News::Late(news) => named("late", &late::row(news)),
-        News::Profiles => named("profiles", &()),
+        DashboardUpdate::Repair(mended) => named("repair", &repairs::repair(&mended, false)),
+        DashboardUpdate::LateResult(news) => named("late", &late::row(news)),
+        DashboardUpdate::Profiles => named("profiles", &()),
     }
 }
 

@@ -28,7 +28,7 @@ use crate::{
     server::Stalled,
     session_table::Detached,
     splice::Segments,
-    telemetry::{ModelRequest, Telemetry, events::ExchangeEnded, recent::Draft},
+    telemetry::{ModelRequest, Telemetry, events::ExchangeEnded, recent::StructureJob},
     wire::{Wire, watch::Facts},
 };
 
@@ -289,7 +289,7 @@ impl Record {
 
     /// Shows those who watch how a body in which something was found stands, and how it goes up.
     pub(super) fn draft(&self, report: &Report, wire: Wire, before: Bytes, after: Option<Segments>) {
-        self.telemetry.draft(Draft {
+        self.telemetry.draft(StructureJob {
             id: self.event.request_id.clone(),
             before,
             after,

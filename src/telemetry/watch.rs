@@ -7,13 +7,13 @@ use tokio::sync::broadcast;
 use super::{
     LATE_RESULT_EVENTS, Telemetry,
     history::Step,
-    recent::{self, Draft, LateNews, Mended, News},
+    recent::{self, DashboardUpdate, LateResultChange, RepairEntry, StructureJob},
 };
 use crate::{clock, session_table::Detached};
 
 impl Telemetry {
     /// A body in which something was found: its structure is kept, if there is time for it.
-    pub fn draft(&self, draft: Draft) {
+    pub fn draft(&self, draft: StructureJob) {
         self.recent.draft(draft);
     }
 
@@ -25,12 +25,12 @@ impl Telemetry {
     }
 
     /// News from now on.
-    pub fn listen(&self) -> broadcast::Receiver<News> {
+    pub fn listen(&self) -> broadcast::Receiver<DashboardUpdate> {
         self.recent.listen()
     }
 
     /// The last requests in which something was found, the newest first.
-    pub fn repairs(&self, limit: usize) -> Vec<Arc<Mended>> {
+    pub fn repairs(&self, limit: usize) -> Vec<Arc<RepairEntry>> {
         self.recent.repairs(limit)
     }
 
@@ -40,12 +40,12 @@ impl Telemetry {
     }
 
     /// One of them, by its request's id.
-    pub fn repair(&self, id: &str) -> Option<Arc<Mended>> {
+    pub fn repair(&self, id: &str) -> Option<Arc<RepairEntry>> {
         self.recent.repair(id)
     }
 
     /// What last became of late results, the newest first.
-    pub fn late_news(&self) -> Vec<LateNews> {
+    pub fn late_news(&self) -> Vec<LateResultChange> {
         self.recent.late()
     }
 
@@ -66,7 +66,7 @@ impl Telemetry {
 
     /// A profile rests, or serves again.
     pub fn announce_profiles(&self) {
-        self.recent.tell(News::Profiles);
+        self.recent.tell(DashboardUpdate::Profiles);
     }
 
     /// Answers whose bodies are flowing.

@@ -4,7 +4,7 @@ use antiphon::{
     admin::{Parts, Readiness, router},
     auth::TokenHash,
     repair::Mode,
-    telemetry::recent::News,
+    telemetry::recent::DashboardUpdate,
 };
 use axum::{
     Router,
@@ -268,8 +268,8 @@ fn broken() -> String {
 }
 
 /// The last repairs, once there is news of one: it comes with its structure.
-async fn sketched(router: &Router, news: &mut broadcast::Receiver<News>) -> Value {
-    while !matches!(news.recv().await.unwrap(), News::Mended(_)) {}
+async fn sketched(router: &Router, news: &mut broadcast::Receiver<DashboardUpdate>) -> Value {
+    while !matches!(news.recv().await.unwrap(), DashboardUpdate::Repair(_)) {}
     let (_, _, text) = answer(router, get("/admin/v1/repairs", &[])).await;
     assert!(!text.contains(CANARY), "{text}");
     serde_json::from_str(&text).unwrap()

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::date;
 use crate::{
     late::Late,
-    telemetry::{Telemetry, recent::LateNews},
+    telemetry::{Telemetry, recent::LateResultChange},
 };
 
 /// Detached calls and late results, since the start.
@@ -45,7 +45,7 @@ pub(in crate::admin) fn late(telemetry: &Telemetry, late: &Late) -> LatePage {
 }
 
 /// One row of it.
-pub(in crate::admin) fn row(news: LateNews) -> LateRow {
+pub(in crate::admin) fn row(news: LateResultChange) -> LateRow {
     LateRow {
         at: date(news.at),
         event: news.event,

@@ -8,7 +8,7 @@ use crate::{
     conversation::Finding,
     telemetry::{
         Telemetry,
-        recent::{self, Mended, SketchedBlock, SketchedMessage},
+        recent::{self, BlockStructure, MessageStructure, RepairEntry},
     },
 };
 
@@ -112,7 +112,7 @@ pub(in crate::admin) fn repairs(telemetry: &Telemetry, limit: usize) -> RepairsP
 }
 
 /// One of them, with its structure if that is asked for.
-pub(in crate::admin) fn repair(mended: &Mended, structure: bool) -> Repair {
+pub(in crate::admin) fn repair(mended: &RepairEntry, structure: bool) -> Repair {
     let tools = recent::tools(mended);
     let found = |finding: &Finding| Found {
         kind: finding.kind.code(),
@@ -124,7 +124,8 @@ pub(in crate::admin) fn repair(mended: &Mended, structure: bool) -> Repair {
     let sketches = mended.sketches.as_deref();
     let before = sketches.and_then(|sketches| sketches.before.as_ref());
     let after = sketches.and_then(|sketches| sketches.after.as_ref());
-    let shown = |body: Option<&recent::Sketch>, is_after| body.filter(|_| structure).map(|body| sketch(body, is_after));
+    let shown =
+        |body: Option<&recent::BodyStructure>, is_after| body.filter(|_| structure).map(|body| sketch(body, is_after));
     Repair {
         id: mended.id.clone(),
         at: date(mended.at),
@@ -151,15 +152,15 @@ pub(in crate::admin) fn repair(mended: &Mended, structure: bool) -> Repair {
     }
 }
 
-fn sketch(body: &recent::Sketch, is_after: bool) -> Sketch {
-    let block = |block: &SketchedBlock| Block {
+fn sketch(body: &recent::BodyStructure, is_after: bool) -> Sketch {
+    let block = |block: &BlockStructure| Block {
         kind: block.kind,
         id: block.id.clone(),
         tool: block.tool.clone(),
         new: is_after && block.changed,
         gone: !is_after && block.changed,
     };
-    let message = |message: &SketchedMessage| Message {
+    let message = |message: &MessageStructure| Message {
         index: message.index,
         role: message.role,
         blocks: message.blocks.iter().map(block).collect(),

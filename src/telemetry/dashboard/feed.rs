@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::{broadcast, mpsc};
 
-pub use super::structure::{Sketch, SketchedBlock, SketchedMessage};
+pub use super::structure::{BlockStructure, BodyStructure, MessageStructure};
 
 use super::structure as sketch;
 use crate::{
@@ -42,7 +42,7 @@ const NEWS_MAX: usize = 256;
 
 /// A request in whose body something was found.
 #[derive(Clone, Debug)]
-pub struct Mended {
+pub struct RepairEntry {
     /// `x-antiphon-request-id`.
     pub id: String,
     /// When it ended, since 1970.
@@ -64,21 +64,21 @@ pub struct Mended {
     /// What was done, how often.
     pub actions: BTreeMap<Action, usize>,
     /// The sketches of its body.
-    pub sketches: Option<Arc<Sketches>>,
+    pub sketches: Option<Arc<StructureChange>>,
 }
 
 /// A body before and after.
 #[derive(Clone, Debug, Default)]
-pub struct Sketches {
+pub struct StructureChange {
     /// As it came.
-    pub before: Option<Sketch>,
+    pub before: Option<BodyStructure>,
     /// As it went up, where it was changed.
-    pub after: Option<Sketch>,
+    pub after: Option<BodyStructure>,
 }
 
 /// What became of a late result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LateNews {
+pub struct LateResultChange {
     /// When, since 1970.
     pub at: Duration,
     /// One of [`LATE_RESULT_EVENTS`](crate::telemetry::LATE_RESULT_EVENTS).
@@ -89,18 +89,18 @@ pub struct LateNews {
 
 /// Something that those who watch are told at once.
 #[derive(Clone, Debug)]
-pub enum News {
+pub enum DashboardUpdate {
     /// A request in whose body something was found has ended.
-    Mended(Arc<Mended>),
+    Repair(Arc<RepairEntry>),
     /// Something became of a late result.
-    Late(LateNews),
+    LateResult(LateResultChange),
     /// A profile rests, or serves again.
     Profiles,
 }
 
 /// A body to be sketched.
 #[derive(Debug)]
-pub struct Draft {
+pub struct StructureJob {
     /// The request's id.
     pub id: String,
     /// The body as it came.
@@ -117,19 +117,19 @@ pub struct Draft {
 #[derive(Debug)]
 pub(in crate::telemetry) struct Recent {
     kept: Mutex<Kept>,
-    news: broadcast::Sender<News>,
-    drafts: mpsc::Sender<Draft>,
+    news: broadcast::Sender<DashboardUpdate>,
+    drafts: mpsc::Sender<StructureJob>,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
-    repairs: VecDeque<Arc<Mended>>,
-    late: VecDeque<LateNews>,
-    early: VecDeque<(String, Arc<Sketches>)>,
+    repairs: VecDeque<Arc<RepairEntry>>,
+    late: VecDeque<LateResultChange>,
+    early: VecDeque<(String, Arc<StructureChange>)>,
     /// Requests whose bodies wait to be sketched, or are being: the news of them comes behind that.
     drafted: Vec<String>,
     /// Until the task is taken to be run.
-    waiting: Option<mpsc::Receiver<Draft>>,
+    waiting: Option<mpsc::Receiver<StructureJob>>,
 }
 
 impl Default for Recent {
@@ -149,12 +149,12 @@ impl Default for Recent {
 
 impl Recent {
     /// News from now on.
-    pub(in crate::telemetry) fn listen(&self) -> broadcast::Receiver<News> {
+    pub(in crate::telemetry) fn listen(&self) -> broadcast::Receiver<DashboardUpdate> {
         self.news.subscribe()
     }
 
     /// The last repairs, the newest first.
-    pub(in crate::telemetry) fn repairs(&self, limit: usize) -> Vec<Arc<Mended>> {
+    pub(in crate::telemetry) fn repairs(&self, limit: usize) -> Vec<Arc<RepairEntry>> {
         self.lock().repairs.iter().take(limit).cloned().collect()
     }
 
@@ -164,12 +164,12 @@ impl Recent {
     }
 
     /// The repair of this request.
-    pub(in crate::telemetry) fn repair(&self, id: &str) -> Option<Arc<Mended>> {
+    pub(in crate::telemetry) fn repair(&self, id: &str) -> Option<Arc<RepairEntry>> {
         self.lock().repairs.iter().find(|mended| mended.id == id).cloned()
     }
 
     /// What last became of late results, the newest first.
-    pub(in crate::telemetry) fn late(&self) -> Vec<LateNews> {
+    pub(in crate::telemetry) fn late(&self) -> Vec<LateResultChange> {
         self.lock().late.iter().copied().collect()
     }
 
@@ -186,7 +186,7 @@ impl Recent {
         };
         let mut kept = self.lock();
         let early = kept.early.iter().position(|(id, _)| *id == event.request_id);
-        let mended = Arc::new(Mended {
+        let mended = Arc::new(RepairEntry {
             id: event.request_id.clone(),
             at: clock::since_1970(),
             upstream: event.upstream.clone(),
@@ -204,28 +204,28 @@ impl Recent {
         let is_drafted = kept.drafted.contains(&mended.id);
         drop(kept);
         if !is_drafted {
-            self.tell(News::Mended(mended));
+            self.tell(DashboardUpdate::Repair(mended));
         }
     }
 
     /// Notes what became of a late result.
     pub(in crate::telemetry) fn late_news(&self, event: &'static str, age: Option<Duration>) {
         let at = clock::since_1970();
-        let news = LateNews { at, event, age };
+        let news = LateResultChange { at, event, age };
         let mut kept = self.lock();
         kept.late.push_front(news);
         kept.late.truncate(LATE_MAX);
         drop(kept);
-        self.tell(News::Late(news));
+        self.tell(DashboardUpdate::LateResult(news));
     }
 
     /// Nobody may listen.
-    pub(in crate::telemetry) fn tell(&self, news: News) {
+    pub(in crate::telemetry) fn tell(&self, news: DashboardUpdate) {
         drop(self.news.send(news));
     }
 
     /// Hands a body to be sketched, unless enough others wait.
-    pub(in crate::telemetry) fn draft(&self, draft: Draft) {
+    pub(in crate::telemetry) fn draft(&self, draft: StructureJob) {
         let length = draft.after.as_ref().map_or(0, Segments::len).max(draft.before.len());
         if length > BODY_MAX {
             return;
@@ -238,19 +238,19 @@ impl Recent {
     }
 
     /// The bodies that wait to be sketched; once.
-    pub(in crate::telemetry) fn waiting(&self) -> Option<mpsc::Receiver<Draft>> {
+    pub(in crate::telemetry) fn waiting(&self) -> Option<mpsc::Receiver<StructureJob>> {
         self.lock().waiting.take()
     }
 
     /// Keeps the sketches of a request.
-    fn sketched(&self, id: String, sketches: Sketches) {
+    fn sketched(&self, id: String, sketches: StructureChange) {
         let (mut kept, sketches) = (self.lock(), Arc::new(sketches));
         kept.drafted.retain(|drafted| *drafted != id);
         if let Some(mended) = kept.repairs.iter_mut().find(|mended| mended.id == id) {
             Arc::make_mut(mended).sketches = Some(sketches);
             let mended = Arc::clone(mended);
             drop(kept);
-            return self.tell(News::Mended(mended));
+            return self.tell(DashboardUpdate::Repair(mended));
         }
         if kept.early.len() >= EARLY_MAX {
             kept.early.pop_front();
@@ -264,7 +264,7 @@ impl Recent {
 }
 
 /// Sketches bodies as they come, until nobody hands in any more.
-pub(in crate::telemetry) async fn sketching(recent: &Recent, mut drafts: mpsc::Receiver<Draft>) {
+pub(in crate::telemetry) async fn sketching(recent: &Recent, mut drafts: mpsc::Receiver<StructureJob>) {
     while let Some(draft) = drafts.recv().await {
         let next = clock::now() + PAUSE;
         let id = draft.id.clone();
@@ -275,14 +275,14 @@ pub(in crate::telemetry) async fn sketching(recent: &Recent, mut drafts: mpsc::R
     }
 }
 
-fn sketches(draft: &Draft) -> Sketches {
+fn sketches(draft: &StructureJob) -> StructureChange {
     let after = draft.after.as_ref().map(Segments::to_vec);
     let (before, after) = sketch::sketch(&draft.before, after.as_deref(), draft.wire, &draft.found);
-    Sketches { before, after }
+    StructureChange { before, after }
 }
 
 /// The tools of a request's calls by id, as far as its sketches show them.
-pub fn tools(mended: &Mended) -> HashMap<&str, &str> {
+pub fn tools(mended: &RepairEntry) -> HashMap<&str, &str> {
     let sketches = mended.sketches.iter();
     let bodies = sketches
         .flat_map(|sketches| [&sketches.before, &sketches.after])

@@ -27,27 +27,27 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A body in a sketch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sketch {
+pub struct BodyStructure {
     /// Messages that it has.
     pub messages: usize,
     /// Those that are shown, in their order.
-    pub shown: Vec<SketchedMessage>,
+    pub shown: Vec<MessageStructure>,
 }
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SketchedMessage {
+pub struct MessageStructure {
     /// Its index, from 0.
     pub index: usize,
     /// `user`, `assistant`, `tool` or `system`.
     pub role: &'static str,
     /// Its blocks, 64 at most.
-    pub blocks: Vec<SketchedBlock>,
+    pub blocks: Vec<BlockStructure>,
 }
 
 /// One block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SketchedBlock {
+pub struct BlockStructure {
     /// `call`, `result`, `server_call`, `server_result`, `thinking`, `compaction` or `other`.
     pub kind: &'static str,
     /// The id of a call, or of the call that a result answers.
@@ -80,7 +80,7 @@ pub(super) fn sketch(
     after: Option<&[u8]>,
     wire: Wire,
     found: &[usize],
-) -> (Option<Sketch>, Option<Sketch>) {
+) -> (Option<BodyStructure>, Option<BodyStructure>) {
     let Some(before) = Flat::of(before, wire) else {
         return (None, None);
     };
@@ -138,7 +138,7 @@ impl<'a> Flat<'a> {
             .collect()
     }
 
-    fn sketch(&self, places: impl IntoIterator<Item = usize>, changed: &BTreeSet<usize>) -> Sketch {
+    fn sketch(&self, places: impl IntoIterator<Item = usize>, changed: &BTreeSet<usize>) -> BodyStructure {
         let tools = self.tools();
         let around = places
             .into_iter()
@@ -150,20 +150,20 @@ impl<'a> Flat<'a> {
             let block = |at: usize| {
                 let Block { kind, id, .. } = self.blocks.get(at)?;
                 let tool = id.as_ref().and_then(|id| tools.get(id)).cloned();
-                Some(SketchedBlock {
+                Some(BlockStructure {
                     kind,
                     id: id.clone(),
                     tool,
                     changed: changed.contains(&at),
                 })
             };
-            Some(SketchedMessage {
+            Some(MessageStructure {
                 index,
                 role: first.role,
                 blocks: range.take(BLOCKS_MAX).filter_map(block).collect(),
             })
         };
-        Sketch {
+        BodyStructure {
             messages: self.messages.len(),
             shown: shown.into_iter().take(SHOWN_MAX).filter_map(message).collect(),
         }
