@@ -296,7 +296,7 @@ fn an_exchange_is_in_flight_until_it_has_ended() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_process_is_told_as_the_system_sees_it() {
-    let page = Telemetry::default().encode();
+    let page = Telemetry::default().encode_metrics();
     let of = |name: &str| value(&page, name).unwrap_or_else(|| panic!("{name} is not in {page}"));
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
     let began = of("process_start_time_seconds");
