@@ -28,7 +28,11 @@ use crate::{
     server::Stalled,
     session_table::Detached,
     splice::Segments,
-    telemetry::{ModelRequest, Telemetry, events::ExchangeEnded, recent::StructureJob},
+    telemetry::{
+        Telemetry,
+        events::{ExchangeEnded, ModelRequest},
+        recent::StructureJob,
+    },
     wire::{Wire, watch::Facts},
 };
 

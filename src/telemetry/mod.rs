@@ -17,9 +17,7 @@ use std::{
 pub use dashboard::{feed as recent, history};
 pub use log::{LogControl, LogFormat, LogSettings, flush_log_lines};
 pub use metrics::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS};
-pub use traces::{
-    ExchangeTrace, ExportHeaders, ModelRequest, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings,
-};
+pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
 
 use crate::{
     clock,
@@ -27,7 +25,6 @@ use crate::{
 };
 use events::{ExchangeEnded, ResultPosted};
 use history::History;
-use log::exchange_line;
 use metrics::{ExchangeLabels, Metrics};
 use recent::Recent;
 
@@ -73,9 +70,9 @@ impl Telemetry {
         self.count(event);
         self.remember(event);
         self.recent.ended(event);
-        exchange_line::of_exchange(event);
+        log::log_exchange(event);
         if let Some(traces) = &self.traces {
-            traces.ended(event, || exchange_line::repair_words(event));
+            traces.ended(event);
         }
     }
 

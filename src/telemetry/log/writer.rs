@@ -1,7 +1,7 @@
-//! Log lines on their way to stderr: lines of exchanges are written together, before the thread that made them rests.
+//! The way of log lines to stderr. Lines of exchanges wait for each other and are written together, which saves writes.
 //!
-//! A thread that has nothing else to do writes at once, so that lines are late only where the next is already there.
-//! Every other line is written when it is made, behind all lines before it.
+//! An idle thread writes what waits, so a line is late only if the next is about to follow. Every other line is written
+//! at once, behind all lines before it.
 
 use std::{
     io::{self, Write},
@@ -11,61 +11,61 @@ use std::{
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Target of the lines of exchanges.
-pub(super) const EXCHANGE: &str = "antiphon::exchange";
+/// The target of the lines of exchanges.
+pub(super) const EXCHANGE_TARGET: &str = "antiphon::exchange";
 
 /// Bytes that may wait: about thirty lines.
-const WAITING_MAX: usize = 16 * 1024;
+const WAITING_BYTES_MAX: usize = 16 * 1024;
 
 static WAITING: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
-/// Writes what waits. To be called by every thread before it rests, and at the end.
-pub fn flush() {
-    write(&mut waiting());
+/// Writes the lines that wait. Every thread must call it before it goes idle, and `main` at the end.
+pub fn flush_log_lines() {
+    write_out(&mut lock_waiting());
 }
 
-fn waiting() -> MutexGuard<'static, Vec<u8>> {
+fn lock_waiting() -> MutexGuard<'static, Vec<u8>> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn write(waiting: &mut Vec<u8>) {
+fn write_out(waiting: &mut Vec<u8>) {
     if !waiting.is_empty() {
-        // Nobody can be told that stderr is gone.
+        // A failure cannot be reported: stderr is where errors go.
         drop(io::stderr().lock().write_all(waiting));
         waiting.clear();
     }
 }
 
-/// Where log lines go.
+/// The destination of all log lines.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lines;
+pub(super) struct LogOutput;
 
-/// Where one line goes.
+/// The destination of one log line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
+pub(super) struct LogLineOutput {
     may_wait: bool,
 }
 
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Line;
+impl<'a> MakeWriter<'a> for LogOutput {
+    type Writer = LogLineOutput;
 
-    fn make_writer(&'a self) -> Line {
-        Line { may_wait: false }
+    fn make_writer(&'a self) -> LogLineOutput {
+        LogLineOutput { may_wait: false }
     }
 
-    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line {
-        Line {
-            may_wait: metadata.target() == EXCHANGE && *metadata.level() == Level::INFO,
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LogLineOutput {
+        LogLineOutput {
+            may_wait: metadata.target() == EXCHANGE_TARGET && *metadata.level() == Level::INFO,
         }
     }
 }
 
-impl Write for Line {
+impl Write for LogLineOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut waiting = waiting();
+        let mut waiting = lock_waiting();
         waiting.extend_from_slice(bytes);
-        if !self.may_wait || waiting.len() > WAITING_MAX {
-            write(&mut waiting);
+        if !self.may_wait || waiting.len() > WAITING_BYTES_MAX {
+            write_out(&mut waiting);
         }
         Ok(bytes.len())
     }

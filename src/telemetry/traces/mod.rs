@@ -205,9 +205,9 @@ impl Traces {
     }
 
     /// Hands the spans of an exchange over; where nobody takes them they are lost, and counted.
-    pub(super) fn ended(&self, event: &ExchangeEnded, repair: impl FnOnce() -> Option<String>) {
+    pub(super) fn ended(&self, event: &ExchangeEnded) {
         if let Some(trace) = event.trace.as_deref().filter(|trace| trace.is_sampled) {
-            self.queue.push(spans::of(event, trace, repair()));
+            self.queue.push(spans::of(event, trace, event.repair_summary()));
         }
     }
 }
