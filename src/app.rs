@@ -184,7 +184,7 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
     let proxy = Proxy::new(routes, proxy, sender, shared, data_address.ip(), tasks.stopping());
     let drain_timeout = server.drain_timeout;
     tasks.spawn_background(server::serve(data, server, tasks.clone(), proxy.clone()));
-    tasks.spawn_background(telemetry.clone().sketching());
+    tasks.spawn_background(telemetry.clone().build_structures());
     // The admin listener answers until the end, so that a drain can be watched.
     tasks.spawn_background(async move {
         if let Err(error) = axum::serve(admin_listener, admin).await {

@@ -124,7 +124,7 @@ async fn list_repairs(State(parts): State<Parts>, Asked(rows): Asked<RowsQuery>)
 ))]
 async fn show_repair(State(parts): State<Parts>, Path(id): Path<String>) -> Result<Json<Repair>, Problem> {
     let unknown = || not_found("no such request among the last in which something was found");
-    let mended = parts.telemetry.repair(&id).ok_or_else(unknown)?;
+    let mended = parts.telemetry.dashboard().find_repair(&id).ok_or_else(unknown)?;
     Ok(Json(repairs::repair(&mended, true)))
 }
 

@@ -30,8 +30,8 @@ use crate::{
     splice::Segments,
     telemetry::{
         Telemetry,
+        dashboard::StructureJob,
         events::{ExchangeEnded, ModelRequest},
-        recent::StructureJob,
     },
     wire::{Wire, watch::Facts},
 };
@@ -293,7 +293,7 @@ impl Record {
 
     /// Shows those who watch how a body in which something was found stands, and how it goes up.
     pub(super) fn draft(&self, report: &Report, wire: Wire, before: Bytes, after: Option<Segments>) {
-        self.telemetry.draft(StructureJob {
+        self.telemetry.queue_structure(StructureJob {
             id: self.event.request_id.clone(),
             before,
             after,

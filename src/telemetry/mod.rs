@@ -2,38 +2,31 @@
 //!
 //! Never content, never a secret, never a query string.
 
-mod dashboard;
+pub mod dashboard;
 pub mod events;
 mod log;
 mod metrics;
 mod traces;
-mod watch;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
-pub use dashboard::{feed as recent, history};
 pub use log::{LogControl, LogFormat, LogSettings, flush_log_lines};
 pub use metrics::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS};
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
 
-use crate::{
-    clock,
-    session_table::{Detached, Entered},
-};
+use crate::session_table::{Detached, Entered};
+use dashboard::{DashboardFeed, DashboardUpdate, StructureJob};
 use events::{ExchangeEnded, ResultPosted};
-use history::History;
 use metrics::{ExchangeLabels, Metrics};
-use recent::Recent;
 
 /// Where events go. A cheap handle: every clone counts into the same metrics.
 #[derive(Clone, Debug)]
 pub struct Telemetry {
     metrics: Arc<Metrics>,
-    recent: Arc<Recent>,
-    history: Arc<Mutex<History>>,
+    dashboard: Arc<DashboardFeed>,
     traces: Option<traces::Traces>,
 }
 
@@ -49,8 +42,7 @@ impl Telemetry {
     pub fn new<N: Into<String>>(upstreams: impl IntoIterator<Item = N>) -> Self {
         Self {
             metrics: Arc::new(Metrics::new(upstreams.into_iter().map(Into::into).collect())),
-            recent: Arc::default(),
-            history: Arc::default(),
+            dashboard: Arc::default(),
             traces: None,
         }
     }
@@ -68,8 +60,7 @@ impl Telemetry {
     /// An exchange has ended: one log line under the target `antiphon::exchange`, and its metrics.
     pub fn record_exchange(&self, event: &ExchangeEnded) {
         self.count(event);
-        self.remember(event);
-        self.recent.ended(event);
+        self.dashboard.record_exchange(event);
         log::log_exchange(event);
         if let Some(traces) = &self.traces {
             traces.ended(event);
@@ -154,7 +145,7 @@ impl Telemetry {
     pub fn record_detached_calls(&self, why: Detached, calls: usize) {
         let (label, calls) = (why.label(), as_u64(calls));
         self.metrics.tools.detached(label, calls);
-        self.steps().count(clock::since_1970(), ("detached", label), calls);
+        self.dashboard.record_detached_calls(why, calls);
     }
 
     /// A call was given an answer that it keeps: `moved`, `restored` or `placeholder`.
@@ -197,18 +188,13 @@ impl Telemetry {
     /// Something has become of a posted result: one of [`LATE_RESULT_EVENTS`].
     pub fn record_late_event(&self, event: &'static str) {
         self.metrics.late.event(event);
-        self.late_noted(event, None);
+        self.dashboard.record_late_result(event, None);
     }
 
     /// A posted result went to its owner, this long after it came.
     pub fn record_late_delivery(&self, age: Duration) {
         self.metrics.late.delivered(age);
-        self.late_noted("delivered", Some(age));
-    }
-
-    fn late_noted(&self, event: &'static str, age: Option<Duration>) {
-        self.steps().count(clock::since_1970(), ("late", event), 1);
-        self.recent.late_news(event, age);
+        self.dashboard.record_late_result("delivered", Some(age));
     }
 
     /// The configuration was read again; with `ok` it is in force. What profiles and breakers were before is forgotten then.
@@ -219,6 +205,41 @@ impl Telemetry {
         self.metrics.running.reloaded(ok);
     }
 
+    /// Returns the feed of the dashboard.
+    pub fn dashboard(&self) -> &DashboardFeed {
+        &self.dashboard
+    }
+
+    /// Queues a body with findings, so that the dashboard can show its structure. A full queue drops it.
+    pub fn queue_structure(&self, job: StructureJob) {
+        self.dashboard.queue_structure(job);
+    }
+
+    /// Builds the structures of queued bodies for as long as the process lives. Returns at once if another task does.
+    pub async fn build_structures(self) {
+        self.dashboard.build_structures().await;
+    }
+
+    /// Announces to the dashboard that the cooldown of a profile started or ended.
+    pub fn announce_profiles(&self) {
+        self.dashboard.publish(DashboardUpdate::Profiles);
+    }
+
+    /// Returns the number of answers whose bodies are being relayed.
+    pub fn active_streams(&self) -> i64 {
+        self.metrics.streams_active.get()
+    }
+
+    /// Returns the detached calls so far, by reason.
+    pub fn detached_calls(&self) -> [(&'static str, u64); Detached::ALL.len()] {
+        Detached::ALL.map(|why| (why.label(), self.metrics.tools.detached_so_far(why.label())))
+    }
+
+    /// Returns the events of late results so far.
+    pub fn late_result_counts(&self) -> [(&'static str, u64); LATE_RESULT_EVENTS.len()] {
+        LATE_RESULT_EVENTS.map(|event| (event, self.metrics.late.so_far(event)))
+    }
+
     /// How many series the metrics may ever have, whatever is configured and whatever clients send.
     pub fn series_max(&self) -> usize {
         self.metrics.series_max()
@@ -227,39 +248,6 @@ impl Telemetry {
     /// Every metric as OpenMetrics text.
     pub fn encode_metrics(&self) -> String {
         self.metrics.encode()
-    }
-
-    /// Counts an exchange into the running step.
-    fn remember(&self, event: &ExchangeEnded) {
-        let now = clock::since_1970();
-        let format = event.format.map_or("none", crate::wire::Format::label);
-        let mut steps = self.steps();
-        steps.count(now, ("requests", format), 1);
-        if let Some(side) = event.side {
-            steps.count(now, ("failures", side), 1);
-        }
-        if event.stalled {
-            steps.count(now, ("stalls", event.side.unwrap_or("provider")), 1);
-        }
-        steps.count(now, ("rejections", ""), u64::from(event.rejected));
-        steps.count(now, ("unreadable", ""), u64::from(event.unreadable.is_some()));
-        if let Some(report) = &event.report {
-            for finding in &report.findings {
-                steps.count(now, ("findings", finding.kind.code()), 1);
-            }
-            for (action, times) in &report.actions {
-                steps.count(now, ("repairs", action.label()), as_u64(*times));
-            }
-            let changed = u64::from(!report.actions.is_empty());
-            steps.count(now, ("repaired_requests", format), changed);
-        }
-        if event.format.is_some() {
-            steps.overhead(now, event.overhead);
-        }
-    }
-
-    fn steps(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count(&self, event: &ExchangeEnded) {

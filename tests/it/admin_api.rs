@@ -4,7 +4,7 @@ use antiphon::{
     admin::{Parts, Readiness, router},
     auth::TokenHash,
     repair::Mode,
-    telemetry::recent::DashboardUpdate,
+    telemetry::dashboard::DashboardUpdate,
 };
 use axum::{
     Router,
@@ -286,7 +286,7 @@ async fn a_repair_is_explained_in_words_and_structure_never_in_content() {
         let builder = app::before(provider.address()).mode(mode);
         let (shared, app) = builder.start_shared().await;
         let router = router(admin_of(&shared, Readiness::new()));
-        let mut news = shared.telemetry.listen();
+        let mut news = shared.telemetry.dashboard().subscribe();
         let answered = app.ask(post("/anthropic/v1/messages", &broken())).await;
         let page = sketched(&router, &mut news).await;
         let repair = &page["repairs"][0];

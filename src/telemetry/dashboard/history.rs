@@ -1,110 +1,146 @@
-//! What happened in the last hour, step by step: what the dashboard draws.
+//! The counts of the last hour, in steps of five seconds: the source of the dashboard's charts.
 //!
-//! Counts beside the metrics, not read from them: a step is what came in five seconds, and nobody has to be there to ask.
+//! They are counted apart from the metrics, so that a chart has data even if no scraper was there to read it.
 
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
 
-/// Length of a step.
-pub const STEP: Duration = Duration::from_secs(5);
-/// Steps that are kept: an hour.
-pub const STEPS_MAX: usize = 720;
-/// The last bucket of the added latency: there are four to a doubling, from a microsecond up to four minutes.
-const BUCKET_LAST: f64 = 111.0;
+use crate::telemetry::events::ExchangeEnded;
 
-/// A count: its name and its label, both from closed lists.
-pub type Name = (&'static str, &'static str);
+/// The length of a step.
+pub const HISTORY_STEP: Duration = Duration::from_secs(5);
+/// Steps in the history: an hour.
+const STEPS_MAX: usize = 720;
+/// The last bucket of the added latency. Four buckets make a doubling, from a microsecond up to four minutes.
+const LATENCY_BUCKET_LAST: f64 = 111.0;
 
-/// One step.
+/// The name of a count and its label, both from closed lists.
+pub type CountName = (&'static str, &'static str);
+
+/// The counts of one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Step {
-    /// When it began, in seconds since 1970; a multiple of [`STEP`].
+pub struct HistoryStep {
+    /// The start of the step, in seconds since 1970; a multiple of [`HISTORY_STEP`].
     pub at: u64,
-    /// What was counted in it.
-    pub counts: BTreeMap<Name, u64>,
-    /// Exchanges by the latency that was added to them.
+    /// The counts of the step.
+    pub counts: BTreeMap<CountName, u64>,
+    /// Exchanges by the bucket of the latency that the proxy added.
     overhead: BTreeMap<u8, u32>,
 }
 
-impl Step {
-    /// The latency, in microseconds, that this share of its exchanges stayed below; none without exchanges. Off by a fifth
-    /// at most.
+impl HistoryStep {
+    /// Returns the latency, in microseconds, that this share of the exchanges stayed below, off by a fifth at most;
+    /// `None` without exchanges.
     pub fn overhead_us(&self, share: f64) -> Option<u64> {
         let total: u32 = self.overhead.values().sum();
         let mut left = (f64::from(total) * share).ceil().max(1.0);
         for (bucket, count) in &self.overhead {
             left -= f64::from(*count);
             if left <= 0.0 {
-                return Some(ceiling(*bucket));
+                return Some(bucket_limit(*bucket));
             }
         }
         None
     }
 }
 
-/// The last steps, the running one last. Steps in which nothing happened are left out.
+/// The last steps, the current one last. Steps without counts are missing.
 #[derive(Debug, Default)]
-pub(in crate::telemetry) struct History {
-    steps: VecDeque<Step>,
+pub(super) struct CountHistory {
+    steps: VecDeque<HistoryStep>,
 }
 
-impl History {
-    /// Counts at this time, since 1970.
-    pub(in crate::telemetry) fn count(&mut self, now: Duration, name: Name, times: u64) {
+impl CountHistory {
+    /// Counts an exchange that ended. `now` is the time since 1970, here and below.
+    pub(super) fn record_exchange(&mut self, now: Duration, event: &ExchangeEnded) {
+        let format = event.format_label();
+        self.count(now, ("requests", format), 1);
+        if let Some(side) = event.side {
+            self.count(now, ("failures", side), 1);
+        }
+        if event.stalled {
+            self.count(now, ("stalls", event.stall_side()), 1);
+        }
+        self.count(now, ("rejections", ""), u64::from(event.rejected));
+        self.count(now, ("unreadable", ""), u64::from(event.unreadable.is_some()));
+        if let Some(report) = &event.report {
+            for finding in &report.findings {
+                self.count(now, ("findings", finding.kind.code()), 1);
+            }
+            for (action, times) in &report.actions {
+                self.count(now, ("repairs", action.label()), *times as u64);
+            }
+            let is_repaired = u64::from(!report.actions.is_empty());
+            self.count(now, ("repaired_requests", format), is_repaired);
+        }
+        if event.format.is_some() {
+            self.record_overhead(now, event.overhead);
+        }
+    }
+
+    /// Adds `times` to a count.
+    pub(super) fn count(&mut self, now: Duration, name: CountName, times: u64) {
         if times > 0 {
-            let count = self.running(now).counts.entry(name).or_default();
+            let count = self.step_mut(now).counts.entry(name).or_default();
             *count = count.saturating_add(times);
         }
     }
 
-    /// Notes the latency that was added to an exchange.
-    pub(in crate::telemetry) fn overhead(&mut self, now: Duration, added: Duration) {
-        let count = self.running(now).overhead.entry(bucket(added)).or_default();
+    /// Records the latency that the proxy added to an exchange.
+    fn record_overhead(&mut self, now: Duration, added: Duration) {
+        let count = self.step_mut(now).overhead.entry(latency_bucket(added)).or_default();
         *count = count.saturating_add(1);
     }
 
-    /// Every step of the last hour in which anything happened, the oldest first.
-    pub(in crate::telemetry) fn steps(&self, now: Duration) -> Vec<Step> {
-        let oldest = begin(now).saturating_sub(STEP.as_secs() * (STEPS_MAX as u64 - 1));
+    /// Returns the steps of the last hour, the oldest first.
+    pub(super) fn steps(&self, now: Duration) -> Vec<HistoryStep> {
+        let oldest = step_start(now).saturating_sub(HISTORY_STEP.as_secs() * (STEPS_MAX as u64 - 1));
         self.steps.iter().filter(|step| step.at >= oldest).cloned().collect()
     }
 
-    /// The step of this time.
-    pub(in crate::telemetry) fn now(&self, now: Duration) -> Step {
-        let at = begin(now);
+    /// Returns the step of the current time.
+    pub(super) fn current(&self, now: Duration) -> HistoryStep {
+        let at = step_start(now);
         let mut last = self.steps.iter().rev().take_while(|step| step.at >= at);
-        let running = last.find(|step| step.at == at).cloned();
-        running.unwrap_or_else(|| Step { at, ..Step::default() })
+        let current = last.find(|step| step.at == at).cloned();
+        current.unwrap_or_else(|| HistoryStep {
+            at,
+            ..HistoryStep::default()
+        })
     }
 
-    /// The step before the running one.
-    pub(in crate::telemetry) fn before(&self, now: Duration) -> Step {
-        self.now(now.saturating_sub(STEP))
+    /// Returns the step before the current one.
+    pub(super) fn previous(&self, now: Duration) -> HistoryStep {
+        self.current(now.saturating_sub(HISTORY_STEP))
     }
 
-    /// A clock that was put back counts into the last step.
-    fn running(&mut self, now: Duration) -> &mut Step {
-        let at = begin(now);
+    /// Returns the step to count into. After the clock was set back, that is the last one.
+    fn step_mut(&mut self, now: Duration) -> &mut HistoryStep {
+        let at = step_start(now);
         if self.steps.back().is_none_or(|last| last.at < at) {
             if self.steps.len() >= STEPS_MAX {
                 self.steps.pop_front();
             }
-            self.steps.push_back(Step { at, ..Step::default() });
+            self.steps.push_back(HistoryStep {
+                at,
+                ..HistoryStep::default()
+            });
         }
         let last = self.steps.len().saturating_sub(1);
         &mut self.steps[last]
     }
 }
 
-/// When the step of this time began.
-pub fn begin(now: Duration) -> u64 {
+/// Returns the start of the step that contains this time.
+const fn step_start(now: Duration) -> u64 {
     let seconds = now.as_secs();
-    seconds - seconds % STEP.as_secs()
+    seconds - seconds % HISTORY_STEP.as_secs()
 }
 
-fn bucket(added: Duration) -> u8 {
+/// Returns the bucket of a latency: four times its logarithm, so that a bucket is a fifth wide.
+fn latency_bucket(added: Duration) -> u8 {
     let micros = added.as_secs_f64() * 1e6;
     let quarter = (micros.max(1.0).log2() * 4.0).floor();
     // From 0 to 111.
@@ -113,11 +149,12 @@ fn bucket(added: Duration) -> u8 {
         clippy::cast_sign_loss,
         reason = "a small whole number, not negative"
     )]
-    let index = quarter.min(BUCKET_LAST) as u8;
+    let index = quarter.min(LATENCY_BUCKET_LAST) as u8;
     index
 }
 
-fn ceiling(bucket: u8) -> u64 {
+/// Returns the upper limit of a bucket, in microseconds.
+fn bucket_limit(bucket: u8) -> u64 {
     let micros = ((f64::from(bucket) + 1.0) / 4.0).exp2();
     #[expect(
         clippy::cast_possible_truncation,
@@ -132,34 +169,34 @@ fn ceiling(bucket: u8) -> u64 {
 mod tests {
     use super::*;
 
-    const NAME: Name = ("requests", "chat");
+    const NAME: CountName = ("requests", "chat");
 
     #[test]
-    fn a_step_holds_what_came_in_it_and_an_hour_is_kept() {
-        let mut history = History::default();
+    fn a_step_counts_five_seconds_and_the_history_an_hour() {
+        let mut history = CountHistory::default();
         for second in 0..4000 {
             history.count(Duration::from_secs(second), NAME, 2);
         }
         let steps = history.steps(Duration::from_secs(3999));
         assert_eq!(steps.len(), STEPS_MAX);
         assert!(steps.iter().all(|step| step.counts[&NAME] == 10));
-        assert_eq!(history.now(Duration::from_secs(3999)).counts[&NAME], 10);
-        assert!(history.now(Duration::from_secs(4000)).counts.is_empty());
-        assert_eq!(history.before(Duration::from_secs(4000)).counts[&NAME], 10);
+        assert_eq!(history.current(Duration::from_secs(3999)).counts[&NAME], 10);
+        assert!(history.current(Duration::from_secs(4000)).counts.is_empty());
+        assert_eq!(history.previous(Duration::from_secs(4000)).counts[&NAME], 10);
         assert!(history.steps(Duration::from_secs(9000)).is_empty());
     }
 
     #[test]
-    fn shares_of_the_added_latency_are_near() {
-        let mut history = History::default();
+    fn percentiles_of_the_added_latency_are_close() {
+        let mut history = CountHistory::default();
         for micros in 1..=1000 {
-            history.overhead(Duration::ZERO, Duration::from_micros(micros));
+            history.record_overhead(Duration::ZERO, Duration::from_micros(micros));
         }
-        let step = history.now(Duration::ZERO);
+        let step = history.current(Duration::ZERO);
         for (share, wanted) in [(0.5, 500), (0.99, 990)] {
             let found = step.overhead_us(share).unwrap_or_default();
             assert!((wanted * 95..wanted * 125).contains(&(found * 100)), "{share}: {found}");
         }
-        assert_eq!(Step::default().overhead_us(0.5), None);
+        assert_eq!(HistoryStep::default().overhead_us(0.5), None);
     }
 }
