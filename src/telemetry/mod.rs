@@ -13,21 +13,24 @@ use std::{
     time::Duration,
 };
 
+use http::HeaderMap;
+
 pub use log::{LogControl, LogFormat, LogSettings, flush_log_lines};
 pub use metrics::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS};
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
 
 use crate::session_table::{Detached, Entered};
 use dashboard::{DashboardFeed, DashboardUpdate, StructureJob};
-use events::{ExchangeEnded, ResultPosted};
+use events::{ExchangeEnded, ExchangeTrace, ResultPosted};
 use metrics::{ExchangeLabels, Metrics};
+use traces::Tracer;
 
 /// Where events go. A cheap handle: every clone counts into the same metrics.
 #[derive(Clone, Debug)]
 pub struct Telemetry {
     metrics: Arc<Metrics>,
     dashboard: Arc<DashboardFeed>,
-    traces: Option<traces::Traces>,
+    tracer: Option<Tracer>,
 }
 
 impl Default for Telemetry {
@@ -43,7 +46,7 @@ impl Telemetry {
         Self {
             metrics: Arc::new(Metrics::new(upstreams.into_iter().map(Into::into).collect())),
             dashboard: Arc::default(),
-            traces: None,
+            tracer: None,
         }
     }
 
@@ -62,8 +65,8 @@ impl Telemetry {
         self.count(event);
         self.dashboard.record_exchange(event);
         log::log_exchange(event);
-        if let Some(traces) = &self.traces {
-            traces.ended(event);
+        if let Some(tracer) = &self.tracer {
+            tracer.export_exchange(event);
         }
     }
 
@@ -248,6 +251,37 @@ impl Telemetry {
     /// Every metric as OpenMetrics text.
     pub fn encode_metrics(&self) -> String {
         self.metrics.encode()
+    }
+
+    /// Turns traces on. Returns the exporter, which must be run for spans to be sent.
+    #[must_use]
+    pub fn with_traces(mut self, settings: TraceSettings) -> (Self, TraceExporter) {
+        let (tracer, exporter) = Tracer::new(settings, self.metrics.spans.clone());
+        self.tracer = Some(tracer);
+        (self, exporter)
+    }
+
+    /// Whether traces are on.
+    pub const fn has_traces(&self) -> bool {
+        self.tracer.is_some()
+    }
+
+    /// Whether requests are sent with the proxy's span as their parent.
+    pub fn has_trace_propagation(&self) -> bool {
+        self.tracer.as_ref().is_some_and(Tracer::propagates)
+    }
+
+    /// Starts the trace of an exchange; `None` if traces are off. `headers` are those of its request.
+    pub fn start_trace(&self, headers: &HeaderMap) -> Option<Box<ExchangeTrace>> {
+        let tracer = self.tracer.as_ref()?;
+        Some(Box::new(tracer.start(headers)))
+    }
+
+    /// Waits until all spans so far were sent or dropped.
+    pub async fn flush_traces(&self) {
+        if let Some(tracer) = &self.tracer {
+            tracer.flush().await;
+        }
     }
 
     fn count(&self, event: &ExchangeEnded) {

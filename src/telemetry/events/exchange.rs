@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ExchangeTrace;
+use super::trace::ExchangeTrace;
 use crate::{
     policy::course::Snapshot,
     repair::{Mode, Report},

@@ -1,9 +1,11 @@
 //! The events that other rooms report, each one struct. Never content, never a secret, never a query string.
 
 mod exchange;
+mod trace;
 
-pub use super::traces::{ExchangeTrace, ModelRequest};
 pub use exchange::{AnswerSummary, ExchangeEnded};
+pub(super) use trace::TraceTarget;
+pub use trace::{ExchangeTrace, ModelRequest};
 
 /// A result that a tool service posted.
 #[derive(Clone, Copy, Debug)]
