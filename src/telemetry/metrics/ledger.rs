@@ -1,115 +1,165 @@
-//! Metrics of what outlives a request: frozen answers, and a ledger that is slow or fails.
+//! Metrics of the ledger, and of the late results that tool services post to it.
 
 use std::{
     fmt,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, OnceLock, atomic::AtomicU64},
     time::Duration,
 };
 
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _},
-    metrics::{
-        MetricType,
-        counter::{ConstCounter, Counter},
-        gauge::ConstGauge,
-        histogram::Histogram,
-    },
+    encoding::{DescriptorEncoder, EncodeMetric as _},
+    metrics::{MetricType, gauge::ConstGauge, histogram::Histogram},
     registry::Unit,
 };
 
-use super::page::{Capped, Page, one, seconds};
+use super::{
+    family::{CounterFamily, HistogramFamily},
+    label_sets::LabelSpace,
+    page::metric_table,
+};
 
-/// What is asked of the ledger.
+/// Operations of the ledger.
 pub const LEDGER_OPS: [&str; 5] = ["commit", "read", "list", "find", "clear"];
-/// How the ledger may fail.
+/// Errors of the ledger.
 pub const LEDGER_ERRORS: [&str; 4] = ["full", "too_large", "store", "closed"];
+/// Answers to a posted result, beside those to a malformed request.
+pub const POST_ANSWERS: [&str; 9] = [
+    "settled",
+    "repeated",
+    "parked",
+    "conflict",
+    "ambiguous_call",
+    "expired",
+    "unknown",
+    "malformed",
+    "unavailable",
+];
+/// Events in the life of a posted result.
+pub const LATE_RESULT_EVENTS: [&str; 11] = [
+    "attached",
+    "detached",
+    "parked",
+    "delivered",
+    "acked",
+    "conflict",
+    "ambiguous",
+    "expired",
+    "cancelled",
+    "unread",
+    "lost",
+];
 
-/// The ledger's time, in seconds: a read out of memory takes microseconds, a commit waits for the disk.
+const READ_WRITE: [&str; 2] = ["read", "write"];
+/// Seconds of a ledger operation: microseconds from memory, longer where a commit waits for the disk.
 const OP_BUCKETS: [f64; 10] = [0.000_05, 0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0];
+/// Seconds that a result waited for its owner: from the next request to a week.
+const AGE_BUCKETS: [f64; 10] = [
+    1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0, 259_200.0, 604_800.0,
+];
 
-const ROWS: [&str; 3] = ["moved", "restored", "placeholder"];
-const USES: [&str; 2] = ["read", "write"];
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RowLabels {
-    row: &'static str,
+metric_table! {
+    /// Metrics of the ledger.
+    LedgerMetrics(page) {
+        missed: CounterFamily<1> = page.counters(
+            "ledger_missed",
+            "Exchanges that continued without the ledger because of a timeout",
+            LabelSpace::closed([("op", &READ_WRITE)]),
+        );
+        lost_writes: Arc<AtomicU64> = page.shared_counter(
+            "ledger_lost",
+            "Background writes to the ledger that failed and were lost",
+        );
+        op_duration: HistogramFamily<1> = page.histograms(
+            "ledger_op_duration",
+            "Duration of ledger operations, time in the queue included",
+            &OP_BUCKETS,
+            LabelSpace::closed([("op", &LEDGER_OPS)]),
+        );
+        errors: CounterFamily<2> = page.counters(
+            "ledger_errors",
+            "Ledger operations that failed, by error",
+            LabelSpace::closed([("op", &LEDGER_OPS), ("kind", &LEDGER_ERRORS)]),
+        );
+        usage: LedgerUsage = LedgerUsage::register(page);
+        posts: CounterFamily<1> = page.counters(
+            "ledger_posts",
+            "Results that tool services posted, by the proxy's answer",
+            LabelSpace::closed([("answer", &POST_ANSWERS)]),
+        );
+        late_results: CounterFamily<1> = page.counters(
+            "late_results",
+            "Events in the life of posted results",
+            LabelSpace::closed([("event", &LATE_RESULT_EVENTS)]),
+        );
+        late_result_age: Histogram = page.histogram(
+            "late_result_age",
+            "Time from the post of a result to its delivery",
+            &AGE_BUCKETS,
+        );
+    }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct UseLabels {
-    op: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FailureLabels {
-    op: &'static str,
-    kind: &'static str,
-}
-
-/// The metrics.
-#[derive(Debug)]
-pub(in crate::telemetry) struct Remembered {
-    frozen: Capped<RowLabels, Counter>,
-    missed: Capped<UseLabels, Counter>,
-    durations: Capped<UseLabels, Histogram>,
-    failures: Capped<FailureLabels, Counter>,
-    lost: Lost,
-    holds: Holds,
-}
-
-impl Default for Remembered {
-    fn default() -> Self {
-        let make = || Histogram::new(OP_BUCKETS);
-        Self {
-            frozen: Capped::closed(ROWS.len()),
-            missed: Capped::closed(USES.len()),
-            durations: Capped::histograms(LEDGER_OPS.len(), OP_BUCKETS.len(), make),
-            failures: Capped::closed(LEDGER_OPS.len() * LEDGER_ERRORS.len()),
-            lost: Lost::default(),
-            holds: Holds::default(),
+impl LedgerMetrics {
+    /// Measures an operation, and counts its error if it failed.
+    pub(in crate::telemetry) fn record_op(&self, op: &'static str, took: Duration, error: Option<&'static str>) {
+        self.op_duration.observe([op], took);
+        if let Some(kind) = error {
+            self.errors.count([op, kind]);
         }
     }
-}
 
-/// Counted by those who know no metrics, and read when the page is.
-#[derive(Clone, Debug, Default)]
-struct Lost(Arc<AtomicU64>);
+    /// Counts a delivered result, and measures how long it waited.
+    pub(in crate::telemetry) fn record_delivery(&self, age: Duration) {
+        self.late_results.count(["delivered"]);
+        self.late_result_age.observe(age.as_secs_f64());
+    }
 
-impl Collector for Lost {
-    fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Writes into the ledger that nobody waited for and that were lost.";
-        let counter = page.encode_descriptor("ledger_lost", help, None, MetricType::Counter)?;
-        ConstCounter::new(self.0.load(Ordering::Relaxed)).encode(counter)
+    /// Returns the events of posted results so far.
+    pub(in crate::telemetry) fn late_results(&self) -> [(&'static str, u64); LATE_RESULT_EVENTS.len()] {
+        LATE_RESULT_EVENTS.map(|event| (event, self.late_results.total([event])))
     }
 }
 
-/// How many records a ledger holds, and how many bytes they count; none while it cannot tell.
+/// A function that returns how many records the ledger contains and their bytes; `None` while it cannot tell.
 pub type LedgerUsageSource = Box<dyn Fn() -> Option<(u64, u64)> + Send + Sync>;
 
-/// Read when the page is; nothing is said where nobody tells.
+/// The gauges of the ledger's size. Its source is asked when the page is read; without one the gauges are missing.
 #[derive(Clone, Default)]
-struct Holds(Arc<OnceLock<LedgerUsageSource>>);
+pub(in crate::telemetry) struct LedgerUsage(Arc<OnceLock<LedgerUsageSource>>);
 
-impl fmt::Debug for Holds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Holds")
+impl LedgerUsage {
+    /// Gauges of the collector.
+    const SERIES: usize = 2;
+
+    fn register(page: &mut super::page::MetricsPage) -> Self {
+        let usage = Self::default();
+        page.collector(Self::SERIES, usage.clone());
+        usage
+    }
+
+    /// Sets the source; only the first counts.
+    pub(in crate::telemetry) fn set_source(&self, source: LedgerUsageSource) {
+        drop(self.0.set(source));
     }
 }
 
-impl Collector for Holds {
+impl fmt::Debug for LedgerUsage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LedgerUsage")
+    }
+}
+
+impl Collector for LedgerUsage {
     fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
-        let Some((records, bytes)) = self.0.get().and_then(|holds| holds()) else {
+        let Some((records, bytes)) = self.0.get().and_then(|source| source()) else {
             return Ok(());
         };
         for (name, help, unit, value) in [
-            ("ledger_records", "Records that the ledger holds.", None, records),
+            ("ledger_records", "Records in the ledger.", None, records),
             (
                 "ledger",
-                "Bytes that the ledger's records count.",
+                "Bytes of the records in the ledger.",
                 Some(Unit::Bytes),
                 bytes,
             ),
@@ -118,69 +168,5 @@ impl Collector for Holds {
             ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(gauge)?;
         }
         Ok(())
-    }
-}
-
-impl Remembered {
-    /// Names and help, and the label sets that are known beforehand.
-    pub(in crate::telemetry) fn register(&self, page: &mut Page) {
-        page.family(
-            "frozen_answers",
-            "Answers that calls were given and keep, by what they are",
-            &self.frozen,
-        );
-        page.family(
-            "ledger_missed",
-            "Times that an exchange went on because the ledger did not answer in time",
-            &self.missed,
-        );
-        page.collector(1, Box::new(self.lost.clone()));
-        page.seconds(
-            "ledger_op_duration",
-            "Time of the ledger, its queue included, by what it was asked",
-            &self.durations,
-        );
-        page.family(
-            "ledger_errors",
-            "Times that the ledger did not do what it was asked",
-            &self.failures,
-        );
-        page.collector(2, Box::new(self.holds.clone()));
-        for row in ROWS {
-            self.frozen.begin(&RowLabels { row });
-        }
-        for op in USES {
-            self.missed.begin(&UseLabels { op });
-        }
-        for op in LEDGER_OPS {
-            self.durations.begin(&UseLabels { op });
-            for kind in LEDGER_ERRORS {
-                self.failures.begin(&FailureLabels { op, kind });
-            }
-        }
-    }
-
-    pub(in crate::telemetry) fn frozen(&self, row: &'static str) {
-        self.frozen.with(&RowLabels { row }, one);
-    }
-
-    pub(in crate::telemetry) fn lost(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.lost.0)
-    }
-
-    pub(in crate::telemetry) fn missed(&self, op: &'static str) {
-        self.missed.with(&UseLabels { op }, one);
-    }
-
-    pub(in crate::telemetry) fn op(&self, op: &'static str, took: Duration, error: Option<&'static str>) {
-        self.durations.with(&UseLabels { op }, seconds(took));
-        if let Some(kind) = error {
-            self.failures.with(&FailureLabels { op, kind }, one);
-        }
-    }
-
-    /// Whom to ask how much the ledger holds; only the first counts.
-    pub(in crate::telemetry) fn holds(&self, holds: LedgerUsageSource) {
-        drop(self.holds.0.set(holds));
     }
 }

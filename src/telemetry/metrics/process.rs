@@ -1,7 +1,8 @@
-//! What the system says of this process, under the names that every Prometheus client library uses. Read when the page is,
-//! on Linux; elsewhere nothing is said.
+//! Metrics of the process, as the system reports them, under the names that every Prometheus client library uses.
+//!
+//! They are read from `/proc` when the page is; other systems than Linux have none.
 
-use std::fs;
+use std::{fmt, fs};
 
 use prometheus_client::{
     collector::Collector,
@@ -10,35 +11,111 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-/// Ticks a second in which the kernel tells a process's time: part of its interface, the same on every machine.
-const TICKS: f64 = 100.0;
+/// Clock ticks a second in `/proc`: part of the kernel's interface, the same on every machine.
+const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Series that the page has of it.
-pub(super) const SERIES: usize = 6;
+/// One metric of the process.
+struct ProcessRow {
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+    /// `None` if the system does not report it.
+    read: fn(&ProcessStatus) -> Option<ProcessValue>,
+}
 
-/// Writes the metrics.
-#[derive(Debug)]
-struct Process;
+/// The value of a row, with its type.
+enum ProcessValue {
+    CounterSeconds(f64),
+    GaugeSeconds(f64),
+    Gauge(i64),
+}
 
-/// The metrics, on a registry without our prefix.
+static ROWS: [ProcessRow; 6] = [
+    ProcessRow {
+        name: "process_cpu",
+        help: "User and system CPU time of the process.",
+        unit: Some(Unit::Seconds),
+        read: |status| status.cpu_seconds.map(ProcessValue::CounterSeconds),
+    },
+    ProcessRow {
+        name: "process_start_time",
+        help: "Time when the process started, in seconds since 1970.",
+        unit: Some(Unit::Seconds),
+        read: |status| status.start_seconds.map(ProcessValue::GaugeSeconds),
+    },
+    ProcessRow {
+        name: "process_resident_memory",
+        help: "Resident memory of the process.",
+        unit: Some(Unit::Bytes),
+        read: |status| status.resident_bytes.map(ProcessValue::Gauge),
+    },
+    ProcessRow {
+        name: "process_virtual_memory",
+        help: "Virtual memory of the process.",
+        unit: Some(Unit::Bytes),
+        read: |status| status.virtual_bytes.map(ProcessValue::Gauge),
+    },
+    ProcessRow {
+        name: "process_open_fds",
+        help: "Open file descriptors.",
+        unit: None,
+        read: |status| status.open_files.map(ProcessValue::Gauge),
+    },
+    ProcessRow {
+        name: "process_max_fds",
+        help: "Limit of open file descriptors.",
+        unit: None,
+        read: |status| status.files_max.map(ProcessValue::Gauge),
+    },
+];
+
+/// The page of the process: these names have no prefix.
 #[derive(Debug)]
 pub(super) struct ProcessPage(Registry);
 
 impl ProcessPage {
+    /// Series of the page.
+    pub(super) const SERIES_MAX: usize = ROWS.len();
+
     pub(super) fn new() -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Process));
+        registry.register_collector(Box::new(ProcessCollector));
         Self(registry)
     }
 
-    pub(super) fn write(&self, page: &mut String) -> Result<(), std::fmt::Error> {
-        text::encode_registry(page, &self.0)
+    /// Writes every row as OpenMetrics text, without the end marker.
+    pub(super) fn write(&self, text: &mut String) -> fmt::Result {
+        text::encode_registry(text, &self.0)
     }
 }
 
-/// What `/proc` says; none of it where it cannot be read.
+/// The collector of all rows.
+#[derive(Debug)]
+struct ProcessCollector;
+
+impl Collector for ProcessCollector {
+    fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
+        let status = ProcessStatus::read();
+        for ProcessRow { name, help, unit, read } in &ROWS {
+            let Some(value) = read(&status) else { continue };
+            let kind = match value {
+                ProcessValue::CounterSeconds(_) => MetricType::Counter,
+                ProcessValue::GaugeSeconds(_) | ProcessValue::Gauge(_) => MetricType::Gauge,
+            };
+            let encoder = page.encode_descriptor(name, help, unit.as_ref(), kind)?;
+            match value {
+                ProcessValue::CounterSeconds(seconds) => ConstCounter::new(seconds).encode(encoder)?,
+                ProcessValue::GaugeSeconds(seconds) => ConstGauge::new(seconds).encode(encoder)?,
+                ProcessValue::Gauge(count) => ConstGauge::new(count).encode(encoder)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The content of `/proc` that the rows need; `None` if it cannot be read.
 #[derive(Debug, Default)]
-struct Facts {
+struct ProcessStatus {
     cpu_seconds: Option<f64>,
     start_seconds: Option<f64>,
     resident_bytes: Option<i64>,
@@ -47,88 +124,44 @@ struct Facts {
     files_max: Option<i64>,
 }
 
-impl Facts {
+impl ProcessStatus {
     fn read() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // The name of the program stands in parentheses and may hold anything: fields are counted from behind it.
+        // The program's name is in parentheses and may contain anything: count the fields from behind it.
         let fields: Vec<&str> = stat
             .rsplit_once(')')
             .map_or("", |(_, rest)| rest)
             .split_whitespace()
             .collect();
-        let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok().map(|ticks| ticks / TICKS);
+        let seconds = |at: usize| {
+            fields
+                .get(at)?
+                .parse::<f64>()
+                .ok()
+                .map(|ticks| ticks / TICKS_PER_SECOND)
+        };
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let kibibytes = |name: &str| Some(value_of(&status, name)?.parse::<i64>().ok()? * 1024);
+        let bytes = |name: &str| Some(first_word_after(&status, name)?.parse::<i64>().ok()? * 1024);
         let system = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let booted = value_of(&system, "btime").and_then(|seconds| seconds.parse::<f64>().ok());
+        let booted = first_word_after(&system, "btime").and_then(|seconds| seconds.parse::<f64>().ok());
         let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-        // The folder is itself open while it is read.
+        // The folder itself is open while it is read.
         let open = fs::read_dir("/proc/self/fd")
             .ok()
             .map(|files| files.count().saturating_sub(1));
         Self {
-            cpu_seconds: ticks(11).zip(ticks(12)).map(|(user, system)| user + system),
-            start_seconds: booted.zip(ticks(19)).map(|(booted, since)| booted + since),
-            resident_bytes: kibibytes("VmRSS:"),
-            virtual_bytes: kibibytes("VmSize:"),
+            cpu_seconds: seconds(11).zip(seconds(12)).map(|(user, system)| user + system),
+            start_seconds: booted.zip(seconds(19)).map(|(booted, since)| booted + since),
+            resident_bytes: bytes("VmRSS:"),
+            virtual_bytes: bytes("VmSize:"),
             open_files: open.and_then(|files| i64::try_from(files).ok()),
-            files_max: value_of(&limits, "Max open files").and_then(|files| files.parse().ok()),
+            files_max: first_word_after(&limits, "Max open files").and_then(|files| files.parse().ok()),
         }
     }
 }
 
-/// The first word behind `name`, which begins a line.
-fn value_of<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+/// Returns the first word behind `name` on the line that starts with it.
+fn first_word_after<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()
-}
-
-impl Collector for Process {
-    fn encode(&self, mut page: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let facts = Facts::read();
-        if let Some(seconds) = facts.cpu_seconds {
-            let help = "User and system time of the process.";
-            let unit = Some(&Unit::Seconds);
-            let counter = page.encode_descriptor("process_cpu", help, unit, MetricType::Counter)?;
-            ConstCounter::new(seconds).encode(counter)?;
-        }
-        if let Some(seconds) = facts.start_seconds {
-            let help = "When the process began, in seconds since 1970.";
-            let unit = Some(&Unit::Seconds);
-            let gauge = page.encode_descriptor("process_start_time", help, unit, MetricType::Gauge)?;
-            ConstGauge::new(seconds).encode(gauge)?;
-        }
-        for (name, help, unit, value) in [
-            (
-                "process_resident_memory",
-                "Memory that the process has in use.",
-                Some(Unit::Bytes),
-                facts.resident_bytes,
-            ),
-            (
-                "process_virtual_memory",
-                "Memory that the process has addresses for.",
-                Some(Unit::Bytes),
-                facts.virtual_bytes,
-            ),
-            (
-                "process_open_fds",
-                "File descriptors that the process has open.",
-                None,
-                facts.open_files,
-            ),
-            (
-                "process_max_fds",
-                "File descriptors that the process may have open.",
-                None,
-                facts.files_max,
-            ),
-        ] {
-            if let Some(value) = value {
-                let gauge = page.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
-                ConstGauge::new(value).encode(gauge)?;
-            }
-        }
-        Ok(())
-    }
 }

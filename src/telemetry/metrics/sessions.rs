@@ -1,6 +1,4 @@
-//! Metrics of tools that clients run: how their calls end, how long they take, and who still waits for them.
-//!
-//! Names of tools are the one word of requests that becomes a label: the first few, and only plain ones.
+//! Metrics of conversations, and of the tool calls that clients run for them.
 
 use std::{
     collections::BTreeSet,
@@ -8,175 +6,144 @@ use std::{
     time::Duration,
 };
 
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, histogram::Histogram},
+use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
+
+use super::{
+    family::{CounterFamily, HistogramFamily},
+    label_sets::{LabelSpace, LabelValue, OTHER},
+    page::metric_table,
 };
+use crate::session_table::{Detached, Entered, Settled};
 
-use super::page::{Capped, OTHER, Page, many, one, seconds};
-use crate::session_table::Detached;
-
-/// Names of tools that become labels: the first that are seen.
-const NAMES_MAX: usize = 25;
-/// Characters of a name that becomes a label.
-const NAME_MAX: usize = 64;
-/// How a call may close.
-const HOWS: [&str; 3] = ["settled", "placeholder", "abandoned"];
-/// A call that was open for longer may outlive its client.
-const LONG: Duration = Duration::from_secs(10);
-/// Clients' time, in seconds: from reading a file to hours of work.
+/// Ways in which a tool call is closed.
+const CLOSED: [&str; 3] = ["settled", "placeholder", "abandoned"];
+const YES_NO: [&str; 2] = ["yes", "no"];
+/// A call that stays open for longer may outlive its client.
+const LONG_CALL: Duration = Duration::from_secs(10);
+/// Seconds that clients need for a tool call: from reading a file to hours of work.
 const ROUND_TRIP_BUCKETS: [f64; 12] = [0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0, 1800.0, 7200.0];
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HowLabels {
-    how: &'static str,
+metric_table! {
+    /// Metrics of sessions and tool calls.
+    SessionMetrics(page) {
+        lanes: Gauge = page.gauge("lanes", "Conversations in the session table");
+        session_forks: Counter = page.counter("session_forks", "Times that two agent loops continued one history");
+        tool_calls_in_flight: Gauge = page.gauge("tool_calls_inflight", "Tool calls that clients have not answered yet");
+        tool_calls_closed: CounterFamily<1> = page.counters(
+            "tool_calls_closed",
+            "Tool calls that are no longer open: settled by a result, answered by a placeholder for a lost result, or abandoned",
+            LabelSpace::closed([("how", &CLOSED)]),
+        );
+        settles: CounterFamily<1> = page.counters(
+            "settles",
+            "Tool calls settled by a result, by whether the conversation still waited for it",
+            LabelSpace::closed([("attached", &YES_NO)]),
+        );
+        long_calls: CounterFamily<1> = page.counters(
+            "long_calls",
+            "Settled tool calls that took more than 10 seconds, by whether the client had stopped waiting for the result",
+            LabelSpace::closed([("detached", &YES_NO)]),
+        );
+        calls_detached: CounterFamily<1> = page.counters(
+            "calls_detached",
+            "Tool calls that no client is known to wait for any more, by reason",
+            LabelSpace::closed([("why", &Detached::ALL.map(Detached::label))]),
+        );
+        tool_round_trip: HistogramFamily<1> = page.histograms(
+            "tool_round_trip",
+            "Time from a tool call in an answer to its result in a request",
+            &ROUND_TRIP_BUCKETS,
+            LabelSpace::open(["tool"], ToolNames::MAX + 1).starting_with(vec![[OTHER]]),
+        );
+        // Not a row: chooses the label of `tool_round_trip`.
+        tool_names: ToolNames = ToolNames::default();
+    }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AttachedLabels {
-    attached: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DetachedLabels {
-    detached: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WhyLabels {
-    why: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ToolLabels {
-    tool: String,
-}
-
-/// The metrics.
-#[derive(Debug)]
-pub(in crate::telemetry) struct Tools {
-    names: RwLock<BTreeSet<Box<str>>>,
-    closed: Capped<HowLabels, Counter>,
-    settles: Capped<AttachedLabels, Counter>,
-    long: Capped<DetachedLabels, Counter>,
-    detached: Capped<WhyLabels, Counter>,
-    round_trips: Capped<ToolLabels, Histogram>,
-    forks: Counter,
-}
-
-impl Default for Tools {
-    fn default() -> Self {
-        let make = || Histogram::new(ROUND_TRIP_BUCKETS);
-        Self {
-            names: RwLock::default(),
-            closed: Capped::closed(HOWS.len()),
-            settles: Capped::closed(2),
-            long: Capped::closed(2),
-            detached: Capped::closed(Detached::ALL.len()),
-            round_trips: Capped::histograms(NAMES_MAX + 1, ROUND_TRIP_BUCKETS.len(), make),
-            forks: Counter::default(),
+impl SessionMetrics {
+    /// Counts what a request of a conversation changed about its tool calls.
+    pub(in crate::telemetry) fn record_request(&self, entered: &Entered) {
+        let closed = &entered.closed;
+        let [settled, placeholder, abandoned] = CLOSED;
+        for (how, calls) in [
+            (settled, closed.settled.len()),
+            (placeholder, closed.placeholder),
+            (abandoned, closed.abandoned),
+        ] {
+            if calls > 0 {
+                self.tool_calls_closed.add([how], calls as u64);
+            }
         }
+        for call in &closed.settled {
+            self.record_settled_call(call);
+        }
+        self.session_forks.inc_by(entered.forks as u64);
+    }
+
+    fn record_settled_call(&self, call: &Settled) {
+        self.settles.count([yes_or_no(call.attached)]);
+        if call.open > LONG_CALL {
+            self.long_calls.count([yes_or_no(!call.attached)]);
+        }
+        self.tool_round_trip
+            .observe([self.tool_names.label(&call.tool)], call.open);
+    }
+
+    /// Counts calls that no client waits for any more.
+    pub(in crate::telemetry) fn record_detached_calls(&self, why: Detached, calls: u64) {
+        if calls > 0 {
+            self.calls_detached.add([why.label()], calls);
+        }
+    }
+
+    /// Returns the calls that no client waits for, by reason.
+    pub(in crate::telemetry) fn detached_calls(&self) -> [(&'static str, u64); Detached::ALL.len()] {
+        Detached::ALL.map(|why| (why.label(), self.calls_detached.total([why.label()])))
+    }
+
+    /// Sets the number of conversations and of their open tool calls.
+    pub(in crate::telemetry) fn set_totals(&self, lanes: usize, open_calls: usize) {
+        self.lanes.set(i64::try_from(lanes).unwrap_or(i64::MAX));
+        self.tool_calls_in_flight
+            .set(i64::try_from(open_calls).unwrap_or(i64::MAX));
     }
 }
 
 const fn yes_or_no(is: bool) -> &'static str {
-    if is { "yes" } else { "no" }
+    let [yes, no] = YES_NO;
+    if is { yes } else { no }
 }
 
-impl Tools {
-    /// Names and help, and the label sets that are known beforehand.
-    pub(in crate::telemetry) fn register(&self, page: &mut Page) {
-        page.family(
-            "tool_calls_closed",
-            "Tool calls of clients that are no longer open: by a result, by a text that says it was lost, or abandoned",
-            &self.closed,
-        );
-        page.family(
-            "settles",
-            "Tool calls of clients that a result has settled, by whether their conversation still waited for it",
-            &self.settles,
-        );
-        page.family(
-            "long_calls",
-            "Settled tool calls that took more than 10 seconds, by whether nobody waited for the result any more",
-            &self.long,
-        );
-        page.family(
-            "calls_detached",
-            "Tool calls that nobody is known to wait for any more, by why",
-            &self.detached,
-        );
-        page.seconds(
-            "tool_round_trip",
-            "From a call in an answer to its result in a request",
-            &self.round_trips,
-        );
-        page.single(
-            "session_forks",
-            "Pairs of loops that went on from one history",
-            self.forks.clone(),
-        );
-        for how in HOWS {
-            self.closed.begin(&HowLabels { how });
-        }
-        for word in [true, false].map(yes_or_no) {
-            self.settles.begin(&AttachedLabels { attached: word });
-            self.long.begin(&DetachedLabels { detached: word });
-        }
-        let tool = OTHER.to_owned();
-        self.round_trips.begin(&ToolLabels { tool });
-        for why in Detached::ALL.map(Detached::label) {
-            self.detached.begin(&WhyLabels { why });
+/// The tool names that are labels: the first plain ones. They are the only text of a request that becomes a label.
+#[derive(Debug, Default)]
+pub(in crate::telemetry) struct ToolNames(RwLock<BTreeSet<Box<str>>>);
+
+impl ToolNames {
+    /// Names that become labels.
+    const MAX: usize = 25;
+    /// Bytes of a name that becomes a label.
+    const NAME_BYTES_MAX: usize = 64;
+
+    /// Returns the label of a tool: its name if that is one of the first, else `other`.
+    fn label(&self, tool: &str) -> LabelValue {
+        let is_plain = !tool.is_empty()
+            && tool.len() <= Self::NAME_BYTES_MAX
+            && tool.bytes().all(|letter| letter.is_ascii_graphic());
+        if is_plain && (self.is_known(tool) || self.add(tool)) {
+            LabelValue::Owned(tool.to_owned())
+        } else {
+            LabelValue::Borrowed(OTHER)
         }
     }
 
-    pub(in crate::telemetry) fn closed(&self, how: &'static str, count: u64) {
-        if count > 0 {
-            self.closed.with(&HowLabels { how }, many(count));
-        }
+    fn is_known(&self, tool: &str) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(tool)
     }
 
-    pub(in crate::telemetry) fn settled(&self, tool: &str, attached: bool, open: Duration) {
-        let labels = AttachedLabels {
-            attached: yes_or_no(attached),
-        };
-        self.settles.with(&labels, one);
-        if open > LONG {
-            let detached = yes_or_no(!attached);
-            self.long.with(&DetachedLabels { detached }, one);
-        }
-        let tool = self.label(tool);
-        self.round_trips.with(&ToolLabels { tool }, seconds(open));
-    }
-
-    pub(in crate::telemetry) fn detached(&self, why: &'static str, count: u64) {
-        if count > 0 {
-            self.detached.with(&WhyLabels { why }, many(count));
-        }
-    }
-
-    pub(in crate::telemetry) fn detached_so_far(&self, why: &'static str) -> u64 {
-        let mut count = 0;
-        self.detached.with(&WhyLabels { why }, |counter| count = counter.get());
-        count
-    }
-
-    pub(in crate::telemetry) fn forked(&self, forks: u64) {
-        self.forks.inc_by(forks);
-    }
-
-    /// The name of a tool if it is one of the first, else `other`.
-    fn label(&self, tool: &str) -> String {
-        let is_plain =
-            !tool.is_empty() && tool.len() <= NAME_MAX && tool.bytes().all(|letter| letter.is_ascii_graphic());
-        if !is_plain {
-            return OTHER.to_owned();
-        }
-        let known = self.names.read().unwrap_or_else(PoisonError::into_inner).contains(tool);
-        let is_kept = known || {
-            let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
-            names.contains(tool) || (names.len() < NAMES_MAX && names.insert(tool.into()))
-        };
-        if is_kept { tool } else { OTHER }.to_owned()
+    /// Adds a name if there is room. Returns whether it is known now.
+    fn add(&self, tool: &str) -> bool {
+        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have added it meanwhile.
+        names.contains(tool) || (names.len() < Self::MAX && names.insert(tool.into()))
     }
 }

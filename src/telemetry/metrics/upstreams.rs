@@ -1,172 +1,119 @@
-//! Metrics of what stands between exchanges: profiles, breakers, sessions. As in [`super`], no value of a request
-//! ever becomes a label: profiles and upstreams are those of the configuration.
+//! Metrics of upstreams: their response times, attempts, profiles and breakers.
+//!
+//! Names of upstreams and profiles come from the configuration, never from a request.
 
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, gauge::Gauge},
+use std::time::Duration;
+
+use super::{
+    family::{CounterFamily, GaugeFamily, HistogramFamily},
+    label_sets::{LabelSpace, LabelValue},
+    page::metric_table,
 };
-
-use super::page::{Capped, Gauges, OTHER, Page, one};
 use crate::{
     auth::rotation::ProfileState,
-    policy::{Reason, Side, breaker::Standing as BreakerStanding},
+    policy::{Reason, breaker::Standing as BreakerState},
+    telemetry::events::ExchangeEnded,
 };
 
-/// Label sets with room: of 12 upstreams with 8 profiles each everything, of more the first. States come in threes.
-const STATES_MAX: usize = 288;
-const ROTATIONS_MAX: usize = 150;
-const ATTEMPTS_MAX: usize = 220;
-const BREAKERS_MAX: usize = 60;
-/// Classes of attempts: what remains where an upstream has no room.
-const CLASSES: usize = 40;
+/// Seconds of the provider: from a refusal to a long answer.
+const UPSTREAM_BUCKETS: [f64; 12] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0];
+const PHASES: [&str; 4] = ["connect", "headers", "first_byte", "body"];
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StateLabels {
-    upstream: String,
-    profile: String,
-    state: &'static str,
-}
+// Twelve upstreams with eight profiles each have room for everything; larger configurations fold what comes last.
+/// Label sets of `profile_state`: twelve times eight profiles, three states each.
+const PROFILE_STATE_SETS_MAX: usize = 288;
+const ROTATION_SETS_MAX: usize = 150;
+const ATTEMPT_SETS_MAX: usize = 220;
+const BREAKER_SETS_MAX: usize = 60;
+/// Classes of attempts: the label sets of `attempts` that folding may add.
+const ATTEMPT_CLASSES_MAX: usize = 40;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RotationLabels {
-    upstream: String,
-    profile: String,
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AttemptLabels {
-    upstream: String,
-    class: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct BreakerLabels {
-    upstream: String,
-    state: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SideLabels {
-    side: &'static str,
-}
-
-/// The metrics.
-#[derive(Debug)]
-pub(in crate::telemetry) struct Standing {
-    profile_state: Gauges<StateLabels>,
-    rotations: Capped<RotationLabels, Counter>,
-    attempts: Capped<AttemptLabels, Counter>,
-    breakers: Gauges<BreakerLabels>,
-    stalls: Capped<SideLabels, Counter>,
-    lanes: Gauge,
-    open_calls: Gauge,
-}
-
-impl Default for Standing {
-    fn default() -> Self {
-        Self {
-            profile_state: Gauges::open(STATES_MAX, ProfileState::ALL.len(), |labels| StateLabels {
-                upstream: OTHER.to_owned(),
-                profile: OTHER.to_owned(),
-                state: labels.state,
-            }),
-            rotations: Capped::open(ROTATIONS_MAX, Reason::ALL.len() + 1, |labels| RotationLabels {
-                upstream: OTHER.to_owned(),
-                profile: OTHER.to_owned(),
-                reason: labels.reason,
-            }),
-            attempts: Capped::open(ATTEMPTS_MAX, CLASSES, |labels| AttemptLabels {
-                upstream: OTHER.to_owned(),
-                class: labels.class,
-            }),
-            breakers: Gauges::open(BREAKERS_MAX, BreakerStanding::ALL.len(), |labels| BreakerLabels {
-                upstream: OTHER.to_owned(),
-                state: labels.state,
-            }),
-            stalls: Capped::closed(Side::ALL.len()),
-            lanes: Gauge::default(),
-            open_calls: Gauge::default(),
-        }
-    }
-}
-
-impl Standing {
-    /// Names and help, and the label sets that are known beforehand.
-    pub(in crate::telemetry) fn register(&self, page: &mut Page) {
-        page.gauges(
+metric_table! {
+    /// Metrics of upstreams.
+    UpstreamMetrics(page) {
+        duration: HistogramFamily<1> = page.histograms(
+            "upstream_duration",
+            "Time of the provider, by phase: connect, headers (send to head), first_byte (head to first byte), body (head to end)",
+            &UPSTREAM_BUCKETS,
+            LabelSpace::closed([("phase", &PHASES)]),
+        );
+        attempts: CounterFamily<2> = page.counters(
+            "attempts",
+            "Requests sent to providers, retries included, by result",
+            LabelSpace::open(["upstream", "class"], ATTEMPT_SETS_MAX).folding(["upstream"], ATTEMPT_CLASSES_MAX),
+        );
+        profile_state: GaugeFamily<3> = page.gauges(
             "profile_state",
-            "1 for the state that a profile is in",
-            &self.profile_state,
+            "1 for the current state of a profile, 0 for its other states; cooling is a cooldown",
+            LabelSpace::open(["upstream", "profile", "state"], PROFILE_STATE_SETS_MAX)
+                .folding(["upstream", "profile"], ProfileState::ALL.len()),
         );
-        page.family(
+        profile_rotations: CounterFamily<3> = page.counters(
             "profile_rotations",
-            "Lanes that left a profile for another, by the reason why it rests",
-            &self.rotations,
+            "Conversations that left a profile for another, by the reason for its cooldown",
+            // One more than the reasons: `other`.
+            LabelSpace::open(["upstream", "profile", "reason"], ROTATION_SETS_MAX)
+                .folding(["upstream", "profile"], Reason::ALL.len() + 1),
         );
-        page.family("attempts", "Sends to providers, by how they ended", &self.attempts);
-        page.gauges(
+        breakers: GaugeFamily<2> = page.gauges(
             "breakers",
-            "Breakers of endpoints and models that have seen failures, by how they stand",
-            &self.breakers,
+            "Breakers of endpoints and models that failed before, by state",
+            LabelSpace::open(["upstream", "state"], BREAKER_SETS_MAX).folding(["upstream"], BreakerState::ALL.len()),
         );
-        page.family(
-            "stream_stalls",
-            "Answers that fell silent until one of our clocks ran out, by whose doing it was",
-            &self.stalls,
-        );
-        page.single("lanes", "Lanes that are remembered", self.lanes.clone());
-        page.single(
-            "tool_calls_inflight",
-            "Tool calls that clients have not answered yet",
-            self.open_calls.clone(),
-        );
-        for side in Side::ALL.map(Side::label) {
-            self.stalls.begin(&SideLabels { side });
+    }
+}
+
+impl UpstreamMetrics {
+    /// Measures the phases of the provider's answer that an exchange reached.
+    pub(super) fn record_exchange(&self, event: &ExchangeEnded) {
+        let phases = [("headers", event.upstream_head), ("body", event.upstream_body)];
+        for (phase, took) in phases {
+            if let Some(took) = took {
+                self.duration.observe([phase], took);
+            }
         }
     }
 
-    pub(in crate::telemetry) fn profile_state(&self, upstream: &str, profile: &str, state: &'static str, is: bool) {
-        let labels = StateLabels {
-            upstream: upstream.to_owned(),
-            profile: profile.to_owned(),
-            state,
-        };
-        self.profile_state.set(&labels, i64::from(is));
+    /// Measures a new connection, TLS included.
+    pub(in crate::telemetry) fn record_connect(&self, took: Duration) {
+        self.duration.observe(["connect"], took);
     }
 
-    pub(in crate::telemetry) fn rotated(&self, upstream: &str, profile: &str, reason: &'static str) {
-        let labels = RotationLabels {
-            upstream: upstream.to_owned(),
-            profile: profile.to_owned(),
-            reason,
-        };
-        self.rotations.with(&labels, one);
+    /// Measures the wait for the first byte of an answer's body.
+    pub(in crate::telemetry) fn record_first_byte(&self, took: Duration) {
+        self.duration.observe(["first_byte"], took);
     }
 
-    pub(in crate::telemetry) fn attempt(&self, upstream: &str, class: &'static str) {
-        let upstream = upstream.to_owned();
-        self.attempts.with(&AttemptLabels { upstream, class }, one);
+    /// Counts a send that ended.
+    pub(in crate::telemetry) fn record_attempt(&self, upstream: &str, class: &'static str) {
+        self.attempts.count([owned(upstream), class.into()]);
     }
 
-    pub(in crate::telemetry) fn breakers(&self, upstream: &str, state: &'static str, count: usize) {
-        let upstream = upstream.to_owned();
+    /// Counts a conversation that left a profile.
+    pub(in crate::telemetry) fn record_rotation(&self, upstream: &str, profile: &str, reason: &'static str) {
+        self.profile_rotations
+            .count([owned(upstream), owned(profile), reason.into()]);
+    }
+
+    /// Sets whether a profile is in a state.
+    pub(in crate::telemetry) fn set_profile_state(&self, upstream: &str, profile: &str, state: &'static str, is: bool) {
+        let labels = [owned(upstream), owned(profile), state.into()];
+        self.profile_state.set(labels, i64::from(is));
+    }
+
+    /// Sets how many breakers are in a state.
+    pub(in crate::telemetry) fn set_breaker_count(&self, upstream: &str, state: &'static str, count: usize) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        self.breakers.set(&BreakerLabels { upstream, state }, count);
+        self.breakers.set([owned(upstream), state.into()], count);
     }
 
-    pub(in crate::telemetry) fn stall(&self, side: &'static str) {
-        self.stalls.with(&SideLabels { side }, one);
-    }
-
-    pub(in crate::telemetry) fn sessions(&self, lanes: usize, open_calls: usize) {
-        self.lanes.set(i64::try_from(lanes).unwrap_or(i64::MAX));
-        self.open_calls.set(i64::try_from(open_calls).unwrap_or(i64::MAX));
-    }
-
-    /// Forgets what was configured before: those that are still there are set again before the page is read.
-    pub(in crate::telemetry) fn forget(&self) {
+    /// Removes all profiles and breakers: those of the new configuration are set again before the page is read.
+    pub(in crate::telemetry) fn forget_configuration(&self) {
         self.profile_state.clear();
         self.breakers.clear();
     }
+}
+
+fn owned(value: &str) -> LabelValue {
+    LabelValue::Owned(value.to_owned())
 }

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::settings::TraceSettings;
-use crate::{clock, telemetry::metrics::SpanCounts, upstream::Sender};
+use crate::{clock, telemetry::metrics::Metrics, upstream::Sender};
 
 /// Exchanges whose spans may wait in the queue.
 const QUEUE_MAX: usize = 1024;
@@ -39,7 +39,7 @@ enum SpanQueueItem {
 #[derive(Clone)]
 pub(super) struct SpanQueue {
     items: mpsc::Sender<SpanQueueItem>,
-    metrics: SpanCounts,
+    metrics: Arc<Metrics>,
 }
 
 impl fmt::Debug for SpanQueue {
@@ -49,12 +49,12 @@ impl fmt::Debug for SpanQueue {
 }
 
 /// Creates a queue, and the exporter that sends its spans.
-pub(super) fn span_queue(settings: TraceSettings, metrics: SpanCounts) -> (SpanQueue, TraceExporter) {
+pub(super) fn span_queue(settings: TraceSettings, metrics: Arc<Metrics>) -> (SpanQueue, TraceExporter) {
     let (items, queue) = mpsc::channel(QUEUE_MAX);
     let exporter = TraceExporter {
         queue,
         settings,
-        metrics: metrics.clone(),
+        metrics: Arc::clone(&metrics),
         is_failing: false,
     };
     (SpanQueue { items, metrics }, exporter)
@@ -65,7 +65,7 @@ impl SpanQueue {
     pub(super) fn push(&self, spans: Vec<SpanData>) {
         let count = spans.len();
         if self.items.try_send(SpanQueueItem::Spans(spans)).is_err() {
-            self.metrics.full(count);
+            self.metrics.spans.lost.add(["full"], count as u64);
         }
     }
 
@@ -84,7 +84,7 @@ impl SpanQueue {
 pub struct TraceExporter {
     queue: mpsc::Receiver<SpanQueueItem>,
     settings: TraceSettings,
-    metrics: SpanCounts,
+    metrics: Arc<Metrics>,
     /// Whether the last export failed. Only a change is logged.
     is_failing: bool,
 }
@@ -140,10 +140,10 @@ impl TraceExporter {
         };
         match &failure {
             None => {
-                self.metrics.sent(count);
+                self.metrics.spans.sent.inc_by(count as u64);
             }
             Some(error) => {
-                self.metrics.failed(count);
+                self.metrics.spans.lost.add(["failed"], count as u64);
                 if !self.is_failing {
                     let collector = self.settings.endpoint.host().unwrap_or_default();
                     tracing::warn!(

@@ -1,5 +1,7 @@
 //! The tracer: starts the trace of each exchange, decides whether it is sampled, and hands its spans to the exporter.
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use opentelemetry::{
     Context,
@@ -15,7 +17,7 @@ use super::{
 };
 use crate::telemetry::{
     events::{ExchangeEnded, ExchangeTrace, TraceTarget},
-    metrics::SpanCounts,
+    metrics::Metrics,
 };
 
 /// The start of every trace. Cheap to clone.
@@ -29,7 +31,7 @@ pub(in crate::telemetry) struct Tracer {
 
 impl Tracer {
     /// Creates a tracer, and the exporter that sends its spans.
-    pub(in crate::telemetry) fn new(settings: TraceSettings, metrics: SpanCounts) -> (Self, TraceExporter) {
+    pub(in crate::telemetry) fn new(settings: TraceSettings, metrics: Arc<Metrics>) -> (Self, TraceExporter) {
         let (sampling, propagates) = (settings.sampling, settings.propagates);
         let (queue, exporter) = span_queue(settings, metrics);
         let tracer = Self {
