@@ -79,6 +79,7 @@ impl Telemetry {
 
     /// Records an exchange that ended: its log line, its metrics, its dashboard entry and its spans.
     pub fn record_exchange(&self, event: &ExchangeEnded) {
+        // The spans come last: they may be dropped, the others never are.
         self.metrics.record_exchange(event);
         self.dashboard.record_exchange(event);
         log::log_exchange(event);
@@ -160,6 +161,7 @@ impl Telemetry {
     /// Records a request of a lane: its forks, and the tool calls that it closed.
     pub fn record_lane_request(&self, entered: &Entered) {
         self.metrics.sessions.record_request(entered);
+        // One by one: each may have another reason.
         for why in &entered.closed.detached {
             self.record_detached_calls(*why, 1);
         }
@@ -228,6 +230,7 @@ impl Telemetry {
     /// Records a reload of the configuration, which is in force if `is_successful`.
     pub fn record_reload(&self, is_successful: bool) {
         if is_successful {
+            // Profiles of the old configuration would stay on the page for ever.
             self.metrics.upstreams.forget_configuration();
         }
         self.metrics.instance.record_reload(is_successful);
@@ -258,12 +261,12 @@ impl Telemetry {
         self.dashboard.build_structures().await;
     }
 
-    /// Whether traces are on.
+    /// Returns `true` if traces are on.
     pub const fn has_traces(&self) -> bool {
         self.tracer.is_some()
     }
 
-    /// Whether requests are sent with the proxy's span as their parent.
+    /// Returns `true` if requests are sent with the proxy's span as their parent.
     pub fn has_trace_propagation(&self) -> bool {
         self.tracer.as_ref().is_some_and(Tracer::propagates)
     }

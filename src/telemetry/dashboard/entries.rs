@@ -59,6 +59,7 @@ impl RepairEntry {
             upstream: event.upstream.clone(),
             format: event.format,
             mode: event.mode,
+            // A rejected request was not sent, whatever its repair would have been.
             outcome: match (event.rejected, actions.is_empty()) {
                 (true, _) => "rejected",
                 (false, true) => "observed",

@@ -187,6 +187,7 @@ impl DashboardFeed {
         let entry = Arc::new(entry);
         entries.repairs.push_front(Arc::clone(&entry));
         entries.repairs.truncate(REPAIRS_MAX);
+        // A pending structure publishes the entry itself, once it is complete.
         let is_pending = entries.pending_structures.contains(&entry.id);
         drop(entries);
         if !is_pending {

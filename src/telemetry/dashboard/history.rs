@@ -75,6 +75,7 @@ impl CountHistory {
             let is_repaired = u64::from(!report.actions.is_empty());
             self.count(now, ("repaired_requests", format), is_repaired);
         }
+        // Other bodies are not read, so they would only lower the percentiles.
         if event.format.is_some() {
             self.record_overhead(now, event.overhead);
         }
@@ -120,6 +121,7 @@ impl CountHistory {
     fn step_mut(&mut self, now: Duration) -> &mut HistoryStep {
         let at = step_start(now);
         if self.steps.back().is_none_or(|last| last.at < at) {
+            // The oldest step makes room, which bounds the memory.
             if self.steps.len() >= STEPS_MAX {
                 self.steps.pop_front();
             }

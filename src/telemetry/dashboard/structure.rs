@@ -45,7 +45,7 @@ pub struct StructureJob {
 }
 
 impl StructureJob {
-    /// Whether a body is too large for its structure to be built.
+    /// Returns `true` if a body is too large for its structure to be built.
     pub(super) fn is_too_large(&self) -> bool {
         let after = self.after.as_ref().map_or(0, Segments::len);
         after.max(self.before.len()) > BODY_BYTES_MAX
@@ -90,7 +90,7 @@ pub struct BlockStructure {
     pub id: Option<String>,
     /// The tool of that call.
     pub tool: Option<String>,
-    /// Whether the other of the two bodies has no such block in this place.
+    /// The difference: `true` if the other of the two bodies has no such block in this place.
     pub changed: bool,
 }
 
@@ -138,7 +138,7 @@ struct FlatBody<'a> {
     messages: Vec<Range<usize>>,
 }
 
-/// What is compared of one block.
+/// The part of a block that is compared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct FlatBlock {
     role: &'static str,

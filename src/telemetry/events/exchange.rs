@@ -30,7 +30,7 @@ pub struct ExchangeEnded {
     pub report: Option<Report>,
     /// The reason why the body could not be read.
     pub unreadable: Option<Unreadable>,
-    /// Whether the request was rejected in strict mode.
+    /// The rejection in strict mode: `true` if there was one.
     pub rejected: bool,
     /// The number of times the request was sent to the provider.
     pub attempts: u32,
@@ -46,11 +46,11 @@ pub struct ExchangeEnded {
     pub upstream_body: Option<Duration>,
     /// The time from the first byte of the request to the last byte of the answer.
     pub duration: Duration,
-    /// What the answer contained; `None` if no watcher read it.
+    /// The summary of the answer; `None` if no watcher read it.
     pub watched: Option<AnswerSummary>,
     /// The name of the profile of the last send; `None` if the client's own credential was used.
     pub profile: Option<String>,
-    /// Whether a timeout of the proxy ended a silent answer.
+    /// The stall of the answer: `true` if a timeout of the proxy ended its silence.
     pub stalled: bool,
     /// The tool that was running at the provider.
     pub tool: Option<Snapshot>,
@@ -81,7 +81,7 @@ impl ExchangeEnded {
         if self.rejected {
             return Some("rejected".to_owned());
         }
-        // Some entries of a batch may be unreadable while others were repaired: the repair is the news.
+        // Some entries of a batch may be unreadable while others were repaired: report the repair.
         let is_repaired = self.report.as_ref().is_some_and(|report| !report.actions.is_empty());
         if let Some(reason) = self.unreadable.filter(|_| !is_repaired) {
             return Some(format!("unreadable; reason={}", reason.code()));
@@ -98,12 +98,12 @@ impl ExchangeEnded {
     }
 }
 
-/// What an answer contained: counts, and names from closed lists.
+/// The summary of an answer: counts, and names from closed lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerSummary {
     /// The format of the answer.
     pub format: Format,
-    /// Whether the answer was a stream.
+    /// The kind of answer: `true` for a stream.
     pub streamed: bool,
     /// The stop reason, as [`Facts::stop_label`](crate::wire::watch::Facts::stop_label) returns it.
     pub stop: &'static str,

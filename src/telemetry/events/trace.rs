@@ -44,12 +44,12 @@ pub(in crate::telemetry) struct TraceTarget {
     pub(in crate::telemetry) port: Option<u16>,
 }
 
-/// What a request asks of a model.
+/// The parameters of a request to a model.
 #[derive(Clone, Debug, Default)]
 pub struct ModelRequest<'a> {
     /// The name of the model.
     pub model: Option<&'a str>,
-    /// Whether the answer is to be a stream.
+    /// The client's choice of a streamed answer.
     pub streams: bool,
     /// The limit of the answer's length, in tokens.
     pub max_tokens: Option<u64>,
@@ -57,7 +57,7 @@ pub struct ModelRequest<'a> {
     pub conversation: Option<String>,
 }
 
-/// What an answer reported about itself.
+/// The facts that an answer reported about itself.
 #[derive(Clone, Debug)]
 pub(in crate::telemetry) struct TraceAnswer {
     pub(in crate::telemetry) id: Option<Box<str>>,
@@ -71,13 +71,14 @@ impl ExchangeTrace {
         self.id.to_string()
     }
 
-    /// Whether the trace is exported.
+    /// Returns `true` if the trace is exported.
     pub const fn is_sampled(&self) -> bool {
         self.is_sampled
     }
 
     /// Sets the destination of the request.
     pub fn set_route(&mut self, route: &Route<'_>) {
+        // Nothing is copied for a trace that is not exported.
         if !self.is_sampled {
             return;
         }
@@ -107,7 +108,7 @@ impl ExchangeTrace {
         self.first_send.get_or_insert(after);
     }
 
-    /// Whether the first bytes of an answer are still to be recorded.
+    /// Returns `true` if the first bytes of an answer are still to be recorded.
     pub const fn needs_first_chunk(&self) -> bool {
         self.is_sampled && self.first_chunk.is_none()
     }
@@ -130,6 +131,7 @@ impl ExchangeTrace {
 
     /// Returns the `traceparent` header that names the proxy's span to the provider.
     pub fn traceparent(&self) -> Option<HeaderValue> {
+        // Version 00 has a fixed length.
         let mut text = String::with_capacity(55);
         let flags = u8::from(self.is_sampled);
         write!(text, "00-{}-{}-{flags:02x}", self.id, self.client_span).ok()?;

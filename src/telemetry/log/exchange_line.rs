@@ -45,6 +45,7 @@ pub(in crate::telemetry) fn log_exchange(event: &ExchangeEnded) {
         dur_ms = millis(event.duration),
         side = event.side.unwrap_or("-"),
         phase, code,
+        // Operators filter by these keys: they must not change.
         "exchange ended"
     );
 }
@@ -52,6 +53,7 @@ pub(in crate::telemetry) fn log_exchange(event: &ExchangeEnded) {
 /// Returns the start of a path, without the query: that may contain a key.
 fn short_path(path: &str) -> &str {
     let path = path.split('?').next().unwrap_or_default();
+    // By characters: a cut within one would not be text.
     let end = path.char_indices().nth(PATH_CHARS_MAX).map_or(path.len(), |(at, _)| at);
     path.get(..end).unwrap_or_default()
 }

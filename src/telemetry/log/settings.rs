@@ -152,7 +152,7 @@ fn parse_filter(level: &str) -> Result<EnvFilter, ParseError> {
     EnvFilter::builder().parse(directives.join(","))
 }
 
-/// Whether a line cannot contain a credential: at debug level, HTTP libraries log headers.
+/// Returns `true` if a line cannot contain a credential. At debug level, HTTP libraries log headers.
 fn is_safe(metadata: &Metadata<'_>) -> bool {
     *metadata.level() <= Level::INFO || metadata.target().starts_with("antiphon")
 }

@@ -63,6 +63,7 @@ impl<'a> MakeWriter<'a> for LogOutput {
 impl Write for LogLineOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut waiting = lock_waiting();
+        // A line that may not wait takes those before it along, which keeps their order.
         waiting.extend_from_slice(bytes);
         if !self.may_wait || waiting.len() > WAITING_BYTES_MAX {
             write_out(&mut waiting);

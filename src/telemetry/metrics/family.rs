@@ -73,6 +73,7 @@ impl<const N: usize, M, C: MetricConstructor<M>> BoundedFamily<N, M, C> {
 
     /// Changes the metric of these labels, or of the set that replaces them.
     fn update(&self, labels: &LabelSet<N>, change: impl FnOnce(&M)) {
+        // The common case: the set exists, and only the family's own lock is taken.
         if let Some(metric) = self.family.get(labels) {
             return change(&metric);
         }
@@ -188,6 +189,7 @@ impl<const N: usize> GaugeFamily<N> {
             return;
         };
         let mut values = self.folded_values.lock().unwrap_or_else(PoisonError::into_inner);
+        // A sum that misses a set is better than memory without a bound.
         if values.len() >= FOLDED_VALUES_MAX && !values.contains_key(&labels) {
             return;
         }

@@ -81,6 +81,7 @@ metric_table! {
             "Ledger operations that failed, by error",
             LabelSpace::closed([("op", &LEDGER_OPS), ("kind", &LEDGER_ERRORS)]),
         );
+        // Two rows, from one question to the ledger.
         usage: LedgerUsage = LedgerUsage::register(page);
         posts: CounterFamily<1> = page.counters(
             "ledger_posts",
@@ -121,7 +122,7 @@ impl LedgerMetrics {
     }
 }
 
-/// A function that returns how many records the ledger contains and their bytes; `None` while it cannot tell.
+/// A function that returns how many records the ledger contains and their bytes; `None` while it is unknown.
 pub type LedgerUsageSource = Box<dyn Fn() -> Option<(u64, u64)> + Send + Sync>;
 
 /// The gauges of the ledger's size. Its source is asked when the page is read; without one the gauges are missing.
@@ -153,6 +154,7 @@ impl fmt::Debug for LedgerUsage {
 impl Collector for LedgerUsage {
     fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
         let Some((records, bytes)) = self.0.get().and_then(|source| source()) else {
+            // A missing series is honest; a zero would be read as an empty ledger.
             return Ok(());
         };
         for (name, help, unit, value) in [

@@ -169,6 +169,7 @@ impl MetricsPage {
     }
 
     fn put(&mut self, series: usize, name: &str, help: &str, unit: Option<Unit>, metric: impl Metric) {
+        // Counted before anything is recorded, so that the bound holds from the start.
         self.series_max += series;
         match unit {
             None => self.registry.register(name, help, metric),

@@ -77,6 +77,7 @@ impl RepairMetrics {
     }
 
     fn record_report(&self, report: &Report, format: &'static str) {
+        // Content and ids of findings are never labels, only their kinds.
         for finding in &report.findings {
             self.findings.count([finding.kind.code(), format]);
         }

@@ -70,6 +70,7 @@ impl SessionMetrics {
             (placeholder, closed.placeholder),
             (abandoned, closed.abandoned),
         ] {
+            // Most requests close no call: skip the lookup.
             if calls > 0 {
                 self.tool_calls_closed.add([how], calls as u64);
             }

@@ -85,7 +85,7 @@ pub struct TraceExporter {
     queue: mpsc::Receiver<SpanQueueItem>,
     settings: TraceSettings,
     metrics: Arc<Metrics>,
-    /// Whether the last export failed. Only a change is logged.
+    /// The result of the last export: `true` if it failed. Only a change is logged.
     is_failing: bool,
 }
 

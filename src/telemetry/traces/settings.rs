@@ -19,7 +19,7 @@ pub struct TraceSettings {
     pub sampling: TraceSampling,
     /// The attributes of the service, such as `service.name`.
     pub resource: BTreeMap<String, String>,
-    /// Whether requests are sent with the proxy's span as their parent, in place of the client's.
+    /// The choice to send requests with the proxy's span as their parent, in place of the client's.
     pub propagates: bool,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Debug for ExportHeaders {
 /// The choice of traces to export.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TraceSampling {
-    /// Whether the decision of the request's parent span counts, if it has one.
+    /// The choice to follow the decision of the request's parent span, if it has one.
     pub follows_parent: bool,
     /// The share of all other traces, from 0 to 1.
     pub share: f64,

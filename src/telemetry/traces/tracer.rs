@@ -43,7 +43,7 @@ impl Tracer {
         (tracer, exporter)
     }
 
-    /// Whether requests are sent with the proxy's span as their parent.
+    /// Returns `true` if requests are sent with the proxy's span as their parent.
     pub(in crate::telemetry) const fn propagates(&self) -> bool {
         self.propagates
     }
@@ -51,6 +51,7 @@ impl Tracer {
     /// Starts the trace of an exchange. `headers` are those of the request, which may name a parent.
     pub(in crate::telemetry) fn start(&self, headers: &HeaderMap) -> ExchangeTrace {
         let parent = parent_span(headers);
+        // A request without a parent starts a trace of its own.
         let id = parent
             .as_ref()
             .map_or_else(|| self.ids.new_trace_id(), SpanContext::trace_id);
@@ -58,6 +59,7 @@ impl Tracer {
             (parent.trace_state().clone(), Some(parent.span_id()))
         });
         let context = parent.map(|parent| Context::new().with_remote_span_context(parent));
+        // Decided by the trace id and the parent alone: the span has no name or attributes yet.
         let sampled = self
             .sampler
             .should_sample(context.as_ref(), id, "", &SpanKind::Server, &[], &[]);
@@ -94,6 +96,7 @@ impl Tracer {
 
 fn sampler(sampling: TraceSampling) -> Sampler {
     let share = match sampling.share {
+        // The two ends need no comparison of ids.
         share if share >= 1.0 => Sampler::AlwaysOn,
         share if share > 0.0 => Sampler::TraceIdRatioBased(share),
         _ => Sampler::AlwaysOff,
