@@ -17,7 +17,7 @@ use crate::{
     proxy::{Fresh, Proxy, ProxySettings, Shared},
     recall::{Recall, RecallSettings},
     server::{self, BindError, ServerSettings, Tasks},
-    telemetry::{Exporter, Telemetry},
+    telemetry::{Telemetry, TraceExporter},
     upstream::{Dial, Sender, UpstreamSettings},
 };
 
@@ -44,7 +44,7 @@ pub struct Parts {
     /// Who does what exchanges do not wait for.
     pub upkeep: Upkeep,
     /// Who sends traces, where there are any.
-    pub traces: Option<Exporter>,
+    pub traces: Option<TraceExporter>,
 }
 
 /// Who does what exchanges do not wait for.
@@ -116,7 +116,7 @@ impl Lasting {
     /// All of it over `ledger`; with `keeps_seen` the results in requests go there too.
     pub fn over(ledger: &Arc<dyn Ledger>, settings: LateSettings, keeps_seen: bool, telemetry: &Telemetry) -> Self {
         let ledger: &Arc<dyn Ledger> = &(Arc::new(Measured::new(Arc::clone(ledger), telemetry)) as Arc<dyn Ledger>);
-        let (later, writer) = ledger::later_counting(Arc::clone(ledger), telemetry.ledger_lost());
+        let (later, writer) = ledger::later_counting(Arc::clone(ledger), telemetry.lost_ledger_writes());
         let callers = Callers::new(Arc::clone(ledger), later.clone());
         let kept = Arc::clone(ledger);
         let recalls = RecallSettings {
@@ -151,7 +151,7 @@ pub enum StartError {
 /// New connections are timed.
 fn tell(sender: &Sender, telemetry: &Telemetry) {
     let telemetry = telemetry.clone();
-    sender.tell(move |took| telemetry.connected(took));
+    sender.tell(move |took| telemetry.record_connect(took));
 }
 
 /// Binds both listeners and serves until the drain.
@@ -184,7 +184,7 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
     let proxy = Proxy::new(routes, proxy, sender, shared, data_address.ip(), tasks.stopping());
     let drain_timeout = server.drain_timeout;
     tasks.spawn_background(server::serve(data, server, tasks.clone(), proxy.clone()));
-    tasks.spawn_background(telemetry.clone().sketching());
+    tasks.spawn_background(telemetry.clone().build_structures());
     // The admin listener answers until the end, so that a drain can be watched.
     tasks.spawn_background(async move {
         if let Err(error) = axum::serve(admin_listener, admin).await {

@@ -27,7 +27,7 @@
 //! | `proxy` | the life of one exchange, top to bottom |
 //! | `server` | listeners, limits, owned tasks, drain |
 //! | `admin` | the dashboard, `/admin/v1`, health, and what an operator may change while the process runs |
-//! | `telemetry` | one struct an event = its log line, its counters, its spans, and its place among what happened last |
+//! | `telemetry` | log lines, metrics, traces and the feed of the dashboard, all from the events that other rooms report |
 //! | `config` | file, variables and flags → settings of the rooms below |
 //! | `app` | puts everything together |
 //! | `demo` | five failures, played against a strict provider with the proxy and without it |
@@ -93,7 +93,7 @@
 //! * Which credential goes up, and who may use it? `auth`, `proxy/credential.rs`, `proxy/signature.rs`.
 //! * What does a commit of the ledger mean? `ledger/steps.rs`. Is it on the disk, and whose is the file? `ledger/sqlite`.
 //! * What does a span say? `telemetry/traces/names.rs`, then `telemetry/traces/spans.rs`.
-//! * What does the dashboard show, and where does it come from? `admin/views`, `telemetry/recent`, `admin/page`.
+//! * What does the dashboard show, and where does it come from? `admin/views`, `telemetry/dashboard`, `admin/page`.
 //! * What does a reload change, and what not? `cli/reload.rs`, `config/changes.rs`, `proxy/service.rs`.
 //! * A new provider: a row in `provider`. A new key: `config/file`, `config/lower.rs`.
 //! * A bug: a folder in `tests/cases`.

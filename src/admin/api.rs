@@ -124,7 +124,7 @@ async fn list_repairs(State(parts): State<Parts>, Asked(rows): Asked<RowsQuery>)
 ))]
 async fn show_repair(State(parts): State<Parts>, Path(id): Path<String>) -> Result<Json<Repair>, Problem> {
     let unknown = || not_found("no such request among the last in which something was found");
-    let mended = parts.telemetry.repair(&id).ok_or_else(unknown)?;
+    let mended = parts.telemetry.dashboard().find_repair(&id).ok_or_else(unknown)?;
     Ok(Json(repairs::repair(&mended, true)))
 }
 
@@ -188,7 +188,7 @@ async fn clear_profile(
         return Err(not_found("there is no such profile; GET /admin/v1/profiles lists them"));
     }
     tracing::info!(upstream, profile, "a profile was cleared");
-    parts.telemetry.profiles_changed();
+    parts.telemetry.announce_profiles();
     Ok(StatusCode::NO_CONTENT)
 }
 

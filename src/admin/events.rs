@@ -31,7 +31,7 @@ use super::{
 use crate::{
     clock,
     session_table::{SessionTable, Totals},
-    telemetry::recent::News,
+    telemetry::dashboard::DashboardUpdate,
 };
 
 /// Listeners at once.
@@ -95,7 +95,7 @@ struct Listener {
     parts: Parts,
     listeners: Listeners,
     ticks: Interval,
-    news: broadcast::Receiver<News>,
+    news: broadcast::Receiver<DashboardUpdate>,
     waiting: VecDeque<Event>,
     _room: OwnedSemaphorePermit,
 }
@@ -115,7 +115,7 @@ pub(super) async fn events(State(parts): State<Parts>, Extension(listeners): Ext
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let listener = Listener {
-        news: parts.telemetry.listen(),
+        news: parts.telemetry.dashboard().subscribe(),
         ticks,
         waiting: VecDeque::from([Event::default().retry(RETRY)]),
         parts,
@@ -153,12 +153,12 @@ impl Listener {
     }
 
     fn tick(&self) -> Event {
-        let (parts, running) = (&self.parts, self.parts.telemetry.running());
-        let finished = parts.telemetry.finished();
+        let (parts, running) = (&self.parts, self.parts.telemetry.dashboard().current_step());
+        let finished = parts.telemetry.dashboard().previous_step();
         let totals = self.listeners.totals(&parts.sessions);
         let tick = Tick {
             at: clock::since_1970().as_secs(),
-            streams_active: parts.telemetry.streams_active(),
+            streams_active: parts.telemetry.active_streams(),
             lanes: totals.lanes,
             open_calls: totals.open_calls,
             point_at: running.at,
@@ -170,11 +170,11 @@ impl Listener {
     }
 }
 
-fn told(news: News) -> Event {
+fn told(news: DashboardUpdate) -> Event {
     match news {
-        News::Mended(mended) => named("repair", &repairs::repair(&mended, false)),
-        News::Late(news) => named("late", &late::row(news)),
-        News::Profiles => named("profiles", &()),
+        DashboardUpdate::Repair(mended) => named("repair", &repairs::repair(&mended, false)),
+        DashboardUpdate::LateResult(news) => named("late", &late::row(news)),
+        DashboardUpdate::Profiles => named("profiles", &()),
     }
 }
 

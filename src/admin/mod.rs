@@ -106,10 +106,10 @@ pub fn router(parts: Parts) -> Router {
 async fn metrics(State(parts): State<Parts>) -> Response {
     parts.control.in_force().profiles.publish(clock::instant());
     let totals = parts.sessions.totals(clock::now());
-    parts.telemetry.sessions(totals.lanes, totals.open_calls);
+    parts.telemetry.set_session_totals(totals.lanes, totals.open_calls);
     (
         [(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))],
-        parts.telemetry.encode(),
+        parts.telemetry.encode_metrics(),
     )
         .into_response()
 }

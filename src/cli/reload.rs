@@ -26,7 +26,7 @@ impl Reloader {
     pub(super) fn reload(&mut self, running: &mut Running) -> Result<Reloaded, String> {
         notify::reloading();
         let reloaded = self.replaced(running).map_err(|error| format!("{error:#}"));
-        self.telemetry.reloaded(reloaded.is_ok());
+        self.telemetry.record_reload(reloaded.is_ok());
         notify::ready();
         match &reloaded {
             Ok(Reloaded { changed, needs_restart }) => {
@@ -63,7 +63,7 @@ impl Reloader {
         settings.policy.tiers.clone_from(&before.policy.tiers);
         let hosts = settings.allow_hosts.clone();
         running.replace(routes.clone(), settings, config.upstream, profiles.clone())?;
-        self.telemetry.knows(names);
+        self.telemetry.set_upstreams(names);
         if changed.iter().any(|key| key == "log.level") {
             self.control
                 .log()
@@ -75,7 +75,7 @@ impl Reloader {
             ..InForce::new(old.path.clone(), effective, &routes, profiles, hosts)
         });
         self.loaded = loaded;
-        self.telemetry.profiles_changed();
+        self.telemetry.announce_profiles();
         Ok(Reloaded { changed, needs_restart })
     }
 }

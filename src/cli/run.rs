@@ -82,7 +82,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let runtime = serve::runtime().context("cannot start threads")?;
     let result = runtime.block_on(Box::pin(accompany(args, loaded, log)));
     runtime.shutdown_timeout(serve::STOP_TIMEOUT);
-    telemetry::flush_lines();
+    telemetry::flush_log_lines();
     result
 }
 

@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let runtime = runtime().context("cannot start threads")?;
     let result = runtime.block_on(Box::pin(serve(flags, loaded, log)));
     runtime.shutdown_timeout(STOP_TIMEOUT);
-    telemetry::flush_lines();
+    telemetry::flush_log_lines();
     result
 }
 
@@ -101,7 +101,7 @@ pub(super) fn runtime() -> io::Result<Runtime> {
     } else {
         Builder::new_multi_thread()
     };
-    builder.enable_all().on_thread_park(telemetry::flush_lines).build()
+    builder.enable_all().on_thread_park(telemetry::flush_log_lines).build()
 }
 
 async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<ExitCode> {

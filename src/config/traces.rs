@@ -17,7 +17,7 @@ use super::{
         OTEL_TRACES_PROTOCOL, OTEL_TRACES_TIMEOUT,
     },
 };
-use crate::telemetry::{ExportHeaders, Sampling, TraceSettings};
+use crate::telemetry::{ExportHeaders, TraceSampling, TraceSettings};
 
 const ENDPOINT: &str = "traces.endpoint";
 /// Where a collector takes traces.
@@ -37,7 +37,7 @@ pub(super) struct OtelEnvironment {
     timeout: Option<Duration>,
     service: Option<String>,
     resource: BTreeMap<String, String>,
-    sampling: Option<Sampling>,
+    sampling: Option<TraceSampling>,
     /// Variables that say nothing that can be used.
     pub(super) unusable: Vec<&'static str>,
 }
@@ -106,7 +106,7 @@ impl OtelEnvironment {
         own.or(common)
     }
 
-    fn sampling(&mut self, variable: &Lookup<'_>) -> Option<Sampling> {
+    fn sampling(&mut self, variable: &Lookup<'_>) -> Option<TraceSampling> {
         let share = self.usable(variable, OTEL_SAMPLER_ARG, |text| {
             let share = text.parse().ok();
             share.filter(|share| (0.0..=1.0).contains(share))
@@ -122,7 +122,7 @@ impl OtelEnvironment {
                 "traceidratio" => share.unwrap_or(1.0),
                 _ => return None,
             };
-            Some(Sampling { follows_parent, share })
+            Some(TraceSampling { follows_parent, share })
         })
     }
 }

@@ -67,7 +67,7 @@ impl Late {
             && let Some(posted) = call.posted
         {
             let age = clock::since_1970().saturating_sub(posted.posted_at);
-            self.0.telemetry.late_delivered(age);
+            self.0.telemetry.record_late_delivery(age);
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Late {
             }
         };
         if let Some(error) = failed {
-            self.0.telemetry.late_event("lost");
+            self.0.telemetry.record_late_event("lost");
             tracing::warn!(%error, "the ledger did not take note of a call");
             if let Job::Record(news) = &job {
                 // The next request that shows the calls records them.

@@ -298,7 +298,7 @@ impl Late {
             return Ok(false);
         };
         if changed {
-            self.0.telemetry.late_event("acked");
+            self.0.telemetry.record_late_event("acked");
         }
         Ok(call.state == State::Acked)
     }
@@ -374,7 +374,7 @@ impl Late {
     fn later(&self, job: Job) -> bool {
         let taken = !self.is_used() || self.0.jobs.try_send(job).is_ok();
         if !taken {
-            self.0.telemetry.late_event("lost");
+            self.0.telemetry.record_late_event("lost");
         }
         taken
     }

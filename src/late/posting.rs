@@ -183,7 +183,7 @@ impl Late {
         }
         self.0
             .telemetry
-            .late_event(if attached { "attached" } else { "detached" });
+            .record_late_event(if attached { "attached" } else { "detached" });
         if is_pushed {
             self.0.pending.add(principal, settled.name, until);
             self.0.feed.tell(principal, settled);
@@ -219,7 +219,7 @@ impl Late {
                 return Ok(Posting::Refused(Why::Conflict));
             }
         } else {
-            self.0.telemetry.late_event("parked");
+            self.0.telemetry.record_late_event("parked");
         }
         // The call may have been recorded just before; then nobody else looks for this.
         let remove = Step::Remove { key, version: 1 };
@@ -342,7 +342,7 @@ impl Late {
             // What a service is told stays the same. What is parked stays.
             Err(error) => tracing::warn!(%error, "evidence of a refused result was not kept"),
         }
-        self.0.telemetry.late_event(why.label());
+        self.0.telemetry.record_late_event(why.label());
         Ok(())
     }
 

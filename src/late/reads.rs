@@ -38,7 +38,7 @@ impl Late {
             .collect();
         let read = read_all(&*self.0.ledger, keys, clock::since_1970());
         let Ok(Ok(records)) = timeout_at(by, read).await else {
-            self.0.telemetry.late_event("unread");
+            self.0.telemetry.record_late_event("unread");
             return found;
         };
         for (place, record) in asked.into_iter().zip(records) {
@@ -84,7 +84,7 @@ impl Late {
             .map(|name| names::key(Kind::Call, caller.principal(), *name));
         let read = read_all(&*self.0.ledger, keys.collect(), clock::since_1970());
         let Ok(Ok(calls)) = timeout_at(by, read).await else {
-            self.0.telemetry.late_event("unread");
+            self.0.telemetry.record_late_event("unread");
             return Vec::new();
         };
         let mut waiting = posted(&calls);
@@ -118,7 +118,7 @@ impl Late {
             .list(Kind::Delivery, *caller.principal().as_bytes(), ROWS_MAX, now);
         match timeout_at(by, list).await {
             Ok(Ok(records)) => self.0.pending.load(caller.principal(), &records),
-            Ok(Err(_)) | Err(_) => self.0.telemetry.late_event("unread"),
+            Ok(Err(_)) | Err(_) => self.0.telemetry.record_late_event("unread"),
         }
     }
 

@@ -18,7 +18,7 @@ impl Measured {
     /// Measures `ledger`, and has `telemetry` ask it how much it holds.
     pub fn new(ledger: Arc<dyn Ledger>, telemetry: &Telemetry) -> Self {
         let asked = Arc::clone(&ledger);
-        telemetry.ledger_holds(Box::new(move || {
+        telemetry.set_ledger_usage_source(Box::new(move || {
             // A ledger that would have to look it up is not waited for.
             let Usage { records, bytes } = asked.usage().now_or_never()?.ok()?;
             Some((records, bytes))
@@ -35,7 +35,7 @@ impl Measured {
             let done = reply.await;
             let took = clock::now().duration_since(began);
             self.telemetry
-                .ledger_op(op, took, done.as_ref().err().map(LedgerError::label));
+                .record_ledger_op(op, took, done.as_ref().err().map(LedgerError::label));
             done
         })
     }

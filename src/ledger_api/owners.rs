@@ -53,7 +53,8 @@ impl LedgerApi {
                     self.late.close(owner, session);
                     let lanes = LaneId::main_of(owner.principal().as_bytes(), session);
                     let left = lanes.map(|lane| self.sessions.close(lane, clock::now()));
-                    self.telemetry.calls_detached(Detached::Closed, left.iter().sum());
+                    self.telemetry
+                        .record_detached_calls(Detached::Closed, left.iter().sum());
                 }
                 // Whether there was such a session is not told.
                 Ok(answer(StatusCode::OK, &json!({ "state": "closed" })))

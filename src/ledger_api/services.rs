@@ -107,7 +107,7 @@ impl LedgerApi {
             let label = answered
                 .as_ref()
                 .map_or_else(|refusal| told(refusal.code), |(label, _)| *label);
-            self.telemetry.result_posted(&ResultPosted {
+            self.telemetry.record_post(&ResultPosted {
                 service: &service.name,
                 answer: label,
                 bytes,

@@ -152,7 +152,7 @@ impl Profiles {
                 .get(moved.from)
                 .map_or("", |profile| profile.label.as_str());
             let reason = moved.reason.map_or("other", crate::policy::Reason::label);
-            self.0.telemetry.rotated(upstream, from, reason);
+            self.0.telemetry.record_rotation(upstream, from, reason);
         }
         Some(pick)
     }
@@ -171,7 +171,7 @@ impl Profiles {
     /// Takes what one attempt has shown: of the profile, of the endpoint, and of retries.
     pub fn note(&self, shown: &Shown<'_>, jitter: f64, now: Instant) {
         let Some(pool) = self.pool(shown.upstream) else { return };
-        self.0.telemetry.attempt(shown.upstream, shown.verdict.class.label());
+        self.0.telemetry.record_attempt(shown.upstream, shown.verdict.class.label());
         if let Some(id) = shown.profile.filter(|_| shown.asks_model) {
             let report = Report {
                 verdict: shown.verdict,
@@ -186,7 +186,7 @@ impl Profiles {
             if let (Some(reason), Some(profile)) = (rests, pool.profiles.get(id)) {
                 let (upstream, profile) = (shown.upstream, profile.label.as_str());
                 tracing::warn!(upstream, profile, reason = reason.label(), "a profile rests");
-                self.0.telemetry.profiles_changed();
+                self.0.telemetry.announce_profiles();
             }
         }
         let Some(halves) = shown.verdict.class.endpoint_halves() else {
@@ -277,14 +277,14 @@ impl Profiles {
                     let is = profile.state == state;
                     self.0
                         .telemetry
-                        .profile_state(upstream, &profile.label, state.label(), is);
+                        .set_profile_state(upstream, &profile.label, state.label(), is);
                 }
             }
         }
         for (upstream, breakers) in self.breakers(now) {
             for standing in Standing::ALL {
                 let count = breakers.iter().filter(|breaker| breaker.standing == standing).count();
-                self.0.telemetry.breakers(upstream, standing.label(), count);
+                self.0.telemetry.set_breaker_count(upstream, standing.label(), count);
             }
         }
     }

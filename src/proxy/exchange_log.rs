@@ -28,7 +28,11 @@ use crate::{
     server::Stalled,
     session_table::Detached,
     splice::Segments,
-    telemetry::{Asking, Telemetry, events::ExchangeEnded, recent::Draft},
+    telemetry::{
+        Telemetry,
+        dashboard::StructureJob,
+        events::{ExchangeEnded, ModelRequest},
+    },
     wire::{Wire, watch::Facts},
 };
 
@@ -114,10 +118,10 @@ impl ExchangeLog {
             side: None,
             phase: "request",
             code: "client_gone",
-            trace: telemetry.trace(request.headers()),
+            trace: telemetry.start_trace(request.headers()),
         });
         let telemetry = telemetry.clone();
-        telemetry.exchange_began();
+        telemetry.record_exchange_start();
         Self {
             event,
             phase: "request",
@@ -150,14 +154,14 @@ impl ExchangeLog {
         self.waits = Some((now, limit));
         self.event.attempts += 1;
         if let Some(trace) = &mut self.event.trace {
-            trace.sent(now.duration_since(self.began));
+            trace.record_first_send(now.duration_since(self.began));
         }
         now
     }
 
     /// Notes that the request goes up once more, since the provider said what was wrong with it.
     pub(super) fn sends_again(&mut self, why: &'static str) {
-        self.telemetry.second_repair(why);
+        self.telemetry.record_second_repair(why);
         self.again = Some(why);
     }
 
@@ -165,21 +169,21 @@ impl ExchangeLog {
     pub(super) fn goes_to(&mut self, route: &Route<'_>) {
         self.event.upstream = Some(route.upstream.name.clone());
         if let Some(trace) = &mut self.event.trace {
-            trace.goes_to(route);
+            trace.set_route(route);
         }
     }
 
     /// Notes what the request asks for. Returns the `traceparent` that is sent in place of the client's.
-    pub(super) fn asks(&mut self, asking: Asking<'_>) -> Option<HeaderValue> {
+    pub(super) fn asks(&mut self, asking: ModelRequest<'_>) -> Option<HeaderValue> {
         let trace = self.event.trace.as_mut()?;
-        trace.asks(asking);
-        self.telemetry.propagates().then(|| trace.traceparent()).flatten()
+        trace.set_request(asking);
+        self.telemetry.has_trace_propagation().then(|| trace.traceparent()).flatten()
     }
 
     /// Notes that bytes of a streamed answer come.
     pub(super) fn chunk_came(&mut self) {
-        if let Some(trace) = self.event.trace.as_mut().filter(|trace| trace.wants_first_chunk()) {
-            trace.first_chunk(clock::now().duration_since(self.began));
+        if let Some(trace) = self.event.trace.as_mut().filter(|trace| trace.needs_first_chunk()) {
+            trace.record_first_chunk(clock::now().duration_since(self.began));
         }
     }
 
@@ -214,7 +218,7 @@ impl ExchangeLog {
     /// Notes so many bytes of the answer's body that go to the client.
     pub(super) fn passes(&mut self, bytes: usize) {
         if let Some(came) = self.head_came.filter(|_| self.event.bytes_out == 0 && bytes > 0) {
-            self.telemetry.first_byte(clock::now().duration_since(came));
+            self.telemetry.record_first_byte(clock::now().duration_since(came));
         }
         self.event.bytes_out = self.event.bytes_out.saturating_add(bytes as u64);
     }
@@ -269,7 +273,7 @@ impl ExchangeLog {
         }
         if let (Some(outcome), Some(facts)) = (&self.outcome, facts) {
             let dropped = outcome.note_answer(facts, verdict, self.event.tool.as_ref());
-            self.telemetry.calls_detached(Detached::StreamDropped, dropped);
+            self.telemetry.record_detached_calls(Detached::StreamDropped, dropped);
         }
         self.judge(verdict, hints);
         match self.told {
@@ -281,7 +285,7 @@ impl ExchangeLog {
 
     /// Shows those who watch how a body in which something was found stands, and how it goes up.
     pub(super) fn draft(&self, report: &Report, wire: Wire, before: Bytes, after: Option<Segments>) {
-        self.telemetry.draft(Draft {
+        self.telemetry.queue_structure(StructureJob {
             id: self.event.request_id.clone(),
             before,
             after,
@@ -305,9 +309,9 @@ impl ExchangeLog {
         self.event.stalled = phase == "body" && verdict.class.is_silence();
         (self.event.phase, self.event.code) = (phase, verdict.code);
         if let Some(why) = self.again.filter(|_| self.event.status == 400) {
-            self.telemetry.second_repair_refused(why);
+            self.telemetry.record_second_refusal(why);
         }
-        self.telemetry.exchange_ended(&self.event);
+        self.telemetry.record_exchange(&self.event);
     }
 
     /// How long the exchange has taken so far.

@@ -151,7 +151,7 @@ impl Recall {
         );
         let Ok(Ok(records)) = timeout_at(by, list).await else {
             *self.0.anchors.silent() = Some(clock::now() + SILENT);
-            self.0.telemetry.ledger_missed("read");
+            self.0.telemetry.record_ledger_timeout("read");
             return None;
         };
         let read = records
@@ -190,7 +190,7 @@ impl Recall {
                 (Appended::decode(&record.value)?, false)
             }
             Ok(Err(_)) | Err(_) => {
-                self.0.telemetry.ledger_missed("write");
+                self.0.telemetry.record_ledger_timeout("write");
                 // It may be done all the same, and must not stand where nothing was put.
                 self.unappend(caller, anchor);
                 return None;

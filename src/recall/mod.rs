@@ -153,7 +153,7 @@ impl Recall {
                     }
                 }
             } else {
-                self.0.telemetry.ledger_missed("read");
+                self.0.telemetry.record_ledger_timeout("read");
             }
         }
         let is_its = |(block, call): (Option<String>, &Wanted)| {
@@ -178,7 +178,7 @@ impl Recall {
             read_all(&*self.0.ledger, keys, clock::since_1970()).await
         };
         let Ok(Ok(records)) = timeout_at(deadline, look).await else {
-            self.0.telemetry.ledger_missed("read");
+            self.0.telemetry.record_ledger_timeout("read");
             return HashMap::new();
         };
         let mut found = HashMap::new();
@@ -251,7 +251,7 @@ impl Recall {
                 Ok(Err(_)) | Err(_) => break,
             }
         }
-        self.0.telemetry.ledger_missed("write");
+        self.0.telemetry.record_ledger_timeout("write");
         for (call, row) in &fresh {
             self.0.later.write(vec![self.insert(scope, *call, row)]);
         }

@@ -1,334 +1,286 @@
-//! Logging set-up and the sink of events: one event in, its log line, its metrics and its spans out.
+//! Telemetry: what happened, for operators. Other rooms report events to one handle, [`Telemetry`].
 //!
-//! Never content, never a secret, never a query string.
+//! | folder | content |
+//! |---|---|
+//! | [`events`] | the events that other rooms report, and the trace of an exchange |
+//! | `log` | log lines; one for each exchange |
+//! | `metrics` | tables of metrics, and the metrics page |
+//! | `traces` | spans, and their export to a collector |
+//! | [`dashboard`] | the feed of the dashboard: last repairs, late results, counts of the last hour |
+//!
+//! Content, secrets and query strings are in none of them. `events` knows no other folder; the others know `events`.
 
+pub mod dashboard;
 pub mod events;
-pub mod history;
-mod late;
-mod line;
-mod lines;
 mod log;
 mod metrics;
-mod page;
-mod process;
-pub mod recent;
-mod remembered;
-mod running;
-mod standing;
-mod tools;
 mod traces;
-mod watch;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
-pub use late::{ANSWERS, EVENTS};
-pub use lines::flush as flush_lines;
-pub use log::{LogControl, LogFormat, LogSettings};
-pub use remembered::{LEDGER_ERRORS, LEDGER_OPS, LedgerHolds};
-pub use traces::{Asking, ExportHeaders, Exporter, Sampling, TRACE_NAMES, TRACEPARENT, Trace, TraceSettings};
+use http::HeaderMap;
 
-use crate::{
-    clock,
-    session_table::{Detached, Entered},
-};
-use events::{ExchangeEnded, ResultPosted};
-use history::History;
-use metrics::{ExchangeLabels, Metrics};
-use recent::Recent;
+pub use log::{LogControl, LogFormat, LogSettings, flush_log_lines};
+pub use metrics::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS};
+pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
 
-/// Where events go. A cheap handle: every clone counts into the same metrics.
+use crate::session_table::{Detached, Entered};
+use dashboard::{DashboardFeed, DashboardUpdate, StructureJob};
+use events::{ExchangeEnded, ExchangeTrace, ResultPosted};
+use metrics::Metrics;
+use traces::Tracer;
+
+/// The handle that records what happens. Cheap to clone: all clones share the same metrics, feed and traces.
 #[derive(Clone, Debug)]
 pub struct Telemetry {
     metrics: Arc<Metrics>,
-    recent: Arc<Recent>,
-    history: Arc<Mutex<History>>,
-    traces: Option<traces::Traces>,
+    dashboard: Arc<DashboardFeed>,
+    tracer: Option<Tracer>,
 }
 
 impl Default for Telemetry {
-    /// Telemetry that knows no upstream.
+    /// Creates telemetry without upstreams.
     fn default() -> Self {
         Self::new(Vec::<String>::new())
     }
 }
 
 impl Telemetry {
-    /// Telemetry for upstreams of these names: no other value ever becomes an `upstream` label.
+    /// Creates telemetry for upstreams with these names: no other value becomes an `upstream` label of an exchange.
     pub fn new<N: Into<String>>(upstreams: impl IntoIterator<Item = N>) -> Self {
         Self {
             metrics: Arc::new(Metrics::new(upstreams.into_iter().map(Into::into).collect())),
-            recent: Arc::default(),
-            history: Arc::default(),
-            traces: None,
+            dashboard: Arc::default(),
+            tracer: None,
         }
     }
 
-    /// These are the upstreams from now on, as in [`Telemetry::new`].
-    pub fn knows<N: Into<String>>(&self, upstreams: impl IntoIterator<Item = N>) {
-        self.metrics.knows(upstreams.into_iter().map(Into::into).collect());
+    /// Turns traces on. Returns the exporter, which must be run for spans to be sent.
+    #[must_use]
+    pub fn with_traces(mut self, settings: TraceSettings) -> (Self, TraceExporter) {
+        let (tracer, exporter) = Tracer::new(settings, Arc::clone(&self.metrics));
+        self.tracer = Some(tracer);
+        (self, exporter)
     }
 
-    /// An exchange has begun: [`exchange_ended`](Self::exchange_ended) follows.
-    pub fn exchange_began(&self) {
-        self.metrics.running.inflight.inc();
+    /// Replaces the names of upstreams, as after a reload.
+    pub fn set_upstreams<N: Into<String>>(&self, upstreams: impl IntoIterator<Item = N>) {
+        self.metrics
+            .set_upstreams(upstreams.into_iter().map(Into::into).collect());
     }
 
-    /// An exchange has ended: one log line under the target `antiphon::exchange`, and its metrics.
-    pub fn exchange_ended(&self, event: &ExchangeEnded) {
-        self.count(event);
-        self.remember(event);
-        self.recent.ended(event);
-        line::of_exchange(event);
-        if let Some(traces) = &self.traces {
-            traces.ended(event, || line::repair_words(event));
+    /// Records the start of an exchange; [`record_exchange`](Self::record_exchange) must follow.
+    pub fn record_exchange_start(&self) {
+        self.metrics.exchanges.in_flight.inc();
+    }
+
+    /// Records an exchange that ended: its log line, its metrics, its dashboard entry and its spans.
+    pub fn record_exchange(&self, event: &ExchangeEnded) {
+        // The spans come last: they may be dropped, the others never are.
+        self.metrics.record_exchange(event);
+        self.dashboard.record_exchange(event);
+        log::log_exchange(event);
+        if let Some(tracer) = &self.tracer {
+            tracer.export_exchange(event);
         }
     }
 
-    /// A new connection to a provider is there, TLS included, after so long.
-    pub fn connected(&self, after: Duration) {
-        self.metrics.upstream_duration("connect", after);
+    /// Records a new connection to a provider, TLS included, and the time it took.
+    pub fn record_connect(&self, took: Duration) {
+        self.metrics.upstreams.record_connect(took);
     }
 
-    /// The first byte of an answer's body came, this long after its head.
-    pub fn first_byte(&self, after: Duration) {
-        self.metrics.upstream_duration("first_byte", after);
+    /// Records the first byte of an answer's body, and the time since the answer's head.
+    pub fn record_first_byte(&self, took: Duration) {
+        self.metrics.upstreams.record_first_byte(took);
     }
 
-    /// An answer's body has begun to flow.
-    pub fn stream_opened(&self) {
-        self.metrics.streams_active.inc();
+    /// Records the start of an answer's body; [`record_stream_end`](Self::record_stream_end) must follow.
+    pub fn record_stream_start(&self) {
+        self.metrics.answers.streams_active.inc();
     }
 
-    /// An answer's body has ended, however it did.
-    pub fn stream_closed(&self) {
-        self.metrics.streams_active.dec();
+    /// Records the end of an answer's body, for whatever reason.
+    pub fn record_stream_end(&self) {
+        self.metrics.answers.streams_active.dec();
     }
 
-    /// A request goes up once more, since the provider said what was wrong with it: `pairing` or `binding`.
-    pub fn second_repair(&self, why: &'static str) {
-        self.metrics.second_repair(why);
+    /// Returns the number of answers whose bodies are being relayed.
+    pub fn active_streams(&self) -> i64 {
+        self.metrics.answers.streams_active.get()
     }
 
-    /// The provider refused all the same what had gone up once more.
-    pub fn second_repair_refused(&self, why: &'static str) {
-        self.metrics.second_repair_refused(why);
+    /// Records an answer on an inspected route that the watcher could not read.
+    pub fn record_unwatched_answer(&self) {
+        self.metrics.answers.watcher_blind.inc();
     }
 
-    /// An answer on an inspected route could not be watched.
-    pub fn watcher_blind(&self) {
-        self.metrics.watcher_blind.inc();
+    /// Records a retry with a second repair after the provider's refusal: `pairing` or `binding`.
+    pub fn record_second_repair(&self, why: &'static str) {
+        self.metrics.repairs.second_repairs.count([why]);
     }
 
-    /// A lane left a profile for another: its reason is recorded, or `other`.
-    pub fn rotated(&self, upstream: &str, profile: &str, reason: &'static str) {
-        self.metrics.standing.rotated(upstream, profile, reason);
+    /// Records that the provider refused the second repair too.
+    pub fn record_second_refusal(&self, why: &'static str) {
+        self.metrics.repairs.second_repairs_refused.count([why]);
     }
 
-    /// A send has ended, as this class.
-    pub fn attempt(&self, upstream: &str, class: &'static str) {
-        self.metrics.standing.attempt(upstream, class);
+    /// Records an answer that a call was given for good: `moved`, `restored` or `placeholder`.
+    pub fn record_frozen_answer(&self, kind: &'static str) {
+        self.metrics.repairs.frozen_answers.count([kind]);
     }
 
-    /// Whether a profile is in a state.
-    pub fn profile_state(&self, upstream: &str, profile: &str, state: &'static str, is: bool) {
-        self.metrics.standing.profile_state(upstream, profile, state, is);
+    /// Records a send that ended, with the class of its result.
+    pub fn record_attempt(&self, upstream: &str, class: &'static str) {
+        self.metrics.upstreams.record_attempt(upstream, class);
     }
 
-    /// How many of an upstream's breakers stand like this.
-    pub fn breakers(&self, upstream: &str, standing: &'static str, count: usize) {
-        self.metrics.standing.breakers(upstream, standing, count);
+    /// Records that a conversation left a profile, and the reason for the profile's cooldown.
+    pub fn record_rotation(&self, upstream: &str, profile: &str, reason: &'static str) {
+        self.metrics.upstreams.record_rotation(upstream, profile, reason);
     }
 
-    /// A request of a lane came: what became of its calls, and whether it has forked.
-    pub fn lane_entered(&self, entered: &Entered) {
-        let (tools, closed) = (&self.metrics.tools, &entered.closed);
-        for (how, count) in [
-            ("settled", closed.settled.len()),
-            ("placeholder", closed.placeholder),
-            ("abandoned", closed.abandoned),
-        ] {
-            tools.closed(how, as_u64(count));
+    /// Sets whether a profile is in a state.
+    pub fn set_profile_state(&self, upstream: &str, profile: &str, state: &'static str, is: bool) {
+        self.metrics.upstreams.set_profile_state(upstream, profile, state, is);
+    }
+
+    /// Sets how many breakers of an upstream are in a state.
+    pub fn set_breaker_count(&self, upstream: &str, state: &'static str, count: usize) {
+        self.metrics.upstreams.set_breaker_count(upstream, state, count);
+    }
+
+    /// Announces to the dashboard that the cooldown of a profile started or ended.
+    pub fn announce_profiles(&self) {
+        self.dashboard.publish(DashboardUpdate::Profiles);
+    }
+
+    /// Records a request of a lane: its forks, and the tool calls that it closed.
+    pub fn record_lane_request(&self, entered: &Entered) {
+        self.metrics.sessions.record_request(entered);
+        // One by one: each may have another reason.
+        for why in &entered.closed.detached {
+            self.record_detached_calls(*why, 1);
         }
-        for call in &closed.settled {
-            tools.settled(&call.tool, call.attached, call.open);
-        }
-        for why in &closed.detached {
-            self.calls_detached(*why, 1);
-        }
-        tools.forked(as_u64(entered.forks));
     }
 
-    /// Nobody is known to wait for so many calls any more.
-    pub fn calls_detached(&self, why: Detached, calls: usize) {
-        let (label, calls) = (why.label(), as_u64(calls));
-        self.metrics.tools.detached(label, calls);
-        self.steps().count(clock::since_1970(), ("detached", label), calls);
+    /// Records tool calls that no client is known to wait for any more.
+    pub fn record_detached_calls(&self, why: Detached, calls: usize) {
+        self.metrics.sessions.record_detached_calls(why, calls as u64);
+        self.dashboard.record_detached_calls(why, calls as u64);
     }
 
-    /// A call was given an answer that it keeps: `moved`, `restored` or `placeholder`.
-    pub fn frozen(&self, row: &'static str) {
-        self.metrics.remembered.frozen(row);
+    /// Returns the detached calls so far, by reason.
+    pub fn detached_calls(&self) -> [(&'static str, u64); Detached::ALL.len()] {
+        self.metrics.sessions.detached_calls()
     }
 
-    /// An exchange went on because the ledger did not answer in time: `read` or `write`.
-    pub fn ledger_missed(&self, op: &'static str) {
-        self.metrics.remembered.missed(op);
+    /// Sets the number of lanes in the session table, and of their open tool calls.
+    pub fn set_session_totals(&self, lanes: usize, open_calls: usize) {
+        self.metrics.sessions.set_totals(lanes, open_calls);
     }
 
-    /// The ledger has done what it was asked, one of [`LEDGER_OPS`], or failed as one of [`LEDGER_ERRORS`].
-    pub fn ledger_op(&self, op: &'static str, took: Duration, error: Option<&'static str>) {
-        self.metrics.remembered.op(op, took, error);
+    /// Records an exchange that continued without the ledger because of a timeout: `read` or `write`.
+    pub fn record_ledger_timeout(&self, op: &'static str) {
+        self.metrics.ledger.missed.count([op]);
     }
 
-    /// Who is asked, whenever the metrics are read, how much the ledger holds; only the first counts.
-    pub fn ledger_holds(&self, holds: LedgerHolds) {
-        self.metrics.remembered.holds(holds);
+    /// Records an operation of the ledger, one of [`LEDGER_OPS`], and its error if it failed, one of [`LEDGER_ERRORS`].
+    pub fn record_ledger_op(&self, op: &'static str, took: Duration, error: Option<&'static str>) {
+        self.metrics.ledger.record_op(op, took, error);
     }
 
-    /// Where writes into the ledger are counted that nobody waited for and that were lost.
-    pub fn ledger_lost(&self) -> Arc<AtomicU64> {
-        self.metrics.remembered.lost()
+    /// Sets the function that reports the ledger's size whenever the metrics are read. Only the first one counts.
+    pub fn set_ledger_usage_source(&self, source: LedgerUsageSource) {
+        self.metrics.ledger.usage.set_source(source);
     }
 
-    /// How many lanes are remembered, and how many calls of clients are open in them.
-    pub fn sessions(&self, lanes: usize, open_calls: usize) {
-        self.metrics.standing.sessions(lanes, open_calls);
+    /// Returns the counter of background writes to the ledger that were lost.
+    pub fn lost_ledger_writes(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.metrics.ledger.lost_writes)
     }
 
-    /// A tool service has posted a result: one log line, and its count.
-    pub fn result_posted(&self, event: &ResultPosted<'_>) {
+    /// Records a result that a tool service posted: one log line, and its count.
+    pub fn record_post(&self, event: &ResultPosted<'_>) {
         let ResultPosted { service, answer, bytes } = event;
-        self.metrics.late.post(answer);
+        self.metrics.ledger.posts.count([*answer]);
         tracing::info!(target: "antiphon::ledger", service, answer, bytes, "result posted");
     }
 
-    /// Something has become of a posted result: one of [`EVENTS`].
-    pub fn late_event(&self, event: &'static str) {
-        self.metrics.late.event(event);
-        self.late_noted(event, None);
+    /// Records an event in the life of a posted result: one of [`LATE_RESULT_EVENTS`].
+    pub fn record_late_event(&self, event: &'static str) {
+        self.metrics.ledger.late_results.count([event]);
+        self.dashboard.record_late_result(event, None);
     }
 
-    /// A posted result went to its owner, this long after it came.
-    pub fn late_delivered(&self, age: Duration) {
-        self.metrics.late.delivered(age);
-        self.late_noted("delivered", Some(age));
+    /// Records the delivery of a posted result to its owner, and the time since its post.
+    pub fn record_late_delivery(&self, age: Duration) {
+        self.metrics.ledger.record_delivery(age);
+        self.dashboard.record_late_result("delivered", Some(age));
     }
 
-    fn late_noted(&self, event: &'static str, age: Option<Duration>) {
-        self.steps().count(clock::since_1970(), ("late", event), 1);
-        self.recent.late_news(event, age);
+    /// Returns the events of late results so far.
+    pub fn late_result_counts(&self) -> [(&'static str, u64); LATE_RESULT_EVENTS.len()] {
+        self.metrics.ledger.late_results()
     }
 
-    /// The configuration was read again; with `ok` it is in force. What profiles and breakers were before is forgotten then.
-    pub fn reloaded(&self, ok: bool) {
-        if ok {
-            self.metrics.standing.forget();
+    /// Records a reload of the configuration, which is in force if `is_successful`.
+    pub fn record_reload(&self, is_successful: bool) {
+        if is_successful {
+            // Profiles of the old configuration would stay on the page for ever.
+            self.metrics.upstreams.forget_configuration();
         }
-        self.metrics.running.reloaded(ok);
+        self.metrics.instance.record_reload(is_successful);
     }
 
-    /// How many series the metrics may ever have, whatever is configured and whatever clients send.
+    /// Returns the number of series that the metrics may ever have, whatever is configured and whatever clients send.
     pub fn series_max(&self) -> usize {
         self.metrics.series_max()
     }
 
-    /// Every metric as OpenMetrics text.
-    pub fn encode(&self) -> String {
+    /// Returns every metric as OpenMetrics text.
+    pub fn encode_metrics(&self) -> String {
         self.metrics.encode()
     }
 
-    /// Counts an exchange into the running step.
-    fn remember(&self, event: &ExchangeEnded) {
-        let now = clock::since_1970();
-        let format = event.format.map_or("none", crate::wire::Format::label);
-        let mut steps = self.steps();
-        steps.count(now, ("requests", format), 1);
-        if let Some(side) = event.side {
-            steps.count(now, ("failures", side), 1);
-        }
-        if event.stalled {
-            steps.count(now, ("stalls", event.side.unwrap_or("provider")), 1);
-        }
-        steps.count(now, ("rejections", ""), u64::from(event.rejected));
-        steps.count(now, ("unreadable", ""), u64::from(event.unreadable.is_some()));
-        if let Some(report) = &event.report {
-            for finding in &report.findings {
-                steps.count(now, ("findings", finding.kind.code()), 1);
-            }
-            for (action, times) in &report.actions {
-                steps.count(now, ("repairs", action.label()), as_u64(*times));
-            }
-            let changed = u64::from(!report.actions.is_empty());
-            steps.count(now, ("repaired_requests", format), changed);
-        }
-        if event.format.is_some() {
-            steps.overhead(now, event.overhead);
-        }
+    /// Returns the feed of the dashboard.
+    pub fn dashboard(&self) -> &DashboardFeed {
+        &self.dashboard
     }
 
-    fn steps(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Queues a body with findings, so that the dashboard can show its structure. A full queue drops it.
+    pub fn queue_structure(&self, job: StructureJob) {
+        self.dashboard.queue_structure(job);
     }
 
-    fn count(&self, event: &ExchangeEnded) {
-        let metrics = &self.metrics;
-        metrics.running.inflight.dec();
-        let format = event.format.map_or("none", crate::wire::Format::label);
-        metrics.request(&ExchangeLabels {
-            upstream: metrics.known_upstream(event.upstream.as_deref()),
-            format,
-            code_class: code_class(event.status),
-            outcome: event.side.unwrap_or("ok"),
-        });
-        metrics.running.ended(format, event.duration);
-        if let Some(report) = &event.report {
-            for finding in &report.findings {
-                metrics.finding(finding.kind, format);
-            }
-            for (action, times) in &report.actions {
-                metrics.repair(*action, format, as_u64(*times));
-            }
-            metrics.deferred.inc_by(as_u64(report.deferred));
-            metrics.unrepairable.inc_by(as_u64(report.unrepairable));
-        }
-        if let Some(reason) = event.unreadable {
-            metrics.unreadable(reason);
-        }
-        if event.rejected {
-            metrics.rejection(format);
-        }
-        if let Some(watched) = &event.watched {
-            metrics.watched(watched);
-        }
-        if event.stalled {
-            metrics.standing.stall(event.side.unwrap_or("provider"));
-        }
-        if event.format.is_some() {
-            metrics.overhead.observe(event.overhead.as_secs_f64());
-        }
-        if let Some(head) = event.upstream_head {
-            metrics.upstream_duration("headers", head);
-        }
-        if let Some(body) = event.upstream_body {
-            metrics.upstream_duration("body", body);
+    /// Builds the structures of queued bodies for as long as the process lives. Returns at once if another task does.
+    pub async fn build_structures(self) {
+        self.dashboard.build_structures().await;
+    }
+
+    /// Returns `true` if traces are on.
+    pub const fn has_traces(&self) -> bool {
+        self.tracer.is_some()
+    }
+
+    /// Returns `true` if requests are sent with the proxy's span as their parent.
+    pub fn has_trace_propagation(&self) -> bool {
+        self.tracer.as_ref().is_some_and(Tracer::propagates)
+    }
+
+    /// Starts the trace of an exchange; `None` if traces are off. `headers` are those of its request.
+    pub fn start_trace(&self, headers: &HeaderMap) -> Option<Box<ExchangeTrace>> {
+        let tracer = self.tracer.as_ref()?;
+        Some(Box::new(tracer.start(headers)))
+    }
+
+    /// Waits until all spans so far were sent or dropped.
+    pub async fn flush_traces(&self) {
+        if let Some(tracer) = &self.tracer {
+            tracer.flush().await;
         }
     }
-}
-
-const fn code_class(status: u16) -> &'static str {
-    match status {
-        100..=199 => "1xx",
-        200..=299 => "2xx",
-        300..=399 => "3xx",
-        400..=499 => "4xx",
-        500..=599 => "5xx",
-        _ => "none",
-    }
-}
-
-fn as_u64(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
 }

@@ -4,7 +4,7 @@ use antiphon::{
     admin::{Parts, Readiness, router},
     auth::TokenHash,
     repair::Mode,
-    telemetry::recent::News,
+    telemetry::dashboard::DashboardUpdate,
 };
 use axum::{
     Router,
@@ -268,8 +268,8 @@ fn broken() -> String {
 }
 
 /// The last repairs, once there is news of one: it comes with its structure.
-async fn sketched(router: &Router, news: &mut broadcast::Receiver<News>) -> Value {
-    while !matches!(news.recv().await.unwrap(), News::Mended(_)) {}
+async fn sketched(router: &Router, news: &mut broadcast::Receiver<DashboardUpdate>) -> Value {
+    while !matches!(news.recv().await.unwrap(), DashboardUpdate::Repair(_)) {}
     let (_, _, text) = answer(router, get("/admin/v1/repairs", &[])).await;
     assert!(!text.contains(CANARY), "{text}");
     serde_json::from_str(&text).unwrap()
@@ -286,7 +286,7 @@ async fn a_repair_is_explained_in_words_and_structure_never_in_content() {
         let builder = app::before(provider.address()).mode(mode);
         let (shared, app) = builder.start_shared().await;
         let router = router(admin_of(&shared, Readiness::new()));
-        let mut news = shared.telemetry.listen();
+        let mut news = shared.telemetry.dashboard().subscribe();
         let answered = app.ask(post("/anthropic/v1/messages", &broken())).await;
         let page = sketched(&router, &mut news).await;
         let repair = &page["repairs"][0];

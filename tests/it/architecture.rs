@@ -63,7 +63,7 @@ const ONE_PLACE: &[(&str, &str)] = &[
     ("generativelanguage.googleapis.com", "src/provider"),
     ("/chat/completions", "src/provider"),
     ("/v1/messages", "src/provider"),
-    ("findings_total", "src/telemetry/metrics.rs"),
+    ("findings_total", "src/telemetry/metrics"),
     ("ANTIPHON_", "src/config"),
 ];
 

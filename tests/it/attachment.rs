@@ -311,13 +311,13 @@ fn ends_of_calls_are_counted() {
         abandoned: 3,
         detached: vec![Detached::WentOn, Detached::Silent, Detached::WentOn],
     };
-    telemetry.lane_entered(&Entered {
+    telemetry.record_lane_request(&Entered {
         closed,
         forks: 1,
         ..Entered::default()
     });
-    telemetry.calls_detached(Detached::StreamDropped, 4);
-    let page = telemetry.encode();
+    telemetry.record_detached_calls(Detached::StreamDropped, 4);
+    let page = telemetry.encode_metrics();
     for line in [
         "antiphon_tool_calls_closed_total{how=\"settled\"} 3",
         "antiphon_tool_calls_closed_total{how=\"placeholder\"} 2",
@@ -351,7 +351,7 @@ fn few_names_of_tools_become_labels() {
             settled: vec![settled],
             ..Closed::default()
         };
-        telemetry.lane_entered(&Entered {
+        telemetry.record_lane_request(&Entered {
             closed,
             ..Entered::default()
         });
@@ -364,7 +364,7 @@ fn few_names_of_tools_become_labels() {
         settle(format!("tool_{n}"));
     }
     settle("tool_0".to_owned());
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     has(&page, "antiphon_tool_round_trip_seconds_count{tool=\"other\"} 40");
     has(&page, "antiphon_tool_round_trip_seconds_count{tool=\"tool_0\"} 2");
     has(&page, "antiphon_tool_round_trip_seconds_count{tool=\"tool_24\"} 1");

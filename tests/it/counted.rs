@@ -11,7 +11,7 @@ const BODY: &str = "{\"messages\":[]}";
 
 /// The sum of all samples whose line begins with `name` and holds every one of `labels`.
 fn sum(app: &App, name: &str, labels: &[&str]) -> u64 {
-    let text = app.telemetry.encode();
+    let text = app.telemetry.encode_metrics();
     let lines = text
         .lines()
         .filter(|line| line.starts_with(name) && labels.iter().all(|label| line.contains(label)));
@@ -34,7 +34,7 @@ async fn ended(app: &App, count: u64) {
         sum(app, "antiphon_requests_total", &[]),
         count,
         "{}",
-        app.telemetry.encode()
+        app.telemetry.encode_metrics()
     );
 }
 

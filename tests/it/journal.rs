@@ -315,7 +315,7 @@ async fn a_ledger_that_stalls_or_fails_costs_a_quarter_of_a_second_at_most() {
         let answer = ask(&world, &late()).await;
         assert_eq!(answer.header("x-antiphon-repair").unwrap(), "quoted=1, placeholder=1");
         assert!(world.now().saturating_sub(began) < Duration::from_millis(2));
-        let missed = world.shared.telemetry.encode();
+        let missed = world.shared.telemetry.encode_metrics();
         assert!(
             missed.contains("antiphon_ledger_missed_total{op=\"read\"} 2"),
             "{missed}"
@@ -334,10 +334,10 @@ async fn a_background_write_that_always_fails_blocks_the_others_for_five_minutes
     let (lines, _listening) = Lines::listen();
     let switched = Switched::new();
     let telemetry = Telemetry::default();
-    let (handle, writer) = later_counting(Arc::<Switched>::clone(&switched), telemetry.ledger_lost());
+    let (handle, writer) = later_counting(Arc::<Switched>::clone(&switched), telemetry.lost_ledger_writes());
     let step = |name: u8| seen(name, clock::since_1970() + secs(7200));
     let lost = || {
-        let page = telemetry.encode();
+        let page = telemetry.encode_metrics();
         let counted = page
             .lines()
             .find_map(|line| line.strip_prefix("antiphon_ledger_lost_total "));

@@ -30,7 +30,7 @@ pub(crate) fn refused_again(app: &App, why: &str) -> String {
 
 fn counted(app: &App, name: &str, why: &str) -> String {
     let line = format!("antiphon_{name}_total{{why=\"{why}\"}} ");
-    let page = app.telemetry.encode();
+    let page = app.telemetry.encode_metrics();
     let found = page.lines().find_map(|known| known.strip_prefix(&line));
     found.expect("the counter").to_owned()
 }
@@ -93,7 +93,7 @@ async fn a_call_that_the_server_holds_is_answered_once_it_is_named() {
                 ("1".into(), "0".into())
             );
             assert_eq!(refused_again(&app, "pairing"), "0");
-            let page = app.telemetry.encode();
+            let page = app.telemetry.encode_metrics();
             for line in [
                 "antiphon_repairs_total{action=\"placeholder\",format=\"openai_responses\"} 1",
                 "antiphon_findings_total{kind=\"unanswered\",format=\"openai_responses\"} 1",

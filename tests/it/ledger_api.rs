@@ -176,7 +176,7 @@ async fn a_result_is_posted_looked_up_and_acknowledged() {
     let answer = app.ask(post_with("/anthropic/v1/messages", ANN, b"{}")).await;
     assert_eq!(answer.header("x-antiphon-pending-results"), None);
 
-    let page = app.telemetry.encode();
+    let page = app.telemetry.encode_metrics();
     for line in [
         "antiphon_ledger_posts_total{answer=\"settled\"} 1",
         "antiphon_ledger_posts_total{answer=\"repeated\"} 1",
@@ -505,7 +505,7 @@ async fn a_closed_session_or_a_long_time_detaches() {
         200,
         "settled",
     );
-    let page = app.telemetry.encode();
+    let page = app.telemetry.encode_metrics();
     for event in ["attached", "detached"] {
         assert!(
             page.contains(&format!("antiphon_late_results_total{{event=\"{event}\"}} 1")),

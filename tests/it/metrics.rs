@@ -12,7 +12,7 @@ use antiphon::{
     repair::{Action, Mode, Report},
     telemetry::{
         Telemetry,
-        events::{ExchangeEnded, Watched},
+        events::{AnswerSummary, ExchangeEnded},
     },
     wire::{
         Format, Unreadable,
@@ -84,16 +84,16 @@ fn an_exchange_counts_once_everywhere() {
         renamed: Vec::new(),
         unread: None,
     };
-    telemetry.exchange_ended(&ExchangeEnded {
+    telemetry.record_exchange(&ExchangeEnded {
         report: Some(report),
         ..ended()
     });
     let clone = telemetry.clone();
-    clone.stream_opened();
-    telemetry.stream_opened();
-    telemetry.stream_closed();
-    telemetry.watcher_blind();
-    let page = telemetry.encode();
+    clone.record_stream_start();
+    telemetry.record_stream_start();
+    telemetry.record_stream_end();
+    telemetry.record_unwatched_answer();
+    let page = telemetry.encode_metrics();
     for line in [
         "antiphon_requests_total{upstream=\"anthropic\",format=\"anthropic\",code_class=\"2xx\",outcome=\"ok\"} 1",
         "antiphon_findings_total{kind=\"unanswered\",format=\"anthropic\"} 2",
@@ -117,26 +117,26 @@ fn an_exchange_counts_once_everywhere() {
 #[test]
 fn refusals_and_failures_are_told_apart() {
     let telemetry = telemetry();
-    telemetry.exchange_ended(&ExchangeEnded {
+    telemetry.record_exchange(&ExchangeEnded {
         status: 400,
         rejected: true,
         side: Some("client"),
         code: "rejected",
         ..ended()
     });
-    telemetry.exchange_ended(&ExchangeEnded {
+    telemetry.record_exchange(&ExchangeEnded {
         report: None,
         unreadable: Some(Unreadable::Shape),
         ..ended()
     });
-    telemetry.exchange_ended(&ExchangeEnded {
+    telemetry.record_exchange(&ExchangeEnded {
         status: 0,
         side: Some("client"),
         format: None,
         report: None,
         ..ended()
     });
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     for line in [
         "antiphon_rejections_total{format=\"anthropic\"} 1",
         "antiphon_unreadable_total{reason=\"shape\"} 1",
@@ -149,7 +149,7 @@ fn refusals_and_failures_are_told_apart() {
 }
 
 /// What is noted of a stream that says `stop`, with a call, a server tool and an error code that nobody may see.
-fn watched(stop: &str) -> Watched {
+fn watched(stop: &str) -> AnswerSummary {
     let mut watcher = Watcher::new(Some(Format::Anthropic), Framing::Events);
     let block = |kind: &str, id: usize| {
         format!(
@@ -161,7 +161,7 @@ fn watched(stop: &str) -> Watched {
     let usage = "\"usage\":{\"input_tokens\":30,\"output_tokens\":4}";
     let end = format!("data: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"{stop}\"}},{usage}}}\n\n");
     watcher.push((end + "data: {\"type\":\"message_stop\"}\n\n").as_bytes());
-    Watched::of(&watcher).unwrap()
+    AnswerSummary::from_watcher(&watcher).unwrap()
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn what_an_answer_said_is_counted_and_logged_without_its_words() {
             watched: Some(watched(stop)),
             ..ended()
         };
-        telemetry.exchange_ended(&event);
+        telemetry.record_exchange(&event);
         let line = logged(&event);
         let shown = if stop == "tool_use" { stop } else { "other" };
         assert_eq!(
@@ -181,15 +181,15 @@ fn what_an_answer_said_is_counted_and_logged_without_its_words() {
         );
         assert!(!line.to_string().contains("secret"), "{line}");
     }
-    telemetry.exchange_ended(&ExchangeEnded {
-        watched: Some(Watched {
+    telemetry.record_exchange(&ExchangeEnded {
+        watched: Some(AnswerSummary {
             streamed: false,
             truncated: 3,
             ..watched("end_turn")
         }),
         ..ended()
     });
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     for line in [
         "antiphon_calls_emitted_total{format=\"anthropic\"} 6",
         "antiphon_server_tools_total{format=\"anthropic\"} 3",
@@ -209,15 +209,15 @@ fn what_an_answer_said_is_counted_and_logged_without_its_words() {
 fn a_client_cannot_invent_labels() {
     let telemetry = telemetry();
     let end = |n: usize| {
-        telemetry.exchange_ended(&ExchangeEnded {
+        telemetry.record_exchange(&ExchangeEnded {
             upstream: Some(format!("made-up-{n}")),
             ..ended()
         });
     };
     end(0);
-    let lines = telemetry.encode().lines().count();
+    let lines = telemetry.encode_metrics().lines().count();
     (1..50).for_each(end);
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     has(
         &page,
         "antiphon_requests_total{upstream=\"none\",format=\"anthropic\",code_class=\"2xx\",outcome=\"ok\"} 50",
@@ -263,7 +263,7 @@ impl io::Write for Lines {
 /// The line that an exchange leaves, as JSON.
 fn logged(event: &ExchangeEnded) -> serde_json::Value {
     let (lines, _listening) = Lines::listen();
-    telemetry().exchange_ended(event);
+    telemetry().record_exchange(event);
     serde_json::from_str(&lines.text()).unwrap()
 }
 

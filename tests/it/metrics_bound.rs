@@ -8,7 +8,7 @@ use antiphon::{
     provider::BUILT_IN,
     session_table::{Closed, Detached, Entered, Settled},
     telemetry::{
-        ANSWERS, EVENTS, LEDGER_ERRORS, LEDGER_OPS, Telemetry,
+        LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
         events::{ExchangeEnded, ResultPosted},
     },
     wire::Format,
@@ -53,7 +53,7 @@ impl Fleet {
 
     fn telemetry(&self) -> Telemetry {
         let telemetry = Telemetry::new(self.upstreams.clone());
-        telemetry.ledger_holds(Box::new(|| Some((1, 2))));
+        telemetry.set_ledger_usage_source(Box::new(|| Some((1, 2))));
         telemetry
     }
 
@@ -62,11 +62,11 @@ impl Fleet {
         for upstream in &self.upstreams {
             for (at, profile) in self.profiles.iter().enumerate() {
                 for (of, state) in ProfileState::ALL.into_iter().enumerate() {
-                    telemetry.profile_state(upstream, profile, state.label(), at % ProfileState::ALL.len() == of);
+                    telemetry.set_profile_state(upstream, profile, state.label(), at % ProfileState::ALL.len() == of);
                 }
             }
             for standing in breaker::Standing::ALL {
-                telemetry.breakers(upstream, standing.label(), 2);
+                telemetry.set_breaker_count(upstream, standing.label(), 2);
             }
         }
     }
@@ -75,36 +75,36 @@ impl Fleet {
     fn everything(&self, telemetry: &Telemetry) {
         for upstream in &self.upstreams {
             for class in CLASSES {
-                telemetry.attempt(upstream, class);
+                telemetry.record_attempt(upstream, class);
             }
             for profile in &self.profiles {
                 for reason in Reason::ALL.map(Reason::label).into_iter().chain(["other"]) {
-                    telemetry.rotated(upstream, profile, reason);
+                    telemetry.record_rotation(upstream, profile, reason);
                 }
             }
             exchanges(telemetry, upstream);
         }
         exchanges(telemetry, "nowhere");
-        for answer in ANSWERS {
+        for answer in POST_ANSWERS {
             let service = "made up";
-            telemetry.result_posted(&ResultPosted {
+            telemetry.record_post(&ResultPosted {
                 service,
                 answer,
                 bytes: 1,
             });
         }
-        for event in EVENTS {
-            telemetry.late_event(event);
+        for event in LATE_RESULT_EVENTS {
+            telemetry.record_late_event(event);
         }
         for why in Detached::ALL {
-            telemetry.calls_detached(why, 1);
+            telemetry.record_detached_calls(why, 1);
         }
         for op in LEDGER_OPS {
             for kind in LEDGER_ERRORS {
-                telemetry.ledger_op(op, Duration::from_micros(90), Some(kind));
+                telemetry.record_ledger_op(op, Duration::from_micros(90), Some(kind));
             }
         }
-        telemetry.late_delivered(Duration::from_secs(5));
+        telemetry.record_late_delivery(Duration::from_secs(5));
         self.publish(telemetry);
     }
 }
@@ -114,7 +114,7 @@ fn exchanges(telemetry: &Telemetry, upstream: &str) {
     for format in Format::ALL.map(Some).into_iter().chain([None]) {
         for status in [0, 101, 200, 302, 404, 500] {
             for side in Side::ALL.map(Side::label).map(Some).into_iter().chain([None]) {
-                telemetry.exchange_ended(&ExchangeEnded {
+                telemetry.record_exchange(&ExchangeEnded {
                     upstream: Some(upstream.to_owned()),
                     format,
                     status,
@@ -131,7 +131,7 @@ fn exchanges(telemetry: &Telemetry, upstream: &str) {
 /// Names that nobody has configured.
 fn hostile(telemetry: &Telemetry) {
     for n in 0..3000 {
-        telemetry.exchange_ended(&ExchangeEnded {
+        telemetry.record_exchange(&ExchangeEnded {
             upstream: Some(format!("made-up-{n}")),
             path: format!("/made-up-{n}/v1/messages"),
             method: "OTHER",
@@ -147,7 +147,7 @@ fn hostile(telemetry: &Telemetry) {
             settled: names.map(settled).into(),
             ..Closed::default()
         };
-        telemetry.lane_entered(&Entered {
+        telemetry.record_lane_request(&Entered {
             closed,
             ..Entered::default()
         });
@@ -161,7 +161,7 @@ fn no_page_is_longer_than_promised() {
         let telemetry = fleet.telemetry();
         assert!(telemetry.series_max() <= SERIES_MAX, "{}", telemetry.series_max());
         let seen = |when: &str| {
-            let page = telemetry.encode();
+            let page = telemetry.encode_metrics();
             let count = series(&page).count();
             assert!(
                 count <= telemetry.series_max(),
@@ -187,10 +187,10 @@ fn the_built_in_upstreams_with_eight_profiles_each_are_told_apart() {
     let telemetry = fleet.telemetry();
     fleet.publish(&telemetry);
     for upstream in &fleet.upstreams {
-        telemetry.attempt(upstream, "ok");
-        telemetry.rotated(upstream, "profile-0", "rate_limit");
+        telemetry.record_attempt(upstream, "ok");
+        telemetry.record_rotation(upstream, "profile-0", "rate_limit");
     }
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     assert_eq!(value(&page, "antiphon_series_folded_total"), Some(0.0));
     assert!(!page.contains("upstream=\"other\""), "{page}");
 }
@@ -205,12 +205,12 @@ fn what_has_no_room_is_counted_as_other() {
     for upstream in &fleet.upstreams {
         for _ in 0..2 {
             for class in CLASSES {
-                telemetry.attempt(upstream, class);
+                telemetry.record_attempt(upstream, class);
             }
         }
         exchanges(&telemetry, upstream);
     }
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     let sum = |name: &str, label: &str| -> f64 {
         series(&page)
             .filter(|line| line.starts_with(name) && line.contains(label))
@@ -243,13 +243,13 @@ fn a_reload_is_told_and_forgets_profiles_that_are_gone() {
     let (before, after) = (Fleet::of(60, 8), Fleet::of(1, 1));
     let telemetry = before.telemetry();
     before.publish(&telemetry);
-    telemetry.reloaded(false);
-    let page = telemetry.encode();
+    telemetry.record_reload(false);
+    let page = telemetry.encode_metrics();
     assert_eq!(value(&page, "antiphon_config_last_reload_successful"), Some(0.0));
     assert!(page.contains("profile=\"profile-3\""));
-    telemetry.reloaded(true);
+    telemetry.record_reload(true);
     after.publish(&telemetry);
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     assert_eq!(value(&page, "antiphon_config_last_reload_successful"), Some(1.0));
     assert!(
         value(&page, "antiphon_config_last_reload_success_timestamp_seconds").is_some_and(|at| at > 1.7e9),
@@ -264,14 +264,14 @@ fn a_reload_is_told_and_forgets_profiles_that_are_gone() {
 #[test]
 fn upstreams_that_come_with_a_reload_have_their_names() {
     let telemetry = Fleet::of(1, 0).telemetry();
-    telemetry.knows(["new"]);
+    telemetry.set_upstreams(["new"]);
     for name in ["new", "upstream-0"] {
-        telemetry.exchange_ended(&ExchangeEnded {
+        telemetry.record_exchange(&ExchangeEnded {
             upstream: Some(name.to_owned()),
             ..ended()
         });
     }
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     for name in ["new", "none"] {
         let labels = format!("{{upstream=\"{name}\",format=\"anthropic\",code_class=\"2xx\",outcome=\"ok\"}}");
         assert_eq!(
@@ -285,18 +285,18 @@ fn upstreams_that_come_with_a_reload_have_their_names() {
 #[test]
 fn an_exchange_is_in_flight_until_it_has_ended() {
     let telemetry = Telemetry::default();
-    let inflight = || value(&telemetry.encode(), "antiphon_inflight_requests").unwrap();
-    telemetry.exchange_began();
-    telemetry.exchange_began();
+    let inflight = || value(&telemetry.encode_metrics(), "antiphon_inflight_requests").unwrap();
+    telemetry.record_exchange_start();
+    telemetry.record_exchange_start();
     assert!((inflight() - 2.0).abs() < 0.1);
-    telemetry.exchange_ended(&ended());
+    telemetry.record_exchange(&ended());
     assert!((inflight() - 1.0).abs() < 0.1);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn the_process_is_told_as_the_system_sees_it() {
-    let page = Telemetry::default().encode();
+    let page = Telemetry::default().encode_metrics();
     let of = |name: &str| value(&page, name).unwrap_or_else(|| panic!("{name} is not in {page}"));
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
     let began = of("process_start_time_seconds");

@@ -3,7 +3,7 @@
 use antiphon::{
     conversation::FindingKind,
     repair::Action,
-    telemetry::{ANSWERS, EVENTS, LEDGER_ERRORS, LEDGER_OPS},
+    telemetry::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS},
     wire::{Format, Unreadable, watch::stop_labels},
 };
 
@@ -11,7 +11,7 @@ use crate::metrics::{ended, has, telemetry};
 
 #[test]
 fn what_is_known_beforehand_is_there_as_zero() {
-    let page = telemetry().encode();
+    let page = telemetry().encode_metrics();
     for format in Format::ALL.map(Format::label) {
         for kind in FindingKind::ALL {
             has(
@@ -51,17 +51,17 @@ fn what_is_known_beforehand_is_there_as_zero() {
             has(&page, &format!("antiphon_stream_ends_total{{{labels}}} 0"));
         }
     }
-    for answer in ANSWERS {
+    for answer in POST_ANSWERS {
         has(&page, &format!("antiphon_ledger_posts_total{{answer=\"{answer}\"}} 0"));
     }
-    for event in EVENTS {
+    for event in LATE_RESULT_EVENTS {
         has(&page, &format!("antiphon_late_results_total{{event=\"{event}\"}} 0"));
     }
 }
 
 #[test]
 fn what_has_no_labels_or_few_is_there_as_zero_too() {
-    let page = telemetry().encode();
+    let page = telemetry().encode_metrics();
     has(&page, "antiphon_late_result_age_seconds_count 0");
     has(&page, "antiphon_ledger_lost_total 0");
     has(&page, "antiphon_spans_sent_total 0");
@@ -104,6 +104,9 @@ fn what_has_no_labels_or_few_is_there_as_zero_too() {
 /// Every metric, in the order of the page.
 const OURS: [&str; 49] = [
     "antiphon_requests",
+    "antiphon_inflight_requests",
+    "antiphon_request_duration_seconds",
+    "antiphon_overhead_seconds",
     "antiphon_findings",
     "antiphon_repairs",
     "antiphon_unreadable",
@@ -112,42 +115,39 @@ const OURS: [&str; 49] = [
     "antiphon_second_repairs_refused",
     "antiphon_deferred",
     "antiphon_unrepairable",
-    "antiphon_watcher_blind",
+    "antiphon_frozen_answers",
     "antiphon_streams_active",
-    "antiphon_overhead_seconds",
-    "antiphon_upstream_duration_seconds",
-    "antiphon_build",
     "antiphon_calls_emitted",
     "antiphon_server_tools",
     "antiphon_stream_ends",
+    "antiphon_stream_stalls",
     "antiphon_tokens",
+    "antiphon_watcher_blind",
     "antiphon_watcher_truncated",
-    "antiphon_inflight_requests",
-    "antiphon_request_duration_seconds",
-    "antiphon_config_last_reload_successful",
-    "antiphon_config_last_reload_success_timestamp_seconds",
+    "antiphon_upstream_duration_seconds",
+    "antiphon_attempts",
     "antiphon_profile_state",
     "antiphon_profile_rotations",
-    "antiphon_attempts",
     "antiphon_breakers",
-    "antiphon_stream_stalls",
     "antiphon_lanes",
+    "antiphon_session_forks",
     "antiphon_tool_calls_inflight",
-    "antiphon_frozen_answers",
-    "antiphon_ledger_missed",
-    "antiphon_ledger_op_duration_seconds",
-    "antiphon_ledger_errors",
     "antiphon_tool_calls_closed",
     "antiphon_settles",
     "antiphon_long_calls",
     "antiphon_calls_detached",
     "antiphon_tool_round_trip_seconds",
-    "antiphon_session_forks",
+    "antiphon_ledger_missed",
+    "antiphon_ledger_op_duration_seconds",
+    "antiphon_ledger_errors",
     "antiphon_ledger_posts",
     "antiphon_late_results",
     "antiphon_late_result_age_seconds",
     "antiphon_spans_sent",
     "antiphon_spans_lost",
+    "antiphon_build",
+    "antiphon_config_last_reload_successful",
+    "antiphon_config_last_reload_success_timestamp_seconds",
     "antiphon_ledger_lost",
     "antiphon_ledger_records",
     "antiphon_ledger_bytes",
@@ -167,13 +167,13 @@ const PROCESS: [&str; 6] = [
 #[test]
 fn every_metric_has_help_and_a_unit_where_it_measures() {
     let telemetry = telemetry();
-    telemetry.ledger_holds(Box::new(|| Some((3, 900))));
-    telemetry.rotated("anthropic", "a", "auth");
-    telemetry.attempt("anthropic", "ok");
-    telemetry.profile_state("anthropic", "a", "ready", true);
-    telemetry.breakers("anthropic", "open", 1);
-    telemetry.exchange_ended(&ended());
-    let page = telemetry.encode();
+    telemetry.set_ledger_usage_source(Box::new(|| Some((3, 900))));
+    telemetry.record_rotation("anthropic", "a", "auth");
+    telemetry.record_attempt("anthropic", "ok");
+    telemetry.set_profile_state("anthropic", "a", "ready", true);
+    telemetry.set_breaker_count("anthropic", "open", 1);
+    telemetry.record_exchange(&ended());
+    let page = telemetry.encode_metrics();
     let mut names: Vec<&str> = page
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())

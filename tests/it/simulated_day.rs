@@ -289,7 +289,7 @@ async fn over_a_day_no_key_rests_but_for_what_was_done_to_it() {
     );
     assert!(deeds.len() == 11 && deeds[&Deed::ServerTool] > 10 && deeds[&Deed::Compaction] > 10);
     assert_eq!(told.values().sum::<usize>(), LANES * TURNS as usize);
-    let page = world.shared.telemetry.encode();
+    let page = world.shared.telemetry.encode_metrics();
     assert!(page.lines().any(|line| line == "antiphon_streams_active 0"), "{page}");
     for sent in world.requests() {
         assert!(LABELS.contains(&key(&sent.message).as_str()));

@@ -57,16 +57,16 @@ async fn what_waits_is_bounded_and_what_does_not_fit_is_counted() {
     // Nobody empties the queue, and the room in it stays as it is.
     let exporter = parts.traces.take().unwrap();
     let telemetry = parts.shared.telemetry.clone();
-    let trace = telemetry.trace(&HeaderMap::new());
+    let trace = telemetry.start_trace(&HeaderMap::new());
     let event = ExchangeEnded {
         trace,
         ..metrics::ended()
     };
     for _ in 0..1030 {
-        telemetry.exchange_ended(&event);
+        telemetry.record_exchange(&event);
     }
     drop(exporter);
-    let page = telemetry.encode();
+    let page = telemetry.encode_metrics();
     assert!(page.contains("antiphon_spans_lost_total{why=\"full\"} 12\n"), "{page}");
 }
 
@@ -93,7 +93,7 @@ async fn the_drain_sends_what_waits_and_does_not_wait_for_who_does_not_take_it()
 async fn without_traces_nothing_is_noted() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
-    assert!(app.telemetry.trace(&HeaderMap::new()).is_none());
+    assert!(app.telemetry.start_trace(&HeaderMap::new()).is_none());
     assert!(!app.telemetry.has_traces());
     app.telemetry.flush_traces().await;
 }

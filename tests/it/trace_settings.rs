@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io, time::Duration};
 
 use antiphon::{
     config::{Config, Flags, lower},
-    telemetry::{Sampling, Telemetry, TraceSettings},
+    telemetry::{Telemetry, TraceSampling, TraceSettings},
 };
 use http::HeaderMap;
 
@@ -43,7 +43,7 @@ async fn a_malformed_parent_is_as_good_as_none() {
         for value in *said {
             headers.append("traceparent", http::HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
-        let trace = telemetry.trace(&headers).unwrap();
+        let trace = telemetry.start_trace(&headers).unwrap();
         assert_eq!(trace.id() == TRACE, *names, "{said:?}");
         assert!(trace.id().len() == 32 && !trace.id().bytes().all(|byte| byte == b'0'));
         seen.push(trace.id());
@@ -127,7 +127,7 @@ fn the_other_variables_reach_their_settings() {
     assert_eq!(traces.headers.0["Authorization"], "Bearer%20canary");
     assert_eq!(
         traces.sampling,
-        Sampling {
+        TraceSampling {
             follows_parent: true,
             share: 0.25
         }
@@ -146,6 +146,6 @@ fn the_other_variables_reach_their_settings() {
             ("OTEL_TRACES_SAMPLER_ARG", "0.25"),
         ];
         let sampling = config("", &variables).traces.unwrap().sampling;
-        assert_eq!(sampling, Sampling { follows_parent, share }, "{name}");
+        assert_eq!(sampling, TraceSampling { follows_parent, share }, "{name}");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon::{
     policy::course::Snapshot,
-    telemetry::{Sampling, TRACE_NAMES, Telemetry, TraceSettings, events::ExchangeEnded},
+    telemetry::{TRACE_NAMES, Telemetry, TraceSampling, TraceSettings, events::ExchangeEnded},
 };
 use http::HeaderMap;
 
@@ -246,8 +246,8 @@ async fn every_kind_of_exchange_has_its_spans_and_none_has_content() {
 async fn a_tool_that_fell_silent_at_the_provider_is_named_as_a_tool() {
     let (upstream, collector) = (Upstream::ok().await, Collector::start().await);
     let app = tracing(&upstream, &collector, |_| {}).await;
-    app.telemetry.exchange_ended(&ExchangeEnded {
-        trace: app.telemetry.trace(&HeaderMap::new()),
+    app.telemetry.record_exchange(&ExchangeEnded {
+        trace: app.telemetry.start_trace(&HeaderMap::new()),
         tool: Some(Snapshot {
             id: "srvtoolu_1".to_owned(),
             name: "web_search".to_owned(),
@@ -315,7 +315,7 @@ async fn no_word_of_a_conversation_and_no_credential_is_exported() {
 
 #[tokio::test]
 async fn the_requests_own_trace_decides_whether_it_is_sent() {
-    let share = |follows_parent, share| Sampling { follows_parent, share };
+    let share = |follows_parent, share| TraceSampling { follows_parent, share };
     for (parent, sampling, sent) in [
         (None, share(true, 1.0), true),
         (None, share(true, 0.0), false),
@@ -340,13 +340,13 @@ fn the_line_of_an_exchange_names_its_trace() {
     let mut headers = HeaderMap::new();
     headers.insert("traceparent", UNSAMPLED.parse().unwrap());
     let event = ExchangeEnded {
-        trace: telemetry.trace(&headers),
+        trace: telemetry.start_trace(&headers),
         ..ended()
     };
     // Once before: the place of a line that is met first by a thread without a listener may stay dumb for all.
-    telemetry.exchange_ended(&event);
+    telemetry.record_exchange(&event);
     let (lines, _listening) = Lines::listen();
-    telemetry.exchange_ended(&event);
+    telemetry.record_exchange(&event);
     let line: serde_json::Value = serde_json::from_str(&lines.text()).unwrap();
     assert_eq!(line["trace_id"], TRACE);
 }

@@ -82,7 +82,7 @@ const ANSWERS: [Answer; 5] = [
 
 /// The counter of this name and these labels.
 fn counter(app: &App, name: &str, labels: &str) -> usize {
-    let page = app.telemetry.encode();
+    let page = app.telemetry.encode_metrics();
     let start = format!("antiphon_{name}_total{{{labels}}} ");
     let line = page.lines().find_map(|line| line.strip_prefix(&start));
     line.map_or(0, |count| count.parse().unwrap())

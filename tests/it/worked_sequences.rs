@@ -175,7 +175,7 @@ async fn sequence_4_the_clients_own_synthetic_and_then_the_real_output() {
 }
 
 fn forks(door: &Door) -> String {
-    let page = door.app.telemetry.encode();
+    let page = door.app.telemetry.encode_metrics();
     let mut lines = page.lines();
     let found = lines.find_map(|line| line.strip_prefix("antiphon_session_forks_total "));
     found.expect("the counter").to_owned()

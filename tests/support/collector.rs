@@ -161,7 +161,7 @@ pub async fn tracing(upstream: &Upstream, collector: &Collector, change: impl Fn
 
 /// What the page of metrics says of `name`.
 pub fn counted(app: &App, name: &str) -> u64 {
-    let page = app.telemetry.encode();
+    let page = app.telemetry.encode_metrics();
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {name} in\n{page}")).parse().unwrap()
 }

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::date;
 use crate::{
     late::Late,
-    telemetry::{Telemetry, recent::LateNews},
+    telemetry::{Telemetry, dashboard::LateResultChange},
 };
 
 /// Detached calls and late results, since the start.
@@ -37,15 +37,15 @@ pub(in crate::admin) struct LateRow {
 /// The page of late results.
 pub(in crate::admin) fn late(telemetry: &Telemetry, late: &Late) -> LatePage {
     LatePage {
-        detached: telemetry.detached().into_iter().collect(),
-        events: telemetry.late_events().into_iter().collect(),
+        detached: telemetry.detached_calls().into_iter().collect(),
+        events: telemetry.late_result_counts().into_iter().collect(),
         outstanding: late.waiting_in_all(),
-        recent: telemetry.late_news().into_iter().map(row).collect(),
+        recent: telemetry.dashboard().late_results().into_iter().map(row).collect(),
     }
 }
 
 /// One row of it.
-pub(in crate::admin) fn row(news: LateNews) -> LateRow {
+pub(in crate::admin) fn row(news: LateResultChange) -> LateRow {
     LateRow {
         at: date(news.at),
         event: news.event,

@@ -8,7 +8,7 @@ use crate::{
     conversation::Finding,
     telemetry::{
         Telemetry,
-        recent::{self, Mended, SketchedBlock, SketchedMessage},
+        dashboard::{BlockStructure, BodyStructure, MessageStructure, RepairEntry},
     },
 };
 
@@ -104,16 +104,16 @@ struct Block {
 
 /// The page of the last `limit`.
 pub(in crate::admin) fn repairs(telemetry: &Telemetry, limit: usize) -> RepairsPage {
-    let shown = telemetry.repairs(limit);
+    let shown = telemetry.dashboard().repairs(limit);
     RepairsPage {
-        kept: telemetry.repairs_kept(),
+        kept: telemetry.dashboard().repair_count(),
         repairs: shown.iter().map(|mended| repair(mended, true)).collect(),
     }
 }
 
 /// One of them, with its structure if that is asked for.
-pub(in crate::admin) fn repair(mended: &Mended, structure: bool) -> Repair {
-    let tools = recent::tools(mended);
+pub(in crate::admin) fn repair(mended: &RepairEntry, structure: bool) -> Repair {
+    let tools = mended.tool_names();
     let found = |finding: &Finding| Found {
         kind: finding.kind.code(),
         message: finding.message,
@@ -121,10 +121,10 @@ pub(in crate::admin) fn repair(mended: &Mended, structure: bool) -> Repair {
         call_id: Some(finding.id.clone()).filter(|id| !id.is_empty()),
         explanation: finding.kind.explanation(),
     };
-    let sketches = mended.sketches.as_deref();
+    let sketches = mended.structure.as_deref();
     let before = sketches.and_then(|sketches| sketches.before.as_ref());
     let after = sketches.and_then(|sketches| sketches.after.as_ref());
-    let shown = |body: Option<&recent::Sketch>, is_after| body.filter(|_| structure).map(|body| sketch(body, is_after));
+    let shown = |body: Option<&BodyStructure>, is_after| body.filter(|_| structure).map(|body| sketch(body, is_after));
     Repair {
         id: mended.id.clone(),
         at: date(mended.at),
@@ -151,15 +151,15 @@ pub(in crate::admin) fn repair(mended: &Mended, structure: bool) -> Repair {
     }
 }
 
-fn sketch(body: &recent::Sketch, is_after: bool) -> Sketch {
-    let block = |block: &SketchedBlock| Block {
+fn sketch(body: &BodyStructure, is_after: bool) -> Sketch {
+    let block = |block: &BlockStructure| Block {
         kind: block.kind,
         id: block.id.clone(),
         tool: block.tool.clone(),
         new: is_after && block.changed,
         gone: !is_after && block.changed,
     };
-    let message = |message: &SketchedMessage| Message {
+    let message = |message: &MessageStructure| Message {
         index: message.index,
         role: message.role,
         blocks: message.blocks.iter().map(block).collect(),

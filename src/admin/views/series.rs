@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::telemetry::{
     Telemetry,
-    history::{Name, STEP, Step},
+    dashboard::{CountName, HISTORY_STEP, HistoryStep},
 };
 
 /// Counts of the last hour, step by step.
@@ -33,13 +33,15 @@ pub(in crate::admin) type Point = BTreeMap<&'static str, BTreeMap<&'static str, 
 
 /// The page of the last hour: from the first step that anything happened in to the running one.
 pub(in crate::admin) fn series(telemetry: &Telemetry) -> SeriesPage {
-    let (steps, running) = (telemetry.history(), telemetry.running());
+    let (steps, running) = (telemetry.dashboard().history(), telemetry.dashboard().current_step());
     let first = steps.first().map_or(running.at, |step| step.at);
-    let steps_since = running.at.saturating_sub(first) / STEP.as_secs();
-    let at: Vec<u64> = (0..=steps_since).map(|step| first + step * STEP.as_secs()).collect();
-    let by_time: BTreeMap<u64, &Step> = steps.iter().map(|step| (step.at, step)).collect();
-    let names: BTreeSet<Name> = steps.iter().flat_map(|step| step.counts.keys().copied()).collect();
-    let count = |name: Name| {
+    let steps_since = running.at.saturating_sub(first) / HISTORY_STEP.as_secs();
+    let at: Vec<u64> = (0..=steps_since)
+        .map(|step| first + step * HISTORY_STEP.as_secs())
+        .collect();
+    let by_time: BTreeMap<u64, &HistoryStep> = steps.iter().map(|step| (step.at, step)).collect();
+    let names: BTreeSet<CountName> = steps.iter().flat_map(|step| step.counts.keys().copied()).collect();
+    let count = |name: CountName| {
         let value = |at: &u64| {
             by_time
                 .get(at)
@@ -61,7 +63,7 @@ pub(in crate::admin) fn series(telemetry: &Telemetry) -> SeriesPage {
         series.extend(SHARES.map(share));
     }
     SeriesPage {
-        step_seconds: STEP.as_secs(),
+        step_seconds: HISTORY_STEP.as_secs(),
         at,
         series,
     }
@@ -70,7 +72,7 @@ pub(in crate::admin) fn series(telemetry: &Telemetry) -> SeriesPage {
 const SHARES: [(&str, f64); 2] = [("overhead_p50_us", 0.5), ("overhead_p99_us", 0.99)];
 
 /// One step by itself.
-pub(in crate::admin) fn point(step: &Step) -> Point {
+pub(in crate::admin) fn point(step: &HistoryStep) -> Point {
     let mut point = Point::new();
     for ((name, label), count) in &step.counts {
         point.entry(name).or_default().insert(label, Some(*count));

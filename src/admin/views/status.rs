@@ -65,7 +65,7 @@ pub(in crate::admin) fn status(parts: &Parts) -> Status {
         listen: control.listen().map(|address| address.to_string()),
         draining: !parts.readiness.is_ready(),
         upstreams: in_force.upstreams.iter().map(upstream).collect(),
-        streams_active: parts.telemetry.streams_active(),
+        streams_active: parts.telemetry.active_streams(),
         config: ConfigRow {
             path: in_force.path.clone(),
             loaded_at: date(in_force.loaded_at),

@@ -26,7 +26,7 @@ use crate::{
     provider::Route,
     session,
     session_table::Pin,
-    telemetry::Asking,
+    telemetry::ModelRequest,
     upstream::SendError,
     wire::Format,
 };
@@ -41,7 +41,7 @@ pub(super) async fn send(
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, ProxyError> {
     let context = &outgoing.context;
-    let parent = log.asks(Asking {
+    let parent = log.asks(ModelRequest {
         model: context.model.as_deref(),
         streams: context.stream,
         max_tokens: context.max_tokens,

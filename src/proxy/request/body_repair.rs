@@ -374,7 +374,7 @@ impl BodyRepair<'_> {
         let body = catch_read(|| plan.splice(&paired, &plain))?;
         if asks {
             for (call, answer) in &answers.assigned {
-                self.path.telemetry.frozen(lookup.label_of(*call, answer));
+                self.path.telemetry.record_frozen_answer(lookup.label_of(*call, answer));
             }
             if texts.count > 0 {
                 outline = paired.outline();

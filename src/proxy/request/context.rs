@@ -117,7 +117,7 @@ impl ContextBuilder<'_> {
             return (None, Entered::default());
         };
         let entered = self.path.sessions.entered(lane.id, outline, goes_on, clock::now());
-        self.path.telemetry.lane_entered(&entered);
+        self.path.telemetry.record_lane_request(&entered);
         (Some(lane), entered)
     }
 

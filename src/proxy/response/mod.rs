@@ -206,7 +206,7 @@ impl ProviderAnswer {
         let (mut head, body) = self.response.into_parts();
         let compressed = is_compressed(&head.headers);
         if self.format.is_some() && compressed {
-            log.telemetry().watcher_blind();
+            log.telemetry().record_unwatched_answer();
         }
         headers::for_client(&mut head.headers);
         log.answered(head.status, &mut head.headers);

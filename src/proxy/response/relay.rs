@@ -23,7 +23,7 @@ use crate::{
     },
     provider::Kind,
     proxy::{exchange_log::ExchangeLog, headers, shape::Shape},
-    telemetry::events::Watched,
+    telemetry::events::AnswerSummary,
     wire::{
         Format,
         watch::{Facts, Watcher},
@@ -178,7 +178,7 @@ impl Relay {
             shape,
         } = passage;
         if stream {
-            log.telemetry().stream_opened();
+            log.telemetry().record_stream_start();
         }
         Self {
             state: State::Relaying(body),
@@ -340,9 +340,9 @@ impl Relay {
     fn note(&mut self) {
         if let Some(watcher) = &mut self.watcher {
             watcher.finish();
-            self.log.event.watched = Watched::of(watcher);
+            self.log.event.watched = AnswerSummary::from_watcher(watcher);
             if let Some(trace) = &mut self.log.event.trace {
-                trace.answered(watcher.facts());
+                trace.record_answer(watcher.facts());
             }
         }
     }
@@ -378,7 +378,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         if self.stream {
-            self.log.telemetry().stream_closed();
+            self.log.telemetry().record_stream_end();
         }
         let over = self.is_end() || self.is_over();
         if matches!(self.state, State::Relaying(_)) && over {

@@ -1,4 +1,4 @@
-//! Spans on their way to the collector: a bounded queue that nobody waits for, and one task that empties it.
+//! The export of spans to the collector: a bounded queue that no exchange waits for, and one task that sends its spans.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -17,85 +17,85 @@ use tokio::{
     time::Instant,
 };
 
-use super::{TraceSettings, counts::SpanCounts};
-use crate::{clock, upstream::Sender};
+use super::settings::TraceSettings;
+use crate::{clock, telemetry::metrics::Metrics, upstream::Sender};
 
-/// Exchanges whose spans may wait.
-const WAITING_MAX: usize = 1024;
-/// Spans of one export.
+/// Exchanges whose spans may wait in the queue.
+const QUEUE_MAX: usize = 1024;
+/// Spans after which a batch is sent at once.
 const BATCH_MAX: usize = 512;
-/// Bytes of a collector's answer.
+/// Bytes of a collector's answer that are read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// What goes through the queue.
+/// An item of the queue.
 #[derive(Debug)]
-enum Item {
+enum SpanQueueItem {
     Spans(Vec<SpanData>),
-    /// To be answered once everything before it was sent.
+    /// A request to answer once all items before it were sent.
     Flush(oneshot::Sender<()>),
 }
 
-/// The end of the queue where spans go in. Cheap to clone.
+/// The sending end of the queue. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Queue {
-    items: mpsc::Sender<Item>,
-    counts: SpanCounts,
+pub(super) struct SpanQueue {
+    items: mpsc::Sender<SpanQueueItem>,
+    metrics: Arc<Metrics>,
 }
 
-impl fmt::Debug for Queue {
+impl fmt::Debug for SpanQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").finish_non_exhaustive()
+        f.debug_struct("SpanQueue").finish_non_exhaustive()
     }
 }
 
-/// A queue, and who empties it.
-pub(super) fn queue(settings: TraceSettings, counts: SpanCounts) -> (Queue, Exporter) {
-    let (items, queue) = mpsc::channel(WAITING_MAX);
-    let exporter = Exporter {
+/// Creates a queue, and the exporter that sends its spans.
+pub(super) fn span_queue(settings: TraceSettings, metrics: Arc<Metrics>) -> (SpanQueue, TraceExporter) {
+    let (items, queue) = mpsc::channel(QUEUE_MAX);
+    let exporter = TraceExporter {
         queue,
         settings,
-        counts: counts.clone(),
+        metrics: Arc::clone(&metrics),
         is_failing: false,
     };
-    (Queue { items, counts }, exporter)
+    (SpanQueue { items, metrics }, exporter)
 }
 
-impl Queue {
-    /// Puts spans in if there is room.
+impl SpanQueue {
+    /// Adds the spans of an exchange, or drops and counts them if the queue is full.
     pub(super) fn push(&self, spans: Vec<SpanData>) {
         let count = spans.len();
-        if self.items.try_send(Item::Spans(spans)).is_err() {
-            self.counts.full(count);
+        if self.items.try_send(SpanQueueItem::Spans(spans)).is_err() {
+            self.metrics.spans.lost.add(["full"], count as u64);
         }
     }
 
-    /// Waits until everything so far has left.
+    /// Waits until all spans of the queue were sent or dropped.
     pub(super) async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
-        if self.items.send(Item::Flush(done)).await.is_ok() {
-            // An exporter that is gone has nothing left.
+        if self.items.send(SpanQueueItem::Flush(done)).await.is_ok() {
+            // An exporter that was dropped has nothing left to send.
             drop(flushed.await);
         }
     }
 }
 
-/// Who empties the queue.
+/// The task that sends the spans of the queue to the collector.
 #[derive(Debug)]
-pub struct Exporter {
-    queue: mpsc::Receiver<Item>,
+pub struct TraceExporter {
+    queue: mpsc::Receiver<SpanQueueItem>,
     settings: TraceSettings,
-    counts: SpanCounts,
-    /// Whether the last export failed: only the change is told.
+    metrics: Arc<Metrics>,
+    /// The result of the last export: `true` if it failed. Only a change is logged.
     is_failing: bool,
 }
 
-impl Exporter {
-    /// Sends what comes, together, until nobody can put anything in any more.
+impl TraceExporter {
+    /// Sends spans in batches, until every sending end of the queue is dropped.
     pub async fn run(mut self, sender: Sender) {
-        let exporter = match exporter(&self.settings, sender) {
+        let exporter = match build_exporter(&self.settings, sender) {
             Ok(exporter) => exporter,
             Err(error) => {
-                tracing::warn!(%error, "no traces are sent");
+                tracing::warn!(%error, "trace export disabled: failed to build the exporter");
                 return;
             }
         };
@@ -105,8 +105,8 @@ impl Exporter {
             let due = clock::now() + self.settings.delay;
             while let Some(item) = next {
                 match item {
-                    Item::Spans(spans) => batch.extend(spans),
-                    Item::Flush(done) => {
+                    SpanQueueItem::Spans(spans) => batch.extend(spans),
+                    SpanQueueItem::Flush(done) => {
                         flushed = Some(done);
                         break;
                     }
@@ -114,16 +114,16 @@ impl Exporter {
                 if batch.len() >= BATCH_MAX {
                     break;
                 }
-                next = self.until(due).await;
+                next = self.next_item(due).await;
             }
             self.export(&exporter, batch).await;
-            // Whoever asked may have stopped waiting.
+            // The task that asked for the flush may have stopped waiting.
             let _ = flushed.map(|done| done.send(()));
         }
     }
 
-    /// The next item; none once the batch has waited long enough.
-    async fn until(&mut self, due: Instant) -> Option<Item> {
+    /// Returns the next item; `None` once the batch is due.
+    async fn next_item(&mut self, due: Instant) -> Option<SpanQueueItem> {
         tokio::time::timeout_at(due, self.queue.recv()).await.ok().flatten()
     }
 
@@ -136,27 +136,34 @@ impl Exporter {
         let failure = match exported {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some("it does not answer".to_owned()),
+            Err(_) => Some("timeout".to_owned()),
         };
         match &failure {
-            None => self.counts.sent(count),
+            None => {
+                self.metrics.spans.sent.inc_by(count as u64);
+            }
             Some(error) => {
-                self.counts.failed(count);
+                self.metrics.spans.lost.add(["failed"], count as u64);
                 if !self.is_failing {
                     let collector = self.settings.endpoint.host().unwrap_or_default();
-                    tracing::warn!(collector, error, "traces are lost: the collector does not take them");
+                    tracing::warn!(
+                        collector,
+                        error,
+                        "trace export failed: spans are dropped until the collector accepts them"
+                    );
                 }
             }
         }
         if self.is_failing && failure.is_none() {
-            tracing::info!("the collector takes traces again");
+            tracing::info!("trace export recovered: the collector accepts spans");
         }
         self.is_failing = failure.is_some();
     }
 }
 
-fn exporter(settings: &TraceSettings, sender: Sender) -> Result<SpanExporter, ExporterBuildError> {
-    let client = Client {
+/// Builds OpenTelemetry's exporter on top of the proxy's HTTP client.
+fn build_exporter(settings: &TraceSettings, sender: Sender) -> Result<SpanExporter, ExporterBuildError> {
+    let client = CollectorClient {
         sender,
         timeout: settings.timeout,
     };
@@ -169,28 +176,29 @@ fn exporter(settings: &TraceSettings, sender: Sender) -> Result<SpanExporter, Ex
         .with_timeout(settings.timeout)
         .with_headers(headers.into_iter().collect())
         .build()?;
-    let said = settings.resource.iter();
-    let said = said.map(|(name, value)| KeyValue::new(name.clone(), value.clone()));
+    let configured = settings.resource.iter();
+    let configured = configured.map(|(name, value)| KeyValue::new(name.clone(), value.clone()));
     let resource = Resource::builder_empty()
         .with_attributes([
             KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
             KeyValue::new("telemetry.sdk.language", "rust"),
             KeyValue::new("telemetry.sdk.name", "opentelemetry"),
         ])
-        .with_attributes(said)
+        // Last, because the operator's attributes replace the others.
+        .with_attributes(configured)
         .build();
     exporter.set_resource(&resource);
     Ok(exporter)
 }
 
-/// Our client, as exporters want it.
+/// The proxy's HTTP client behind the interface that the exporter needs.
 #[derive(Debug)]
-struct Client {
+struct CollectorClient {
     sender: Sender,
     timeout: Duration,
 }
 
-impl Client {
+impl CollectorClient {
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let request = request.map(|body| Full::new(body).map_err(|never| match never {}).boxed_unsync());
         let answer = self.sender.send(request, self.timeout).await?;
@@ -200,7 +208,7 @@ impl Client {
     }
 }
 
-impl HttpClient for Client {
+impl HttpClient for CollectorClient {
     fn send_bytes<'c, 'f>(
         &'c self,
         request: Request<Bytes>,

@@ -1,13 +1,14 @@
-//! Every name that a span of ours may hold: the conventions for HTTP and for generative AI as of 2026-11, and our own.
+//! Every attribute name that a span may have: OpenTelemetry's conventions for HTTP and for generative AI as of 2026-11,
+//! and the proxy's own names.
 //!
-//! Names of content (`gen_ai.input.messages` and its like) and names that the conventions gave up (`gen_ai.system` and its
-//! like) are not among them, so that no code can send them.
+//! Names of content (such as `gen_ai.input.messages`) and deprecated names (such as `gen_ai.system`) are missing on
+//! purpose, so that no code can export them.
 
 macro_rules! names {
     ($($constant:ident = $name:literal,)+) => {
         $(pub(super) const $constant: &str = $name;)+
 
-        /// All of them, in alphabetical order.
+        /// All names; each group in alphabetical order.
         pub const NAMES: &[&str] = &[$($name,)+];
     };
 }

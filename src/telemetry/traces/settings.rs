@@ -1,44 +1,44 @@
-//! Where spans go, which of them, and in whose name.
+//! The settings of traces: the collector, the sampling, and the name of the service.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use http::Uri;
 
-/// Settings of traces; without any there are none.
+/// The settings of traces. Without settings, traces are off.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceSettings {
-    /// Where spans are posted to: all of the URL.
+    /// The full URL that spans are posted to.
     pub endpoint: Uri,
-    /// What is sent along, a credential perhaps.
+    /// Headers of each export; they may contain a credential.
     pub headers: ExportHeaders,
-    /// How long one export may take, its retries included.
+    /// The timeout of one export, retries included.
     pub timeout: Duration,
-    /// How long a span waits for others that go along.
+    /// The time that spans wait to be sent as one batch.
     pub delay: Duration,
-    /// Which traces are sent.
-    pub sampling: Sampling,
-    /// Who sends: `service.name` and whatever else is said about us.
+    /// The choice of traces to export.
+    pub sampling: TraceSampling,
+    /// The attributes of the service, such as `service.name`.
     pub resource: BTreeMap<String, String>,
-    /// Whether requests go up with a span of ours as their parent, in place of the client's own.
+    /// The choice to send requests with the proxy's span as their parent, in place of the client's.
     pub propagates: bool,
 }
 
 impl TraceSettings {
-    /// Spans to `endpoint`, everything else as the specification has it.
+    /// Creates settings that export to `endpoint`, with the defaults of OpenTelemetry's specification.
     pub fn to(endpoint: Uri) -> Self {
         Self {
             endpoint,
             headers: ExportHeaders::default(),
             timeout: Duration::from_secs(10),
             delay: Duration::from_secs(5),
-            sampling: Sampling::default(),
+            sampling: TraceSampling::default(),
             resource: BTreeMap::from([("service.name".to_owned(), "antiphon".to_owned())]),
             propagates: false,
         }
     }
 }
 
-/// Headers of exports by name, percent-encoded. Their values are never shown.
+/// The headers of exports by name, percent-encoded. `Debug` hides the values.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ExportHeaders(pub BTreeMap<String, String>);
 
@@ -48,16 +48,16 @@ impl fmt::Debug for ExportHeaders {
     }
 }
 
-/// Which traces are sent.
+/// The choice of traces to export.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sampling {
-    /// Whether the request's own trace decides, where it comes with one.
+pub struct TraceSampling {
+    /// The choice to follow the decision of the request's parent span, if it has one.
     pub follows_parent: bool,
-    /// The share of the others, from 0 to 1.
+    /// The share of all other traces, from 0 to 1.
     pub share: f64,
 }
 
-impl Default for Sampling {
+impl Default for TraceSampling {
     fn default() -> Self {
         Self {
             follows_parent: true,

@@ -1,4 +1,4 @@
-//! The spans of one exchange: the request as it came to us, and what we asked of the provider. Structure, never content.
+//! The two spans of one exchange: the request of the client, and the request to the provider. Structure, never content.
 
 use std::{
     borrow::Cow,
@@ -11,14 +11,18 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
-use super::{Trace, names};
-use crate::{clock, provider::Operation, telemetry::events::ExchangeEnded};
+use super::names;
+use crate::{
+    clock,
+    provider::Operation,
+    telemetry::events::{ExchangeEnded, ExchangeTrace},
+};
 
-/// The side of who asks us.
+/// The side of failures that the client caused.
 const CLIENT: &str = "client";
 
-/// The operation in the conventions' words.
-const fn operation(operation: Operation) -> &'static str {
+/// Returns the operation's name in OpenTelemetry's conventions.
+const fn operation_name(operation: Operation) -> &'static str {
     match operation {
         Operation::Chat => "chat",
         Operation::GenerateContent => "generate_content",
@@ -27,43 +31,43 @@ const fn operation(operation: Operation) -> &'static str {
     }
 }
 
-/// Attributes on their way into a span.
+/// The attributes of a span.
 #[derive(Default)]
-struct Attributes(Vec<KeyValue>);
+struct SpanAttributes(Vec<KeyValue>);
 
-impl Attributes {
-    fn put(&mut self, name: &'static str, value: impl Into<Value>) {
+impl SpanAttributes {
+    fn add(&mut self, name: &'static str, value: impl Into<Value>) {
         self.0.push(KeyValue::new(name, value));
     }
 
-    fn maybe(&mut self, name: &'static str, value: Option<impl Into<Value>>) {
+    fn add_if_some(&mut self, name: &'static str, value: Option<impl Into<Value>>) {
         if let Some(value) = value {
-            self.put(name, value);
+            self.add(name, value);
         }
     }
 
-    /// A count; zero where nothing was said.
-    fn count(&mut self, name: &'static str, count: u64) {
+    /// Adds a count, unless it is zero: that means that it was not reported.
+    fn add_count(&mut self, name: &'static str, count: u64) {
         if count > 0 {
-            self.put(name, i64::try_from(count).unwrap_or(i64::MAX));
+            self.add(name, i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
 }
 
-/// Spans of one exchange.
-pub(super) fn of(event: &ExchangeEnded, trace: &Trace, repair: Option<String>) -> Vec<SpanData> {
+/// Returns the spans of an exchange that ended: one if it sent nothing to a provider, else two.
+pub(super) fn exchange_spans(event: &ExchangeEnded, trace: &ExchangeTrace) -> Vec<SpanData> {
     let end = SystemTime::UNIX_EPOCH + clock::since_1970();
     let begin = end.checked_sub(event.duration).unwrap_or(end);
-    let mut spans = vec![served(event, trace, repair, begin, end)];
+    let mut spans = vec![server_span(event, trace, begin, end)];
     if event.attempts > 0 {
-        let sent = trace.sent.unwrap_or_default().min(event.duration);
-        spans.push(asked(event, trace, begin + sent, end));
+        let sent = trace.first_send.unwrap_or_default().min(event.duration);
+        spans.push(client_span(event, trace, begin + sent, end));
     }
     spans
 }
 
-/// What all spans of an exchange have in common.
-fn span(trace: &Trace, id: SpanId, begin: SystemTime, end: SystemTime) -> SpanData {
+/// Returns a span with what all spans of an exchange have in common.
+fn empty_span(trace: &ExchangeTrace, id: SpanId, begin: SystemTime, end: SystemTime) -> SpanData {
     let flags = TraceFlags::SAMPLED;
     let scope = InstrumentationScope::builder("antiphon").with_version(env!("CARGO_PKG_VERSION"));
     SpanData {
@@ -83,70 +87,64 @@ fn span(trace: &Trace, id: SpanId, begin: SystemTime, end: SystemTime) -> SpanDa
     }
 }
 
-/// The request as it came.
-fn served(
-    event: &ExchangeEnded,
-    trace: &Trace,
-    repair: Option<String>,
-    begin: SystemTime,
-    end: SystemTime,
-) -> SpanData {
-    let method = method(event);
-    let mut attributes = Attributes::default();
-    attributes.put(names::METHOD, method);
-    attributes.maybe(names::ROUTE, trace.route);
+/// Returns the span of the client's request.
+fn server_span(event: &ExchangeEnded, trace: &ExchangeTrace, begin: SystemTime, end: SystemTime) -> SpanData {
+    let method = method_name(event);
+    let mut attributes = SpanAttributes::default();
+    attributes.add(names::METHOD, method);
+    attributes.add_if_some(names::ROUTE, trace.target.route);
     if event.status > 0 {
-        attributes.put(names::STATUS, i64::from(event.status));
+        attributes.add(names::STATUS, i64::from(event.status));
     }
-    // The client's own mistakes are no errors of a server.
-    let is_ours = event.status >= 500 || (event.status < 400 && event.side.is_some_and(|side| side != CLIENT));
-    attributes.maybe(names::ERROR_TYPE, error(event).filter(|_| is_ours));
-    attributes.put(names::REQUEST_ID, event.request_id.clone());
-    attributes.maybe(names::UPSTREAM, event.upstream.clone());
-    attributes.maybe(names::FORMAT, event.format.map(crate::wire::Format::label));
-    attributes.maybe(names::MODE, event.mode.map(crate::repair::Mode::label));
-    attributes.maybe(names::REPAIR, repair);
-    attributes.put(names::ATTEMPTS, i64::from(event.attempts));
-    ended(event, &mut attributes);
+    // By the conventions, a mistake of the client is not an error of the server.
+    let is_error = event.status >= 500 || (event.status < 400 && event.side.is_some_and(|side| side != CLIENT));
+    attributes.add_if_some(names::ERROR_TYPE, error_code(event).filter(|_| is_error));
+    attributes.add(names::REQUEST_ID, event.request_id.clone());
+    attributes.add_if_some(names::UPSTREAM, event.upstream.clone());
+    attributes.add_if_some(names::FORMAT, event.format.map(crate::wire::Format::label));
+    attributes.add_if_some(names::MODE, event.mode.map(crate::repair::Mode::label));
+    attributes.add_if_some(names::REPAIR, event.repair_summary());
+    attributes.add(names::ATTEMPTS, i64::from(event.attempts));
+    add_end(event, &mut attributes);
     SpanData {
         parent_span_id: trace.parent.unwrap_or(SpanId::INVALID),
         parent_span_is_remote: trace.parent.is_some(),
         span_kind: SpanKind::Server,
-        name: match trace.route {
+        name: match trace.target.route {
             Some(route) => format!("{method} {route}").into(),
             None => method.into(),
         },
         attributes: attributes.0,
-        status: status(is_ours, event),
-        ..span(trace, trace.server, begin, end)
+        status: span_status(is_error, event),
+        ..empty_span(trace, trace.server_span, begin, end)
     }
 }
 
-/// What we asked of the provider: from the first send to the end of the answer.
-fn asked(event: &ExchangeEnded, trace: &Trace, begin: SystemTime, end: SystemTime) -> SpanData {
-    let method = method(event);
-    let operation = trace.operation.filter(|_| method == "POST").map(operation);
-    let mut attributes = Attributes::default();
-    attributes.maybe(names::OPERATION, operation);
-    attributes.maybe(names::PROVIDER, trace.provider.clone());
-    attributes.maybe(names::ADDRESS, trace.address.clone());
-    attributes.maybe(names::PORT, trace.port.map(i64::from));
+/// Returns the span of the request to the provider, from the first send to the end of the answer.
+fn client_span(event: &ExchangeEnded, trace: &ExchangeTrace, begin: SystemTime, end: SystemTime) -> SpanData {
+    let method = method_name(event);
+    let operation = trace.target.operation.filter(|_| method == "POST").map(operation_name);
+    let mut attributes = SpanAttributes::default();
+    attributes.add_if_some(names::OPERATION, operation);
+    attributes.add_if_some(names::PROVIDER, trace.target.provider.clone());
+    attributes.add_if_some(names::ADDRESS, trace.target.address.clone());
+    attributes.add_if_some(names::PORT, trace.target.port.map(i64::from));
     if operation.is_some() {
-        model(event, trace, &mut attributes);
+        add_model(event, trace, &mut attributes);
     } else {
-        attributes.put(names::METHOD, method);
+        attributes.add(names::METHOD, method);
     }
-    attributes.maybe(names::PROFILE, event.profile.clone());
-    attributes.maybe(names::ERROR_TYPE, error(event));
+    attributes.add_if_some(names::PROFILE, event.profile.clone());
+    attributes.add_if_some(names::ERROR_TYPE, error_code(event));
     if let Some(tool) = &event.tool {
-        attributes.put(names::TOOL_NAME, tool.name.clone());
-        attributes.put(names::TOOL_CALL_ID, tool.id.clone());
+        attributes.add(names::TOOL_NAME, tool.name.clone());
+        attributes.add(names::TOOL_CALL_ID, tool.id.clone());
     }
-    ended(event, &mut attributes);
-    // What a client does to itself, as by going away, is nobody's error.
+    add_end(event, &mut attributes);
+    // A client that disconnects is no error of the provider.
     let is_error = event.status >= 400 || event.side.is_some_and(|side| side != CLIENT);
     SpanData {
-        parent_span_id: trace.server,
+        parent_span_id: trace.server_span,
         span_kind: SpanKind::Client,
         name: match (operation, &trace.model) {
             (Some(operation), Some(model)) => format!("{operation} {model}").into(),
@@ -154,44 +152,47 @@ fn asked(event: &ExchangeEnded, trace: &Trace, begin: SystemTime, end: SystemTim
             (None, _) => method.into(),
         },
         attributes: attributes.0,
-        status: status(is_error, event),
-        ..span(trace, trace.client, begin, end)
+        status: span_status(is_error, event),
+        ..empty_span(trace, trace.client_span, begin, end)
     }
 }
 
-/// What was asked of the model, and what it said about its answer.
-fn model(event: &ExchangeEnded, trace: &Trace, attributes: &mut Attributes) {
-    attributes.maybe(names::REQUEST_MODEL, trace.model.clone());
-    // The conventions name it only where it is so.
-    attributes.maybe(names::REQUEST_STREAM, trace.streams.then_some(true));
-    attributes.count(names::REQUEST_MAX_TOKENS, trace.max_tokens.unwrap_or(0));
-    attributes.maybe(names::CONVERSATION_ID, trace.conversation.clone());
-    let told = |chunk: Duration| chunk.saturating_sub(trace.sent.unwrap_or_default()).as_secs_f64();
-    attributes.maybe(names::FIRST_CHUNK, trace.first_chunk.map(told));
-    let Some(answered) = &trace.answered else { return };
-    attributes.maybe(names::RESPONSE_ID, answered.id.as_deref().map(ToOwned::to_owned));
-    attributes.maybe(names::RESPONSE_MODEL, answered.model.as_deref().map(ToOwned::to_owned));
-    let stop = event.watched.map(|watched| watched.stop);
+/// Adds what the request asked of the model, and what the answer reported about itself.
+fn add_model(event: &ExchangeEnded, trace: &ExchangeTrace, attributes: &mut SpanAttributes) {
+    attributes.add_if_some(names::REQUEST_MODEL, trace.model.clone());
+    // By the conventions, the attribute is missing unless it is true.
+    attributes.add_if_some(names::REQUEST_STREAM, trace.streams.then_some(true));
+    attributes.add_count(names::REQUEST_MAX_TOKENS, trace.max_tokens.unwrap_or(0));
+    attributes.add_if_some(names::CONVERSATION_ID, trace.conversation.clone());
+    let since_send = |chunk: Duration| chunk.saturating_sub(trace.first_send.unwrap_or_default());
+    let first_chunk = trace.first_chunk.map(since_send);
+    attributes.add_if_some(names::FIRST_CHUNK, first_chunk.map(|wait| wait.as_secs_f64()));
+    let Some(answer) = &trace.answer else { return };
+    attributes.add_if_some(names::RESPONSE_ID, answer.id.as_deref().map(ToOwned::to_owned));
+    attributes.add_if_some(names::RESPONSE_MODEL, answer.model.as_deref().map(ToOwned::to_owned));
+    let stop = event.watched.map(|answer| answer.stop);
+    // These labels are the proxy's own, not reasons that a provider gave.
     if let Some(stop) = stop.filter(|stop| !matches!(*stop, "none" | "error" | "other")) {
         let reasons = vec![StringValue::from(stop)];
-        attributes.put(names::FINISH_REASONS, Value::Array(Array::String(reasons)));
+        attributes.add(names::FINISH_REASONS, Value::Array(Array::String(reasons)));
     }
-    let usage = answered.usage;
-    attributes.count(names::INPUT_TOKENS, usage.input_total());
-    attributes.count(names::OUTPUT_TOKENS, usage.output);
-    attributes.count(names::CACHE_READ_TOKENS, usage.cache_read);
-    attributes.count(names::CACHE_WRITE_TOKENS, usage.cache_write);
-    attributes.count(names::REASONING_TOKENS, usage.reasoning);
+    let usage = answer.usage;
+    attributes.add_count(names::INPUT_TOKENS, usage.input_total());
+    attributes.add_count(names::OUTPUT_TOKENS, usage.output);
+    attributes.add_count(names::CACHE_READ_TOKENS, usage.cache_read);
+    attributes.add_count(names::CACHE_WRITE_TOKENS, usage.cache_write);
+    attributes.add_count(names::REASONING_TOKENS, usage.reasoning);
 }
 
-fn ended(event: &ExchangeEnded, attributes: &mut Attributes) {
-    attributes.maybe(names::SIDE, event.side);
-    attributes.put(names::PHASE, event.phase);
-    attributes.put(names::CODE, event.code);
+/// Adds how the exchange ended.
+fn add_end(event: &ExchangeEnded, attributes: &mut SpanAttributes) {
+    attributes.add_if_some(names::SIDE, event.side);
+    attributes.add(names::PHASE, event.phase);
+    attributes.add(names::CODE, event.code);
 }
 
-/// The method in the conventions' words.
-fn method(event: &ExchangeEnded) -> &'static str {
+/// Returns the method's name in OpenTelemetry's conventions.
+fn method_name(event: &ExchangeEnded) -> &'static str {
     if event.method == "OTHER" {
         "_OTHER"
     } else {
@@ -199,13 +200,13 @@ fn method(event: &ExchangeEnded) -> &'static str {
     }
 }
 
-/// Why it failed: the stable name of the failure, which is one of few.
-fn error(event: &ExchangeEnded) -> Option<&'static str> {
+/// Returns the stable name of the failure; `None` if there was none.
+fn error_code(event: &ExchangeEnded) -> Option<&'static str> {
     (event.code != "ok").then_some(event.code)
 }
 
-fn status(is_error: bool, event: &ExchangeEnded) -> Status {
-    if is_error && error(event).is_some() {
+fn span_status(is_error: bool, event: &ExchangeEnded) -> Status {
+    if is_error && error_code(event).is_some() {
         Status::error("")
     } else {
         Status::Unset

@@ -211,7 +211,7 @@ pub(super) fn credited(world: &World, upstream: &str) -> String {
 
 /// Counters that a row may move: attempts by class, rotations by reason, stalls by side, exchanges by outcome.
 pub(super) fn counted(world: &World) -> BTreeMap<String, u64> {
-    let text = world.shared.telemetry.encode();
+    let text = world.shared.telemetry.encode_metrics();
     let known = [
         ("antiphon_attempts_total", "class", ""),
         ("antiphon_profile_rotations_total", "reason", "rotated:"),

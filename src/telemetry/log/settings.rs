@@ -1,4 +1,4 @@
-//! Log lines on stderr: JSON for machines, text for people.
+//! The format and the level of log lines, and the change of the level while the process runs.
 
 use std::{
     fmt,
@@ -15,37 +15,38 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use super::lines::Lines;
+use super::writer::LogOutput;
 
-/// How a line looks.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Text on a terminal, else JSON.
+    /// Text on a terminal, JSON elsewhere.
     #[default]
     Auto,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
     /// Text for people.
     Text,
 }
 
-/// What is logged, and how.
+/// The settings of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
-    /// How a line looks.
+    /// The format of lines.
     pub format: LogFormat,
-    /// A level, or directives as `RUST_LOG` takes them.
+    /// A level, or directives in the syntax of `RUST_LOG`.
     pub level: String,
 }
 
-/// Changes what is logged while the process runs. A cheap handle.
+/// A handle that changes the log level while the process runs. Cheap to clone.
 #[derive(Clone)]
 pub struct LogControl {
     level: Arc<Mutex<String>>,
-    change: Arc<Change>,
+    set_filter: Arc<SetLogFilter>,
 }
 
-type Change = dyn Fn(EnvFilter) -> bool + Send + Sync;
+/// A function that replaces the filter. It returns whether the log still exists.
+type SetLogFilter = dyn Fn(EnvFilter) -> bool + Send + Sync;
 
 impl fmt::Debug for LogControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,42 +57,43 @@ impl fmt::Debug for LogControl {
 }
 
 impl Default for LogControl {
-    /// Of a process whose log lines are somebody else's: no change has an effect.
+    /// Creates a handle for a process that does not own its log, such as a test: a change has no effect.
     fn default() -> Self {
         Self {
             level: Arc::new(Mutex::new("info".to_owned())),
-            change: Arc::new(|_| true),
+            set_filter: Arc::new(|_| true),
         }
     }
 }
 
 impl LogControl {
-    /// The level, or the directives, in force.
+    /// Returns the level or the directives in force.
     pub fn level(&self) -> String {
         self.level.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Logs by another level, or other directives, from now on; otherwise what is wrong with them.
+    /// Sets the level or the directives. Fails with a message if they are wrong.
     pub fn set_level(&self, level: &str) -> Result<(), String> {
         LogSettings::check_level(level).map_err(|(message, hint)| match hint {
             Some(hint) => format!("{message}; {hint}"),
             None => message,
         })?;
-        let filter = filter(level).map_err(|error| error.to_string())?;
-        let mut standing = self.level.lock().unwrap_or_else(PoisonError::into_inner);
-        if !(self.change)(filter) {
-            return Err("nothing is logged any more".to_owned());
+        let filter = parse_filter(level).map_err(|error| error.to_string())?;
+        // Locked until the filter is set, so that two changes at once leave the level and the filter of the same one.
+        let mut current = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        if !(self.set_filter)(filter) {
+            return Err("failed to set the log level: logging has stopped".to_owned());
         }
-        level.clone_into(&mut standing);
+        level.clone_into(&mut current);
         Ok(())
     }
 }
 
-/// The words that stand for a level.
+/// The names of levels.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 impl LogSettings {
-    /// Whether `level` can be used; otherwise what is wrong, and perhaps what to do.
+    /// Checks `level`. Fails with a message, and a hint if there is one.
     pub fn check_level(level: &str) -> Result<(), (String, Option<String>)> {
         let hint = || {
             Some(format!(
@@ -100,31 +102,31 @@ impl LogSettings {
             ))
         };
         for directive in level.split(',').map(str::trim) {
-            // A lone word that is no level would silently mean "everything of the module of that name".
+            // The parser would take a misspelt level for the name of a module.
             let lone = !directive.contains('=') && !directive.contains('[');
             if lone && !LEVELS.contains(&directive.to_ascii_lowercase().as_str()) {
                 return Err((format!("expected a log level, found {directive:?}"), hint()));
             }
         }
-        match filter(level) {
+        match parse_filter(level) {
             Ok(_) => Ok(()),
             Err(error) => Err((format!("expected a log level or directives: {error}"), hint())),
         }
     }
 
-    /// Sends log lines of the whole process to stderr. Fails if that was done before.
+    /// Sends the log lines of the whole process to stderr. Fails if that was done before.
     pub fn install(&self) -> io::Result<LogControl> {
-        // One filter that knows its level: two of them leave every line of every library to be asked about when it runs.
-        let discreet = |filter: EnvFilter| filter.and(filter_fn(is_discreet).with_max_level_hint(LevelFilter::TRACE));
-        let (filter, handle) = reload::Layer::new(discreet(filter(&self.level).map_err(io::Error::other)?));
+        // One filter with a level of its own: behind two, every line of every library would be checked each time it runs.
+        let safe = |filter: EnvFilter| filter.and(filter_fn(is_safe).with_max_level_hint(LevelFilter::TRACE));
+        let (filter, handle) = reload::Layer::new(safe(parse_filter(&self.level).map_err(io::Error::other)?));
         let terminal = io::stderr().is_terminal();
         let text = match self.format {
             LogFormat::Auto => terminal,
             LogFormat::Json => false,
             LogFormat::Text => true,
         };
-        let lines = tracing_subscriber::fmt::layer().with_writer(Lines);
-        // On a terminal the layer's own default holds: colours, unless `NO_COLOR` is set.
+        let lines = tracing_subscriber::fmt::layer().with_writer(LogOutput);
+        // On a terminal the layer decides: colours, unless `NO_COLOR` is set.
         let lines = if terminal { lines } else { lines.with_ansi(false) };
         let registry = tracing_subscriber::registry();
         let installed = if text {
@@ -140,17 +142,17 @@ impl LogSettings {
         installed.map_err(io::Error::other)?;
         Ok(LogControl {
             level: Arc::new(Mutex::new(self.level.clone())),
-            change: Arc::new(move |filter| handle.reload(discreet(filter)).is_ok()),
+            set_filter: Arc::new(move |filter| handle.reload(safe(filter)).is_ok()),
         })
     }
 }
 
-fn filter(level: &str) -> Result<EnvFilter, ParseError> {
+fn parse_filter(level: &str) -> Result<EnvFilter, ParseError> {
     let directives: Vec<&str> = level.split(',').map(str::trim).collect();
     EnvFilter::builder().parse(directives.join(","))
 }
 
-/// Whether a line may be written at all: at debug level, HTTP libraries show headers, and with them credentials.
-fn is_discreet(metadata: &Metadata<'_>) -> bool {
+/// Returns `true` if a line cannot contain a credential. At debug level, HTTP libraries log headers.
+fn is_safe(metadata: &Metadata<'_>) -> bool {
     *metadata.level() <= Level::INFO || metadata.target().starts_with("antiphon")
 }

@@ -1,0 +1,106 @@
+//! The entries of the dashboard's feed.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::structure::StructureChange;
+use crate::{
+    clock,
+    conversation::Finding,
+    repair::{Action, Mode},
+    telemetry::events::ExchangeEnded,
+    wire::Format,
+};
+
+/// Findings that an entry contains.
+const FINDINGS_MAX: usize = 20;
+
+/// A request with findings in its body.
+#[derive(Clone, Debug)]
+pub struct RepairEntry {
+    /// The value of `x-antiphon-request-id`.
+    pub id: String,
+    /// The time when the exchange ended, since 1970.
+    pub at: Duration,
+    /// The name of the upstream.
+    pub upstream: Option<String>,
+    /// The format of the body.
+    pub format: Option<Format>,
+    /// The mode in force.
+    pub mode: Option<Mode>,
+    /// `repaired`, `rejected` or `observed`.
+    pub outcome: &'static str,
+    /// The status sent to the client.
+    pub status: u16,
+    /// The first findings, 20 at most.
+    pub findings: Vec<Finding>,
+    /// The number of all findings.
+    pub finding_count: usize,
+    /// The repair actions, each with its count.
+    pub actions: BTreeMap<Action, usize>,
+    /// The structure of the body; `None` if it was not built, or not yet.
+    pub structure: Option<Arc<StructureChange>>,
+}
+
+impl RepairEntry {
+    /// Creates the entry of an exchange; `None` if its body had no findings and was not changed.
+    pub(super) fn from_exchange(event: &ExchangeEnded) -> Option<Self> {
+        let report = event.report.as_ref()?;
+        let (findings, actions) = (&report.findings, &report.actions);
+        if findings.is_empty() && actions.is_empty() {
+            return None;
+        }
+        Some(Self {
+            id: event.request_id.clone(),
+            at: clock::since_1970(),
+            upstream: event.upstream.clone(),
+            format: event.format,
+            mode: event.mode,
+            // A rejected request was not sent, whatever its repair would have been.
+            outcome: match (event.rejected, actions.is_empty()) {
+                (true, _) => "rejected",
+                (false, true) => "observed",
+                (false, false) => "repaired",
+            },
+            status: event.status,
+            findings: findings.iter().take(FINDINGS_MAX).cloned().collect(),
+            finding_count: findings.len(),
+            actions: actions.clone(),
+            structure: None,
+        })
+    }
+
+    /// Returns the names of tools by call id, as far as the body's structure contains them.
+    pub fn tool_names(&self) -> HashMap<&str, &str> {
+        let change = self.structure.iter();
+        let bodies = change.flat_map(|change| [&change.before, &change.after]).flatten();
+        let blocks = bodies.flat_map(|body| &body.shown).flat_map(|message| &message.blocks);
+        let named = blocks.filter_map(|block| Some((block.id.as_deref()?, block.tool.as_deref()?)));
+        named.collect()
+    }
+}
+
+/// An event in the life of a late result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LateResultChange {
+    /// The time of the event, since 1970.
+    pub at: Duration,
+    /// One of [`LATE_RESULT_EVENTS`](crate::telemetry::LATE_RESULT_EVENTS).
+    pub event: &'static str,
+    /// The time since the result was posted; `None` unless it was delivered.
+    pub age: Option<Duration>,
+}
+
+/// An update that subscribers receive at once.
+#[derive(Clone, Debug)]
+pub enum DashboardUpdate {
+    /// The end of a request with findings in its body.
+    Repair(Arc<RepairEntry>),
+    /// An event in the life of a late result.
+    LateResult(LateResultChange),
+    /// The start or the end of a profile's cooldown.
+    Profiles,
+}

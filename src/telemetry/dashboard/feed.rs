@@ -1,0 +1,221 @@
+//! The feed itself: bounded lists of entries, the history of counts, and the channel of updates.
+//!
+//! The structure of a body is built behind its exchange, by one task, a few per second. In a flood of repairs, most are
+//! listed without it.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::{broadcast, mpsc};
+
+use super::{
+    entries::{DashboardUpdate, LateResultChange, RepairEntry},
+    history::{CountHistory, HistoryStep},
+    structure::{StructureChange, StructureJob},
+};
+use crate::{clock, session_table::Detached, telemetry::events::ExchangeEnded};
+
+/// Repairs in the feed.
+const REPAIRS_MAX: usize = 500;
+/// Events of late results in the feed.
+const LATE_RESULTS_MAX: usize = 100;
+/// Bodies whose structure waits to be built.
+const STRUCTURE_JOBS_MAX: usize = 4;
+/// Structures of exchanges that have not ended.
+const EARLY_STRUCTURES_MAX: usize = 64;
+/// Time between two structures: building them must not take a core.
+const STRUCTURE_INTERVAL: Duration = Duration::from_millis(200);
+/// Updates that a slow subscriber may be behind.
+const UPDATES_MAX: usize = 256;
+
+/// The feed of the dashboard.
+#[derive(Debug)]
+pub struct DashboardFeed {
+    entries: Mutex<FeedEntries>,
+    history: Mutex<CountHistory>,
+    updates: broadcast::Sender<DashboardUpdate>,
+    structure_jobs: mpsc::Sender<StructureJob>,
+}
+
+/// The lists of the feed, the newest entry first.
+#[derive(Debug, Default)]
+struct FeedEntries {
+    repairs: VecDeque<Arc<RepairEntry>>,
+    late_results: VecDeque<LateResultChange>,
+    /// Structures, by request id, that were built before their exchange ended; the oldest first.
+    early_structures: VecDeque<(String, Arc<StructureChange>)>,
+    /// Requests whose structure is not built yet. Their update waits for it.
+    pending_structures: Vec<String>,
+    /// The jobs, until the worker takes them.
+    unclaimed_jobs: Option<mpsc::Receiver<StructureJob>>,
+}
+
+impl FeedEntries {
+    /// Takes the structure of a request, if it was built before the exchange ended.
+    fn take_early_structure(&mut self, id: &str) -> Option<Arc<StructureChange>> {
+        let at = self.early_structures.iter().position(|(early, _)| early == id)?;
+        self.early_structures.remove(at).map(|(_, structure)| structure)
+    }
+}
+
+impl Default for DashboardFeed {
+    fn default() -> Self {
+        let (structure_jobs, unclaimed_jobs) = mpsc::channel(STRUCTURE_JOBS_MAX);
+        let entries = FeedEntries {
+            unclaimed_jobs: Some(unclaimed_jobs),
+            ..FeedEntries::default()
+        };
+        Self {
+            entries: Mutex::new(entries),
+            history: Mutex::default(),
+            updates: broadcast::Sender::new(UPDATES_MAX),
+            structure_jobs,
+        }
+    }
+}
+
+/// Getters for the admin API.
+impl DashboardFeed {
+    /// Returns a receiver of all updates from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<DashboardUpdate> {
+        self.updates.subscribe()
+    }
+
+    /// Returns the last repairs, the newest first.
+    pub fn repairs(&self, limit: usize) -> Vec<Arc<RepairEntry>> {
+        self.lock_entries().repairs.iter().take(limit).cloned().collect()
+    }
+
+    /// Returns the number of repairs in the feed.
+    pub fn repair_count(&self) -> usize {
+        self.lock_entries().repairs.len()
+    }
+
+    /// Returns the repair of the request with this id.
+    pub fn find_repair(&self, id: &str) -> Option<Arc<RepairEntry>> {
+        self.lock_entries().repairs.iter().find(|entry| entry.id == id).cloned()
+    }
+
+    /// Returns the last events of late results, the newest first.
+    pub fn late_results(&self) -> Vec<LateResultChange> {
+        self.lock_entries().late_results.iter().copied().collect()
+    }
+
+    /// Returns the steps of the last hour in which anything was counted, the oldest first.
+    pub fn history(&self) -> Vec<HistoryStep> {
+        self.lock_history().steps(clock::since_1970())
+    }
+
+    /// Returns the step of the current time.
+    pub fn current_step(&self) -> HistoryStep {
+        self.lock_history().current(clock::since_1970())
+    }
+
+    /// Returns the last complete step.
+    pub fn previous_step(&self) -> HistoryStep {
+        self.lock_history().previous(clock::since_1970())
+    }
+}
+
+/// Recording calls, for telemetry.
+impl DashboardFeed {
+    /// Records an exchange that ended: its counts, and its repair if there was one.
+    pub(in crate::telemetry) fn record_exchange(&self, event: &ExchangeEnded) {
+        self.lock_history().record_exchange(clock::since_1970(), event);
+        if let Some(entry) = RepairEntry::from_exchange(event) {
+            self.add_repair(entry);
+        }
+    }
+
+    /// Records an event of a late result.
+    pub(in crate::telemetry) fn record_late_result(&self, event: &'static str, age: Option<Duration>) {
+        let at = clock::since_1970();
+        self.lock_history().count(at, ("late", event), 1);
+        let change = LateResultChange { at, event, age };
+        let mut entries = self.lock_entries();
+        entries.late_results.push_front(change);
+        entries.late_results.truncate(LATE_RESULTS_MAX);
+        drop(entries);
+        self.publish(DashboardUpdate::LateResult(change));
+    }
+
+    /// Records tool calls that no client waits for any more.
+    pub(in crate::telemetry) fn record_detached_calls(&self, why: Detached, calls: u64) {
+        self.lock_history()
+            .count(clock::since_1970(), ("detached", why.label()), calls);
+    }
+
+    /// Sends an update to all subscribers.
+    pub(in crate::telemetry) fn publish(&self, update: DashboardUpdate) {
+        // Without subscribers the update is dropped.
+        drop(self.updates.send(update));
+    }
+
+    /// Queues a body for its structure to be built, unless it is too large or the queue is full.
+    pub(in crate::telemetry) fn queue_structure(&self, job: StructureJob) {
+        if job.is_too_large() {
+            return;
+        }
+        // Sent under the lock: the worker must not finish before the request is pending.
+        let (mut entries, id) = (self.lock_entries(), job.id.clone());
+        if self.structure_jobs.try_send(job).is_ok() {
+            entries.pending_structures.push(id);
+        }
+    }
+
+    /// Builds the structures of queued bodies, until the feed is dropped. Returns at once if another task does.
+    pub(in crate::telemetry) async fn build_structures(&self) {
+        let Some(mut jobs) = self.lock_entries().unclaimed_jobs.take() else {
+            return;
+        };
+        while let Some(job) = jobs.recv().await {
+            let next = clock::now() + STRUCTURE_INTERVAL;
+            let id = job.id.clone();
+            // A large body takes milliseconds, too long for a thread of the runtime. A panic must not end this task.
+            let built = tokio::task::spawn_blocking(move || StructureChange::build(&job)).await;
+            self.add_structure(id, built.unwrap_or_default());
+            tokio::time::sleep_until(next).await;
+        }
+    }
+
+    fn add_repair(&self, mut entry: RepairEntry) {
+        let mut entries = self.lock_entries();
+        entry.structure = entries.take_early_structure(&entry.id);
+        let entry = Arc::new(entry);
+        entries.repairs.push_front(Arc::clone(&entry));
+        entries.repairs.truncate(REPAIRS_MAX);
+        // A pending structure publishes the entry itself, once it is complete.
+        let is_pending = entries.pending_structures.contains(&entry.id);
+        drop(entries);
+        if !is_pending {
+            self.publish(DashboardUpdate::Repair(entry));
+        }
+    }
+
+    /// Adds the structure of a request to its entry, or stores it until the exchange ends.
+    fn add_structure(&self, id: String, structure: StructureChange) {
+        let (mut entries, structure) = (self.lock_entries(), Arc::new(structure));
+        entries.pending_structures.retain(|pending| *pending != id);
+        if let Some(entry) = entries.repairs.iter_mut().find(|entry| entry.id == id) {
+            Arc::make_mut(entry).structure = Some(structure);
+            let entry = Arc::clone(entry);
+            drop(entries);
+            return self.publish(DashboardUpdate::Repair(entry));
+        }
+        if entries.early_structures.len() >= EARLY_STRUCTURES_MAX {
+            entries.early_structures.pop_front();
+        }
+        entries.early_structures.push_back((id, structure));
+    }
+
+    fn lock_entries(&self) -> MutexGuard<'_, FeedEntries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_history(&self) -> MutexGuard<'_, CountHistory> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

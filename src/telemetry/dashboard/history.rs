@@ -1,0 +1,204 @@
+//! The counts of the last hour, in steps of five seconds: the source of the dashboard's charts.
+//!
+//! They are counted apart from the metrics, so that a chart has data even if no scraper was there to read it.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use crate::telemetry::events::ExchangeEnded;
+
+/// The length of a step.
+pub const HISTORY_STEP: Duration = Duration::from_secs(5);
+/// Steps in the history: an hour.
+const STEPS_MAX: usize = 720;
+/// The last bucket of the added latency. Four buckets make a doubling, from a microsecond up to four minutes.
+const LATENCY_BUCKET_LAST: f64 = 111.0;
+
+/// The name of a count and its label, both from closed lists.
+pub type CountName = (&'static str, &'static str);
+
+/// The counts of one step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HistoryStep {
+    /// The start of the step, in seconds since 1970; a multiple of [`HISTORY_STEP`].
+    pub at: u64,
+    /// The counts of the step.
+    pub counts: BTreeMap<CountName, u64>,
+    /// Exchanges by the bucket of the latency that the proxy added.
+    overhead: BTreeMap<u8, u32>,
+}
+
+impl HistoryStep {
+    /// Returns the latency, in microseconds, that this share of the exchanges stayed below, off by a fifth at most;
+    /// `None` without exchanges.
+    pub fn overhead_us(&self, share: f64) -> Option<u64> {
+        let total: u32 = self.overhead.values().sum();
+        let mut left = (f64::from(total) * share).ceil().max(1.0);
+        for (bucket, count) in &self.overhead {
+            left -= f64::from(*count);
+            if left <= 0.0 {
+                return Some(bucket_limit(*bucket));
+            }
+        }
+        None
+    }
+}
+
+/// The last steps, the current one last. Steps without counts are missing.
+#[derive(Debug, Default)]
+pub(super) struct CountHistory {
+    steps: VecDeque<HistoryStep>,
+}
+
+impl CountHistory {
+    /// Counts an exchange that ended. `now` is the time since 1970, here and below.
+    pub(super) fn record_exchange(&mut self, now: Duration, event: &ExchangeEnded) {
+        let format = event.format_label();
+        self.count(now, ("requests", format), 1);
+        if let Some(side) = event.side {
+            self.count(now, ("failures", side), 1);
+        }
+        if event.stalled {
+            self.count(now, ("stalls", event.stall_side()), 1);
+        }
+        self.count(now, ("rejections", ""), u64::from(event.rejected));
+        self.count(now, ("unreadable", ""), u64::from(event.unreadable.is_some()));
+        if let Some(report) = &event.report {
+            for finding in &report.findings {
+                self.count(now, ("findings", finding.kind.code()), 1);
+            }
+            for (action, times) in &report.actions {
+                self.count(now, ("repairs", action.label()), *times as u64);
+            }
+            let is_repaired = u64::from(!report.actions.is_empty());
+            self.count(now, ("repaired_requests", format), is_repaired);
+        }
+        // Other bodies are not read, so they would only lower the percentiles.
+        if event.format.is_some() {
+            self.record_overhead(now, event.overhead);
+        }
+    }
+
+    /// Adds `times` to a count.
+    pub(super) fn count(&mut self, now: Duration, name: CountName, times: u64) {
+        if times > 0 {
+            let count = self.step_mut(now).counts.entry(name).or_default();
+            *count = count.saturating_add(times);
+        }
+    }
+
+    /// Records the latency that the proxy added to an exchange.
+    fn record_overhead(&mut self, now: Duration, added: Duration) {
+        let count = self.step_mut(now).overhead.entry(latency_bucket(added)).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// Returns the steps of the last hour, the oldest first.
+    pub(super) fn steps(&self, now: Duration) -> Vec<HistoryStep> {
+        let oldest = step_start(now).saturating_sub(HISTORY_STEP.as_secs() * (STEPS_MAX as u64 - 1));
+        self.steps.iter().filter(|step| step.at >= oldest).cloned().collect()
+    }
+
+    /// Returns the step of the current time.
+    pub(super) fn current(&self, now: Duration) -> HistoryStep {
+        let at = step_start(now);
+        let mut last = self.steps.iter().rev().take_while(|step| step.at >= at);
+        let current = last.find(|step| step.at == at).cloned();
+        current.unwrap_or_else(|| HistoryStep {
+            at,
+            ..HistoryStep::default()
+        })
+    }
+
+    /// Returns the step before the current one.
+    pub(super) fn previous(&self, now: Duration) -> HistoryStep {
+        self.current(now.saturating_sub(HISTORY_STEP))
+    }
+
+    /// Returns the step to count into. After the clock was set back, that is the last one.
+    fn step_mut(&mut self, now: Duration) -> &mut HistoryStep {
+        let at = step_start(now);
+        if self.steps.back().is_none_or(|last| last.at < at) {
+            // The oldest step makes room, which bounds the memory.
+            if self.steps.len() >= STEPS_MAX {
+                self.steps.pop_front();
+            }
+            self.steps.push_back(HistoryStep {
+                at,
+                ..HistoryStep::default()
+            });
+        }
+        let last = self.steps.len().saturating_sub(1);
+        &mut self.steps[last]
+    }
+}
+
+/// Returns the start of the step that contains this time.
+const fn step_start(now: Duration) -> u64 {
+    let seconds = now.as_secs();
+    seconds - seconds % HISTORY_STEP.as_secs()
+}
+
+/// Returns the bucket of a latency: four times its logarithm, so that a bucket is a fifth wide.
+fn latency_bucket(added: Duration) -> u8 {
+    let micros = added.as_secs_f64() * 1e6;
+    let quarter = (micros.max(1.0).log2() * 4.0).floor();
+    // From 0 to 111.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a small whole number, not negative"
+    )]
+    let index = quarter.min(LATENCY_BUCKET_LAST) as u8;
+    index
+}
+
+/// Returns the upper limit of a bucket, in microseconds.
+fn bucket_limit(bucket: u8) -> u64 {
+    let micros = ((f64::from(bucket) + 1.0) / 4.0).exp2();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "at most four minutes, not negative"
+    )]
+    let whole = micros.round() as u64;
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: CountName = ("requests", "chat");
+
+    #[test]
+    fn a_step_counts_five_seconds_and_the_history_an_hour() {
+        let mut history = CountHistory::default();
+        for second in 0..4000 {
+            history.count(Duration::from_secs(second), NAME, 2);
+        }
+        let steps = history.steps(Duration::from_secs(3999));
+        assert_eq!(steps.len(), STEPS_MAX);
+        assert!(steps.iter().all(|step| step.counts[&NAME] == 10));
+        assert_eq!(history.current(Duration::from_secs(3999)).counts[&NAME], 10);
+        assert!(history.current(Duration::from_secs(4000)).counts.is_empty());
+        assert_eq!(history.previous(Duration::from_secs(4000)).counts[&NAME], 10);
+        assert!(history.steps(Duration::from_secs(9000)).is_empty());
+    }
+
+    #[test]
+    fn percentiles_of_the_added_latency_are_close() {
+        let mut history = CountHistory::default();
+        for micros in 1..=1000 {
+            history.record_overhead(Duration::ZERO, Duration::from_micros(micros));
+        }
+        let step = history.current(Duration::ZERO);
+        for (share, wanted) in [(0.5, 500), (0.99, 990)] {
+            let found = step.overhead_us(share).unwrap_or_default();
+            assert!((wanted * 95..wanted * 125).contains(&(found * 100)), "{share}: {found}");
+        }
+        assert_eq!(HistoryStep::default().overhead_us(0.5), None);
+    }
+}

@@ -1,0 +1,12 @@
+//! The dashboard's feed: the last repairs with the structure of their bodies, late results, counts of the last hour, and
+//! updates as they happen. The admin API reads it.
+
+mod entries;
+mod feed;
+mod history;
+mod structure;
+
+pub use entries::{DashboardUpdate, LateResultChange, RepairEntry};
+pub use feed::DashboardFeed;
+pub use history::{CountName, HISTORY_STEP, HistoryStep};
+pub use structure::{BlockStructure, BodyStructure, MessageStructure, StructureChange, StructureJob};

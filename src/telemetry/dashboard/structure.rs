@@ -1,0 +1,266 @@
+//! The structure of a body around its findings and repairs: roles, kinds of blocks, ids and tools. Never content.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Range,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use similar::{Algorithm, DiffOp};
+
+use crate::{
+    clock,
+    conversation::{Conversation, PartKind, Role},
+    splice::Segments,
+    wire::{Wire, json::Json},
+};
+
+/// Bytes of a body whose structure is built.
+const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Messages of one body that are shown.
+const MESSAGES_MAX: usize = 40;
+/// Blocks of one message that are shown.
+const BLOCKS_MAX: usize = 64;
+/// Characters of an id or of a tool's name.
+const TEXT_CHARS_MAX: usize = 128;
+/// Neighbours that are shown on each side of a message with a finding or a change.
+const NEIGHBOURS: usize = 1;
+/// Timeout of the comparison of two bodies; it ends with a coarser result.
+const COMPARE_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// A body whose structure is to be built.
+#[derive(Debug)]
+pub struct StructureJob {
+    /// The id of the request.
+    pub id: String,
+    /// The body as it was received.
+    pub before: Bytes,
+    /// The body that was sent in its place; `None` if it was sent unchanged, or not at all.
+    pub after: Option<Segments>,
+    /// The format and dialect of the body.
+    pub wire: Wire,
+    /// The indices of messages with findings.
+    pub found: Vec<usize>,
+}
+
+impl StructureJob {
+    /// Returns `true` if a body is too large for its structure to be built.
+    pub(super) fn is_too_large(&self) -> bool {
+        let after = self.after.as_ref().map_or(0, Segments::len);
+        after.max(self.before.len()) > BODY_BYTES_MAX
+    }
+}
+
+/// The structure of a body before and after the repair.
+#[derive(Clone, Debug, Default)]
+pub struct StructureChange {
+    /// The body as it was received; `None` if it could not be read.
+    pub before: Option<BodyStructure>,
+    /// The body as it was sent; `None` if it was not changed.
+    pub after: Option<BodyStructure>,
+}
+
+/// The structure of one body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BodyStructure {
+    /// The number of messages in the body.
+    pub messages: usize,
+    /// The messages that are shown, in their order.
+    pub shown: Vec<MessageStructure>,
+}
+
+/// The structure of one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageStructure {
+    /// The index of the message, from 0.
+    pub index: usize,
+    /// `user`, `assistant`, `tool` or `system`.
+    pub role: &'static str,
+    /// The first blocks, 64 at most.
+    pub blocks: Vec<BlockStructure>,
+}
+
+/// The structure of one block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockStructure {
+    /// `call`, `result`, `server_call`, `server_result`, `thinking`, `compaction` or `other`.
+    pub kind: &'static str,
+    /// The id of a call, or of the call that a result answers.
+    pub id: Option<String>,
+    /// The tool of that call.
+    pub tool: Option<String>,
+    /// The difference: `true` if the other of the two bodies has no such block in this place.
+    pub changed: bool,
+}
+
+impl StructureChange {
+    /// Builds the structures of a body before and after, around findings and changes.
+    pub(super) fn build(job: &StructureJob) -> Self {
+        let Some(before) = FlatBody::read(&job.before, job.wire) else {
+            return Self::default();
+        };
+        let sent = job.after.as_ref().map(Segments::to_vec);
+        let after = sent.as_deref().and_then(|sent| FlatBody::read(sent, job.wire));
+        let found = job.found.iter().copied();
+        let Some(after) = after else {
+            return Self {
+                before: Some(before.structure(found, &BTreeSet::new())),
+                after: None,
+            };
+        };
+        let (removed, added) = changed_blocks(&before.blocks, &after.blocks);
+        let places = found.chain(before.messages_with(&removed));
+        Self {
+            before: Some(before.structure(places, &removed)),
+            after: Some(after.structure(after.messages_with(&added), &added)),
+        }
+    }
+}
+
+/// Returns the indices of blocks that only `before` contains, and of those that only `after` contains.
+fn changed_blocks(before: &[FlatBlock], after: &[FlatBlock]) -> (BTreeSet<usize>, BTreeSet<usize>) {
+    let deadline = clock::instant() + COMPARE_TIMEOUT;
+    let ops = similar::capture_diff_slices_deadline(Algorithm::Myers, before, after, Some(deadline));
+    let (mut removed, mut added) = (BTreeSet::new(), BTreeSet::new());
+    for op in ops.iter().filter(|op| !matches!(op, DiffOp::Equal { .. })) {
+        removed.extend(op.old_range());
+        added.extend(op.new_range());
+    }
+    (removed, added)
+}
+
+/// A body as one list of blocks, which can be compared with another.
+struct FlatBody<'a> {
+    conversation: Conversation<'a>,
+    blocks: Vec<FlatBlock>,
+    /// The range of blocks of each message.
+    messages: Vec<Range<usize>>,
+}
+
+/// The part of a block that is compared.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct FlatBlock {
+    role: &'static str,
+    kind: &'static str,
+    id: Option<String>,
+}
+
+impl<'a> FlatBody<'a> {
+    /// Reads a body; `None` if it is unreadable.
+    fn read(body: &'a [u8], wire: Wire) -> Option<Self> {
+        let conversation = wire.read(body).ok()?;
+        let (mut blocks, mut messages) = (Vec::new(), Vec::new());
+        for message in &conversation.messages {
+            let (role, first) = (role_name(message.role), blocks.len());
+            for part in conversation.parts.get(message.parts.clone()).unwrap_or_default() {
+                let (kind, id) = kind_and_id(&part.kind);
+                blocks.push(FlatBlock { role, kind, id });
+            }
+            if blocks.len() == first {
+                // The content is a plain string: one block stands for it.
+                blocks.push(FlatBlock {
+                    role,
+                    kind: "other",
+                    id: None,
+                });
+            }
+            messages.push(first..blocks.len());
+        }
+        Some(Self {
+            conversation,
+            blocks,
+            messages,
+        })
+    }
+
+    /// Returns the indices of messages that contain any of these blocks.
+    fn messages_with(&self, blocks: &BTreeSet<usize>) -> Vec<usize> {
+        let has_any = |range: &Range<usize>| blocks.range(range.clone()).next().is_some();
+        let messages = self.messages.iter().enumerate();
+        messages
+            .filter(|(_, range)| has_any(range))
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    /// Returns the structure around the messages with the indices `places`. `changed` are the changed blocks.
+    fn structure(&self, places: impl IntoIterator<Item = usize>, changed: &BTreeSet<usize>) -> BodyStructure {
+        let tools = self.tool_names();
+        let with_neighbours = places
+            .into_iter()
+            .flat_map(|place| place.saturating_sub(NEIGHBOURS)..=place.saturating_add(NEIGHBOURS));
+        // A set: neighbours of several places are shown once, in order.
+        let shown: BTreeSet<usize> = with_neighbours.filter(|index| *index < self.messages.len()).collect();
+        let message = |index: usize| {
+            let range = self.messages.get(index)?.clone();
+            let first = self.blocks.get(range.start)?;
+            let block = |at: usize| {
+                let FlatBlock { kind, id, .. } = self.blocks.get(at)?;
+                let tool = id.as_ref().and_then(|id| tools.get(id)).cloned();
+                Some(BlockStructure {
+                    kind,
+                    id: id.clone(),
+                    tool,
+                    changed: changed.contains(&at),
+                })
+            };
+            Some(MessageStructure {
+                index,
+                role: first.role,
+                blocks: range.take(BLOCKS_MAX).filter_map(block).collect(),
+            })
+        };
+        BodyStructure {
+            messages: self.messages.len(),
+            shown: shown.into_iter().take(MESSAGES_MAX).filter_map(message).collect(),
+        }
+    }
+
+    /// Returns the names of the called tools, by call id.
+    fn tool_names(&self) -> HashMap<String, String> {
+        let body = self.conversation.body;
+        let json = Json::new(body);
+        let calls = self.conversation.parts.iter().filter_map(|part| {
+            let id = match &part.kind {
+                PartKind::Call(call) => printable_text(&call.id),
+                PartKind::ServerCall(call) => printable_text(&call.id),
+                _ => return None,
+            };
+            let name = (self.conversation.details)(body, part.span).name?;
+            Some((id?, printable_text(&json.decode(name))?))
+        });
+        calls.collect()
+    }
+}
+
+const fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+        Role::System => "system",
+    }
+}
+
+fn kind_and_id(kind: &PartKind<'_>) -> (&'static str, Option<String>) {
+    match kind {
+        PartKind::Call(call) => ("call", printable_text(&call.id)),
+        PartKind::Result(result) => ("result", printable_text(&result.id)),
+        PartKind::ServerCall(call) => ("server_call", printable_text(&call.id)),
+        PartKind::ServerResult(id) => ("server_result", printable_text(id)),
+        PartKind::Thinking => ("thinking", None),
+        PartKind::Compaction => ("compaction", None),
+        PartKind::Other => ("other", None),
+    }
+}
+
+/// Returns the start of an id or a name, without control characters; `None` if nothing is left.
+fn printable_text(bytes: &[u8]) -> Option<String> {
+    let text: String = String::from_utf8_lossy(bytes)
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .take(TEXT_CHARS_MAX)
+        .collect();
+    (!text.is_empty()).then_some(text)
+}

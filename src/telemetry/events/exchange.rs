@@ -1,0 +1,137 @@
+//! The event of an exchange that ended: the source of its log line, its metrics, its spans and its dashboard entry.
+
+use std::time::Duration;
+
+use super::trace::ExchangeTrace;
+use crate::{
+    policy::course::Snapshot,
+    repair::{Mode, Report},
+    wire::{Format, Unreadable, watch::Watcher},
+};
+
+/// An exchange that ended, for whatever reason.
+#[derive(Clone, Debug)]
+pub struct ExchangeEnded {
+    /// The value of `x-antiphon-request-id`: a UUID v7.
+    pub request_id: String,
+    /// The HTTP method of the request; `OTHER` if it is unusual.
+    pub method: &'static str,
+    /// The name of the upstream; `None` if no route matched.
+    pub upstream: Option<String>,
+    /// The path of the request, without the query.
+    pub path: String,
+    /// The format of the body; `None` if the path carries no history.
+    pub format: Option<Format>,
+    /// The mode in force; `None` if the path carries no history.
+    pub mode: Option<Mode>,
+    /// The status sent to the client; 0 if none was sent.
+    pub status: u16,
+    /// The findings and the repair actions; `None` if no body was read.
+    pub report: Option<Report>,
+    /// The reason why the body could not be read.
+    pub unreadable: Option<Unreadable>,
+    /// The rejection in strict mode: `true` if there was one.
+    pub rejected: bool,
+    /// The number of times the request was sent to the provider.
+    pub attempts: u32,
+    /// Bytes of the request's body as it was received.
+    pub bytes_in: u64,
+    /// Bytes of the answer's body as it was sent to the client.
+    pub bytes_out: u64,
+    /// The time that the proxy added before the first send: to read, check, plan and splice, not to receive the body.
+    pub overhead: Duration,
+    /// The time from the send to the answer's head.
+    pub upstream_head: Option<Duration>,
+    /// The time from the answer's head to the end of its body.
+    pub upstream_body: Option<Duration>,
+    /// The time from the first byte of the request to the last byte of the answer.
+    pub duration: Duration,
+    /// The summary of the answer; `None` if no watcher read it.
+    pub watched: Option<AnswerSummary>,
+    /// The name of the profile of the last send; `None` if the client's own credential was used.
+    pub profile: Option<String>,
+    /// The stall of the answer: `true` if a timeout of the proxy ended its silence.
+    pub stalled: bool,
+    /// The tool that was running at the provider.
+    pub tool: Option<Snapshot>,
+    /// The side that caused a failure: `client`, `proxy`, `network`, `provider`, `provider_tool` or
+    /// `provider_compaction`; `None` for a normal end.
+    pub side: Option<&'static str>,
+    /// The phase of the end: `request`, `queue`, `connect`, `send`, `headers`, `body` or `done`.
+    pub phase: &'static str,
+    /// The stable name of the failure, or `ok`.
+    pub code: &'static str,
+    /// The trace of the exchange; `None` if traces are off.
+    pub trace: Option<Box<ExchangeTrace>>,
+}
+
+impl ExchangeEnded {
+    /// Returns the `format` label: the format's name, or `none`.
+    pub(in crate::telemetry) fn format_label(&self) -> &'static str {
+        self.format.map_or("none", Format::label)
+    }
+
+    /// Returns the side that an answer's stall is counted for.
+    pub(in crate::telemetry) fn stall_side(&self) -> &'static str {
+        self.side.unwrap_or("provider")
+    }
+
+    /// Returns what was done about the body, in the words of `x-antiphon-repair`; `None` if no body was read.
+    pub(in crate::telemetry) fn repair_summary(&self) -> Option<String> {
+        if self.rejected {
+            return Some("rejected".to_owned());
+        }
+        // Some entries of a batch may be unreadable while others were repaired: report the repair.
+        let is_repaired = self.report.as_ref().is_some_and(|report| !report.actions.is_empty());
+        if let Some(reason) = self.unreadable.filter(|_| !is_repaired) {
+            return Some(format!("unreadable; reason={}", reason.code()));
+        }
+        let Report { findings, actions, .. } = self.report.as_ref()?;
+        if !actions.is_empty() {
+            let counted: Vec<String> = actions
+                .iter()
+                .map(|(action, times)| format!("{}={times}", action.label()))
+                .collect();
+            return Some(counted.join(", "));
+        }
+        Some(if findings.is_empty() { "none" } else { "observed" }.to_owned())
+    }
+}
+
+/// The summary of an answer: counts, and names from closed lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerSummary {
+    /// The format of the answer.
+    pub format: Format,
+    /// The kind of answer: `true` for a stream.
+    pub streamed: bool,
+    /// The stop reason, as [`Facts::stop_label`](crate::wire::watch::Facts::stop_label) returns it.
+    pub stop: &'static str,
+    /// Tool calls that the client has to answer.
+    pub calls: u64,
+    /// Tools that the provider ran itself.
+    pub server_tools: u64,
+    /// Input tokens, cached ones included; 0 if the answer reported none.
+    pub input_tokens: u64,
+    /// Output tokens, reasoning included; 0 if the answer reported none.
+    pub output_tokens: u64,
+    /// Events that were too long to be read to the end.
+    pub truncated: u64,
+}
+
+impl AnswerSummary {
+    /// Summarizes what a watcher read; `None` if the answer's format is unknown.
+    pub fn from_watcher(watcher: &Watcher) -> Option<Self> {
+        let (format, facts) = (watcher.format()?, watcher.facts());
+        Some(Self {
+            format,
+            streamed: watcher.is_stream(),
+            stop: facts.stop_label(format),
+            calls: facts.calls.count,
+            server_tools: facts.server_tools.started,
+            input_tokens: facts.usage.input_total(),
+            output_tokens: facts.usage.output,
+            truncated: facts.truncated,
+        })
+    }
+}

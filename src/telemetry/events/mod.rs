@@ -1,0 +1,19 @@
+//! The events that other rooms report, each one struct. Never content, never a secret, never a query string.
+
+mod exchange;
+mod trace;
+
+pub use exchange::{AnswerSummary, ExchangeEnded};
+pub(super) use trace::TraceTarget;
+pub use trace::{ExchangeTrace, ModelRequest};
+
+/// A result that a tool service posted.
+#[derive(Clone, Copy, Debug)]
+pub struct ResultPosted<'e> {
+    /// The name of the service.
+    pub service: &'e str,
+    /// The proxy's answer: one of [`POST_ANSWERS`](super::POST_ANSWERS).
+    pub answer: &'static str,
+    /// Bytes of the content.
+    pub bytes: usize,
+}

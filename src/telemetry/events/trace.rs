@@ -1,0 +1,157 @@
+//! The trace of one exchange: what its spans contain beside the event. Structure, never content.
+
+use std::{borrow::Cow, fmt::Write as _, time::Duration};
+
+use http::HeaderValue;
+use opentelemetry::trace::{SpanId, TraceId, TraceState};
+
+use crate::{
+    provider::{Kind, Operation, Route, Upstream},
+    wire::watch::{Facts, Usage},
+};
+
+/// The trace of an exchange, filled in while the exchange runs. A trace that is not sampled stays empty.
+#[derive(Clone, Debug)]
+pub struct ExchangeTrace {
+    pub(in crate::telemetry) id: TraceId,
+    pub(in crate::telemetry) state: TraceState,
+    pub(in crate::telemetry) is_sampled: bool,
+    /// The client's span; `None` if the request named none.
+    pub(in crate::telemetry) parent: Option<SpanId>,
+    /// The span of the request as the client sent it.
+    pub(in crate::telemetry) server_span: SpanId,
+    /// The span of what the proxy sent to the provider.
+    pub(in crate::telemetry) client_span: SpanId,
+    pub(in crate::telemetry) target: TraceTarget,
+    pub(in crate::telemetry) model: Option<String>,
+    pub(in crate::telemetry) streams: bool,
+    pub(in crate::telemetry) max_tokens: Option<u64>,
+    pub(in crate::telemetry) conversation: Option<String>,
+    /// The time from the start of the exchange to its first send.
+    pub(in crate::telemetry) first_send: Option<Duration>,
+    /// The time from the start of the exchange to the first bytes of a streamed answer.
+    pub(in crate::telemetry) first_chunk: Option<Duration>,
+    pub(in crate::telemetry) answer: Option<TraceAnswer>,
+}
+
+/// The destination of a request.
+#[derive(Clone, Debug, Default)]
+pub(in crate::telemetry) struct TraceTarget {
+    pub(in crate::telemetry) route: Option<&'static str>,
+    pub(in crate::telemetry) operation: Option<Operation>,
+    pub(in crate::telemetry) provider: Option<Cow<'static, str>>,
+    pub(in crate::telemetry) address: Option<String>,
+    pub(in crate::telemetry) port: Option<u16>,
+}
+
+/// The parameters of a request to a model.
+#[derive(Clone, Debug, Default)]
+pub struct ModelRequest<'a> {
+    /// The name of the model.
+    pub model: Option<&'a str>,
+    /// The client's choice of a streamed answer.
+    pub streams: bool,
+    /// The limit of the answer's length, in tokens.
+    pub max_tokens: Option<u64>,
+    /// The start of the lane's hash. The client's own name for its session stays private.
+    pub conversation: Option<String>,
+}
+
+/// The facts that an answer reported about itself.
+#[derive(Clone, Debug)]
+pub(in crate::telemetry) struct TraceAnswer {
+    pub(in crate::telemetry) id: Option<Box<str>>,
+    pub(in crate::telemetry) model: Option<Box<str>>,
+    pub(in crate::telemetry) usage: Usage,
+}
+
+impl ExchangeTrace {
+    /// Returns the trace's id, as 32 hexadecimal digits.
+    pub fn id(&self) -> String {
+        self.id.to_string()
+    }
+
+    /// Returns `true` if the trace is exported.
+    pub const fn is_sampled(&self) -> bool {
+        self.is_sampled
+    }
+
+    /// Sets the destination of the request.
+    pub fn set_route(&mut self, route: &Route<'_>) {
+        // Nothing is copied for a trace that is not exported.
+        if !self.is_sampled {
+            return;
+        }
+        let Upstream { scheme, authority, .. } = route.upstream;
+        let usual_port = if *scheme == http::uri::Scheme::HTTPS { 443 } else { 80 };
+        let (template, operation) = route.template().unzip();
+        self.target = TraceTarget {
+            route: template,
+            operation: operation.flatten(),
+            provider: Some(provider_name(route.upstream)),
+            address: Some(authority.host().to_owned()),
+            port: Some(authority.port_u16().unwrap_or(usual_port)),
+        };
+    }
+
+    /// Sets what the request asks of the model.
+    pub fn set_request(&mut self, request: ModelRequest<'_>) {
+        if self.is_sampled {
+            self.model = request.model.map(ToOwned::to_owned);
+            (self.streams, self.max_tokens) = (request.streams, request.max_tokens);
+            self.conversation = request.conversation;
+        }
+    }
+
+    /// Records the first send, `after` the start of the exchange. Later sends change nothing.
+    pub fn record_first_send(&mut self, after: Duration) {
+        self.first_send.get_or_insert(after);
+    }
+
+    /// Returns `true` if the first bytes of an answer are still to be recorded.
+    pub const fn needs_first_chunk(&self) -> bool {
+        self.is_sampled && self.first_chunk.is_none()
+    }
+
+    /// Records the first bytes of a streamed answer, `after` the start of the exchange.
+    pub const fn record_first_chunk(&mut self, after: Duration) {
+        self.first_chunk = Some(after);
+    }
+
+    /// Records what the answer reported about itself.
+    pub fn record_answer(&mut self, facts: &Facts) {
+        if self.is_sampled {
+            self.answer = Some(TraceAnswer {
+                id: facts.answer_id.clone(),
+                model: facts.model.clone(),
+                usage: facts.usage,
+            });
+        }
+    }
+
+    /// Returns the `traceparent` header that names the proxy's span to the provider.
+    pub fn traceparent(&self) -> Option<HeaderValue> {
+        // Version 00 has a fixed length.
+        let mut text = String::with_capacity(55);
+        let flags = u8::from(self.is_sampled);
+        write!(text, "00-{}-{}-{flags:02x}", self.id, self.client_span).ok()?;
+        HeaderValue::try_from(text).ok()
+    }
+}
+
+/// Returns the provider's name in OpenTelemetry's conventions, or the operator's name for a provider without one.
+fn provider_name(upstream: &Upstream) -> Cow<'static, str> {
+    Cow::Borrowed(match upstream.kind {
+        Kind::Anthropic => "anthropic",
+        Kind::OpenAi => "openai",
+        Kind::Gemini => "gcp.gemini",
+        Kind::Bedrock => "aws.bedrock",
+        Kind::Azure => "azure.ai.openai",
+        Kind::Vertex => "gcp.vertex_ai",
+        Kind::DeepSeek => "deepseek",
+        Kind::Mistral => "mistral_ai",
+        Kind::Xai => "x_ai",
+        Kind::Compatible if upstream.name == "moonshot" => "moonshot_ai",
+        Kind::Compatible => return Cow::Owned(upstream.name.clone()),
+    })
+}

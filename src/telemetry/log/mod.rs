@@ -1,0 +1,11 @@
+//! Log lines: where they go, how they look, and the one line of each exchange.
+//!
+//! Bodies and secrets are never logged.
+
+mod exchange_line;
+mod settings;
+mod writer;
+
+pub(super) use exchange_line::log_exchange;
+pub use settings::{LogControl, LogFormat, LogSettings};
+pub use writer::flush_log_lines;

@@ -1,0 +1,77 @@
+//! The way of log lines to stderr. Lines of exchanges wait for each other and are written together, which saves writes.
+//!
+//! An idle thread writes what waits, so a line is late only if the next is about to follow. Every other line is written
+//! at once, behind all lines before it.
+
+use std::{
+    io::{self, Write},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tracing::{Level, Metadata};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// The target of the lines of exchanges.
+pub(super) const EXCHANGE_TARGET: &str = "antiphon::exchange";
+
+/// Bytes that may wait: about thirty lines.
+const WAITING_BYTES_MAX: usize = 16 * 1024;
+
+static WAITING: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+/// Writes the lines that wait. Every thread must call it before it goes idle, and `main` at the end.
+pub fn flush_log_lines() {
+    write_out(&mut lock_waiting());
+}
+
+fn lock_waiting() -> MutexGuard<'static, Vec<u8>> {
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write_out(waiting: &mut Vec<u8>) {
+    if !waiting.is_empty() {
+        // A failure cannot be reported: stderr is where errors go.
+        drop(io::stderr().lock().write_all(waiting));
+        waiting.clear();
+    }
+}
+
+/// The destination of all log lines.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogOutput;
+
+/// The destination of one log line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogLineOutput {
+    may_wait: bool,
+}
+
+impl<'a> MakeWriter<'a> for LogOutput {
+    type Writer = LogLineOutput;
+
+    fn make_writer(&'a self) -> LogLineOutput {
+        LogLineOutput { may_wait: false }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LogLineOutput {
+        LogLineOutput {
+            may_wait: metadata.target() == EXCHANGE_TARGET && *metadata.level() == Level::INFO,
+        }
+    }
+}
+
+impl Write for LogLineOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut waiting = lock_waiting();
+        // A line that may not wait takes those before it along, which keeps their order.
+        waiting.extend_from_slice(bytes);
+        if !self.may_wait || waiting.len() > WAITING_BYTES_MAX {
+            write_out(&mut waiting);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

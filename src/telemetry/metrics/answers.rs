@@ -1,0 +1,87 @@
+//! Metrics of providers' answers: what they contained, and how their streams ended.
+
+use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
+
+use super::{family::CounterFamily, label_sets::LabelSpace, page::metric_table};
+use crate::{
+    policy::Side,
+    telemetry::events::{AnswerSummary, ExchangeEnded},
+    wire::{Format, watch::stop_labels},
+};
+
+/// Directions of tokens, as seen by the model.
+const TOKEN_DIRECTIONS: [&str; 2] = ["input", "output"];
+
+metric_table! {
+    /// Metrics of answers.
+    AnswerMetrics(page) {
+        streams_active: Gauge = page.gauge("streams_active", "Answers whose bodies are being relayed");
+        calls_emitted: CounterFamily<1> = page.counters(
+            "calls_emitted",
+            "Tool calls in answers that the client has to answer",
+            LabelSpace::closed([("format", &Format::ALL.map(Format::label))]),
+        );
+        server_tools: CounterFamily<1> = page.counters(
+            "server_tools",
+            "Tools that providers ran themselves",
+            LabelSpace::closed([("format", &Format::ALL.map(Format::label))]),
+        );
+        stream_ends: CounterFamily<2> = page.counters(
+            "stream_ends",
+            "Streamed answers, by stop reason; none if the stream broke off",
+            LabelSpace::listed(["format", "stop"], stops_of_formats()),
+        );
+        stream_stalls: CounterFamily<1> = page.counters(
+            "stream_stalls",
+            "Answers that stayed silent until a timeout of the proxy ended them, by the side that caused it",
+            LabelSpace::closed([("side", &Side::ALL.map(Side::label))]),
+        );
+        tokens: CounterFamily<2> = page.counters(
+            "tokens",
+            "Tokens that answers reported",
+            LabelSpace::closed([("format", &Format::ALL.map(Format::label)), ("direction", &TOKEN_DIRECTIONS)]),
+        );
+        watcher_blind: Counter = page.counter("watcher_blind", "Answers that the watcher could not read");
+        watcher_truncated: Counter = page.counter(
+            "watcher_truncated",
+            "Events of answers that were too long for the watcher to read to the end",
+        );
+    }
+}
+
+impl AnswerMetrics {
+    /// Counts what the answer of an exchange contained.
+    pub(super) fn record_exchange(&self, event: &ExchangeEnded) {
+        if let Some(answer) = &event.watched {
+            self.record_answer(answer);
+        }
+        if event.stalled {
+            self.stream_stalls.count([event.stall_side()]);
+        }
+    }
+
+    fn record_answer(&self, answer: &AnswerSummary) {
+        let format = answer.format.label();
+        // Most answers contain none of these: skip the lookup.
+        for (counters, count) in [
+            (&self.calls_emitted, answer.calls),
+            (&self.server_tools, answer.server_tools),
+        ] {
+            if count > 0 {
+                counters.add([format], count);
+            }
+        }
+        if answer.streamed {
+            self.stream_ends.count([format, answer.stop]);
+        }
+        let [input, output] = TOKEN_DIRECTIONS;
+        self.tokens.add([format, input], answer.input_tokens);
+        self.tokens.add([format, output], answer.output_tokens);
+        self.watcher_truncated.inc_by(answer.truncated);
+    }
+}
+
+fn stops_of_formats() -> Vec<[&'static str; 2]> {
+    let stops = |format: Format| stop_labels(format).map(move |stop| [format.label(), stop]);
+    Format::ALL.into_iter().flat_map(stops).collect()
+}

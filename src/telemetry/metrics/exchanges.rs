@@ -1,0 +1,104 @@
+//! Metrics of exchanges: how many there are, how they ended, and how long they took.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use arc_swap::ArcSwap;
+use prometheus_client::metrics::{gauge::Gauge, histogram::Histogram};
+
+use super::{
+    family::{CounterFamily, HistogramFamily},
+    label_sets::{LabelSpace, LabelValue},
+    page::metric_table,
+};
+use crate::{telemetry::events::ExchangeEnded, wire::Format};
+
+/// Label sets of `requests` with an upstream and a format of their own.
+const REQUEST_SETS_MAX: usize = 300;
+/// Label sets of `requests` that folding may add: six status classes times seven outcomes.
+const REQUEST_FOLDED_SETS_MAX: usize = 6 * 7;
+/// Seconds of a whole exchange: from a refusal by the proxy itself to an hour of work.
+const DURATION_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
+/// Seconds that the proxy adds: microseconds for a small body, milliseconds for a long history.
+const OVERHEAD_BUCKETS: [f64; 12] = [
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5,
+];
+
+metric_table! {
+    /// Metrics of exchanges.
+    ExchangeMetrics(page) {
+        requests: CounterFamily<4> = page.counters(
+            "requests",
+            "Exchanges that ended, by upstream, format, status class and outcome: ok, or the side that caused the failure",
+            LabelSpace::open(["upstream", "format", "code_class", "outcome"], REQUEST_SETS_MAX)
+                .folding(["upstream", "format"], REQUEST_FOLDED_SETS_MAX),
+        );
+        in_flight: Gauge = page.gauge("inflight_requests", "Exchanges that started and have not ended");
+        duration: HistogramFamily<1> = page.histograms(
+            "request_duration",
+            "Duration of whole exchanges, from the first byte of the request to the last byte of the answer",
+            &DURATION_BUCKETS,
+            LabelSpace::closed([("format", &formats_and_none())]),
+        );
+        overhead: Histogram = page.histogram(
+            "overhead",
+            "Time that the proxy added before the first send: read, check, plan and splice the body",
+            &OVERHEAD_BUCKETS,
+        );
+    }
+}
+
+impl ExchangeMetrics {
+    /// Counts an exchange that ended.
+    pub(super) fn record_end(&self, event: &ExchangeEnded, upstreams: &UpstreamNames) {
+        self.in_flight.dec();
+        let format = event.format_label();
+        self.requests.count([
+            upstreams.label(event.upstream.as_deref()),
+            format.into(),
+            status_class(event.status).into(),
+            event.side.unwrap_or("ok").into(),
+        ]);
+        self.duration.observe([format], event.duration);
+        // Only bodies in a known format are read, so all others add nothing worth measuring.
+        if event.format.is_some() {
+            self.overhead.observe(event.overhead.as_secs_f64());
+        }
+    }
+}
+
+/// The names of the configured upstreams: the only values of the `upstream` label of `requests`.
+#[derive(Debug)]
+pub(super) struct UpstreamNames(ArcSwap<BTreeSet<String>>);
+
+impl UpstreamNames {
+    pub(super) fn new(names: BTreeSet<String>) -> Self {
+        Self(ArcSwap::from_pointee(names))
+    }
+
+    /// Replaces the names, as after a reload.
+    pub(super) fn replace(&self, names: BTreeSet<String>) {
+        self.0.store(Arc::new(names));
+    }
+
+    /// Returns the label of an upstream: its name if it is configured, else `none`.
+    fn label(&self, name: Option<&str>) -> LabelValue {
+        let names = self.0.load();
+        name.and_then(|name| names.get(name))
+            .map_or(LabelValue::Borrowed("none"), |name| LabelValue::Owned(name.clone()))
+    }
+}
+
+fn formats_and_none() -> Vec<&'static str> {
+    Format::ALL.map(Format::label).into_iter().chain(["none"]).collect()
+}
+
+const fn status_class(status: u16) -> &'static str {
+    match status {
+        100..=199 => "1xx",
+        200..=299 => "2xx",
+        300..=399 => "3xx",
+        400..=499 => "4xx",
+        500..=599 => "5xx",
+        _ => "none",
+    }
+}

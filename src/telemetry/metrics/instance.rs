@@ -1,0 +1,38 @@
+//! Metrics of this instance: its version, its configuration, and the metrics page itself.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::metrics::gauge::Gauge;
+
+use super::page::metric_table;
+use crate::clock;
+
+metric_table! {
+    /// Metrics of this instance.
+    InstanceMetrics(page) {
+        // Rows without a handle: nothing records them.
+        _build: () = page.info("build", "The version of the proxy", [("version", env!("CARGO_PKG_VERSION"))]);
+        reload_successful: Gauge = page.gauge(
+            "config_last_reload_successful",
+            "1 if the last configuration that was read is in force, 0 if the reload failed",
+        );
+        reloaded_at: Gauge<f64, AtomicU64> = page.timestamp(
+            "config_last_reload_success_timestamp",
+            "Time of the last successful reload, or of the start, in seconds since 1970",
+        );
+        _series_folded: () = page.folded_updates(
+            "series_folded",
+            "Updates that were counted as other, or dropped, because the page has no room for more label sets",
+        );
+    }
+}
+
+impl InstanceMetrics {
+    /// Records a reload of the configuration. Its first reading, at the start, is one.
+    pub(in crate::telemetry) fn record_reload(&self, is_successful: bool) {
+        self.reload_successful.set(i64::from(is_successful));
+        if is_successful {
+            self.reloaded_at.set(clock::since_1970().as_secs_f64());
+        }
+    }
+}

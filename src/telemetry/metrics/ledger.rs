@@ -1,0 +1,174 @@
+//! Metrics of the ledger, and of the late results that tool services post to it.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock, atomic::AtomicU64},
+    time::Duration,
+};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric as _},
+    metrics::{MetricType, gauge::ConstGauge, histogram::Histogram},
+    registry::Unit,
+};
+
+use super::{
+    family::{CounterFamily, HistogramFamily},
+    label_sets::LabelSpace,
+    page::metric_table,
+};
+
+/// Operations of the ledger.
+pub const LEDGER_OPS: [&str; 5] = ["commit", "read", "list", "find", "clear"];
+/// Errors of the ledger.
+pub const LEDGER_ERRORS: [&str; 4] = ["full", "too_large", "store", "closed"];
+/// Answers to a posted result, beside those to a malformed request.
+pub const POST_ANSWERS: [&str; 9] = [
+    "settled",
+    "repeated",
+    "parked",
+    "conflict",
+    "ambiguous_call",
+    "expired",
+    "unknown",
+    "malformed",
+    "unavailable",
+];
+/// Events in the life of a posted result.
+pub const LATE_RESULT_EVENTS: [&str; 11] = [
+    "attached",
+    "detached",
+    "parked",
+    "delivered",
+    "acked",
+    "conflict",
+    "ambiguous",
+    "expired",
+    "cancelled",
+    "unread",
+    "lost",
+];
+
+const READ_WRITE: [&str; 2] = ["read", "write"];
+/// Seconds of a ledger operation: microseconds from memory, longer where a commit waits for the disk.
+const OP_BUCKETS: [f64; 10] = [0.000_05, 0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0];
+/// Seconds that a result waited for its owner: from the next request to a week.
+const AGE_BUCKETS: [f64; 10] = [
+    1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0, 259_200.0, 604_800.0,
+];
+
+metric_table! {
+    /// Metrics of the ledger.
+    LedgerMetrics(page) {
+        missed: CounterFamily<1> = page.counters(
+            "ledger_missed",
+            "Exchanges that continued without the ledger because of a timeout",
+            LabelSpace::closed([("op", &READ_WRITE)]),
+        );
+        lost_writes: Arc<AtomicU64> = page.shared_counter(
+            "ledger_lost",
+            "Background writes to the ledger that failed and were lost",
+        );
+        op_duration: HistogramFamily<1> = page.histograms(
+            "ledger_op_duration",
+            "Duration of ledger operations, time in the queue included",
+            &OP_BUCKETS,
+            LabelSpace::closed([("op", &LEDGER_OPS)]),
+        );
+        errors: CounterFamily<2> = page.counters(
+            "ledger_errors",
+            "Ledger operations that failed, by error",
+            LabelSpace::closed([("op", &LEDGER_OPS), ("kind", &LEDGER_ERRORS)]),
+        );
+        // Two rows, from one question to the ledger.
+        usage: LedgerUsage = LedgerUsage::register(page);
+        posts: CounterFamily<1> = page.counters(
+            "ledger_posts",
+            "Results that tool services posted, by the proxy's answer",
+            LabelSpace::closed([("answer", &POST_ANSWERS)]),
+        );
+        late_results: CounterFamily<1> = page.counters(
+            "late_results",
+            "Events in the life of posted results",
+            LabelSpace::closed([("event", &LATE_RESULT_EVENTS)]),
+        );
+        late_result_age: Histogram = page.histogram(
+            "late_result_age",
+            "Time from the post of a result to its delivery",
+            &AGE_BUCKETS,
+        );
+    }
+}
+
+impl LedgerMetrics {
+    /// Measures an operation, and counts its error if it failed.
+    pub(in crate::telemetry) fn record_op(&self, op: &'static str, took: Duration, error: Option<&'static str>) {
+        self.op_duration.observe([op], took);
+        if let Some(kind) = error {
+            self.errors.count([op, kind]);
+        }
+    }
+
+    /// Counts a delivered result, and measures how long it waited.
+    pub(in crate::telemetry) fn record_delivery(&self, age: Duration) {
+        self.late_results.count(["delivered"]);
+        self.late_result_age.observe(age.as_secs_f64());
+    }
+
+    /// Returns the events of posted results so far.
+    pub(in crate::telemetry) fn late_results(&self) -> [(&'static str, u64); LATE_RESULT_EVENTS.len()] {
+        LATE_RESULT_EVENTS.map(|event| (event, self.late_results.total([event])))
+    }
+}
+
+/// A function that returns how many records the ledger contains and their bytes; `None` while it is unknown.
+pub type LedgerUsageSource = Box<dyn Fn() -> Option<(u64, u64)> + Send + Sync>;
+
+/// The gauges of the ledger's size. Its source is asked when the page is read; without one the gauges are missing.
+#[derive(Clone, Default)]
+pub(in crate::telemetry) struct LedgerUsage(Arc<OnceLock<LedgerUsageSource>>);
+
+impl LedgerUsage {
+    /// Gauges of the collector.
+    const SERIES: usize = 2;
+
+    fn register(page: &mut super::page::MetricsPage) -> Self {
+        let usage = Self::default();
+        page.collector(Self::SERIES, usage.clone());
+        usage
+    }
+
+    /// Sets the source; only the first counts.
+    pub(in crate::telemetry) fn set_source(&self, source: LedgerUsageSource) {
+        drop(self.0.set(source));
+    }
+}
+
+impl fmt::Debug for LedgerUsage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LedgerUsage")
+    }
+}
+
+impl Collector for LedgerUsage {
+    fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
+        let Some((records, bytes)) = self.0.get().and_then(|source| source()) else {
+            // A missing series is honest; a zero would be read as an empty ledger.
+            return Ok(());
+        };
+        for (name, help, unit, value) in [
+            ("ledger_records", "Records in the ledger.", None, records),
+            (
+                "ledger",
+                "Bytes of the records in the ledger.",
+                Some(Unit::Bytes),
+                bytes,
+            ),
+        ] {
+            let gauge = page.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+            ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(gauge)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! Every metric. A metric is one row of a table: name, help, buckets and labels, with a handle that its recording call uses.
+//!
+//! | file | table |
+//! |---|---|
+//! | `exchanges` | exchanges: outcome, duration, overhead |
+//! | `repairs` | findings in request bodies, and repair actions |
+//! | `answers` | providers' answers: streams, tool calls, tokens |
+//! | `upstreams` | attempts, profiles, breakers, response times |
+//! | `sessions` | conversations and clients' tool calls |
+//! | `ledger` | the ledger and late results |
+//! | `spans` | the trace export |
+//! | `instance` | version, configuration, the page itself |
+//! | `process` | CPU time, memory and files of the process |
+//!
+//! Labels come from closed lists and from the configuration. The only text of a request that becomes a label is the name
+//! of a tool. [`page`] bounds how many series all tables may have.
+
+mod answers;
+mod exchanges;
+mod family;
+mod instance;
+mod label_sets;
+mod ledger;
+mod page;
+mod process;
+mod repairs;
+mod sessions;
+mod spans;
+mod upstreams;
+
+use std::collections::BTreeSet;
+
+use prometheus_client::encoding::text;
+
+pub use ledger::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS};
+
+use super::events::ExchangeEnded;
+use answers::AnswerMetrics;
+use exchanges::{ExchangeMetrics, UpstreamNames};
+use instance::InstanceMetrics;
+use ledger::LedgerMetrics;
+use page::MetricsPage;
+use process::ProcessPage;
+use repairs::RepairMetrics;
+use sessions::SessionMetrics;
+use spans::SpanMetrics;
+use upstreams::UpstreamMetrics;
+
+/// All tables, and the page that they are on.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    page: MetricsPage,
+    process: ProcessPage,
+    upstream_names: UpstreamNames,
+    pub(super) exchanges: ExchangeMetrics,
+    pub(super) repairs: RepairMetrics,
+    pub(super) answers: AnswerMetrics,
+    pub(super) upstreams: UpstreamMetrics,
+    pub(super) sessions: SessionMetrics,
+    pub(super) ledger: LedgerMetrics,
+    pub(super) spans: SpanMetrics,
+    pub(super) instance: InstanceMetrics,
+}
+
+impl Metrics {
+    /// Creates every metric, at zero. `upstreams` are the configured names.
+    pub(super) fn new(upstreams: BTreeSet<String>) -> Self {
+        let mut page = MetricsPage::new();
+        let metrics = Self {
+            exchanges: ExchangeMetrics::register(&mut page),
+            repairs: RepairMetrics::register(&mut page),
+            answers: AnswerMetrics::register(&mut page),
+            upstreams: UpstreamMetrics::register(&mut page),
+            sessions: SessionMetrics::register(&mut page),
+            ledger: LedgerMetrics::register(&mut page),
+            spans: SpanMetrics::register(&mut page),
+            instance: InstanceMetrics::register(&mut page),
+            process: ProcessPage::new(),
+            upstream_names: UpstreamNames::new(upstreams),
+            page,
+        };
+        // A process whose configuration cannot be read does not start.
+        metrics.instance.record_reload(true);
+        metrics
+    }
+
+    /// Replaces the configured names of upstreams.
+    pub(super) fn set_upstreams(&self, names: BTreeSet<String>) {
+        self.upstream_names.replace(names);
+    }
+
+    /// Counts an exchange that ended in every table that it concerns.
+    pub(super) fn record_exchange(&self, event: &ExchangeEnded) {
+        self.exchanges.record_end(event, &self.upstream_names);
+        self.repairs.record_exchange(event);
+        self.answers.record_exchange(event);
+        self.upstreams.record_exchange(event);
+    }
+
+    /// Returns how many series the page may ever have.
+    pub(super) const fn series_max(&self) -> usize {
+        self.page.series_max() + ProcessPage::SERIES_MAX
+    }
+
+    /// Returns the page as OpenMetrics text.
+    pub(super) fn encode(&self) -> String {
+        let mut page = String::new();
+        let written = self
+            .page
+            .write(&mut page)
+            .and_then(|()| self.process.write(&mut page))
+            .and_then(|()| text::encode_eof(&mut page));
+        match written {
+            Ok(()) => page,
+            Err(error) => {
+                tracing::error!(%error, "failed to encode the metrics page");
+                String::new()
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The metrics page: the rows of every table of metrics, and the number of series that they may have at most.
+//!
+//! The page's length is bounded whatever is configured and whatever clients send: a scraper pays for each series on every
+//! scrape. [`MetricsPage`] has a method for each kind of row; it adds the row to the page and returns its handle.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric as _, text},
+    metrics::{
+        MetricType,
+        counter::{ConstCounter, Counter},
+        family::Family,
+        gauge::Gauge,
+        histogram::Histogram,
+        info::Info,
+    },
+    registry::{Metric, Registry, Unit},
+};
+
+use super::{
+    family::{BoundedFamily, CounterFamily, GaugeFamily, HistogramBuckets, HistogramFamily},
+    label_sets::LabelSpace,
+};
+
+/// Declares a table of metrics: `Table(page) { handle: Type = page.kind("name", "help", …); … }`.
+///
+/// The table becomes a struct with one handle for each row. Its `register` puts the rows on a page, in their order.
+macro_rules! metric_table {
+    ($(#[$doc:meta])+ $table:ident($page:ident) { $($handle:ident: $kind:ty = $row:expr;)+ }) => {
+        $(#[$doc])+
+        #[derive(Debug)]
+        pub(in crate::telemetry) struct $table {
+            $(pub(in crate::telemetry) $handle: $kind,)+
+        }
+
+        impl $table {
+            /// Puts the rows of the table on the page.
+            pub(super) fn register($page: &mut super::page::MetricsPage) -> Self {
+                Self { $($handle: $row,)+ }
+            }
+        }
+    };
+}
+pub(super) use metric_table;
+
+/// The metrics page while it is put together, and when it is read.
+///
+/// Names have the prefix `antiphon_`. The library appends the unit and, to counters, `_total`; it ends help with a full
+/// stop.
+#[derive(Debug)]
+pub(super) struct MetricsPage {
+    registry: Registry,
+    series_max: usize,
+    folded_updates: Arc<AtomicU64>,
+}
+
+impl MetricsPage {
+    /// Creates a page without rows.
+    pub(super) fn new() -> Self {
+        Self {
+            registry: Registry::with_prefix("antiphon"),
+            series_max: 0,
+            folded_updates: Arc::default(),
+        }
+    }
+
+    /// Adds a counter without labels.
+    pub(super) fn counter(&mut self, name: &str, help: &str) -> Counter {
+        let counter = Counter::default();
+        self.put(1, name, help, None, counter.clone());
+        counter
+    }
+
+    /// Adds a counter for each label set.
+    pub(super) fn counters<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        labels: LabelSpace<N>,
+    ) -> CounterFamily<N> {
+        let family = Family::default();
+        self.put(sets_total(&labels), name, help, None, family.clone());
+        BoundedFamily::new(family, labels, Arc::clone(&self.folded_updates))
+    }
+
+    /// Adds a counter that code without access to metrics increments. It is read when the page is.
+    pub(super) fn shared_counter(&mut self, name: &'static str, help: &'static str) -> Arc<AtomicU64> {
+        let count = Arc::<AtomicU64>::default();
+        self.put_shared_counter(name, help, Arc::clone(&count));
+        count
+    }
+
+    /// Adds a gauge without labels.
+    pub(super) fn gauge(&mut self, name: &str, help: &str) -> Gauge {
+        let gauge = Gauge::default();
+        self.put(1, name, help, None, gauge.clone());
+        gauge
+    }
+
+    /// Adds a gauge for each label set.
+    pub(super) fn gauges<const N: usize>(&mut self, name: &str, help: &str, labels: LabelSpace<N>) -> GaugeFamily<N> {
+        let family = Family::default();
+        self.put(sets_total(&labels), name, help, None, family.clone());
+        GaugeFamily::new(BoundedFamily::new(family, labels, Arc::clone(&self.folded_updates)))
+    }
+
+    /// Adds a gauge of seconds since 1970.
+    pub(super) fn timestamp(&mut self, name: &str, help: &str) -> Gauge<f64, AtomicU64> {
+        let gauge = Gauge::default();
+        self.put(1, name, help, Some(Unit::Seconds), gauge.clone());
+        gauge
+    }
+
+    /// Adds a histogram of seconds without labels.
+    pub(super) fn histogram(&mut self, name: &str, help: &str, buckets: &'static [f64]) -> Histogram {
+        let histogram = Histogram::new(buckets.iter().copied());
+        let series = histogram_series(buckets);
+        self.put(series, name, help, Some(Unit::Seconds), histogram.clone());
+        histogram
+    }
+
+    /// Adds a histogram of seconds for each label set.
+    pub(super) fn histograms<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        buckets: &'static [f64],
+        labels: LabelSpace<N>,
+    ) -> HistogramFamily<N> {
+        let family = Family::new_with_constructor(HistogramBuckets(buckets));
+        let series = sets_total(&labels) * histogram_series(buckets);
+        self.put(series, name, help, Some(Unit::Seconds), family.clone());
+        BoundedFamily::new(family, labels, Arc::clone(&self.folded_updates))
+    }
+
+    /// Adds facts that never change.
+    pub(super) fn info<const N: usize>(&mut self, name: &str, help: &str, facts: [(&'static str, &'static str); N]) {
+        self.put(1, name, help, None, Info::new(facts));
+    }
+
+    /// Adds rows that are read when the page is: at most `series` series.
+    pub(super) fn collector(&mut self, series: usize, collector: impl Collector) {
+        self.series_max += series;
+        self.registry.register_collector(Box::new(collector));
+    }
+
+    /// Adds the page's own row: how often it had no room.
+    pub(super) fn folded_updates(&mut self, name: &'static str, help: &'static str) {
+        let count = Arc::clone(&self.folded_updates);
+        self.put_shared_counter(name, help, count);
+    }
+
+    /// Returns how many series the page may ever have.
+    pub(super) const fn series_max(&self) -> usize {
+        self.series_max
+    }
+
+    /// Writes every row as OpenMetrics text, without the end marker.
+    pub(super) fn write(&self, text: &mut String) -> fmt::Result {
+        text::encode_registry(text, &self.registry)
+    }
+
+    fn put(&mut self, series: usize, name: &str, help: &str, unit: Option<Unit>, metric: impl Metric) {
+        // Counted before anything is recorded, so that the bound holds from the start.
+        self.series_max += series;
+        match unit {
+            None => self.registry.register(name, help, metric),
+            Some(unit) => self.registry.register_with_unit(name, help, unit, metric),
+        }
+    }
+
+    fn put_shared_counter(&mut self, name: &'static str, help: &'static str, count: Arc<AtomicU64>) {
+        self.collector(1, SharedCounter { name, help, count });
+    }
+}
+
+/// Returns how many label sets a family may have on the page.
+const fn sets_total<const N: usize>(labels: &LabelSpace<N>) -> usize {
+    labels.sets_max() + labels.folded_sets_max()
+}
+
+/// Returns how many series a histogram has: its buckets, the one for everything, sum and count.
+const fn histogram_series(buckets: &[f64]) -> usize {
+    buckets.len() + 3
+}
+
+/// A counter whose value is elsewhere.
+#[derive(Debug)]
+struct SharedCounter {
+    name: &'static str,
+    help: &'static str,
+    count: Arc<AtomicU64>,
+}
+
+impl Collector for SharedCounter {
+    fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
+        // The library adds the full stop to registered metrics only.
+        let help = format!("{}.", self.help);
+        let counter = page.encode_descriptor(self.name, &help, None, MetricType::Counter)?;
+        ConstCounter::new(self.count.load(Ordering::Relaxed)).encode(counter)
+    }
+}

@@ -1,0 +1,167 @@
+//! Metrics of the process, as the system reports them, under the names that every Prometheus client library uses.
+//!
+//! They are read from `/proc` when the page is; other systems than Linux have none.
+
+use std::{fmt, fs};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric, text},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    registry::{Registry, Unit},
+};
+
+/// Clock ticks a second in `/proc`: part of the kernel's interface, the same on every machine.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// One metric of the process.
+struct ProcessRow {
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+    /// `None` if the system does not report it.
+    read: fn(&ProcessStatus) -> Option<ProcessValue>,
+}
+
+/// The value of a row, with its type.
+enum ProcessValue {
+    CounterSeconds(f64),
+    GaugeSeconds(f64),
+    Gauge(i64),
+}
+
+static ROWS: [ProcessRow; 6] = [
+    ProcessRow {
+        name: "process_cpu",
+        help: "User and system CPU time of the process.",
+        unit: Some(Unit::Seconds),
+        read: |status| status.cpu_seconds.map(ProcessValue::CounterSeconds),
+    },
+    ProcessRow {
+        name: "process_start_time",
+        help: "Time when the process started, in seconds since 1970.",
+        unit: Some(Unit::Seconds),
+        read: |status| status.start_seconds.map(ProcessValue::GaugeSeconds),
+    },
+    ProcessRow {
+        name: "process_resident_memory",
+        help: "Resident memory of the process.",
+        unit: Some(Unit::Bytes),
+        read: |status| status.resident_bytes.map(ProcessValue::Gauge),
+    },
+    ProcessRow {
+        name: "process_virtual_memory",
+        help: "Virtual memory of the process.",
+        unit: Some(Unit::Bytes),
+        read: |status| status.virtual_bytes.map(ProcessValue::Gauge),
+    },
+    ProcessRow {
+        name: "process_open_fds",
+        help: "Open file descriptors.",
+        unit: None,
+        read: |status| status.open_files.map(ProcessValue::Gauge),
+    },
+    ProcessRow {
+        name: "process_max_fds",
+        help: "Limit of open file descriptors.",
+        unit: None,
+        read: |status| status.files_max.map(ProcessValue::Gauge),
+    },
+];
+
+/// The page of the process: these names have no prefix.
+#[derive(Debug)]
+pub(super) struct ProcessPage(Registry);
+
+impl ProcessPage {
+    /// Series of the page.
+    pub(super) const SERIES_MAX: usize = ROWS.len();
+
+    pub(super) fn new() -> Self {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(ProcessCollector));
+        Self(registry)
+    }
+
+    /// Writes every row as OpenMetrics text, without the end marker.
+    pub(super) fn write(&self, text: &mut String) -> fmt::Result {
+        text::encode_registry(text, &self.0)
+    }
+}
+
+/// The collector of all rows.
+#[derive(Debug)]
+struct ProcessCollector;
+
+impl Collector for ProcessCollector {
+    fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
+        let status = ProcessStatus::read();
+        for ProcessRow { name, help, unit, read } in &ROWS {
+            let Some(value) = read(&status) else { continue };
+            let kind = match value {
+                ProcessValue::CounterSeconds(_) => MetricType::Counter,
+                ProcessValue::GaugeSeconds(_) | ProcessValue::Gauge(_) => MetricType::Gauge,
+            };
+            let encoder = page.encode_descriptor(name, help, unit.as_ref(), kind)?;
+            match value {
+                ProcessValue::CounterSeconds(seconds) => ConstCounter::new(seconds).encode(encoder)?,
+                ProcessValue::GaugeSeconds(seconds) => ConstGauge::new(seconds).encode(encoder)?,
+                ProcessValue::Gauge(count) => ConstGauge::new(count).encode(encoder)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The content of `/proc` that the rows need; `None` if it cannot be read.
+#[derive(Debug, Default)]
+struct ProcessStatus {
+    cpu_seconds: Option<f64>,
+    start_seconds: Option<f64>,
+    resident_bytes: Option<i64>,
+    virtual_bytes: Option<i64>,
+    open_files: Option<i64>,
+    files_max: Option<i64>,
+}
+
+impl ProcessStatus {
+    fn read() -> Self {
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        // The program's name is in parentheses and may contain anything: count the fields from behind it.
+        let fields: Vec<&str> = stat
+            .rsplit_once(')')
+            .map_or("", |(_, rest)| rest)
+            .split_whitespace()
+            .collect();
+        let seconds = |at: usize| {
+            fields
+                .get(at)?
+                .parse::<f64>()
+                .ok()
+                .map(|ticks| ticks / TICKS_PER_SECOND)
+        };
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let bytes = |name: &str| Some(first_word_after(&status, name)?.parse::<i64>().ok()? * 1024);
+        let system = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let booted = first_word_after(&system, "btime").and_then(|seconds| seconds.parse::<f64>().ok());
+        let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+        // The folder itself is open while it is read.
+        let open = fs::read_dir("/proc/self/fd")
+            .ok()
+            .map(|files| files.count().saturating_sub(1));
+        Self {
+            cpu_seconds: seconds(11).zip(seconds(12)).map(|(user, system)| user + system),
+            start_seconds: booted.zip(seconds(19)).map(|(booted, since)| booted + since),
+            resident_bytes: bytes("VmRSS:"),
+            virtual_bytes: bytes("VmSize:"),
+            open_files: open.and_then(|files| i64::try_from(files).ok()),
+            files_max: first_word_after(&limits, "Max open files").and_then(|files| files.parse().ok()),
+        }
+    }
+}
+
+/// Returns the first word behind `name` on the line that starts with it.
+fn first_word_after<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()
+}

@@ -1,0 +1,119 @@
+//! Metrics of upstreams: their response times, attempts, profiles and breakers.
+//!
+//! Names of upstreams and profiles come from the configuration, never from a request.
+
+use std::time::Duration;
+
+use super::{
+    family::{CounterFamily, GaugeFamily, HistogramFamily},
+    label_sets::{LabelSpace, LabelValue},
+    page::metric_table,
+};
+use crate::{
+    auth::rotation::ProfileState,
+    policy::{Reason, breaker::Standing as BreakerState},
+    telemetry::events::ExchangeEnded,
+};
+
+/// Seconds of the provider: from a refusal to a long answer.
+const UPSTREAM_BUCKETS: [f64; 12] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0];
+const PHASES: [&str; 4] = ["connect", "headers", "first_byte", "body"];
+
+// Twelve upstreams with eight profiles each have room for everything; larger configurations fold what comes last.
+/// Label sets of `profile_state`: twelve times eight profiles, three states each.
+const PROFILE_STATE_SETS_MAX: usize = 288;
+const ROTATION_SETS_MAX: usize = 150;
+const ATTEMPT_SETS_MAX: usize = 220;
+const BREAKER_SETS_MAX: usize = 60;
+/// Classes of attempts: the label sets of `attempts` that folding may add.
+const ATTEMPT_CLASSES_MAX: usize = 40;
+
+metric_table! {
+    /// Metrics of upstreams.
+    UpstreamMetrics(page) {
+        duration: HistogramFamily<1> = page.histograms(
+            "upstream_duration",
+            "Time of the provider, by phase: connect, headers (send to head), first_byte (head to first byte), body (head to end)",
+            &UPSTREAM_BUCKETS,
+            LabelSpace::closed([("phase", &PHASES)]),
+        );
+        attempts: CounterFamily<2> = page.counters(
+            "attempts",
+            "Requests sent to providers, retries included, by result",
+            LabelSpace::open(["upstream", "class"], ATTEMPT_SETS_MAX).folding(["upstream"], ATTEMPT_CLASSES_MAX),
+        );
+        profile_state: GaugeFamily<3> = page.gauges(
+            "profile_state",
+            "1 for the current state of a profile, 0 for its other states; cooling is a cooldown",
+            LabelSpace::open(["upstream", "profile", "state"], PROFILE_STATE_SETS_MAX)
+                .folding(["upstream", "profile"], ProfileState::ALL.len()),
+        );
+        profile_rotations: CounterFamily<3> = page.counters(
+            "profile_rotations",
+            "Conversations that left a profile for another, by the reason for its cooldown",
+            // One more than the reasons: `other`.
+            LabelSpace::open(["upstream", "profile", "reason"], ROTATION_SETS_MAX)
+                .folding(["upstream", "profile"], Reason::ALL.len() + 1),
+        );
+        breakers: GaugeFamily<2> = page.gauges(
+            "breakers",
+            "Breakers of endpoints and models that failed before, by state",
+            LabelSpace::open(["upstream", "state"], BREAKER_SETS_MAX).folding(["upstream"], BreakerState::ALL.len()),
+        );
+    }
+}
+
+impl UpstreamMetrics {
+    /// Measures the phases of the provider's answer that an exchange reached.
+    pub(super) fn record_exchange(&self, event: &ExchangeEnded) {
+        let phases = [("headers", event.upstream_head), ("body", event.upstream_body)];
+        for (phase, took) in phases {
+            if let Some(took) = took {
+                self.duration.observe([phase], took);
+            }
+        }
+    }
+
+    /// Measures a new connection, TLS included.
+    pub(in crate::telemetry) fn record_connect(&self, took: Duration) {
+        self.duration.observe(["connect"], took);
+    }
+
+    /// Measures the wait for the first byte of an answer's body.
+    pub(in crate::telemetry) fn record_first_byte(&self, took: Duration) {
+        self.duration.observe(["first_byte"], took);
+    }
+
+    /// Counts a send that ended.
+    pub(in crate::telemetry) fn record_attempt(&self, upstream: &str, class: &'static str) {
+        self.attempts.count([owned(upstream), class.into()]);
+    }
+
+    /// Counts a conversation that left a profile.
+    pub(in crate::telemetry) fn record_rotation(&self, upstream: &str, profile: &str, reason: &'static str) {
+        self.profile_rotations
+            .count([owned(upstream), owned(profile), reason.into()]);
+    }
+
+    /// Sets whether a profile is in a state.
+    pub(in crate::telemetry) fn set_profile_state(&self, upstream: &str, profile: &str, state: &'static str, is: bool) {
+        let labels = [owned(upstream), owned(profile), state.into()];
+        self.profile_state.set(labels, i64::from(is));
+    }
+
+    /// Sets how many breakers are in a state.
+    pub(in crate::telemetry) fn set_breaker_count(&self, upstream: &str, state: &'static str, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.breakers.set([owned(upstream), state.into()], count);
+    }
+
+    /// Removes all profiles and breakers: those of the new configuration are set again before the page is read.
+    pub(in crate::telemetry) fn forget_configuration(&self) {
+        self.profile_state.clear();
+        self.breakers.clear();
+    }
+}
+
+fn owned(value: &str) -> LabelValue {
+    LabelValue::Owned(value.to_owned())
+}
