@@ -26,7 +26,7 @@ use crate::{
     provider::Route,
     session,
     session_table::Pin,
-    telemetry::ModelRequest,
+    telemetry::events::ModelRequest,
     upstream::SendError,
     wire::Format,
 };

@@ -152,6 +152,6 @@ fn provider_name(upstream: &Upstream) -> Cow<'static, str> {
         Kind::Mistral => "mistral_ai",
         Kind::Xai => "x_ai",
         Kind::Compatible if upstream.name == "moonshot" => "moonshot_ai",
-        Kind::Compatible => return Cow::Owned(upstream.name.clone()),
+        Kind::MiniMax | Kind::Compatible => return Cow::Owned(upstream.name.clone()),
     })
 }
