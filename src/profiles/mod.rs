@@ -171,7 +171,9 @@ impl Profiles {
     /// Takes what one attempt has shown: of the profile, of the endpoint, and of retries.
     pub fn note(&self, shown: &Shown<'_>, jitter: f64, now: Instant) {
         let Some(pool) = self.pool(shown.upstream) else { return };
-        self.0.telemetry.record_attempt(shown.upstream, shown.verdict.class.label());
+        self.0
+            .telemetry
+            .record_attempt(shown.upstream, shown.verdict.class.label());
         if let Some(id) = shown.profile.filter(|_| shown.asks_model) {
             let report = Report {
                 verdict: shown.verdict,

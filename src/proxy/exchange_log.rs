@@ -177,7 +177,10 @@ impl ExchangeLog {
     pub(super) fn asks(&mut self, asking: ModelRequest<'_>) -> Option<HeaderValue> {
         let trace = self.event.trace.as_mut()?;
         trace.set_request(asking);
-        self.telemetry.has_trace_propagation().then(|| trace.traceparent()).flatten()
+        self.telemetry
+            .has_trace_propagation()
+            .then(|| trace.traceparent())
+            .flatten()
     }
 
     /// Notes that bytes of a streamed answer come.

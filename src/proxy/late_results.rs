@@ -290,13 +290,11 @@ impl LateResults {
 
     /// Returns the answer that the provider was given for a call to which the client brings nothing.
     async fn pinned_answer(&self, call: &BodyCall, deadline: Instant) -> Option<PinnedAnswer> {
-        match self.recall.recalled(self.scope(), call.key) {
-            Some(known) => Some(known),
-            None => {
-                let mut fetched = self.recall.fetch(self.scope(), &[call.key], deadline).await;
-                fetched.remove(&call.key)
-            }
+        if let Some(known) = self.recall.recalled(self.scope(), call.key) {
+            return Some(known);
         }
+        let mut fetched = self.recall.fetch(self.scope(), &[call.key], deadline).await;
+        fetched.remove(&call.key)
     }
 }
 

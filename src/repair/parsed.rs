@@ -213,7 +213,9 @@ impl<'b> PairedHistory<'b> {
     fn describe(&self, wanted: impl Fn(usize) -> bool) -> Vec<BodyCall> {
         let mut calls = calls(&self.conversation, &self.pairing, wanted);
         if let Some(name) = &self.conversation_name {
-            calls.iter_mut().for_each(|call| call.name_within(name));
+            for call in &mut calls {
+                call.name_within(name);
+            }
         }
         calls
     }
@@ -262,7 +264,9 @@ impl<'b> Paired<'b> {
         for history in &mut self.histories {
             history.conversation_name = conversation;
             if let Some(name) = &conversation {
-                history.open.iter_mut().for_each(|call| call.name_within(name));
+                for call in &mut history.open {
+                    call.name_within(name);
+                }
             }
         }
     }

@@ -45,9 +45,9 @@ impl<S: Subscriber> Layer<S> for Keys {
 fn of_telemetry() -> Vec<String> {
     let telemetry = Telemetry::default();
     let tell = || {
-        telemetry.exchange_ended(&ended());
+        telemetry.record_exchange(&ended());
         let (service, answer, bytes) = ("s", "settled", 1);
-        telemetry.result_posted(&ResultPosted { service, answer, bytes });
+        telemetry.record_post(&ResultPosted { service, answer, bytes });
     };
     // Once before: a line that a thread without a listener meets first may stay silent.
     tell();
@@ -151,13 +151,13 @@ fn words_for_repair() -> Vec<String> {
     };
     let (lines, _listening) = Lines::listen();
     for unreadable in Unreadable::ALL.map(Some) {
-        telemetry.exchange_ended(&ExchangeEnded { unreadable, ..ended() });
+        telemetry.record_exchange(&ExchangeEnded { unreadable, ..ended() });
     }
     for report in [None, Some(report)] {
-        telemetry.exchange_ended(&ExchangeEnded { report, ..ended() });
+        telemetry.record_exchange(&ExchangeEnded { report, ..ended() });
     }
     let rejected = true;
-    telemetry.exchange_ended(&ExchangeEnded { rejected, ..ended() });
+    telemetry.record_exchange(&ExchangeEnded { rejected, ..ended() });
     let said = |line: &str| serde_json::from_str::<Value>(line).unwrap()["repair"].to_string();
     lines
         .text()

@@ -9,8 +9,8 @@ use antiphon::{
     repair::{Action, Report},
     session_table::{Closed, Detached, Entered, Settled},
     telemetry::{
-        ANSWERS, EVENTS, LEDGER_ERRORS, LEDGER_OPS, Telemetry,
-        events::{ExchangeEnded, ResultPosted, Watched},
+        LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
+        events::{AnswerSummary, ExchangeEnded, ResultPosted},
     },
     wire::{Format, Unreadable, watch::stop_labels},
 };
@@ -23,33 +23,35 @@ const OPEN_LABELS: [&str; 4] = ["upstream", "profile", "tool", "version"];
 /// Returns telemetry that has counted one of everything.
 fn exercised() -> Telemetry {
     let telemetry = Telemetry::new(["u"]);
-    telemetry.ledger_holds(Box::new(|| Some((1, 2))));
+    telemetry.set_ledger_usage_source(Box::new(|| Some((1, 2))));
     for status in [0, 101, 200, 302, 404, 500] {
         exchanges(&telemetry, status);
     }
     for class in CLASSES {
-        telemetry.attempt("u", class.label());
+        telemetry.record_attempt("u", class.label());
     }
     for reason in Reason::ALL.map(Reason::label).into_iter().chain(["other"]) {
-        telemetry.rotated("u", "p", reason);
+        telemetry.record_rotation("u", "p", reason);
     }
     for state in ProfileState::ALL {
-        telemetry.profile_state("u", "p", state.label(), true);
+        telemetry.set_profile_state("u", "p", state.label(), true);
     }
     for standing in breaker::Standing::ALL {
-        telemetry.breakers("u", standing.label(), 1);
+        telemetry.set_breaker_count("u", standing.label(), 1);
     }
-    for answer in ANSWERS {
+    for answer in POST_ANSWERS {
         let (service, bytes) = ("s", 1);
-        telemetry.result_posted(&ResultPosted { service, answer, bytes });
+        telemetry.record_post(&ResultPosted { service, answer, bytes });
     }
-    EVENTS.into_iter().for_each(|event| telemetry.late_event(event));
+    LATE_RESULT_EVENTS
+        .into_iter()
+        .for_each(|event| telemetry.record_late_event(event));
     Detached::ALL
         .into_iter()
-        .for_each(|why| telemetry.calls_detached(why, 1));
+        .for_each(|why| telemetry.record_detached_calls(why, 1));
     for op in LEDGER_OPS {
         for kind in LEDGER_ERRORS {
-            telemetry.ledger_op(op, Duration::from_millis(1), Some(kind));
+            telemetry.record_ledger_op(op, Duration::from_millis(1), Some(kind));
         }
     }
     calls(&telemetry);
@@ -73,7 +75,7 @@ fn exchanges(telemetry: &Telemetry, status: u16) {
     };
     for format in Format::ALL.map(Some).into_iter().chain([None]) {
         for side in Side::ALL.map(Side::label).map(Some).into_iter().chain([None]) {
-            telemetry.exchange_ended(&ExchangeEnded {
+            telemetry.record_exchange(&ExchangeEnded {
                 upstream: Some("u".to_owned()),
                 format,
                 status,
@@ -87,18 +89,18 @@ fn exchanges(telemetry: &Telemetry, status: u16) {
     }
     for reason in Unreadable::ALL {
         let unreadable = Some(reason);
-        telemetry.exchange_ended(&ExchangeEnded { unreadable, ..ended() });
+        telemetry.record_exchange(&ExchangeEnded { unreadable, ..ended() });
     }
     for format in Format::ALL {
         for stop in stop_labels(format) {
             let watched = Some(watched(format, stop));
-            telemetry.exchange_ended(&ExchangeEnded { watched, ..ended() });
+            telemetry.record_exchange(&ExchangeEnded { watched, ..ended() });
         }
     }
 }
 
-fn watched(format: Format, stop: &'static str) -> Watched {
-    Watched {
+fn watched(format: Format, stop: &'static str) -> AnswerSummary {
+    AnswerSummary {
         format,
         streamed: true,
         stop,
@@ -117,7 +119,7 @@ fn calls(telemetry: &Telemetry) {
         open: Duration::from_secs(60),
         attached,
     };
-    telemetry.lane_entered(&Entered {
+    telemetry.record_lane_request(&Entered {
         closed: Closed {
             settled: [true, false].map(settled).into(),
             placeholder: 1,
@@ -127,19 +129,19 @@ fn calls(telemetry: &Telemetry) {
         forks: 1,
         ..Entered::default()
     });
-    telemetry.late_delivered(Duration::from_secs(1));
+    telemetry.record_late_delivery(Duration::from_secs(1));
     for row in ["moved", "restored", "placeholder"] {
-        telemetry.frozen(row);
+        telemetry.record_frozen_answer(row);
     }
     for op in ["read", "write"] {
-        telemetry.ledger_missed(op);
+        telemetry.record_ledger_timeout(op);
     }
     for why in ["pairing", "binding"] {
-        telemetry.second_repair(why);
-        telemetry.second_repair_refused(why);
+        telemetry.record_second_repair(why);
+        telemetry.record_second_refusal(why);
     }
-    telemetry.connected(Duration::from_secs(1));
-    telemetry.first_byte(Duration::from_secs(1));
+    telemetry.record_connect(Duration::from_secs(1));
+    telemetry.record_first_byte(Duration::from_secs(1));
 }
 
 /// Returns the facts of one sample: its name with its labels, and each value of a closed label.
@@ -162,7 +164,7 @@ fn sample(line: &str) -> Vec<String> {
 
 #[test]
 fn the_metrics_page_has_these_names_types_and_labels() {
-    let page = exercised().encode();
+    let page = exercised().encode_metrics();
     let mut facts = BTreeSet::new();
     for line in page.lines() {
         if let Some(family) = line.strip_prefix("# TYPE ") {

@@ -110,7 +110,7 @@ async fn another_key_may_answer_a_path_that_asks_no_model() {
         };
         assert_eq!(reached(&world, &request).await, wanted, "{name}");
         assert!(untouched(&world), "{name}");
-        let counts = world.shared.telemetry.encode();
+        let counts = world.shared.telemetry.encode_metrics();
         let class = format!("class=\"{}\"", Class::Auth.label());
         let counted = counts
             .lines()
@@ -226,7 +226,7 @@ async fn a_scope_that_a_key_lacks_is_the_affair_of_that_path() {
             world.until(world.now() + secs(100)).await;
         }
         assert!(untouched(&world), "{status}");
-        let counts = world.shared.telemetry.encode();
+        let counts = world.shared.telemetry.encode_metrics();
         assert!(
             counts.contains("class=\"permission\"") && !counts.contains("class=\"auth\""),
             "{status}"

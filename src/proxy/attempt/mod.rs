@@ -357,7 +357,7 @@ impl Attempts<'_> {
         Ask {
             lane: asked
                 .lane
-                .map_or(*asked.caller.principal().as_bytes(), |lane| *lane.id.as_bytes()),
+                .map_or_else(|| *asked.caller.principal_bytes(), |lane| *lane.id.as_bytes()),
             model: asked.model.as_deref(),
             pinned: asked
                 .pin

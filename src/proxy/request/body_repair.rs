@@ -357,19 +357,10 @@ impl BodyRepair<'_> {
         }
         let mut plan = self.plan(&paired, &lookup, caller)?;
         let mut answers = given_answers(&paired, &plan, &lookup, caller);
-        if asks && !answers.assigned.is_empty() {
-            self.path.facts.warn_of_short_lived_credential(self.headers);
-            let conflicts = self
-                .path
-                .recall
-                .freeze(results.scope(), &answers.assigned, deadline)
-                .await;
-            // The first writer wins: the plan is made once more with its answers.
-            if !conflicts.is_empty() {
-                lookup.known.pinned.extend(conflicts);
-                plan = self.plan(&paired, &lookup, caller)?;
-                answers = given_answers(&paired, &plan, &lookup, caller);
-            }
+        // The first writer wins: the plan is made once more with its answers.
+        if asks && self.pin(&answers, results, &mut lookup, deadline).await {
+            plan = self.plan(&paired, &lookup, caller)?;
+            answers = given_answers(&paired, &plan, &lookup, caller);
         }
         let body = catch_read(|| plan.splice(&paired, &plain))?;
         if asks {
@@ -397,6 +388,25 @@ impl BodyRepair<'_> {
             lookup,
             pins,
         })
+    }
+
+    /// Pins the answers that a plan assigns. Adopts those that another request has pinned first, and returns whether it did.
+    async fn pin(
+        &self,
+        answers: &GivenAnswers,
+        results: &LateResults,
+        lookup: &mut CallLookup,
+        deadline: Instant,
+    ) -> bool {
+        if answers.assigned.is_empty() {
+            return false;
+        }
+        self.path.facts.warn_of_short_lived_credential(self.headers);
+        let pin = self.path.recall.freeze(results.scope(), &answers.assigned, deadline);
+        let conflicts = pin.await;
+        let has_conflicts = !conflicts.is_empty();
+        lookup.known.pinned.extend(conflicts);
+        has_conflicts
     }
 
     fn plan(&self, paired: &Paired<'_>, lookup: &CallLookup, caller: Caller) -> Result<Plan, Unreadable> {

@@ -32,7 +32,7 @@ pub(super) enum Opened {
     /// It is there in whole.
     Whole(Bytes),
     /// It is an error of the provider's, whole.
-    Refused(Response<Bytes>, Said),
+    Refused(Box<Response<Bytes>>, Said),
     /// It broke off, or fell silent, before it had begun.
     Failed(Verdict),
 }
@@ -77,7 +77,7 @@ pub(super) async fn await_first_event(
         if let Some(fault) = facts.error.as_ref().filter(|_| !facts.begun) {
             let data = last_data(&held);
             let said = Said::in_event(&data, &fault.kind, &fault.code);
-            return Opened::Refused(refusal(&data, &said), said);
+            return Opened::Refused(Box::new(refusal(&data, &said)), said);
         }
         let whole = watcher.format().is_none_or(|format| facts.is_whole(format));
         if facts.begun || whole || held.len() > HELD_MAX {

@@ -86,11 +86,9 @@ fn words_in_front<T>(items: Vec<T>, rank: impl Fn(&T) -> Rank, lift: impl Fn(T) 
     let mut calls = Vec::new();
     for item in items {
         match rank(&item) {
-            Rank::Words if calls.is_empty() => ordered.push(item),
+            Rank::Words | Rank::Server if calls.is_empty() => ordered.push(item),
             Rank::Words => ordered.push(lift(item)),
-            Rank::Call => calls.push(item),
-            Rank::Server if calls.is_empty() => ordered.push(item),
-            Rank::Server => calls.push(item),
+            Rank::Call | Rank::Server => calls.push(item),
             Rank::Barrier => {
                 ordered.append(&mut calls);
                 ordered.push(item);
