@@ -40,7 +40,7 @@
 //! * A body is never serialized anew: edits are splices, bytes outside them are identical, and without findings the
 //!   very same handle goes upstream.
 //! * Reading cannot fail an exchange: what we cannot read passes through, with a counted reason.
-//! * Output is a function of body, rules, policy and remembered answers: no clock, counter, chance, host or lane.
+//! * A plan is a function of body, rules, policy and known answers: no clock, counter, chance, host or lane.
 //! * Repairing what was repaired adds no edit.
 //! * The core and `provider` never open a socket or file, never log, and never panic on input.
 //! * Imports go down the map only; no room but `app`, `demo` and `cli` knows `config`.
@@ -54,48 +54,30 @@
 //! * A posted result reaches one principal: the one whose call it names, or nobody. The first posted stays.
 //! * Content and secrets are in no log line, metric, span or error of ours; a secret is read through `auth::Secret::reveal`.
 //!
-//! # The words
-//!
-//! *Downstream* is the client's side, *upstream* the provider's. An *exchange* is one request and its answer, an
-//! *attempt* one send within it. A *principal* is who asks; a *caller* is a principal that a provider has answered. A
-//! *profile* is one set of the operator's credentials, *rotation* the choice among them, a *rest* the time in which one
-//! does not serve. A *class* is the verdict on an attempt, *side* whose doing it was. A *lane* is one agent's conversation
-//! within a session of one principal.
-//!
-//! A *conversation* is what a body says, a *message* one entry of it, a *part* one block. A *turn* is what the format
-//! makes of messages in a row; its *gap* is what stands between it and the next turn of the assistant. A *finding* is a
-//! breach of the pairing rules; a *plan* is what will be done, by *actions*; an *edit* replaces a *span*. A
-//! *placeholder* stands for a result that nobody gave; a *quote* keeps a result as marked text. A result is at *home*
-//! where the answer of its call may stand; a call is *held* if it lives at the provider alone: it is *due* where a body
-//! goes on from what left it open, and *spent* everywhere else once it was answered. A *refusal* is a provider's 400
-//! about pairing, a *lesson* what a later request takes from it. Answers are *turned* if placeholders take the place of
-//! results that a thought of the model never saw.
-//!
-//! The *ledger* keeps *records*; *patience* is how long one exchange waits for it, all in all. An answer is *frozen* once
-//! a call was given it: it stays the call's, but is *tentative* until a provider has taken it, else taken back. A result is
-//! *posted* by a service or *seen* in a request; it is *late* where its call was answered otherwise before, and is then
-//! *appended* to a message, whose *anchor* is the name by which that place is found again.
+//! The words with a special meaning are in `docs/glossary.md`; the way of one request is in `ARCHITECTURE.md`.
 //!
 //! # Where to start
 //!
-//! * Why was this body changed? [`conversation::pairing`], then [`repair::plan`].
-//! * What does a provider want? `wire/*/mod.rs` and [`conversation::rules`].
-//! * What does an answer say? `wire/*/watch.rs` and [`wire::watch`]; streams for it are in `tests/streams`.
-//! * Why was it sent twice? `wire/refusal`, then [`repair::second`] and `proxy/second.rs`.
-//! * Why does a key rest? [`policy::Verdict`] and [`policy::Class`], then `auth/rotation/windows.rs`. Why was another taken? `auth/rotation/choice.rs`.
-//! * Why did an answer end early? [`policy::course`] has the clocks, `proxy/relay.rs` the end.
-//! * What does a header or a status of ours mean? `proxy/error.rs`, `proxy/headers.rs`.
-//! * Why does a call have this answer? `recall`, `proxy/recalled.rs`. Why was a late result put there? `proxy/owed.rs`.
+//! * Why was this body changed? [`conversation::pairing`], then [`repair::plan()`].
+//! * What does a provider demand? `wire/*/mod.rs` and [`conversation::rules`].
+//! * What does an answer contain? `wire/*/watch.rs` and [`wire::watch`]; streams for it are in `tests/streams`.
+//! * Why was it sent twice? `wire/refusal`, then [`repair::RefusalReading`] and `proxy/attempt/resend.rs`.
+//! * Why is a key in cooldown? [`policy::Verdict`] and [`policy::Class`], then `auth/rotation/windows.rs`. Why was another
+//!   one taken? `auth/rotation/choice.rs`.
+//! * Why did an answer end early? [`policy::course`] has the timeouts, `proxy/response/relay.rs` the end.
+//! * What does a header or a status of the proxy mean? `proxy/error.rs`, `proxy/headers.rs`.
+//! * Why does a call have this answer? `recall`, `proxy/request/call_lookup.rs`. Why was a late result put there?
+//!   `proxy/late_results.rs`.
 //! * What becomes of a content that a service has posted? `wire/content`, then `wire/*/content.rs`.
-//! * Why was a call answered that no body shows? `repair/held.rs`, `proxy/memory.rs`. Why did a result make way for a
-//!   placeholder? `proxy/turned.rs`.
-//! * Why was an answer taken back? `proxy/tentative.rs`. How long may the ledger take? `recall/patience.rs`.
-//! * Which credential goes up, and who may use it? `auth`, `proxy/credential.rs`, `proxy/signature.rs`.
+//! * Why was a call answered that no body shows? `repair/held.rs`, `proxy/provider_facts.rs`. Why did a result make way
+//!   for a placeholder? `repair/bound_thinking.rs`.
+//! * Why was a pin rolled back? `proxy/request/pending_pins.rs`. How long may the ledger take? `recall/patience.rs`.
+//! * Who is the caller? `proxy/caller.rs`. Which credential is sent? `auth`, `proxy/credential.rs`, `proxy/signature.rs`.
 //! * What does a commit of the ledger mean? `ledger/steps.rs`. Is it on the disk, and whose is the file? `ledger/sqlite`.
-//! * What does a span say? `telemetry/traces/names.rs`, then `telemetry/traces/spans.rs`.
+//! * What does a span contain? `telemetry/traces/names.rs`, then `telemetry/traces/spans.rs`.
 //! * What does the dashboard show, and where does it come from? `admin/views`, `telemetry/dashboard`, `admin/page`.
-//! * What does a reload change, and what not? `cli/reload.rs`, `config/changes.rs`, `proxy/service.rs`.
-//! * A new provider: a row in `provider`. A new key: `config/file`, `config/lower.rs`.
+//! * What does a reload change? `cli/reload.rs`, `config/changes.rs`, `proxy/service.rs`.
+//! * A new provider: a row in `provider`. A new key: `config/file`, `config/lower.rs`. A new metric: `telemetry/metrics`.
 //! * A bug: a folder in `tests/cases`.
 
 #[cfg(feature = "server")]

@@ -2,7 +2,7 @@
 
 use crate::{
     conversation::{PartKind, Role, pairing::MisplacedWords, rules::WordsPlace},
-    repair::{Action, plan::Planner},
+    repair::{Action, history_plan::Planner},
 };
 
 impl Planner<'_> {

@@ -18,6 +18,7 @@ mod call_identity;
 mod edits;
 mod equal;
 mod held;
+mod history_plan;
 mod ids;
 mod insist;
 mod kept;

@@ -9,7 +9,7 @@ use crate::{
         rules::{ResultPlace, WordsPlace},
         turns::{Turn, Unit},
     },
-    repair::{Action, Applicability, equal, plan::Planner, steps::Lift},
+    repair::{Action, Applicability, equal, history_plan::Planner, steps::Lift},
 };
 
 impl Planner<'_> {
