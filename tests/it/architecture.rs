@@ -99,6 +99,35 @@ fn every_file_opens_with_its_job_and_is_short() {
     }
 }
 
+/// Doc comments whose first line opens with a question word. The number only goes down.
+const QUESTIONS_MAX: usize = 1117;
+
+/// Doc comments open with a verb or a noun phrase: a reader should not have to answer a question first.
+#[test]
+fn fewer_and_fewer_doc_comments_open_with_a_question_word() {
+    const OPENERS: [&str; 12] = [
+        "What", "Who", "Whose", "Which", "Whom", "Whether", "Where", "When", "How", "Why", "Of", "As",
+    ];
+    let mut found = 0;
+    for source in sources() {
+        let mut is_first = true;
+        for line in source.text.lines().map(str::trim) {
+            let Some(doc) = line.strip_prefix("///") else {
+                is_first = true;
+                continue;
+            };
+            let word = doc.split_whitespace().next().unwrap_or_default();
+            let word = word.trim_matches(|letter: char| !letter.is_alphabetic());
+            found += usize::from(is_first && (OPENERS.contains(&word) || word == "None"));
+            is_first = false;
+        }
+    }
+    assert!(
+        found <= QUESTIONS_MAX,
+        "{found} doc comments open with a question word, {QUESTIONS_MAX} at most: python3 tests/house/measure.py --list"
+    );
+}
+
 #[test]
 fn every_room_has_its_floor() {
     let floors: BTreeSet<&str> = FLOORS.iter().flat_map(|floor| floor.iter().copied()).collect();
