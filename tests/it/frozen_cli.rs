@@ -214,7 +214,10 @@ async fn subcommands_exit_with_these_codes() {
     let files = Files::new().await;
     let facts = COMMAND_LINES.iter().map(|line| {
         let output = files.run(line, b"");
-        let code = output.status.code().map_or("none".to_owned(), |code| code.to_string());
+        let code = output
+            .status
+            .code()
+            .map_or_else(|| "none".to_owned(), |code| code.to_string());
         let out = if output.stdout.is_empty() { "-" } else { "stdout" };
         let err = if output.stderr.is_empty() { "-" } else { "stderr" };
         format!("{code} {out} {err} antiphon {line}\n")

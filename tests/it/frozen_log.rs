@@ -54,8 +54,7 @@ fn of_telemetry() -> Vec<String> {
     let keys = Keys::default();
     let _listening = listen(tracing_subscriber::registry().with(keys.clone()));
     tell();
-    let lines = keys.0.lock().unwrap().clone();
-    lines
+    keys.0.lock().unwrap().clone()
 }
 
 /// Returns the code of every source file, without comments and tests.

@@ -43,12 +43,12 @@ fn exercised() -> Telemetry {
         let (service, bytes) = ("s", 1);
         telemetry.record_post(&ResultPosted { service, answer, bytes });
     }
-    LATE_RESULT_EVENTS
-        .into_iter()
-        .for_each(|event| telemetry.record_late_event(event));
-    Detached::ALL
-        .into_iter()
-        .for_each(|why| telemetry.record_detached_calls(why, 1));
+    for event in LATE_RESULT_EVENTS {
+        telemetry.record_late_event(event);
+    }
+    for why in Detached::ALL {
+        telemetry.record_detached_calls(why, 1);
+    }
     for op in LEDGER_OPS {
         for kind in LEDGER_ERRORS {
             telemetry.record_ledger_op(op, Duration::from_millis(1), Some(kind));

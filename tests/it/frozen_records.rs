@@ -213,7 +213,7 @@ fn said(row: &Row) -> String {
 fn lines(path: &Path, lives: bool) -> Vec<String> {
     let line = |row: &Row| {
         let (principal, name) = (hex(&row.principal), hex(&row.name));
-        let index = row.index.map_or("-".to_owned(), |index| hex(&index));
+        let index = row.index.map_or_else(|| "-".to_owned(), |index| hex(&index));
         let lives = if lives {
             format!(" lives={}", hours(row.expires_at / NANOS, row.made_at))
         } else {

@@ -83,7 +83,8 @@ impl Stage {
         for field in ["x-antiphon-repair", "x-antiphon-owner"] {
             self.note(name, &format!("{field}: {}", answer.header(field).unwrap()));
         }
-        self.note(name, &String::from_utf8(self.provider.last().body.to_vec()).unwrap());
+        let body = self.provider.last().body;
+        self.note(name, std::str::from_utf8(&body).unwrap());
         answer
     }
 

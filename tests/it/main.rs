@@ -7,7 +7,9 @@
     clippy::print_stdout,
     clippy::print_stderr,
     clippy::disallowed_methods,
-    reason = "tests may panic, speak and look around"
+    clippy::format_push_string,
+    clippy::format_collect,
+    reason = "tests may panic, speak, look around and build texts the short way"
 )]
 
 #[path = "../support/mod.rs"]
