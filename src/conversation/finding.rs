@@ -127,67 +127,68 @@ impl Finding {
     }
 }
 
-impl Pairing {
-    /// Every breach, in document order; `Field` only with `hygiene`.
-    pub fn findings(&self, conversation: &Conversation<'_>, hygiene: bool) -> Vec<Finding> {
-        let mut list = List {
-            conversation,
-            found: Vec::new(),
-        };
-        if self.headless {
-            list.found.push((0, at_message(FindingKind::Headless, 0, None)));
-        }
-        for call in &self.calls {
-            if call.repeats.is_some() {
-                list.part(FindingKind::DuplicateCall, call.part);
-            }
-            if call.bad_id {
-                list.part(FindingKind::BadId, call.part);
-            }
-            match call.open {
-                _ if call.answer.is_some() => {}
-                Open::Refused => list.part(FindingKind::Unanswered, call.part),
-                Open::Unanswerable => list.part(FindingKind::Unanswerable, call.part),
-                Open::Legal => {}
-            }
-        }
-        for row in &self.results {
-            if row.nameless {
-                list.part(FindingKind::NoId, row.part);
-            }
-            if let Some(kind) = self.breach(row) {
-                list.part(kind, row.part);
-            }
-        }
-        for half in &self.halves {
-            list.part(FindingKind::ServerHalf, half.part);
-        }
-        for words in &self.words {
-            list.words(words, self.units.get(words.unit).map_or(Role::User, |unit| unit.role));
-        }
-        for (flaw, _) in self.flaws.iter().filter(|_| hygiene) {
-            list.flaw(flaw.message, flaw.part, flaw.kind);
-        }
-        list.found.sort_by_key(|(part, finding)| (finding.message, *part));
-        list.found.into_iter().map(|(_, finding)| finding).collect()
+/// Every breach, in document order; `Field` only with `hygiene`.
+pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>, hygiene: bool) -> Vec<Finding> {
+    let mut list = List {
+        conversation,
+        found: Vec::new(),
+    };
+    if pairing.headless {
+        list.found.push((0, at_message(FindingKind::Headless, 0, None)));
     }
-
-    fn breach(&self, row: &ResultRow) -> Option<FindingKind> {
-        match row.fate {
-            Fate::Answers(_) => {
-                let inner = self.units.get(row.unit).is_some_and(|unit| unit.inner);
-                let behind_system = row
-                    .turn
-                    .and_then(|turn| self.turns.get(turn))
-                    .is_some_and(|turn| !turn.systems.is_empty());
-                (!row.home || inner || behind_system).then_some(FindingKind::Misplaced)
-            }
-            Fate::Repeats(_) | Fate::RepeatsResult(_) | Fate::RepeatsHeld => Some(FindingKind::Duplicate),
-            // A result without an id that found no call is `NoId` already.
-            Fate::Orphan if row.nameless => None,
-            Fate::Orphan => Some(FindingKind::Orphan),
-            Fate::Elsewhere => None,
+    for call in &pairing.calls {
+        if call.repeats.is_some() {
+            list.part(FindingKind::DuplicateCall, call.part);
         }
+        if call.bad_id {
+            list.part(FindingKind::BadId, call.part);
+        }
+        match call.open {
+            _ if call.answer.is_some() => {}
+            Open::Refused => list.part(FindingKind::Unanswered, call.part),
+            Open::Unanswerable => list.part(FindingKind::Unanswerable, call.part),
+            Open::Legal => {}
+        }
+    }
+    for row in &pairing.results {
+        if row.nameless {
+            list.part(FindingKind::NoId, row.part);
+        }
+        if let Some(kind) = breach(pairing, row) {
+            list.part(kind, row.part);
+        }
+    }
+    for half in &pairing.halves {
+        list.part(FindingKind::ServerHalf, half.part);
+    }
+    for words in &pairing.words {
+        list.words(
+            words,
+            pairing.units.get(words.unit).map_or(Role::User, |unit| unit.role),
+        );
+    }
+    for (flaw, _) in pairing.flaws.iter().filter(|_| hygiene) {
+        list.flaw(flaw.message, flaw.part, flaw.kind);
+    }
+    list.found.sort_by_key(|(part, finding)| (finding.message, *part));
+    list.found.into_iter().map(|(_, finding)| finding).collect()
+}
+
+fn breach(pairing: &Pairing, row: &ResultRow) -> Option<FindingKind> {
+    match row.fate {
+        Fate::Answers(_) => {
+            let inner = pairing.units.get(row.unit).is_some_and(|unit| unit.inner);
+            let behind_system = row
+                .turn
+                .and_then(|turn| pairing.turns.get(turn))
+                .is_some_and(|turn| !turn.systems.is_empty());
+            (!row.home || inner || behind_system).then_some(FindingKind::Misplaced)
+        }
+        Fate::Repeats(_) | Fate::RepeatsResult(_) | Fate::RepeatsHeld => Some(FindingKind::Duplicate),
+        // A result without an id that found no call is `NoId` already.
+        Fate::Orphan if row.nameless => None,
+        Fate::Orphan => Some(FindingKind::Orphan),
+        Fate::Elsewhere => None,
     }
 }
 

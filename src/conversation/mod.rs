@@ -15,7 +15,7 @@ pub mod rules;
 pub mod turns;
 
 pub use chain::Chain;
-pub use finding::{Finding, FindingKind};
+pub use finding::{Finding, FindingKind, findings};
 pub use outline::{Answer, AskedCall, Field, Fields, Noted, Outline};
 
 /// Messages and parts for which room is made at first: a body may claim to be large.

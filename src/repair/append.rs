@@ -4,12 +4,15 @@
 //! Text that was put there once is put there again, wherever the two stand, so that the history stays the one that the
 //! provider has seen.
 
-use std::{collections::HashMap, ops::Range};
+use std::collections::HashMap;
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
 
-use super::{Paired, naming::canonical, words};
+use super::{
+    canonical::{told, told_all},
+    parsed::Paired,
+    words,
+};
 use crate::{
     conversation::{Conversation, Message, Part, PartKind, Role, rules::WordsPlace},
     splice::{Edit, EditList, Piece, Span},
@@ -18,9 +21,6 @@ use crate::{
         json::{self, Json, Kind, validate},
     },
 };
-
-/// Members that clients and providers add and take away without saying anything else.
-const LABELS: [&str; 3] = ["cache_control", "id", "status"];
 
 /// The name of a place: a hash of what stands there.
 pub type Anchor = [u8; 32];
@@ -36,33 +36,31 @@ pub struct Place {
     pub is_answered: bool,
 }
 
-impl Paired<'_> {
-    /// Returns the places of the only history, in document order; none of a batch.
-    pub fn places(&self) -> Vec<Place> {
-        self.whole().map(places).unwrap_or_default()
-    }
+/// Returns the places of the only history, in document order; none of a batch.
+pub fn late_places(paired: &Paired<'_>) -> Vec<Place> {
+    paired.whole().map(places).unwrap_or_default()
+}
 
-    /// Puts texts at the end of messages, each behind what the user says there; the others stay as they are.
-    ///
-    /// `texts` holds indices of messages. `body` is the handle of the bytes that were parsed.
-    pub fn append(&self, body: &Bytes, texts: &[(usize, String)]) -> Result<Bytes, Unreadable> {
-        validate(body)?;
-        let json = Json::new(body);
-        let is_apart = self.wire.rules().words == WordsPlace::ApartFromResults;
-        let is_result = |part: &Part<'_>| matches!(part.kind, PartKind::Result(_));
-        let message = |(index, text): &(usize, String)| {
-            let conversation = self.whole()?;
-            let message = conversation.messages.get(*index)?;
-            // Words stand apart from results: the text gets a message of its own behind them.
-            if is_apart && conversation.parts_of(message).iter().any(is_result) {
-                return Some(put_behind(self.wire.format, message, text));
-            }
-            put(json, self.wire.format, message, text)
-        };
-        let edits = texts.iter().filter_map(message).collect();
-        let list = EditList::new(edits, body.len()).map_err(|_| Unreadable::Overlap)?;
-        Ok(Bytes::from(list.apply(body).to_vec()))
-    }
+/// Puts texts at the end of messages, each behind what the user says there; the others stay as they are.
+///
+/// `texts` holds indices of messages. `body` is the handle of the bytes that were parsed.
+pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, String)]) -> Result<Bytes, Unreadable> {
+    validate(body)?;
+    let json = Json::new(body);
+    let is_apart = paired.wire.rules().words == WordsPlace::ApartFromResults;
+    let is_result = |part: &Part<'_>| matches!(part.kind, PartKind::Result(_));
+    let message = |(index, text): &(usize, String)| {
+        let conversation = paired.whole()?;
+        let message = conversation.messages.get(*index)?;
+        // Words stand apart from results: the text gets a message of its own behind them.
+        if is_apart && conversation.parts_of(message).iter().any(is_result) {
+            return Some(put_behind(paired.wire.format, message, text));
+        }
+        put(json, paired.wire.format, message, text)
+    };
+    let edits = texts.iter().filter_map(message).collect();
+    let list = EditList::new(edits, body.len()).map_err(|_| Unreadable::Overlap)?;
+    Ok(Bytes::from(list.apply(body).to_vec()))
 }
 
 /// The places of a history, in document order.
@@ -121,58 +119,6 @@ fn content(json: Json<'_>, message: &Message) -> Option<Span> {
         .filter(|content| matches!(json.kind(*content), Kind::String | Kind::Array))
 }
 
-/// A hash of what the messages of a turn say.
-fn told_all(conversation: &Conversation<'_>, turn: Range<usize>) -> [u8; 32] {
-    let mut hash = blake3::Hasher::new();
-    for message in conversation.messages.get(turn).unwrap_or_default() {
-        tell(message.span.of(conversation.body), &mut hash);
-    }
-    hash.finalize().into()
-}
-
-/// A hash of what a message says: the same however a client writes it down.
-pub(super) fn told(message: &[u8]) -> [u8; 32] {
-    let mut hash = blake3::Hasher::new();
-    tell(message, &mut hash);
-    hash.finalize().into()
-}
-
-fn tell(message: &[u8], hash: &mut blake3::Hasher) {
-    match serde_json::from_slice(message) {
-        Ok(value) => canonical(&plain(value), hash),
-        Err(_) => drop(hash.update(message)),
-    }
-}
-
-/// What a message says: without labels, without reasoning, which clients take out of older turns, and with a text as the
-/// list of one.
-fn plain(value: Value) -> Value {
-    let Value::Object(members) = value else { return value };
-    let keep = |(key, value): (String, Value)| {
-        let value = match (key.as_str(), value) {
-            ("content", Value::String(text)) => Value::Array(vec![said(text)]),
-            ("content" | "parts", Value::Array(list)) => {
-                Value::Array(list.into_iter().filter(|block| !thinks(block)).map(plain).collect())
-            }
-            (_, value) => value,
-        };
-        (!LABELS.contains(&key.as_str()) && !value.is_null()).then_some((key, value))
-    };
-    Value::Object(members.into_iter().filter_map(keep).collect())
-}
-
-fn said(text: String) -> Value {
-    let mut block = Map::new();
-    block.insert("type".to_owned(), Value::String("text".to_owned()));
-    block.insert("text".to_owned(), Value::String(text));
-    Value::Object(block)
-}
-
-fn thinks(block: &Value) -> bool {
-    let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
-    matches!(kind, "thinking" | "redacted_thinking") || block.get("thought") == Some(&Value::Bool(true))
-}
-
 fn put(json: Json<'_>, format: Format, message: &Message, text: &str) -> Option<Edit> {
     let content = content(json, message)?;
     if json.kind(content) == Kind::String {
@@ -196,13 +142,8 @@ fn put_behind(format: Format, message: &Message, text: &str) -> Edit {
 
 /// Writes the text as a block of the format.
 fn text_block(format: Format, text: &str) -> Vec<Piece> {
-    let block = match format {
-        Format::Gemini => r#"{"text":"#,
-        Format::OpenAiResponses => r#"{"type":"input_text","text":"#,
-        Format::Anthropic | Format::OpenAiChat => r#"{"type":"text","text":"#,
-    };
     vec![
-        Piece::Constant(block),
+        Piece::Constant(format.text_block_start()),
         Piece::Made(json::quoted(text)),
         Piece::Constant("}"),
     ]

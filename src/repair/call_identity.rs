@@ -4,51 +4,19 @@ use std::{collections::HashMap, fmt};
 
 use crate::{
     conversation::{
-        CallDetails, Conversation, Open, PartKind, Text,
+        CallDetails, Conversation, Open, PartKind,
         lost::is_lost,
         pairing::{CallRow, Pairing, id_of},
     },
     digest::Digest as _,
     repair::{
-        append::told,
+        canonical::{input_hash, told},
         equal,
-        kept::asked_hash,
-        naming::{CallKey, input_hash, is_strong, letters},
+        naming::{CallIdentity, CallKey, Spelling, asked_hash, is_strong, letters},
     },
     splice::Span,
     wire::json::Json,
 };
-
-/// The parts of a call that its [`CallKey`] is made from.
-#[derive(Clone, Debug)]
-pub struct CallIdentity<'a> {
-    /// The decoded id.
-    pub id: &'a [u8],
-    /// The decoded name of the tool.
-    pub tool: Text<'a>,
-    /// The raw input or arguments.
-    pub input: &'a [u8],
-    /// Number of calls of this id in front of it.
-    pub occurrence: usize,
-    /// Other ids of the body with the same letters and digits.
-    pub spelling: Spelling,
-    /// Hash of the message in front of the call's own. `None` unless the id may be used again by another call.
-    pub before: Option<[u8; 32]>,
-    /// Hash of the call's place in its turn and of the previous calls. `None` if the call has an id.
-    pub place: Option<[u8; 32]>,
-}
-
-/// Whether another id of a body has the same letters and digits: then only the exact id tells the calls apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Spelling {
-    /// No other id has.
-    #[default]
-    Alone,
-    /// A later id has.
-    First,
-    /// An earlier id has.
-    Again,
-}
 
 /// One call of a body.
 #[derive(Clone, PartialEq, Eq)]

@@ -3,24 +3,12 @@
 
 use std::collections::HashSet;
 
-use super::{RemoteAnswers, RemoteCalls, RemoteReferences, insist::Insistence, parsed};
+use super::known_answers::{RemoteCalls, RemoteReferences};
 use crate::{
     conversation::{Conversation, Disowned, Field, PartKind, Text, pairing::id_of},
     splice::Span,
-    wire::{
-        Format,
-        json::{Json, Kind},
-    },
+    wire::json::{Json, Kind},
 };
-
-/// Remote calls that this body answers first, with placeholders.
-#[derive(Debug, Default)]
-pub(super) struct DueCalls {
-    /// Their ids, none of which is in the body.
-    pub(super) calls: Vec<String>,
-    /// The answers that nobody knew to be due before the provider's refusal named them.
-    pub(super) news: Option<RemoteAnswers>,
-}
 
 /// Returns references into provider-side state; empty ones if calls cannot live there.
 pub(super) fn references(conversation: &Conversation<'_>) -> RemoteReferences {
@@ -29,34 +17,7 @@ pub(super) fn references(conversation: &Conversation<'_>) -> RemoteReferences {
     }
     RemoteReferences {
         origin: origin(conversation).map(Text::into_owned),
-        results: parsed::result_ids(conversation),
-    }
-}
-
-/// Returns the remote calls that are known to be due, and those that the refusal names.
-pub(super) fn due_calls(
-    conversation: &Conversation<'_>,
-    remote: &RemoteCalls,
-    insistence: Option<&Insistence<'_>>,
-    format: Format,
-) -> DueCalls {
-    if !conversation.calls_elsewhere {
-        return DueCalls::default();
-    }
-    let (mut calls, mut news) = (remote.due.clone(), None);
-    if let Some(insistence) = insistence {
-        calls.retain(|id| !insistence.names(id.as_bytes()));
-        let named = insistence.held_calls(conversation, format);
-        let is_news = !named.is_empty();
-        calls.extend(named);
-        news = is_news.then(|| RemoteAnswers {
-            origin: origin(conversation).map(Text::into_owned),
-            calls: calls.clone(),
-        });
-    }
-    DueCalls {
-        calls: absent(conversation, calls),
-        news,
+        results: result_ids(conversation),
     }
 }
 
@@ -85,7 +46,7 @@ pub(super) fn absent(conversation: &Conversation<'_>, mut ids: Vec<String>) -> V
 
 /// Returns the id of the response that the body continues from: provider-side state up to there never changes. `None` for
 /// a conversation that grows under one name.
-fn origin<'a>(conversation: &Conversation<'a>) -> Option<Text<'a>> {
+pub(super) fn origin<'a>(conversation: &Conversation<'a>) -> Option<Text<'a>> {
     let json = Json::new(conversation.body);
     let fields = &conversation.noted.fields;
     let thread = |thread| json.member(thread, "previous_message_id");
@@ -94,4 +55,13 @@ fn origin<'a>(conversation: &Conversation<'a>) -> Option<Text<'a>> {
     let previous = previous.filter(is_text);
     let id = previous.or_else(|| fields.get(Field::Thread).and_then(thread).filter(is_text))?;
     Some(json.decode(id)).filter(|id| !id.is_empty())
+}
+
+/// Returns the ids of all results of a history.
+fn result_ids(conversation: &Conversation<'_>) -> Vec<Vec<u8>> {
+    let id = |kind: &PartKind<'_>| match kind {
+        PartKind::Result(result) => Some(result.id.to_vec()),
+        _ => None,
+    };
+    conversation.parts.iter().filter_map(|part| id(&part.kind)).collect()
 }

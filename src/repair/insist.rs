@@ -6,26 +6,45 @@ use std::collections::{HashMap, HashSet};
 
 use crate::{
     conversation::{
-        Conversation, Disowned, Finding, FindingKind, Flaw, FlawKind, Open, PartKind,
+        Conversation, Disowned, Finding, FindingKind, Flaw, FlawKind, Open, PartKind, Text,
         pairing::{Half, Pairing, id_of},
         rules::{Combines, PairingRules, ResultPlace, Unique, WordsPlace},
     },
-    repair::held,
+    repair::{
+        held,
+        known_answers::{RemoteAnswers, RemoteCalls},
+    },
     wire::{Format, Refusal, RefusalKind, json::Json},
 };
 
-/// How far a refusal is followed: first the strictest reading of the format's rules, then the ids by name.
+/// How a refusal is followed. Readings are tried in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Rules,
-    Ids,
+pub enum RefusalReading {
+    /// The format's rules in their strictest form.
+    StrictestRules,
+    /// The ids that the refusal names, whatever the rules say.
+    NamedIds,
+}
+
+impl RefusalReading {
+    /// Both readings, in the order in which they are tried.
+    pub const ALL: [Self; 2] = [Self::StrictestRules, Self::NamedIds];
+
+    pub(super) const fn of(self, refusal: &Refusal) -> Insistence<'_> {
+        Insistence { refusal, reading: self }
+    }
+
+    /// Whether a repair with these findings answers the refusal: it mends something that the refusal names.
+    pub fn is_met(self, refusal: &Refusal, findings: &[Finding]) -> bool {
+        self.of(refusal).is_met(findings)
+    }
 }
 
 /// A refusal on its way into a repair.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Insistence<'r> {
     pub(super) refusal: &'r Refusal,
-    pub(super) step: Step,
+    pub(super) reading: RefusalReading,
 }
 
 impl Insistence<'_> {
@@ -55,7 +74,7 @@ impl Insistence<'_> {
         }
     }
 
-    /// What is read otherwise: calls behind a compaction are judged; with [`Step::Ids`] what is named is called open,
+    /// What is read otherwise: calls behind a compaction are judged; with [`RefusalReading::NamedIds`] what is named is called open,
     /// or nobody's.
     pub(super) fn read_again(&self, conversation: &mut Conversation<'_>) {
         conversation.compaction = None;
@@ -68,7 +87,7 @@ impl Insistence<'_> {
                     };
                 }
                 PartKind::Result(result)
-                    if self.step == Step::Ids
+                    if self.reading == RefusalReading::NamedIds
                         && matches!(self.refusal.kind, RefusalKind::Orphan | RefusalKind::Duplicate)
                         && self.names(&result.id) =>
                 {
@@ -77,14 +96,14 @@ impl Insistence<'_> {
                 _ => {}
             }
         }
-        if self.step == Step::Ids && self.refusal.kind == RefusalKind::Duplicate {
+        if self.reading == RefusalReading::NamedIds && self.refusal.kind == RefusalKind::Duplicate {
             own_the_first(conversation);
         }
     }
 
     /// What is wrong beyond the pairing, by the refusal's word.
     pub(super) fn judge(&self, conversation: &Conversation<'_>, pairing: &mut Pairing) {
-        if self.step != Step::Ids {
+        if self.reading != RefusalReading::NamedIds {
             return;
         }
         match self.refusal.kind {
@@ -144,13 +163,10 @@ impl Insistence<'_> {
         pairing.flaws.append(&mut flaws);
     }
 
-    /// Calls that the provider holds and misses the results of: none of them is in the body, nor is its result.
-    pub(super) fn held_calls(&self, conversation: &Conversation<'_>, format: Format) -> Vec<String> {
-        let speaks = matches!(format, Format::OpenAiResponses | Format::Anthropic);
-        if self.step != Step::Ids || self.refusal.kind != RefusalKind::Unanswered || !speaks {
-            return Vec::new();
-        }
-        if !conversation.calls_elsewhere {
+    /// Returns the remote calls whose results the provider misses. Neither they nor their results are in the body.
+    fn remote_calls(&self, conversation: &Conversation<'_>, format: Format) -> Vec<String> {
+        let is_unanswered = self.reading == RefusalReading::NamedIds && self.refusal.kind == RefusalKind::Unanswered;
+        if !is_unanswered || !format.names_remote_calls() || !conversation.calls_elsewhere {
             return Vec::new();
         }
         held::absent(conversation, self.refusal.ids.clone())
@@ -210,5 +226,41 @@ fn own_the_first(conversation: &mut Conversation<'_>) {
         {
             result.disowned = Disowned::No;
         }
+    }
+}
+
+/// Remote calls that this body answers first, with placeholders.
+#[derive(Debug, Default)]
+pub(super) struct DueCalls {
+    /// Their ids, none of which is in the body.
+    pub(super) calls: Vec<String>,
+    /// The answers that nobody knew to be due before the provider's refusal named them.
+    pub(super) news: Option<RemoteAnswers>,
+}
+
+/// Returns the remote calls that are known to be due, and those that the refusal names.
+pub(super) fn due_calls(
+    conversation: &Conversation<'_>,
+    remote: &RemoteCalls,
+    insistence: Option<&Insistence<'_>>,
+    format: Format,
+) -> DueCalls {
+    if !conversation.calls_elsewhere {
+        return DueCalls::default();
+    }
+    let (mut calls, mut news) = (remote.due.clone(), None);
+    if let Some(insistence) = insistence {
+        calls.retain(|id| !insistence.names(id.as_bytes()));
+        let named = insistence.remote_calls(conversation, format);
+        let is_news = !named.is_empty();
+        calls.extend(named);
+        news = is_news.then(|| RemoteAnswers {
+            origin: held::origin(conversation).map(Text::into_owned),
+            calls: calls.clone(),
+        });
+    }
+    DueCalls {
+        calls: held::absent(conversation, calls),
+        news,
     }
 }

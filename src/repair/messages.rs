@@ -3,8 +3,8 @@
 use crate::{
     conversation::{FlawKind, PartKind, Role},
     repair::{
-        edits::{Before, Layout},
-        steps::Lift,
+        history_plan::Lift,
+        layout::{Before, Layout},
         words,
     },
     splice::{Edit, Piece, Span},

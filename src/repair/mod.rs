@@ -10,13 +10,17 @@ use crate::{
     wire::{Unreadable, Wire},
 };
 
+mod answers;
 mod append;
 mod arrange;
 mod blocks;
 mod bound_thinking;
 mod call_identity;
+mod canonical;
+mod client_results;
 mod edits;
 mod equal;
+mod fields;
 mod held;
 mod history_plan;
 mod ids;
@@ -24,28 +28,31 @@ mod insist;
 mod kept;
 mod known_answers;
 mod labels;
+mod layout;
 mod messages;
 mod naming;
+mod new_ids;
 mod parsed;
 mod plan;
+mod planner;
 mod policy;
 mod salvage;
-mod second;
-mod steps;
 mod words;
 
-pub use append::{Anchor, Place, late_text};
+pub use append::{Anchor, Place, append_texts, late_places, late_text};
 pub use bound_thinking::replace_unseen_results;
-pub use call_identity::{BodyAnswer, BodyCall, CallIdentity, ResultContent, Spelling};
-pub use kept::{Brought, asked_hash, bare, brought, cut, names_call};
+pub use call_identity::{BodyAnswer, BodyCall, ResultContent};
+pub use canonical::input_hash;
+pub use client_results::{Brought, brought};
+pub use insist::RefusalReading;
+pub use kept::{bare, cut, names_call};
 pub use known_answers::{
     Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
 };
-pub use naming::{CallKey, input_hash, is_strong, letters};
+pub use naming::{CallIdentity, CallKey, Spelling, asked_hash, is_strong, letters};
 pub use parsed::{Paired, PairingContext, Parsed, parse};
 pub use plan::{Plan, plan};
 pub use policy::{Applicability, Mode, OnLate, RepairPolicy, Tier};
-pub use second::RefusalReading;
 pub use words::Placeholder;
 
 /// What was done about a finding. The names are stable: metric labels and the `x-antiphon-repair` header.

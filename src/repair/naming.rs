@@ -1,15 +1,45 @@
 //! How a call is named across requests: by what clients keep of it, not by bytes that they move about.
 
 use memchr::memmem;
-use serde_json::Value;
 
-use super::call_identity::{CallIdentity, Spelling};
-use crate::{digest::Digest as _, wire::json::Json};
+use super::canonical::input_hash;
+use crate::{conversation::Text, digest::Digest as _};
 
 /// Letters and digits in a row that chance may have put together.
 const CHANCE_MIN: usize = 9;
 /// Bytes of a tool's name; with a longer one no id is strong.
 const TOOL_BYTES_MAX: usize = 512;
+
+/// The parts of a call that its [`CallKey`] is made from.
+#[derive(Clone, Debug)]
+pub struct CallIdentity<'a> {
+    /// The decoded id.
+    pub id: &'a [u8],
+    /// The decoded name of the tool.
+    pub tool: Text<'a>,
+    /// The raw input or arguments.
+    pub input: &'a [u8],
+    /// Number of calls of this id in front of it.
+    pub occurrence: usize,
+    /// Other ids of the body with the same letters and digits.
+    pub spelling: Spelling,
+    /// Hash of the message in front of the call's own. `None` unless the id may be used again by another call.
+    pub before: Option<[u8; 32]>,
+    /// Hash of the call's place in its turn and of the previous calls. `None` if the call has an id.
+    pub place: Option<[u8; 32]>,
+}
+
+/// Whether another id of a body has the same letters and digits: then only the exact id tells the calls apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spelling {
+    /// No other id has.
+    #[default]
+    Alone,
+    /// A later id has.
+    First,
+    /// An earlier id has.
+    Again,
+}
 
 /// The name of a call within its principal: the letters and digits of its id, its tool, its canonical input, and how many
 /// of its id stand before it; without an id also its place; where the id may come again, what stands in front of it; and
@@ -78,56 +108,9 @@ pub fn is_strong(id: &[u8], tool: &[u8]) -> bool {
         .any(|piece| own(&piece))
 }
 
-/// The hash of an input: of what it says where it is JSON, or JSON in a string; else of its text.
-pub fn input_hash(raw: &[u8]) -> [u8; 32] {
-    let json = Json::new(raw);
-    let text = json.root().map(|root| json.decode(root)).unwrap_or_default();
-    let text = if raw.first() == Some(&b'"') { &text[..] } else { raw };
-    let mut hash = blake3::Hasher::new();
-    match serde_json::from_slice::<Value>(text) {
-        Ok(value) => canonical(&value, &mut hash),
-        Err(_) => hash.add(text),
-    }
-    hash.finalize().into()
-}
-
-/// Members in the order of their keys, numbers by their value, no blanks. The parser bounds the depth.
-pub(super) fn canonical(value: &Value, hash: &mut blake3::Hasher) {
-    match value {
-        Value::Null => hash.add(b"null"),
-        Value::Bool(said) => hash.add(if *said { b"true" } else { b"false" }),
-        Value::Number(number) => {
-            let whole = number
-                .as_f64()
-                .filter(|value| value.fract() == 0.0 && value.abs() < 1e15);
-            match whole {
-                // 1.0 is 1, and -0 is 0.
-                Some(value) => hash.add(format!("{}", value + 0.0).as_bytes()),
-                None => hash.add(number.to_string().as_bytes()),
-            }
-        }
-        Value::String(text) => {
-            hash.update(b"\"");
-            hash.add(text.as_bytes());
-        }
-        Value::Array(list) => {
-            hash.update(b"[");
-            hash.add(&(list.len() as u64).to_le_bytes());
-            for value in list {
-                canonical(value, hash);
-            }
-        }
-        Value::Object(members) => {
-            hash.update(b"{");
-            hash.add(&(members.len() as u64).to_le_bytes());
-            let mut members: Vec<_> = members.iter().collect();
-            members.sort_unstable_by_key(|(key, _)| *key);
-            for (key, value) in members {
-                hash.add(key.as_bytes());
-                canonical(value, hash);
-            }
-        }
-    }
+/// What tells a call whose id may come again from others: its input, and the message in front of its turn's.
+pub fn asked_hash(input: &[u8], before: &[u8; 32]) -> [u8; 32] {
+    blake3::keyed_hash(&input_hash(input), before).into()
 }
 
 #[cfg(test)]
@@ -161,33 +144,5 @@ mod tests {
         let strong = b"toolu_01A09q90qw90lq917835lq9";
         assert!(is_strong(strong, &[b'x'; TOOL_BYTES_MAX]));
         assert!(!is_strong(strong, &[b'x'; TOOL_BYTES_MAX + 1]));
-    }
-
-    #[test]
-    fn an_input_is_what_it_says() {
-        let same = [
-            r#"{"a":1,"b":["x",1.0,-0.0]}"#,
-            r#"{ "b" : [ "x" , 1 , 0 ] , "a" : 1.0 }"#,
-            r#""{\"b\":[\"\\u0078\",1,0],\"a\":1}""#,
-        ];
-        for one in same {
-            assert_eq!(input_hash(one.as_bytes()), input_hash(same[0].as_bytes()), "{one}");
-        }
-        let others = [
-            r#"{"a":1,"b":["x",1.0,1]}"#,
-            r#"{"a":"1","b":["x",1,0]}"#,
-            r#"{"a":1,"b":["x","1",0]}"#,
-            r#"{"a":1,"b":["x",1],"":0}"#,
-            r"{}",
-            "",
-            r#""{""#,
-            r#"{"a":9007199254740993}"#,
-            r#"{"a":9007199254740992}"#,
-        ];
-        let mut hashes: Vec<_> = others.iter().map(|other| input_hash(other.as_bytes())).collect();
-        hashes.push(input_hash(same[0].as_bytes()));
-        hashes.sort_unstable();
-        hashes.dedup();
-        assert_eq!(hashes.len(), others.len() + 1);
     }
 }

@@ -7,15 +7,15 @@ use super::{
     BodyCall, RemoteCalls, RemoteReferences, RepairPolicy,
     call_identity::{CallIndex, is_open},
     held,
-    insist::Insistence,
+    insist::{Insistence, RefusalReading},
 };
 use crate::{
     conversation::{
-        Conversation, Finding, Outline, PartKind,
+        Conversation, Finding, Outline, findings,
         pairing::{Pairing, pair},
         rules::{PairingRules, Unique},
     },
-    wire::{Entry, Unreadable, Wire, json::validate},
+    wire::{Entry, Refusal, Unreadable, Wire, json::validate},
 };
 
 /// Reads a body: one history, or the histories of a batch.
@@ -125,7 +125,24 @@ impl<'b> Parsed<'b> {
     }
 
     /// Applies the pairing rules as a provider's refusal demands.
-    pub(super) fn pair_as_refused(self, context: PairingContext<'_>, insistence: Option<Insistence<'b>>) -> Paired<'b> {
+    #[must_use]
+    pub fn pair_refused(
+        self,
+        context: PairingContext<'_>,
+        refusal: &'b Refusal,
+        reading: RefusalReading,
+    ) -> Paired<'b> {
+        self.pair_as_refused(context, Some(reading.of(refusal)))
+    }
+
+    /// Whether the refusal is the fault of our own edits: what it names is balanced in the original, or is not in it.
+    pub fn is_blameless(&self, refusal: &Refusal) -> bool {
+        let insistence = RefusalReading::StrictestRules.of(refusal);
+        self.whole()
+            .is_some_and(|whole| insistence.was_balanced(whole) || insistence.names_ours(whole))
+    }
+
+    fn pair_as_refused(self, context: PairingContext<'_>, insistence: Option<Insistence<'b>>) -> Paired<'b> {
         let mut remote = context.remote.iter().cloned();
         let pair = |history| {
             PairedHistory::new(
@@ -318,10 +335,10 @@ impl<'b> Paired<'b> {
     pub fn findings(&self, hygiene: bool) -> Result<Vec<Finding>, Unreadable> {
         let mut all = Vec::new();
         for history in &self.histories {
-            let findings = history.pairing.findings(&history.conversation, hygiene);
+            let found = findings(&history.pairing, &history.conversation, hygiene);
             // The walk may have stumbled over bytes that are no JSON: such a history is not judged.
-            match check_json(&findings, history.conversation.body) {
-                Ok(()) => all.extend(history.placed(findings)),
+            match check_json(&found, history.conversation.body) {
+                Ok(()) => all.extend(history.placed(found)),
                 Err(_) if self.is_batch => {}
                 Err(reason) => return Err(reason),
             }
@@ -345,13 +362,4 @@ fn rules(wire: Wire, policy: &RepairPolicy) -> PairingRules {
         unique: if learned { Unique::Body } else { rules.unique },
         ..rules
     }
-}
-
-/// Returns the ids of all results of a history.
-pub(super) fn result_ids(conversation: &Conversation<'_>) -> Vec<Vec<u8>> {
-    let id = |kind: &PartKind<'_>| match kind {
-        PartKind::Result(result) => Some(result.id.to_vec()),
-        _ => None,
-    };
-    conversation.parts.iter().filter_map(|part| id(&part.kind)).collect()
 }

@@ -5,10 +5,21 @@
 use bytes::Bytes;
 
 use super::{
-    Action, Assignment, KnownAnswers, Paired, RemoteAnswers, RepairPolicy, Report, edits, history_plan::HistoryPlan,
-    parsed::PairedHistory,
+    Action, Applicability, KnownAnswers, RepairPolicy, Report,
+    answers::assign_answers,
+    arrange::arrange_words,
+    edits,
+    fields::{add_opening, drop_server_halves, fix_fields},
+    history_plan::HistoryPlan,
+    insist::due_calls,
+    known_answers::{Assignment, RemoteAnswers},
+    new_ids::rename_calls,
+    parsed::{Paired, PairedHistory},
+    planner::Planner,
+    salvage::salvage_results,
 };
 use crate::{
+    conversation::{Finding, findings},
     splice::{Edit, EditList, Segments},
     wire::{
         Unreadable,
@@ -39,7 +50,7 @@ pub fn plan(paired: &Paired<'_>, known: &KnownAnswers, policy: &RepairPolicy) ->
     let mut all = Plan::default();
     all.report.unread = paired.unread;
     for history in &paired.histories {
-        match HistoryPlan::new(history, paired, known, policy) {
+        match plan_history(history, paired, known, policy) {
             Ok(plan) => all.add(plan, history),
             Err(reason) if paired.is_batch => {
                 all.report.unread.get_or_insert(reason);
@@ -52,6 +63,48 @@ pub fn plan(paired: &Paired<'_>, known: &KnownAnswers, policy: &RepairPolicy) ->
         validate(paired.body)?;
     }
     Ok(all)
+}
+
+/// Plans the repair of one history.
+fn plan_history(
+    history: &PairedHistory<'_>,
+    paired: &Paired<'_>,
+    known: &KnownAnswers,
+    policy: &RepairPolicy,
+) -> Result<HistoryPlan, Unreadable> {
+    let mut planner = Planner::new(history, known, policy);
+    planner.plan.report.findings = findings(&history.pairing, &history.conversation, policy.hygiene);
+    // A healthy history needs no further look, unless a placeholder has to go back into it.
+    if !planner.plan.report.findings.is_empty() || !known.overrides.is_empty() {
+        rename_calls(&mut planner);
+        assign_answers(&mut planner);
+        salvage_results(&mut planner);
+        drop_server_halves(&mut planner);
+        fix_fields(&mut planner);
+        arrange_words(&mut planner);
+        add_opening(&mut planner);
+    }
+    let mut plan = planner.plan;
+    if policy.least <= Applicability::Inventive {
+        let insistence = history.insistence.as_ref();
+        let due = due_calls(&history.conversation, &history.remote, insistence, paired.wire.format);
+        answer_remote_calls(&mut plan, due.calls);
+        plan.remote_answers = due.news;
+    }
+    if !plan.report.findings.is_empty() || !plan.report.actions.is_empty() {
+        validate(history.conversation.body)?;
+    }
+    Ok(plan)
+}
+
+/// Answers remote calls: their results must come first.
+fn answer_remote_calls(plan: &mut HistoryPlan, calls: Vec<String>) {
+    let found = calls.iter().map(|id| Finding::held(id.clone()));
+    plan.report.findings.splice(0..0, found);
+    if !calls.is_empty() {
+        *plan.report.actions.entry(Action::Placeholder).or_default() += calls.len();
+    }
+    plan.held = calls;
 }
 
 impl Plan {

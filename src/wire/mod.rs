@@ -85,6 +85,30 @@ impl Format {
         }
     }
 
+    /// Returns `true` if a refusal may name calls that exist only in provider-side state.
+    pub const fn names_remote_calls(self) -> bool {
+        matches!(self, Self::Anthropic | Self::OpenAiResponses)
+    }
+
+    /// Returns `true` if a request may continue from an earlier response by its id alone.
+    pub const fn continues_by_id(self) -> bool {
+        matches!(self, Self::OpenAiResponses)
+    }
+
+    /// Returns `true` if quotes need a message of their own, because the provider counts the parts beside results.
+    pub const fn quotes_apart(self) -> bool {
+        matches!(self, Self::Gemini)
+    }
+
+    /// Returns the JSON in front of the text of a user's text block, up to the text's opening quote.
+    pub const fn text_block_start(self) -> &'static str {
+        match self {
+            Self::Gemini => r#"{"text":"#,
+            Self::OpenAiResponses => r#"{"type":"input_text","text":"#,
+            Self::Anthropic | Self::OpenAiChat => r#"{"type":"text","text":"#,
+        }
+    }
+
     /// What the call at `call` says.
     pub fn details(self, body: &[u8], call: Span) -> CallDetails {
         let details = match self {

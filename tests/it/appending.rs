@@ -72,14 +72,14 @@ fn places(body: &[u8], wire: Wire) -> Vec<Place> {
     let parsed = parse(body, wire);
     parsed.map_or_else(
         |_| Vec::new(),
-        |parsed| parsed.pair(PairingContext::new(&policy)).places(),
+        |parsed| late_places(&parsed.pair(PairingContext::new(&policy))),
     )
 }
 
 fn append(body: &Bytes, wire: Wire, texts: &[(usize, String)]) -> Bytes {
     let policy = RepairPolicy::default();
     let paired = parse(body, wire).unwrap().pair(PairingContext::new(&policy));
-    paired.append(body, texts).unwrap()
+    append_texts(&paired, body, texts).unwrap()
 }
 
 #[test]

@@ -25,20 +25,18 @@ impl MisplacedWords {
     }
 }
 
-impl Walk<'_, '_> {
-    /// Finds words that stand where the rules accept none. What stands in front of a compaction is not judged.
-    pub(super) fn find_misplaced_words(&mut self) {
-        let find = match self.rules.words {
-            WordsPlace::BeforeCalls => behind_call,
-            WordsPlace::ApartFromResults => beside_result,
-            WordsPlace::Anywhere | WordsPlace::NotBehindResults => return,
-        };
-        let units = self.pairing.units.iter().enumerate();
-        let judged = units.filter(|(_, unit)| unit.parts.start >= self.begin);
-        self.pairing.words = judged
-            .filter_map(|(index, unit)| find(self.conversation, index, unit))
-            .collect();
-    }
+/// Finds words that stand where the rules accept none. What stands in front of a compaction is not judged.
+pub(super) fn find_misplaced_words(walk: &mut Walk<'_, '_>) {
+    let find = match walk.rules.words {
+        WordsPlace::BeforeCalls => behind_call,
+        WordsPlace::ApartFromResults => beside_result,
+        WordsPlace::Anywhere | WordsPlace::NotBehindResults => return,
+    };
+    let units = walk.pairing.units.iter().enumerate();
+    let judged = units.filter(|(_, unit)| unit.parts.start >= walk.begin);
+    walk.pairing.words = judged
+        .filter_map(|(index, unit)| find(walk.conversation, index, unit))
+        .collect();
 }
 
 /// The words behind the first call of an assistant's message.

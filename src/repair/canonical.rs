@@ -1,0 +1,147 @@
+//! Hashes of inputs and messages that stay the same however a client writes them down.
+
+use std::ops::Range;
+
+use serde_json::{Map, Value};
+
+use crate::{conversation::Conversation, digest::Digest as _, wire::json::Json};
+
+/// Members that clients and providers add and take away without saying anything else.
+const LABELS: [&str; 3] = ["cache_control", "id", "status"];
+
+/// The hash of an input: of what it says where it is JSON, or JSON in a string; else of its text.
+pub fn input_hash(raw: &[u8]) -> [u8; 32] {
+    let json = Json::new(raw);
+    let text = json.root().map(|root| json.decode(root)).unwrap_or_default();
+    let text = if raw.first() == Some(&b'"') { &text[..] } else { raw };
+    let mut hash = blake3::Hasher::new();
+    match serde_json::from_slice::<Value>(text) {
+        Ok(value) => canonical(&value, &mut hash),
+        Err(_) => hash.add(text),
+    }
+    hash.finalize().into()
+}
+
+/// Members in the order of their keys, numbers by their value, no blanks. The parser bounds the depth.
+pub(super) fn canonical(value: &Value, hash: &mut blake3::Hasher) {
+    match value {
+        Value::Null => hash.add(b"null"),
+        Value::Bool(said) => hash.add(if *said { b"true" } else { b"false" }),
+        Value::Number(number) => {
+            let whole = number
+                .as_f64()
+                .filter(|value| value.fract() == 0.0 && value.abs() < 1e15);
+            match whole {
+                // 1.0 is 1, and -0 is 0.
+                Some(value) => hash.add(format!("{}", value + 0.0).as_bytes()),
+                None => hash.add(number.to_string().as_bytes()),
+            }
+        }
+        Value::String(text) => {
+            hash.update(b"\"");
+            hash.add(text.as_bytes());
+        }
+        Value::Array(list) => {
+            hash.update(b"[");
+            hash.add(&(list.len() as u64).to_le_bytes());
+            for value in list {
+                canonical(value, hash);
+            }
+        }
+        Value::Object(members) => {
+            hash.update(b"{");
+            hash.add(&(members.len() as u64).to_le_bytes());
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_unstable_by_key(|(key, _)| *key);
+            for (key, value) in members {
+                hash.add(key.as_bytes());
+                canonical(value, hash);
+            }
+        }
+    }
+}
+
+/// A hash of what the messages of a turn say.
+pub(super) fn told_all(conversation: &Conversation<'_>, turn: Range<usize>) -> [u8; 32] {
+    let mut hash = blake3::Hasher::new();
+    for message in conversation.messages.get(turn).unwrap_or_default() {
+        tell(message.span.of(conversation.body), &mut hash);
+    }
+    hash.finalize().into()
+}
+
+/// A hash of what a message says: the same however a client writes it down.
+pub(super) fn told(message: &[u8]) -> [u8; 32] {
+    let mut hash = blake3::Hasher::new();
+    tell(message, &mut hash);
+    hash.finalize().into()
+}
+
+fn tell(message: &[u8], hash: &mut blake3::Hasher) {
+    match serde_json::from_slice(message) {
+        Ok(value) => canonical(&plain(value), hash),
+        Err(_) => drop(hash.update(message)),
+    }
+}
+
+/// What a message says: without labels, without reasoning, which clients take out of older turns, and with a text as the
+/// list of one.
+fn plain(value: Value) -> Value {
+    let Value::Object(members) = value else { return value };
+    let keep = |(key, value): (String, Value)| {
+        let value = match (key.as_str(), value) {
+            ("content", Value::String(text)) => Value::Array(vec![said(text)]),
+            ("content" | "parts", Value::Array(list)) => {
+                Value::Array(list.into_iter().filter(|block| !thinks(block)).map(plain).collect())
+            }
+            (_, value) => value,
+        };
+        (!LABELS.contains(&key.as_str()) && !value.is_null()).then_some((key, value))
+    };
+    Value::Object(members.into_iter().filter_map(keep).collect())
+}
+
+fn said(text: String) -> Value {
+    let mut block = Map::new();
+    block.insert("type".to_owned(), Value::String("text".to_owned()));
+    block.insert("text".to_owned(), Value::String(text));
+    Value::Object(block)
+}
+
+fn thinks(block: &Value) -> bool {
+    let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
+    matches!(kind, "thinking" | "redacted_thinking") || block.get("thought") == Some(&Value::Bool(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_is_what_it_says() {
+        let same = [
+            r#"{"a":1,"b":["x",1.0,-0.0]}"#,
+            r#"{ "b" : [ "x" , 1 , 0 ] , "a" : 1.0 }"#,
+            r#""{\"b\":[\"\\u0078\",1,0],\"a\":1}""#,
+        ];
+        for one in same {
+            assert_eq!(input_hash(one.as_bytes()), input_hash(same[0].as_bytes()), "{one}");
+        }
+        let others = [
+            r#"{"a":1,"b":["x",1.0,1]}"#,
+            r#"{"a":"1","b":["x",1,0]}"#,
+            r#"{"a":1,"b":["x","1",0]}"#,
+            r#"{"a":1,"b":["x",1],"":0}"#,
+            r"{}",
+            "",
+            r#""{""#,
+            r#"{"a":9007199254740993}"#,
+            r#"{"a":9007199254740992}"#,
+        ];
+        let mut hashes: Vec<_> = others.iter().map(|other| input_hash(other.as_bytes())).collect();
+        hashes.push(input_hash(same[0].as_bytes()));
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), others.len() + 1);
+    }
+}

@@ -1,0 +1,83 @@
+//! Results that a client brings behind the last turn, as they are stored for later requests.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+};
+
+use super::{
+    canonical::told,
+    kept::cut,
+    naming::{asked_hash, is_strong},
+};
+use crate::{
+    conversation::{Answer, AskedCall, CallDetails, Outline},
+    wire::{Format, json::Json},
+};
+
+/// Bytes of a result that is kept: a longer one is the client's to keep.
+const BROUGHT_BYTES_MAX: usize = 256 * 1024;
+
+/// A result that a client brought behind the last turn.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Brought {
+    /// The id of its call, or the tool where there is no id.
+    pub id: Box<[u8]>,
+    /// The tool.
+    pub tool: Vec<u8>,
+    /// Where its id may come again: what it asks for, and what stands in front of it.
+    pub input: Option<[u8; 32]>,
+    /// How many calls of its id stand before it.
+    pub occurrence: usize,
+    /// The result, as [`cut`] gives it.
+    pub block: String,
+}
+
+impl fmt::Debug for Brought {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Brought({} bytes)", self.block.len())
+    }
+}
+
+/// The results behind the last turn that say what a tool said, of calls that stand in the body; those of ids that may come
+/// again only where the lane tells them from others (`in_lane`).
+pub fn brought(body: &[u8], format: Format, outline: &Outline, in_lane: bool) -> Vec<Brought> {
+    let json = Json::new(body);
+    // Calls of one turn mostly have one message in front of them.
+    let mut said = None;
+    let mut said_before = |call: &AskedCall| match said {
+        Some((at, said)) if at == call.before => said,
+        _ if call.before.is_empty() => [0; 32],
+        _ => said.insert((call.before, told(call.before.of(body)))).1,
+    };
+    // Of calls of one name the first is answered first.
+    let mut open: HashMap<&[u8], VecDeque<&AskedCall>> = HashMap::new();
+    for call in &outline.asked {
+        open.entry(&call.id).or_default().push_back(call);
+    }
+    let paired = outline.answers.iter().map(|answer| {
+        let call = open.get_mut(&*answer.id).and_then(VecDeque::pop_front);
+        (answer, call)
+    });
+    let real = paired.filter(|(answer, _)| {
+        let fits = answer.at.len() <= BROUGHT_BYTES_MAX;
+        fits && !answer.lost && !answer.id.is_empty()
+    });
+    let one = |(answer, call): (&Answer, Option<&AskedCall>)| {
+        let call = call?;
+        let CallDetails { name, input, .. } = format.details(body, call.at);
+        let tool = json.decode(name?).into_owned();
+        let again = !is_strong(&answer.id, &tool);
+        if again && !in_lane {
+            return None;
+        }
+        Some(Brought {
+            id: answer.id.clone(),
+            input: again.then(|| asked_hash(input.map_or(b"", |span| json.bytes(span)), &said_before(call))),
+            occurrence: call.occurrence,
+            tool,
+            block: cut(body, answer.at)?,
+        })
+    };
+    real.filter_map(one).collect()
+}

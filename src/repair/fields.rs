@@ -1,0 +1,68 @@
+//! Plans repairs that concern no single call: half server pairs, rejected fields, and a missing first user turn.
+
+use super::{Action, Applicability, history_plan::Lift, planner::Planner};
+use crate::conversation::{FlawKind, Role, pairing::begins_with_calls, rules::ResultPlace, turns::Unit};
+
+pub(super) fn drop_server_halves(planner: &mut Planner<'_>) {
+    for half in &planner.pairing.halves {
+        if half.droppable && planner.may(Applicability::Lossy) {
+            planner.plan.lifts.insert(half.part, Lift::Gone);
+            planner.count(Action::Drop);
+        } else {
+            planner.plan.report.unrepairable += 1;
+        }
+    }
+}
+
+pub(super) fn fix_fields(planner: &mut Planner<'_>) {
+    if !planner.policy.hygiene {
+        return;
+    }
+    for (flaw, mendable) in &planner.pairing.flaws {
+        if !mendable {
+            planner.plan.report.unrepairable += 1;
+            continue;
+        }
+        let first = planner
+            .conversation
+            .messages
+            .get(flaw.message)
+            .map(|message| message.parts.start);
+        if flaw.kind == FlawKind::RepeatedItemId && first.is_some_and(|part| planner.plan.lifts.contains_key(&part)) {
+            // What leaves its place takes its id along.
+            continue;
+        }
+        if let (FlawKind::BlankText, Some(part)) = (flaw.kind, flaw.part) {
+            planner.plan.lifts.insert(part, Lift::Gone);
+        }
+        planner.plan.fixes.push(*flaw);
+        let merges = flaw.kind == FlawKind::SplitTurn;
+        planner.count(if merges { Action::Merge } else { Action::Fix });
+    }
+}
+
+pub(super) fn add_opening(planner: &mut Planner<'_>) {
+    if (planner.pairing.headless || loses_its_head(planner)) && planner.may(Applicability::Inventive) {
+        planner.plan.opening = true;
+        planner.count(Action::Open);
+    }
+}
+
+/// Whether what stood in front of the first assistant message vanishes: results inside that message, or
+/// instructions that say nothing. A user's message leaves a note behind.
+fn loses_its_head(planner: &Planner<'_>) -> bool {
+    let gone = |part: usize| planner.plan.lifts.get(&part) == Some(&Lift::Gone);
+    let mut rest = planner.pairing.units.iter().enumerate().skip_while(|(index, unit)| {
+        (unit.inner || unit.role != Role::User)
+            && !unit.parts.is_empty()
+            && unit.parts.clone().all(gone)
+            && !planner.plan.deferred.contains_key(index)
+    });
+    let head = rest.next().filter(|(_, unit)| unit.role == Role::Assistant);
+    let whole = !planner.conversation.calls_elsewhere && planner.conversation.compaction.is_none();
+    let minded = |(head, _): (usize, &Unit)| {
+        planner.rules.place != ResultPlace::NextContent
+            || begins_with_calls(planner.conversation, &planner.pairing.units[head..])
+    };
+    planner.rules.user_first && whole && head.is_some_and(minded)
+}

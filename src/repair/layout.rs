@@ -1,0 +1,239 @@
+//! The lookups that both layouts of results need: what changes in which message, and where answers go.
+
+use std::collections::HashMap;
+
+use crate::{
+    conversation::{
+        Conversation, FlawKind, PartKind, Role,
+        pairing::{Fate, Pairing},
+    },
+    repair::{
+        RealResult,
+        history_plan::{Answer, HistoryPlan, Source},
+        kept,
+        labels::Labels,
+        words,
+    },
+    splice::{Edit, Piece},
+    wire::{
+        self, Format, Wire,
+        json::{self, Json},
+    },
+};
+
+/// A plan, what it is about, and the lookups that both layouts need.
+pub(super) struct Layout<'c> {
+    pub(super) plan: &'c HistoryPlan,
+    pub(super) pairing: &'c Pairing,
+    pub(super) conversation: &'c Conversation<'c>,
+    pub(super) json: Json<'c>,
+    wire: Wire,
+    /// Fields to mend, by part.
+    part_fixes: HashMap<usize, FlawKind>,
+    /// Fields to mend, by message.
+    pub(super) message_fixes: HashMap<usize, FlawKind>,
+    /// For each unit the turn that has its anchor there.
+    anchors: Vec<Option<usize>>,
+    /// For each unit the turn that ends with it, has no anchor, and has something to put in.
+    ends: Vec<Option<usize>>,
+    /// For each message whether anything of it changes, so that it cannot stay as it is.
+    touched: Vec<bool>,
+    labels: Labels<'c>,
+}
+
+impl<'c> Layout<'c> {
+    pub(super) fn new(
+        plan: &'c HistoryPlan,
+        pairing: &'c Pairing,
+        conversation: &'c Conversation<'c>,
+        wire: Wire,
+    ) -> Self {
+        let mut layout = Self {
+            plan,
+            pairing,
+            conversation,
+            json: Json::new(conversation.body),
+            wire,
+            part_fixes: HashMap::new(),
+            message_fixes: HashMap::new(),
+            anchors: vec![None; pairing.units.len()],
+            ends: vec![None; pairing.units.len()],
+            touched: vec![false; conversation.messages.len()],
+            labels: Labels::new(conversation, pairing),
+        };
+        for flaw in &plan.fixes {
+            match flaw.part {
+                Some(part) => layout.part_fixes.insert(part, flaw.kind),
+                None => layout.message_fixes.insert(flaw.message, flaw.kind),
+            };
+        }
+        for (index, turn) in pairing.turns.iter().enumerate() {
+            match turn.anchor {
+                Some(anchor) => layout.anchors[anchor.unit] = Some(index),
+                None if plan.turns.contains_key(&index) => layout.ends[turn.units.end - 1] = Some(index),
+                None => {}
+            }
+        }
+        layout.touch();
+        layout
+    }
+
+    /// Marks the messages of which anything changes.
+    fn touch(&mut self) {
+        let (plan, pairing) = (self.plan, self.pairing);
+        let parts = plan.lifts.keys().chain(plan.ids.keys()).chain(self.part_fixes.keys());
+        let by_part = parts.map(|part| self.conversation.parts[*part].message);
+        let anchored = plan.turns.keys().filter_map(|turn| pairing.turns[*turn].anchor);
+        let units = anchored.map(|anchor| anchor.unit).chain(plan.deferred.keys().copied());
+        // What is merged into another message changes both.
+        let merged = self
+            .message_fixes
+            .iter()
+            .filter(|(_, flaw)| **flaw == FlawKind::SplitTurn);
+        let merged = merged.map(|(message, _)| message.saturating_sub(1));
+        let by_unit = units.map(|unit| pairing.units[unit].message);
+        let inner = pairing.units.iter().filter(|unit| unit.inner).map(|unit| unit.message);
+        let messages: Vec<usize> = by_part
+            .chain(by_unit)
+            .chain(inner)
+            .chain(self.message_fixes.keys().copied())
+            .chain(merged)
+            .chain(plan.arranged.iter().copied())
+            .collect();
+        for message in messages {
+            self.touched[message] = true;
+        }
+    }
+
+    /// Whether anything of a message changes.
+    pub(super) fn touches(&self, message: usize) -> bool {
+        self.touched[message]
+    }
+
+    /// The turn that has its anchor at this unit.
+    pub(super) fn anchored(&self, unit: usize) -> Option<usize> {
+        self.anchors[unit]
+    }
+
+    /// The turn that ends with this unit, has no anchor, and has something to put in.
+    pub(super) fn ended(&self, unit: usize) -> Option<usize> {
+        self.ends[unit]
+    }
+
+    /// The edits inside a part that stays: new ids, mended fields.
+    pub(super) fn inside(&self, part: usize) -> Vec<Edit> {
+        let span = self.conversation.parts[part].span;
+        let mut edits = Vec::new();
+        if let Some(id) = self.plan.ids.get(&part) {
+            edits.extend(self.set_id(part, Piece::Made(json::quoted(id))));
+        }
+        if let Some(flaw) = self.part_fixes.get(&part) {
+            let call = self.answered(part).map(|call| self.conversation.parts[call].span);
+            edits.extend(wire::mended(self.json, span, *flaw, call, words::ERROR_WITHOUT_TEXT));
+        }
+        edits
+    }
+
+    /// The part of the call that the result at `part` answers.
+    fn answered(&self, part: usize) -> Option<usize> {
+        match self.pairing.fate_of(part) {
+            Some(Fate::Answers(call)) => Some(self.pairing.calls[call].part),
+            _ => None,
+        }
+    }
+
+    fn set_id(&self, part: usize, id: Piece) -> Option<Edit> {
+        let found = &self.conversation.parts[part];
+        match found.kind {
+            PartKind::Call(_) => self.wire.format.set_call_id(self.json, found.span, id),
+            _ => self.wire.format.set_result_id(self.json, found.span, id),
+        }
+    }
+
+    /// An answer as a block or message of the format.
+    pub(super) fn answer(&self, answer: &Answer) -> Vec<Piece> {
+        let (id, format) = (self.call_id(answer.call), self.wire.format);
+        let call = self.conversation.parts[answer.call].span;
+        let toolset = || self.conversation.details(answer.call).toolset;
+        match &answer.source {
+            Source::Part(part) => self.moved(*part, answer.call),
+            Source::Placeholder(text) => format.placeholder(self.json, call, toolset(), id, text.text()),
+            Source::Real(RealResult::Content { content, failed }) => {
+                // A tool service does not know the format of the conversation.
+                let error = words::ERROR_WITHOUT_TEXT;
+                let content = self.wire.content(self.json, call, content, *failed, error);
+                format.restored(self.json, call, toolset(), id, content, *failed)
+            }
+            Source::Real(RealResult::Block(block)) => kept::put(format, block, id),
+        }
+    }
+
+    /// A result of this body as the answer of `call`: its own bytes, with the id of the call where that changes.
+    fn moved(&self, part: usize, call: usize) -> Vec<Piece> {
+        let mut edits = self.inside(part);
+        // A copy for a repeated call bears another id than the result it is copied from.
+        if let Some(id) = self
+            .plan
+            .ids
+            .get(&call)
+            .filter(|id| self.plan.ids.get(&part) != Some(id))
+        {
+            let set = self.set_id(part, Piece::Made(json::quoted(id)));
+            edits.retain(|edit| set.as_ref().is_none_or(|set| edit.span != set.span));
+            edits.extend(set);
+        }
+        json::moved(self.conversation.parts[part].span, edits)
+    }
+
+    /// The id of a call as it goes upstream: its own bytes, or the new id; none where it has none.
+    fn call_id(&self, call: usize) -> Option<Piece> {
+        if let Some(id) = self.plan.ids.get(&call) {
+            return Some(Piece::Made(json::quoted(id)));
+        }
+        let span = self.conversation.parts[call].span;
+        self.wire.format.call_id(self.json, span).map(Piece::Original)
+    }
+
+    /// The id and the tool's name of a result that is quoted, or of a call that becomes text.
+    pub(super) fn quoted_label(&self, part: usize) -> (String, Option<String>) {
+        self.labels.of(part)
+    }
+
+    /// Whether calls and results are items of one flat list.
+    pub(super) const fn is_items(&self) -> bool {
+        self.wire.rules().place.is_items()
+    }
+
+    /// The format of the body.
+    pub(super) const fn format(&self) -> Format {
+        self.wire.format
+    }
+
+    /// Whether this unit stands behind a turn with calls, so that results stand or are put in beside it.
+    pub(super) fn is_in_gap_of_calls(&self, unit: usize) -> bool {
+        let turns = &self.pairing.turns;
+        let turn = turns.get(turns.partition_point(|turn| turn.gap.end <= unit));
+        turn.is_some_and(|turn| turn.gap.contains(&unit) && !turn.calls.is_empty())
+    }
+}
+
+/// Who spoke last in what is laid out so far, instructions left aside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Before {
+    /// Nobody, or the assistant: a user turn that becomes empty must not vanish.
+    #[default]
+    NobodyOrAssistant,
+    /// The user, or a tool.
+    User,
+}
+
+impl Before {
+    /// After a message of `role`.
+    pub(super) fn then(self, role: Role) -> Self {
+        match role {
+            Role::Assistant => Self::NobodyOrAssistant,
+            Role::User | Role::Tool => Self::User,
+            Role::System => self,
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The state of planning one history: its inputs and the plan so far.
+
+use super::{Action, Applicability, KnownAnswers, RepairPolicy, history_plan::HistoryPlan, parsed::PairedHistory};
+use crate::conversation::{Conversation, pairing::Pairing, rules::PairingRules};
+
+/// Bytes of results that are copied for equal calls. A call beyond them counts as one without a result: a body must not
+/// grow by its length times its calls.
+const COPIED_BYTES_MAX: usize = 1024 * 1024;
+
+/// The planning of one history: inputs that never change, and the plan that grows.
+pub(super) struct Planner<'c> {
+    pub(super) history: &'c PairedHistory<'c>,
+    pub(super) conversation: &'c Conversation<'c>,
+    pub(super) pairing: &'c Pairing,
+    pub(super) rules: PairingRules,
+    pub(super) known: &'c KnownAnswers,
+    pub(super) policy: &'c RepairPolicy,
+    pub(super) plan: HistoryPlan,
+    /// Bytes of results that equal calls may still have copies of.
+    pub(super) copies_left: usize,
+    /// Units in which the user may speak, once computed.
+    pub(super) words: Option<Vec<usize>>,
+    /// For each unit the first one from there on behind which no call waits, once computed.
+    pub(super) clear: Option<Vec<usize>>,
+}
+
+impl<'c> Planner<'c> {
+    /// Returns an empty plan of `history`.
+    pub(super) fn new(history: &'c PairedHistory<'c>, known: &'c KnownAnswers, policy: &'c RepairPolicy) -> Self {
+        Self {
+            history,
+            conversation: &history.conversation,
+            pairing: &history.pairing,
+            rules: history.rules,
+            known,
+            policy,
+            plan: HistoryPlan::default(),
+            copies_left: COPIED_BYTES_MAX,
+            words: None,
+            clear: None,
+        }
+    }
+
+    /// Counts an action for the report.
+    pub(super) fn count(&mut self, action: Action) {
+        *self.plan.report.actions.entry(action).or_default() += 1;
+    }
+
+    /// Returns `true` if the policy allows actions of this class.
+    pub(super) fn may(&self, class: Applicability) -> bool {
+        class >= self.policy.least
+    }
+}
