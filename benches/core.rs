@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, hint::black_box};
 
 use antiphon::{
     check,
-    conversation::pairing::pair,
+    conversation::pairing::pair_history,
     repair,
     repair::{KnownAnswers, PairingContext, RepairPolicy, parse, plan},
     wire::Format,
@@ -98,7 +98,7 @@ fn measure(quick: bool, format: Format, shape: Shape, bytes: usize) -> Times {
             ("read", Box::new(|| drop(black_box(wire.read(black_box(&body)))))),
             (
                 "pair",
-                Box::new(|| drop(black_box(pair(black_box(&conversation), rules)))),
+                Box::new(|| drop(black_box(pair_history(black_box(&conversation), rules)))),
             ),
             (
                 "memcpy",

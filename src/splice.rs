@@ -179,23 +179,23 @@ impl EditList {
         };
         let mut from = 0;
         for edit in &self.edits {
-            segments.push(slice(original, Span::new(from, edit.span.start)));
+            segments.push_part(slice_span(original, Span::new(from, edit.span.start)));
             for piece in &edit.pieces {
-                segments.push(match piece {
-                    Piece::Original(span) => slice(original, *span),
+                segments.push_part(match piece {
+                    Piece::Original(span) => slice_span(original, *span),
                     Piece::Constant(text) => Bytes::from_static(text.as_bytes()),
                     Piece::Made(text) => Bytes::copy_from_slice(text.as_bytes()),
                 });
             }
             from = edit.span.end;
         }
-        segments.push(slice(original, Span::new(from, original.len())));
+        segments.push_part(slice_span(original, Span::new(from, original.len())));
         segments
     }
 }
 
 /// A slice that shares the original's memory; empty where the span leaves the body.
-fn slice(original: &Bytes, span: Span) -> Bytes {
+fn slice_span(original: &Bytes, span: Span) -> Bytes {
     if span.end <= original.len() && span.start < span.end {
         original.slice(span.range())
     } else {
@@ -220,7 +220,7 @@ impl Segments {
             len: 0,
             original: true,
         };
-        segments.push(body);
+        segments.push_part(body);
         segments
     }
 
@@ -254,7 +254,7 @@ impl Segments {
         self.parts.concat()
     }
 
-    fn push(&mut self, part: Bytes) {
+    fn push_part(&mut self, part: Bytes) {
         if !part.is_empty() {
             self.len = self.len.saturating_add(part.len());
             self.parts.push(part);

@@ -15,7 +15,7 @@ use crate::{
         diff,
         input::{self, Input, InputError},
     },
-    repair::{self, Applicability, RepairPolicy, Repaired, Report},
+    repair::{self, Applicability, RepairPolicy, RepairReport, Repaired},
     wire::Wire,
 };
 
@@ -61,7 +61,7 @@ fn least_parser(name: &str) -> Result<Applicability, String> {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let input = input::read(&args.file, args.wire)?;
     let policy = RepairPolicy {
-        least: args.least,
+        least_safe: args.least,
         ..RepairPolicy::default()
     };
     let repaired = repair::repair(&input.body, input.wire, &policy).map_err(|source| InputError::Unreadable {
@@ -96,7 +96,7 @@ fn write_body(args: &Args, repaired: &Repaired) -> io::Result<()> {
     out.flush()
 }
 
-fn summary(report: &Report) -> String {
+fn summary(report: &RepairReport) -> String {
     if report.findings.is_empty() {
         return "nothing to repair: every byte as it came".to_owned();
     }
@@ -120,7 +120,7 @@ fn summary(report: &Report) -> String {
     format!("{count} finding{}: {done}", if count == 1 { "" } else { "s" })
 }
 
-fn document(report: &Report, input: &Input) -> Value {
+fn document(report: &RepairReport, input: &Input) -> Value {
     let findings: Vec<Value> = report
         .findings
         .iter()

@@ -309,7 +309,7 @@ fn lower_proxy(lowering: &mut Lowering, clocks: Clocks) -> ProxySettings {
         trust_mode_header: file.trust_mode_header,
         policy: RepairPolicy {
             late: lowering.file.repair.late.into(),
-            least: lowering.file.repair.least.into(),
+            least_safe: lowering.file.repair.least.into(),
             hygiene: lowering.file.repair.hygiene,
             tiers,
             unique_ids: false,

@@ -1,8 +1,8 @@
 //! Findings: breaches of the pairing rules, as values, listed from a pairing in document order.
 
 use crate::conversation::{
-    Conversation, FlawKind, Open, Role,
-    pairing::{Fate, MisplacedWords, Pairing, ResultRow, id_of},
+    Conversation, FlawKind, Role, WithoutResult,
+    pairing::{MisplacedWords, Pairing, ResultRole, ResultRow, id_of},
 };
 
 /// The kinds of breach. The names are stable: metric labels, `check` output, strict answers.
@@ -110,7 +110,7 @@ pub struct Finding {
 
 impl Finding {
     /// A call that the provider holds and misses the result of, by the provider's own word.
-    pub fn held(id: String) -> Self {
+    pub fn unanswered_remote_call(id: String) -> Self {
         Self {
             id,
             ..at_message(FindingKind::Unanswered, 0, Some("held_by_the_provider"))
@@ -129,7 +129,7 @@ impl Finding {
 
 /// Every breach, in document order; `Field` only with `hygiene`.
 pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>, hygiene: bool) -> Vec<Finding> {
-    let mut list = List {
+    let mut list = FindingList {
         conversation,
         found: Vec::new(),
     };
@@ -138,70 +138,72 @@ pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>, hygiene: boo
     }
     for call in &pairing.calls {
         if call.repeats.is_some() {
-            list.part(FindingKind::DuplicateCall, call.part);
+            list.push_part(FindingKind::DuplicateCall, call.part);
         }
         if call.bad_id {
-            list.part(FindingKind::BadId, call.part);
+            list.push_part(FindingKind::BadId, call.part);
         }
-        match call.open {
+        match call.without_result {
             _ if call.answer.is_some() => {}
-            Open::Refused => list.part(FindingKind::Unanswered, call.part),
-            Open::Unanswerable => list.part(FindingKind::Unanswerable, call.part),
-            Open::Legal => {}
+            WithoutResult::Refused => list.push_part(FindingKind::Unanswered, call.part),
+            WithoutResult::Unanswerable => list.push_part(FindingKind::Unanswerable, call.part),
+            WithoutResult::Legal => {}
         }
     }
     for row in &pairing.results {
         if row.nameless {
-            list.part(FindingKind::NoId, row.part);
+            list.push_part(FindingKind::NoId, row.part);
         }
-        if let Some(kind) = breach(pairing, row) {
-            list.part(kind, row.part);
+        if let Some(kind) = result_finding(pairing, row) {
+            list.push_part(kind, row.part);
         }
     }
-    for half in &pairing.halves {
-        list.part(FindingKind::ServerHalf, half.part);
+    for half in &pairing.server_halves {
+        list.push_part(FindingKind::ServerHalf, half.part);
     }
-    for words in &pairing.words {
-        list.words(
+    for words in &pairing.misplaced_words {
+        list.push_words(
             words,
             pairing.units.get(words.unit).map_or(Role::User, |unit| unit.role),
         );
     }
     for (flaw, _) in pairing.flaws.iter().filter(|_| hygiene) {
-        list.flaw(flaw.message, flaw.part, flaw.kind);
+        list.push_flaw(flaw.message, flaw.part, flaw.kind);
     }
     list.found.sort_by_key(|(part, finding)| (finding.message, *part));
     list.found.into_iter().map(|(_, finding)| finding).collect()
 }
 
-fn breach(pairing: &Pairing, row: &ResultRow) -> Option<FindingKind> {
-    match row.fate {
-        Fate::Answers(_) => {
+fn result_finding(pairing: &Pairing, row: &ResultRow) -> Option<FindingKind> {
+    match row.role {
+        ResultRole::Answers(_) => {
             let inner = pairing.units.get(row.unit).is_some_and(|unit| unit.inner);
             let behind_system = row
                 .turn
                 .and_then(|turn| pairing.turns.get(turn))
                 .is_some_and(|turn| !turn.systems.is_empty());
-            (!row.home || inner || behind_system).then_some(FindingKind::Misplaced)
+            (!row.in_place || inner || behind_system).then_some(FindingKind::Misplaced)
         }
-        Fate::Repeats(_) | Fate::RepeatsResult(_) | Fate::RepeatsHeld => Some(FindingKind::Duplicate),
+        ResultRole::Repeats(_) | ResultRole::RepeatsResult(_) | ResultRole::RepeatsRemote => {
+            Some(FindingKind::Duplicate)
+        }
         // A result without an id that found no call is `NoId` already.
-        Fate::Orphan if row.nameless => None,
-        Fate::Orphan => Some(FindingKind::Orphan),
-        Fate::Elsewhere => None,
+        ResultRole::Orphan if row.nameless => None,
+        ResultRole::Orphan => Some(FindingKind::Orphan),
+        ResultRole::NotJudged => None,
     }
 }
 
-struct List<'c, 'a> {
+struct FindingList<'c, 'a> {
     conversation: &'c Conversation<'a>,
     /// With the index of the part, for the order.
     found: Vec<(usize, Finding)>,
 }
 
-impl List<'_, '_> {
-    fn part(&mut self, kind: FindingKind, part: usize) {
+impl FindingList<'_, '_> {
+    fn push_part(&mut self, kind: FindingKind, part: usize) {
         let message = self.conversation.parts.get(part).map_or(0, |found| found.message);
-        let ordinal = self.ordinal(part);
+        let ordinal = self.part_ordinal(part);
         let id = String::from_utf8_lossy(id_of(self.conversation, part)).into_owned();
         self.found.push((
             part,
@@ -217,23 +219,23 @@ impl List<'_, '_> {
     }
 
     /// The index of a part inside its message; none where the part is the message.
-    fn ordinal(&self, part: usize) -> Option<usize> {
+    fn part_ordinal(&self, part: usize) -> Option<usize> {
         let found = self.conversation.parts.get(part)?;
         let whole = self.conversation.messages.get(found.message)?.span;
-        (found.span != whole).then(|| self.conversation.ordinal(part))
+        (found.span != whole).then(|| self.conversation.part_ordinal(part))
     }
 
     /// Names the place of the words, and the call or result that they stand beside.
-    fn words(&mut self, words: &MisplacedWords, role: Role) {
+    fn push_words(&mut self, words: &MisplacedWords, role: Role) {
         let message = self.conversation.parts.get(words.part).map_or(0, |found| found.message);
-        let mut finding = at_message(FindingKind::MisplacedWords, message, Some(words.detail(role)));
-        finding.part = self.ordinal(words.part);
+        let mut finding = at_message(FindingKind::MisplacedWords, message, Some(words.place_label(role)));
+        finding.part = self.part_ordinal(words.part);
         finding.id = String::from_utf8_lossy(id_of(self.conversation, words.beside)).into_owned();
         self.found.push((words.part, finding));
     }
 
-    fn flaw(&mut self, message: usize, part: Option<usize>, kind: FlawKind) {
-        let ordinal = part.and_then(|part| self.ordinal(part));
+    fn push_flaw(&mut self, message: usize, part: Option<usize>, kind: FlawKind) {
+        let ordinal = part.and_then(|part| self.part_ordinal(part));
         let mut finding = at_message(FindingKind::Field, message, Some(kind.code()));
         finding.part = ordinal;
         self.found.push((part.unwrap_or(0), finding));

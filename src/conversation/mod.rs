@@ -6,17 +6,17 @@ use std::{borrow::Cow, ops::Range};
 
 use crate::splice::Span;
 
-pub mod chain;
+pub mod call_chain;
 mod finding;
-pub mod lost;
+pub mod lost_results;
 pub mod outline;
 pub mod pairing;
 pub mod rules;
 pub mod turns;
 
-pub use chain::Chain;
+pub use call_chain::CallChain;
 pub use finding::{Finding, FindingKind, findings};
-pub use outline::{Answer, AskedCall, Field, Fields, Noted, Outline};
+pub use outline::{BodyField, BodyFields, Outline, OutlineCall, OutlineResult, ReadNotes};
 
 /// Messages and parts for which room is made at first: a body may claim to be large.
 const ROOM_MAX: usize = 4096;
@@ -42,12 +42,12 @@ pub struct Conversation<'a> {
     /// Looks up what a call says, in the body and at the call's span: only few calls are ever asked.
     pub details: fn(&[u8], Span) -> CallDetails,
     /// Looks up the text of a result that is one plain text, likewise.
-    pub said: fn(&[u8], Span) -> Option<Text<'_>>,
+    pub plain_text: fn(&[u8], Span) -> Option<Text<'_>>,
     /// Whether calls may live outside the body (Anthropic `thread: continue`, Responses `previous_response_id`): a
     /// result without call is no finding.
-    pub calls_elsewhere: bool,
+    pub may_have_remote_calls: bool,
     /// What was noted for its outline.
-    pub noted: Noted,
+    pub notes: ReadNotes,
 }
 
 impl<'a> Conversation<'a> {
@@ -65,14 +65,14 @@ impl<'a> Conversation<'a> {
             flaws: Vec::new(),
             compaction: None,
             details,
-            said,
-            calls_elsewhere: false,
-            noted: Noted::default(),
+            plain_text: said,
+            may_have_remote_calls: false,
+            notes: ReadNotes::default(),
         }
     }
 
     /// Adds a part to the message at hand.
-    pub fn push(&mut self, part: Part<'a>) {
+    pub fn push_part(&mut self, part: Part<'a>) {
         if matches!(part.kind, PartKind::Compaction) {
             self.compaction = Some(self.parts.len());
         }
@@ -80,8 +80,8 @@ impl<'a> Conversation<'a> {
     }
 
     /// Returns the place that [`Conversation::rewind`] goes back to.
-    pub const fn mark(&self) -> Mark {
-        Mark {
+    pub const fn read_mark(&self) -> ReadMark {
+        ReadMark {
             parts: self.parts.len(),
             flaws: self.flaws.len(),
             compaction: self.compaction,
@@ -90,14 +90,14 @@ impl<'a> Conversation<'a> {
 
     /// Removes the parts and flaws that were added behind `mark`: the key that held them stands twice, and the last
     /// counts.
-    pub fn rewind(&mut self, mark: Mark) {
+    pub fn rewind_to(&mut self, mark: ReadMark) {
         self.parts.truncate(mark.parts);
         self.flaws.truncate(mark.flaws);
         self.compaction = mark.compaction;
     }
 
     /// What the call at `part` says.
-    pub fn details(&self, part: usize) -> CallDetails {
+    pub fn call_details(&self, part: usize) -> CallDetails {
         self.parts
             .get(part)
             .map(|part| (self.details)(self.body, part.span))
@@ -105,9 +105,9 @@ impl<'a> Conversation<'a> {
     }
 
     /// What the result at `part` says, decoded, where that is one plain text: a string, or a list of one text block.
-    pub fn said(&self, part: usize) -> Option<Text<'a>> {
+    pub fn plain_text(&self, part: usize) -> Option<Text<'a>> {
         let part = self.parts.get(part)?;
-        matches!(part.kind, PartKind::Result(_)).then(|| (self.said)(self.body, part.span))?
+        matches!(part.kind, PartKind::Result(_)).then(|| (self.plain_text)(self.body, part.span))?
     }
 
     /// The parts of one message.
@@ -132,7 +132,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// The index of a part inside its message.
-    pub fn ordinal(&self, part: usize) -> usize {
+    pub fn part_ordinal(&self, part: usize) -> usize {
         let message = self.parts.get(part).and_then(|found| self.messages.get(found.message));
         message.map_or(0, |found| part.saturating_sub(found.parts.start))
     }
@@ -140,7 +140,7 @@ impl<'a> Conversation<'a> {
 
 /// A place in a conversation that is being read.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {
+pub struct ReadMark {
     /// How many parts stand before it.
     pub parts: usize,
     /// How many flaws stand before it.
@@ -224,9 +224,9 @@ pub struct Call<'a> {
     /// The tool's name, in formats whose results may name it in place of an id; else empty.
     pub name: Text<'a>,
     /// Whose results answer it.
-    pub family: Family,
+    pub family: CallFamily,
     /// What it means that no result answers it.
-    pub open: Open,
+    pub without_result: WithoutResult,
     /// Whether code that runs at the provider makes the call: its turn may not lose the server call.
     pub programmatic: bool,
     /// Whether the provider signed it: it stays where it is.
@@ -235,7 +235,7 @@ pub struct Call<'a> {
 
 /// Which results answer which calls. Formats with one kind of call have one family, the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Family {
+pub struct CallFamily {
     /// Results answer calls of their own group only.
     pub group: u8,
     /// A result of another kind than its call's says the right thing in the wrong form.
@@ -244,7 +244,7 @@ pub struct Family {
 
 /// What it means that a call has no result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Open {
+pub enum WithoutResult {
     /// The provider refuses the body.
     #[default]
     Refused,
@@ -256,14 +256,14 @@ pub enum Open {
 
 impl Call<'_> {
     /// What a result must name to answer it: the id, or the name where there is no id.
-    pub fn key(&self) -> &[u8] {
+    pub fn call_name(&self) -> &[u8] {
         if self.id.is_empty() { &self.name } else { &self.id }
     }
 }
 
 impl CallResult<'_> {
     /// What names its call: the id, or the name where there is no id.
-    pub fn key(&self) -> &[u8] {
+    pub fn call_name(&self) -> &[u8] {
         if self.id.is_empty() { &self.name } else { &self.id }
     }
 }
@@ -287,23 +287,23 @@ pub struct CallResult<'a> {
     /// The tool's name, in formats that pair by it where there is no id; else empty.
     pub name: Text<'a>,
     /// Whose calls it answers.
-    pub family: Family,
+    pub family: CallFamily,
     /// Whether it is known to answer no call.
-    pub disowned: Disowned,
+    pub owner: ResultOwner,
     /// Whether the provider takes it although it names no call.
     pub free: bool,
 }
 
 /// What is known of a result beyond the body that holds it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Disowned {
+pub enum ResultOwner {
     /// Nothing.
     #[default]
-    No,
+    Unknown,
     /// The provider said that it answers no call.
-    OfNoCall,
+    NoCall,
     /// Its call, which the provider holds, was answered before.
-    Spent,
+    AnsweredCall,
 }
 
 /// A server tool call.

@@ -8,8 +8,8 @@ use memchr::memmem;
 
 use crate::{
     conversation::{
-        Chain, Content, Conversation, Message, Part, PartKind, Role,
-        lost::{self, is_lost},
+        CallChain, Content, Conversation, Message, Part, PartKind, Role,
+        lost_results::{self, is_lost},
     },
     splice::Span,
 };
@@ -33,7 +33,7 @@ const ASK_FOR_SUMMARY: [&[u8]; 3] = [
 
 /// Top-level members of a body that somebody asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Field {
+pub enum BodyField {
     /// `model`.
     Model,
     /// `stream`.
@@ -59,21 +59,21 @@ pub enum Field {
 }
 
 /// How many fields there are.
-const FIELDS: usize = Field::MaxTokens as usize + 1;
+const FIELDS: usize = BodyField::MaxTokens as usize + 1;
 
 /// Where the fields of a body stand; of a key that stands twice the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fields([Span; FIELDS]);
+pub struct BodyFields([Span; FIELDS]);
 
-impl Fields {
+impl BodyFields {
     /// Where the value of a field stands.
-    pub fn get(&self, field: Field) -> Option<Span> {
+    pub fn get(&self, field: BodyField) -> Option<Span> {
         // No value is empty.
         self.0.get(field as usize).copied().filter(|span| !span.is_empty())
     }
 
     /// Notes where the value of a field stands.
-    pub fn set(&mut self, field: Field, value: Span) {
+    pub fn set(&mut self, field: BodyField, value: Span) {
         if let Some(slot) = self.0.get_mut(field as usize) {
             *slot = value;
         }
@@ -82,22 +82,22 @@ impl Fields {
 
 /// What a reader notes beside messages and parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Noted {
+pub struct ReadNotes {
     /// Where the fields stand.
-    pub fields: Fields,
+    pub fields: BodyFields,
     /// Whether the body names state that the provider holds.
-    pub held: bool,
+    pub names_remote_state: bool,
     /// Whether its last item asks for a compaction.
     pub compaction: bool,
     /// Whether each message is one item of a turn (Responses), so that results may stand within the turn.
     pub by_item: bool,
     /// The history, where it is one text or message in place of a list.
-    pub alone: Option<Span>,
+    pub only_text: Option<Span>,
 }
 
 /// A result behind the last turn of the assistant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct OutlineResult {
     /// What it names: the id of its call, or the tool where there is no id.
     pub id: Box<[u8]>,
     /// The tool; empty in formats whose results name none.
@@ -110,7 +110,7 @@ pub struct Answer {
 
 /// A call of the last turn of the assistant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AskedCall {
+pub struct OutlineCall {
     /// Its id, or its tool where there is no id.
     pub id: Box<[u8]>,
     /// The bytes of the call.
@@ -130,15 +130,15 @@ pub struct AskedCall {
 )]
 pub struct Outline {
     /// Where its fields stand.
-    pub fields: Fields,
+    pub fields: BodyFields,
     /// Whether it says `"stream": true`. Gemini says so in the path.
     pub stream: bool,
     /// Whether the history holds signed reasoning or an encrypted summary: another organisation may refuse it.
-    pub reasoning: bool,
+    pub has_signed_reasoning: bool,
     /// Whether it names state that the provider holds: another profile would not find it.
-    pub held: bool,
+    pub names_remote_state: bool,
     /// Whether it goes on from a turn that the provider paused: its own tool runs in it.
-    pub paused: bool,
+    pub is_paused: bool,
     /// Whether it asks for a compaction of the history, and for nothing else.
     pub compaction: bool,
     /// Whether it allows the provider to compact the history.
@@ -152,46 +152,48 @@ pub struct Outline {
     /// The last message, or item; the whole history where that is one text.
     pub last: Option<Span>,
     /// The calls of the last turn of the assistant.
-    pub asked: Vec<AskedCall>,
+    pub last_calls: Vec<OutlineCall>,
     /// The results behind that turn.
-    pub answers: Vec<Answer>,
+    pub last_results: Vec<OutlineResult>,
     /// The calls of the whole history.
-    pub chain: Chain,
+    pub chain: CallChain,
     /// Whether the history ends in a message with words of the user, and not in results alone.
-    pub speaks: bool,
+    pub ends_with_user_text: bool,
 }
 
 impl Outline {
     /// The outline of what was read.
     pub fn of(conversation: &Conversation<'_>) -> Self {
-        let Conversation { body, noted, .. } = conversation;
+        let Conversation { body, notes: noted, .. } = conversation;
         let fields = noted.fields;
         let bytes = |field| fields.get(field).and_then(|span| body.get(span.range()));
         let messages = &conversation.messages;
         let first = |role| messages.iter().find(move |message| message.role == role);
         let system = messages.first().filter(|message| message.role == Role::System);
-        let tail = Tail::of(conversation);
+        let tail = HistoryTail::of(conversation);
         Self {
             fields,
-            stream: bytes(Field::Stream) == Some(b"true"),
-            reasoning: conversation.parts.iter().rev().any(is_bound),
-            held: noted.held,
-            paused: messages.last().is_some_and(|last| is_paused(conversation, last)),
+            stream: bytes(BodyField::Stream) == Some(b"true"),
+            has_signed_reasoning: conversation.parts.iter().rev().any(is_bound),
+            names_remote_state: noted.names_remote_state,
+            is_paused: messages.last().is_some_and(|last| is_paused(conversation, last)),
             compaction: noted.compaction || asks_for_summary(conversation),
-            may_compact: bytes(Field::ContextManagement).is_some_and(names_compaction),
+            may_compact: bytes(BodyField::ContextManagement).is_some_and(names_compaction),
             messages: messages.len(),
-            system: fields.get(Field::System).or_else(|| system.map(|message| message.span)),
-            first_user: first(Role::User).map(|message| message.span).or(noted.alone),
-            last: messages.last().map(|message| message.span).or(noted.alone),
-            asked: tail.asked,
-            answers: tail.answers,
-            chain: Chain::of(conversation),
-            speaks: speaks(conversation),
+            system: fields
+                .get(BodyField::System)
+                .or_else(|| system.map(|message| message.span)),
+            first_user: first(Role::User).map(|message| message.span).or(noted.only_text),
+            last: messages.last().map(|message| message.span).or(noted.only_text),
+            last_calls: tail.asked,
+            last_results: tail.answers,
+            chain: CallChain::of(conversation),
+            ends_with_user_text: ends_with_user_text(conversation),
         }
     }
 
     /// Where the value of a field stands.
-    pub fn field(&self, field: Field) -> Option<Span> {
+    pub fn field(&self, field: BodyField) -> Option<Span> {
         self.fields.get(field)
     }
 }
@@ -234,12 +236,12 @@ fn asks_for_summary(conversation: &Conversation<'_>) -> bool {
 }
 
 /// Whether the last message, instructions aside, is the user's and holds more than results.
-fn speaks(conversation: &Conversation<'_>) -> bool {
+fn ends_with_user_text(conversation: &Conversation<'_>) -> bool {
     let is_told = |message: &&Message| message.role != Role::System;
     let Some(last) = conversation.messages.iter().rfind(is_told) else {
         let alone = conversation
-            .noted
-            .alone
+            .notes
+            .only_text
             .and_then(|span| conversation.body.get(span.range()));
         return alone.is_some_and(|alone| matches!(alone.first(), Some(b'"' | b'{')) && alone.len() > 2);
     };
@@ -257,9 +259,9 @@ fn speaks(conversation: &Conversation<'_>) -> bool {
 
 /// The end of a history, walked backwards.
 #[derive(Default)]
-struct Tail {
-    asked: Vec<AskedCall>,
-    answers: Vec<Answer>,
+struct HistoryTail {
+    asked: Vec<OutlineCall>,
+    answers: Vec<OutlineResult>,
     /// Whether a message of the assistant was passed.
     assistant: bool,
     /// Whether the message that was passed last begins with reasoning, as turns do.
@@ -268,15 +270,15 @@ struct Tail {
     interleaved: usize,
 }
 
-impl Tail {
+impl HistoryTail {
     /// The calls of the last turn and the results behind it, each in document order.
     fn of(conversation: &Conversation<'_>) -> Self {
         let mut tail = Self::default();
         for message in conversation.messages.iter().rev() {
-            if !tail.goes_on(message, conversation.noted.by_item) {
+            if !tail.belongs_to_turn(message, conversation.notes.by_item) {
                 break;
             }
-            tail.at_reasoning = tail.take(conversation, message.parts.clone());
+            tail.at_reasoning = tail.take_parts(conversation, message.parts.clone());
             tail.assistant |= message.role == Role::Assistant;
         }
         tail.asked.reverse();
@@ -299,7 +301,7 @@ impl Tail {
             while let Some(here) = asked.next_if(|asked| asked.at.start <= part.span.start) {
                 occurrences.push(passed.get(&*here.id).copied().unwrap_or_default());
             }
-            let id = call.key();
+            let id = call.call_name();
             if id.last().is_some_and(|end| ends[usize::from(*end)])
                 && let Some(count) = passed.get_mut(id)
             {
@@ -312,7 +314,7 @@ impl Tail {
     }
 
     /// Whether a message belongs to the turn or stands behind it. Items of one turn may have their results between them.
-    fn goes_on(&mut self, message: &Message, by_item: bool) -> bool {
+    fn belongs_to_turn(&mut self, message: &Message, by_item: bool) -> bool {
         if !self.assistant || message.role == Role::Assistant {
             return true;
         }
@@ -321,27 +323,27 @@ impl Tail {
     }
 
     /// Takes the ids of a message's parts; whether reasoning is among them.
-    fn take(&mut self, conversation: &Conversation<'_>, parts: Range<usize>) -> bool {
+    fn take_parts(&mut self, conversation: &Conversation<'_>, parts: Range<usize>) -> bool {
         let mut thinks = false;
         for index in parts.rev() {
             let Some(part) = conversation.parts.get(index) else {
                 continue;
             };
             match &part.kind {
-                PartKind::Call(call) if may_be_kept(call.key(), self.asked.len()) => {
-                    self.asked.push(AskedCall {
-                        id: head(call.key()),
+                PartKind::Call(call) if has_room(call.call_name(), self.asked.len()) => {
+                    self.asked.push(OutlineCall {
+                        id: truncate_id(call.call_name()),
                         at: part.span,
                         occurrence: 0,
-                        before: before(conversation, part.message),
+                        before: message_before(conversation, part.message),
                     });
                 }
-                PartKind::Result(result) if may_be_kept(result.key(), self.answers.len()) => {
-                    let short = part.span.len() <= lost::LOST_BYTES_MAX;
-                    let text = short.then(|| conversation.said(index)).flatten();
-                    self.answers.push(Answer {
-                        id: head(result.key()),
-                        name: head(&result.name),
+                PartKind::Result(result) if has_room(result.call_name(), self.answers.len()) => {
+                    let short = part.span.len() <= lost_results::LOST_BYTES_MAX;
+                    let text = short.then(|| conversation.plain_text(index)).flatten();
+                    self.answers.push(OutlineResult {
+                        id: truncate_id(result.call_name()),
+                        name: truncate_id(&result.name),
                         at: part.span,
                         lost: text.is_some_and(|text| is_lost(&text)),
                     });
@@ -355,7 +357,7 @@ impl Tail {
 }
 
 /// The message in front of another.
-fn before(conversation: &Conversation<'_>, message: usize) -> Span {
+fn message_before(conversation: &Conversation<'_>, message: usize) -> Span {
     let before = message
         .checked_sub(1)
         .and_then(|before| conversation.messages.get(before));
@@ -363,10 +365,10 @@ fn before(conversation: &Conversation<'_>, message: usize) -> Span {
 }
 
 /// Whether there is an id, and room for it.
-const fn may_be_kept(id: &[u8], kept: usize) -> bool {
+const fn has_room(id: &[u8], kept: usize) -> bool {
     !id.is_empty() && kept < IDS_MAX
 }
 
-fn head(id: &[u8]) -> Box<[u8]> {
+fn truncate_id(id: &[u8]) -> Box<[u8]> {
     id.get(..id.len().min(ID_BYTES_MAX)).unwrap_or_default().into()
 }

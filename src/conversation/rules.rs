@@ -31,18 +31,18 @@ impl ResultPlace {
 
 /// Whose consecutive messages count as one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Combines {
+pub enum MergedRoles {
     /// Nobody's: each message is a turn.
-    Nobody,
+    None,
     /// The assistant's; all results of a turn stand in one message of the user.
     Assistant,
     /// Everybody's.
-    Everybody,
+    All,
 }
 
 /// How far a call id must be the only one of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unique {
+pub enum IdScope {
     /// Not at all: ids are optional, and order decides.
     Nowhere,
     /// Among the calls of one turn.
@@ -89,13 +89,13 @@ pub struct PairingRules {
     /// Where results may stand.
     pub place: ResultPlace,
     /// Whose consecutive messages count as one turn.
-    pub combines: Combines,
+    pub merged_roles: MergedRoles,
     /// Whether a history must begin with the user.
     pub user_first: bool,
     /// Which ids are taken.
     pub ids: IdRule,
     /// How far a call id must be the only one.
-    pub unique: Unique,
+    pub id_scope: IdScope,
     /// Whether a history may end with calls that nobody has answered yet.
     pub open_end: bool,
     /// Where words may stand.
@@ -104,12 +104,12 @@ pub struct PairingRules {
 
 impl IdRule {
     /// Whether the target takes `id`.
-    pub fn takes(self, id: &[u8]) -> bool {
+    pub fn accepts(self, id: &[u8]) -> bool {
         match self {
             Self::Any | Self::Position => true,
             Self::NotEmpty => !id.is_empty(),
             Self::Word => !id.is_empty() && id.iter().all(|byte| is_word(*byte)),
-            Self::Within(limit) => !id.is_empty() && characters(id) <= limit,
+            Self::Within(limit) => !id.is_empty() && count_characters(id) <= limit,
             Self::Nine => id.len() == 9 && id.iter().all(u8::is_ascii_alphanumeric),
         }
     }
@@ -121,6 +121,6 @@ pub const fn is_word(byte: u8) -> bool {
 }
 
 /// Number of characters of a decoded string: bytes that do not continue one.
-fn characters(text: &[u8]) -> usize {
+fn count_characters(text: &[u8]) -> usize {
     text.iter().filter(|byte| (**byte & 0xC0) != 0x80).count()
 }

@@ -4,12 +4,12 @@ use std::{collections::HashSet, ops::Range};
 
 use crate::conversation::{
     Conversation, Part, PartKind, Role,
-    rules::{Combines, PairingRules, ResultPlace},
+    rules::{MergedRoles, PairingRules, ResultPlace},
 };
 
 /// A message, or a piece of an assistant message that holds tool results between its own words.
 #[derive(Clone, Debug)]
-pub struct Unit {
+pub struct TurnUnit {
     /// Index of the message.
     pub message: usize,
     /// The parts, as indices into [`Conversation::parts`].
@@ -36,14 +36,14 @@ pub struct Turn {
     /// Whether the user turn behind it may hold results only, since a server call is open.
     pub only_results: bool,
     /// Where results that have to be put in go; none: as a message of their own behind the turn.
-    pub anchor: Option<Anchor>,
+    pub insert_at: Option<InsertPoint>,
     /// System messages that stand before the answering user message: they go behind it.
     pub systems: Range<usize>,
 }
 
 /// A place in the gap of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Anchor {
+pub struct InsertPoint {
     /// The unit.
     pub unit: usize,
     /// Behind this part; none: in front of the unit's first.
@@ -51,12 +51,12 @@ pub struct Anchor {
 }
 
 /// Cuts the messages into units.
-pub fn units(conversation: &Conversation<'_>) -> Vec<Unit> {
+pub fn split_units(conversation: &Conversation<'_>) -> Vec<TurnUnit> {
     let mut units = Vec::with_capacity(conversation.messages.len());
     for (message, found) in conversation.messages.iter().enumerate() {
         let is_result = |index: usize| matches!(conversation.parts.get(index), Some(part) if matches!(part.kind, PartKind::Result(_)));
         if found.role != Role::Assistant || !found.parts.clone().any(is_result) {
-            units.push(Unit {
+            units.push(TurnUnit {
                 message,
                 parts: found.parts.clone(),
                 role: found.role,
@@ -71,7 +71,7 @@ pub fn units(conversation: &Conversation<'_>) -> Vec<Unit> {
                 .find(|index| is_result(*index) != inner)
                 .unwrap_or(found.parts.end);
             let role = if inner { Role::User } else { Role::Assistant };
-            units.push(Unit {
+            units.push(TurnUnit {
                 message,
                 parts: from..to,
                 role,
@@ -84,7 +84,12 @@ pub fn units(conversation: &Conversation<'_>) -> Vec<Unit> {
 }
 
 /// Groups the units into assistant turns, each with its gap. Parts before `begin` are not judged.
-pub fn turns(conversation: &Conversation<'_>, units: &[Unit], rules: PairingRules, begin: usize) -> Vec<Turn> {
+pub fn group_turns(
+    conversation: &Conversation<'_>,
+    units: &[TurnUnit],
+    rules: PairingRules,
+    begin: usize,
+) -> Vec<Turn> {
     let mut turns: Vec<Turn> = Vec::new();
     let mut index = 0;
     while index < units.len() {
@@ -95,10 +100,10 @@ pub fn turns(conversation: &Conversation<'_>, units: &[Unit], rules: PairingRule
             }
             continue;
         }
-        let same = |unit: &&Unit| unit.role == Role::Assistant;
+        let same = |unit: &&TurnUnit| unit.role == Role::Assistant;
         let end = index
-            + match rules.combines {
-                Combines::Nobody => 1,
+            + match rules.merged_roles {
+                MergedRoles::None => 1,
                 _ => units[index..].iter().take_while(same).count(),
             };
         let mut start = index;
@@ -126,7 +131,7 @@ pub fn turns(conversation: &Conversation<'_>, units: &[Unit], rules: PairingRule
 
 /// Whether a turn ends in front of the unit `next` because of what stands before it. In a flat list of items the calls
 /// are the end of their turn. Where calls are signed, each signed one begins a step of its own.
-fn ends_behind_calls(conversation: &Conversation<'_>, units: &[Unit], next: usize, place: ResultPlace) -> bool {
+fn ends_behind_calls(conversation: &Conversation<'_>, units: &[TurnUnit], next: usize, place: ResultPlace) -> bool {
     let parts = |unit: usize| &conversation.parts[units[unit].parts.clone()];
     let is_call = |part: &Part<'_>| matches!(part.kind, PartKind::Call(_));
     let behind_calls = || next > 0 && parts(next - 1).iter().any(is_call);
@@ -148,7 +153,7 @@ fn ends_behind_calls(conversation: &Conversation<'_>, units: &[Unit], next: usiz
 /// request whose last message it was; so they are answered there again, and the prefix stays what it was.
 fn closed_units(
     conversation: &Conversation<'_>,
-    units: &[Unit],
+    units: &[TurnUnit],
     run: Range<usize>,
     begin: usize,
 ) -> impl Iterator<Item = usize> {
@@ -158,7 +163,7 @@ fn closed_units(
         results
             .filter_map(|part| {
                 if let PartKind::Result(result) = &part.kind {
-                    Some(result.key())
+                    Some(result.call_name())
                 } else {
                     None
                 }
@@ -173,7 +178,7 @@ fn closed_units(
         let mut calls = conversation.parts[from..parts.end]
             .iter()
             .filter_map(|part| match &part.kind {
-                PartKind::Call(call) => Some(call.key()),
+                PartKind::Call(call) => Some(call.call_name()),
                 _ => None,
             });
         let nameless = answered.contains(b"".as_slice());

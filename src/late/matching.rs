@@ -6,7 +6,7 @@ use super::entry::{Call, State, Why};
 use crate::{
     auth::{Owner, OwnerKey, Principal, TokenHash, WebhookKey},
     ledger::Moment,
-    repair::{Tier, is_strong, letters},
+    repair::{Tier, id_letters, is_strong},
 };
 
 /// For whom a service may answer.
@@ -83,7 +83,7 @@ pub struct Named<'n> {
 /// Wrongly chosen, a result lands in another conversation. So ids that come again, as `call_0`, never mean a call, however
 /// few of them are recorded: the one that is meant may just not be.
 pub fn choose(named: &Named<'_>, owners: &OwnerKey, candidates: &[Candidate<'_>]) -> Match {
-    let wanted = letters(named.call_id);
+    let wanted = id_letters(named.call_id);
     let is_open_to = |candidate: &Candidate<'_>| {
         named
             .service
@@ -92,7 +92,7 @@ pub fn choose(named: &Named<'_>, owners: &OwnerKey, candidates: &[Candidate<'_>]
                 .owner
                 .is_none_or(|owner| owner == Owner::of(owners, candidate.principal))
     };
-    let fits = |candidate: &Candidate<'_>| letters(&candidate.call.id) == wanted && is_open_to(candidate);
+    let fits = |candidate: &Candidate<'_>| id_letters(&candidate.call.id) == wanted && is_open_to(candidate);
     let mut found = candidates.iter().enumerate().filter(|(_, candidate)| fits(candidate));
     match (found.next(), found.next()) {
         (None, _) => Match::None,

@@ -4,7 +4,7 @@ use crate::{
     auth::{Owner, Principal},
     digest::digest_of,
     ledger::{Index, Key, Kind, Name},
-    repair::{is_strong, letters},
+    repair::{id_letters, is_strong},
 };
 
 /// Pieces of evidence that are kept of one call: more would let one service fill the ledger.
@@ -12,14 +12,14 @@ const EVIDENCE_MAX: u8 = 4;
 
 /// By what a service's id finds calls, whosever they are.
 pub(super) fn index(call_id: &[u8]) -> Index {
-    let hash = named(b"index", &[&letters(call_id)]);
+    let hash = named(b"index", &[&id_letters(call_id)]);
     let (index, _) = hash.split_at(16);
     index.try_into().unwrap_or_default()
 }
 
 /// The name of a call whose id names one call among all of its principal.
 pub(super) fn of_strong(call_id: &[u8]) -> Name {
-    named(b"strong", &[&letters(call_id)])
+    named(b"strong", &[&id_letters(call_id)])
 }
 
 /// The name of a call: of an id that comes again only with its lane, tool and input.
@@ -28,7 +28,7 @@ pub(super) fn of_call(call_id: &[u8], tool: &[u8], lane: Option<&[u8; 32]>, inpu
         return of_strong(call_id);
     }
     let bytes = |hash: Option<&[u8; 32]>| hash.map_or_else(Vec::new, |hash| hash.to_vec());
-    named(b"weak", &[&letters(call_id), tool, &bytes(lane), &bytes(input)])
+    named(b"weak", &[&id_letters(call_id), tool, &bytes(lane), &bytes(input)])
 }
 
 /// The name of a parked result within its service.

@@ -24,7 +24,7 @@ use crate::{
         course::{Open, State},
     },
     provider::Route,
-    repair::Report,
+    repair::RepairReport,
     server::Stalled,
     session_table::Detached,
     splice::Segments,
@@ -287,7 +287,7 @@ impl ExchangeLog {
     }
 
     /// Shows those who watch how a body in which something was found stands, and how it goes up.
-    pub(super) fn draft(&self, report: &Report, wire: Wire, before: Bytes, after: Option<Segments>) {
+    pub(super) fn draft(&self, report: &RepairReport, wire: Wire, before: Bytes, after: Option<Segments>) {
         self.telemetry.queue_structure(StructureJob {
             id: self.event.request_id.clone(),
             before,

@@ -13,8 +13,8 @@ use crate::{
     ledger::Name,
     recall::{APPENDED_CALLS_MAX, Appended, Recall, Scope},
     repair::{
-        Anchor, BodyAnswer, BodyCall, CallKey, Paired, PinnedAnswer, Placeholder, input_hash, is_strong, late_text,
-        letters,
+        Anchor, BodyAnswer, BodyCall, CallKey, Paired, PinnedAnswer, Placeholder, append_texts, id_letters, input_hash,
+        is_strong, late_places, late_text,
     },
     session::{Lane, Strength},
     wire::{Format, json::Json, watch::Calls},
@@ -98,13 +98,13 @@ impl LateResults {
         }
         let json = Json::new(body);
         let mut open = Vec::new();
-        for call in &outline.asked {
+        for call in &outline.last_calls {
             let details = self.format.details(body, call.at);
             let Some(tool) = details.name.map(|name| json.decode(name)) else {
                 continue;
             };
             let input = input_hash(details.input.map_or(b"", |span| json.bytes(span)));
-            let answer = outline.answers.iter().find(|answer| answer.id == call.id);
+            let answer = outline.last_results.iter().find(|answer| answer.id == call.id);
             if answer.is_some_and(|answer| !answer.lost) {
                 let wanted = Wanted {
                     id: call.id.to_vec(),
@@ -166,7 +166,7 @@ impl LateResults {
         if known.is_empty() && !waiting {
             return None;
         }
-        let (places, calls) = catch_core_panic(|| Some((paired.places(), paired.calls())))?;
+        let (places, calls) = catch_core_panic(|| Some((late_places(&paired), paired.all_calls())))?;
         let by_name = self.by_name(&calls);
         let (mut texts, mut told): (Vec<(usize, String)>, HashSet<Name>) = (Vec::new(), HashSet::new());
         for place in &places {
@@ -191,9 +191,9 @@ impl LateResults {
                 self.late.acknowledged(caller, appended.calls.iter().copied());
             }
         }
-        let last = places
-            .last()
-            .filter(|place| waiting && outline.speaks && !place.is_answered && !known.contains_key(&place.anchor));
+        let last = places.last().filter(|place| {
+            waiting && outline.ends_with_user_text && !place.is_answered && !known.contains_key(&place.anchor)
+        });
         if let Some(place) = last.filter(|_| !paired.takes_only_results())
             && let Some(appended) = self.waiting_texts(&calls, &by_name, &told, deadline).await
             && let Some((standing, _)) = self.recall.append(caller, place.anchor, appended, deadline).await
@@ -205,7 +205,7 @@ impl LateResults {
             return None;
         }
         let last = places.last().map(|place| place.message);
-        let body = catch_core_panic(|| paired.append(plain, &texts).ok())?;
+        let body = catch_core_panic(|| append_texts(&paired, plain, &texts).ok())?;
         let texts = LateTexts {
             count: texts.len(),
             told,
@@ -310,7 +310,7 @@ pub(super) fn append_at_end(
     if calls.len() > APPENDED_CALLS_MAX {
         return None;
     }
-    let place = paired.places().pop().filter(|place| !place.is_answered)?;
+    let place = late_places(&paired).pop().filter(|place| !place.is_answered)?;
     let is_last = place.message.saturating_add(1) == paired.message_count();
     if paired.takes_only_results() || !is_last {
         return None;
@@ -331,7 +331,7 @@ pub(super) fn append_at_end(
     if appended.text.len() > APPENDED_BYTES_MAX {
         return None;
     }
-    let body = paired.append(plain, &[(place.message, appended.text.clone())]).ok()?;
+    let body = append_texts(&paired, plain, &[(place.message, appended.text.clone())]).ok()?;
     Some(AppendedAtEnd {
         body,
         anchor: place.anchor,
@@ -355,6 +355,6 @@ fn find_in_body<'v>(calls: &'v [BodyCall], recorded: &Call) -> Option<&'v BodyCa
         let mut found = calls.iter().filter(fits).filter(|call| is_it(call));
         found.next().filter(|_| found.next().is_none())
     };
-    let own = letters(&recorded.id);
-    only(&|call| call.id == recorded.id).or_else(|| only(&|call| letters(&call.id) == own))
+    let own = id_letters(&recorded.id);
+    only(&|call| call.id == recorded.id).or_else(|| only(&|call| id_letters(&call.id) == own))
 }

@@ -20,7 +20,7 @@ use crate::{
     clock,
     digest::{digest_of, keyed_digest_of},
     ledger::{Key, Kind, Later, Ledger, Name, Outcome, ROWS_MAX, Record, Step, read_all},
-    repair::{Brought, CallKey, PinnedAnswer, RealResult, names_call},
+    repair::{CallKey, ClientResult, PinnedAnswer, RealResult, names_call},
     telemetry::Telemetry,
 };
 
@@ -113,7 +113,7 @@ impl Recall {
 
     /// Keeps results that a caller brought. Nobody's results are kept for nobody. Of a call that has brought another result
     /// before, the ledger keeps the first.
-    pub fn saw(&self, scope: Scope, brought: Vec<Brought>) {
+    pub fn saw(&self, scope: Scope, brought: Vec<ClientResult>) {
         if !scope.caller.is_authenticated() {
             return;
         }

@@ -47,7 +47,7 @@ impl Row {
         };
         let text = || String::from_utf8(said.to_vec()).ok();
         let answer = match *kind {
-            PLACEHOLDER => PinnedAnswer::Placeholder(Placeholder::numbered(*said.first()?)?),
+            PLACEHOLDER => PinnedAnswer::Placeholder(Placeholder::from_number(*said.first()?)?),
             BLOCK => PinnedAnswer::Result(RealResult::Block(text()?)),
             CONTENT | FAILED => PinnedAnswer::Result(RealResult::Content {
                 content: text()?,

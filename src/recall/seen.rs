@@ -9,7 +9,7 @@ use crate::{
     auth::Caller,
     digest::Digest as _,
     ledger::Name,
-    repair::{Brought, letters},
+    repair::{ClientResult, id_letters},
     session::LaneId,
     wire::Format,
 };
@@ -59,7 +59,7 @@ impl Seen {
     }
 
     /// Keeps a result; of one call the last that was brought. Gives it with its name, if it was not known.
-    pub(super) fn keep(&self, scope: Scope, result: Brought) -> Option<(Name, Arc<String>)> {
+    pub(super) fn keep(&self, scope: Scope, result: ClientResult) -> Option<(Name, Arc<String>)> {
         let name = name(
             scope,
             &result.id,
@@ -92,7 +92,7 @@ impl Wanted {
 fn name(scope: Scope, id: &[u8], tool: &[u8], occurrence: usize, input: Option<&[u8; 32]>) -> Option<Name> {
     let Scope { caller, format, lane } = scope;
     let mut hash = blake3::Hasher::new_keyed(caller.principal().as_bytes());
-    for part in [format.label().as_bytes(), &letters(id), tool] {
+    for part in [format.label().as_bytes(), &id_letters(id), tool] {
         hash.add(part);
     }
     hash.update(&(occurrence as u64).to_le_bytes());

@@ -3,54 +3,55 @@
 use std::collections::HashMap;
 
 use super::{
-    Action, Applicability, BodyCall, OnLate, equal,
-    history_plan::{Answer, Lift, Source},
-    kept,
+    Action, Applicability, BodyCall, OnLate,
+    history_plan::{AnswerSource, PartChange, PlannedAnswer},
     known_answers::{Assignment, PinnedAnswer, RealResult},
     planner::Planner,
-    salvage::quote,
-    words::Placeholder,
+    result_block,
+    salvage::quote_result,
+    same_result,
+    texts::Placeholder,
 };
 use crate::conversation::{
-    Open,
-    pairing::{CallRow, Standing},
+    WithoutResult,
+    pairing::{CallRow, ResultPosition},
 };
 
 /// Gives each call the first answer that applies.
 pub(super) fn assign_answers(planner: &mut Planner<'_>) {
     let (history, pairing) = (planner.history, planner.pairing);
-    let overrides = overrides(planner);
+    let overrides = overrides_by_call(planner);
     // Open calls are in document order, as the rows are.
     let mut open = history.open.iter().peekable();
     for (index, call) in pairing.calls.iter().enumerate() {
         let described = open.next_if(|described| described.row == index);
         if let Some(row) = call.answer.map(|row| &pairing.results[row])
-            && row.home
+            && row.in_place
         {
             match overrides.get(&index) {
-                Some(placeholder) => overrule(planner, call, row.part, *placeholder),
-                None => answered_in_place(planner, call.turn, row.unit),
+                Some(placeholder) => override_result(planner, call, row.part, *placeholder),
+                None => keep_answer_in_place(planner, call.turn, row.unit),
             }
             continue;
         }
-        if call.answer.is_none() && call.open == Open::Unanswerable {
-            fold(planner, call.part);
+        if call.answer.is_none() && call.without_result == WithoutResult::Unanswerable {
+            turn_call_into_text(planner, call.part);
             continue;
         }
-        let Some(source) = described.and_then(|described| source(planner, call, described)) else {
+        let Some(source) = described.and_then(|described| find_source(planner, call, described)) else {
             continue;
         };
         let plan = planner.plan.turns.entry(call.turn).or_default();
-        plan.answers.push(Answer {
+        plan.answers.push(PlannedAnswer {
             call: call.part,
             source,
         });
-        plan.systems = true;
+        plan.moves_systems = true;
     }
 }
 
 /// Returns the placeholders that replace results in their places, by the row of the call.
-fn overrides(planner: &Planner<'_>) -> HashMap<usize, Placeholder> {
+fn overrides_by_call(planner: &Planner<'_>) -> HashMap<usize, Placeholder> {
     if planner.known.overrides.is_empty() {
         return HashMap::new();
     }
@@ -61,17 +62,23 @@ fn overrides(planner: &Planner<'_>) -> HashMap<usize, Placeholder> {
 }
 
 /// A placeholder goes back into the place where the client has put a result since.
-fn overrule(planner: &mut Planner<'_>, call: &CallRow, result: usize, placeholder: Placeholder) {
+fn override_result(planner: &mut Planner<'_>, call: &CallRow, result: usize, placeholder: Placeholder) {
     planner.count(Action::Placeholder);
-    planner.plan.lifts.insert(result, Lift::Gone);
-    planner.plan.turns.entry(call.turn).or_default().answers.push(Answer {
-        call: call.part,
-        source: Source::Placeholder(placeholder),
-    });
+    planner.plan.part_changes.insert(result, PartChange::Removed);
+    planner
+        .plan
+        .turns
+        .entry(call.turn)
+        .or_default()
+        .answers
+        .push(PlannedAnswer {
+            call: call.part,
+            source: AnswerSource::Placeholder(placeholder),
+        });
 }
 
 /// Finds the answer of a call that has none in its place: pinned, elsewhere in the body, copied, known, invented.
-fn source(planner: &mut Planner<'_>, call: &CallRow, described: &BodyCall) -> Option<Source> {
+fn find_source(planner: &mut Planner<'_>, call: &CallRow, described: &BodyCall) -> Option<AnswerSource> {
     let pinned = planner.known.pinned.get(&described.key);
     let overtaken = |pinned: &PinnedAnswer| {
         planner.policy.late == OnLate::Move && call.answer.is_some() && matches!(pinned, PinnedAnswer::Placeholder(_))
@@ -80,38 +87,38 @@ fn source(planner: &mut Planner<'_>, call: &CallRow, described: &BodyCall) -> Op
         return Some(apply_pin(planner, pinned.clone(), call));
     }
     if let Some(row) = call.answer {
-        let moved = moved(planner, call, row);
+        let moved = move_result(planner, call, row);
         let part = planner.pairing.results[row].part;
-        let block = kept::cut(planner.conversation.body, planner.conversation.parts[part].span);
+        let block = result_block::cut_block(planner.conversation.body, planner.conversation.parts[part].span);
         if let Some(block) = block.filter(|_| pinned.is_none()) {
-            assign(planner, described, PinnedAnswer::Result(RealResult::Block(block)));
+            assign_answer(planner, described, PinnedAnswer::Result(RealResult::Block(block)));
         }
         return Some(moved);
     }
     // Two equal calls with one result: the second gets a copy. Its new id is counted already.
-    if let Some((first, _)) = call.repeats.filter(|_| call.equal)
+    if let Some((first, _)) = call.repeats.filter(|_| call.equals_first)
         && let Some(row) = planner.pairing.calls[first].answer
-        && let Some(left) = planner.copies_left.checked_sub(length_of(planner, row))
+        && let Some(left) = planner.copies_left.checked_sub(result_len(planner, row))
     {
         planner.copies_left = left;
-        return Some(Source::Part(planner.pairing.results[row].part));
+        return Some(AnswerSource::Part(planner.pairing.results[row].part));
     }
     if let Some(real) = planner.known.results.get(&described.key) {
         planner.count(Action::Restore);
-        assign(planner, described, PinnedAnswer::Result(real.clone()));
-        return Some(Source::Real(real.clone()));
+        assign_answer(planner, described, PinnedAnswer::Result(real.clone()));
+        return Some(AnswerSource::Real(real.clone()));
     }
-    if !planner.may(Applicability::Inventive) {
+    if !planner.allows(Applicability::Inventive) {
         return None;
     }
     planner.count(Action::Placeholder);
     let placeholder = planner.policy.placeholder(&described.tool);
-    assign(planner, described, PinnedAnswer::Placeholder(placeholder));
-    Some(Source::Placeholder(placeholder))
+    assign_answer(planner, described, PinnedAnswer::Placeholder(placeholder));
+    Some(AnswerSource::Placeholder(placeholder))
 }
 
 /// Notes an answer that the call is given for the first time.
-fn assign(planner: &mut Planner<'_>, call: &BodyCall, answer: PinnedAnswer) {
+fn assign_answer(planner: &mut Planner<'_>, call: &BodyCall, answer: PinnedAnswer) {
     planner.plan.assigned.push(Assignment {
         call: call.key,
         answer,
@@ -120,38 +127,38 @@ fn assign(planner: &mut Planner<'_>, call: &BodyCall, answer: PinnedAnswer) {
 }
 
 /// Returns the bytes of a result.
-fn length_of(planner: &Planner<'_>, row: usize) -> usize {
+fn result_len(planner: &Planner<'_>, row: usize) -> usize {
     let part = planner.pairing.results[row].part;
     planner.conversation.parts[part].span.len()
 }
 
 /// A result of the body goes to its call.
-fn moved(planner: &mut Planner<'_>, call: &CallRow, row: usize) -> Source {
+fn move_result(planner: &mut Planner<'_>, call: &CallRow, row: usize) -> AnswerSource {
     let found = &planner.pairing.results[row];
-    let merged = found.standing == Standing::Split && found.turn == Some(call.turn);
+    let merged = found.position == ResultPosition::Split && found.turn == Some(call.turn);
     planner.count(if merged { Action::Merge } else { Action::Move });
-    planner.plan.lifts.insert(found.part, Lift::Gone);
-    Source::Part(found.part)
+    planner.plan.part_changes.insert(found.part, PartChange::Removed);
+    AnswerSource::Part(found.part)
 }
 
 /// An open call that nobody can answer becomes text, with the reasoning that would lose the item it belongs to.
-fn fold(planner: &mut Planner<'_>, call: usize) {
-    if !planner.may(Applicability::Salvage) {
+fn turn_call_into_text(planner: &mut Planner<'_>, call: usize) {
+    if !planner.allows(Applicability::Salvage) {
         planner.plan.report.unrepairable += 1;
         return;
     }
-    planner.plan.lifts.insert(call, Lift::Folded);
+    planner.plan.part_changes.insert(call, PartChange::AsText);
     for part in planner.conversation.reasoning_before(call) {
-        planner.plan.lifts.insert(part, Lift::Gone);
+        planner.plan.part_changes.insert(part, PartChange::Removed);
     }
     planner.count(Action::Quote);
 }
 
 /// A result in its place may still have to be cut out of an assistant message, or put before a system message.
-fn answered_in_place(planner: &mut Planner<'_>, turn: usize, unit: usize) {
+fn keep_answer_in_place(planner: &mut Planner<'_>, turn: usize, unit: usize) {
     let behind_system = !planner.pairing.turns[turn].systems.is_empty();
     if behind_system {
-        planner.plan.turns.entry(turn).or_default().systems = true;
+        planner.plan.turns.entry(turn).or_default().moves_systems = true;
     }
     if behind_system || planner.pairing.units[unit].inner {
         planner.count(Action::Move);
@@ -159,18 +166,18 @@ fn answered_in_place(planner: &mut Planner<'_>, turn: usize, unit: usize) {
 }
 
 /// Gives a call its pinned answer. The same result elsewhere in the body is that answer; any other is quoted.
-fn apply_pin(planner: &mut Planner<'_>, pinned: PinnedAnswer, call: &CallRow) -> Source {
+fn apply_pin(planner: &mut Planner<'_>, pinned: PinnedAnswer, call: &CallRow) -> AnswerSource {
     if let (PinnedAnswer::Result(real), Some(row)) = (&pinned, call.answer)
-        && equal::says(planner.conversation, planner.pairing.results[row].part, real)
+        && same_result::is_same_result(planner.conversation, planner.pairing.results[row].part, real)
     {
-        return moved(planner, call, row);
+        return move_result(planner, call, row);
     }
     if let Some(row) = call.answer {
-        quote(planner, row);
+        quote_result(planner, row);
     }
     let (source, action) = match pinned {
-        PinnedAnswer::Result(real) => (Source::Real(real), Action::Restore),
-        PinnedAnswer::Placeholder(placeholder) => (Source::Placeholder(placeholder), Action::Placeholder),
+        PinnedAnswer::Result(real) => (AnswerSource::Real(real), Action::Restore),
+        PinnedAnswer::Placeholder(placeholder) => (AnswerSource::Placeholder(placeholder), Action::Placeholder),
     };
     planner.count(action);
     source

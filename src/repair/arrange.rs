@@ -8,10 +8,10 @@ use crate::{
 /// Marks the messages whose words move. Reads what becomes of every other block first.
 pub(super) fn arrange_words(planner: &mut Planner<'_>) {
     planner.plan.results_apart = planner.rules.words == WordsPlace::ApartFromResults;
-    for words in &planner.pairing.words {
+    for words in &planner.pairing.misplaced_words {
         if !words.movable {
             planner.plan.report.unrepairable += 1;
-        } else if still_stands(planner, words) {
+        } else if is_still_misplaced(planner, words) {
             let message = planner.pairing.units[words.unit].message;
             planner.plan.arranged.insert(message);
             planner.count(Action::Rearrange);
@@ -20,9 +20,9 @@ pub(super) fn arrange_words(planner: &mut Planner<'_>) {
 }
 
 /// Whether words and what they stand beside are both still there once all else is done.
-fn still_stands(planner: &Planner<'_>, words: &MisplacedWords) -> bool {
+fn is_still_misplaced(planner: &Planner<'_>, words: &MisplacedWords) -> bool {
     let unit = &planner.pairing.units[words.unit];
-    let stay = |part: &usize| !planner.plan.lifts.contains_key(part);
+    let stay = |part: &usize| !planner.plan.part_changes.contains_key(part);
     let kind = |part: usize| &planner.conversation.parts[part].kind;
     let mut parts = unit.parts.clone().filter(stay);
     if unit.role == Role::Assistant {

@@ -11,7 +11,7 @@ pub fn replace_unseen_results<'c>(
     policy: &RepairPolicy,
 ) -> Vec<(CallKey, Placeholder)> {
     let mut replaced = Vec::new();
-    if policy.least > Applicability::Inventive {
+    if policy.least_safe > Applicability::Inventive {
         return replaced;
     }
     for call in calls {

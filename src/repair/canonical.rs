@@ -16,14 +16,14 @@ pub fn input_hash(raw: &[u8]) -> [u8; 32] {
     let text = if raw.first() == Some(&b'"') { &text[..] } else { raw };
     let mut hash = blake3::Hasher::new();
     match serde_json::from_slice::<Value>(text) {
-        Ok(value) => canonical(&value, &mut hash),
+        Ok(value) => hash_value(&value, &mut hash),
         Err(_) => hash.add(text),
     }
     hash.finalize().into()
 }
 
 /// Members in the order of their keys, numbers by their value, no blanks. The parser bounds the depth.
-pub(super) fn canonical(value: &Value, hash: &mut blake3::Hasher) {
+pub(super) fn hash_value(value: &Value, hash: &mut blake3::Hasher) {
     match value {
         Value::Null => hash.add(b"null"),
         Value::Bool(said) => hash.add(if *said { b"true" } else { b"false" }),
@@ -45,7 +45,7 @@ pub(super) fn canonical(value: &Value, hash: &mut blake3::Hasher) {
             hash.update(b"[");
             hash.add(&(list.len() as u64).to_le_bytes());
             for value in list {
-                canonical(value, hash);
+                hash_value(value, hash);
             }
         }
         Value::Object(members) => {
@@ -55,45 +55,48 @@ pub(super) fn canonical(value: &Value, hash: &mut blake3::Hasher) {
             members.sort_unstable_by_key(|(key, _)| *key);
             for (key, value) in members {
                 hash.add(key.as_bytes());
-                canonical(value, hash);
+                hash_value(value, hash);
             }
         }
     }
 }
 
 /// A hash of what the messages of a turn say.
-pub(super) fn told_all(conversation: &Conversation<'_>, turn: Range<usize>) -> [u8; 32] {
+pub(super) fn turn_hash(conversation: &Conversation<'_>, turn: Range<usize>) -> [u8; 32] {
     let mut hash = blake3::Hasher::new();
     for message in conversation.messages.get(turn).unwrap_or_default() {
-        tell(message.span.of(conversation.body), &mut hash);
+        hash_message(message.span.of(conversation.body), &mut hash);
     }
     hash.finalize().into()
 }
 
 /// A hash of what a message says: the same however a client writes it down.
-pub(super) fn told(message: &[u8]) -> [u8; 32] {
+pub(super) fn message_hash(message: &[u8]) -> [u8; 32] {
     let mut hash = blake3::Hasher::new();
-    tell(message, &mut hash);
+    hash_message(message, &mut hash);
     hash.finalize().into()
 }
 
-fn tell(message: &[u8], hash: &mut blake3::Hasher) {
+fn hash_message(message: &[u8], hash: &mut blake3::Hasher) {
     match serde_json::from_slice(message) {
-        Ok(value) => canonical(&plain(value), hash),
+        Ok(value) => hash_value(&without_labels(value), hash),
         Err(_) => drop(hash.update(message)),
     }
 }
 
 /// What a message says: without labels, without reasoning, which clients take out of older turns, and with a text as the
 /// list of one.
-fn plain(value: Value) -> Value {
+fn without_labels(value: Value) -> Value {
     let Value::Object(members) = value else { return value };
     let keep = |(key, value): (String, Value)| {
         let value = match (key.as_str(), value) {
-            ("content", Value::String(text)) => Value::Array(vec![said(text)]),
-            ("content" | "parts", Value::Array(list)) => {
-                Value::Array(list.into_iter().filter(|block| !thinks(block)).map(plain).collect())
-            }
+            ("content", Value::String(text)) => Value::Array(vec![text_value(text)]),
+            ("content" | "parts", Value::Array(list)) => Value::Array(
+                list.into_iter()
+                    .filter(|block| !is_reasoning(block))
+                    .map(without_labels)
+                    .collect(),
+            ),
             (_, value) => value,
         };
         (!LABELS.contains(&key.as_str()) && !value.is_null()).then_some((key, value))
@@ -101,14 +104,14 @@ fn plain(value: Value) -> Value {
     Value::Object(members.into_iter().filter_map(keep).collect())
 }
 
-fn said(text: String) -> Value {
+fn text_value(text: String) -> Value {
     let mut block = Map::new();
     block.insert("type".to_owned(), Value::String("text".to_owned()));
     block.insert("text".to_owned(), Value::String(text));
     Value::Object(block)
 }
 
-fn thinks(block: &Value) -> bool {
+fn is_reasoning(block: &Value) -> bool {
     let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
     matches!(kind, "thinking" | "redacted_thinking") || block.get("thought") == Some(&Value::Bool(true))
 }

@@ -6,12 +6,12 @@ use std::{
 };
 
 use super::{
-    canonical::told,
-    kept::cut,
-    naming::{asked_hash, is_strong},
+    call_key::{call_context_hash, is_strong},
+    canonical::message_hash,
+    result_block::cut_block,
 };
 use crate::{
-    conversation::{Answer, AskedCall, CallDetails, Outline},
+    conversation::{CallDetails, Outline, OutlineCall, OutlineResult},
     wire::{Format, json::Json},
 };
 
@@ -20,7 +20,7 @@ const BROUGHT_BYTES_MAX: usize = 256 * 1024;
 
 /// A result that a client brought behind the last turn.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Brought {
+pub struct ClientResult {
     /// The id of its call, or the tool where there is no id.
     pub id: Box<[u8]>,
     /// The tool.
@@ -33,7 +33,7 @@ pub struct Brought {
     pub block: String,
 }
 
-impl fmt::Debug for Brought {
+impl fmt::Debug for ClientResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Brought({} bytes)", self.block.len())
     }
@@ -41,21 +41,21 @@ impl fmt::Debug for Brought {
 
 /// The results behind the last turn that say what a tool said, of calls that stand in the body; those of ids that may come
 /// again only where the lane tells them from others (`in_lane`).
-pub fn brought(body: &[u8], format: Format, outline: &Outline, in_lane: bool) -> Vec<Brought> {
+pub fn client_results(body: &[u8], format: Format, outline: &Outline, in_lane: bool) -> Vec<ClientResult> {
     let json = Json::new(body);
     // Calls of one turn mostly have one message in front of them.
     let mut said = None;
-    let mut said_before = |call: &AskedCall| match said {
+    let mut said_before = |call: &OutlineCall| match said {
         Some((at, said)) if at == call.before => said,
         _ if call.before.is_empty() => [0; 32],
-        _ => said.insert((call.before, told(call.before.of(body)))).1,
+        _ => said.insert((call.before, message_hash(call.before.of(body)))).1,
     };
     // Of calls of one name the first is answered first.
-    let mut open: HashMap<&[u8], VecDeque<&AskedCall>> = HashMap::new();
-    for call in &outline.asked {
+    let mut open: HashMap<&[u8], VecDeque<&OutlineCall>> = HashMap::new();
+    for call in &outline.last_calls {
         open.entry(&call.id).or_default().push_back(call);
     }
-    let paired = outline.answers.iter().map(|answer| {
+    let paired = outline.last_results.iter().map(|answer| {
         let call = open.get_mut(&*answer.id).and_then(VecDeque::pop_front);
         (answer, call)
     });
@@ -63,7 +63,7 @@ pub fn brought(body: &[u8], format: Format, outline: &Outline, in_lane: bool) ->
         let fits = answer.at.len() <= BROUGHT_BYTES_MAX;
         fits && !answer.lost && !answer.id.is_empty()
     });
-    let one = |(answer, call): (&Answer, Option<&AskedCall>)| {
+    let one = |(answer, call): (&OutlineResult, Option<&OutlineCall>)| {
         let call = call?;
         let CallDetails { name, input, .. } = format.details(body, call.at);
         let tool = json.decode(name?).into_owned();
@@ -71,12 +71,12 @@ pub fn brought(body: &[u8], format: Format, outline: &Outline, in_lane: bool) ->
         if again && !in_lane {
             return None;
         }
-        Some(Brought {
+        Some(ClientResult {
             id: answer.id.clone(),
-            input: again.then(|| asked_hash(input.map_or(b"", |span| json.bytes(span)), &said_before(call))),
+            input: again.then(|| call_context_hash(input.map_or(b"", |span| json.bytes(span)), &said_before(call))),
             occurrence: call.occurrence,
             tool,
-            block: cut(body, answer.at)?,
+            block: cut_block(body, answer.at)?,
         })
     };
     real.filter_map(one).collect()

@@ -1,12 +1,12 @@
 //! Plans repairs that concern no single call: half server pairs, rejected fields, and a missing first user turn.
 
-use super::{Action, Applicability, history_plan::Lift, planner::Planner};
-use crate::conversation::{FlawKind, Role, pairing::begins_with_calls, rules::ResultPlace, turns::Unit};
+use super::{Action, Applicability, history_plan::PartChange, planner::Planner};
+use crate::conversation::{FlawKind, Role, pairing::begins_with_calls, rules::ResultPlace, turns::TurnUnit};
 
 pub(super) fn drop_server_halves(planner: &mut Planner<'_>) {
-    for half in &planner.pairing.halves {
-        if half.droppable && planner.may(Applicability::Lossy) {
-            planner.plan.lifts.insert(half.part, Lift::Gone);
+    for half in &planner.pairing.server_halves {
+        if half.droppable && planner.allows(Applicability::Lossy) {
+            planner.plan.part_changes.insert(half.part, PartChange::Removed);
             planner.count(Action::Drop);
         } else {
             planner.plan.report.unrepairable += 1;
@@ -28,12 +28,14 @@ pub(super) fn fix_fields(planner: &mut Planner<'_>) {
             .messages
             .get(flaw.message)
             .map(|message| message.parts.start);
-        if flaw.kind == FlawKind::RepeatedItemId && first.is_some_and(|part| planner.plan.lifts.contains_key(&part)) {
+        if flaw.kind == FlawKind::RepeatedItemId
+            && first.is_some_and(|part| planner.plan.part_changes.contains_key(&part))
+        {
             // What leaves its place takes its id along.
             continue;
         }
         if let (FlawKind::BlankText, Some(part)) = (flaw.kind, flaw.part) {
-            planner.plan.lifts.insert(part, Lift::Gone);
+            planner.plan.part_changes.insert(part, PartChange::Removed);
         }
         planner.plan.fixes.push(*flaw);
         let merges = flaw.kind == FlawKind::SplitTurn;
@@ -42,25 +44,25 @@ pub(super) fn fix_fields(planner: &mut Planner<'_>) {
 }
 
 pub(super) fn add_opening(planner: &mut Planner<'_>) {
-    if (planner.pairing.headless || loses_its_head(planner)) && planner.may(Applicability::Inventive) {
-        planner.plan.opening = true;
+    if (planner.pairing.headless || loses_first_user_turn(planner)) && planner.allows(Applicability::Inventive) {
+        planner.plan.adds_opening = true;
         planner.count(Action::Open);
     }
 }
 
 /// Whether what stood in front of the first assistant message vanishes: results inside that message, or
 /// instructions that say nothing. A user's message leaves a note behind.
-fn loses_its_head(planner: &Planner<'_>) -> bool {
-    let gone = |part: usize| planner.plan.lifts.get(&part) == Some(&Lift::Gone);
+fn loses_first_user_turn(planner: &Planner<'_>) -> bool {
+    let gone = |part: usize| planner.plan.part_changes.get(&part) == Some(&PartChange::Removed);
     let mut rest = planner.pairing.units.iter().enumerate().skip_while(|(index, unit)| {
         (unit.inner || unit.role != Role::User)
             && !unit.parts.is_empty()
             && unit.parts.clone().all(gone)
-            && !planner.plan.deferred.contains_key(index)
+            && !planner.plan.deferred_quotes.contains_key(index)
     });
     let head = rest.next().filter(|(_, unit)| unit.role == Role::Assistant);
-    let whole = !planner.conversation.calls_elsewhere && planner.conversation.compaction.is_none();
-    let minded = |(head, _): (usize, &Unit)| {
+    let whole = !planner.conversation.may_have_remote_calls && planner.conversation.compaction.is_none();
+    let minded = |(head, _): (usize, &TurnUnit)| {
         planner.rules.place != ResultPlace::NextContent
             || begins_with_calls(planner.conversation, &planner.pairing.units[head..])
     };

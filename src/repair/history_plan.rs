@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
-    Report,
+    RepairReport,
     known_answers::{Assignment, RealResult, RemoteAnswers},
-    words::Placeholder,
+    texts::Placeholder,
 };
 use crate::conversation::Flaw;
 
@@ -15,13 +15,13 @@ pub(super) struct HistoryPlan {
     /// Answers and quotes to put in, by turn; only turns that need some.
     pub(super) turns: BTreeMap<usize, TurnPlan>,
     /// What becomes of parts that do not stay as they are.
-    pub(super) lifts: HashMap<usize, Lift>,
+    pub(super) part_changes: HashMap<usize, PartChange>,
     /// New ids of call and result parts.
-    pub(super) ids: HashMap<usize, String>,
+    pub(super) new_ids: HashMap<usize, String>,
     /// Results to quote in front of the words of a later unit.
-    pub(super) deferred: BTreeMap<usize, Vec<usize>>,
+    pub(super) deferred_quotes: BTreeMap<usize, Vec<usize>>,
     /// Results to quote behind a unit, as messages of their own.
-    pub(super) behind: BTreeMap<usize, Vec<usize>>,
+    pub(super) quotes_behind: BTreeMap<usize, Vec<usize>>,
     /// Fields to mend.
     pub(super) fixes: Vec<Flaw>,
     /// Messages of which words leave their place.
@@ -29,11 +29,11 @@ pub(super) struct HistoryPlan {
     /// Whether results go up in messages without words.
     pub(super) results_apart: bool,
     /// Whether a user turn is put in front.
-    pub(super) opening: bool,
+    pub(super) adds_opening: bool,
     /// Remote calls: answered first, with placeholders.
-    pub(super) held: Vec<String>,
+    pub(super) remote_calls: Vec<String>,
     /// What was found and what is done about it.
-    pub(super) report: Report,
+    pub(super) report: RepairReport,
     pub(super) assigned: Vec<Assignment>,
     pub(super) remote_answers: Option<RemoteAnswers>,
 }
@@ -42,25 +42,25 @@ pub(super) struct HistoryPlan {
 #[derive(Clone, Debug, Default)]
 pub(super) struct TurnPlan {
     /// Answers, in the order of the calls.
-    pub(super) answers: Vec<Answer>,
+    pub(super) answers: Vec<PlannedAnswer>,
     /// Results that stood in front of the place of answers: quoted behind them.
     pub(super) quotes: Vec<usize>,
     /// Whether the system messages in front of the answering message go behind it.
-    pub(super) systems: bool,
+    pub(super) moves_systems: bool,
 }
 
 /// An answer that is put in.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct PlannedAnswer {
     /// The part of the call.
     pub(super) call: usize,
     /// Where it comes from.
-    pub(super) source: Source,
+    pub(super) source: AnswerSource,
 }
 
 /// Where an answer comes from.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(super) enum AnswerSource {
     /// A result of this body.
     Part(usize),
     /// A result from elsewhere.
@@ -71,11 +71,11 @@ pub(super) enum Source {
 
 /// What becomes of a part that does not stay as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lift {
+pub(super) enum PartChange {
     /// It leaves its place: moved, dropped, or quoted elsewhere.
-    Gone,
+    Removed,
     /// It is quoted where it stands.
     Quoted,
     /// A call that becomes text where it stands, with the reasoning right before it.
-    Folded,
+    AsText,
 }

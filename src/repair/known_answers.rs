@@ -5,7 +5,7 @@ use std::{
     fmt,
 };
 
-use crate::repair::{naming::CallKey, words::Placeholder};
+use crate::repair::{call_key::CallKey, texts::Placeholder};
 
 /// An answer that stays with its call: every later request contains it in the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]

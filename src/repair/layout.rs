@@ -5,14 +5,13 @@ use std::collections::HashMap;
 use crate::{
     conversation::{
         Conversation, FlawKind, PartKind, Role,
-        pairing::{Fate, Pairing},
+        pairing::{Pairing, ResultRole},
     },
     repair::{
         RealResult,
-        history_plan::{Answer, HistoryPlan, Source},
-        kept,
-        labels::Labels,
-        words,
+        history_plan::{AnswerSource, HistoryPlan, PlannedAnswer},
+        quote_labels::QuoteLabels,
+        result_block, texts,
     },
     splice::{Edit, Piece},
     wire::{
@@ -37,8 +36,8 @@ pub(super) struct Layout<'c> {
     /// For each unit the turn that ends with it, has no anchor, and has something to put in.
     ends: Vec<Option<usize>>,
     /// For each message whether anything of it changes, so that it cannot stay as it is.
-    touched: Vec<bool>,
-    labels: Labels<'c>,
+    changed: Vec<bool>,
+    labels: QuoteLabels<'c>,
 }
 
 impl<'c> Layout<'c> {
@@ -58,8 +57,8 @@ impl<'c> Layout<'c> {
             message_fixes: HashMap::new(),
             anchors: vec![None; pairing.units.len()],
             ends: vec![None; pairing.units.len()],
-            touched: vec![false; conversation.messages.len()],
-            labels: Labels::new(conversation, pairing),
+            changed: vec![false; conversation.messages.len()],
+            labels: QuoteLabels::new(conversation, pairing),
         };
         for flaw in &plan.fixes {
             match flaw.part {
@@ -68,23 +67,29 @@ impl<'c> Layout<'c> {
             };
         }
         for (index, turn) in pairing.turns.iter().enumerate() {
-            match turn.anchor {
+            match turn.insert_at {
                 Some(anchor) => layout.anchors[anchor.unit] = Some(index),
                 None if plan.turns.contains_key(&index) => layout.ends[turn.units.end - 1] = Some(index),
                 None => {}
             }
         }
-        layout.touch();
+        layout.mark_changed();
         layout
     }
 
     /// Marks the messages of which anything changes.
-    fn touch(&mut self) {
+    fn mark_changed(&mut self) {
         let (plan, pairing) = (self.plan, self.pairing);
-        let parts = plan.lifts.keys().chain(plan.ids.keys()).chain(self.part_fixes.keys());
+        let parts = plan
+            .part_changes
+            .keys()
+            .chain(plan.new_ids.keys())
+            .chain(self.part_fixes.keys());
         let by_part = parts.map(|part| self.conversation.parts[*part].message);
-        let anchored = plan.turns.keys().filter_map(|turn| pairing.turns[*turn].anchor);
-        let units = anchored.map(|anchor| anchor.unit).chain(plan.deferred.keys().copied());
+        let anchored = plan.turns.keys().filter_map(|turn| pairing.turns[*turn].insert_at);
+        let units = anchored
+            .map(|anchor| anchor.unit)
+            .chain(plan.deferred_quotes.keys().copied());
         // What is merged into another message changes both.
         let merged = self
             .message_fixes
@@ -101,43 +106,43 @@ impl<'c> Layout<'c> {
             .chain(plan.arranged.iter().copied())
             .collect();
         for message in messages {
-            self.touched[message] = true;
+            self.changed[message] = true;
         }
     }
 
     /// Whether anything of a message changes.
-    pub(super) fn touches(&self, message: usize) -> bool {
-        self.touched[message]
+    pub(super) fn is_changed(&self, message: usize) -> bool {
+        self.changed[message]
     }
 
     /// The turn that has its anchor at this unit.
-    pub(super) fn anchored(&self, unit: usize) -> Option<usize> {
+    pub(super) fn turn_anchored_at(&self, unit: usize) -> Option<usize> {
         self.anchors[unit]
     }
 
     /// The turn that ends with this unit, has no anchor, and has something to put in.
-    pub(super) fn ended(&self, unit: usize) -> Option<usize> {
+    pub(super) fn turn_ending_at(&self, unit: usize) -> Option<usize> {
         self.ends[unit]
     }
 
     /// The edits inside a part that stays: new ids, mended fields.
-    pub(super) fn inside(&self, part: usize) -> Vec<Edit> {
+    pub(super) fn edits_inside(&self, part: usize) -> Vec<Edit> {
         let span = self.conversation.parts[part].span;
         let mut edits = Vec::new();
-        if let Some(id) = self.plan.ids.get(&part) {
+        if let Some(id) = self.plan.new_ids.get(&part) {
             edits.extend(self.set_id(part, Piece::Made(json::quoted(id))));
         }
         if let Some(flaw) = self.part_fixes.get(&part) {
-            let call = self.answered(part).map(|call| self.conversation.parts[call].span);
-            edits.extend(wire::mended(self.json, span, *flaw, call, words::ERROR_WITHOUT_TEXT));
+            let call = self.answered_call(part).map(|call| self.conversation.parts[call].span);
+            edits.extend(wire::mended(self.json, span, *flaw, call, texts::ERROR_WITHOUT_TEXT));
         }
         edits
     }
 
     /// The part of the call that the result at `part` answers.
-    fn answered(&self, part: usize) -> Option<usize> {
-        match self.pairing.fate_of(part) {
-            Some(Fate::Answers(call)) => Some(self.pairing.calls[call].part),
+    fn answered_call(&self, part: usize) -> Option<usize> {
+        match self.pairing.role_of(part) {
+            Some(ResultRole::Answers(call)) => Some(self.pairing.calls[call].part),
             _ => None,
         }
     }
@@ -151,32 +156,32 @@ impl<'c> Layout<'c> {
     }
 
     /// An answer as a block or message of the format.
-    pub(super) fn answer(&self, answer: &Answer) -> Vec<Piece> {
+    pub(super) fn write_answer(&self, answer: &PlannedAnswer) -> Vec<Piece> {
         let (id, format) = (self.call_id(answer.call), self.wire.format);
         let call = self.conversation.parts[answer.call].span;
-        let toolset = || self.conversation.details(answer.call).toolset;
+        let toolset = || self.conversation.call_details(answer.call).toolset;
         match &answer.source {
-            Source::Part(part) => self.moved(*part, answer.call),
-            Source::Placeholder(text) => format.placeholder(self.json, call, toolset(), id, text.text()),
-            Source::Real(RealResult::Content { content, failed }) => {
+            AnswerSource::Part(part) => self.write_moved(*part, answer.call),
+            AnswerSource::Placeholder(text) => format.placeholder(self.json, call, toolset(), id, text.text()),
+            AnswerSource::Real(RealResult::Content { content, failed }) => {
                 // A tool service does not know the format of the conversation.
-                let error = words::ERROR_WITHOUT_TEXT;
+                let error = texts::ERROR_WITHOUT_TEXT;
                 let content = self.wire.content(self.json, call, content, *failed, error);
                 format.restored(self.json, call, toolset(), id, content, *failed)
             }
-            Source::Real(RealResult::Block(block)) => kept::put(format, block, id),
+            AnswerSource::Real(RealResult::Block(block)) => result_block::block_with_id(format, block, id),
         }
     }
 
     /// A result of this body as the answer of `call`: its own bytes, with the id of the call where that changes.
-    fn moved(&self, part: usize, call: usize) -> Vec<Piece> {
-        let mut edits = self.inside(part);
+    fn write_moved(&self, part: usize, call: usize) -> Vec<Piece> {
+        let mut edits = self.edits_inside(part);
         // A copy for a repeated call bears another id than the result it is copied from.
         if let Some(id) = self
             .plan
-            .ids
+            .new_ids
             .get(&call)
-            .filter(|id| self.plan.ids.get(&part) != Some(id))
+            .filter(|id| self.plan.new_ids.get(&part) != Some(id))
         {
             let set = self.set_id(part, Piece::Made(json::quoted(id)));
             edits.retain(|edit| set.as_ref().is_none_or(|set| edit.span != set.span));
@@ -187,7 +192,7 @@ impl<'c> Layout<'c> {
 
     /// The id of a call as it goes upstream: its own bytes, or the new id; none where it has none.
     fn call_id(&self, call: usize) -> Option<Piece> {
-        if let Some(id) = self.plan.ids.get(&call) {
+        if let Some(id) = self.plan.new_ids.get(&call) {
             return Some(Piece::Made(json::quoted(id)));
         }
         let span = self.conversation.parts[call].span;
@@ -196,7 +201,7 @@ impl<'c> Layout<'c> {
 
     /// The id and the tool's name of a result that is quoted, or of a call that becomes text.
     pub(super) fn quoted_label(&self, part: usize) -> (String, Option<String>) {
-        self.labels.of(part)
+        self.labels.label_of(part)
     }
 
     /// Whether calls and results are items of one flat list.
@@ -219,19 +224,19 @@ impl<'c> Layout<'c> {
 
 /// Who spoke last in what is laid out so far, instructions left aside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Before {
+pub(super) enum LastSpeaker {
     /// Nobody, or the assistant: a user turn that becomes empty must not vanish.
     #[default]
-    NobodyOrAssistant,
+    NoneOrAssistant,
     /// The user, or a tool.
     User,
 }
 
-impl Before {
+impl LastSpeaker {
     /// After a message of `role`.
-    pub(super) fn then(self, role: Role) -> Self {
+    pub(super) fn after_message(self, role: Role) -> Self {
         match role {
-            Role::Assistant => Self::NobodyOrAssistant,
+            Role::Assistant => Self::NoneOrAssistant,
             Role::User | Role::Tool => Self::User,
             Role::System => self,
         }

@@ -11,49 +11,49 @@ use crate::{
 };
 
 mod answers;
-mod append;
 mod arrange;
-mod blocks;
+mod block_layout;
+mod body_calls;
 mod bound_thinking;
-mod call_identity;
+mod call_key;
 mod canonical;
 mod client_results;
 mod edits;
-mod equal;
 mod fields;
-mod held;
 mod history_plan;
-mod ids;
-mod insist;
-mod kept;
 mod known_answers;
-mod labels;
+mod late_texts;
 mod layout;
-mod messages;
-mod naming;
+mod legal_ids;
+mod message_layout;
 mod new_ids;
 mod parsed;
 mod plan;
 mod planner;
 mod policy;
+mod quote_labels;
+mod refusal_constraints;
+mod remote_calls;
+mod result_block;
 mod salvage;
-mod words;
+mod same_result;
+mod texts;
 
-pub use append::{Anchor, Place, append_texts, late_places, late_text};
+pub use body_calls::{BodyAnswer, BodyCall, ResultContent};
 pub use bound_thinking::replace_unseen_results;
-pub use call_identity::{BodyAnswer, BodyCall, ResultContent};
+pub use call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_letters, is_strong};
 pub use canonical::input_hash;
-pub use client_results::{Brought, brought};
-pub use insist::RefusalReading;
-pub use kept::{bare, cut, names_call};
+pub use client_results::{ClientResult, client_results};
 pub use known_answers::{
     Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
 };
-pub use naming::{CallIdentity, CallKey, Spelling, asked_hash, is_strong, letters};
+pub use late_texts::{Anchor, LatePlace, append_texts, late_places, late_text};
 pub use parsed::{Paired, PairingContext, Parsed, parse};
 pub use plan::{Plan, plan};
 pub use policy::{Applicability, Mode, OnLate, RepairPolicy, Tier};
-pub use words::Placeholder;
+pub use refusal_constraints::RefusalReading;
+pub use result_block::{cut_block, names_call, without_cache_control};
+pub use texts::Placeholder;
 
 /// What was done about a finding. The names are stable: metric labels and the `x-antiphon-repair` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -145,7 +145,7 @@ impl Action {
 
 /// What was found and what was done, without content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct RepairReport {
     /// Every breach, in document order.
     pub findings: Vec<Finding>,
     /// How often each action was taken; only actions that were.
@@ -160,7 +160,7 @@ pub struct Report {
     pub unread: Option<Unreadable>,
 }
 
-impl Report {
+impl RepairReport {
     /// The report of a body that goes up as it came, or not at all: what was found, nothing done.
     #[must_use]
     pub fn without_actions(self) -> Self {
@@ -178,7 +178,7 @@ pub struct Repaired {
     /// The bytes to send; the very same handle if there was nothing to do.
     pub body: Segments,
     /// What was found and done.
-    pub report: Report,
+    pub report: RepairReport,
 }
 
 /// Reads, pairs, plans and splices one body. Pure: the output is a function of the arguments.

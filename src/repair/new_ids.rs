@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Action, ids, planner::Planner};
-use crate::conversation::pairing::{Fate, id_of};
+use super::{Action, legal_ids, planner::Planner};
+use crate::conversation::pairing::{ResultRole, id_of};
 
 /// New ids for calls and for the results that answer them.
 pub(super) fn rename_calls(planner: &mut Planner<'_>) {
@@ -19,12 +19,12 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
         let mut free: HashMap<String, usize> = HashMap::new();
         for call in calls().filter(|call| call.bad_id || call.repeats.is_some()) {
             let old = id_of(planner.conversation, call.part);
-            let free = free.entry(ids::renamed(old, planner.rules.ids, 1)).or_insert(1);
+            let free = free.entry(legal_ids::legal_id(old, planner.rules.ids, 1)).or_insert(1);
             let mut ordinal = call.repeats.map_or(1, |(_, count)| count).max(*free);
-            let mut new = ids::renamed(old, planner.rules.ids, ordinal);
+            let mut new = legal_ids::legal_id(old, planner.rules.ids, ordinal);
             while !taken.insert(new.clone().into_bytes()) {
                 ordinal += 1;
-                new = ids::renamed(old, planner.rules.ids, ordinal);
+                new = legal_ids::legal_id(old, planner.rules.ids, ordinal);
             }
             *free = ordinal + 1;
             planner.count(Action::Rename);
@@ -34,22 +34,25 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
                 .renamed
                 .push((new.clone(), String::from_utf8_lossy(old).into_owned()));
             if let Some(row) = call.answer {
-                planner.plan.ids.insert(planner.pairing.results[row].part, new.clone());
+                planner
+                    .plan
+                    .new_ids
+                    .insert(planner.pairing.results[row].part, new.clone());
             }
-            planner.plan.ids.insert(call.part, new);
+            planner.plan.new_ids.insert(call.part, new);
         }
     }
     for row in planner.pairing.results.iter().filter(|row| row.nameless) {
-        if let Fate::Answers(call) = row.fate {
+        if let ResultRole::Answers(call) = row.role {
             let call = planner.pairing.calls[call].part;
             let old = id_of(planner.conversation, call);
             let id = String::from_utf8_lossy(old).into_owned();
-            let id = planner.plan.ids.get(&call).cloned().unwrap_or(id);
+            let id = planner.plan.new_ids.get(&call).cloned().unwrap_or(id);
             if id.as_bytes() != old {
                 // No text says a lone surrogate: then both get the new id.
-                planner.plan.ids.insert(call, id.clone());
+                planner.plan.new_ids.insert(call, id.clone());
             }
-            planner.plan.ids.insert(row.part, id);
+            planner.plan.new_ids.insert(row.part, id);
             planner.count(Action::Rename);
         }
     }

@@ -5,15 +5,15 @@
 
 use super::{
     BodyCall, RemoteCalls, RemoteReferences, RepairPolicy,
-    call_identity::{CallIndex, is_open},
-    held,
-    insist::{Insistence, RefusalReading},
+    body_calls::{CallIndex, is_open},
+    refusal_constraints::{RefusalConstraints, RefusalReading},
+    remote_calls,
 };
 use crate::{
     conversation::{
         Conversation, Finding, Outline, findings,
-        pairing::{Pairing, pair},
-        rules::{PairingRules, Unique},
+        pairing::{Pairing, pair_history},
+        rules::{IdScope, PairingRules},
     },
     wire::{Entry, Refusal, Unreadable, Wire, json::validate},
 };
@@ -35,7 +35,7 @@ pub fn parse(body: &[u8], wire: Wire) -> Result<Parsed<'_>, Unreadable> {
         None => wire.format.entries(body)?,
     };
     if entries.is_empty() {
-        parsed.histories.push(History {
+        parsed.histories.push(ParsedHistory {
             conversation,
             path: String::new(),
             offset: 0,
@@ -45,7 +45,7 @@ pub fn parse(body: &[u8], wire: Wire) -> Result<Parsed<'_>, Unreadable> {
     parsed.is_batch = true;
     for Entry { span, path } in entries {
         match wire.read(span.of(body)) {
-            Ok(conversation) => parsed.histories.push(History {
+            Ok(conversation) => parsed.histories.push(ParsedHistory {
                 conversation,
                 path,
                 offset: span.start,
@@ -62,7 +62,7 @@ pub fn parse(body: &[u8], wire: Wire) -> Result<Parsed<'_>, Unreadable> {
 pub struct Parsed<'b> {
     body: &'b [u8],
     wire: Wire,
-    histories: Vec<History<'b>>,
+    histories: Vec<ParsedHistory<'b>>,
     /// Whether the body contains several requests, each with a history of its own.
     is_batch: bool,
     /// Why an entry of a batch could not be read.
@@ -71,7 +71,7 @@ pub struct Parsed<'b> {
 
 /// One history of a body.
 #[derive(Clone, Debug)]
-struct History<'b> {
+struct ParsedHistory<'b> {
     conversation: Conversation<'b>,
     /// Path of the batch entry in the body: empty, or `requests[3].params.`.
     path: String,
@@ -98,14 +98,14 @@ impl<'o> PairingContext<'o> {
 impl<'b> Parsed<'b> {
     /// Returns what the body says besides pairing. A batch has the outline of nothing.
     pub fn outline(&self) -> Outline {
-        match self.whole() {
+        match self.only_conversation() {
             Some(conversation) => Outline::of(conversation),
             None => Outline::default(),
         }
     }
 
     /// Returns the only history, or `None` for a batch.
-    pub(super) fn whole(&self) -> Option<&Conversation<'b>> {
+    pub(super) fn only_conversation(&self) -> Option<&Conversation<'b>> {
         let first = self.histories.first().filter(|_| !self.is_batch)?;
         Some(&first.conversation)
     }
@@ -114,7 +114,7 @@ impl<'b> Parsed<'b> {
     pub fn remote_references(&self) -> Vec<RemoteReferences> {
         let histories = self.histories.iter();
         histories
-            .map(|history| held::references(&history.conversation))
+            .map(|history| remote_calls::remote_references(&history.conversation))
             .collect()
     }
 
@@ -132,17 +132,17 @@ impl<'b> Parsed<'b> {
         refusal: &'b Refusal,
         reading: RefusalReading,
     ) -> Paired<'b> {
-        self.pair_as_refused(context, Some(reading.of(refusal)))
+        self.pair_as_refused(context, Some(reading.constraints(refusal)))
     }
 
     /// Whether the refusal is the fault of our own edits: what it names is balanced in the original, or is not in it.
     pub fn is_blameless(&self, refusal: &Refusal) -> bool {
-        let insistence = RefusalReading::StrictestRules.of(refusal);
-        self.whole()
-            .is_some_and(|whole| insistence.was_balanced(whole) || insistence.names_ours(whole))
+        let insistence = RefusalReading::StrictestRules.constraints(refusal);
+        self.only_conversation()
+            .is_some_and(|whole| insistence.is_balanced(whole) || insistence.names_only_inserted(whole))
     }
 
-    fn pair_as_refused(self, context: PairingContext<'_>, insistence: Option<Insistence<'b>>) -> Paired<'b> {
+    fn pair_as_refused(self, context: PairingContext<'_>, insistence: Option<RefusalConstraints<'b>>) -> Paired<'b> {
         let mut remote = context.remote.iter().cloned();
         let pair = |history| {
             PairedHistory::new(
@@ -182,7 +182,7 @@ pub(super) struct PairedHistory<'b> {
     /// Calls that need an answer, in document order.
     pub(super) open: Vec<BodyCall>,
     pub(super) remote: RemoteCalls,
-    pub(super) insistence: Option<Insistence<'b>>,
+    pub(super) constraints: Option<RefusalConstraints<'b>>,
     pub(super) path: String,
     pub(super) offset: usize,
     /// Name of the conversation, in which calls with reusable ids are told apart. `None` if it is not known for certain.
@@ -191,35 +191,35 @@ pub(super) struct PairedHistory<'b> {
 
 impl<'b> PairedHistory<'b> {
     fn new(
-        history: History<'b>,
+        history: ParsedHistory<'b>,
         wire: Wire,
         context: &PairingContext<'_>,
         remote: RemoteCalls,
-        insistence: Option<Insistence<'b>>,
+        insistence: Option<RefusalConstraints<'b>>,
     ) -> Self {
-        let History {
+        let ParsedHistory {
             mut conversation,
             path,
             offset,
         } = history;
-        let mut rules = rules(wire, context.policy);
+        let mut rules = effective_rules(wire, context.policy);
         if let Some(insistence) = insistence {
-            rules = insistence.rules(rules);
-            insistence.read_again(&mut conversation);
+            rules = insistence.strictest_rules(rules);
+            insistence.reclassify_parts(&mut conversation);
         }
-        held::disown(&mut conversation, &remote);
-        let mut pairing = pair(&conversation, rules);
+        remote_calls::mark_answered_results(&mut conversation, &remote);
+        let mut pairing = pair_history(&conversation, rules);
         if let Some(insistence) = insistence {
-            insistence.judge(&conversation, &mut pairing);
+            insistence.add_findings(&conversation, &mut pairing);
         }
-        let open = calls(&conversation, &pairing, |row| is_open(&pairing.calls[row], &pairing));
+        let open = describe_rows(&conversation, &pairing, |row| is_open(&pairing.calls[row], &pairing));
         Self {
             conversation,
             rules,
             pairing,
             open,
             remote,
-            insistence,
+            constraints: insistence,
             path,
             offset,
             conversation_name: None,
@@ -227,8 +227,8 @@ impl<'b> PairedHistory<'b> {
     }
 
     /// Describes the calls whose rows `wanted` accepts, in document order.
-    fn describe(&self, wanted: impl Fn(usize) -> bool) -> Vec<BodyCall> {
-        let mut calls = calls(&self.conversation, &self.pairing, wanted);
+    fn describe_calls(&self, wanted: impl Fn(usize) -> bool) -> Vec<BodyCall> {
+        let mut calls = describe_rows(&self.conversation, &self.pairing, wanted);
         if let Some(name) = &self.conversation_name {
             for call in &mut calls {
                 call.name_within(name);
@@ -238,7 +238,7 @@ impl<'b> PairedHistory<'b> {
     }
 
     /// Returns findings by their places in the whole body.
-    pub(super) fn placed(&self, findings: Vec<Finding>) -> Vec<Finding> {
+    pub(super) fn place_findings(&self, findings: Vec<Finding>) -> Vec<Finding> {
         if self.path.is_empty() {
             return findings;
         }
@@ -249,26 +249,26 @@ impl<'b> PairedHistory<'b> {
     pub(super) fn answered_calls(&self) -> Vec<BodyCall> {
         let in_place = |row: usize| {
             let answer = self.pairing.calls[row].answer;
-            answer.is_some_and(|row| self.pairing.results[row].home)
+            answer.is_some_and(|row| self.pairing.results[row].in_place)
         };
-        self.describe(in_place)
+        self.describe_calls(in_place)
     }
 }
 
 /// Describes the calls whose rows `wanted` accepts, in document order.
-fn calls(conversation: &Conversation<'_>, pairing: &Pairing, wanted: impl Fn(usize) -> bool) -> Vec<BodyCall> {
+fn describe_rows(conversation: &Conversation<'_>, pairing: &Pairing, wanted: impl Fn(usize) -> bool) -> Vec<BodyCall> {
     let mut rows = (0..pairing.calls.len()).filter(|row| wanted(*row)).peekable();
     // Healthy histories have no open call: nothing is hashed for them.
     if rows.peek().is_none() {
         return Vec::new();
     }
     let mut index = CallIndex::new(conversation, pairing);
-    rows.map(|row| index.call(row)).collect()
+    rows.map(|row| index.describe_call(row)).collect()
 }
 
 impl<'b> Paired<'b> {
     /// Returns the only history, or `None` for a batch.
-    pub(super) fn whole(&self) -> Option<&Conversation<'b>> {
+    pub(super) fn only_conversation(&self) -> Option<&Conversation<'b>> {
         self.only_history().map(|history| &history.conversation)
     }
 
@@ -290,12 +290,12 @@ impl<'b> Paired<'b> {
 
     /// Returns what the body says besides pairing. A batch has the outline of nothing.
     pub fn outline(&self) -> Outline {
-        self.whole().map(Outline::of).unwrap_or_default()
+        self.only_conversation().map(Outline::of).unwrap_or_default()
     }
 
     /// Returns the first block of signed thinking, as raw JSON.
     pub fn first_thinking(&self) -> Option<&'b [u8]> {
-        let conversation = self.whole()?;
+        let conversation = self.only_conversation()?;
         Some(conversation.first_thinking()?.of(conversation.body))
     }
 
@@ -315,9 +315,9 @@ impl<'b> Paired<'b> {
     }
 
     /// Describes every call of the only history; none of a batch.
-    pub fn calls(&self) -> Vec<BodyCall> {
+    pub fn all_calls(&self) -> Vec<BodyCall> {
         let whole = self.only_history();
-        whole.map_or_else(Vec::new, |history| history.describe(|_| true))
+        whole.map_or_else(Vec::new, |history| history.describe_calls(|_| true))
     }
 
     /// Whether the last turn may be followed by results alone, because a tool runs at the provider.
@@ -328,7 +328,8 @@ impl<'b> Paired<'b> {
 
     /// Returns the number of messages of the only history; 0 for a batch.
     pub fn message_count(&self) -> usize {
-        self.whole().map_or(0, |conversation| conversation.messages.len())
+        self.only_conversation()
+            .map_or(0, |conversation| conversation.messages.len())
     }
 
     /// Returns every breach of the rules, in document order.
@@ -338,7 +339,7 @@ impl<'b> Paired<'b> {
             let found = findings(&history.pairing, &history.conversation, hygiene);
             // The walk may have stumbled over bytes that are no JSON: such a history is not judged.
             match check_json(&found, history.conversation.body) {
-                Ok(()) => all.extend(history.placed(found)),
+                Ok(()) => all.extend(history.place_findings(found)),
                 Err(_) if self.is_batch => {}
                 Err(reason) => return Err(reason),
             }
@@ -355,11 +356,11 @@ fn check_json(findings: &[Finding], body: &[u8]) -> Result<(), Unreadable> {
 }
 
 /// Returns the format's rules, with what was learned of this upstream.
-fn rules(wire: Wire, policy: &RepairPolicy) -> PairingRules {
+fn effective_rules(wire: Wire, policy: &RepairPolicy) -> PairingRules {
     let rules = wire.rules();
-    let learned = policy.unique_ids && rules.unique != Unique::Nowhere;
+    let learned = policy.unique_ids && rules.id_scope != IdScope::Nowhere;
     PairingRules {
-        unique: if learned { Unique::Body } else { rules.unique },
+        id_scope: if learned { IdScope::Body } else { rules.id_scope },
         ..rules
     }
 }

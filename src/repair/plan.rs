@@ -5,17 +5,17 @@
 use bytes::Bytes;
 
 use super::{
-    Action, Applicability, KnownAnswers, RepairPolicy, Report,
+    Action, Applicability, KnownAnswers, RepairPolicy, RepairReport,
     answers::assign_answers,
     arrange::arrange_words,
     edits,
     fields::{add_opening, drop_server_halves, fix_fields},
     history_plan::HistoryPlan,
-    insist::due_calls,
     known_answers::{Assignment, RemoteAnswers},
     new_ids::rename_calls,
     parsed::{Paired, PairedHistory},
     planner::Planner,
+    refusal_constraints::due_calls,
     salvage::salvage_results,
 };
 use crate::{
@@ -35,7 +35,7 @@ pub struct Plan {
     /// The edit that lets the provider drop thinking which it has bound to another prefix.
     unbinding: Option<Edit>,
     /// What was found and what is done about it.
-    pub report: Report,
+    pub report: RepairReport,
     /// Answers that calls are given for the first time: to be pinned before the body is sent.
     pub assigned: Vec<Assignment>,
     /// Remote calls that are answered because the provider's refusal named them.
@@ -51,7 +51,7 @@ pub fn plan(paired: &Paired<'_>, known: &KnownAnswers, policy: &RepairPolicy) ->
     all.report.unread = paired.unread;
     for history in &paired.histories {
         match plan_history(history, paired, known, policy) {
-            Ok(plan) => all.add(plan, history),
+            Ok(plan) => all.add_history(plan, history),
             Err(reason) if paired.is_batch => {
                 all.report.unread.get_or_insert(reason);
                 all.histories.push(None);
@@ -85,11 +85,11 @@ fn plan_history(
         add_opening(&mut planner);
     }
     let mut plan = planner.plan;
-    if policy.least <= Applicability::Inventive {
-        let insistence = history.insistence.as_ref();
+    if policy.least_safe <= Applicability::Inventive {
+        let insistence = history.constraints.as_ref();
         let due = due_calls(&history.conversation, &history.remote, insistence, paired.wire.format);
         answer_remote_calls(&mut plan, due.calls);
-        plan.remote_answers = due.news;
+        plan.remote_answers = due.learned;
     }
     if !plan.report.findings.is_empty() || !plan.report.actions.is_empty() {
         validate(history.conversation.body)?;
@@ -99,19 +99,19 @@ fn plan_history(
 
 /// Answers remote calls: their results must come first.
 fn answer_remote_calls(plan: &mut HistoryPlan, calls: Vec<String>) {
-    let found = calls.iter().map(|id| Finding::held(id.clone()));
+    let found = calls.iter().map(|id| Finding::unanswered_remote_call(id.clone()));
     plan.report.findings.splice(0..0, found);
     if !calls.is_empty() {
         *plan.report.actions.entry(Action::Placeholder).or_default() += calls.len();
     }
-    plan.held = calls;
+    plan.remote_calls = calls;
 }
 
 impl Plan {
-    fn add(&mut self, mut plan: HistoryPlan, history: &PairedHistory<'_>) {
+    fn add_history(&mut self, mut plan: HistoryPlan, history: &PairedHistory<'_>) {
         let report = std::mem::take(&mut plan.report);
         let changes = !report.actions.is_empty() || report.deferred > 0;
-        self.report.findings.extend(history.placed(report.findings));
+        self.report.findings.extend(history.place_findings(report.findings));
         for (action, count) in report.actions {
             *self.report.actions.entry(action).or_default() += count;
         }
@@ -141,7 +141,7 @@ impl Plan {
         let mut all = Vec::new();
         for (plan, history) in self.histories.iter().zip(&paired.histories) {
             let Some(plan) = plan else { continue };
-            let list = edits::edits(plan, history, paired.wire).map_err(|_| Unreadable::Overlap)?;
+            let list = edits::plan_edits(plan, history, paired.wire).map_err(|_| Unreadable::Overlap)?;
             let edits = list.into_edits().into_iter();
             all.extend(edits.map(|edit| edit.shifted(history.offset)));
         }

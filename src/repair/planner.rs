@@ -19,9 +19,9 @@ pub(super) struct Planner<'c> {
     /// Bytes of results that equal calls may still have copies of.
     pub(super) copies_left: usize,
     /// Units in which the user may speak, once computed.
-    pub(super) words: Option<Vec<usize>>,
+    pub(super) user_units: Option<Vec<usize>>,
     /// For each unit the first one from there on behind which no call waits, once computed.
-    pub(super) clear: Option<Vec<usize>>,
+    pub(super) clear_units: Option<Vec<usize>>,
 }
 
 impl<'c> Planner<'c> {
@@ -36,8 +36,8 @@ impl<'c> Planner<'c> {
             policy,
             plan: HistoryPlan::default(),
             copies_left: COPIED_BYTES_MAX,
-            words: None,
-            clear: None,
+            user_units: None,
+            clear_units: None,
         }
     }
 
@@ -47,7 +47,7 @@ impl<'c> Planner<'c> {
     }
 
     /// Returns `true` if the policy allows actions of this class.
-    pub(super) fn may(&self, class: Applicability) -> bool {
-        class >= self.policy.least
+    pub(super) fn allows(&self, class: Applicability) -> bool {
+        class >= self.policy.least_safe
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::words::Placeholder;
+use super::texts::Placeholder;
 
 /// What a route does about findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -69,7 +69,7 @@ pub enum OnLate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairPolicy {
     /// The least safe class of action that is still applied.
-    pub least: Applicability,
+    pub least_safe: Applicability,
     /// Whether `Field` findings are looked for and mended.
     pub hygiene: bool,
     /// Tiers by tool name.
@@ -84,14 +84,14 @@ impl RepairPolicy {
     /// Returns the placeholder for a call of this tool.
     pub fn placeholder(&self, tool: &[u8]) -> Placeholder {
         let tier = self.tiers.get(String::from_utf8_lossy(tool).as_ref()).copied();
-        Placeholder::of(tier.unwrap_or_default())
+        Placeholder::for_tier(tier.unwrap_or_default())
     }
 }
 
 impl Default for RepairPolicy {
     fn default() -> Self {
         Self {
-            least: Applicability::Lossy,
+            least_safe: Applicability::Lossy,
             hygiene: true,
             tiers: BTreeMap::new(),
             late: OnLate::Keep,

@@ -5,42 +5,42 @@ use std::collections::HashSet;
 use crate::{
     conversation::{
         Role,
-        pairing::Fate,
+        pairing::ResultRole,
         rules::{ResultPlace, WordsPlace},
-        turns::{Turn, Unit},
+        turns::{Turn, TurnUnit},
     },
-    repair::{Action, Applicability, equal, history_plan::Lift, planner::Planner},
+    repair::{Action, Applicability, history_plan::PartChange, planner::Planner, same_result},
 };
 
 /// Results that answer no call: equal duplicates go, everything else is kept as marked text.
 pub(super) fn salvage_results(planner: &mut Planner<'_>) {
-    let mut originals = equal::Originals::new(planner.conversation);
+    let mut originals = same_result::RepeatedResults::new(planner.conversation);
     for (index, row) in planner.pairing.results.iter().enumerate() {
-        match row.fate {
-            Fate::Answers(_) | Fate::Elsewhere => {}
-            Fate::Repeats(_) | Fate::RepeatsResult(_) => {
-                let kept = match row.fate {
-                    Fate::Repeats(call) => planner.pairing.calls[call].answer,
-                    Fate::RepeatsResult(first) => Some(first),
+        match row.role {
+            ResultRole::Answers(_) | ResultRole::NotJudged => {}
+            ResultRole::Repeats(_) | ResultRole::RepeatsResult(_) => {
+                let kept = match row.role {
+                    ResultRole::Repeats(call) => planner.pairing.calls[call].answer,
+                    ResultRole::RepeatsResult(first) => Some(first),
                     _ => None,
                 };
                 let kept = kept.map(|row| planner.pairing.results[row].part);
                 let same = kept.is_some_and(|kept| originals.is_repeated(kept, row.part));
-                if same && planner.may(Applicability::Lossy) {
-                    planner.plan.lifts.insert(row.part, Lift::Gone);
+                if same && planner.allows(Applicability::Lossy) {
+                    planner.plan.part_changes.insert(row.part, PartChange::Removed);
                     planner.count(Action::Drop);
                 } else {
-                    quote(planner, index);
+                    quote_result(planner, index);
                 }
             }
-            Fate::RepeatsHeld | Fate::Orphan => quote(planner, index),
+            ResultRole::RepeatsRemote | ResultRole::Orphan => quote_result(planner, index),
         }
     }
 }
 
 /// Keeps a result as marked user text: behind all results of its turn, or in front of later words.
-pub(super) fn quote(planner: &mut Planner<'_>, row: usize) {
-    if !planner.may(Applicability::Salvage) {
+pub(super) fn quote_result(planner: &mut Planner<'_>, row: usize) {
+    if !planner.allows(Applicability::Salvage) {
         return;
     }
     let row = &planner.pairing.results[row];
@@ -49,11 +49,11 @@ pub(super) fn quote(planner: &mut Planner<'_>, row: usize) {
         return quote_item(planner, part, row.unit);
     }
     let turn = row.turn.map(|turn| &planner.pairing.turns[turn]);
-    if turn.is_some_and(|found| holds_no_words(planner, found, row.leads())) {
-        planner.plan.lifts.insert(part, Lift::Gone);
-        match later_words(planner, row.unit) {
+    if turn.is_some_and(|found| allows_no_text(planner, found, row.is_leading())) {
+        planner.plan.part_changes.insert(part, PartChange::Removed);
+        match next_user_unit(planner, row.unit) {
             Some(unit) => {
-                planner.plan.deferred.entry(unit).or_default().push(part);
+                planner.plan.deferred_quotes.entry(unit).or_default().push(part);
                 planner.count(Action::Quote);
             }
             None => planner.plan.report.deferred += 1,
@@ -62,19 +62,19 @@ pub(super) fn quote(planner: &mut Planner<'_>, row: usize) {
     }
     planner.count(Action::Quote);
     let Some((turn, found)) = row.turn.zip(turn) else {
-        planner.plan.lifts.insert(part, Lift::Quoted);
+        planner.plan.part_changes.insert(part, PartChange::Quoted);
         return;
     };
-    let in_front = match (planner.rules.place, found.anchor) {
+    let in_front = match (planner.rules.place, found.insert_at) {
         (_, Some(anchor)) => anchor.behind.is_some_and(|behind| part < behind) && row.unit <= anchor.unit,
-        (ResultPlace::ToolRun, None) => row.leads() && !found.calls.is_empty(),
+        (ResultPlace::ToolRun, None) => row.is_leading() && !found.calls.is_empty(),
         (_, None) => false,
     };
     if in_front {
-        planner.plan.lifts.insert(part, Lift::Gone);
+        planner.plan.part_changes.insert(part, PartChange::Removed);
         planner.plan.turns.entry(turn).or_default().quotes.push(part);
     } else {
-        planner.plan.lifts.insert(part, Lift::Quoted);
+        planner.plan.part_changes.insert(part, PartChange::Quoted);
     }
 }
 
@@ -83,27 +83,27 @@ pub(super) fn quote(planner: &mut Planner<'_>, row: usize) {
 fn quote_item(planner: &mut Planner<'_>, part: usize, unit: usize) {
     planner.count(Action::Quote);
     let place = match planner.rules.place {
-        ResultPlace::ItemRun => clear_from(planner, unit),
+        ResultPlace::ItemRun => first_clear_unit(planner, unit),
         _ => unit,
     };
     if place == unit {
-        planner.plan.lifts.insert(part, Lift::Quoted);
+        planner.plan.part_changes.insert(part, PartChange::Quoted);
     } else {
-        planner.plan.lifts.insert(part, Lift::Gone);
-        planner.plan.behind.entry(place).or_default().push(part);
+        planner.plan.part_changes.insert(part, PartChange::Removed);
+        planner.plan.quotes_behind.entry(place).or_default().push(part);
     }
 }
 
 /// The first unit from `unit` on behind which no call waits for its result.
-fn clear_from(planner: &mut Planner<'_>, unit: usize) -> usize {
+fn first_clear_unit(planner: &mut Planner<'_>, unit: usize) -> usize {
     let pairing = planner.pairing;
     let conversation = planner.conversation;
-    let clear = planner.clear.get_or_insert_with(|| {
+    let clear = planner.clear_units.get_or_insert_with(|| {
         let mut settled: Vec<usize> = (0..pairing.units.len()).collect();
         for call in &pairing.calls {
             let turn = &pairing.turns[call.turn];
-            let answered = call.answer.map(|row| &pairing.results[row]).filter(|row| row.home);
-            let put_in = turn.anchor.map_or(turn.units.end - 1, |anchor| anchor.unit);
+            let answered = call.answer.map(|row| &pairing.results[row]).filter(|row| row.in_place);
+            let put_in = turn.insert_at.map_or(turn.units.end - 1, |anchor| anchor.unit);
             let at = conversation.parts[call.part].message;
             settled[at] = settled[at].max(answered.map_or(put_in, |row| row.unit));
         }
@@ -122,21 +122,22 @@ fn clear_from(planner: &mut Planner<'_>, unit: usize) -> usize {
     clear.get(unit).copied().unwrap_or(unit)
 }
 
-fn holds_no_words(planner: &Planner<'_>, turn: &Turn, leading: bool) -> bool {
+fn allows_no_text(planner: &Planner<'_>, turn: &Turn, leading: bool) -> bool {
     turn.only_results || (planner.rules.words == WordsPlace::NotBehindResults && leading && !turn.calls.is_empty())
 }
 
 /// The next unit behind `unit` in which the user may speak.
-fn later_words(planner: &mut Planner<'_>, unit: usize) -> Option<usize> {
+fn next_user_unit(planner: &mut Planner<'_>, unit: usize) -> Option<usize> {
     let pairing = planner.pairing;
-    let words = planner.words.get_or_insert_with(|| {
+    let words = planner.user_units.get_or_insert_with(|| {
         let gaps = pairing
             .turns
             .iter()
             .filter(|turn| turn.only_results)
             .flat_map(|turn| turn.gap.clone());
         let closed: HashSet<usize> = gaps.collect();
-        let speaks = |(index, unit): &(usize, &Unit)| unit.role == Role::User && !unit.inner && !closed.contains(index);
+        let speaks =
+            |(index, unit): &(usize, &TurnUnit)| unit.role == Role::User && !unit.inner && !closed.contains(index);
         pairing
             .units
             .iter()
@@ -152,7 +153,7 @@ fn later_words(planner: &mut Planner<'_>, unit: usize) -> Option<usize> {
         .get(pairing.turns.partition_point(|turn| turn.gap.end <= found));
     let anchor = turn
         .filter(|turn| turn.gap.contains(&found))
-        .and_then(|turn| turn.anchor);
+        .and_then(|turn| turn.insert_at);
     let blocks = planner.rules.place.is_user_parts();
     Some(anchor.filter(|_| blocks).map_or(found, |anchor| anchor.unit.max(found)))
 }

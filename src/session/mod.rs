@@ -16,7 +16,7 @@ use std::fmt;
 use http::HeaderMap;
 
 use crate::{
-    conversation::{Field, Outline},
+    conversation::{BodyField, Outline},
     digest::Digest as _,
     wire::{
         Format,
@@ -268,7 +268,7 @@ pub fn lane(asked: &Asked<'_>, known: &dyn Known) -> Option<Lane> {
             let source = Source::Calls;
             Some(Lane { source, ..lane })
         })
-        .or_else(|| asked.string(Field::PromptCacheKey, Source::CacheKey).map(of))
+        .or_else(|| asked.string(BodyField::PromptCacheKey, Source::CacheKey).map(of))
         .or_else(|| asked.guessed_session().map(of))
 }
 
@@ -302,7 +302,7 @@ impl Asked<'_> {
 
     fn user_id_session(&self) -> Option<SessionId> {
         let json = Json::new(self.body);
-        let user = json.member(self.outline.field(Field::Metadata)?, "user_id")?;
+        let user = json.member(self.outline.field(BodyField::Metadata)?, "user_id")?;
         if user.len() > labels::USER_ID_BYTES_MAX {
             return None;
         }
@@ -312,7 +312,7 @@ impl Asked<'_> {
     /// `conversation` is an id, or an object that has one.
     fn conversation(&self) -> Option<SessionId> {
         let json = Json::new(self.body);
-        let span = self.outline.field(Field::Conversation)?;
+        let span = self.outline.field(BodyField::Conversation)?;
         let id = match json.kind(span) {
             Kind::Object => json.member(span, "id")?,
             _ => span,
@@ -325,14 +325,14 @@ impl Asked<'_> {
     fn answer_before(&self) -> Option<String> {
         let json = Json::new(self.body);
         let thread = |span| json.member(span, "previous_message_id");
-        let span = self.outline.field(Field::PreviousResponse);
+        let span = self.outline.field(BodyField::PreviousResponse);
         labels::string(
             json,
-            span.or_else(|| self.outline.field(Field::Thread).and_then(thread))?,
+            span.or_else(|| self.outline.field(BodyField::Thread).and_then(thread))?,
         )
     }
 
-    fn string(&self, field: Field, source: Source) -> Option<SessionId> {
+    fn string(&self, field: BodyField, source: Source) -> Option<SessionId> {
         let name = labels::string(Json::new(self.body), self.outline.field(field)?)?;
         Some(SessionId::new(name.into_bytes(), source))
     }

@@ -6,7 +6,7 @@
 
 use super::labels;
 use crate::{
-    conversation::{Field, Outline},
+    conversation::{BodyField, Outline},
     wire::json::{Json, validate},
 };
 
@@ -19,7 +19,7 @@ pub fn body_user(body: &[u8], outline: &Outline) -> Option<String> {
     let json = Json::new(body);
     let named = || labels::string(json, json.member(json.root().ok()?, "safety_identifier")?);
     let parted = || {
-        let user = json.member(outline.field(Field::Metadata)?, "user_id")?;
+        let user = json.member(outline.field(BodyField::Metadata)?, "user_id")?;
         if user.len() > labels::USER_ID_BYTES_MAX {
             return None;
         }

@@ -6,7 +6,7 @@
 
 use super::Asked;
 use crate::{
-    conversation::Field,
+    conversation::BodyField,
     splice::Span,
     wire::json::{Json, Kind},
 };
@@ -20,14 +20,14 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 pub(super) fn hash(asked: &Asked<'_>) -> Option<[u8; 32]> {
     let (json, outline) = (Json::new(asked.body), asked.outline);
     let first = words(json, outline.first_user?);
-    let model = outline.field(Field::Model).map(|model| json.decode(model));
+    let model = outline.field(BodyField::Model).map(|model| json.decode(model));
     let path_model = asked.path_model.map(str::as_bytes).unwrap_or_default();
     let mut hash = blake3::Hasher::new();
     let bytes = |span: Option<Span>| span.map(|span| json.bytes(span)).unwrap_or_default();
     for part in [
         family(model.as_deref().unwrap_or(path_model)),
         bytes(outline.system),
-        bytes(outline.field(Field::Tools)),
+        bytes(outline.field(BodyField::Tools)),
         json.bytes(first),
     ] {
         hash.update(&part.len().to_le_bytes());

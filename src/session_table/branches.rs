@@ -5,7 +5,7 @@
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
 )]
 
-use crate::conversation::Chain;
+use crate::conversation::CallChain;
 
 /// Branches of one lane that are kept: of more the one that was seen least lately is forgotten.
 pub const BRANCHES_MAX: usize = 4;
@@ -13,7 +13,7 @@ pub const BRANCHES_MAX: usize = 4;
 /// One branch.
 #[derive(Clone, Debug)]
 struct Branch {
-    chain: Chain,
+    chain: CallChain,
     /// Its name; no two branches of a lane have one.
     number: u64,
     /// The request that showed it last.
@@ -35,19 +35,19 @@ impl Branches {
         let weight = |branch: &Branch| {
             let parted = branch.parted.capacity().saturating_mul(size_of::<u64>());
             size_of::<Branch>()
-                .saturating_add(branch.chain.weight())
+                .saturating_add(branch.chain.heap_bytes())
                 .saturating_add(parted)
         };
         self.list.iter().map(weight).fold(0, usize::saturating_add)
     }
 
     /// A request shows a history with these calls: how many forks this is the first to prove, one a pair of branches.
-    pub(super) fn show(&mut self, chain: &Chain) -> usize {
+    pub(super) fn show(&mut self, chain: &CallChain) -> usize {
         if chain.is_empty() {
             return 0;
         }
         self.requests = self.requests.saturating_add(1);
-        let goes_on = self.list.iter_mut().filter(|branch| branch.chain.begins(chain));
+        let goes_on = self.list.iter_mut().filter(|branch| branch.chain.is_prefix_of(chain));
         if let Some(branch) = goes_on.max_by_key(|branch| branch.chain.count()) {
             branch.seen = self.requests;
             if branch.chain.count() == chain.count() {
@@ -58,7 +58,7 @@ impl Branches {
             return self.grown(number);
         }
         // Cut back, to be asked again or edited: a branch begins with the first call that is new.
-        if !self.list.iter().any(|branch| chain.begins(&branch.chain)) {
+        if !self.list.iter().any(|branch| chain.is_prefix_of(&branch.chain)) {
             self.part(chain);
         }
         0
@@ -76,8 +76,8 @@ impl Branches {
     }
 
     /// A branch begins. Histories that have no call in common are other conversations.
-    fn part(&mut self, chain: &Chain) {
-        let kin = self.list.iter().filter(|branch| branch.chain.is_kin_of(chain));
+    fn part(&mut self, chain: &CallChain) {
+        let kin = self.list.iter().filter(|branch| branch.chain.shares_first_call(chain));
         let parted = kin.map(|branch| branch.number).collect();
         let least = self.list.iter().enumerate().min_by_key(|(_, branch)| branch.seen);
         if let Some((index, _)) = least.filter(|_| self.list.len() >= BRANCHES_MAX) {

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use super::standing::{Came, Closed, Detached, Settled, Standing};
 use crate::{
     conversation::{
-        AskedCall, Outline,
-        outline::{Answer, ID_BYTES_MAX, IDS_MAX},
+        Outline, OutlineCall,
+        outline::{ID_BYTES_MAX, IDS_MAX, OutlineResult},
     },
     wire::watch::{Calls, TEXT_BYTES_MAX},
 };
@@ -111,8 +111,8 @@ impl OpenCall {
         !wanted.is_empty() && own.eq(wanted.iter().copied())
     }
 
-    fn is_any_of(&self, calls: &[AskedCall]) -> bool {
-        let is_it = |call: &AskedCall| self.is_called(&call.id) || self.is_like(&letters(&call.id));
+    fn is_any_of(&self, calls: &[OutlineCall]) -> bool {
+        let is_it = |call: &OutlineCall| self.is_called(&call.id) || self.is_like(&letters(&call.id));
         calls.iter().any(is_it)
     }
 
@@ -210,14 +210,14 @@ impl OpenCalls {
         }
         self.heard = Some(now);
         self.latest = outline.messages;
-        let (fates, others) = self.fates(&outline.answers);
+        let (fates, others) = self.fates(&outline.last_results);
         closed.settled = others
             .iter()
             .filter_map(|answer| self.comes_late(answer, now))
             .collect();
         let mut in_body: Vec<u64> = Vec::new();
         for (call, fate) in self.list.iter_mut().zip(&fates) {
-            if *fate != Fate::Open || call.is_any_of(&outline.asked) {
+            if *fate != Fate::Open || call.is_any_of(&outline.last_calls) {
                 call.is_shown();
                 in_body.push(call.answer);
             }
@@ -261,7 +261,7 @@ impl OpenCalls {
     }
 
     /// The call that a result settles after the lane had gone on without it.
-    fn comes_late(&mut self, answer: &Answer, now: Instant) -> Option<Settled> {
+    fn comes_late(&mut self, answer: &OutlineResult, now: Instant) -> Option<Settled> {
         let index = index_of(self.left.iter(), &answer.id).filter(|_| !answer.lost)?;
         self.left.remove(index).map(|call| call.settled(now))
     }
@@ -289,11 +289,11 @@ impl OpenCalls {
     }
 
     /// For each open call what becomes of it, and the results that are none of theirs. Each result answers one call.
-    fn fates<'o>(&self, answers: &'o [Answer]) -> (Vec<Fate>, Vec<&'o Answer>) {
+    fn fates<'o>(&self, answers: &'o [OutlineResult]) -> (Vec<Fate>, Vec<&'o OutlineResult>) {
         let mut fates = vec![Fate::Open; self.list.len()];
-        let mut results: Vec<&Answer> = Vec::with_capacity(answers.len());
+        let mut results: Vec<&OutlineResult> = Vec::with_capacity(answers.len());
         // A real result counts before a text that says that there is none.
-        let (lost, real): (Vec<&Answer>, Vec<&Answer>) = answers.iter().partition(|answer| answer.lost);
+        let (lost, real): (Vec<&OutlineResult>, Vec<&OutlineResult>) = answers.iter().partition(|answer| answer.lost);
         for answer in real.into_iter().chain(lost) {
             if !self.settle(&mut fates, answer, |call| call.is_called(&answer.id)) {
                 results.push(answer);
@@ -323,7 +323,7 @@ impl OpenCalls {
     }
 
     /// Settles the last open call that `is_it`, of several of one answer the first; whether there was one.
-    fn settle(&self, fates: &mut [Fate], answer: &Answer, is_it: impl Fn(&OpenCall) -> bool) -> bool {
+    fn settle(&self, fates: &mut [Fate], answer: &OutlineResult, is_it: impl Fn(&OpenCall) -> bool) -> bool {
         let open = |index: &usize| fates.get(*index) == Some(&Fate::Open);
         let found = self
             .list

@@ -22,7 +22,7 @@ use moka::sync::Cache;
 use tokio::time::Instant;
 
 use crate::{
-    conversation::{Chain, Outline},
+    conversation::{CallChain, Outline},
     policy::course::Snapshot,
     session::{Known, Lane, LaneId, PrincipalHash},
     wire::watch::Calls,
@@ -238,7 +238,7 @@ impl SessionTable {
     /// As [`SessionTable::asked`], with what else the request wants to know of its lane. One that only counts or compacts
     /// its history does not go on with it.
     pub fn entered(&self, lane: LaneId, outline: &Outline, goes_on: bool, now: Instant) -> Entered {
-        let nothing = Chain::default();
+        let nothing = CallChain::default();
         let chain = if goes_on { &outline.chain } else { &nothing };
         self.change(lane, now, |session| {
             let closed = session.calls.close(outline, &self.limits, now);

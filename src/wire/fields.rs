@@ -1,7 +1,7 @@
 //! Members at the top of a body that are noted on the way, whatever the format.
 
 use crate::{
-    conversation::{Conversation, Field},
+    conversation::{BodyField, Conversation},
     splice::Span,
     wire::{Unreadable, json::Cursor},
 };
@@ -14,24 +14,24 @@ pub(crate) fn note<'a>(
 ) -> Result<Span, Unreadable> {
     let value = cursor.value()?;
     if let Some(field) = field(key) {
-        conversation.noted.fields.set(field, value);
+        conversation.notes.fields.set(field, value);
     }
     Ok(value)
 }
 
-fn field(key: &[u8]) -> Option<Field> {
+fn field(key: &[u8]) -> Option<BodyField> {
     Some(match key {
-        b"model" => Field::Model,
-        b"stream" => Field::Stream,
-        b"system" | b"instructions" | b"systemInstruction" | b"system_instruction" => Field::System,
-        b"tools" => Field::Tools,
-        b"metadata" => Field::Metadata,
-        b"prompt_cache_key" => Field::PromptCacheKey,
-        b"conversation" => Field::Conversation,
-        b"previous_response_id" => Field::PreviousResponse,
-        b"thread" => Field::Thread,
-        b"context_management" => Field::ContextManagement,
-        b"max_tokens" | b"max_completion_tokens" | b"max_output_tokens" => Field::MaxTokens,
+        b"model" => BodyField::Model,
+        b"stream" => BodyField::Stream,
+        b"system" | b"instructions" | b"systemInstruction" | b"system_instruction" => BodyField::System,
+        b"tools" => BodyField::Tools,
+        b"metadata" => BodyField::Metadata,
+        b"prompt_cache_key" => BodyField::PromptCacheKey,
+        b"conversation" => BodyField::Conversation,
+        b"previous_response_id" => BodyField::PreviousResponse,
+        b"thread" => BodyField::Thread,
+        b"context_management" => BodyField::ContextManagement,
+        b"max_tokens" | b"max_completion_tokens" | b"max_output_tokens" => BodyField::MaxTokens,
         _ => return None,
     })
 }

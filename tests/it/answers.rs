@@ -20,7 +20,7 @@ impl Memory {
     fn known(self, body: &Bytes) -> KnownAnswers {
         let policy = RepairPolicy::default();
         let paired = parse(body, Wire::ANTHROPIC).unwrap().pair(PairingContext::new(&policy));
-        let calls = paired.calls();
+        let calls = paired.all_calls();
         let call = calls
             .iter()
             .find(|call| call.id == b"toolu_01A" && call.tool == b"run")

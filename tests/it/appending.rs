@@ -1,7 +1,7 @@
 //! Late results at the end of a message: where they may stand, how the place is known again, and what is written there.
 
 use antiphon::{
-    repair::{PairingContext, Place, RepairPolicy, late_text, parse, repair},
+    repair::{LatePlace, PairingContext, RepairPolicy, append_texts, late_places, late_text, parse, repair},
     wire::Wire,
 };
 use bytes::Bytes;
@@ -67,7 +67,7 @@ const PLACES: &[(&str, &str, &[usize], Option<usize>)] = &[
     ("anthropic", "no json", &[], None),
 ];
 
-fn places(body: &[u8], wire: Wire) -> Vec<Place> {
+fn places(body: &[u8], wire: Wire) -> Vec<LatePlace> {
     let policy = RepairPolicy::default();
     let parsed = parse(body, wire);
     parsed.map_or_else(

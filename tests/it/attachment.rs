@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon::{
-    conversation::{Answer, AskedCall, Outline},
+    conversation::{Outline, OutlineCall, OutlineResult},
     session::{Asked, Lane, NothingKnown, lane},
     session_table::{
         CallLimits, Came, Closed, Detached, Entered, LEFT_MAX, OPEN_MAX, SessionSettings, SessionTable, Settled,
@@ -48,24 +48,24 @@ fn calls(list: &[(&str, &str)]) -> Calls {
 }
 
 /// A request: its messages, the calls of its last turn, the results behind it; `!` in front of a lost one.
-fn asked_call(id: &str) -> AskedCall {
-    AskedCall {
+fn asked_call(id: &str) -> OutlineCall {
+    OutlineCall {
         id: id.as_bytes().into(),
-        ..AskedCall::default()
+        ..OutlineCall::default()
     }
 }
 
 fn shows(messages: usize, asked: &[&str], answers: &[&str]) -> Outline {
-    let answer = |id: &&str| Answer {
+    let answer = |id: &&str| OutlineResult {
         id: id.trim_start_matches('!').as_bytes().into(),
         name: Box::default(),
         lost: id.starts_with('!'),
-        ..Answer::default()
+        ..OutlineResult::default()
     };
     Outline {
         messages,
-        asked: asked.iter().map(|id| asked_call(id)).collect(),
-        answers: answers.iter().map(answer).collect(),
+        last_calls: asked.iter().map(|id| asked_call(id)).collect(),
+        last_results: answers.iter().map(answer).collect(),
         ..Outline::default()
     }
 }

@@ -333,7 +333,7 @@ async fn who_wants_nothing_invented_loses_the_thinking() {
     let app = before(provider.address()).start().await;
     let session = late(&provider, &app).await;
     let careful = before(provider.address())
-        .with(|builder| builder.proxy.policy.least = Applicability::Salvage)
+        .with(|builder| builder.proxy.policy.least_safe = Applicability::Salvage)
         .start()
         .await;
     let answer = session.send(&careful, KEY).await;

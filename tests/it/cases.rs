@@ -7,7 +7,7 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use antiphon::{
     conversation::Finding,
-    repair::{RepairPolicy, Report, repair},
+    repair::{RepairPolicy, RepairReport, repair},
     wire::Wire,
 };
 use bytes::Bytes;
@@ -103,7 +103,7 @@ fn update(folder: &Path, findings: &str, repaired: Option<&[u8]>) {
     }
 }
 
-fn describe(report: &Report, wire: Wire) -> String {
+fn describe(report: &RepairReport, wire: Wire) -> String {
     let mut text = String::new();
     for finding in &report.findings {
         writeln!(text, "{}", line(finding, wire)).unwrap();

@@ -1,7 +1,7 @@
 //! Chains of calls, and the forks that they tell: two loops on one history.
 
 use antiphon::{
-    conversation::{Chain, Outline, chain::TAIL_MAX},
+    conversation::{CallChain, Outline, call_chain::TAIL_MAX},
     repair::{RepairPolicy, parse, repair},
     session::{LaneId, Source},
     session_table::{SessionSettings, SessionTable},
@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use crate::support::bodies::Rng;
 
-fn chain(ids: &[&str]) -> Chain {
-    Chain::of_ids(ids.iter().map(|id| id.as_bytes()))
+fn chain(ids: &[&str]) -> CallChain {
+    CallChain::of_ids(ids.iter().map(|id| id.as_bytes()))
 }
 
 fn now() -> Instant {
@@ -143,7 +143,7 @@ fn two_processes_that_resume_one_session_are_one_fork() {
 
 #[test]
 fn a_chain_is_what_its_calls_are() {
-    let of = |wire: Wire, body: &str| wire.read(body.as_bytes()).map(|read| Chain::of(&read)).unwrap();
+    let of = |wire: Wire, body: &str| wire.read(body.as_bytes()).map(|read| CallChain::of(&read)).unwrap();
     let chat = of(
         Wire::OPENAI_CHAT,
         r#"{"messages":[{"role":"assistant","tool_calls":[{"id":"call_1"},{"id":"call_2"}]},{"role":"tool","tool_call_id":"call_1"},{"role":"assistant","tool_calls":[{"id":"call3"}]}]}"#,
@@ -180,16 +180,16 @@ fn prefixes_are_known_as_long_as_the_tail_reaches() {
         let mut first = ids(&mut rng, shared + one);
         let mut second: Vec<String> = first[..shared].to_vec();
         second.extend(ids(&mut rng, two).into_iter().map(|id| format!("{id}other")));
-        let of = |ids: &[String]| Chain::of_ids(ids.iter().map(String::as_bytes));
+        let of = |ids: &[String]| CallChain::of_ids(ids.iter().map(String::as_bytes));
         let (a, b) = (of(&first), of(&second));
         assert_eq!((a.count(), b.count()), (shared + one, shared + two), "seed {seed}");
-        assert!(a.weight() <= TAIL_MAX * 8, "seed {seed}");
+        assert!(a.heap_bytes() <= TAIL_MAX * 8, "seed {seed}");
         let begins = shared + one > 0 && one == 0 && two < TAIL_MAX;
-        assert_eq!(a.begins(&b), begins, "seed {seed}");
+        assert_eq!(a.is_prefix_of(&b), begins, "seed {seed}");
         let known = |count: usize| (count.saturating_sub(TAIL_MAX) + 1).max(1);
         let kin = shared >= known(a.count()).max(known(b.count()));
-        assert_eq!(a.is_kin_of(&b), kin, "seed {seed}");
-        assert_eq!(b.is_kin_of(&a), kin, "seed {seed}");
+        assert_eq!(a.shares_first_call(&b), kin, "seed {seed}");
+        assert_eq!(b.shares_first_call(&a), kin, "seed {seed}");
         for id in &mut first {
             id.retain(|letter| letter.is_ascii_alphanumeric());
         }
@@ -210,7 +210,7 @@ fn any_number_of_branches_takes_bounded_room() {
         let mut list = vec!["a".to_owned()];
         list.extend(ids(&mut rng, 70));
         let outline = Outline {
-            chain: Chain::of_ids(list.iter().map(String::as_bytes)),
+            chain: CallChain::of_ids(list.iter().map(String::as_bytes)),
             ..Outline::default()
         };
         assert_eq!(table.entered(lane, &outline, true, now()).forks, 0, "request {n}");

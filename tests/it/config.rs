@@ -491,7 +491,7 @@ fn every_key_reaches_its_setting() {
     };
     assert_eq!(config.proxy.rotation, rotation);
     assert_eq!(
-        (config.proxy.policy.least, config.proxy.policy.hygiene),
+        (config.proxy.policy.least_safe, config.proxy.policy.hygiene),
         (Applicability::Salvage, false)
     );
     assert_eq!(

@@ -7,7 +7,7 @@ use std::{
 };
 
 use antiphon::{
-    repair::{Action, Report},
+    repair::{Action, RepairReport},
     telemetry::{
         Telemetry,
         events::{ExchangeEnded, ResultPosted},
@@ -144,9 +144,9 @@ fn of_the_code(level: &str) -> Vec<String> {
 /// Returns what `repair` says in the line of an exchange: for bodies that were not read, and for those that were.
 fn words_for_repair() -> Vec<String> {
     let telemetry = Telemetry::default();
-    let report = Report {
+    let report = RepairReport {
         actions: [(Action::Move, 2), (Action::Placeholder, 1)].into(),
-        ..Report::default()
+        ..RepairReport::default()
     };
     let (lines, _listening) = Lines::listen();
     for unreadable in Unreadable::ALL.map(Some) {

@@ -6,7 +6,7 @@ use antiphon::{
     auth::rotation::ProfileState,
     conversation::{Finding, FindingKind},
     policy::{Reason, Side, breaker},
-    repair::{Action, Report},
+    repair::{Action, RepairReport},
     session_table::{Closed, Detached, Entered, Settled},
     telemetry::{
         LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
@@ -68,10 +68,10 @@ fn exchanges(telemetry: &Telemetry, status: u16) {
         within: String::new(),
         detail: None,
     };
-    let report = Report {
+    let report = RepairReport {
         findings: FindingKind::ALL.map(finding).into(),
         actions: Action::ALL.map(|action| (action, 1)).into(),
-        ..Report::default()
+        ..RepairReport::default()
     };
     for format in Format::ALL.map(Some).into_iter().chain([None]) {
         for side in Side::ALL.map(Side::label).map(Some).into_iter().chain([None]) {

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use antiphon::{
-    conversation::lost::{LOST, LOST_BYTES_MAX, Saying, is_lost},
+    conversation::lost_results::{LOST_BYTES_MAX, LOST_RESULTS, LostText, is_lost},
     repair::{
         KnownAnswers, Paired, PairingContext, PinnedAnswer, Placeholder, RealResult, RefusalReading, RepairPolicy,
-        Tier, late_text, parse, plan,
+        Tier, append_texts, late_places, late_text, parse, plan,
     },
     wire::{Refusal, RefusalKind, Wire, refusal},
 };
@@ -75,11 +75,11 @@ fn repaired(name: &str, wire: Wire, body: &str, pinned: Option<&PinnedAnswer>) -
 fn kept() -> Vec<(String, PinnedAnswer)> {
     let mut kept: Vec<(String, PinnedAnswer)> = [1, 2]
         .map(|number| {
-            let placeholder = Placeholder::numbered(number).unwrap();
+            let placeholder = Placeholder::from_number(number).unwrap();
             (format!("placeholder {number}"), PinnedAnswer::Placeholder(placeholder))
         })
         .into();
-    assert_eq!(Placeholder::numbered(0).or(Placeholder::numbered(3)), None);
+    assert_eq!(Placeholder::from_number(0).or(Placeholder::from_number(3)), None);
     for (name, content) in [
         ("text", r#""said \"so\"""#),
         ("list", r#"[{"type":"text","text":"said"}]"#),
@@ -208,7 +208,7 @@ fn after_refusals(facts: &mut String) {
 fn repair_writes_these_bytes() {
     let mut facts = String::new();
     for number in [1, 2] {
-        let placeholder = Placeholder::numbered(number).unwrap();
+        let placeholder = Placeholder::from_number(number).unwrap();
         assert_eq!(placeholder.number(), number);
         line(&mut facts, &format!("placeholder {number}"), placeholder.text());
     }
@@ -230,11 +230,11 @@ fn repair_writes_these_bytes() {
 #[test]
 fn results_with_these_texts_are_lost() {
     let mut facts = format!("longest: {LOST_BYTES_MAX} bytes\n");
-    for row in LOST {
-        let (how, texts) = match row.saying {
-            Saying::Whole(whole) => ("whole", vec![whole]),
-            Saying::Begins(begin) => ("begin", vec![begin]),
-            Saying::Between(begin, end) => ("with a figure between", vec![begin, end]),
+    for row in LOST_RESULTS {
+        let (how, texts) = match row.text {
+            LostText::Whole(whole) => ("whole", vec![whole]),
+            LostText::Begins(begin) => ("begin", vec![begin]),
+            LostText::Between(begin, end) => ("with a figure between", vec![begin, end]),
         };
         let said = texts.join("3.5");
         assert!(is_lost(said.as_bytes()), "{said:?}");

@@ -3,7 +3,7 @@
 //! How growth is measured, and why that may fail a test, stands in `support/growth.rs`.
 
 use antiphon::{
-    repair::{KnownAnswers, PairingContext, RefusalReading, RepairPolicy, brought, parse, plan},
+    repair::{KnownAnswers, PairingContext, RefusalReading, RepairPolicy, client_results, parse, plan},
     wire::{Dialect, Format, Refusal, RefusalKind, Wire},
 };
 use bytes::Bytes;
@@ -61,8 +61,8 @@ fn every_shape(wire: Wire) {
             let paired = parse(body, wire)
                 .expect("a readable body")
                 .pair(PairingContext::new(&policy));
-            drop(brought(body, wire.format, &paired.outline(), true));
-            drop(paired.calls());
+            drop(client_results(body, wire.format, &paired.outline(), true));
+            drop(paired.all_calls());
         });
     }
 }

@@ -17,7 +17,7 @@ use antiphon::{
         Usage, Writer, later, later_counting,
     },
     recall::{Appended, Recall, RecallSettings, Scope},
-    repair::{CallIdentity, CallKey, Mode, PinnedAnswer, Placeholder, RealResult, Spelling},
+    repair::{CallIdentity, CallKey, IdSpelling, Mode, PinnedAnswer, Placeholder, RealResult},
     session::PrincipalHash,
     telemetry::Telemetry,
     wire::Format,
@@ -477,7 +477,7 @@ fn call(id: &str) -> CallKey {
         tool: b"run".as_slice().into(),
         input: b"{}",
         occurrence: 0,
-        spelling: Spelling::Alone,
+        spelling: IdSpelling::Alone,
         before: None,
         place: None,
     })

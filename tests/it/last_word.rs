@@ -162,7 +162,7 @@ async fn strict_observed_and_signed_requests_get_the_providers_word() {
 async fn who_wants_nothing_invented_gets_the_providers_word() {
     let (provider, body) = open_call(&json!("wait"), false).await;
     let app = before(provider.address())
-        .with(|builder| builder.proxy.policy.least = antiphon::repair::Applicability::Salvage)
+        .with(|builder| builder.proxy.policy.least_safe = antiphon::repair::Applicability::Salvage)
         .start()
         .await;
     let answer = app.ask(post("/openai/v1/responses", &body)).await;

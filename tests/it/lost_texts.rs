@@ -3,7 +3,7 @@
 use antiphon::{
     conversation::{
         Outline,
-        lost::{LOST, LOST_BYTES_MAX, Saying, is_lost},
+        lost_results::{LOST_BYTES_MAX, LOST_RESULTS, LostText, is_lost},
     },
     repair::{Placeholder, parse},
     wire::Wire,
@@ -89,8 +89,8 @@ fn histories(content: &str) -> Vec<(Wire, String)> {
 /// Whether a history says that its one result is lost.
 fn says_lost(wire: Wire, body: &str) -> bool {
     let outline = outline(wire, body);
-    assert_eq!(outline.answers.len(), 1, "{wire} {body}");
-    outline.answers[0].lost
+    assert_eq!(outline.last_results.len(), 1, "{wire} {body}");
+    outline.last_results[0].lost
 }
 
 #[test]
@@ -111,11 +111,11 @@ fn every_text_for_a_lost_result_is_known_in_every_format() {
 
 #[test]
 fn every_row_was_seen() {
-    for row in LOST {
-        let says = |text: &&&str| match row.saying {
-            Saying::Whole(whole) => **text == whole,
-            Saying::Begins(begin) => text.starts_with(begin),
-            Saying::Between(begin, end) => text.starts_with(begin) && text.ends_with(end),
+    for row in LOST_RESULTS {
+        let says = |text: &&&str| match row.text {
+            LostText::Whole(whole) => **text == whole,
+            LostText::Begins(begin) => text.starts_with(begin),
+            LostText::Between(begin, end) => text.starts_with(begin) && text.ends_with(end),
         };
         assert!(SEEN.iter().any(|text| says(&text)), "{row:?}");
         assert!(!row.client.is_empty() && !row.since.is_empty(), "{row:?}");
@@ -157,8 +157,12 @@ fn a_real_text_is_handed_out_decoded() {
     for (wire, body) in histories(r#""4\u0032 \"x\"""#) {
         let conversation = wire.read(body.as_bytes()).unwrap();
         let last = conversation.parts.len() - 1;
-        assert_eq!(conversation.said(last).as_deref(), Some(&b"42 \"x\""[..]), "{wire}");
-        assert_eq!(conversation.said(0), None, "{wire}: no result");
+        assert_eq!(
+            conversation.plain_text(last).as_deref(),
+            Some(&b"42 \"x\""[..]),
+            "{wire}"
+        );
+        assert_eq!(conversation.plain_text(0), None, "{wire}: no result");
     }
 }
 
@@ -217,6 +221,6 @@ fn words_of_the_user_at_the_end_are_told_from_results() {
         (W::GEMINI, gemini(r#"{"text":"hurry"}"#), true),
         (W::GEMINI, r#"{"contents":[]}"#.to_owned(), false),
     ] {
-        assert_eq!(outline(wire, &body).speaks, speaks, "{wire} {body}");
+        assert_eq!(outline(wire, &body).ends_with_user_text, speaks, "{wire} {body}");
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use antiphon::{
     conversation::{Finding, FindingKind},
-    repair::{Action, Mode, Report},
+    repair::{Action, Mode, RepairReport},
     telemetry::{
         Telemetry,
         events::{AnswerSummary, ExchangeEnded},
@@ -30,7 +30,7 @@ pub(crate) fn ended() -> ExchangeEnded {
         format: Some(Format::Anthropic),
         mode: Some(Mode::Repair),
         status: 200,
-        report: Some(Report::default()),
+        report: Some(RepairReport::default()),
         unreadable: None,
         rejected: false,
         attempts: 1,
@@ -72,7 +72,7 @@ fn an_exchange_counts_once_everywhere() {
         within: String::new(),
         detail: None,
     };
-    let report = Report {
+    let report = RepairReport {
         findings: vec![
             finding(FindingKind::Unanswered),
             finding(FindingKind::Unanswered),
@@ -271,9 +271,9 @@ fn logged(event: &ExchangeEnded) -> serde_json::Value {
 fn an_exchange_is_one_line() {
     let actions = BTreeMap::from([(Action::Move, 1), (Action::Placeholder, 2)]);
     let line = logged(&ExchangeEnded {
-        report: Some(Report {
+        report: Some(RepairReport {
             actions,
-            ..Report::default()
+            ..RepairReport::default()
         }),
         ..ended()
     });
@@ -297,9 +297,9 @@ fn what_was_done_is_said_in_the_words_of_the_header() {
         within: String::new(),
         detail: None,
     };
-    let observed = Report {
+    let observed = RepairReport {
         findings: vec![finding],
-        ..Report::default()
+        ..RepairReport::default()
     };
     for (event, words) in [
         (ended(), "none"),

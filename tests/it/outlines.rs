@@ -1,7 +1,7 @@
 //! What a body says beside pairing, format by format.
 
 use antiphon::{
-    conversation::{Field, Outline, outline::IDS_MAX},
+    conversation::{BodyField, Outline, outline::IDS_MAX},
     repair::parse,
     wire::Wire,
 };
@@ -27,8 +27,8 @@ fn asking(asks: &str) -> String {
 type Row = (&'static str, Wire, fn(&Outline) -> bool, &'static str, bool);
 
 const STREAM: fn(&Outline) -> bool = |outline| outline.stream;
-const HELD: fn(&Outline) -> bool = |outline| outline.held;
-const BOUND: fn(&Outline) -> bool = |outline| outline.reasoning;
+const HELD: fn(&Outline) -> bool = |outline| outline.names_remote_state;
+const BOUND: fn(&Outline) -> bool = |outline| outline.has_signed_reasoning;
 const MAY_COMPACT: fn(&Outline) -> bool = |outline| outline.may_compact;
 
 const FLAGS: &[Row] = &[
@@ -327,8 +327,8 @@ const ENDS: &[Ended] = &[
 fn the_last_turn_and_its_results_are_named() {
     for (name, wire, body, asked, answers) in ENDS {
         let found = outline(*wire, body);
-        let answers_of: Vec<&[u8]> = found.answers.iter().map(|answer| &*answer.id).collect();
-        let asked_of: Vec<&[u8]> = found.asked.iter().map(|call| &*call.id).collect();
+        let answers_of: Vec<&[u8]> = found.last_results.iter().map(|answer| &*answer.id).collect();
+        let asked_of: Vec<&[u8]> = found.last_calls.iter().map(|call| &*call.id).collect();
         let named = (texts(&asked_of), texts(&answers_of));
         assert_eq!(named, (asked.to_vec(), answers.to_vec()), "{name}");
     }
@@ -345,9 +345,9 @@ fn long_lists_and_long_ids_are_cut() {
         results.join(",")
     );
     let found = outline(W::ANTHROPIC, &body);
-    assert_eq!(found.answers.len(), IDS_MAX);
-    assert!(found.answers.iter().all(|answer| answer.id.len() == 128));
-    assert!(found.answers.last().unwrap().id.starts_with(b"toolu_399"));
+    assert_eq!(found.last_results.len(), IDS_MAX);
+    assert!(found.last_results.iter().all(|answer| answer.id.len() == 128));
+    assert!(found.last_results.last().unwrap().id.starts_with(b"toolu_399"));
 }
 
 #[test]
@@ -355,10 +355,10 @@ fn spans_point_at_what_they_name() {
     let body = r#"{"model":"m-1","messages":[{"role":"system","content":"s"},{"role":"user","content":"u"},{"role":"user","content":"v"}],"tools":[1],"metadata":{"a":1},"model":"m-2"}"#;
     let found = outline(W::OPENAI_CHAT, body);
     let at = |field| found.field(field).map(|span| &body[span.range()]);
-    assert_eq!(at(Field::Model), Some("\"m-2\""));
-    assert_eq!(at(Field::Tools), Some("[1]"));
-    assert_eq!(at(Field::Metadata), Some(r#"{"a":1}"#));
-    assert_eq!(at(Field::PromptCacheKey), None);
+    assert_eq!(at(BodyField::Model), Some("\"m-2\""));
+    assert_eq!(at(BodyField::Tools), Some("[1]"));
+    assert_eq!(at(BodyField::Metadata), Some(r#"{"a":1}"#));
+    assert_eq!(at(BodyField::PromptCacheKey), None);
     let message = |span: Option<antiphon::splice::Span>| &body[span.unwrap().range()];
     assert_eq!(message(found.system), r#"{"role":"system","content":"s"}"#);
     assert_eq!(message(found.first_user), r#"{"role":"user","content":"u"}"#);

@@ -37,7 +37,7 @@ fn less_is_applied_the_safer_the_least_allowed_class() {
     for (least, wanted) in rows {
         assert_eq!(
             labels(&RepairPolicy {
-                least,
+                least_safe: least,
                 ..RepairPolicy::default()
             }),
             wanted,

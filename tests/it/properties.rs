@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use antiphon::repair::{Mode, RepairPolicy, Repaired, Report};
+use antiphon::repair::{Mode, RepairPolicy, RepairReport, Repaired};
 use antiphon::wire::{Dialect, Format, Wire};
 use bytes::Bytes;
 use serde_json::{Value, value::RawValue};
@@ -60,7 +60,7 @@ fn a_healthy_body_is_the_very_same_memory() {
         let told = story(seed, wire, &[], &body, &[]);
         judge::of(wire)(&parse(&body)).unwrap_or_else(|refusal| panic!("generator: {refusal:?}\n{told}"));
         let out = antiphon::repair(&body, wire, &RepairPolicy::default()).expect("a readable body");
-        assert_eq!(out.report, Report::default(), "{told}");
+        assert_eq!(out.report, RepairReport::default(), "{told}");
         assert!(out.body.is_original(), "{told}");
         assert_eq!(out.body.len(), body.len(), "{told}");
         assert_eq!(out.body.parts().len(), 1, "{told}");
@@ -113,7 +113,7 @@ fn a_healthy_body_that_few_parsers_can_hold_is_untouched() {
         ] {
             let out = mend(body.as_bytes(), wire);
             assert!(out.body.is_original(), "{wire}: {odd:.40}");
-            assert_eq!(out.report, Report::default(), "{wire}: {odd:.40}");
+            assert_eq!(out.report, RepairReport::default(), "{wire}: {odd:.40}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use antiphon::{
-    conversation::{Answer, AskedCall, Outline},
+    conversation::{Outline, OutlineCall, OutlineResult},
     repair::parse,
     session::{Asked, Known, Lane, NothingKnown, PrincipalHash, SessionId, Source, Strength, lane},
     session_table::{CallLimits, Came, Closed, Detached, OPEN_MAX, Pin, SessionSettings, SessionTable, Settled},
@@ -377,10 +377,10 @@ fn calls(list: &[(&str, &str)]) -> Calls {
     watcher.facts().calls.clone()
 }
 
-fn asked_call(id: &str) -> AskedCall {
-    AskedCall {
+fn asked_call(id: &str) -> OutlineCall {
+    OutlineCall {
         id: id.as_bytes().into(),
-        ..AskedCall::default()
+        ..OutlineCall::default()
     }
 }
 
@@ -388,18 +388,18 @@ fn shows(messages: usize, asked: &[&str], answers: &[&str]) -> Outline {
     let ids = |ids: &[&str]| ids.iter().map(|id| asked_call(id)).collect();
     Outline {
         messages,
-        asked: ids(asked),
-        answers: answers.iter().map(|id| answer(id, "")).collect(),
+        last_calls: ids(asked),
+        last_results: answers.iter().map(|id| answer(id, "")).collect(),
         ..Outline::default()
     }
 }
 
-fn answer(id: &str, name: &str) -> Answer {
-    Answer {
+fn answer(id: &str, name: &str) -> OutlineResult {
+    OutlineResult {
         id: id.as_bytes().into(),
         name: name.as_bytes().into(),
         lost: false,
-        ..Answer::default()
+        ..OutlineResult::default()
     }
 }
 
@@ -498,7 +498,7 @@ fn calls_without_ids_are_told_by_their_tools() {
     );
     // gemini-cli makes ids of its own.
     let mut outline = shows(3, &[], &[]);
-    outline.answers = vec![answer("ls_1", "ls"), answer("ls_2", "ls")];
+    outline.last_results = vec![answer("ls_1", "ls"), answer("ls_2", "ls")];
     let closed = table.asked(lane.id, &outline, began + second(1));
     assert_eq!(closed, settled(&[("ls", 1), ("ls", 1)], 1));
 }

@@ -2,25 +2,25 @@
 //!
 //! Walks the history once in document order; every step is linear, whatever ids a stranger sends. Never edits.
 
-mod close;
-mod far;
-mod walk;
-mod words;
+mod across_turns;
+mod in_turn;
+mod judgements;
+mod misplaced_words;
 
 use crate::conversation::{
-    Conversation, Flaw, Open, PartKind, Role,
+    Conversation, Flaw, PartKind, Role, WithoutResult,
     rules::{PairingRules, ResultPlace},
-    turns::{self, Turn, Unit},
+    turns::{self, Turn, TurnUnit},
 };
-use walk::Walk;
+use in_turn::PairingWalk;
 
-pub use words::MisplacedWords;
+pub use misplaced_words::MisplacedWords;
 
 /// What was found out about one history.
 #[derive(Clone, Debug, Default)]
 pub struct Pairing {
     /// Messages, or pieces of them, in document order.
-    pub units: Vec<Unit>,
+    pub units: Vec<TurnUnit>,
     /// Assistant turns in document order.
     pub turns: Vec<Turn>,
     /// Client calls in document order; those behind which a compaction stands are left out.
@@ -28,21 +28,21 @@ pub struct Pairing {
     /// Client results in document order; likewise.
     pub results: Vec<ResultRow>,
     /// Server calls and server results that lack their other half.
-    pub halves: Vec<Half>,
+    pub server_halves: Vec<ServerHalf>,
     /// Fields that the target rejects, and whether they may be mended: not in a turn with thinking.
     pub flaws: Vec<(Flaw, bool)>,
     /// Words that stand where the provider accepts none, in document order.
-    pub words: Vec<MisplacedWords>,
+    pub misplaced_words: Vec<MisplacedWords>,
     /// Whether the history begins with an assistant turn where the user is wanted.
     pub headless: bool,
 }
 
 impl Pairing {
     /// What the result at `part` turned out to be; none where no result stands there, or it is not judged.
-    pub fn fate_of(&self, part: usize) -> Option<Fate> {
+    pub fn role_of(&self, part: usize) -> Option<ResultRole> {
         // Rows stand in the order of their parts.
         let row = self.results.binary_search_by_key(&part, |row| row.part).ok()?;
-        self.results.get(row).map(|row| row.fate)
+        self.results.get(row).map(|row| row.role)
     }
 }
 
@@ -56,12 +56,12 @@ pub struct CallRow {
     /// The result that answers it, as an index into [`Pairing::results`].
     pub answer: Option<usize>,
     /// What it means that it has no answer.
-    pub open: Open,
+    pub without_result: WithoutResult,
     /// The first call of the turn, or of the body, with the same id, and how many stand before this one, itself
     /// included.
     pub repeats: Option<(usize, usize)>,
     /// Whether name and input equal those of the call it repeats.
-    pub equal: bool,
+    pub equals_first: bool,
     /// Whether the target rejects the id.
     pub bad_id: bool,
 }
@@ -76,25 +76,25 @@ pub struct ResultRow {
     /// The turn in whose gap it stands.
     pub turn: Option<usize>,
     /// How it stands to the place of that turn's results.
-    pub standing: Standing,
+    pub position: ResultPosition,
     /// Whether it stands where the answer of its call may stand.
-    pub home: bool,
+    pub in_place: bool,
     /// Whether it names no call.
     pub nameless: bool,
     /// What it turned out to be.
-    pub fate: Fate,
+    pub role: ResultRole,
 }
 
 impl ResultRow {
     /// Whether it stands where results of the turn belong in whose gap it is.
-    pub fn leads(&self) -> bool {
-        self.standing == Standing::Leading
+    pub fn is_leading(&self) -> bool {
+        self.position == ResultPosition::Leading
     }
 }
 
 /// How a result stands to the place of the results of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ResultPosition {
     /// In it.
     Leading,
     /// Outside of it by nothing but a message border.
@@ -105,7 +105,7 @@ pub enum Standing {
 
 /// What a result turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum ResultRole {
     /// The answer of this call.
     Answers(usize),
     /// A further result of this call, which has another answer.
@@ -113,16 +113,16 @@ pub enum Fate {
     /// A further result of a call outside the body, whose first result is this one.
     RepeatsResult(usize),
     /// A further result of a call that the provider holds and that was answered in an earlier request.
-    RepeatsHeld,
+    RepeatsRemote,
     /// Nobody's: no call of this history can own it for certain.
     Orphan,
     /// Its call lives outside the body, or behind a compaction: not ours to judge.
-    Elsewhere,
+    NotJudged,
 }
 
 /// A server call without result in a closed turn, or a server result without call.
 #[derive(Clone, Copy, Debug)]
-pub struct Half {
+pub struct ServerHalf {
     /// Index of the part.
     pub part: usize,
     /// Whether it may be dropped: not in a turn with thinking, not under a programmatic call.
@@ -130,28 +130,28 @@ pub struct Half {
 }
 
 /// Pairs the calls and results of `conversation`.
-pub fn pair(conversation: &Conversation<'_>, rules: PairingRules) -> Pairing {
-    let units = turns::units(conversation);
+pub fn pair_history(conversation: &Conversation<'_>, rules: PairingRules) -> Pairing {
+    let units = turns::split_units(conversation);
     let compaction = conversation.compaction;
-    let turns = turns::turns(conversation, &units, rules, compaction.unwrap_or(0));
+    let turns = turns::group_turns(conversation, &units, rules, compaction.unwrap_or(0));
     let pairing = Pairing {
         units,
         turns,
         ..Pairing::default()
     };
-    let mut walk = Walk::new(conversation, rules, compaction.unwrap_or(0), pairing);
-    walk.walk();
-    far::match_far(&mut walk);
-    close::find_homes(&mut walk);
-    close::number_repeats(&mut walk);
-    close::judge_open_end(&mut walk);
-    close::judge_servers(&mut walk);
-    close::place_anchors(&mut walk);
-    close::keep_flaws(&mut walk);
-    words::find_misplaced_words(&mut walk);
+    let mut walk = PairingWalk::new(conversation, rules, compaction.unwrap_or(0), pairing);
+    walk.walk_history();
+    across_turns::match_across_turns(&mut walk);
+    judgements::find_results_in_place(&mut walk);
+    judgements::number_repeats(&mut walk);
+    judgements::judge_open_end(&mut walk);
+    judgements::judge_servers(&mut walk);
+    judgements::place_anchors(&mut walk);
+    judgements::select_flaws(&mut walk);
+    misplaced_words::find_misplaced_words(&mut walk);
     let pairing = &mut walk.pairing;
     let assistant_first = pairing.units.first().is_some_and(|unit| unit.role == Role::Assistant);
-    let whole = compaction.is_none() && !conversation.calls_elsewhere;
+    let whole = compaction.is_none() && !conversation.may_have_remote_calls;
     pairing.headless = rules.user_first && whole && assistant_first && {
         // Gemini minds only a call turn: "function call turn comes immediately after a user turn".
         rules.place != ResultPlace::NextContent || begins_with_calls(conversation, &pairing.units)
@@ -160,7 +160,7 @@ pub fn pair(conversation: &Conversation<'_>, rules: PairingRules) -> Pairing {
 }
 
 /// Whether the run of assistant messages at the beginning holds a call.
-pub(crate) fn begins_with_calls(conversation: &Conversation<'_>, units: &[Unit]) -> bool {
+pub(crate) fn begins_with_calls(conversation: &Conversation<'_>, units: &[TurnUnit]) -> bool {
     let run = units.iter().take_while(|unit| unit.role == Role::Assistant);
     let mut parts = run.flat_map(|unit| &conversation.parts[unit.parts.clone()]);
     parts.any(|part| matches!(part.kind, PartKind::Call(_)))
@@ -169,8 +169,8 @@ pub(crate) fn begins_with_calls(conversation: &Conversation<'_>, units: &[Unit])
 /// What a result must name to answer the call at `part`, or what the result there names, and the group of both.
 fn key_of<'c>(conversation: &'c Conversation<'_>, part: usize) -> (&'c [u8], u8) {
     match conversation.parts.get(part).map(|found| &found.kind) {
-        Some(PartKind::Call(call)) => (call.key(), call.family.group),
-        Some(PartKind::Result(result)) => (result.key(), result.family.group),
+        Some(PartKind::Call(call)) => (call.call_name(), call.family.group),
+        Some(PartKind::Result(result)) => (result.call_name(), result.family.group),
         _ => (b"", 0),
     }
 }

@@ -28,7 +28,6 @@ use crate::{
     session_table::Pin,
     telemetry::events::ModelRequest,
     upstream::SendError,
-    wire::Format,
 };
 use rejection_recovery::RejectionRecovery;
 use send::Terms;
@@ -196,7 +195,7 @@ impl Attempts<'_> {
             caller: context.caller,
             lane: context.lane,
             results: self.outgoing.results.clone(),
-            is_continued_by_id: self.route.wire.map(|wire| wire.format) == Some(Format::OpenAiResponses),
+            is_continued_by_id: self.route.wire.is_some_and(|wire| wire.format.continues_by_id()),
         }
     }
 

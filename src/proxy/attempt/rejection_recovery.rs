@@ -15,7 +15,7 @@ use crate::{
     recall::{Appended, Recall},
     repair::{
         Anchor, BodyCall, CallKey, Paired, PairingContext, Parsed, PinnedAnswer, Placeholder, Plan, RefusalReading,
-        RepairPolicy, Report, is_strong, parse, plan, replace_unseen_results,
+        RepairPolicy, RepairReport, is_strong, parse, plan, replace_unseen_results,
     },
     splice::Segments,
     wire::{Refusal, RefusalKind, Wire},
@@ -62,7 +62,7 @@ pub(super) struct Resend {
     /// Whether the body contains a setting of bound thinking, which needs a header.
     pub(super) asks_for_binding_controls: bool,
     /// What was found and done.
-    pub(super) report: Report,
+    pub(super) report: RepairReport,
     /// The label of the counter.
     pub(super) why: &'static str,
     /// Answers of its calls.
@@ -257,7 +257,7 @@ impl RejectionRecovery {
                 let answers = GivenAnswers::default();
                 return Some(resend(
                     original,
-                    Report::default(),
+                    RepairReport::default(),
                     "pairing",
                     answers,
                     LearnedFact::Nothing,
@@ -408,7 +408,7 @@ impl RejectionRecovery {
     }
 }
 
-fn resend(body: Segments, report: Report, why: &'static str, answers: GivenAnswers, fact: LearnedFact) -> Resend {
+fn resend(body: Segments, report: RepairReport, why: &'static str, answers: GivenAnswers, fact: LearnedFact) -> Resend {
     Resend {
         body,
         asks_for_binding_controls: false,

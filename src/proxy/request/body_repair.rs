@@ -31,7 +31,7 @@ use crate::{
     recall::Patience,
     repair::{
         Action, Assignment, KnownAnswers, Mode, Paired, PairingContext, Parsed, PinnedAnswer, Plan, RepairPolicy,
-        Report, parse, plan,
+        RepairReport, parse, plan,
     },
     session::body_user,
     splice::Segments,
@@ -61,7 +61,7 @@ struct Repaired {
     /// The body that the plan was made for: the client's, or with late results at the end of messages.
     plain: Bytes,
     body: Segments,
-    report: Report,
+    report: RepairReport,
     texts: LateTexts,
     lookup: CallLookup,
     pins: Option<PendingPins>,

@@ -15,8 +15,8 @@ use crate::{
     ledger::Name,
     recall::{Recall, Wanted},
     repair::{
-        BodyCall, CallKey, KnownAnswers, Paired, PinnedAnswer, RealResult, RemoteCalls, RemoteReferences, Spelling,
-        bare,
+        BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, PinnedAnswer, RealResult, RemoteCalls, RemoteReferences,
+        without_cache_control,
     },
 };
 
@@ -133,11 +133,11 @@ impl CallLookup {
         let mut room = RESTORED_BYTES_MAX;
         for ((call, posted), seen) in open.into_iter().zip(posted).zip(seen) {
             let is_its = |posted: &Found| {
-                let exact = call.spelling == Spelling::Alone || posted.id == call.id;
+                let exact = call.spelling == IdSpelling::Alone || posted.id == call.id;
                 exact && !told.contains(&posted.call)
             };
             if let Some(posted) = posted.filter(is_its) {
-                let (content, failed) = (bare(&posted.content), posted.failed);
+                let (content, failed) = (without_cache_control(&posted.content), posted.failed);
                 self.known
                     .results
                     .insert(call.key, RealResult::Content { content, failed });
@@ -168,8 +168,8 @@ fn wanted(call: &BodyCall) -> Wanted {
         id: id.clone(),
         tool: call.tool.clone(),
         input: call.input_hash,
-        asked: call.asked,
+        asked: call.context_hash,
         occurrence: call.occurrence,
-        has_twin: call.spelling != Spelling::Alone,
+        has_twin: call.spelling != IdSpelling::Alone,
     }
 }

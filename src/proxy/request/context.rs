@@ -7,7 +7,7 @@ use http::HeaderMap;
 use crate::{
     auth::{Caller, rotation::Bound},
     clock,
-    conversation::{Field, Outline},
+    conversation::{BodyField, Outline},
     policy::retry::Footing,
     provider::Route,
     proxy::data_path::DataPath,
@@ -72,7 +72,7 @@ impl ContextBuilder<'_> {
         let marks = session::marks(self.headers, path);
         let named = outline
             .fields
-            .get(Field::Model)
+            .get(BodyField::Model)
             .map(|span| Json::new(body).decode(span));
         let named = named.and_then(|name| String::from_utf8(name.into_owned()).ok());
         let path_model = self.route.model();
@@ -95,8 +95,8 @@ impl ContextBuilder<'_> {
             budget: marks.budget,
             footing: self.footing(outline, marks),
             bound: Bound {
-                state: outline.held || outline.paused || marks.turn_state,
-                reasoning: outline.reasoning,
+                state: outline.names_remote_state || outline.is_paused || marks.turn_state,
+                reasoning: outline.has_signed_reasoning,
                 calls: entered.has_open_calls,
             },
             caller: self.caller,
@@ -150,7 +150,7 @@ impl ContextBuilder<'_> {
     fn footing(&self, outline: &Outline, marks: Marks) -> Footing {
         if !self.path.profiles.has_profiles(&self.route.upstream.name) {
             Footing::Passthrough
-        } else if outline.held || marks.turn_state {
+        } else if outline.names_remote_state || marks.turn_state {
             Footing::Held
         } else {
             Footing::Free
@@ -179,6 +179,6 @@ impl ContextBuilder<'_> {
 }
 
 fn max_tokens(body: &[u8], outline: &Outline) -> Option<u64> {
-    let digits = body.get(outline.field(Field::MaxTokens)?.range())?;
+    let digits = body.get(outline.field(BodyField::MaxTokens)?.range())?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }

@@ -36,7 +36,7 @@ use crate::{
     conversation::Outline,
     provider::Route,
     recall::Patience,
-    repair::{Action, Mode, RepairPolicy, Report},
+    repair::{Action, Mode, RepairPolicy, RepairReport},
     server::framing::Heads,
     splice::Segments,
     upstream::BoxedBody,
@@ -201,7 +201,7 @@ const fn strictness(mode: Mode) -> u8 {
 }
 
 /// Returns the value of `x-antiphon-repair`: `none`, or the actions taken: `moved=1, merged=1`.
-pub(super) fn actions_header(report: &Report) -> HeaderValue {
+pub(super) fn actions_header(report: &RepairReport) -> HeaderValue {
     let mut text = String::new();
     for action in Action::ALL {
         if let Some(count) = report.actions.get(&action).filter(|count| **count > 0) {

@@ -9,7 +9,7 @@ use crate::{
     conversation::Outline,
     ledger::Name,
     recall::{Appended, Given, Patience},
-    repair::{Anchor, CallKey, PinnedAnswer, brought},
+    repair::{Anchor, CallKey, PinnedAnswer, client_results},
 };
 
 /// Answers of the calls of one request.
@@ -53,7 +53,7 @@ impl PendingPins {
         let brought = catch_core_panic(|| {
             self.results.record_shown(&self.plain, &self.outline);
             let in_lane = scope.lane.is_some();
-            Some(brought(&self.plain, scope.format, &self.outline, in_lane))
+            Some(client_results(&self.plain, scope.format, &self.outline, in_lane))
         });
         recall.saw(scope, brought.unwrap_or_default());
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::trace::ExchangeTrace;
 use crate::{
     policy::course::Snapshot,
-    repair::{Mode, Report},
+    repair::{Mode, RepairReport},
     wire::{Format, Unreadable, watch::Watcher},
 };
 
@@ -27,7 +27,7 @@ pub struct ExchangeEnded {
     /// The status sent to the client; 0 if none was sent.
     pub status: u16,
     /// The findings and the repair actions; `None` if no body was read.
-    pub report: Option<Report>,
+    pub report: Option<RepairReport>,
     /// The reason why the body could not be read.
     pub unreadable: Option<Unreadable>,
     /// The rejection in strict mode: `true` if there was one.
@@ -86,7 +86,7 @@ impl ExchangeEnded {
         if let Some(reason) = self.unreadable.filter(|_| !is_repaired) {
             return Some(format!("unreadable; reason={}", reason.code()));
         }
-        let Report { findings, actions, .. } = self.report.as_ref()?;
+        let RepairReport { findings, actions, .. } = self.report.as_ref()?;
         if !actions.is_empty() {
             let counted: Vec<String> = actions
                 .iter()

@@ -5,7 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use super::{family::CounterFamily, label_sets::LabelSpace, page::metric_table};
 use crate::{
     conversation::FindingKind,
-    repair::{Action, Report},
+    repair::{Action, RepairReport},
     telemetry::events::ExchangeEnded,
     wire::{Format, Unreadable},
 };
@@ -76,7 +76,7 @@ impl RepairMetrics {
         }
     }
 
-    fn record_report(&self, report: &Report, format: &'static str) {
+    fn record_report(&self, report: &RepairReport, format: &'static str) {
         // Content and ids of findings are never labels, only their kinds.
         for finding in &report.findings {
             self.findings.count([finding.kind.code(), format]);

@@ -8,7 +8,7 @@ pub(crate) mod write;
 pub(crate) use read::read;
 
 use crate::{
-    conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique, WordsPlace},
+    conversation::rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
     wire::Dialect,
 };
 
@@ -19,9 +19,9 @@ use crate::{
 pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
     PairingRules {
         place: ResultPlace::UserTurn,
-        combines: match dialect {
-            Dialect::Bedrock | Dialect::DeepSeek => Combines::Nobody,
-            _ => Combines::Everybody,
+        merged_roles: match dialect {
+            Dialect::Bedrock | Dialect::DeepSeek => MergedRoles::None,
+            _ => MergedRoles::All,
         },
         // DeepSeek's own converter (deepseek-recipe 0.2.0) takes a history that begins with the assistant.
         user_first: !matches!(dialect, Dialect::DeepSeek),
@@ -30,7 +30,7 @@ pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
             _ => IdRule::Word,
         },
         // `tool_use` ids must be unique: certain in one message, believed across turns (BerriAI/litellm#23510).
-        unique: Unique::Turn,
+        id_scope: IdScope::Turn,
         open_end: false,
         words: match dialect {
             // `tool_use` ids were found without `tool_result` blocks immediately after (deepseek-recipe 0.2.0).

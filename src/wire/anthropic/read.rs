@@ -6,7 +6,7 @@
 
 use crate::{
     conversation::{
-        Call, CallDetails, CallResult, Content, Conversation, Flaw, FlawKind, Mark, Message, Part, PartKind, Role,
+        Call, CallDetails, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartKind, ReadMark, Role,
         ServerCall, Text,
     },
     splice::Span,
@@ -51,8 +51,8 @@ impl<'a> Reader<'a> {
     fn thread(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         let thread = fields::note(&mut self.conversation, b"thread", cursor)?;
         let kind = self.json.member(thread, "type");
-        self.conversation.calls_elsewhere = kind.is_some_and(|kind| *self.json.decode(kind) == *b"continue");
-        self.conversation.noted.held |= self.conversation.calls_elsewhere;
+        self.conversation.may_have_remote_calls = kind.is_some_and(|kind| *self.json.decode(kind) == *b"continue");
+        self.conversation.notes.names_remote_state |= self.conversation.may_have_remote_calls;
         Ok(())
     }
 
@@ -63,19 +63,19 @@ impl<'a> Reader<'a> {
             Kind::Object => self.json.member(container, "id"),
             _ => Some(container),
         };
-        self.conversation.noted.held |= id.is_some_and(|id| !self.json.decode(id).is_empty());
+        self.conversation.notes.names_remote_state |= id.is_some_and(|id| !self.json.decode(id).is_empty());
         Ok(())
     }
 
     fn message(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let mark = self.conversation.mark();
+        let mark = self.conversation.read_mark();
         let (mut role, mut content) = (Role::System, Content::Opaque);
         let span = cursor.object(|cursor, key| {
             match key {
                 b"role" => role = role_of(&cursor.text()?),
                 b"content" => {
                     // Of a key that stands twice the last counts.
-                    self.conversation.rewind(mark);
+                    self.conversation.rewind_to(mark);
                     content = self.content(cursor)?;
                 }
                 _ => drop(cursor.value()?),
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
             Kind::String => {
                 let span = cursor.value()?;
                 let message = self.conversation.messages.len();
-                self.conversation.push(Part {
+                self.conversation.push_part(Part {
                     span,
                     message,
                     kind: PartKind::Other,
@@ -134,12 +134,12 @@ impl<'a> Reader<'a> {
             });
         }
         let kind = block.part();
-        self.conversation.push(Part { span, message, kind });
+        self.conversation.push_part(Part { span, message, kind });
         Ok(())
     }
 
     /// The role may stand behind the content: what only one side may say counts only there.
-    fn settle(&mut self, role: Role, mark: Mark) {
+    fn settle(&mut self, role: Role, mark: ReadMark) {
         if role == Role::Assistant {
             return;
         }

@@ -7,7 +7,7 @@ pub(crate) mod write;
 
 pub(crate) use read::read;
 
-use crate::conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique, WordsPlace};
+use crate::conversation::rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace};
 
 /// What the format wants. The developer API and Vertex share rules and texts.
 ///
@@ -17,10 +17,10 @@ use crate::conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Un
 pub(crate) const fn rules() -> PairingRules {
     PairingRules {
         place: ResultPlace::NextContent,
-        combines: Combines::Assistant,
+        merged_roles: MergedRoles::Assistant,
         user_first: true,
         ids: IdRule::Any,
-        unique: Unique::Nowhere,
+        id_scope: IdScope::Nowhere,
         open_end: true,
         words: WordsPlace::Anywhere,
     }

@@ -26,9 +26,9 @@ pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
         b"contents" => reader.contents(cursor),
         // The beginning of the history may be cached at the provider.
         b"cachedContent" | b"cached_content" => {
-            reader.conversation.calls_elsewhere = !cursor.text()?.is_empty();
+            reader.conversation.may_have_remote_calls = !cursor.text()?.is_empty();
             // It is bound to the project.
-            reader.conversation.noted.held = reader.conversation.calls_elsewhere;
+            reader.conversation.notes.names_remote_state = reader.conversation.may_have_remote_calls;
             Ok(())
         }
         _ => fields::note(&mut reader.conversation, key, cursor).map(|_| ()),
@@ -47,7 +47,7 @@ impl<'a> Reader<'a> {
     fn contents(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         self.found = true;
         if cursor.kind() == Kind::Object {
-            self.conversation.noted.alone = Some(cursor.value()?);
+            self.conversation.notes.only_text = Some(cursor.value()?);
             return Ok(());
         }
         let array = cursor.array(|cursor| self.content(cursor))?;
@@ -56,14 +56,14 @@ impl<'a> Reader<'a> {
     }
 
     fn content(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let mark = self.conversation.mark();
+        let mark = self.conversation.read_mark();
         let (mut role, mut content) = (Role::User, Content::Opaque);
         let span = cursor.object(|cursor, key| {
             match key {
                 b"role" => role = role_of(&cursor.text()?),
                 b"parts" => {
                     // Of a key that stands twice the last counts.
-                    self.conversation.rewind(mark);
+                    self.conversation.rewind_to(mark);
                     content = self.parts(cursor)?;
                 }
                 _ => drop(cursor.value()?),
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         };
         let message = self.conversation.messages.len();
         let kind = fields.part();
-        self.conversation.push(Part { span, message, kind });
+        self.conversation.push_part(Part { span, message, kind });
         Ok(())
     }
 }

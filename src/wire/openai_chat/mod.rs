@@ -8,7 +8,7 @@ pub(crate) mod write;
 pub(crate) use read::read;
 
 use crate::{
-    conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique, WordsPlace},
+    conversation::rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
     wire::Dialect,
 };
 
@@ -16,7 +16,7 @@ use crate::{
 pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
     PairingRules {
         place: ResultPlace::ToolRun,
-        combines: Combines::Nobody,
+        merged_roles: MergedRoles::None,
         user_first: false,
         ids: match dialect {
             Dialect::Standard => IdRule::Within(40),
@@ -25,7 +25,7 @@ pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
             Dialect::Xai => IdRule::Position,
             Dialect::MiniMax | Dialect::Compatible => IdRule::Any,
         },
-        unique: Unique::Turn,
+        id_scope: IdScope::Turn,
         open_end: false,
         // `Unexpected role 'user' after role 'tool'`, Mistral error 3230 (onyx-dot-app/onyx#6458, 2025-11).
         words: match dialect {

@@ -55,14 +55,14 @@ impl<'a> Reader<'a> {
     }
 
     fn message(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let mark = self.conversation.mark();
+        let mark = self.conversation.read_mark();
         let mut fields = Fields::default();
         let span = cursor.object(|cursor, key| {
             match key {
                 b"role" => fields.role = cursor.text()?,
                 b"content" => fields.content = Some(cursor.value()?),
                 b"tool_calls" => {
-                    self.conversation.rewind(mark);
+                    self.conversation.rewind_to(mark);
                     fields.calls = self.calls(cursor)?;
                 }
                 b"tool_call_id" => fields.answers = cursor.text()?,
@@ -80,14 +80,14 @@ impl<'a> Reader<'a> {
         match role {
             Role::Assistant => self.note_flaw(&fields, content.is_none_or(|(_, kind)| kind == Kind::Null), mark.parts),
             // Calls in the mouth of another role are not calls.
-            _ => self.conversation.rewind(mark),
+            _ => self.conversation.rewind_to(mark),
         }
         if role == Role::Tool {
             let kind = PartKind::Result(CallResult {
                 id: fields.answers,
                 ..CallResult::default()
             });
-            self.conversation.push(Part { span, message, kind });
+            self.conversation.push_part(Part { span, message, kind });
         }
         let content = match content {
             Some((value, Kind::Array)) => Content::Blocks(value),
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
         })?;
         let message = self.conversation.messages.len();
         let kind = PartKind::Call(Call { id, ..Call::default() });
-        self.conversation.push(Part { span, message, kind });
+        self.conversation.push_part(Part { span, message, kind });
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! The kinds of items that pair, as a table: call, result, and what each calls its id (openai-openapi, 2026-11).
 
-use crate::conversation::{Family, Open};
+use crate::conversation::{CallFamily, WithoutResult};
 
 /// How the result of a call is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub(super) struct CallKind {
     pub(super) item: &'static str,
     /// The `type` of its result, as the providers' own clients send it.
     pub(super) result: &'static str,
-    pub(super) family: Family,
-    pub(super) open: Open,
+    pub(super) family: CallFamily,
+    pub(super) open: WithoutResult,
     pub(super) form: Form,
 }
 
@@ -36,15 +36,15 @@ pub(super) struct ResultKind {
     pub(super) item: &'static str,
     /// The member that names the call.
     pub(super) names: &'static str,
-    pub(super) family: Family,
+    pub(super) family: CallFamily,
 }
 
 const TEXTS: u8 = 0;
 
 /// Results of local shells, until the call is known: only such a call takes both this form and a function's.
-const LOCAL_SHELL: Family = family(7, 0);
+const LOCAL_SHELL: CallFamily = family(7, 0);
 /// A result of a local shell whose call is known.
-pub(super) const OF_LOCAL_SHELL: Family = family(TEXTS, 0);
+pub(super) const OF_LOCAL_SHELL: CallFamily = family(TEXTS, 0);
 
 /// Types that `DeepSeek` reads; it passes over all others (deepseek-recipe 0.2.0).
 pub(super) const DEEPSEEK: [&str; 9] = [
@@ -59,11 +59,17 @@ pub(super) const DEEPSEEK: [&str; 9] = [
     "tool_search_output",
 ];
 
-const fn family(group: u8, kind: u8) -> Family {
-    Family { group, kind }
+const fn family(group: u8, kind: u8) -> CallFamily {
+    CallFamily { group, kind }
 }
 
-const fn call(item: &'static str, result: &'static str, family: Family, open: Open, form: Form) -> CallKind {
+const fn call(
+    item: &'static str,
+    result: &'static str,
+    family: CallFamily,
+    open: WithoutResult,
+    form: Form,
+) -> CallKind {
     CallKind {
         item,
         result,
@@ -73,7 +79,7 @@ const fn call(item: &'static str, result: &'static str, family: Family, open: Op
     }
 }
 
-const fn result(item: &'static str, names: &'static str, family: Family) -> ResultKind {
+const fn result(item: &'static str, names: &'static str, family: CallFamily) -> ResultKind {
     ResultKind { item, names, family }
 }
 
@@ -83,14 +89,14 @@ pub(super) const CALLS: &[CallKind] = &[
         "function_call",
         "function_call_output",
         family(TEXTS, 0),
-        Open::Refused,
+        WithoutResult::Refused,
         Form::Text,
     ),
     call(
         "custom_tool_call",
         "custom_tool_call_output",
         family(TEXTS, 1),
-        Open::Refused,
+        WithoutResult::Refused,
         Form::Text,
     ),
     // The specification has `local_shell_call_output {id}`; codex answers with the output of a function.
@@ -98,21 +104,21 @@ pub(super) const CALLS: &[CallKind] = &[
         "local_shell_call",
         "function_call_output",
         family(TEXTS, 0),
-        Open::Refused,
+        WithoutResult::Refused,
         Form::Text,
     ),
     call(
         "shell_call",
         "shell_call_output",
         family(1, 0),
-        Open::Refused,
+        WithoutResult::Refused,
         Form::Shell,
     ),
     call(
         "apply_patch_call",
         "apply_patch_call_output",
         family(2, 0),
-        Open::Refused,
+        WithoutResult::Refused,
         Form::Patch,
     ),
     // Its result is a screenshot.
@@ -120,24 +126,30 @@ pub(super) const CALLS: &[CallKind] = &[
         "computer_call",
         "computer_call_output",
         family(3, 0),
-        Open::Unanswerable,
+        WithoutResult::Unanswerable,
         Form::Nothing,
     ),
     call(
         "tool_search_call",
         "tool_search_output",
         family(4, 0),
-        Open::Refused,
+        WithoutResult::Refused,
         Form::Search,
     ),
     // The provider runs it, and may leave it open.
-    call("program", "program_output", family(6, 0), Open::Legal, Form::Nothing),
+    call(
+        "program",
+        "program_output",
+        family(6, 0),
+        WithoutResult::Legal,
+        Form::Nothing,
+    ),
     // A decision of the user's: no text says that the provider insists on one, and nobody may decide in their place.
     call(
         "mcp_approval_request",
         "mcp_approval_response",
         family(5, 0),
-        Open::Legal,
+        WithoutResult::Legal,
         Form::Nothing,
     ),
 ];

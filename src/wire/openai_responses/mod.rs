@@ -9,7 +9,7 @@ pub(crate) mod write;
 pub(crate) use read::read;
 
 use crate::{
-    conversation::rules::{Combines, IdRule, PairingRules, ResultPlace, Unique, WordsPlace},
+    conversation::rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
     wire::Dialect,
 };
 
@@ -26,13 +26,13 @@ pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
         } else {
             ResultPlace::Anywhere
         },
-        combines: Combines::Everybody,
+        merged_roles: MergedRoles::All,
         user_first: false,
         ids: match dialect {
             Dialect::Standard => IdRule::Within(64),
             _ => IdRule::NotEmpty,
         },
-        unique: if deepseek { Unique::Body } else { Unique::Turn },
+        id_scope: if deepseek { IdScope::Body } else { IdScope::Turn },
         open_end: false,
         words: WordsPlace::Anywhere,
     }

@@ -8,8 +8,8 @@ use std::collections::{HashMap, HashSet};
 
 use crate::{
     conversation::{
-        Call, CallDetails, CallResult, Content, Conversation, Family, Flaw, FlawKind, Message, Open, Part, PartKind,
-        Role, Text,
+        Call, CallDetails, CallFamily, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartKind,
+        Role, Text, WithoutResult,
     },
     splice::Span,
     wire::{
@@ -25,7 +25,7 @@ use crate::{
 pub(crate) fn read(body: &[u8], dialect: Dialect) -> Result<Conversation<'_>, Unreadable> {
     let json = Json::new(body);
     let mut conversation = Conversation::new(body, details, said);
-    conversation.noted.by_item = true;
+    conversation.notes.by_item = true;
     let mut reader = Reader {
         json,
         dialect,
@@ -56,7 +56,7 @@ pub(crate) fn read(body: &[u8], dialect: Dialect) -> Result<Conversation<'_>, Un
         _ => fields::note(&mut reader.conversation, key, cursor).map(|_| ()),
     })?;
     let last = reader.conversation.messages.len().checked_sub(1);
-    reader.conversation.noted.compaction = last.is_some() && reader.trigger == last;
+    reader.conversation.notes.compaction = last.is_some() && reader.trigger == last;
     if reader.history == Some(History::Items) {
         reader.nothing_is_due();
     }
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         }
         self.history = Some(history);
         if cursor.kind() != Kind::Array {
-            self.conversation.noted.alone = Some(cursor.value()?);
+            self.conversation.notes.only_text = Some(cursor.value()?);
             return Ok(());
         }
         let array = cursor.array(|cursor| self.item(cursor))?;
@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
         self.note_repeated_id(&item, message);
         let (role, kind) = self.part(item);
         if let Some(kind) = kind {
-            self.conversation.push(Part { span, message, kind });
+            self.conversation.push_part(Part { span, message, kind });
         }
         self.conversation.messages.push(Message {
             span,
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
             let call = Call {
                 id,
                 family: kind.family,
-                open: kind.open,
+                without_result: kind.open,
                 programmatic: item.called_by_code,
                 ..Call::default()
             };
@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
     }
 
     /// `local_shell_call_output` names the call by `call_id`, or by the call's item id.
-    fn shell_named(&self, item: Item<'a>, unknown: Family) -> (Text<'a>, Family) {
+    fn shell_named(&self, item: Item<'a>, unknown: CallFamily) -> (Text<'a>, CallFamily) {
         let named = if item.call_id.is_empty() { item.id } else { item.call_id };
         match self.shells.get(&named) {
             Some(id) => (id.clone(), OF_LOCAL_SHELL),
@@ -221,12 +221,12 @@ impl<'a> Reader<'a> {
 
     /// Calls may live at the provider. `DeepSeek` keeps no state.
     fn is_held(&mut self) {
-        self.conversation.calls_elsewhere = self.dialect != Dialect::DeepSeek;
+        self.conversation.may_have_remote_calls = self.dialect != Dialect::DeepSeek;
     }
 
     /// The provider holds what the body names. `DeepSeek` keeps no state.
     fn names_state(&mut self) {
-        self.conversation.noted.held = self.dialect != Dialect::DeepSeek;
+        self.conversation.notes.names_remote_state = self.dialect != Dialect::DeepSeek;
     }
 
     /// `Duplicate item found with id fc_1. Remove duplicate items from your input and try again.`
@@ -251,7 +251,7 @@ impl<'a> Reader<'a> {
         self.is_held();
         for part in &mut self.conversation.parts {
             if let PartKind::Call(call) = &mut part.kind {
-                call.open = Open::Legal;
+                call.without_result = WithoutResult::Legal;
             }
         }
     }

@@ -10,22 +10,22 @@ use crate::{
 };
 
 /// The members of an object that say something: decoded key and raw value, by key; the last of a key counts.
-type Saying<'a> = Vec<(Vec<u8>, Vec<&'a [u8]>)>;
+type ResultMembers<'a> = Vec<(Vec<u8>, Vec<&'a [u8]>)>;
 
 /// The results that others repeat: each is read once, however often it is repeated.
-pub(super) struct Originals<'c> {
+pub(super) struct RepeatedResults<'c> {
     conversation: &'c Conversation<'c>,
-    read: HashMap<usize, Original<'c>>,
+    read: HashMap<usize, RepeatedResult<'c>>,
 }
 
 /// A result that others repeat.
-struct Original<'c> {
+struct RepeatedResult<'c> {
     bytes: &'c [u8],
     /// What it says; `None` if it is no object.
-    saying: Option<Saying<'c>>,
+    saying: Option<ResultMembers<'c>>,
 }
 
-impl<'c> Originals<'c> {
+impl<'c> RepeatedResults<'c> {
     /// Returns the results of `conversation`, none of which is read yet.
     pub(super) fn new(conversation: &'c Conversation<'c>) -> Self {
         Self {
@@ -37,50 +37,55 @@ impl<'c> Originals<'c> {
     /// Returns whether the result at `other` says what the one at `original` says.
     pub(super) fn is_repeated(&mut self, original: usize, other: usize) -> bool {
         let (conversation, json) = (self.conversation, Json::new(self.conversation.body));
-        let object = |part: usize| conversation.parts.get(part).map(|part| inside(json, part.span));
+        let object = |part: usize| conversation.parts.get(part).map(|part| result_object(json, part.span));
         let Some(other) = object(other) else { return false };
         let original = self.read.entry(original).or_insert_with(|| {
             let object = object(original);
-            Original {
+            RepeatedResult {
                 bytes: object.map_or(b"", |object| json.bytes(object)),
-                saying: object.and_then(|object| saying(json, object)),
+                saying: object.and_then(|object| result_members(json, object)),
             }
         });
         let said = original.saying.as_ref();
-        original.bytes == json.bytes(other) || said.is_some_and(|said| Some(said) == saying(json, other).as_ref())
+        original.bytes == json.bytes(other)
+            || said.is_some_and(|said| Some(said) == result_members(json, other).as_ref())
     }
 }
 
 /// Whether the result at `part` says what `real` says.
-pub(super) fn says(conversation: &Conversation<'_>, part: usize, real: &RealResult) -> bool {
+pub(super) fn is_same_result(conversation: &Conversation<'_>, part: usize, real: &RealResult) -> bool {
     let json = Json::new(conversation.body);
     let Some(span) = conversation.parts.get(part).map(|part| part.span) else {
         return false;
     };
-    let span = inside(json, span);
+    let span = result_object(json, span);
     match real {
         RealResult::Block(block) => {
             let other = Json::new(block.as_bytes());
-            let said = other.root().ok().map(|root| saying(other, inside(other, root)));
-            said.flatten().is_some_and(|said| Some(said) == saying(json, span))
+            let said = other
+                .root()
+                .ok()
+                .map(|root| result_members(other, result_object(other, root)));
+            said.flatten()
+                .is_some_and(|said| Some(said) == result_members(json, span))
         }
         RealResult::Content { content, failed } => {
             let other = Json::new(content.as_bytes());
             let content = ["content", "output", "response"]
                 .into_iter()
                 .find_map(|key| json.member(span, key));
-            let content = content.map(|content| values(json, content));
+            let content = content.map(|content| content_values(json, content));
             let says_failed = json
                 .member(span, "is_error")
                 .is_some_and(|value| json.bytes(value) == b"true");
-            let remembered = other.root().map(|root| values(other, root));
+            let remembered = other.root().map(|root| content_values(other, root));
             says_failed == *failed && content.is_some() && content == remembered.ok()
         }
     }
 }
 
 /// The object that says it: Gemini wraps a response into a part.
-pub(super) fn inside(json: Json<'_>, result: Span) -> Span {
+pub(super) fn result_object(json: Json<'_>, result: Span) -> Span {
     let wrapped = ["functionResponse", "function_response"]
         .into_iter()
         .find_map(|key| json.member(result, key));
@@ -89,13 +94,13 @@ pub(super) fn inside(json: Json<'_>, result: Span) -> Span {
         .unwrap_or(result)
 }
 
-fn saying(json: Json<'_>, object: Span) -> Option<Saying<'_>> {
-    let mut members: Saying<'_> = Vec::new();
+fn result_members(json: Json<'_>, object: Span) -> Option<ResultMembers<'_>> {
+    let mut members: ResultMembers<'_> = Vec::new();
     json.members(object, |key, value| {
         // An item's own id is a label: the call is named by another member.
         if key != b"cache_control" && key != b"id" {
             let value = if key == b"content" || key == b"output" {
-                values(json, value)
+                content_values(json, value)
             } else {
                 vec![json.bytes(value)]
             };
@@ -111,7 +116,7 @@ fn saying(json: Json<'_>, object: Span) -> Option<Saying<'_>> {
 }
 
 /// A content's raw bytes, or those of its blocks' members without `cache_control`.
-fn values(json: Json<'_>, content: Span) -> Vec<&[u8]> {
+fn content_values(json: Json<'_>, content: Span) -> Vec<&[u8]> {
     if json.kind(content) != Kind::Array {
         return vec![json.bytes(content)];
     }

@@ -3,64 +3,64 @@
 use crate::{
     conversation::{FlawKind, PartKind, Role},
     repair::{
-        history_plan::Lift,
-        layout::{Before, Layout},
-        words,
+        history_plan::PartChange,
+        layout::{LastSpeaker, Layout},
+        texts,
     },
     splice::{Edit, Piece, Span},
     wire::{self, json::Slot, openai_chat::write, openai_responses},
 };
 
 /// The messages as they go upstream.
-pub(super) fn slots(layout: &Layout<'_>) -> Vec<Slot> {
-    let mut builder = Builder {
+pub(super) fn layout_messages(layout: &Layout<'_>) -> Vec<Slot> {
+    let mut builder = MessageLayout {
         layout,
         done: Vec::new(),
-        before: Before::default(),
+        before: LastSpeaker::default(),
         reasoning: Vec::new(),
     };
     for unit in 0..layout.pairing.units.len() {
-        builder.unit(unit);
-        if let Some(turn) = layout.anchored(unit).or_else(|| layout.ended(unit)) {
-            builder.put_in(turn);
+        builder.add_unit(unit);
+        if let Some(turn) = layout.turn_anchored_at(unit).or_else(|| layout.turn_ending_at(unit)) {
+            builder.insert_planned(turn);
         }
-        builder.put_behind(unit);
+        builder.push_quotes_behind(unit);
     }
-    builder.release();
+    builder.release_reasoning();
     builder.done
 }
 
-struct Builder<'l, 'c> {
+struct MessageLayout<'l, 'c> {
     layout: &'l Layout<'c>,
     done: Vec<Slot>,
-    before: Before,
+    before: LastSpeaker,
     /// Reasoning items that stand last: each belongs to the item that follows, and nothing comes between.
     reasoning: Vec<Slot>,
 }
 
-impl Builder<'_, '_> {
-    fn unit(&mut self, unit: usize) {
+impl MessageLayout<'_, '_> {
+    fn add_unit(&mut self, unit: usize) {
         let layout = self.layout;
         let found = &layout.pairing.units[unit];
         let part = found.parts.start;
-        match layout.plan.lifts.get(&part).filter(|_| !found.parts.is_empty()) {
-            Some(Lift::Gone) if found.role == Role::Tool => return self.vacated(unit),
-            Some(Lift::Gone) => return,
-            Some(Lift::Quoted) => return self.push_words(self.quote(part)),
-            Some(Lift::Folded) => return self.push_words(self.fold(part)),
+        match layout.plan.part_changes.get(&part).filter(|_| !found.parts.is_empty()) {
+            Some(PartChange::Removed) if found.role == Role::Tool => return self.replace_vacated(unit),
+            Some(PartChange::Removed) => return,
+            Some(PartChange::Quoted) => return self.push_user_message(self.write_quote(part)),
+            Some(PartChange::AsText) => return self.push_user_message(self.write_call_as_text(part)),
             None => {}
         }
         let fix = layout.message_fixes.get(&found.message);
         if fix == Some(&FlawKind::EmptyMessage) {
             return;
         }
-        let mut edits: Vec<Edit> = found.parts.clone().flat_map(|part| layout.inside(part)).collect();
+        let mut edits: Vec<Edit> = found.parts.clone().flat_map(|part| layout.edits_inside(part)).collect();
         let span = layout.conversation.messages[found.message].span;
         if let Some(flaw) = fix {
             edits.extend(wire::mended(layout.json, span, *flaw, None, ""));
         }
-        if let Some(parts) = layout.plan.deferred.get(&unit) {
-            edits.push(write::in_front(layout.json, span, self.quoted_parts(parts)));
+        if let Some(parts) = layout.plan.deferred_quotes.get(&unit) {
+            edits.push(write::in_front(layout.json, span, self.write_quoted_parts(parts)));
         }
         let thinks = |part: usize| matches!(layout.conversation.parts[part].kind, PartKind::Thinking);
         if layout.is_items() && found.parts.clone().any(thinks) {
@@ -71,53 +71,53 @@ impl Builder<'_, '_> {
     }
 
     /// A user's message in front of reasoning that waits for the item it belongs to.
-    fn push_words(&mut self, pieces: Vec<Piece>) {
-        self.before = Before::User;
+    fn push_user_message(&mut self, pieces: Vec<Piece>) {
+        self.before = LastSpeaker::User;
         self.done.push(Slot::New(pieces));
     }
 
     /// Puts the reasoning that waits where it stood: in front of what comes next.
-    fn release(&mut self) {
+    fn release_reasoning(&mut self) {
         self.done.append(&mut self.reasoning);
     }
 
     /// What is quoted behind a unit.
-    fn put_behind(&mut self, unit: usize) {
-        for part in self.layout.plan.behind.get(&unit).into_iter().flatten() {
-            self.push_words(self.quote(*part));
+    fn push_quotes_behind(&mut self, unit: usize) {
+        for part in self.layout.plan.quotes_behind.get(&unit).into_iter().flatten() {
+            self.push_user_message(self.write_quote(*part));
         }
     }
 
     fn push(&mut self, role: Role, slot: Slot) {
-        self.release();
-        self.before = self.before.then(role);
+        self.release_reasoning();
+        self.before = self.before.after_message(role);
         self.done.push(slot);
     }
 
     /// A tool message that left its place. Where it was the only word behind an assistant's words, a user turn stays:
     /// else the history could end with the assistant, and would then read as words put into its mouth.
-    fn vacated(&mut self, unit: usize) {
+    fn replace_vacated(&mut self, unit: usize) {
         // In a flat list of items words of the assistant at the end are not put into its mouth.
         let items = self.layout.is_items();
-        if !items && self.before == Before::NobodyOrAssistant && !self.layout.is_in_gap_of_calls(unit) {
-            self.push(Role::User, Slot::New(self.layout.format().note(words::VACATED)));
+        if !items && self.before == LastSpeaker::NoneOrAssistant && !self.layout.is_in_gap_of_calls(unit) {
+            self.push(Role::User, Slot::New(self.layout.format().note(texts::VACATED)));
         }
     }
 
     /// Answers behind the results that stand, then what is quoted behind them.
-    fn put_in(&mut self, turn: usize) {
+    fn insert_planned(&mut self, turn: usize) {
         let Some(plan) = self.layout.plan.turns.get(&turn) else {
             return;
         };
         for answer in &plan.answers {
-            self.push(Role::Tool, Slot::New(self.layout.answer(answer)));
+            self.push(Role::Tool, Slot::New(self.layout.write_answer(answer)));
         }
         for part in &plan.quotes {
-            self.push_words(self.quote(*part));
+            self.push_user_message(self.write_quote(*part));
         }
     }
 
-    fn quote(&self, part: usize) -> Vec<Piece> {
+    fn write_quote(&self, part: usize) -> Vec<Piece> {
         let (id, name) = self.layout.quoted_label(part);
         let span = self.layout.conversation.parts[part].span;
         let format = self.layout.format();
@@ -125,7 +125,7 @@ impl Builder<'_, '_> {
     }
 
     /// A call that nobody can answer, and the reasoning right before it, as text.
-    fn fold(&self, part: usize) -> Vec<Piece> {
+    fn write_call_as_text(&self, part: usize) -> Vec<Piece> {
         let conversation = self.layout.conversation;
         let mut reasoning: Vec<Span> = conversation
             .reasoning_before(part)
@@ -137,7 +137,7 @@ impl Builder<'_, '_> {
         openai_responses::write::fold(self.layout.json, call, &reasoning, &id, name.as_deref())
     }
 
-    fn quoted_parts(&self, parts: &[usize]) -> Vec<Piece> {
+    fn write_quoted_parts(&self, parts: &[usize]) -> Vec<Piece> {
         let mut pieces = Vec::new();
         for (index, part) in parts.iter().enumerate() {
             if index > 0 {

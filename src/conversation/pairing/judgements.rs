@@ -3,38 +3,38 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::conversation::{
-    Flaw, FlawKind, Open, Part, PartKind, Role,
+    Flaw, FlawKind, Part, PartKind, Role, WithoutResult,
     pairing::{
-        Fate, Half, id_of,
-        walk::{Server, Walk},
+        ResultRole, ServerHalf, id_of,
+        in_turn::{OpenServerCall, PairingWalk},
     },
-    rules::{ResultPlace, Unique},
-    turns::{Anchor, Unit},
+    rules::{IdScope, ResultPlace},
+    turns::{InsertPoint, TurnUnit},
 };
 
 /// Which results stand where those of their calls may stand.
-pub(super) fn find_homes(walk: &mut Walk<'_, '_>) {
+pub(super) fn find_results_in_place(walk: &mut PairingWalk<'_, '_>) {
     let runs = if walk.rules.place == ResultPlace::ItemRun {
         item_runs(walk)
     } else {
         Vec::new()
     };
     for row in &mut walk.pairing.results {
-        let Fate::Answers(call) = row.fate else { continue };
+        let ResultRole::Answers(call) = row.role else { continue };
         let call = &walk.pairing.calls[call];
-        row.home = match walk.rules.place {
+        row.in_place = match walk.rules.place {
             ResultPlace::Anywhere => true,
             ResultPlace::ItemRun => {
                 let message = walk.conversation.parts[call.part].message;
                 call.part < row.part && runs.get(message) == runs.get(walk.conversation.parts[row.part].message)
             }
-            _ => row.turn == Some(call.turn) && row.leads(),
+            _ => row.turn == Some(call.turn) && row.is_leading(),
         };
     }
 }
 
 /// For each message the run of calls and results that it belongs to, by number.
-fn item_runs(walk: &Walk<'_, '_>) -> Vec<usize> {
+fn item_runs(walk: &PairingWalk<'_, '_>) -> Vec<usize> {
     let mut run = 0;
     let ends_run = |part: &Part<'_>| !matches!(part.kind, PartKind::Call(_) | PartKind::Result(_));
     let messages = walk.conversation.messages.iter();
@@ -47,8 +47,8 @@ fn item_runs(walk: &Walk<'_, '_>) -> Vec<usize> {
 }
 
 /// Where an id must be the only one in the body, a call may repeat one of an earlier turn.
-pub(super) fn number_repeats(walk: &mut Walk<'_, '_>) {
-    if walk.rules.unique != Unique::Body {
+pub(super) fn number_repeats(walk: &mut PairingWalk<'_, '_>) {
+    if walk.rules.id_scope != IdScope::Body {
         return;
     }
     let mut seen: HashMap<&[u8], (usize, usize)> = HashMap::new();
@@ -63,7 +63,7 @@ pub(super) fn number_repeats(walk: &mut Walk<'_, '_>) {
 }
 
 /// Calls at the end of a history, none of which is answered yet: one answer wants all others.
-pub(super) fn judge_open_end(walk: &mut Walk<'_, '_>) {
+pub(super) fn judge_open_end(walk: &mut PairingWalk<'_, '_>) {
     let last = walk.pairing.turns.last();
     let Some(turn) = last.filter(|turn| walk.rules.open_end && turn.gap.is_empty()) else {
         return;
@@ -71,18 +71,18 @@ pub(super) fn judge_open_end(walk: &mut Walk<'_, '_>) {
     let calls = walk.pairing.calls.get_mut(turn.calls.clone()).unwrap_or_default();
     if calls.iter().all(|call| call.answer.is_none()) {
         for call in calls {
-            call.open = Open::Legal;
+            call.without_result = WithoutResult::Legal;
         }
     }
 }
 
 /// An open server call is legal in a pause, in a mixed turn and under running code; elsewhere it is a half.
-pub(super) fn judge_servers(walk: &mut Walk<'_, '_>) {
+pub(super) fn judge_servers(walk: &mut PairingWalk<'_, '_>) {
     let last = walk.pairing.turns.len().saturating_sub(1);
     // Looked up once: the gap behind the last turn may be as long as the history.
     let mut spoke = None;
     for index in 0..walk.servers.len() {
-        let Server {
+        let OpenServerCall {
             part,
             turn,
             known,
@@ -95,38 +95,38 @@ pub(super) fn judge_servers(walk: &mut Walk<'_, '_>) {
         let found = &mut walk.pairing.turns[turn];
         let droppable = !found.thinking && !found.programmatic;
         if resolved.is_none() && closed {
-            walk.pairing.halves.push(Half { part, droppable });
+            walk.pairing.server_halves.push(ServerHalf { part, droppable });
             found.only_results |= !droppable;
         } else {
             found.only_results = true;
         }
     }
-    walk.pairing.halves.sort_by_key(|half| half.part);
+    walk.pairing.server_halves.sort_by_key(|half| half.part);
     keep_beside_thinking(walk);
 }
 
 /// Marks halves in units with thinking: they stay.
-fn keep_beside_thinking(walk: &mut Walk<'_, '_>) {
+fn keep_beside_thinking(walk: &mut PairingWalk<'_, '_>) {
     let thinks = |part: &Part<'_>| matches!(part.kind, PartKind::Thinking);
     // The halves of one unit follow each other, so that each unit is searched once.
     let mut searched: Option<(usize, bool)> = None;
-    for index in 0..walk.pairing.halves.len() {
-        let unit = unit_of(walk, walk.pairing.halves[index].part).parts.clone();
+    for index in 0..walk.pairing.server_halves.len() {
+        let unit = unit_of(walk, walk.pairing.server_halves[index].part).parts.clone();
         let known = searched.filter(|(first, _)| *first == unit.start);
         let (first, thinking) = known.unwrap_or_else(|| (unit.start, walk.conversation.parts[unit].iter().any(thinks)));
         searched = Some((first, thinking));
-        walk.pairing.halves[index].droppable &= !thinking;
+        walk.pairing.server_halves[index].droppable &= !thinking;
     }
 }
 
 /// The unit that holds a part: a piece of a message that is cut up will be a message of its own.
-fn unit_of<'w>(walk: &'w Walk<'_, '_>, part: usize) -> &'w Unit {
+fn unit_of<'w>(walk: &'w PairingWalk<'_, '_>, part: usize) -> &'w TurnUnit {
     let behind = walk.pairing.units.partition_point(|unit| unit.parts.start <= part);
     &walk.pairing.units[behind - 1]
 }
 
 /// Whether the gap holds words of the user, or anything at all where the turn has no client call to answer.
-fn user_spoke(walk: &Walk<'_, '_>, turn: usize) -> bool {
+fn user_spoke(walk: &PairingWalk<'_, '_>, turn: usize) -> bool {
     let found = &walk.pairing.turns[turn];
     let says = |part: usize| !matches!(walk.conversation.parts[part].kind, PartKind::Result(_));
     walk.pairing.units[found.gap.clone()]
@@ -136,42 +136,44 @@ fn user_spoke(walk: &Walk<'_, '_>, turn: usize) -> bool {
 }
 
 /// Where what is put in goes: behind the last result that stays, else in front of the answering user message.
-pub(super) fn place_anchors(walk: &mut Walk<'_, '_>) {
+pub(super) fn place_anchors(walk: &mut PairingWalk<'_, '_>) {
     for row in &walk.pairing.results {
         let Some(turn) = row.turn else { continue };
-        let stays = match row.fate {
-            Fate::Answers(call) => walk.pairing.calls[call].turn == turn,
-            Fate::Elsewhere => true,
-            Fate::Repeats(_) | Fate::RepeatsResult(_) | Fate::RepeatsHeld | Fate::Orphan => false,
+        let stays = match row.role {
+            ResultRole::Answers(call) => walk.pairing.calls[call].turn == turn,
+            ResultRole::NotJudged => true,
+            ResultRole::Repeats(_) | ResultRole::RepeatsResult(_) | ResultRole::RepeatsRemote | ResultRole::Orphan => {
+                false
+            }
         };
-        if row.leads() && stays {
-            walk.pairing.turns[turn].anchor = Some(Anchor {
+        if row.is_leading() && stays {
+            walk.pairing.turns[turn].insert_at = Some(InsertPoint {
                 unit: row.unit,
                 behind: Some(row.part),
             });
         }
     }
     if walk.rules.place == ResultPlace::UserTurn {
-        for turn in walk.pairing.turns.iter_mut().filter(|turn| turn.anchor.is_none()) {
+        for turn in walk.pairing.turns.iter_mut().filter(|turn| turn.insert_at.is_none()) {
             let user = turn
                 .gap
                 .clone()
                 .find(|unit| walk.pairing.units[*unit].role == Role::User);
-            turn.anchor = user.map(|unit| Anchor { unit, behind: None });
+            turn.insert_at = user.map(|unit| InsertPoint { unit, behind: None });
         }
     }
 }
 
 /// Hygiene never touches a turn with thinking, where blank text is the model's own, nor what stands behind a
 /// compaction.
-pub(super) fn keep_flaws(walk: &mut Walk<'_, '_>) {
+pub(super) fn select_flaws(walk: &mut PairingWalk<'_, '_>) {
     find_wrong_kinds(walk);
     find_split_turns(walk);
     if walk.conversation.flaws.is_empty() {
         return;
     }
     // By message and first part: pieces of one message may belong to several turns.
-    let name = |unit: &Unit| (unit.message, unit.parts.start);
+    let name = |unit: &TurnUnit| (unit.message, unit.parts.start);
     let mut thinking = HashSet::new();
     for turn in walk.pairing.turns.iter().filter(|turn| turn.thinking) {
         thinking.extend(walk.pairing.units[turn.units.clone()].iter().map(name));
@@ -192,7 +194,7 @@ pub(super) fn keep_flaws(walk: &mut Walk<'_, '_>) {
 }
 
 /// Results that answer their calls in the form of another kind of call.
-fn find_wrong_kinds(walk: &mut Walk<'_, '_>) {
+fn find_wrong_kinds(walk: &mut PairingWalk<'_, '_>) {
     if walk.rules.place != ResultPlace::Anywhere {
         return;
     }
@@ -202,7 +204,7 @@ fn find_wrong_kinds(walk: &mut Walk<'_, '_>) {
         _ => 0,
     };
     for row in &walk.pairing.results {
-        if let Fate::Answers(call) = row.fate
+        if let ResultRole::Answers(call) = row.role
             && kind(row.part) != kind(walk.pairing.calls[call].part)
         {
             let message = walk.conversation.parts[row.part].message;
@@ -217,7 +219,7 @@ fn find_wrong_kinds(walk: &mut Walk<'_, '_>) {
 }
 
 /// Gemini: a turn of the model with calls stands in one content; what would move must not be signed.
-fn find_split_turns(walk: &mut Walk<'_, '_>) {
+fn find_split_turns(walk: &mut PairingWalk<'_, '_>) {
     if walk.rules.place != ResultPlace::NextContent {
         return;
     }

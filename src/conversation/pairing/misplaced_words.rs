@@ -1,6 +1,8 @@
 //! Words that stand where the provider accepts none: behind a call, or in a message of results.
 
-use crate::conversation::{Conversation, Part, PartKind, Role, pairing::walk::Walk, rules::WordsPlace, turns::Unit};
+use crate::conversation::{
+    Conversation, Part, PartKind, Role, pairing::in_turn::PairingWalk, rules::WordsPlace, turns::TurnUnit,
+};
 
 /// Words that stand where the provider accepts none. Images and documents count as words.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +19,7 @@ pub struct MisplacedWords {
 
 impl MisplacedWords {
     /// The stable name of the place, as [`Finding::detail`](crate::conversation::Finding::detail).
-    pub const fn detail(&self, role: Role) -> &'static str {
+    pub const fn place_label(&self, role: Role) -> &'static str {
         match role {
             Role::Assistant => "behind_call",
             _ => "beside_result",
@@ -26,7 +28,7 @@ impl MisplacedWords {
 }
 
 /// Finds words that stand where the rules accept none. What stands in front of a compaction is not judged.
-pub(super) fn find_misplaced_words(walk: &mut Walk<'_, '_>) {
+pub(super) fn find_misplaced_words(walk: &mut PairingWalk<'_, '_>) {
     let find = match walk.rules.words {
         WordsPlace::BeforeCalls => behind_call,
         WordsPlace::ApartFromResults => beside_result,
@@ -34,13 +36,13 @@ pub(super) fn find_misplaced_words(walk: &mut Walk<'_, '_>) {
     };
     let units = walk.pairing.units.iter().enumerate();
     let judged = units.filter(|(_, unit)| unit.parts.start >= walk.begin);
-    walk.pairing.words = judged
+    walk.pairing.misplaced_words = judged
         .filter_map(|(index, unit)| find(walk.conversation, index, unit))
         .collect();
 }
 
 /// The words behind the first call of an assistant's message.
-fn behind_call(conversation: &Conversation<'_>, index: usize, unit: &Unit) -> Option<MisplacedWords> {
+fn behind_call(conversation: &Conversation<'_>, index: usize, unit: &TurnUnit) -> Option<MisplacedWords> {
     if unit.role != Role::Assistant {
         return None;
     }
@@ -60,7 +62,7 @@ fn behind_call(conversation: &Conversation<'_>, index: usize, unit: &Unit) -> Op
 }
 
 /// The words in a user's message that holds results.
-fn beside_result(conversation: &Conversation<'_>, index: usize, unit: &Unit) -> Option<MisplacedWords> {
+fn beside_result(conversation: &Conversation<'_>, index: usize, unit: &TurnUnit) -> Option<MisplacedWords> {
     if unit.role != Role::User {
         return None;
     }

@@ -6,7 +6,7 @@
 
 /// How a text is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Saying {
+pub enum LostText {
     /// It is this text: short words may begin a real result too.
     Whole(&'static str),
     /// It begins with this text.
@@ -17,61 +17,61 @@ pub enum Saying {
 
 /// One text that stands for a lost result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostResultRow {
     /// Who writes it.
     pub client: &'static str,
     /// What is written.
-    pub saying: Saying,
+    pub text: LostText,
     /// The first version of the client that was seen to write it.
     pub since: &'static str,
 }
 
 /// Every such text, as it was seen on the wire (2026-11).
-pub const LOST: &[Lost] = &[
+pub const LOST_RESULTS: &[LostResultRow] = &[
     row(
         "antiphon",
         // Both placeholders, and those to come.
-        Saying::Begins("[antiphon: no result was recorded"),
+        LostText::Begins("[antiphon: no result was recorded"),
         "0.1",
     ),
     row(
         "claude-code",
-        Saying::Begins("[Tool call interrupted: the session ended before this call's result was recorded"),
+        LostText::Begins("[Tool call interrupted: the session ended before this call's result was recorded"),
         "2.1.328",
     ),
     row(
         "claude-code",
-        Saying::Begins("The user doesn't want to proceed with this tool use."),
+        LostText::Begins("The user doesn't want to proceed with this tool use."),
         "1.0.67",
     ),
     // openclaw writes the same on Responses.
-    row("codex", Saying::Whole("aborted"), "0.169"),
+    row("codex", LostText::Whole("aborted"), "0.169"),
     row(
         "codex",
-        Saying::Between("Wall time: ", " seconds\naborted by user"),
+        LostText::Between("Wall time: ", " seconds\naborted by user"),
         "0.169",
     ),
     row(
         "qwen-code",
-        Saying::Begins("Tool execution result was not recorded"),
+        LostText::Begins("Tool execution result was not recorded"),
         "0.24",
     ),
     row(
         "copilot",
-        Saying::Begins("Tool execution was interrupted before a result was recorded."),
+        LostText::Begins("Tool execution was interrupted before a result was recorded."),
         "1.0",
     ),
-    row("opencode", Saying::Whole("[Tool execution was interrupted]"), "1.3"),
+    row("opencode", LostText::Whole("[Tool execution was interrupted]"), "1.3"),
     // openclaw writes the same on Anthropic.
-    row("pi", Saying::Whole("No result provided"), "0.73"),
+    row("pi", LostText::Whole("No result provided"), "0.73"),
     row(
         "openclaw",
-        Saying::Begins("[openclaw] missing tool result in session history"),
+        LostText::Begins("[openclaw] missing tool result in session history"),
         "2026.9",
     ),
     row(
         "hermes",
-        Saying::Whole("[Result unavailable \u{2014} see context summary above]"),
+        LostText::Whole("[Result unavailable \u{2014} see context summary above]"),
         "0.19",
     ),
 ];
@@ -79,18 +79,22 @@ pub const LOST: &[Lost] = &[
 /// Bytes of a result, as it stands in a body, that may be such a text: a longer one is somebody's output.
 pub const LOST_BYTES_MAX: usize = 4 * 1024;
 
-const fn row(client: &'static str, saying: Saying, since: &'static str) -> Lost {
-    Lost { client, saying, since }
+const fn row(client: &'static str, saying: LostText, since: &'static str) -> LostResultRow {
+    LostResultRow {
+        client,
+        text: saying,
+        since,
+    }
 }
 
 /// Whether a result that says `text`, decoded, and nothing else says that there is none.
 pub fn is_lost(text: &[u8]) -> bool {
     let text = text.trim_ascii();
-    LOST.iter().any(|row| row.saying.is_said_by(text))
+    LOST_RESULTS.iter().any(|row| row.text.matches(text))
 }
 
-impl Saying {
-    fn is_said_by(self, text: &[u8]) -> bool {
+impl LostText {
+    fn matches(self, text: &[u8]) -> bool {
         match self {
             Self::Whole(whole) => text == whole.as_bytes(),
             Self::Begins(begin) => text.starts_with(begin.as_bytes()),

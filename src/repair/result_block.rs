@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The result at `result` without `cache_control`; none where it is no object in plain text.
-pub fn cut(body: &[u8], result: Span) -> Option<String> {
+pub fn cut_block(body: &[u8], result: Span) -> Option<String> {
     let json = Json::new(body);
     if json.kind(result) != Kind::Object {
         return None;
@@ -37,7 +37,7 @@ pub fn cut(body: &[u8], result: Span) -> Option<String> {
         .ok()?;
     }
     let list = EditList::new(edits, body.len()).ok()?;
-    let bytes = inside(body, result, list.as_slice());
+    let bytes = apply_removals(body, result, list.as_slice());
     String::from_utf8(bytes).ok()
 }
 
@@ -51,7 +51,7 @@ pub fn names_call(block: &str, id: &[u8]) -> bool {
 }
 
 /// A content as JSON, without `cache_control` in its blocks.
-pub fn bare(content: &str) -> String {
+pub fn without_cache_control(content: &str) -> String {
     let json = Json::new(content.as_bytes());
     let Some(list) = json.root().ok().filter(|root| json.kind(*root) == Kind::Array) else {
         return content.to_owned();
@@ -63,12 +63,13 @@ pub fn bare(content: &str) -> String {
         }
     });
     let edits = walked.ok().and_then(|()| EditList::new(edits, content.len()).ok());
-    let bare = edits.and_then(|edits| String::from_utf8(inside(content.as_bytes(), list, edits.as_slice())).ok());
+    let bare =
+        edits.and_then(|edits| String::from_utf8(apply_removals(content.as_bytes(), list, edits.as_slice())).ok());
     bare.unwrap_or_else(|| content.to_owned())
 }
 
 /// The bytes of `span` with the edits, which lie inside it and only remove.
-fn inside(body: &[u8], span: Span, edits: &[Edit]) -> Vec<u8> {
+fn apply_removals(body: &[u8], span: Span, edits: &[Edit]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(span.len());
     let mut at = span.start;
     for edit in edits {
@@ -80,7 +81,7 @@ fn inside(body: &[u8], span: Span, edits: &[Edit]) -> Vec<u8> {
 }
 
 /// A kept result under the id that its call has in this body.
-pub(super) fn put(format: Format, block: &str, id: Option<Piece>) -> Vec<Piece> {
+pub(super) fn block_with_id(format: Format, block: &str, id: Option<Piece>) -> Vec<Piece> {
     let json = Json::new(block.as_bytes());
     let edit = json
         .root()

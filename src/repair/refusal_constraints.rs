@@ -6,13 +6,13 @@ use std::collections::{HashMap, HashSet};
 
 use crate::{
     conversation::{
-        Conversation, Disowned, Finding, FindingKind, Flaw, FlawKind, Open, PartKind, Text,
-        pairing::{Half, Pairing, id_of},
-        rules::{Combines, PairingRules, ResultPlace, Unique, WordsPlace},
+        Conversation, Finding, FindingKind, Flaw, FlawKind, PartKind, ResultOwner, Text, WithoutResult,
+        pairing::{Pairing, ServerHalf, id_of},
+        rules::{IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
     },
     repair::{
-        held,
         known_answers::{RemoteAnswers, RemoteCalls},
+        remote_calls,
     },
     wire::{Format, Refusal, RefusalKind, json::Json},
 };
@@ -30,31 +30,31 @@ impl RefusalReading {
     /// Both readings, in the order in which they are tried.
     pub const ALL: [Self; 2] = [Self::StrictestRules, Self::NamedIds];
 
-    pub(super) const fn of(self, refusal: &Refusal) -> Insistence<'_> {
-        Insistence { refusal, reading: self }
+    pub(super) const fn constraints(self, refusal: &Refusal) -> RefusalConstraints<'_> {
+        RefusalConstraints { refusal, reading: self }
     }
 
     /// Whether a repair with these findings answers the refusal: it mends something that the refusal names.
     pub fn is_met(self, refusal: &Refusal, findings: &[Finding]) -> bool {
-        self.of(refusal).is_met(findings)
+        self.constraints(refusal).is_met(findings)
     }
 }
 
 /// A refusal on its way into a repair.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Insistence<'r> {
+pub(super) struct RefusalConstraints<'r> {
     pub(super) refusal: &'r Refusal,
     pub(super) reading: RefusalReading,
 }
 
-impl Insistence<'_> {
+impl RefusalConstraints<'_> {
     /// The rules in their strictest reading.
-    pub(super) fn rules(&self, rules: PairingRules) -> PairingRules {
+    pub(super) fn strictest_rules(&self, rules: PairingRules) -> PairingRules {
         let place = match rules.place {
             ResultPlace::Anywhere => ResultPlace::ItemRun,
             place => place,
         };
-        let repeated = self.refusal.kind == RefusalKind::RepeatedCall && rules.unique != Unique::Nowhere;
+        let repeated = self.refusal.kind == RefusalKind::RepeatedCall && rules.id_scope != IdScope::Nowhere;
         // MiniMax refuses words beside results so, and may stand behind a server of another name.
         let unnamed = self.refusal.kind == RefusalKind::Orphan && self.refusal.ids.is_empty();
         let words = match rules.words {
@@ -64,11 +64,11 @@ impl Insistence<'_> {
         PairingRules {
             place,
             words,
-            combines: match place {
-                ResultPlace::UserTurn => Combines::Nobody,
-                _ => rules.combines,
+            merged_roles: match place {
+                ResultPlace::UserTurn => MergedRoles::None,
+                _ => rules.merged_roles,
             },
-            unique: if repeated { Unique::Body } else { rules.unique },
+            id_scope: if repeated { IdScope::Body } else { rules.id_scope },
             open_end: false,
             ..rules
         }
@@ -76,47 +76,47 @@ impl Insistence<'_> {
 
     /// What is read otherwise: calls behind a compaction are judged; with [`RefusalReading::NamedIds`] what is named is called open,
     /// or nobody's.
-    pub(super) fn read_again(&self, conversation: &mut Conversation<'_>) {
+    pub(super) fn reclassify_parts(&self, conversation: &mut Conversation<'_>) {
         conversation.compaction = None;
         for part in &mut conversation.parts {
             match &mut part.kind {
-                PartKind::Call(call) if self.refusal.kind == RefusalKind::Unanswered && self.names(&call.id) => {
-                    call.open = match call.open {
-                        Open::Legal => Open::Refused,
+                PartKind::Call(call) if self.refusal.kind == RefusalKind::Unanswered && self.names_id(&call.id) => {
+                    call.without_result = match call.without_result {
+                        WithoutResult::Legal => WithoutResult::Refused,
                         open => open,
                     };
                 }
                 PartKind::Result(result)
                     if self.reading == RefusalReading::NamedIds
                         && matches!(self.refusal.kind, RefusalKind::Orphan | RefusalKind::Duplicate)
-                        && self.names(&result.id) =>
+                        && self.names_id(&result.id) =>
                 {
-                    result.disowned = Disowned::OfNoCall;
+                    result.owner = ResultOwner::NoCall;
                 }
                 _ => {}
             }
         }
         if self.reading == RefusalReading::NamedIds && self.refusal.kind == RefusalKind::Duplicate {
-            own_the_first(conversation);
+            readmit_first_results(conversation);
         }
     }
 
     /// What is wrong beyond the pairing, by the refusal's word.
-    pub(super) fn judge(&self, conversation: &Conversation<'_>, pairing: &mut Pairing) {
+    pub(super) fn add_findings(&self, conversation: &Conversation<'_>, pairing: &mut Pairing) {
         if self.reading != RefusalReading::NamedIds {
             return;
         }
         match self.refusal.kind {
-            RefusalKind::ServerHalf => self.judge_servers(conversation, pairing),
-            RefusalKind::RepeatedItem => self.judge_items(conversation, pairing, 1),
-            RefusalKind::WithoutReasoning => self.judge_items(conversation, pairing, 0),
+            RefusalKind::ServerHalf => self.add_server_halves(conversation, pairing),
+            RefusalKind::RepeatedItem => self.add_repeated_items(conversation, pairing, 1),
+            RefusalKind::WithoutReasoning => self.add_repeated_items(conversation, pairing, 0),
             _ => {}
         }
     }
 
     /// Server calls and results that the refusal names; in a turn with thinking the provider's word is final.
-    fn judge_servers(&self, conversation: &Conversation<'_>, pairing: &mut Pairing) {
-        let known: HashSet<usize> = pairing.halves.iter().map(|half| half.part).collect();
+    fn add_server_halves(&self, conversation: &Conversation<'_>, pairing: &mut Pairing) {
+        let known: HashSet<usize> = pairing.server_halves.iter().map(|half| half.part).collect();
         for turn in &pairing.turns {
             for unit in &pairing.units[turn.units.clone()] {
                 let named = unit.parts.clone().filter(|part| {
@@ -124,17 +124,19 @@ impl Insistence<'_> {
                         conversation.parts[*part].kind,
                         PartKind::ServerCall(_) | PartKind::ServerResult(_)
                     );
-                    server && !known.contains(part) && self.names(id_of(conversation, *part))
+                    server && !known.contains(part) && self.names_id(id_of(conversation, *part))
                 });
                 let droppable = !turn.thinking && !turn.programmatic;
-                pairing.halves.extend(named.map(|part| Half { part, droppable }));
+                pairing
+                    .server_halves
+                    .extend(named.map(|part| ServerHalf { part, droppable }));
             }
         }
-        pairing.halves.sort_by_key(|half| half.part);
+        pairing.server_halves.sort_by_key(|half| half.part);
     }
 
     /// Items whose item id the refusal names lose it, but for the first `keep` of each id.
-    fn judge_items(&self, conversation: &Conversation<'_>, pairing: &mut Pairing, keep: usize) {
+    fn add_repeated_items(&self, conversation: &Conversation<'_>, pairing: &mut Pairing, keep: usize) {
         let json = Json::new(conversation.body);
         let mut seen: HashMap<&[u8], usize> = self.refusal.ids.iter().map(|id| (id.as_bytes(), 0)).collect();
         let mut found_in: HashSet<usize> = HashSet::new();
@@ -166,18 +168,18 @@ impl Insistence<'_> {
     /// Returns the remote calls whose results the provider misses. Neither they nor their results are in the body.
     fn remote_calls(&self, conversation: &Conversation<'_>, format: Format) -> Vec<String> {
         let is_unanswered = self.reading == RefusalReading::NamedIds && self.refusal.kind == RefusalKind::Unanswered;
-        if !is_unanswered || !format.names_remote_calls() || !conversation.calls_elsewhere {
+        if !is_unanswered || !format.names_remote_calls() || !conversation.may_have_remote_calls {
             return Vec::new();
         }
-        held::absent(conversation, self.refusal.ids.clone())
+        remote_calls::not_in_body(conversation, self.refusal.ids.clone())
     }
 
     /// Whether the refusal names nothing but results that we have put in for calls which the provider holds.
-    pub(super) fn names_ours(&self, conversation: &Conversation<'_>) -> bool {
+    pub(super) fn names_only_inserted(&self, conversation: &Conversation<'_>) -> bool {
         let ids = &self.refusal.ids;
         let of_results = matches!(self.refusal.kind, RefusalKind::Orphan | RefusalKind::Duplicate);
-        let ours = || held::absent(conversation, ids.clone()).len() == ids.len();
-        of_results && conversation.calls_elsewhere && !ids.is_empty() && ours()
+        let ours = || remote_calls::not_in_body(conversation, ids.clone()).len() == ids.len();
+        of_results && conversation.may_have_remote_calls && !ids.is_empty() && ours()
     }
 
     /// Whether the repair answers the refusal: something that it names was found, or it names nothing.
@@ -196,7 +198,7 @@ impl Insistence<'_> {
     }
 
     /// Whether every id that the refusal names stood for one call and one result behind it.
-    pub(super) fn was_balanced(&self, conversation: &Conversation<'_>) -> bool {
+    pub(super) fn is_balanced(&self, conversation: &Conversation<'_>) -> bool {
         let count = |id: &String| {
             let (mut calls, mut results) = (0, 0);
             for part in &conversation.parts {
@@ -211,20 +213,20 @@ impl Insistence<'_> {
         !self.refusal.ids.is_empty() && self.refusal.ids.iter().all(|id| count(id) == (1, 1))
     }
 
-    pub(super) fn names(&self, id: &[u8]) -> bool {
+    pub(super) fn names_id(&self, id: &[u8]) -> bool {
         self.refusal.ids.iter().any(|named| named.as_bytes() == id)
     }
 }
 
 /// Of several results for a call outside the body the first stays.
-fn own_the_first(conversation: &mut Conversation<'_>) {
+fn readmit_first_results(conversation: &mut Conversation<'_>) {
     let mut seen = HashSet::new();
     for part in &mut conversation.parts {
         if let PartKind::Result(result) = &mut part.kind
-            && result.disowned == Disowned::OfNoCall
+            && result.owner == ResultOwner::NoCall
             && seen.insert(result.id.to_vec())
         {
-            result.disowned = Disowned::No;
+            result.owner = ResultOwner::Unknown;
         }
     }
 }
@@ -235,32 +237,32 @@ pub(super) struct DueCalls {
     /// Their ids, none of which is in the body.
     pub(super) calls: Vec<String>,
     /// The answers that nobody knew to be due before the provider's refusal named them.
-    pub(super) news: Option<RemoteAnswers>,
+    pub(super) learned: Option<RemoteAnswers>,
 }
 
 /// Returns the remote calls that are known to be due, and those that the refusal names.
 pub(super) fn due_calls(
     conversation: &Conversation<'_>,
     remote: &RemoteCalls,
-    insistence: Option<&Insistence<'_>>,
+    insistence: Option<&RefusalConstraints<'_>>,
     format: Format,
 ) -> DueCalls {
-    if !conversation.calls_elsewhere {
+    if !conversation.may_have_remote_calls {
         return DueCalls::default();
     }
     let (mut calls, mut news) = (remote.due.clone(), None);
     if let Some(insistence) = insistence {
-        calls.retain(|id| !insistence.names(id.as_bytes()));
+        calls.retain(|id| !insistence.names_id(id.as_bytes()));
         let named = insistence.remote_calls(conversation, format);
         let is_news = !named.is_empty();
         calls.extend(named);
         news = is_news.then(|| RemoteAnswers {
-            origin: held::origin(conversation).map(Text::into_owned),
+            origin: remote_calls::origin_id(conversation).map(Text::into_owned),
             calls: calls.clone(),
         });
     }
     DueCalls {
-        calls: held::absent(conversation, calls),
-        news,
+        calls: remote_calls::not_in_body(conversation, calls),
+        learned: news,
     }
 }

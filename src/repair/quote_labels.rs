@@ -8,7 +8,7 @@ use std::{
 use crate::{
     conversation::{
         Conversation, PartKind, Text,
-        pairing::{Fate, Pairing, id_of},
+        pairing::{Pairing, ResultRole, id_of},
     },
     wire::json::Json,
 };
@@ -17,17 +17,17 @@ use crate::{
 const NAME_BYTES_MAX: usize = 512;
 
 /// The labels of one history's results and calls.
-pub(super) struct Labels<'c> {
+pub(super) struct QuoteLabels<'c> {
     conversation: &'c Conversation<'c>,
     pairing: &'c Pairing,
     /// The tools of calls, once they are asked for: one call may have very many results.
     names: RefCell<HashMap<usize, Option<Text<'c>>>>,
     /// The calls of each id, once they are asked for.
-    namesakes: OnceCell<HashMap<&'c [u8], Namesakes<'c>>>,
+    calls_by_id: OnceCell<HashMap<&'c [u8], CallsOfId<'c>>>,
 }
 
 /// The calls of one id.
-struct Namesakes<'c> {
+struct CallsOfId<'c> {
     first: usize,
     /// The first one's tool.
     name: Option<Text<'c>>,
@@ -35,41 +35,41 @@ struct Namesakes<'c> {
     other: Option<usize>,
 }
 
-impl<'c> Labels<'c> {
+impl<'c> QuoteLabels<'c> {
     /// The labels of `conversation`.
     pub(super) fn new(conversation: &'c Conversation<'c>, pairing: &'c Pairing) -> Self {
         Self {
             conversation,
             pairing,
             names: RefCell::default(),
-            namesakes: OnceCell::new(),
+            calls_by_id: OnceCell::new(),
         }
     }
 
     /// The id and the tool's name of a result that is quoted, or of a call that becomes text.
-    pub(super) fn of(&self, part: usize) -> (String, Option<String>) {
-        let id = text(id_of(self.conversation, part)).unwrap_or_default();
-        let call = match self.pairing.fate_of(part) {
-            Some(Fate::Answers(call) | Fate::Repeats(call)) => Some(self.pairing.calls[call].part),
+    pub(super) fn label_of(&self, part: usize) -> (String, Option<String>) {
+        let id = non_empty_text(id_of(self.conversation, part)).unwrap_or_default();
+        let call = match self.pairing.role_of(part) {
+            Some(ResultRole::Answers(call) | ResultRole::Repeats(call)) => Some(self.pairing.calls[call].part),
             _ => None,
         };
         let name = match (&self.conversation.parts[part].kind, call) {
-            (PartKind::Call(_), _) => self.name(part),
-            (_, Some(call)) => self.name(call),
-            (PartKind::Result(result), None) if !result.name.is_empty() => return (id, text(&result.name)),
-            (_, None) => return (id, self.namesake(part)),
+            (PartKind::Call(_), _) => self.tool_name(part),
+            (_, Some(call)) => self.tool_name(call),
+            (PartKind::Result(result), None) if !result.name.is_empty() => return (id, non_empty_text(&result.name)),
+            (_, None) => return (id, self.tool_of_id(part)),
         };
-        (id, name.as_deref().and_then(text))
+        (id, name.as_deref().and_then(non_empty_text))
     }
 
-    fn name(&self, call: usize) -> Option<Text<'c>> {
+    fn tool_name(&self, call: usize) -> Option<Text<'c>> {
         let mut names = self.names.borrow_mut();
-        names.entry(call).or_insert_with(|| self.read_name(call)).clone()
+        names.entry(call).or_insert_with(|| self.read_tool_name(call)).clone()
     }
 
-    fn read_name(&self, call: usize) -> Option<Text<'c>> {
+    fn read_tool_name(&self, call: usize) -> Option<Text<'c>> {
         let json = Json::new(self.conversation.body);
-        let name = json.decode(self.conversation.details(call).name?);
+        let name = json.decode(self.conversation.call_details(call).name?);
         let length = name.len().min(NAME_BYTES_MAX);
         Some(match name {
             Text::Borrowed(name) => name.get(..length).unwrap_or_default().into(),
@@ -82,34 +82,34 @@ impl<'c> Labels<'c> {
 
     /// The tool of the calls in front of the result at `part` that have its id, if it is one tool: an id that comes again
     /// later changes no quote.
-    fn namesake(&self, part: usize) -> Option<String> {
+    fn tool_of_id(&self, part: usize) -> Option<String> {
         let id = Some(id_of(self.conversation, part)).filter(|id| !id.is_empty())?;
-        let Namesakes { first, name, other } = self.namesakes.get_or_init(|| self.all()).get(id)?;
+        let CallsOfId { first, name, other } = self.calls_by_id.get_or_init(|| self.calls_by_id()).get(id)?;
         let one = *first < part && other.is_none_or(|other| other > part);
         let name = name
             .as_deref()
-            .filter(|_| one && self.group(*first) == self.group(part))?;
-        text(name)
+            .filter(|_| one && self.family_group(*first) == self.family_group(part))?;
+        non_empty_text(name)
     }
 
-    fn all(&self) -> HashMap<&'c [u8], Namesakes<'c>> {
-        let mut found: HashMap<&[u8], Namesakes<'c>> = HashMap::new();
+    fn calls_by_id(&self) -> HashMap<&'c [u8], CallsOfId<'c>> {
+        let mut found: HashMap<&[u8], CallsOfId<'c>> = HashMap::new();
         for call in self.pairing.calls.iter().map(|call| call.part) {
             let known = found
                 .entry(id_of(self.conversation, call))
-                .or_insert_with(|| Namesakes {
+                .or_insert_with(|| CallsOfId {
                     first: call,
-                    name: self.read_name(call),
+                    name: self.read_tool_name(call),
                     other: None,
                 });
-            if known.other.is_none() && known.first != call && known.name != self.read_name(call) {
+            if known.other.is_none() && known.first != call && known.name != self.read_tool_name(call) {
                 known.other = Some(call);
             }
         }
         found
     }
 
-    fn group(&self, part: usize) -> Option<u8> {
+    fn family_group(&self, part: usize) -> Option<u8> {
         match &self.conversation.parts[part].kind {
             PartKind::Call(call) => Some(call.family.group),
             PartKind::Result(result) => Some(result.family.group),
@@ -119,6 +119,6 @@ impl<'c> Labels<'c> {
 }
 
 /// A text, if there is one.
-fn text(bytes: &[u8]) -> Option<String> {
+fn non_empty_text(bytes: &[u8]) -> Option<String> {
     (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into_owned())
 }

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use crate::{
     conversation::{Content, FlawKind, Part, PartKind, Role},
     repair::{
-        history_plan::Lift,
-        layout::{Before, Layout},
-        words,
+        history_plan::PartChange,
+        layout::{LastSpeaker, Layout},
+        texts,
     },
     splice::{Edit, Piece},
     wire::{
@@ -17,104 +17,107 @@ use crate::{
 };
 
 /// The messages as they go upstream.
-pub(super) fn slots(layout: &Layout<'_>) -> Vec<Slot> {
-    let mut builder = Builder {
+pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<Slot> {
+    let mut builder = BlockLayout {
         layout,
         done: Vec::new(),
         open: None,
-        before: Before::default(),
+        before: LastSpeaker::default(),
     };
     let behind: HashSet<usize> = layout
         .plan
         .turns
         .iter()
-        .filter(|(_, plan)| plan.systems)
+        .filter(|(_, plan)| plan.moves_systems)
         .flat_map(|(turn, _)| layout.pairing.turns[*turn].systems.clone())
         .collect();
     for unit in 0..layout.pairing.units.len() {
         if !behind.contains(&unit) {
-            builder.unit(unit);
+            builder.add_unit(unit);
         }
-        builder.own_message(unit);
-        builder.systems_behind(unit);
+        builder.push_answers_of(unit);
+        builder.push_systems_behind(unit);
     }
-    builder.close();
+    builder.close_message();
     builder.done
 }
 
-struct Builder<'l, 'c> {
+struct BlockLayout<'l, 'c> {
     layout: &'l Layout<'c>,
     done: Vec<Slot>,
     /// The message that is being written: units that belong to it may join it.
-    open: Option<Draft>,
-    before: Before,
+    open: Option<OpenMessage>,
+    before: LastSpeaker,
 }
 
 /// A message that is being written.
-struct Draft {
+struct OpenMessage {
     /// The message its first unit came from.
     message: usize,
     /// Whether it is written over that message, or is one of our own beside it.
-    over: bool,
-    items: Vec<Item>,
+    replaces_original: bool,
+    items: Vec<MessageBlock>,
 }
 
 /// What comes of a unit.
 #[derive(Default)]
-struct Laid {
+struct UnitBlocks {
     /// Its blocks.
-    items: Vec<Item>,
+    items: Vec<MessageBlock>,
     /// Quotes that stand in a message of their own behind it.
-    apart: Vec<Vec<Piece>>,
+    own_message: Vec<Vec<Piece>>,
 }
 
 /// A block of a message.
-enum Item {
+enum MessageBlock {
     /// A part that stays, with edits inside it.
-    Stay(usize, Vec<Edit>),
+    Unmoved(usize, Vec<Edit>),
     /// A result that is put in.
     Answer(Vec<Piece>),
     /// Any other block of ours, or one from elsewhere.
     New(Vec<Piece>),
 }
 
-impl Item {
+impl MessageBlock {
     /// The block in another place than its own.
-    fn lifted(self, parts: &[Part<'_>]) -> Self {
+    fn into_new(self, parts: &[Part<'_>]) -> Self {
         match self {
-            Self::Stay(part, edits) => Self::New(json::moved(parts[part].span, edits)),
+            Self::Unmoved(part, edits) => Self::New(json::moved(parts[part].span, edits)),
             other => other,
         }
     }
 }
 
-impl Builder<'_, '_> {
-    fn unit(&mut self, unit: usize) {
+impl BlockLayout<'_, '_> {
+    fn add_unit(&mut self, unit: usize) {
         let found = &self.layout.pairing.units[unit];
         let (message, role) = (found.message, found.role);
-        if !self.layout.touches(message) {
-            self.close();
-            self.before = self.before.then(role);
+        if !self.layout.is_changed(message) {
+            self.close_message();
+            self.before = self.before.after_message(role);
             self.done.push(Slot::Old(message, Vec::new()));
             return;
         }
-        let Laid { items, apart } = self.items(unit);
+        let UnitBlocks {
+            items,
+            own_message: apart,
+        } = self.unit_blocks(unit);
         if items.is_empty() && apart.is_empty() {
-            self.emptied(unit, role);
+            self.replace_emptied(unit, role);
         } else if !items.is_empty() {
-            self.before = self.before.then(role);
-            self.lay(unit, items);
+            self.before = self.before.after_message(role);
+            self.add_blocks(unit, items);
         }
-        self.put_apart(apart);
+        self.push_own_message(apart);
     }
 
     /// Puts the blocks of a unit where they belong: into the message that is open, or one of their own.
-    fn lay(&mut self, unit: usize, items: Vec<Item>) {
+    fn add_blocks(&mut self, unit: usize, items: Vec<MessageBlock>) {
         let found = &self.layout.pairing.units[unit];
         let message = found.message;
         if found.inner {
-            self.close();
-            self.push_fresh(items);
+            self.close_message();
+            self.push_new_message(items);
             return;
         }
         let over = self.is_first_of_message(unit);
@@ -123,20 +126,24 @@ impl Builder<'_, '_> {
             Some(open) if open.message == message => open.items.extend(items),
             Some(open) if joins => {
                 let parts = &self.layout.conversation.parts;
-                open.items.extend(items.into_iter().map(|item| item.lifted(parts)));
+                open.items.extend(items.into_iter().map(|item| item.into_new(parts)));
             }
             _ => {
-                self.close();
-                self.open = Some(Draft { message, over, items });
+                self.close_message();
+                self.open = Some(OpenMessage {
+                    message,
+                    replaces_original: over,
+                    items,
+                });
             }
         }
     }
 
     /// Quotes that stand in a message of their own.
-    fn put_apart(&mut self, apart: Vec<Vec<Piece>>) {
+    fn push_own_message(&mut self, apart: Vec<Vec<Piece>>) {
         if !apart.is_empty() {
-            self.close();
-            self.before = Before::User;
+            self.close_message();
+            self.before = LastSpeaker::User;
             self.done.push(Slot::New(self.layout.format().message(true, apart)));
         }
     }
@@ -153,136 +160,141 @@ impl Builder<'_, '_> {
     }
 
     /// The blocks of a unit: what stays, with answers and quotes at the anchor.
-    fn items(&self, unit: usize) -> Laid {
+    fn unit_blocks(&self, unit: usize) -> UnitBlocks {
         let layout = self.layout;
-        let turn = layout.anchored(unit);
-        let anchor = turn.and_then(|turn| layout.pairing.turns[turn].anchor);
+        let turn = layout.turn_anchored_at(unit);
+        let anchor = turn.and_then(|turn| layout.pairing.turns[turn].insert_at);
         let behind = anchor.and_then(|anchor| anchor.behind);
-        let mut laid = Laid::default();
+        let mut laid = UnitBlocks::default();
         if behind.is_none() {
-            self.put_in(unit, turn, &mut laid);
+            self.insert_planned(unit, turn, &mut laid);
         }
         let found = &layout.pairing.units[unit];
         let says_nothing = layout.message_fixes.get(&found.message) == Some(&FlawKind::EmptyMessage);
         for part in found.parts.clone().filter(|_| !says_nothing) {
-            match layout.plan.lifts.get(&part) {
-                None => laid.items.push(Item::Stay(part, layout.inside(part))),
-                Some(Lift::Gone) => {}
-                Some(Lift::Quoted | Lift::Folded) => self.quote(part, &mut laid),
+            match layout.plan.part_changes.get(&part) {
+                None => laid.items.push(MessageBlock::Unmoved(part, layout.edits_inside(part))),
+                Some(PartChange::Removed) => {}
+                Some(PartChange::Quoted | PartChange::AsText) => self.push_quote(part, &mut laid),
             }
             if behind == Some(part) {
-                self.put_in(unit, turn, &mut laid);
+                self.insert_planned(unit, turn, &mut laid);
             }
         }
         laid
     }
 
-    fn put_in(&self, unit: usize, turn: Option<usize>, laid: &mut Laid) {
+    fn insert_planned(&self, unit: usize, turn: Option<usize>, laid: &mut UnitBlocks) {
         if let Some(plan) = turn.and_then(|turn| self.layout.plan.turns.get(&turn)) {
             let answers = plan
                 .answers
                 .iter()
-                .map(|answer| Item::Answer(self.layout.answer(answer)));
+                .map(|answer| MessageBlock::Answer(self.layout.write_answer(answer)));
             laid.items.extend(answers);
             for part in &plan.quotes {
-                self.quote(*part, laid);
+                self.push_quote(*part, laid);
             }
         }
-        for part in self.layout.plan.deferred.get(&unit).into_iter().flatten() {
-            self.quote(*part, laid);
+        for part in self.layout.plan.deferred_quotes.get(&unit).into_iter().flatten() {
+            self.push_quote(*part, laid);
         }
     }
 
     /// A quote stands among the other blocks; in Gemini, where results and words are counted, in a content of its own.
-    fn quote(&self, part: usize, laid: &mut Laid) {
+    fn push_quote(&self, part: usize, laid: &mut UnitBlocks) {
         let (id, name) = self.layout.quoted_label(part);
         let span = self.layout.conversation.parts[part].span;
         let format = self.layout.format();
         let blocks = format.quote_parts(self.layout.json, span, &id, name.as_deref());
         if format.quotes_apart() {
-            laid.apart.extend(blocks);
+            laid.own_message.extend(blocks);
         } else {
-            laid.items.extend(blocks.into_iter().map(Item::New));
+            laid.items.extend(blocks.into_iter().map(MessageBlock::New));
         }
     }
 
     /// A unit of which nothing is left. A user turn may vanish behind another one, or where results follow: else an
     /// assistant turn would come first, come last (prefill is refused by Claude 4.6 and later), or be merged with the
     /// one before.
-    fn emptied(&mut self, unit: usize, role: Role) {
+    fn replace_emptied(&mut self, unit: usize, role: Role) {
         let found = &self.layout.pairing.units[unit];
         let had_parts = !found.parts.is_empty();
         let mended = self.layout.message_fixes.get(&found.message) == Some(&FlawKind::EmptyMessage);
         if !had_parts && !mended {
-            self.close();
-            self.before = self.before.then(role);
+            self.close_message();
+            self.before = self.before.after_message(role);
             self.done.push(Slot::Old(found.message, Vec::new()));
         } else if role == Role::User
             && !found.inner
-            && self.before == Before::NobodyOrAssistant
+            && self.before == LastSpeaker::NoneOrAssistant
             && !self.layout.is_in_gap_of_calls(unit)
         {
-            self.close();
-            self.before = Before::User;
-            self.done.push(Slot::New(self.layout.format().note(words::VACATED)));
+            self.close_message();
+            self.before = LastSpeaker::User;
+            self.done.push(Slot::New(self.layout.format().note(texts::VACATED)));
         }
     }
 
     /// Answers of a turn without a user message behind it make one of their own.
-    fn own_message(&mut self, unit: usize) {
-        let Some(turn) = self.layout.ended(unit) else {
+    fn push_answers_of(&mut self, unit: usize) {
+        let Some(turn) = self.layout.turn_ending_at(unit) else {
             return;
         };
-        let mut laid = Laid::default();
-        self.put_in(usize::MAX, Some(turn), &mut laid);
+        let mut laid = UnitBlocks::default();
+        self.insert_planned(usize::MAX, Some(turn), &mut laid);
         if !laid.items.is_empty() {
-            self.close();
-            self.before = Before::User;
-            self.push_fresh(laid.items);
+            self.close_message();
+            self.before = LastSpeaker::User;
+            self.push_new_message(laid.items);
         }
-        self.put_apart(laid.apart);
+        self.push_own_message(laid.own_message);
     }
 
     /// System messages that stood in front of the answering user message follow it.
-    fn systems_behind(&mut self, unit: usize) {
-        let Some(turn) = self.layout.anchored(unit) else {
+    fn push_systems_behind(&mut self, unit: usize) {
+        let Some(turn) = self.layout.turn_anchored_at(unit) else {
             return;
         };
-        if self.layout.plan.turns.get(&turn).is_some_and(|plan| plan.systems) {
+        if self.layout.plan.turns.get(&turn).is_some_and(|plan| plan.moves_systems) {
             for system in self.layout.pairing.turns[turn].systems.clone() {
-                self.close();
+                self.close_message();
                 let message = self.layout.pairing.units[system].message;
                 let span = self.layout.conversation.messages[message].span;
-                let items = self.items(system).items;
-                if !self.layout.touches(message) {
+                let items = self.unit_blocks(system).items;
+                if !self.layout.is_changed(message) {
                     self.done.push(Slot::New(vec![Piece::Original(span)]));
                 } else if !items.is_empty() {
-                    let edits = self.rewritten(message, items);
+                    let edits = self.rewrite_message(message, items);
                     self.done.push(Slot::New(json::moved(span, edits)));
                 }
             }
         }
     }
 
-    fn close(&mut self) {
-        let Some(Draft { message, items, over }) = self.open.take() else {
+    fn close_message(&mut self) {
+        let Some(OpenMessage {
+            message,
+            items,
+            replaces_original: over,
+        }) = self.open.take()
+        else {
             return;
         };
         if self.layout.conversation.messages[message].role == Role::User {
-            return self.close_user(message, items);
+            return self.push_user_message(message, items);
         }
-        let items = self.ordered(message, items);
+        let items = self.order_blocks(message, items);
         self.done.push(if over {
-            Slot::Old(message, self.rewritten(message, items))
+            Slot::Old(message, self.rewrite_message(message, items))
         } else {
-            Slot::New(self.fresh(false, items))
+            Slot::New(self.write_message(false, items))
         });
     }
 
     /// The edits that give a message of the body these blocks.
-    fn rewritten(&self, message: usize, items: Vec<Item>) -> Vec<Edit> {
+    fn rewrite_message(&self, message: usize, items: Vec<MessageBlock>) -> Vec<Edit> {
         let found = &self.layout.conversation.messages[message];
-        let unchanged = matches!(items.as_slice(), [Item::Stay(_, edits)] if edits.is_empty());
+        let unchanged = matches!(items.as_slice(), [MessageBlock::Unmoved(_, edits)] if edits.is_empty());
         match found.content {
             Content::Blocks(list) => {
                 let spans: Vec<_> = self
@@ -293,29 +305,29 @@ impl Builder<'_, '_> {
                     .map(|part| part.span)
                     .collect();
                 let slots = items.into_iter().map(|item| match item {
-                    Item::Stay(part, edits) => Slot::Old(self.layout.conversation.ordinal(part), edits),
-                    Item::Answer(pieces) | Item::New(pieces) => Slot::New(pieces),
+                    MessageBlock::Unmoved(part, edits) => Slot::Old(self.layout.conversation.part_ordinal(part), edits),
+                    MessageBlock::Answer(pieces) | MessageBlock::New(pieces) => Slot::New(pieces),
                 });
                 json::rebuild(list, &spans, slots.collect())
             }
             Content::Text(_) if unchanged => Vec::new(),
             Content::Text(_) | Content::Opaque => {
-                let blocks = self.blocks(items);
+                let blocks = self.write_blocks(items);
                 vec![self.layout.format().set_parts(self.layout.json, found.span, blocks)]
             }
         }
     }
 
     /// A message of our own that holds these blocks.
-    fn fresh(&self, of_user: bool, items: Vec<Item>) -> Vec<Piece> {
-        self.layout.format().message(of_user, self.blocks(items))
+    fn write_message(&self, of_user: bool, items: Vec<MessageBlock>) -> Vec<Piece> {
+        self.layout.format().message(of_user, self.write_blocks(items))
     }
 
-    fn blocks(&self, items: Vec<Item>) -> Vec<Vec<Piece>> {
+    fn write_blocks(&self, items: Vec<MessageBlock>) -> Vec<Vec<Piece>> {
         let parts = &self.layout.conversation.parts;
         let block = |item| match item {
-            Item::Answer(pieces) | Item::New(pieces) => Some(pieces),
-            Item::Stay(part, edits) => {
+            MessageBlock::Answer(pieces) | MessageBlock::New(pieces) => Some(pieces),
+            MessageBlock::Unmoved(part, edits) => {
                 let found = &parts[part];
                 let content = self.layout.conversation.messages[found.message].content;
                 match content {
@@ -331,70 +343,73 @@ impl Builder<'_, '_> {
 
     /// Writes a user's message; where results stand apart, as two. The client's own message keeps the results that it
     /// has brought, else the words.
-    fn close_user(&mut self, message: usize, items: Vec<Item>) {
-        let stays = |item: &Item| matches!(item, Item::Stay(..));
-        let (results, words) = self.apart(items);
+    fn push_user_message(&mut self, message: usize, items: Vec<MessageBlock>) {
+        let stays = |item: &MessageBlock| matches!(item, MessageBlock::Unmoved(..));
+        let (results, words) = self.split_results(items);
         if words.is_empty() {
-            self.done.push(Slot::Old(message, self.rewritten(message, results)));
+            self.done
+                .push(Slot::Old(message, self.rewrite_message(message, results)));
         } else if results.iter().any(stays) {
-            self.done.push(Slot::Old(message, self.rewritten(message, results)));
-            self.done.push(Slot::New(self.fresh(true, words)));
+            self.done
+                .push(Slot::Old(message, self.rewrite_message(message, results)));
+            self.done.push(Slot::New(self.write_message(true, words)));
         } else {
             if !results.is_empty() {
-                self.done.push(Slot::New(self.fresh(true, results)));
+                self.done.push(Slot::New(self.write_message(true, results)));
             }
-            self.done.push(Slot::Old(message, self.rewritten(message, words)));
+            self.done.push(Slot::Old(message, self.rewrite_message(message, words)));
         }
     }
 
     /// A user's message of our own; where results stand apart, two.
-    fn push_fresh(&mut self, items: Vec<Item>) {
-        let (results, words) = self.apart(items);
+    fn push_new_message(&mut self, items: Vec<MessageBlock>) {
+        let (results, words) = self.split_results(items);
         for items in [results, words] {
             if !items.is_empty() {
-                self.done.push(Slot::New(self.fresh(true, items)));
+                self.done.push(Slot::New(self.write_message(true, items)));
             }
         }
     }
 
     /// The results among these blocks, and the others where they need a message of their own.
-    fn apart(&self, items: Vec<Item>) -> (Vec<Item>, Vec<Item>) {
-        let kind = |item: &Item| match item {
-            Item::Stay(part, _) => Some(&self.layout.conversation.parts[*part].kind),
-            Item::Answer(_) | Item::New(_) => None,
+    fn split_results(&self, items: Vec<MessageBlock>) -> (Vec<MessageBlock>, Vec<MessageBlock>) {
+        let kind = |item: &MessageBlock| match item {
+            MessageBlock::Unmoved(part, _) => Some(&self.layout.conversation.parts[*part].kind),
+            MessageBlock::Answer(_) | MessageBlock::New(_) => None,
         };
         // Nothing moves in front of a compaction.
-        let compacts = |item: &Item| matches!(kind(item), Some(PartKind::Compaction));
+        let compacts = |item: &MessageBlock| matches!(kind(item), Some(PartKind::Compaction));
         if !self.layout.plan.results_apart || items.iter().any(compacts) {
             return (items, Vec::new());
         }
-        let is_result =
-            |item: &Item| matches!(item, Item::Answer(_)) || matches!(kind(item), Some(PartKind::Result(_)));
+        let is_result = |item: &MessageBlock| {
+            matches!(item, MessageBlock::Answer(_)) || matches!(kind(item), Some(PartKind::Result(_)))
+        };
         items.into_iter().partition(is_result)
     }
 
     /// The blocks of an assistant's message, words in front of calls where they must not stand behind.
-    fn ordered(&self, message: usize, items: Vec<Item>) -> Vec<Item> {
+    fn order_blocks(&self, message: usize, items: Vec<MessageBlock>) -> Vec<MessageBlock> {
         if !self.layout.plan.arranged.contains(&message) {
             return items;
         }
         let parts = &self.layout.conversation.parts;
-        let rank = |item: &Item| match item {
-            Item::Stay(part, _) => match parts[*part].kind {
-                PartKind::Call(_) => Rank::Call,
-                PartKind::Other => Rank::Words,
-                PartKind::Thinking | PartKind::Compaction => Rank::Barrier,
-                PartKind::ServerCall(_) | PartKind::ServerResult(_) | PartKind::Result(_) => Rank::Server,
+        let rank = |item: &MessageBlock| match item {
+            MessageBlock::Unmoved(part, _) => match parts[*part].kind {
+                PartKind::Call(_) => BlockRank::Call,
+                PartKind::Other => BlockRank::Words,
+                PartKind::Thinking | PartKind::Compaction => BlockRank::Barrier,
+                PartKind::ServerCall(_) | PartKind::ServerResult(_) | PartKind::Result(_) => BlockRank::Server,
             },
-            Item::Answer(_) | Item::New(_) => Rank::Words,
+            MessageBlock::Answer(_) | MessageBlock::New(_) => BlockRank::Words,
         };
-        words_in_front(items, rank, |item| item.lifted(parts))
+        words_in_front(items, rank, |item| item.into_new(parts))
     }
 }
 
 /// The role of a block of an assistant's message in the order of its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rank {
+enum BlockRank {
     /// Moves in front of calls.
     Words,
     /// Stays behind the words of its stretch.
@@ -406,15 +421,15 @@ enum Rank {
 }
 
 /// Puts the words of each stretch in front of its calls; both keep their order. `lift` marks words that move.
-fn words_in_front<T>(items: Vec<T>, rank: impl Fn(&T) -> Rank, lift: impl Fn(T) -> T) -> Vec<T> {
+fn words_in_front<T>(items: Vec<T>, rank: impl Fn(&T) -> BlockRank, lift: impl Fn(T) -> T) -> Vec<T> {
     let mut ordered = Vec::with_capacity(items.len());
     let mut calls = Vec::new();
     for item in items {
         match rank(&item) {
-            Rank::Words | Rank::Server if calls.is_empty() => ordered.push(item),
-            Rank::Words => ordered.push(lift(item)),
-            Rank::Call | Rank::Server => calls.push(item),
-            Rank::Barrier => {
+            BlockRank::Words | BlockRank::Server if calls.is_empty() => ordered.push(item),
+            BlockRank::Words => ordered.push(lift(item)),
+            BlockRank::Call | BlockRank::Server => calls.push(item),
+            BlockRank::Barrier => {
                 ordered.append(&mut calls);
                 ordered.push(item);
             }

@@ -4,15 +4,15 @@ use std::{collections::HashMap, fmt};
 
 use crate::{
     conversation::{
-        CallDetails, Conversation, Open, PartKind,
-        lost::is_lost,
+        CallDetails, Conversation, PartKind, WithoutResult,
+        lost_results::is_lost,
         pairing::{CallRow, Pairing, id_of},
     },
     digest::Digest as _,
     repair::{
-        canonical::{input_hash, told},
-        equal,
-        naming::{CallIdentity, CallKey, Spelling, asked_hash, is_strong, letters},
+        call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_letters, is_strong},
+        canonical::{input_hash, message_hash},
+        same_result,
     },
     splice::Span,
     wire::json::Json,
@@ -33,11 +33,11 @@ pub struct BodyCall {
     /// Hash of its canonical input.
     pub input_hash: [u8; 32],
     /// Hash of its input and of the message in front of it. `None` unless the id may be used again.
-    pub asked: Option<[u8; 32]>,
+    pub context_hash: Option<[u8; 32]>,
     /// Number of calls of this id in front of it.
     pub occurrence: usize,
     /// Other ids of the body with the same letters and digits.
-    pub spelling: Spelling,
+    pub spelling: IdSpelling,
     /// Whether the key names this call alone among all calls of its caller.
     pub is_unique: bool,
     /// Number of assistant turns behind it.
@@ -56,7 +56,7 @@ impl BodyCall {
     /// Names a call with a reusable id within a conversation.
     pub(super) fn name_within(&mut self, conversation: &[u8; 32]) {
         if !self.is_unique {
-            self.key = self.key.within(conversation);
+            self.key = self.key.within_conversation(conversation);
             self.is_unique = true;
         }
     }
@@ -93,9 +93,9 @@ pub struct ResultContent {
 }
 
 /// Returns the id of a call, or its tool if it has no id.
-fn key_of<'c>(conversation: &'c Conversation<'_>, part: usize) -> &'c [u8] {
+fn call_name<'c>(conversation: &'c Conversation<'_>, part: usize) -> &'c [u8] {
     match conversation.parts.get(part).map(|part| &part.kind) {
-        Some(PartKind::Call(call)) => call.key(),
+        Some(PartKind::Call(call)) => call.call_name(),
         _ => b"",
     }
 }
@@ -103,8 +103,8 @@ fn key_of<'c>(conversation: &'c Conversation<'_>, part: usize) -> &'c [u8] {
 /// Whether the plan has to find an answer for this call.
 pub(super) fn is_open(call: &CallRow, pairing: &Pairing) -> bool {
     match call.answer {
-        Some(row) => pairing.results.get(row).is_some_and(|row| !row.home),
-        None => call.open == Open::Refused,
+        Some(row) => pairing.results.get(row).is_some_and(|row| !row.in_place),
+        None => call.without_result == WithoutResult::Refused,
     }
 }
 
@@ -129,7 +129,7 @@ impl<'c> CallIndex<'c> {
     pub(super) fn new(conversation: &'c Conversation<'c>, pairing: &'c Pairing) -> Self {
         let mut seen: HashMap<&[u8], usize> = HashMap::new();
         let count = |call: &CallRow| {
-            let count = seen.entry(key_of(conversation, call.part)).or_default();
+            let count = seen.entry(call_name(conversation, call.part)).or_default();
             *count += 1;
             *count - 1
         };
@@ -141,7 +141,7 @@ impl<'c> CallIndex<'c> {
         let mut spelled: HashMap<Vec<u8>, (&[u8], bool)> = HashMap::new();
         for call in &pairing.calls {
             let id = id_of(conversation, call.part);
-            let (first, twin) = spelled.entry(letters(id)).or_insert((id, false));
+            let (first, twin) = spelled.entry(id_letters(id)).or_insert((id, false));
             *twin |= *first != id;
         }
         Self {
@@ -156,9 +156,9 @@ impl<'c> CallIndex<'c> {
     }
 
     /// Describes the call at `row`.
-    pub(super) fn call(&mut self, row: usize) -> BodyCall {
-        let place = self.place(row);
-        let identity = self.identity(row, place);
+    pub(super) fn describe_call(&mut self, row: usize) -> BodyCall {
+        let place = self.place_hash(row);
+        let identity = self.call_identity(row, place);
         let key = CallKey::of(&identity);
         // Another conversation of the caller may contain a call of the same name.
         let is_reusable = identity.before.is_some() || identity.place.is_some();
@@ -174,7 +174,7 @@ impl<'c> CallIndex<'c> {
         let pairing = self.pairing;
         let turn = pairing.calls[row].turn;
         let answer = pairing.calls[row].answer.and_then(|row| pairing.results.get(row));
-        let in_place = answer.filter(|row| row.home);
+        let in_place = answer.filter(|row| row.in_place);
         let is_behind_thinking = |other: usize| other > turn && self.thinking[other] > self.thinking[turn];
         BodyCall {
             row,
@@ -182,7 +182,7 @@ impl<'c> CallIndex<'c> {
             id: id.to_vec(),
             tool: tool.to_vec(),
             input_hash: input_hash(input),
-            asked: before.map(|before| asked_hash(input, &before)),
+            context_hash: before.map(|before| call_context_hash(input, &before)),
             occurrence,
             spelling,
             is_unique: !is_reusable,
@@ -190,8 +190,11 @@ impl<'c> CallIndex<'c> {
             has_thinking_behind: self.thinking.last().is_some_and(|all| *all > self.thinking[turn]),
             crosses_thinking: answer.and_then(|row| row.turn).is_some_and(is_behind_thinking),
             answer: match answer {
-                Some(row) if row.home => BodyAnswer::InPlace {
-                    is_lost: self.conversation.said(row.part).is_some_and(|text| is_lost(&text)),
+                Some(row) if row.in_place => BodyAnswer::InPlace {
+                    is_lost: self
+                        .conversation
+                        .plain_text(row.part)
+                        .is_some_and(|text| is_lost(&text)),
                 },
                 Some(_) => BodyAnswer::Elsewhere,
                 None => BodyAnswer::Nothing,
@@ -200,10 +203,10 @@ impl<'c> CallIndex<'c> {
         }
     }
 
-    fn identity(&mut self, row: usize, place: Option<[u8; 32]>) -> CallIdentity<'c> {
+    fn call_identity(&mut self, row: usize, place: Option<[u8; 32]>) -> CallIdentity<'c> {
         let (conversation, part) = (self.conversation, self.pairing.calls[row].part);
         let json = Json::new(conversation.body);
-        let CallDetails { name: tool, input, .. } = conversation.details(part);
+        let CallDetails { name: tool, input, .. } = conversation.call_details(part);
         let id = id_of(conversation, part);
         let tool = tool.map(|span| json.decode(span)).unwrap_or_default();
         CallIdentity {
@@ -212,10 +215,10 @@ impl<'c> CallIndex<'c> {
             tool,
             input: input.map_or(b"", |span| json.bytes(span)),
             occurrence: self.occurrences[row],
-            spelling: match self.spelled.get(&letters(id)) {
-                Some((first, _)) if *first != id => Spelling::Again,
-                Some((_, true)) => Spelling::First,
-                _ => Spelling::Alone,
+            spelling: match self.spelled.get(&id_letters(id)) {
+                Some((first, _)) if *first != id => IdSpelling::Again,
+                Some((_, true)) => IdSpelling::First,
+                _ => IdSpelling::Alone,
             },
             place,
         }
@@ -223,7 +226,7 @@ impl<'c> CallIndex<'c> {
 
     fn result_content(&self, part: usize) -> Option<ResultContent> {
         let json = Json::new(self.conversation.body);
-        let inside = equal::inside(json, self.conversation.parts.get(part)?.span);
+        let inside = same_result::result_object(json, self.conversation.parts.get(part)?.span);
         let mut contents = ["content", "output", "response"].into_iter();
         let content = contents.find_map(|key| json.member(inside, key))?;
         let failed = json.member(inside, "is_error");
@@ -239,12 +242,12 @@ impl<'c> CallIndex<'c> {
         let Some(before) = conversation.parts[part].message.checked_sub(1) else {
             return [0; 32];
         };
-        let hash = || told(conversation.messages[before].span.of(conversation.body));
+        let hash = || message_hash(conversation.messages[before].span.of(conversation.body));
         *self.messages.entry(before).or_insert_with(hash)
     }
 
     /// Hashes the place of a call without an id: its ordinal in its turn, and the calls of the previous turn with calls.
-    fn place(&mut self, row: usize) -> Option<[u8; 32]> {
+    fn place_hash(&mut self, row: usize) -> Option<[u8; 32]> {
         let call = &self.pairing.calls[row];
         let PartKind::Call(found) = &self.conversation.parts[call.part].kind else {
             return None;
@@ -255,12 +258,12 @@ impl<'c> CallIndex<'c> {
         let own = &self.pairing.turns[call.turn].calls;
         let mut hash = blake3::Hasher::new();
         hash.add(&(row.saturating_sub(own.start) as u64).to_le_bytes());
-        hash.add(&self.previous_calls(call.turn));
+        hash.add(&self.previous_calls_hash(call.turn));
         Some(hash.finalize().into())
     }
 
     /// Hashes the calls of the last turn with calls in front of `turn`.
-    fn previous_calls(&mut self, turn: usize) -> [u8; 32] {
+    fn previous_calls_hash(&mut self, turn: usize) -> [u8; 32] {
         if let Some(known) = self.previous_calls.get(&turn) {
             return *known;
         }
@@ -268,7 +271,7 @@ impl<'c> CallIndex<'c> {
         let turns = self.pairing.turns.get(..turn).unwrap_or_default();
         if let Some(before) = turns.iter().rev().find(|turn| !turn.calls.is_empty()) {
             for earlier in before.calls.clone() {
-                let identity = self.identity(earlier, None);
+                let identity = self.call_identity(earlier, None);
                 hash.add(CallKey::of(&identity).as_bytes());
             }
         }

@@ -22,7 +22,7 @@ pub struct CallIdentity<'a> {
     /// Number of calls of this id in front of it.
     pub occurrence: usize,
     /// Other ids of the body with the same letters and digits.
-    pub spelling: Spelling,
+    pub spelling: IdSpelling,
     /// Hash of the message in front of the call's own. `None` unless the id may be used again by another call.
     pub before: Option<[u8; 32]>,
     /// Hash of the call's place in its turn and of the previous calls. `None` if the call has an id.
@@ -31,7 +31,7 @@ pub struct CallIdentity<'a> {
 
 /// Whether another id of a body has the same letters and digits: then only the exact id tells the calls apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Spelling {
+pub enum IdSpelling {
     /// No other id has.
     #[default]
     Alone,
@@ -53,7 +53,7 @@ impl CallKey {
         let mut hash = blake3::Hasher::new();
         let occurrence = (call.occurrence as u64).to_le_bytes();
         let input = input_hash(call.input);
-        for part in [&letters(call.id)[..], &call.tool, &input, &occurrence] {
+        for part in [&id_letters(call.id)[..], &call.tool, &input, &occurrence] {
             hash.add(part);
         }
         if let Some(place) = &call.place {
@@ -63,7 +63,7 @@ impl CallKey {
             hash.add(before);
         }
         // The first of them keeps its name whatever comes behind it.
-        if call.spelling == Spelling::Again {
+        if call.spelling == IdSpelling::Again {
             hash.add(call.id);
         }
         Self(hash.finalize().into())
@@ -71,7 +71,7 @@ impl CallKey {
 
     /// Its name within a conversation, where that is told otherwise than by the call.
     #[must_use]
-    pub fn within(&self, conversation: &[u8; 32]) -> Self {
+    pub fn within_conversation(&self, conversation: &[u8; 32]) -> Self {
         Self(blake3::keyed_hash(conversation, &self.0).into())
     }
 
@@ -82,7 +82,7 @@ impl CallKey {
 }
 
 /// The letters and digits of an id: some clients strip what stands between them (openclaw 2026.9.6).
-pub fn letters(id: &[u8]) -> Vec<u8> {
+pub fn id_letters(id: &[u8]) -> Vec<u8> {
     id.iter().copied().filter(u8::is_ascii_alphanumeric).collect()
 }
 
@@ -109,7 +109,7 @@ pub fn is_strong(id: &[u8], tool: &[u8]) -> bool {
 }
 
 /// What tells a call whose id may come again from others: its input, and the message in front of its turn's.
-pub fn asked_hash(input: &[u8], before: &[u8; 32]) -> [u8; 32] {
+pub fn call_context_hash(input: &[u8], before: &[u8; 32]) -> [u8; 32] {
     blake3::keyed_hash(&input_hash(input), before).into()
 }
 

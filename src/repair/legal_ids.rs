@@ -3,29 +3,29 @@
 use crate::conversation::rules::{IdRule, is_word};
 
 /// The id that stands for `old` under `rule`. `ordinal` is 1 but for an id that comes again in one turn.
-pub(super) fn renamed(old: &[u8], rule: IdRule, ordinal: usize) -> String {
+pub(super) fn legal_id(old: &[u8], rule: IdRule, ordinal: usize) -> String {
     if rule == IdRule::Nine {
-        return nine(old, ordinal);
+        return nine_characters(old, ordinal);
     }
-    let kept = if rule.takes(old) {
+    let kept = if rule.accepts(old) {
         String::from_utf8_lossy(old).into_owned()
     } else {
-        mended(old, rule)
+        replace_illegal(old, rule)
     };
     if ordinal < 2 {
         return kept;
     }
     let numbered = format!("{kept}_{ordinal}");
     // Only a length can be exceeded by the ordinal.
-    if rule.takes(numbered.as_bytes()) {
+    if rule.accepts(numbered.as_bytes()) {
         numbered
     } else {
-        format!("{}_{ordinal}", mended(numbered.as_bytes(), rule))
+        format!("{}_{ordinal}", replace_illegal(numbered.as_bytes(), rule))
     }
 }
 
 /// Illegal characters become `_`; then `_` and six characters of the hash of the old id.
-fn mended(old: &[u8], rule: IdRule) -> String {
+fn replace_illegal(old: &[u8], rule: IdRule) -> String {
     let legal = |letter: char| u8::try_from(letter).is_ok_and(is_word);
     let text = String::from_utf8_lossy(old);
     let kept = text.chars().map(|letter| if legal(letter) { letter } else { '_' });
@@ -35,20 +35,20 @@ fn mended(old: &[u8], rule: IdRule) -> String {
     } else {
         kept.collect()
     };
-    format!("{kept}_{}", &hex(old)[..6])
+    format!("{kept}_{}", &hash_hex(old)[..6])
 }
 
 /// Nine letters and digits, for Mistral.
-fn nine(old: &[u8], ordinal: usize) -> String {
+fn nine_characters(old: &[u8], ordinal: usize) -> String {
     if ordinal < 2 {
-        return hex(old)[..9].to_owned();
+        return hash_hex(old)[..9].to_owned();
     }
     let mut numbered = old.to_vec();
     numbered.extend(format!("#{ordinal}").bytes());
-    hex(&numbered)[..9].to_owned()
+    hash_hex(&numbered)[..9].to_owned()
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn hash_hex(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
@@ -70,11 +70,11 @@ mod tests {
             ("übergröße", IdRule::Word, 12),
         ];
         for (old, rule, ordinal) in rows {
-            let new = renamed(old.as_bytes(), *rule, *ordinal);
-            assert!(rule.takes(new.as_bytes()), "{old} → {new}");
-            assert_eq!(new, renamed(old.as_bytes(), *rule, *ordinal));
-            assert_ne!(new, renamed(old.as_bytes(), *rule, ordinal + 1));
+            let new = legal_id(old.as_bytes(), *rule, *ordinal);
+            assert!(rule.accepts(new.as_bytes()), "{old} → {new}");
+            assert_eq!(new, legal_id(old.as_bytes(), *rule, *ordinal));
+            assert_ne!(new, legal_id(old.as_bytes(), *rule, ordinal + 1));
         }
-        assert_eq!(renamed(b"toolu_1", IdRule::Word, 2), "toolu_1_2");
+        assert_eq!(legal_id(b"toolu_1", IdRule::Word, 2), "toolu_1_2");
     }
 }

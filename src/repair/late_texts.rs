@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use bytes::Bytes;
 
 use super::{
-    canonical::{told, told_all},
+    canonical::{message_hash, turn_hash},
     parsed::Paired,
-    words,
+    texts,
 };
 use crate::{
     conversation::{Conversation, Message, Part, PartKind, Role, rules::WordsPlace},
@@ -27,7 +27,7 @@ pub type Anchor = [u8; 32];
 
 /// A user's message with words behind a turn of the assistant. No two of a body have one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LatePlace {
     /// Its name.
     pub anchor: Anchor,
     /// Index of the message.
@@ -37,8 +37,8 @@ pub struct Place {
 }
 
 /// Returns the places of the only history, in document order; none of a batch.
-pub fn late_places(paired: &Paired<'_>) -> Vec<Place> {
-    paired.whole().map(places).unwrap_or_default()
+pub fn late_places(paired: &Paired<'_>) -> Vec<LatePlace> {
+    paired.only_conversation().map(find_places).unwrap_or_default()
 }
 
 /// Puts texts at the end of messages, each behind what the user says there; the others stay as they are.
@@ -50,13 +50,13 @@ pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, String)]
     let is_apart = paired.wire.rules().words == WordsPlace::ApartFromResults;
     let is_result = |part: &Part<'_>| matches!(part.kind, PartKind::Result(_));
     let message = |(index, text): &(usize, String)| {
-        let conversation = paired.whole()?;
+        let conversation = paired.only_conversation()?;
         let message = conversation.messages.get(*index)?;
         // Words stand apart from results: the text gets a message of its own behind them.
         if is_apart && conversation.parts_of(message).iter().any(is_result) {
-            return Some(put_behind(paired.wire.format, message, text));
+            return Some(insert_message(paired.wire.format, message, text));
         }
-        put(json, paired.wire.format, message, text)
+        insert_text(json, paired.wire.format, message, text)
     };
     let edits = texts.iter().filter_map(message).collect();
     let list = EditList::new(edits, body.len()).map_err(|_| Unreadable::Overlap)?;
@@ -64,7 +64,7 @@ pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, String)]
 }
 
 /// The places of a history, in document order.
-fn places(conversation: &Conversation<'_>) -> Vec<Place> {
+fn find_places(conversation: &Conversation<'_>) -> Vec<LatePlace> {
     let messages = &conversation.messages;
     let last_turn = messages.iter().rposition(|message| message.role == Role::Assistant);
     let (mut places, mut turn, mut turn_told) = (Vec::new(), 0..0, None);
@@ -75,13 +75,13 @@ fn places(conversation: &Conversation<'_>) -> Vec<Place> {
                 turn.start = if turn.end == index { turn.start } else { index };
                 (turn.end, turn_told) = (index + 1, None);
             }
-            Role::User if !turn.is_empty() && speaks(conversation, message) => {
+            Role::User if !turn.is_empty() && has_user_text(conversation, message) => {
                 // Once a turn, however many messages stand behind it.
-                let turn = turn_told.get_or_insert_with(|| told_all(conversation, turn.clone()));
-                let said = told(message.span.of(conversation.body));
+                let turn = turn_told.get_or_insert_with(|| turn_hash(conversation, turn.clone()));
+                let said = message_hash(message.span.of(conversation.body));
                 let told: Anchor = blake3::keyed_hash(turn, &said).into();
                 let before = seen.entry(told).or_default();
-                places.push(Place {
+                places.push(LatePlace {
                     anchor: blake3::keyed_hash(&told, &before.to_le_bytes()).into(),
                     message: index,
                     is_answered: last_turn > Some(index),
@@ -95,10 +95,10 @@ fn places(conversation: &Conversation<'_>) -> Vec<Place> {
 }
 
 /// Whether a message holds words of the user's.
-fn speaks(conversation: &Conversation<'_>, message: &Message) -> bool {
+fn has_user_text(conversation: &Conversation<'_>, message: &Message) -> bool {
     let json = Json::new(conversation.body);
     let is_text = |span: Span| json.kind(span) == Kind::String && !json::is_blank(json.bytes(span));
-    let Some(content) = content(json, message) else {
+    let Some(content) = content_span(json, message) else {
         return false;
     };
     if json.kind(content) != Kind::Array {
@@ -113,14 +113,14 @@ fn speaks(conversation: &Conversation<'_>, message: &Message) -> bool {
 }
 
 /// What a message says: a text, or a list.
-fn content(json: Json<'_>, message: &Message) -> Option<Span> {
+fn content_span(json: Json<'_>, message: &Message) -> Option<Span> {
     json.member(message.span, "content")
         .or_else(|| json.member(message.span, "parts"))
         .filter(|content| matches!(json.kind(*content), Kind::String | Kind::Array))
 }
 
-fn put(json: Json<'_>, format: Format, message: &Message, text: &str) -> Option<Edit> {
-    let content = content(json, message)?;
+fn insert_text(json: Json<'_>, format: Format, message: &Message, text: &str) -> Option<Edit> {
+    let content = content_span(json, message)?;
     if json.kind(content) == Kind::String {
         let pieces = vec![Piece::Constant("\\n\\n"), Piece::Made(json::escaped(text))];
         let span = Span::at(json.inner(content).end);
@@ -133,7 +133,7 @@ fn put(json: Json<'_>, format: Format, message: &Message, text: &str) -> Option<
 }
 
 /// Puts the text into a user's message of its own behind `message`, which holds results.
-fn put_behind(format: Format, message: &Message, text: &str) -> Edit {
+fn insert_message(format: Format, message: &Message, text: &str) -> Edit {
     let mut pieces = vec![Piece::Constant(",")];
     pieces.extend(format.message(true, vec![text_block(format, text)]));
     let span = Span::at(message.span.end);
@@ -154,14 +154,14 @@ pub fn late_text(id: &str, tool: &str, content: &str, failed: bool) -> String {
     let json = Json::new(content.as_bytes());
     let said = match json.root() {
         Ok(root) if json.kind(root) == Kind::String => String::from_utf8_lossy(&json.decode(root)).into_owned(),
-        Ok(root) => texts(json, root).unwrap_or_else(|| json::compact(content.as_bytes())),
+        Ok(root) => joined_texts(json, root).unwrap_or_else(|| json::compact(content.as_bytes())),
         Err(_) => content.to_owned(),
     };
-    words::late(id, tool, &said, failed)
+    texts::late_result(id, tool, &said, failed)
 }
 
 /// The text of a list of text blocks.
-fn texts(json: Json<'_>, list: Span) -> Option<String> {
+fn joined_texts(json: Json<'_>, list: Span) -> Option<String> {
     if json.kind(list) != Kind::Array {
         return None;
     }

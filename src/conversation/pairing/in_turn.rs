@@ -3,30 +3,30 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::conversation::{
-    Call, Conversation, Disowned, PartKind, Role, Text,
-    pairing::{CallRow, Fate, Half, Pairing, ResultRow, Standing, key_of},
-    rules::{Combines, IdRule, PairingRules, ResultPlace, Unique},
+    Call, Conversation, PartKind, ResultOwner, Role, Text,
+    pairing::{CallRow, Pairing, ResultPosition, ResultRole, ResultRow, ServerHalf, key_of},
+    rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace},
 };
 
 /// A turn of more calls than these finds them by a map.
-const FEW: usize = 16;
+const SEARCHED_CALLS_MAX: usize = 16;
 
 /// What a result must name, and of which group it must be.
-pub(super) type Key<'c> = (&'c [u8], u8);
+pub(super) type PairingKey<'c> = (&'c [u8], u8);
 
 /// The calls of one id in the turn at hand, first in, first out.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct CallQueue {
     waiting: VecDeque<usize>,
     first: Option<usize>,
     count: usize,
 }
 
 /// The raw name and input of a call.
-type Asked<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+type NameAndInput<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
 /// A server call on the way to its result.
-pub(super) struct Server {
+pub(super) struct OpenServerCall {
     pub(super) part: usize,
     pub(super) turn: usize,
     pub(super) known: bool,
@@ -34,7 +34,7 @@ pub(super) struct Server {
 }
 
 /// The walk over one history and what it has seen so far.
-pub(super) struct Walk<'c, 'a> {
+pub(super) struct PairingWalk<'c, 'a> {
     pub(super) conversation: &'c Conversation<'a>,
     pub(super) rules: PairingRules,
     /// Parts before this one stand behind a compaction and are not judged.
@@ -43,18 +43,18 @@ pub(super) struct Walk<'c, 'a> {
     /// The first call of the turn at hand.
     first: usize,
     /// The calls of the turn at hand by what results must name, where they are many; else empty.
-    queues: HashMap<Key<'c>, Queue>,
+    queues: HashMap<PairingKey<'c>, CallQueue>,
     /// Name and input of calls that others repeat, by part: each is read once, however often it is repeated.
-    originals: HashMap<usize, Asked<'a>>,
+    originals: HashMap<usize, NameAndInput<'a>>,
     /// Names of calls and server calls before `begin`.
     pub(super) hidden: HashSet<&'c [u8]>,
-    pub(super) servers: Vec<Server>,
+    pub(super) servers: Vec<OpenServerCall>,
     server_ids: HashMap<&'c [u8], usize>,
 }
 
 /// What has been seen of the gap at hand.
 #[derive(Default)]
-struct Gap {
+struct GapState {
     users: usize,
     /// Whether a result stands in it.
     answers: bool,
@@ -64,7 +64,7 @@ struct Gap {
     unnamed: Vec<usize>,
 }
 
-impl<'c, 'a> Walk<'c, 'a> {
+impl<'c, 'a> PairingWalk<'c, 'a> {
     /// A walk that has not begun; parts before `begin` stand behind a compaction.
     pub(super) fn new(conversation: &'c Conversation<'a>, rules: PairingRules, begin: usize, pairing: Pairing) -> Self {
         Self {
@@ -82,13 +82,13 @@ impl<'c, 'a> Walk<'c, 'a> {
     }
 
     /// Walks every turn and its gap, once.
-    pub(super) fn walk(&mut self) {
+    pub(super) fn walk_history(&mut self) {
         let before = self
             .pairing
             .turns
             .first()
             .map_or(self.pairing.units.len(), |turn| turn.units.start);
-        self.gap(None, 0..before);
+        self.walk_gap(None, 0..before);
         for turn in 0..self.pairing.turns.len() {
             self.first = self.pairing.calls.len();
             self.queues = HashMap::new();
@@ -98,72 +98,72 @@ impl<'c, 'a> Walk<'c, 'a> {
             };
             for unit in units {
                 for part in self.pairing.units[unit].parts.clone() {
-                    self.assistant_part(turn, part);
+                    self.walk_assistant_part(turn, part);
                 }
             }
             self.pairing.turns[turn].calls = self.first..self.pairing.calls.len();
-            self.gap(Some(turn), gap);
+            self.walk_gap(Some(turn), gap);
         }
     }
 
-    fn assistant_part(&mut self, turn: usize, part: usize) {
+    fn walk_assistant_part(&mut self, turn: usize, part: usize) {
         let conversation = self.conversation;
         match &conversation.parts[part].kind {
             PartKind::Thinking => self.pairing.turns[turn].thinking = true,
             PartKind::Call(call) if part < self.begin => {
-                self.hidden.insert(call.key());
+                self.hidden.insert(call.call_name());
             }
             PartKind::ServerCall(call) if part < self.begin => {
                 self.hidden.insert(&call.id);
             }
             PartKind::Call(call) => {
                 self.pairing.turns[turn].programmatic |= call.programmatic;
-                self.call(turn, part, call);
+                self.add_call(turn, part, call);
             }
             PartKind::ServerCall(call) => {
                 self.server_ids.insert(&call.id, self.servers.len());
-                self.servers.push(Server {
+                self.servers.push(OpenServerCall {
                     part,
                     turn,
                     known: call.known,
                     resolved: None,
                 });
             }
-            PartKind::ServerResult(id) if part >= self.begin => self.server_result(turn, part, id),
+            PartKind::ServerResult(id) if part >= self.begin => self.resolve_server_call(turn, part, id),
             _ => {}
         }
     }
 
-    fn call(&mut self, turn: usize, part: usize, call: &'c Call<'_>) {
+    fn add_call(&mut self, turn: usize, part: usize, call: &'c Call<'_>) {
         let row = self.pairing.calls.len();
-        let key = (call.key(), call.family.group);
-        let repeats = if row - self.first <= FEW {
-            self.repeated(key)
+        let key = (call.call_name(), call.family.group);
+        let repeats = if row - self.first <= SEARCHED_CALLS_MAX {
+            self.count_repeats(key)
         } else {
-            self.queue_up(row, key)
+            self.queue_call(row, key)
         };
-        let repeats = repeats.filter(|_| self.rules.unique != Unique::Nowhere);
+        let repeats = repeats.filter(|_| self.rules.id_scope != IdScope::Nowhere);
         let equal = repeats.is_some_and(|(first, _)| self.same_call(self.pairing.calls[first].part, part));
-        let bad_id = !self.rules.ids.takes(&call.id);
+        let bad_id = !self.rules.ids.accepts(&call.id);
         self.pairing.calls.push(CallRow {
             part,
             turn,
             answer: None,
-            open: call.open,
+            without_result: call.without_result,
             repeats,
-            equal,
+            equals_first: equal,
             bad_id,
         });
     }
 
     /// The first call of the turn at hand with this id, and which one of them the next is.
-    fn repeated(&self, key: Key<'_>) -> Option<(usize, usize)> {
+    fn count_repeats(&self, key: PairingKey<'_>) -> Option<(usize, usize)> {
         let mut same = (self.first..self.pairing.calls.len()).filter(|row| self.call_key(*row) == key);
         same.next().map(|first| (first, same.count() + 2))
     }
 
     /// As [`Walk::repeated`], for turns of many calls, each of which waits in the queue of its id.
-    fn queue_up(&mut self, row: usize, key: Key<'c>) -> Option<(usize, usize)> {
+    fn queue_call(&mut self, row: usize, key: PairingKey<'c>) -> Option<(usize, usize)> {
         if self.queues.is_empty() {
             for earlier in self.first..row {
                 self.push_queue(earlier, self.call_key(earlier));
@@ -172,7 +172,7 @@ impl<'c, 'a> Walk<'c, 'a> {
         self.push_queue(row, key)
     }
 
-    fn push_queue(&mut self, row: usize, key: Key<'c>) -> Option<(usize, usize)> {
+    fn push_queue(&mut self, row: usize, key: PairingKey<'c>) -> Option<(usize, usize)> {
         let queue = self.queues.entry(key).or_default();
         queue.waiting.push_back(row);
         queue.count += 1;
@@ -181,7 +181,7 @@ impl<'c, 'a> Walk<'c, 'a> {
     }
 
     /// The next open call of the turn at hand with this id.
-    fn next_open(&mut self, key: Key<'c>) -> Option<usize> {
+    fn next_open(&mut self, key: PairingKey<'c>) -> Option<usize> {
         if self.queues.is_empty() {
             let is_open = |row: &usize| self.pairing.calls[*row].answer.is_none() && self.call_key(*row) == key;
             (self.first..self.pairing.calls.len()).find(is_open)
@@ -190,15 +190,15 @@ impl<'c, 'a> Walk<'c, 'a> {
         }
     }
 
-    pub(super) fn call_key(&self, row: usize) -> Key<'c> {
+    pub(super) fn call_key(&self, row: usize) -> PairingKey<'c> {
         key_of(self.conversation, self.pairing.calls[row].part)
     }
 
     /// Whether the calls at two parts have the same name and input.
     fn same_call(&mut self, first: usize, other: usize) -> bool {
         let conversation = self.conversation;
-        let asked = |part: usize| -> Asked<'a> {
-            let details = conversation.details(part);
+        let asked = |part: usize| -> NameAndInput<'a> {
+            let details = conversation.call_details(part);
             let body = conversation.body;
             (
                 details.name.map(|span| span.of(body)),
@@ -209,17 +209,17 @@ impl<'c, 'a> Walk<'c, 'a> {
         *original == asked(other)
     }
 
-    fn server_result(&mut self, turn: usize, part: usize, id: &'c Text<'_>) {
+    fn resolve_server_call(&mut self, turn: usize, part: usize, id: &'c Text<'_>) {
         let id: &[u8] = id;
         if let Some(server) = self.server_ids.get(id) {
             self.servers[*server].resolved.get_or_insert(turn);
-        } else if !self.hidden.contains(id) && !self.conversation.calls_elsewhere {
-            self.pairing.halves.push(Half { part, droppable: true });
+        } else if !self.hidden.contains(id) && !self.conversation.may_have_remote_calls {
+            self.pairing.server_halves.push(ServerHalf { part, droppable: true });
         }
     }
 
-    fn gap(&mut self, turn: Option<usize>, units: std::ops::Range<usize>) {
-        let mut gap = Gap::default();
+    fn walk_gap(&mut self, turn: Option<usize>, units: std::ops::Range<usize>) {
+        let mut gap = GapState::default();
         let first = units.start;
         for unit in units {
             let found = &self.pairing.units[unit];
@@ -238,13 +238,13 @@ impl<'c, 'a> Walk<'c, 'a> {
                 gap.closed |= !ahead;
                 continue;
             }
-            if gap.users > 0 && self.rules.place.is_user_parts() && self.rules.combines != Combines::Everybody {
+            if gap.users > 0 && self.rules.place.is_user_parts() && self.rules.merged_roles != MergedRoles::All {
                 gap.split |= !gap.closed && gap.answers;
                 gap.closed = true;
             }
             gap.users += 1;
             for part in parts {
-                self.gap_part(turn, unit, part, &mut gap);
+                self.walk_gap_part(turn, unit, part, &mut gap);
             }
         }
         if gap.users == 0
@@ -261,7 +261,7 @@ impl<'c, 'a> Walk<'c, 'a> {
         }
     }
 
-    fn gap_part(&mut self, turn: Option<usize>, unit: usize, part: usize, gap: &mut Gap) {
+    fn walk_gap_part(&mut self, turn: Option<usize>, unit: usize, part: usize, gap: &mut GapState) {
         if part < self.begin {
             return;
         }
@@ -275,32 +275,32 @@ impl<'c, 'a> Walk<'c, 'a> {
         };
         gap.answers = true;
         let row = self.pairing.results.len();
-        let mut fate = Fate::Orphan;
+        let mut fate = ResultRole::Orphan;
         if turn.is_some()
-            && result.disowned == Disowned::No
-            && let Some(call) = self.next_open((result.key(), result.family.group))
+            && result.owner == ResultOwner::Unknown
+            && let Some(call) = self.next_open((result.call_name(), result.family.group))
         {
             self.pairing.calls[call].answer = Some(row);
-            fate = Fate::Answers(call);
+            fate = ResultRole::Answers(call);
         }
         let by_name = self.rules.place == ResultPlace::NextContent;
-        let nameless = result.id.is_empty() && fate == Fate::Orphan && !by_name;
-        if nameless || (by_name && fate == Fate::Orphan) {
+        let nameless = result.id.is_empty() && fate == ResultRole::Orphan && !by_name;
+        if nameless || (by_name && fate == ResultRole::Orphan) {
             gap.unnamed.push(row);
         }
         let standing = match (gap.closed, gap.split) {
-            (false, _) => Standing::Leading,
-            (true, true) => Standing::Split,
-            (true, false) => Standing::Outside,
+            (false, _) => ResultPosition::Leading,
+            (true, true) => ResultPosition::Split,
+            (true, false) => ResultPosition::Outside,
         };
         self.pairing.results.push(ResultRow {
             part,
             unit,
             turn,
-            standing,
+            position: standing,
             nameless,
-            fate,
-            home: false,
+            role: fate,
+            in_place: false,
         });
     }
 
@@ -327,7 +327,7 @@ impl<'c, 'a> Walk<'c, 'a> {
                 && let Some(call) = waiting.pop_front()
             {
                 self.pairing.calls[call].answer = Some(*row);
-                self.pairing.results[*row].fate = Fate::Answers(call);
+                self.pairing.results[*row].role = ResultRole::Answers(call);
             }
         }
     }
@@ -354,7 +354,7 @@ impl<'c, 'a> Walk<'c, 'a> {
                 continue;
             }
             self.pairing.calls[call].answer = Some(*row);
-            self.pairing.results[*row].fate = Fate::Answers(call);
+            self.pairing.results[*row].role = ResultRole::Answers(call);
             self.pairing.results[*row].nameless = self.rules.ids != IdRule::Position;
         }
     }

@@ -13,7 +13,7 @@ pub enum Placeholder {
 
 impl Placeholder {
     /// The one for a tool of `tier`.
-    pub const fn of(tier: Tier) -> Self {
+    pub const fn for_tier(tier: Tier) -> Self {
         match tier {
             Tier::Read => Self::ReadInterrupted,
             Tier::Revertible | Tier::Durable | Tier::OneWay => Self::OutcomeUnknown,
@@ -29,7 +29,7 @@ impl Placeholder {
     }
 
     /// The one of this number.
-    pub const fn numbered(number: u8) -> Option<Self> {
+    pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             1 => Some(Self::ReadInterrupted),
             2 => Some(Self::OutcomeUnknown),
@@ -53,7 +53,7 @@ impl Placeholder {
 }
 
 /// The answer of a call that the provider holds and we have never seen.
-pub(super) const HELD: &str = Placeholder::OutcomeUnknown.text();
+pub(super) const REMOTE_CALL_ANSWER: &str = Placeholder::OutcomeUnknown.text();
 
 /// The user turn in front of a history that begins with the assistant.
 pub(super) const OPENING: &str = "[antiphon: the beginning of this conversation is missing.]";
@@ -68,7 +68,7 @@ pub(super) const ERROR_WITHOUT_TEXT: &str = "[antiphon: the tool reported an err
 const MARK: &str = "[antiphon:";
 
 /// A result that came behind its turn, as text at the end of a message of the user's.
-pub(super) fn late(id: &str, tool: &str, said: &str, failed: bool) -> String {
+pub(super) fn late_result(id: &str, tool: &str, said: &str, failed: bool) -> String {
     let (id, tool) = (quote::label(id), quote::label(tool));
     let what = if failed { "error" } else { "result" };
     let mut guarded = String::with_capacity(said.len());

@@ -3,27 +3,28 @@
 use std::collections::{HashMap, hash_map::Entry};
 
 use crate::conversation::{
-    Disowned, PartKind,
+    PartKind, ResultOwner,
     pairing::{
-        Fate, key_of,
-        walk::{Key, Walk},
+        ResultRole,
+        in_turn::{PairingKey, PairingWalk},
+        key_of,
     },
     rules::ResultPlace,
 };
 
 /// The calls of a history, as results from outside their gaps look for them.
-struct Calls<'c> {
+struct CallsOfHistory<'c> {
     /// By what a result names: how many are open, and the first of them.
-    open: HashMap<Key<'c>, (usize, usize)>,
+    open: HashMap<PairingKey<'c>, (usize, usize)>,
     /// By what a result names: all, in document order.
-    all: HashMap<Key<'c>, Vec<usize>>,
+    all: HashMap<PairingKey<'c>, Vec<usize>>,
     /// By turn: what its calls still wait for.
-    waiting: Vec<Waiting>,
+    waiting: Vec<TurnWaiting>,
 }
 
 /// What the calls of one turn still wait for.
 #[derive(Clone, Copy, Default)]
-struct Waiting {
+struct TurnWaiting {
     /// How many of them have no result.
     open: usize,
     /// The last of their results.
@@ -31,45 +32,45 @@ struct Waiting {
 }
 
 /// Results outside the gap of their call: only where one open call of the id remains.
-pub(super) fn match_far<'c>(walk: &mut Walk<'c, '_>) {
+pub(super) fn match_across_turns<'c>(walk: &mut PairingWalk<'c, '_>) {
     if walk
         .pairing
         .results
         .iter()
-        .all(|row| matches!(row.fate, Fate::Answers(_)))
+        .all(|row| matches!(row.role, ResultRole::Answers(_)))
     {
         return;
     }
-    let mut calls = calls(walk);
-    let mut held: HashMap<Key<'c>, usize> = HashMap::new();
+    let mut calls = index_calls(walk);
+    let mut held: HashMap<PairingKey<'c>, usize> = HashMap::new();
     for row in 0..walk.pairing.results.len() {
-        if walk.pairing.results[row].fate == Fate::Orphan {
-            let mut fate = far_fate(walk, row, &mut calls);
-            if fate == Fate::Elsewhere {
-                fate = held_fate(walk, row, &mut held);
+        if walk.pairing.results[row].role == ResultRole::Orphan {
+            let mut fate = role_across_turns(walk, row, &mut calls);
+            if fate == ResultRole::NotJudged {
+                fate = remote_role(walk, row, &mut held);
             }
-            walk.pairing.results[row].nameless &= fate != Fate::Elsewhere;
-            if let Fate::Answers(call) = fate {
+            walk.pairing.results[row].nameless &= fate != ResultRole::NotJudged;
+            if let ResultRole::Answers(call) = fate {
                 walk.pairing.calls[call].answer = Some(row);
                 let waiting = &mut calls.waiting[walk.pairing.calls[call].turn];
                 waiting.open -= 1;
                 waiting.last = waiting.last.max(Some(row));
             }
-            walk.pairing.results[row].fate = fate;
+            walk.pairing.results[row].role = fate;
         }
     }
 }
 
-fn calls<'c>(walk: &Walk<'c, '_>) -> Calls<'c> {
-    let mut calls = Calls {
+fn index_calls<'c>(walk: &PairingWalk<'c, '_>) -> CallsOfHistory<'c> {
+    let mut calls = CallsOfHistory {
         open: HashMap::new(),
         all: HashMap::new(),
-        waiting: vec![Waiting::default(); walk.pairing.turns.len()],
+        waiting: vec![TurnWaiting::default(); walk.pairing.turns.len()],
     };
     for (call, row) in walk.pairing.calls.iter().enumerate() {
         let key = walk.call_key(call);
         calls.all.entry(key).or_default().push(call);
-        if row.answer.is_none() && !row.equal {
+        if row.answer.is_none() && !row.equals_first {
             let entry = calls.open.entry(key).or_insert((0, call));
             entry.0 += 1;
         }
@@ -81,26 +82,26 @@ fn calls<'c>(walk: &Walk<'c, '_>) -> Calls<'c> {
 }
 
 /// Whether a call of the turn it follows still waits for its result there.
-fn comes_between<'c>(walk: &Walk<'c, '_>, row: usize, calls: &Calls<'c>) -> bool {
+fn comes_between<'c>(walk: &PairingWalk<'c, '_>, row: usize, calls: &CallsOfHistory<'c>) -> bool {
     let found = &walk.pairing.results[row];
     let waiting = found.turn.map(|turn| calls.waiting[turn]).unwrap_or_default();
-    found.leads() && (waiting.open > 0 || waiting.last > Some(row))
+    found.is_leading() && (waiting.open > 0 || waiting.last > Some(row))
 }
 
 /// A call outside the body has one result too: the first.
-fn held_fate<'c>(walk: &Walk<'c, '_>, row: usize, held: &mut HashMap<Key<'c>, usize>) -> Fate {
+fn remote_role<'c>(walk: &PairingWalk<'c, '_>, row: usize, held: &mut HashMap<PairingKey<'c>, usize>) -> ResultRole {
     let key = key_of(walk.conversation, walk.pairing.results[row].part);
     match held.entry(key) {
         Entry::Vacant(free) => {
             free.insert(row);
-            Fate::Elsewhere
+            ResultRole::NotJudged
         }
-        Entry::Occupied(_) if key.0.is_empty() || walk.hidden.contains(key.0) => Fate::Elsewhere,
-        Entry::Occupied(first) => Fate::RepeatsResult(*first.get()),
+        Entry::Occupied(_) if key.0.is_empty() || walk.hidden.contains(key.0) => ResultRole::NotJudged,
+        Entry::Occupied(first) => ResultRole::RepeatsResult(*first.get()),
     }
 }
 
-fn far_fate<'c>(walk: &Walk<'c, '_>, row: usize, calls: &mut Calls<'c>) -> Fate {
+fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: usize, calls: &mut CallsOfHistory<'c>) -> ResultRole {
     let found = &walk.pairing.results[row];
     let key = key_of(walk.conversation, found.part);
     let id = key.0;
@@ -108,20 +109,20 @@ fn far_fate<'c>(walk: &Walk<'c, '_>, row: usize, calls: &mut Calls<'c>) -> Fate 
     if id.is_empty() {
         let free = matches!(&part.kind, PartKind::Result(result) if result.free);
         return if free && !comes_between(walk, row, calls) {
-            Fate::Elsewhere
+            ResultRole::NotJudged
         } else {
-            Fate::Orphan
+            ResultRole::Orphan
         };
     }
     if let PartKind::Result(result) = &part.kind {
-        match result.disowned {
-            Disowned::No => {}
-            Disowned::OfNoCall => return Fate::Orphan,
-            Disowned::Spent => return Fate::RepeatsHeld,
+        match result.owner {
+            ResultOwner::Unknown => {}
+            ResultOwner::NoCall => return ResultRole::Orphan,
+            ResultOwner::AnsweredCall => return ResultRole::RepeatsRemote,
         }
     }
     if walk.hidden.contains(id) {
-        return Fate::Elsewhere;
+        return ResultRole::NotJudged;
     }
     if let Some((count, call)) = calls.open.get_mut(&key)
         && *count > 0
@@ -130,10 +131,10 @@ fn far_fate<'c>(walk: &Walk<'c, '_>, row: usize, calls: &mut Calls<'c>) -> Fate 
         // A counter starts anew with every run: what stands before the call belongs to a call that is gone.
         let ahead = found.unit < begins && walk.rules.place != ResultPlace::Anywhere;
         if *count > 1 || (ahead && is_counter(id)) {
-            return Fate::Orphan;
+            return ResultRole::Orphan;
         }
         *count = 0;
-        return Fate::Answers(*call);
+        return ResultRole::Answers(*call);
     }
     // Of several calls with this id the last before the result, else the last of all.
     let named = calls.all.get(&key).map(Vec::as_slice).unwrap_or_default();
@@ -143,9 +144,9 @@ fn far_fate<'c>(walk: &Walk<'c, '_>, row: usize, calls: &mut Calls<'c>) -> Fate 
         .map_or_else(|| named.last(), |last| named.get(last))
         .copied()
     {
-        Some(call) if walk.pairing.calls[call].answer.is_some() => Fate::Repeats(call),
-        None if walk.conversation.calls_elsewhere => Fate::Elsewhere,
-        Some(_) | None => Fate::Orphan,
+        Some(call) if walk.pairing.calls[call].answer.is_some() => ResultRole::Repeats(call),
+        None if walk.conversation.may_have_remote_calls => ResultRole::NotJudged,
+        Some(_) | None => ResultRole::Orphan,
     }
 }
 

@@ -5,39 +5,39 @@ use std::collections::HashSet;
 
 use super::known_answers::{RemoteCalls, RemoteReferences};
 use crate::{
-    conversation::{Conversation, Disowned, Field, PartKind, Text, pairing::id_of},
+    conversation::{BodyField, Conversation, PartKind, ResultOwner, Text, pairing::id_of},
     splice::Span,
     wire::json::{Json, Kind},
 };
 
 /// Returns references into provider-side state; empty ones if calls cannot live there.
-pub(super) fn references(conversation: &Conversation<'_>) -> RemoteReferences {
-    if !conversation.calls_elsewhere {
+pub(super) fn remote_references(conversation: &Conversation<'_>) -> RemoteReferences {
+    if !conversation.may_have_remote_calls {
         return RemoteReferences::default();
     }
     RemoteReferences {
-        origin: origin(conversation).map(Text::into_owned),
+        origin: origin_id(conversation).map(Text::into_owned),
         results: result_ids(conversation),
     }
 }
 
 /// Marks results of remote calls that an earlier request has answered: they answer nothing.
-pub(super) fn disown(conversation: &mut Conversation<'_>, remote: &RemoteCalls) {
-    if !conversation.calls_elsewhere || remote.answered.is_empty() {
+pub(super) fn mark_answered_results(conversation: &mut Conversation<'_>, remote: &RemoteCalls) {
+    if !conversation.may_have_remote_calls || remote.answered.is_empty() {
         return;
     }
     for part in &mut conversation.parts {
         if let PartKind::Result(result) = &mut part.kind
-            && result.disowned == Disowned::No
+            && result.owner == ResultOwner::Unknown
             && remote.answered.contains(&*result.id)
         {
-            result.disowned = Disowned::Spent;
+            result.owner = ResultOwner::AnsweredCall;
         }
     }
 }
 
 /// Keeps the ids that no call and no result of the body has.
-pub(super) fn absent(conversation: &Conversation<'_>, mut ids: Vec<String>) -> Vec<String> {
+pub(super) fn not_in_body(conversation: &Conversation<'_>, mut ids: Vec<String>) -> Vec<String> {
     let parts = 0..conversation.parts.len();
     let in_body: HashSet<&[u8]> = parts.map(|part| id_of(conversation, part)).collect();
     ids.retain(|id| !in_body.contains(id.as_bytes()));
@@ -46,14 +46,14 @@ pub(super) fn absent(conversation: &Conversation<'_>, mut ids: Vec<String>) -> V
 
 /// Returns the id of the response that the body continues from: provider-side state up to there never changes. `None` for
 /// a conversation that grows under one name.
-pub(super) fn origin<'a>(conversation: &Conversation<'a>) -> Option<Text<'a>> {
+pub(super) fn origin_id<'a>(conversation: &Conversation<'a>) -> Option<Text<'a>> {
     let json = Json::new(conversation.body);
-    let fields = &conversation.noted.fields;
+    let fields = &conversation.notes.fields;
     let thread = |thread| json.member(thread, "previous_message_id");
-    let previous = fields.get(Field::PreviousResponse);
+    let previous = fields.get(BodyField::PreviousResponse);
     let is_text = |span: &Span| json.kind(*span) == Kind::String;
     let previous = previous.filter(is_text);
-    let id = previous.or_else(|| fields.get(Field::Thread).and_then(thread).filter(is_text))?;
+    let id = previous.or_else(|| fields.get(BodyField::Thread).and_then(thread).filter(is_text))?;
     Some(json.decode(id)).filter(|id| !id.is_empty())
 }
 
