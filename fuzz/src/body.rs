@@ -130,9 +130,9 @@ fn nested(conversation: &Conversation<'_>) {
     assert_eq!(part, conversation.parts.len(), "a part of no message: {}", shown(body));
     for flaw in &conversation.flaws {
         assert!(flaw.message < conversation.messages.len(), "a flaw of no message");
-        let of = |part: usize| conversation.parts.get(part).map(|part| part.message);
+        let message_of = |part| conversation.part(part).map(|part| part.message);
         assert!(
-            flaw.part.is_none_or(|part| of(part) == Some(flaw.message)),
+            flaw.part.is_none_or(|part| message_of(part) == Some(flaw.message)),
             "a flaw of no part"
         );
     }

@@ -1,7 +1,7 @@
 //! Findings: breaches of the pairing rules, as values, listed from a pairing in document order.
 
 use crate::conversation::{
-    Conversation, FlawKind, Role, WithoutResult,
+    Conversation, FlawKind, PartId, Role, WithoutResult,
     pairing::{MisplacedWords, Pairing, ResultRole, ResultRow, id_of},
 };
 
@@ -134,7 +134,8 @@ pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>, hygiene: boo
         found: Vec::new(),
     };
     if pairing.headless {
-        list.found.push((0, at_message(FindingKind::Headless, 0, None)));
+        list.found
+            .push((PartId::default(), at_message(FindingKind::Headless, 0, None)));
     }
     for call in &pairing.calls {
         if call.repeats.is_some() {
@@ -180,7 +181,7 @@ fn result_finding(pairing: &Pairing, row: &ResultRow) -> Option<FindingKind> {
             let inner = pairing.units.get(row.unit).is_some_and(|unit| unit.inner);
             let behind_system = row
                 .turn
-                .and_then(|turn| pairing.turns.get(turn))
+                .and_then(|turn| pairing.turns.get(turn.index()))
                 .is_some_and(|turn| !turn.systems.is_empty());
             (!row.in_place || inner || behind_system).then_some(FindingKind::Misplaced)
         }
@@ -197,12 +198,12 @@ fn result_finding(pairing: &Pairing, row: &ResultRow) -> Option<FindingKind> {
 struct FindingList<'c, 'a> {
     conversation: &'c Conversation<'a>,
     /// With the index of the part, for the order.
-    found: Vec<(usize, Finding)>,
+    found: Vec<(PartId, Finding)>,
 }
 
 impl FindingList<'_, '_> {
-    fn push_part(&mut self, kind: FindingKind, part: usize) {
-        let message = self.conversation.parts.get(part).map_or(0, |found| found.message);
+    fn push_part(&mut self, kind: FindingKind, part: PartId) {
+        let message = self.conversation.part(part).map_or(0, |found| found.message);
         let ordinal = self.part_ordinal(part);
         let id = String::from_utf8_lossy(id_of(self.conversation, part)).into_owned();
         self.found.push((
@@ -219,26 +220,26 @@ impl FindingList<'_, '_> {
     }
 
     /// The index of a part inside its message; none where the part is the message.
-    fn part_ordinal(&self, part: usize) -> Option<usize> {
-        let found = self.conversation.parts.get(part)?;
+    fn part_ordinal(&self, part: PartId) -> Option<usize> {
+        let found = self.conversation.part(part)?;
         let whole = self.conversation.messages.get(found.message)?.span;
         (found.span != whole).then(|| self.conversation.part_ordinal(part))
     }
 
     /// Names the place of the words, and the call or result that they stand beside.
     fn push_words(&mut self, words: &MisplacedWords, role: Role) {
-        let message = self.conversation.parts.get(words.part).map_or(0, |found| found.message);
+        let message = self.conversation.part(words.part).map_or(0, |found| found.message);
         let mut finding = at_message(FindingKind::MisplacedWords, message, Some(words.place_label(role)));
         finding.part = self.part_ordinal(words.part);
         finding.id = String::from_utf8_lossy(id_of(self.conversation, words.beside)).into_owned();
         self.found.push((words.part, finding));
     }
 
-    fn push_flaw(&mut self, message: usize, part: Option<usize>, kind: FlawKind) {
+    fn push_flaw(&mut self, message: usize, part: Option<PartId>, kind: FlawKind) {
         let ordinal = part.and_then(|part| self.part_ordinal(part));
         let mut finding = at_message(FindingKind::Field, message, Some(kind.code()));
         finding.part = ordinal;
-        self.found.push((part.unwrap_or(0), finding));
+        self.found.push((part.unwrap_or_default(), finding));
     }
 }
 

@@ -8,6 +8,7 @@ use crate::splice::Span;
 
 pub mod call_chain;
 mod finding;
+mod ids;
 pub mod lost_results;
 pub mod outline;
 pub mod pairing;
@@ -16,6 +17,7 @@ pub mod turns;
 
 pub use call_chain::CallChain;
 pub use finding::{Finding, FindingKind, findings};
+pub use ids::{CallRowId, PartId, ResultRowId, TurnId};
 pub use outline::{BodyField, BodyFields, Outline, OutlineCall, OutlineResult, ReadNotes};
 
 /// Messages and parts for which room is made at first: a body may claim to be large.
@@ -38,7 +40,7 @@ pub struct Conversation<'a> {
     /// Fields with values that the target rejects, in document order of their messages.
     pub flaws: Vec<Flaw>,
     /// The last part that is a compaction: what stands before it is not judged.
-    pub compaction: Option<usize>,
+    pub compaction: Option<PartId>,
     /// Looks up what a call says, in the body and at the call's span: only few calls are ever asked.
     pub details: fn(&[u8], Span) -> CallDetails,
     /// Looks up the text of a result that is one plain text, likewise.
@@ -71,10 +73,15 @@ impl<'a> Conversation<'a> {
         }
     }
 
+    /// Returns the part at an index.
+    pub fn part(&self, part: PartId) -> Option<&Part<'a>> {
+        self.parts.get(part.index())
+    }
+
     /// Adds a part to the message at hand.
     pub fn push_part(&mut self, part: Part<'a>) {
         if matches!(part.kind, PartKind::Compaction) {
-            self.compaction = Some(self.parts.len());
+            self.compaction = Some(PartId::new(self.parts.len()));
         }
         self.parts.push(part);
     }
@@ -97,16 +104,15 @@ impl<'a> Conversation<'a> {
     }
 
     /// What the call at `part` says.
-    pub fn call_details(&self, part: usize) -> CallDetails {
-        self.parts
-            .get(part)
+    pub fn call_details(&self, part: PartId) -> CallDetails {
+        self.part(part)
             .map(|part| (self.details)(self.body, part.span))
             .unwrap_or_default()
     }
 
     /// What the result at `part` says, decoded, where that is one plain text: a string, or a list of one text block.
-    pub fn plain_text(&self, part: usize) -> Option<Text<'a>> {
-        let part = self.parts.get(part)?;
+    pub fn plain_text(&self, part: PartId) -> Option<Text<'a>> {
+        let part = self.part(part)?;
         matches!(part.kind, PartKind::Result(_)).then(|| (self.plain_text)(self.body, part.span))?
     }
 
@@ -122,19 +128,19 @@ impl<'a> Conversation<'a> {
     }
 
     /// The reasoning parts that stand, message by message, right before the message of `part`, last first.
-    pub fn reasoning_before(&self, part: usize) -> impl Iterator<Item = usize> {
-        let message = |part: usize| self.parts.get(part).map(|found| found.message);
-        let follows = move |before: &usize| {
-            let thinks = matches!(self.parts.get(*before), Some(found) if matches!(found.kind, PartKind::Thinking));
-            thinks && message(*before).map(|index| index.saturating_add(1)) == message(before.saturating_add(1))
+    pub fn reasoning_before(&self, part: PartId) -> impl Iterator<Item = PartId> {
+        let message = |part: PartId| self.part(part).map(|found| found.message);
+        let follows = move |before: &PartId| {
+            let thinks = matches!(self.part(*before), Some(found) if matches!(found.kind, PartKind::Thinking));
+            thinks && message(*before).map(|index| index.saturating_add(1)) == message(before.next())
         };
-        (0..part).rev().take_while(follows)
+        PartId::all(0..part.index()).rev().take_while(follows)
     }
 
     /// The index of a part inside its message.
-    pub fn part_ordinal(&self, part: usize) -> usize {
-        let message = self.parts.get(part).and_then(|found| self.messages.get(found.message));
-        message.map_or(0, |found| part.saturating_sub(found.parts.start))
+    pub fn part_ordinal(&self, part: PartId) -> usize {
+        let message = self.part(part).and_then(|found| self.messages.get(found.message));
+        message.map_or(0, |found| part.index().saturating_sub(found.parts.start))
     }
 }
 
@@ -146,7 +152,7 @@ pub struct ReadMark {
     /// How many flaws stand before it.
     pub flaws: usize,
     /// The last compaction before it.
-    compaction: Option<usize>,
+    compaction: Option<PartId>,
 }
 
 /// Who speaks in a message.
@@ -321,7 +327,7 @@ pub struct Flaw {
     /// Index of the message.
     pub message: usize,
     /// Index of the part in [`Conversation::parts`]; none where the message as a whole is meant.
-    pub part: Option<usize>,
+    pub part: Option<PartId>,
     /// What is wrong.
     pub kind: FlawKind,
 }

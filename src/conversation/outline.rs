@@ -8,7 +8,7 @@ use memchr::memmem;
 
 use crate::{
     conversation::{
-        CallChain, Content, Conversation, Message, Part, PartKind, Role,
+        CallChain, Content, Conversation, Message, Part, PartId, PartKind, Role,
         lost_results::{self, is_lost},
     },
     splice::Span,
@@ -340,7 +340,7 @@ impl HistoryTail {
                 }
                 PartKind::Result(result) if has_room(result.call_name(), self.answers.len()) => {
                     let short = part.span.len() <= lost_results::LOST_BYTES_MAX;
-                    let text = short.then(|| conversation.plain_text(index)).flatten();
+                    let text = short.then(|| conversation.plain_text(PartId::new(index))).flatten();
                     self.answers.push(OutlineResult {
                         id: truncate_id(result.call_name()),
                         name: truncate_id(&result.name),

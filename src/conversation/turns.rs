@@ -3,7 +3,7 @@
 use std::{collections::HashSet, ops::Range};
 
 use crate::conversation::{
-    Conversation, Part, PartKind, Role,
+    Conversation, Part, PartId, PartKind, Role,
     rules::{MergedRoles, PairingRules, ResultPlace},
 };
 
@@ -47,7 +47,7 @@ pub struct InsertPoint {
     /// The unit.
     pub unit: usize,
     /// Behind this part; none: in front of the unit's first.
-    pub behind: Option<usize>,
+    pub behind: Option<PartId>,
 }
 
 /// Cuts the messages into units.
@@ -88,7 +88,7 @@ pub fn group_turns(
     conversation: &Conversation<'_>,
     units: &[TurnUnit],
     rules: PairingRules,
-    begin: usize,
+    begin: PartId,
 ) -> Vec<Turn> {
     let mut turns: Vec<Turn> = Vec::new();
     let mut index = 0;
@@ -155,7 +155,7 @@ fn closed_units(
     conversation: &Conversation<'_>,
     units: &[TurnUnit],
     run: Range<usize>,
-    begin: usize,
+    begin: PartId,
 ) -> impl Iterator<Item = usize> {
     let answered: HashSet<&[u8]> = if run.len() > 1 {
         let gap = units[run.end..].iter().take_while(|unit| unit.role != Role::Assistant);
@@ -174,7 +174,7 @@ fn closed_units(
     };
     run.skip(1).filter(move |next| {
         let parts = units[next - 1].parts.clone();
-        let from = parts.start.max(begin).min(parts.end);
+        let from = parts.start.max(begin.index()).min(parts.end);
         let mut calls = conversation.parts[from..parts.end]
             .iter()
             .filter_map(|part| match &part.kind {

@@ -65,7 +65,7 @@ impl Row {
     pub fn weight(&self) -> usize {
         match &self.answer {
             PinnedAnswer::Placeholder(_) => 0,
-            PinnedAnswer::Result(real) => real.len(),
+            PinnedAnswer::Result(real) => real.byte_len(),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     texts::Placeholder,
 };
 use crate::conversation::{
-    WithoutResult,
+    CallRowId, PartId, ResultRowId, TurnId, WithoutResult,
     pairing::{CallRow, ResultPosition},
 };
 
@@ -24,6 +24,7 @@ pub(super) fn assign_answers(planner: &mut Planner<'_>) {
     // Open calls are in document order, as the rows are.
     let mut open = history.open.iter().peekable();
     for (index, call) in pairing.calls.iter().enumerate() {
+        let index = CallRowId::new(index);
         let described = open.next_if(|described| described.row == index);
         if let Some(row) = call.answer.map(|row| &pairing.results[row])
             && row.in_place
@@ -51,7 +52,7 @@ pub(super) fn assign_answers(planner: &mut Planner<'_>) {
 }
 
 /// Returns the placeholders that replace results in their places, by the row of the call.
-fn overrides_by_call(planner: &Planner<'_>) -> HashMap<usize, Placeholder> {
+fn overrides_by_call(planner: &Planner<'_>) -> HashMap<CallRowId, Placeholder> {
     if planner.known.overrides.is_empty() {
         return HashMap::new();
     }
@@ -62,7 +63,7 @@ fn overrides_by_call(planner: &Planner<'_>) -> HashMap<usize, Placeholder> {
 }
 
 /// A placeholder goes back into the place where the client has put a result since.
-fn override_result(planner: &mut Planner<'_>, call: &CallRow, result: usize, placeholder: Placeholder) {
+fn override_result(planner: &mut Planner<'_>, call: &CallRow, result: PartId, placeholder: Placeholder) {
     planner.count(Action::Placeholder);
     planner.plan.part_changes.insert(result, PartChange::Removed);
     planner
@@ -127,13 +128,13 @@ fn assign_answer(planner: &mut Planner<'_>, call: &BodyCall, answer: PinnedAnswe
 }
 
 /// Returns the bytes of a result.
-fn result_len(planner: &Planner<'_>, row: usize) -> usize {
+fn result_len(planner: &Planner<'_>, row: ResultRowId) -> usize {
     let part = planner.pairing.results[row].part;
     planner.conversation.parts[part].span.len()
 }
 
 /// A result of the body goes to its call.
-fn move_result(planner: &mut Planner<'_>, call: &CallRow, row: usize) -> AnswerSource {
+fn move_result(planner: &mut Planner<'_>, call: &CallRow, row: ResultRowId) -> AnswerSource {
     let found = &planner.pairing.results[row];
     let merged = found.position == ResultPosition::Split && found.turn == Some(call.turn);
     planner.count(if merged { Action::Merge } else { Action::Move });
@@ -142,7 +143,7 @@ fn move_result(planner: &mut Planner<'_>, call: &CallRow, row: usize) -> AnswerS
 }
 
 /// An open call that nobody can answer becomes text, with the reasoning that would lose the item it belongs to.
-fn turn_call_into_text(planner: &mut Planner<'_>, call: usize) {
+fn turn_call_into_text(planner: &mut Planner<'_>, call: PartId) {
     if !planner.allows(Applicability::Salvage) {
         planner.plan.report.unrepairable += 1;
         return;
@@ -155,7 +156,7 @@ fn turn_call_into_text(planner: &mut Planner<'_>, call: usize) {
 }
 
 /// A result in its place may still have to be cut out of an assistant message, or put before a system message.
-fn keep_answer_in_place(planner: &mut Planner<'_>, turn: usize, unit: usize) {
+fn keep_answer_in_place(planner: &mut Planner<'_>, turn: TurnId, unit: usize) {
     let behind_system = !planner.pairing.turns[turn].systems.is_empty();
     if behind_system {
         planner.plan.turns.entry(turn).or_default().moves_systems = true;

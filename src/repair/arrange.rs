@@ -1,7 +1,7 @@
 //! Plans which messages change since words stand where the provider accepts none.
 
 use crate::{
-    conversation::{PartKind, Role, pairing::MisplacedWords, rules::WordsPlace},
+    conversation::{PartId, PartKind, Role, pairing::MisplacedWords, rules::WordsPlace},
     repair::{Action, planner::Planner},
 };
 
@@ -22,9 +22,9 @@ pub(super) fn arrange_words(planner: &mut Planner<'_>) {
 /// Whether words and what they stand beside are both still there once all else is done.
 fn is_still_misplaced(planner: &Planner<'_>, words: &MisplacedWords) -> bool {
     let unit = &planner.pairing.units[words.unit];
-    let stay = |part: &usize| !planner.plan.part_changes.contains_key(part);
-    let kind = |part: usize| &planner.conversation.parts[part].kind;
-    let mut parts = unit.parts.clone().filter(stay);
+    let stay = |part: &PartId| !planner.plan.part_changes.contains_key(part);
+    let kind = |part: PartId| &planner.conversation.parts[part].kind;
+    let mut parts = PartId::all(unit.parts.clone()).filter(stay);
     if unit.role == Role::Assistant {
         return parts.any(|part| matches!(kind(part), PartKind::Call(_)))
             && parts.any(|part| matches!(kind(part), PartKind::Other));

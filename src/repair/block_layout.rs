@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::{
-    conversation::{Content, FlawKind, Part, PartKind, Role},
+    conversation::{Content, FlawKind, Part, PartId, PartKind, Role, TurnId},
     repair::{
         history_plan::PartChange,
         layout::{LastSpeaker, Layout},
@@ -71,7 +71,7 @@ struct UnitBlocks {
 /// A block of a message.
 enum MessageBlock {
     /// A part that stays, with edits inside it.
-    Unmoved(usize, Vec<Edit>),
+    Unmoved(PartId, Vec<Edit>),
     /// A result that is put in.
     Answer(Vec<Piece>),
     /// Any other block of ours, or one from elsewhere.
@@ -82,7 +82,7 @@ impl MessageBlock {
     /// The block in another place than its own.
     fn into_new(self, parts: &[Part<'_>]) -> Self {
         match self {
-            Self::Unmoved(part, edits) => Self::New(json::moved(parts[part].span, edits)),
+            Self::Unmoved(part, edits) => Self::New(json::moved(parts[part.index()].span, edits)),
             other => other,
         }
     }
@@ -171,7 +171,7 @@ impl BlockLayout<'_, '_> {
         }
         let found = &layout.pairing.units[unit];
         let says_nothing = layout.message_fixes.get(&found.message) == Some(&FlawKind::EmptyMessage);
-        for part in found.parts.clone().filter(|_| !says_nothing) {
+        for part in PartId::all(found.parts.clone()).filter(|_| !says_nothing) {
             match layout.plan.part_changes.get(&part) {
                 None => laid.items.push(MessageBlock::Unmoved(part, layout.edits_inside(part))),
                 Some(PartChange::Removed) => {}
@@ -184,7 +184,7 @@ impl BlockLayout<'_, '_> {
         laid
     }
 
-    fn insert_planned(&self, unit: usize, turn: Option<usize>, laid: &mut UnitBlocks) {
+    fn insert_planned(&self, unit: usize, turn: Option<TurnId>, laid: &mut UnitBlocks) {
         if let Some(plan) = turn.and_then(|turn| self.layout.plan.turns.get(&turn)) {
             let answers = plan
                 .answers
@@ -201,9 +201,9 @@ impl BlockLayout<'_, '_> {
     }
 
     /// A quote stands among the other blocks; in Gemini, where results and words are counted, in a content of its own.
-    fn push_quote(&self, part: usize, laid: &mut UnitBlocks) {
+    fn push_quote(&self, part: PartId, laid: &mut UnitBlocks) {
         let (id, name) = self.layout.quoted_label(part);
-        let span = self.layout.conversation.parts[part].span;
+        let span = self.layout.conversation.parts[part.index()].span;
         let format = self.layout.format();
         let blocks = format.quote_parts(self.layout.json, span, &id, name.as_deref());
         if format.quotes_apart() {
@@ -328,7 +328,7 @@ impl BlockLayout<'_, '_> {
         let block = |item| match item {
             MessageBlock::Answer(pieces) | MessageBlock::New(pieces) => Some(pieces),
             MessageBlock::Unmoved(part, edits) => {
-                let found = &parts[part];
+                let found = &parts[part.index()];
                 let content = self.layout.conversation.messages[found.message].content;
                 match content {
                     // A blank string says nothing, and a blank text block is refused.
@@ -374,7 +374,7 @@ impl BlockLayout<'_, '_> {
     /// The results among these blocks, and the others where they need a message of their own.
     fn split_results(&self, items: Vec<MessageBlock>) -> (Vec<MessageBlock>, Vec<MessageBlock>) {
         let kind = |item: &MessageBlock| match item {
-            MessageBlock::Unmoved(part, _) => Some(&self.layout.conversation.parts[*part].kind),
+            MessageBlock::Unmoved(part, _) => Some(&self.layout.conversation.parts[part.index()].kind),
             MessageBlock::Answer(_) | MessageBlock::New(_) => None,
         };
         // Nothing moves in front of a compaction.
@@ -395,7 +395,7 @@ impl BlockLayout<'_, '_> {
         }
         let parts = &self.layout.conversation.parts;
         let rank = |item: &MessageBlock| match item {
-            MessageBlock::Unmoved(part, _) => match parts[*part].kind {
+            MessageBlock::Unmoved(part, _) => match parts[part.index()].kind {
                 PartKind::Call(_) => BlockRank::Call,
                 PartKind::Other => BlockRank::Words,
                 PartKind::Thinking | PartKind::Compaction => BlockRank::Barrier,

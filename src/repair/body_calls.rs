@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt};
 
 use crate::{
     conversation::{
-        CallDetails, Conversation, PartKind, WithoutResult,
+        CallDetails, CallRowId, Conversation, PartId, PartKind, TurnId, WithoutResult,
         lost_results::is_lost,
         pairing::{CallRow, Pairing, id_of},
     },
@@ -22,7 +22,7 @@ use crate::{
 #[derive(Clone, PartialEq, Eq)]
 pub struct BodyCall {
     /// Index into the calls of its history.
-    pub(super) row: usize,
+    pub(super) row: CallRowId,
     /// Its name among the caller's calls; among those of its conversation if its id may be used again and the conversation
     /// is known.
     pub key: CallKey,
@@ -93,8 +93,8 @@ pub struct ResultContent {
 }
 
 /// Returns the id of a call, or its tool if it has no id.
-fn call_name<'c>(conversation: &'c Conversation<'_>, part: usize) -> &'c [u8] {
-    match conversation.parts.get(part).map(|part| &part.kind) {
+fn call_name<'c>(conversation: &'c Conversation<'_>, part: PartId) -> &'c [u8] {
+    match conversation.part(part).map(|part| &part.kind) {
         Some(PartKind::Call(call)) => call.call_name(),
         _ => b"",
     }
@@ -103,7 +103,7 @@ fn call_name<'c>(conversation: &'c Conversation<'_>, part: usize) -> &'c [u8] {
 /// Whether the plan has to find an answer for this call.
 pub(super) fn is_open(call: &CallRow, pairing: &Pairing) -> bool {
     match call.answer {
-        Some(row) => pairing.results.get(row).is_some_and(|row| !row.in_place),
+        Some(row) => pairing.results.get(row.index()).is_some_and(|row| !row.in_place),
         None => call.without_result == WithoutResult::Refused,
     }
 }
@@ -121,7 +121,7 @@ pub(super) struct CallIndex<'c> {
     /// Hashes of messages in front of calls with reusable ids, once computed.
     messages: HashMap<usize, [u8; 32]>,
     /// For turns with calls without ids: the hash of the previous turn's calls, once computed.
-    previous_calls: HashMap<usize, [u8; 32]>,
+    previous_calls: HashMap<TurnId, [u8; 32]>,
 }
 
 impl<'c> CallIndex<'c> {
@@ -156,7 +156,7 @@ impl<'c> CallIndex<'c> {
     }
 
     /// Describes the call at `row`.
-    pub(super) fn describe_call(&mut self, row: usize) -> BodyCall {
+    pub(super) fn describe_call(&mut self, row: CallRowId) -> BodyCall {
         let place = self.place_hash(row);
         let identity = self.call_identity(row, place);
         let key = CallKey::of(&identity);
@@ -173,9 +173,12 @@ impl<'c> CallIndex<'c> {
         } = identity;
         let pairing = self.pairing;
         let turn = pairing.calls[row].turn;
-        let answer = pairing.calls[row].answer.and_then(|row| pairing.results.get(row));
+        let answer = pairing.calls[row]
+            .answer
+            .and_then(|row| pairing.results.get(row.index()));
         let in_place = answer.filter(|row| row.in_place);
-        let is_behind_thinking = |other: usize| other > turn && self.thinking[other] > self.thinking[turn];
+        let is_behind_thinking =
+            |other: TurnId| other > turn && self.thinking[other.index()] > self.thinking[turn.index()];
         BodyCall {
             row,
             key,
@@ -186,8 +189,11 @@ impl<'c> CallIndex<'c> {
             occurrence,
             spelling,
             is_unique: !is_reusable,
-            turns_behind: pairing.turns.len().saturating_sub(turn + 1),
-            has_thinking_behind: self.thinking.last().is_some_and(|all| *all > self.thinking[turn]),
+            turns_behind: pairing.turns.len().saturating_sub(turn.index() + 1),
+            has_thinking_behind: self
+                .thinking
+                .last()
+                .is_some_and(|all| *all > self.thinking[turn.index()]),
             crosses_thinking: answer.and_then(|row| row.turn).is_some_and(is_behind_thinking),
             answer: match answer {
                 Some(row) if row.in_place => BodyAnswer::InPlace {
@@ -203,7 +209,7 @@ impl<'c> CallIndex<'c> {
         }
     }
 
-    fn call_identity(&mut self, row: usize, place: Option<[u8; 32]>) -> CallIdentity<'c> {
+    fn call_identity(&mut self, row: CallRowId, place: Option<[u8; 32]>) -> CallIdentity<'c> {
         let (conversation, part) = (self.conversation, self.pairing.calls[row].part);
         let json = Json::new(conversation.body);
         let CallDetails { name: tool, input, .. } = conversation.call_details(part);
@@ -214,7 +220,7 @@ impl<'c> CallIndex<'c> {
             before: (!is_strong(id, &tool)).then(|| self.message_before(part)),
             tool,
             input: input.map_or(b"", |span| json.bytes(span)),
-            occurrence: self.occurrences[row],
+            occurrence: self.occurrences[row.index()],
             spelling: match self.spelled.get(&id_letters(id)) {
                 Some((first, _)) if *first != id => IdSpelling::Again,
                 Some((_, true)) => IdSpelling::First,
@@ -224,9 +230,9 @@ impl<'c> CallIndex<'c> {
         }
     }
 
-    fn result_content(&self, part: usize) -> Option<ResultContent> {
+    fn result_content(&self, part: PartId) -> Option<ResultContent> {
         let json = Json::new(self.conversation.body);
-        let inside = same_result::result_object(json, self.conversation.parts.get(part)?.span);
+        let inside = same_result::result_object(json, self.conversation.part(part)?.span);
         let mut contents = ["content", "output", "response"].into_iter();
         let content = contents.find_map(|key| json.member(inside, key))?;
         let failed = json.member(inside, "is_error");
@@ -237,7 +243,7 @@ impl<'c> CallIndex<'c> {
     }
 
     /// Hashes the message in front of the one that holds a part.
-    fn message_before(&mut self, part: usize) -> [u8; 32] {
+    fn message_before(&mut self, part: PartId) -> [u8; 32] {
         let conversation = self.conversation;
         let Some(before) = conversation.parts[part].message.checked_sub(1) else {
             return [0; 32];
@@ -247,7 +253,7 @@ impl<'c> CallIndex<'c> {
     }
 
     /// Hashes the place of a call without an id: its ordinal in its turn, and the calls of the previous turn with calls.
-    fn place_hash(&mut self, row: usize) -> Option<[u8; 32]> {
+    fn place_hash(&mut self, row: CallRowId) -> Option<[u8; 32]> {
         let call = &self.pairing.calls[row];
         let PartKind::Call(found) = &self.conversation.parts[call.part].kind else {
             return None;
@@ -257,20 +263,20 @@ impl<'c> CallIndex<'c> {
         }
         let own = &self.pairing.turns[call.turn].calls;
         let mut hash = blake3::Hasher::new();
-        hash.add(&(row.saturating_sub(own.start) as u64).to_le_bytes());
+        hash.add(&(row.index().saturating_sub(own.start) as u64).to_le_bytes());
         hash.add(&self.previous_calls_hash(call.turn));
         Some(hash.finalize().into())
     }
 
     /// Hashes the calls of the last turn with calls in front of `turn`.
-    fn previous_calls_hash(&mut self, turn: usize) -> [u8; 32] {
+    fn previous_calls_hash(&mut self, turn: TurnId) -> [u8; 32] {
         if let Some(known) = self.previous_calls.get(&turn) {
             return *known;
         }
         let mut hash = blake3::Hasher::new();
-        let turns = self.pairing.turns.get(..turn).unwrap_or_default();
+        let turns = self.pairing.turns.get(..turn.index()).unwrap_or_default();
         if let Some(before) = turns.iter().rev().find(|turn| !turn.calls.is_empty()) {
-            for earlier in before.calls.clone() {
+            for earlier in CallRowId::all(before.calls.clone()) {
                 let identity = self.call_identity(earlier, None);
                 hash.add(CallKey::of(&identity).as_bytes());
             }

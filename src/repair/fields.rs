@@ -1,7 +1,7 @@
 //! Plans repairs that concern no single call: half server pairs, rejected fields, and a missing first user turn.
 
 use super::{Action, Applicability, history_plan::PartChange, planner::Planner};
-use crate::conversation::{FlawKind, Role, pairing::begins_with_calls, rules::ResultPlace, turns::TurnUnit};
+use crate::conversation::{FlawKind, PartId, Role, pairing::begins_with_calls, rules::ResultPlace, turns::TurnUnit};
 
 pub(super) fn drop_server_halves(planner: &mut Planner<'_>) {
     for half in &planner.pairing.server_halves {
@@ -29,7 +29,7 @@ pub(super) fn fix_fields(planner: &mut Planner<'_>) {
             .get(flaw.message)
             .map(|message| message.parts.start);
         if flaw.kind == FlawKind::RepeatedItemId
-            && first.is_some_and(|part| planner.plan.part_changes.contains_key(&part))
+            && first.is_some_and(|part| planner.plan.part_changes.contains_key(&PartId::new(part)))
         {
             // What leaves its place takes its id along.
             continue;
@@ -53,11 +53,11 @@ pub(super) fn add_opening(planner: &mut Planner<'_>) {
 /// Whether what stood in front of the first assistant message vanishes: results inside that message, or
 /// instructions that say nothing. A user's message leaves a note behind.
 fn loses_first_user_turn(planner: &Planner<'_>) -> bool {
-    let gone = |part: usize| planner.plan.part_changes.get(&part) == Some(&PartChange::Removed);
+    let gone = |part: PartId| planner.plan.part_changes.get(&part) == Some(&PartChange::Removed);
     let mut rest = planner.pairing.units.iter().enumerate().skip_while(|(index, unit)| {
         (unit.inner || unit.role != Role::User)
             && !unit.parts.is_empty()
-            && unit.parts.clone().all(gone)
+            && PartId::all(unit.parts.clone()).all(gone)
             && !planner.plan.deferred_quotes.contains_key(index)
     });
     let head = rest.next().filter(|(_, unit)| unit.role == Role::Assistant);

@@ -7,21 +7,21 @@ use super::{
     known_answers::{Assignment, RealResult, RemoteAnswers},
     texts::Placeholder,
 };
-use crate::conversation::Flaw;
+use crate::conversation::{Flaw, PartId, TurnId};
 
 /// The repair of one history.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HistoryPlan {
     /// Answers and quotes to put in, by turn; only turns that need some.
-    pub(super) turns: BTreeMap<usize, TurnPlan>,
+    pub(super) turns: BTreeMap<TurnId, TurnPlan>,
     /// What becomes of parts that do not stay as they are.
-    pub(super) part_changes: HashMap<usize, PartChange>,
+    pub(super) part_changes: HashMap<PartId, PartChange>,
     /// New ids of call and result parts.
-    pub(super) new_ids: HashMap<usize, String>,
+    pub(super) new_ids: HashMap<PartId, String>,
     /// Results to quote in front of the words of a later unit.
-    pub(super) deferred_quotes: BTreeMap<usize, Vec<usize>>,
+    pub(super) deferred_quotes: BTreeMap<usize, Vec<PartId>>,
     /// Results to quote behind a unit, as messages of their own.
-    pub(super) quotes_behind: BTreeMap<usize, Vec<usize>>,
+    pub(super) quotes_behind: BTreeMap<usize, Vec<PartId>>,
     /// Fields to mend.
     pub(super) fixes: Vec<Flaw>,
     /// Messages of which words leave their place.
@@ -44,7 +44,7 @@ pub(super) struct TurnPlan {
     /// Answers, in the order of the calls.
     pub(super) answers: Vec<PlannedAnswer>,
     /// Results that stood in front of the place of answers: quoted behind them.
-    pub(super) quotes: Vec<usize>,
+    pub(super) quotes: Vec<PartId>,
     /// Whether the system messages in front of the answering message go behind it.
     pub(super) moves_systems: bool,
 }
@@ -53,7 +53,7 @@ pub(super) struct TurnPlan {
 #[derive(Clone, Debug)]
 pub(super) struct PlannedAnswer {
     /// The part of the call.
-    pub(super) call: usize,
+    pub(super) call: PartId,
     /// Where it comes from.
     pub(super) source: AnswerSource,
 }
@@ -62,7 +62,7 @@ pub(super) struct PlannedAnswer {
 #[derive(Clone, Debug)]
 pub(super) enum AnswerSource {
     /// A result of this body.
-    Part(usize),
+    Part(PartId),
     /// A result from elsewhere.
     Real(RealResult),
     /// Nothing real is to be had.

@@ -33,15 +33,10 @@ pub enum RealResult {
 
 impl RealResult {
     /// Returns its length in bytes.
-    pub const fn len(&self) -> usize {
+    pub const fn byte_len(&self) -> usize {
         match self {
             Self::Content { content: text, .. } | Self::Block(text) => text.len(),
         }
-    }
-
-    /// Returns `false` for every valid result: none is empty.
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{
     conversation::{
-        Conversation, FlawKind, PartKind, Role,
+        Conversation, FlawKind, PartId, PartKind, Role, TurnId,
         pairing::{Pairing, ResultRole},
     },
     repair::{
@@ -28,13 +28,13 @@ pub(super) struct Layout<'c> {
     pub(super) json: Json<'c>,
     wire: Wire,
     /// Fields to mend, by part.
-    part_fixes: HashMap<usize, FlawKind>,
+    part_fixes: HashMap<PartId, FlawKind>,
     /// Fields to mend, by message.
     pub(super) message_fixes: HashMap<usize, FlawKind>,
     /// For each unit the turn that has its anchor there.
-    anchors: Vec<Option<usize>>,
+    anchors: Vec<Option<TurnId>>,
     /// For each unit the turn that ends with it, has no anchor, and has something to put in.
-    ends: Vec<Option<usize>>,
+    ends: Vec<Option<TurnId>>,
     /// For each message whether anything of it changes, so that it cannot stay as it is.
     changed: Vec<bool>,
     labels: QuoteLabels<'c>,
@@ -67,6 +67,7 @@ impl<'c> Layout<'c> {
             };
         }
         for (index, turn) in pairing.turns.iter().enumerate() {
+            let index = TurnId::new(index);
             match turn.insert_at {
                 Some(anchor) => layout.anchors[anchor.unit] = Some(index),
                 None if plan.turns.contains_key(&index) => layout.ends[turn.units.end - 1] = Some(index),
@@ -116,17 +117,17 @@ impl<'c> Layout<'c> {
     }
 
     /// The turn that has its anchor at this unit.
-    pub(super) fn turn_anchored_at(&self, unit: usize) -> Option<usize> {
+    pub(super) fn turn_anchored_at(&self, unit: usize) -> Option<TurnId> {
         self.anchors[unit]
     }
 
     /// The turn that ends with this unit, has no anchor, and has something to put in.
-    pub(super) fn turn_ending_at(&self, unit: usize) -> Option<usize> {
+    pub(super) fn turn_ending_at(&self, unit: usize) -> Option<TurnId> {
         self.ends[unit]
     }
 
     /// The edits inside a part that stays: new ids, mended fields.
-    pub(super) fn edits_inside(&self, part: usize) -> Vec<Edit> {
+    pub(super) fn edits_inside(&self, part: PartId) -> Vec<Edit> {
         let span = self.conversation.parts[part].span;
         let mut edits = Vec::new();
         if let Some(id) = self.plan.new_ids.get(&part) {
@@ -140,14 +141,14 @@ impl<'c> Layout<'c> {
     }
 
     /// The part of the call that the result at `part` answers.
-    fn answered_call(&self, part: usize) -> Option<usize> {
+    fn answered_call(&self, part: PartId) -> Option<PartId> {
         match self.pairing.role_of(part) {
             Some(ResultRole::Answers(call)) => Some(self.pairing.calls[call].part),
             _ => None,
         }
     }
 
-    fn set_id(&self, part: usize, id: Piece) -> Option<Edit> {
+    fn set_id(&self, part: PartId, id: Piece) -> Option<Edit> {
         let found = &self.conversation.parts[part];
         match found.kind {
             PartKind::Call(_) => self.wire.format.set_call_id(self.json, found.span, id),
@@ -174,7 +175,7 @@ impl<'c> Layout<'c> {
     }
 
     /// A result of this body as the answer of `call`: its own bytes, with the id of the call where that changes.
-    fn write_moved(&self, part: usize, call: usize) -> Vec<Piece> {
+    fn write_moved(&self, part: PartId, call: PartId) -> Vec<Piece> {
         let mut edits = self.edits_inside(part);
         // A copy for a repeated call bears another id than the result it is copied from.
         if let Some(id) = self
@@ -191,7 +192,7 @@ impl<'c> Layout<'c> {
     }
 
     /// The id of a call as it goes upstream: its own bytes, or the new id; none where it has none.
-    fn call_id(&self, call: usize) -> Option<Piece> {
+    fn call_id(&self, call: PartId) -> Option<Piece> {
         if let Some(id) = self.plan.new_ids.get(&call) {
             return Some(Piece::Made(json::quoted(id)));
         }
@@ -200,7 +201,7 @@ impl<'c> Layout<'c> {
     }
 
     /// The id and the tool's name of a result that is quoted, or of a call that becomes text.
-    pub(super) fn quoted_label(&self, part: usize) -> (String, Option<String>) {
+    pub(super) fn quoted_label(&self, part: PartId) -> (String, Option<String>) {
         self.labels.label_of(part)
     }
 

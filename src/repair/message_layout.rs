@@ -1,7 +1,7 @@
 //! Lays out a history whose results are messages of their own (Chat Completions, Responses).
 
 use crate::{
-    conversation::{FlawKind, PartKind, Role},
+    conversation::{FlawKind, PartId, PartKind, Role, TurnId},
     repair::{
         history_plan::PartChange,
         layout::{LastSpeaker, Layout},
@@ -42,7 +42,7 @@ impl MessageLayout<'_, '_> {
     fn add_unit(&mut self, unit: usize) {
         let layout = self.layout;
         let found = &layout.pairing.units[unit];
-        let part = found.parts.start;
+        let part = PartId::new(found.parts.start);
         match layout.plan.part_changes.get(&part).filter(|_| !found.parts.is_empty()) {
             Some(PartChange::Removed) if found.role == Role::Tool => return self.replace_vacated(unit),
             Some(PartChange::Removed) => return,
@@ -54,7 +54,9 @@ impl MessageLayout<'_, '_> {
         if fix == Some(&FlawKind::EmptyMessage) {
             return;
         }
-        let mut edits: Vec<Edit> = found.parts.clone().flat_map(|part| layout.edits_inside(part)).collect();
+        let mut edits: Vec<Edit> = PartId::all(found.parts.clone())
+            .flat_map(|part| layout.edits_inside(part))
+            .collect();
         let span = layout.conversation.messages[found.message].span;
         if let Some(flaw) = fix {
             edits.extend(wire::mended(layout.json, span, *flaw, None, ""));
@@ -62,8 +64,8 @@ impl MessageLayout<'_, '_> {
         if let Some(parts) = layout.plan.deferred_quotes.get(&unit) {
             edits.push(write::in_front(layout.json, span, self.write_quoted_parts(parts)));
         }
-        let thinks = |part: usize| matches!(layout.conversation.parts[part].kind, PartKind::Thinking);
-        if layout.is_items() && found.parts.clone().any(thinks) {
+        let thinks = |part: PartId| matches!(layout.conversation.parts[part].kind, PartKind::Thinking);
+        if layout.is_items() && PartId::all(found.parts.clone()).any(thinks) {
             self.reasoning.push(Slot::Old(found.message, edits));
         } else {
             self.push(found.role, Slot::Old(found.message, edits));
@@ -105,7 +107,7 @@ impl MessageLayout<'_, '_> {
     }
 
     /// Answers behind the results that stand, then what is quoted behind them.
-    fn insert_planned(&mut self, turn: usize) {
+    fn insert_planned(&mut self, turn: TurnId) {
         let Some(plan) = self.layout.plan.turns.get(&turn) else {
             return;
         };
@@ -117,7 +119,7 @@ impl MessageLayout<'_, '_> {
         }
     }
 
-    fn write_quote(&self, part: usize) -> Vec<Piece> {
+    fn write_quote(&self, part: PartId) -> Vec<Piece> {
         let (id, name) = self.layout.quoted_label(part);
         let span = self.layout.conversation.parts[part].span;
         let format = self.layout.format();
@@ -125,7 +127,7 @@ impl MessageLayout<'_, '_> {
     }
 
     /// A call that nobody can answer, and the reasoning right before it, as text.
-    fn write_call_as_text(&self, part: usize) -> Vec<Piece> {
+    fn write_call_as_text(&self, part: PartId) -> Vec<Piece> {
         let conversation = self.layout.conversation;
         let mut reasoning: Vec<Span> = conversation
             .reasoning_before(part)
@@ -137,7 +139,7 @@ impl MessageLayout<'_, '_> {
         openai_responses::write::fold(self.layout.json, call, &reasoning, &id, name.as_deref())
     }
 
-    fn write_quoted_parts(&self, parts: &[usize]) -> Vec<Piece> {
+    fn write_quoted_parts(&self, parts: &[PartId]) -> Vec<Piece> {
         let mut pieces = Vec::new();
         for (index, part) in parts.iter().enumerate() {
             if index > 0 {

@@ -204,5 +204,5 @@ pub fn repair_with(
 /// Reads and checks one body. A body without findings need not be JSON in bytes that the scan skips: see [`Wire::read`].
 pub fn check(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
     let parsed = parse(body, wire)?;
-    parsed.pair(PairingContext::new(policy)).findings(policy.hygiene)
+    parsed.pair(PairingContext::new(policy)).findings()
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     conversation::{
-        Conversation, Finding, Outline, findings,
+        CallRowId, Conversation, Finding, Outline, findings,
         pairing::{Pairing, pair_history},
         rules::{IdScope, PairingRules},
     },
@@ -183,6 +183,10 @@ pub(super) struct PairedHistory<'b> {
     pub(super) open: Vec<BodyCall>,
     pub(super) remote: RemoteCalls,
     pub(super) constraints: Option<RefusalConstraints<'b>>,
+    /// Every breach of the rules, in document order, by its place in this history.
+    pub(super) findings: Vec<Finding>,
+    /// Why the bytes are no JSON. Checked only if there are findings: the walk may have stumbled over such bytes.
+    pub(super) json: Result<(), Unreadable>,
     pub(super) path: String,
     pub(super) offset: usize,
     /// Name of the conversation, in which calls with reusable ids are told apart. `None` if it is not known for certain.
@@ -213,6 +217,8 @@ impl<'b> PairedHistory<'b> {
             insistence.add_findings(&conversation, &mut pairing);
         }
         let open = describe_rows(&conversation, &pairing, |row| is_open(&pairing.calls[row], &pairing));
+        let findings = findings(&pairing, &conversation, context.policy.hygiene);
+        let json = check_json(&findings, conversation.body);
         Self {
             conversation,
             rules,
@@ -220,6 +226,8 @@ impl<'b> PairedHistory<'b> {
             open,
             remote,
             constraints: insistence,
+            findings,
+            json,
             path,
             offset,
             conversation_name: None,
@@ -227,7 +235,7 @@ impl<'b> PairedHistory<'b> {
     }
 
     /// Describes the calls whose rows `wanted` accepts, in document order.
-    fn describe_calls(&self, wanted: impl Fn(usize) -> bool) -> Vec<BodyCall> {
+    fn describe_calls(&self, wanted: impl Fn(CallRowId) -> bool) -> Vec<BodyCall> {
         let mut calls = describe_rows(&self.conversation, &self.pairing, wanted);
         if let Some(name) = &self.conversation_name {
             for call in &mut calls {
@@ -247,7 +255,7 @@ impl<'b> PairedHistory<'b> {
 
     /// Describes the calls with a result in their place.
     pub(super) fn answered_calls(&self) -> Vec<BodyCall> {
-        let in_place = |row: usize| {
+        let in_place = |row: CallRowId| {
             let answer = self.pairing.calls[row].answer;
             answer.is_some_and(|row| self.pairing.results[row].in_place)
         };
@@ -256,8 +264,14 @@ impl<'b> PairedHistory<'b> {
 }
 
 /// Describes the calls whose rows `wanted` accepts, in document order.
-fn describe_rows(conversation: &Conversation<'_>, pairing: &Pairing, wanted: impl Fn(usize) -> bool) -> Vec<BodyCall> {
-    let mut rows = (0..pairing.calls.len()).filter(|row| wanted(*row)).peekable();
+fn describe_rows(
+    conversation: &Conversation<'_>,
+    pairing: &Pairing,
+    wanted: impl Fn(CallRowId) -> bool,
+) -> Vec<BodyCall> {
+    let mut rows = CallRowId::all(0..pairing.calls.len())
+        .filter(|row| wanted(*row))
+        .peekable();
     // Healthy histories have no open call: nothing is hashed for them.
     if rows.peek().is_none() {
         return Vec::new();
@@ -300,8 +314,8 @@ impl<'b> Paired<'b> {
     }
 
     /// Fails if the body has findings and is no JSON: the walk then stumbled over bytes that are not judged.
-    pub fn check_json(&self, hygiene: bool) -> Result<(), Unreadable> {
-        self.findings(hygiene).map(drop)
+    pub fn check_json(&self) -> Result<(), Unreadable> {
+        self.findings().map(drop)
     }
 
     /// Returns the calls that need an answer from outside their place, in document order.
@@ -333,13 +347,12 @@ impl<'b> Paired<'b> {
     }
 
     /// Returns every breach of the rules, in document order.
-    pub fn findings(&self, hygiene: bool) -> Result<Vec<Finding>, Unreadable> {
+    pub fn findings(&self) -> Result<Vec<Finding>, Unreadable> {
         let mut all = Vec::new();
         for history in &self.histories {
-            let found = findings(&history.pairing, &history.conversation, hygiene);
-            // The walk may have stumbled over bytes that are no JSON: such a history is not judged.
-            match check_json(&found, history.conversation.body) {
-                Ok(()) => all.extend(history.place_findings(found)),
+            // A history that is no JSON is not judged.
+            match history.json {
+                Ok(()) => all.extend(history.place_findings(history.findings.clone())),
                 Err(_) if self.is_batch => {}
                 Err(reason) => return Err(reason),
             }

@@ -19,7 +19,7 @@ use super::{
     salvage::salvage_results,
 };
 use crate::{
-    conversation::{Finding, findings},
+    conversation::Finding,
     splice::{Edit, EditList, Segments},
     wire::{
         Unreadable,
@@ -73,7 +73,7 @@ fn plan_history(
     policy: &RepairPolicy,
 ) -> Result<HistoryPlan, Unreadable> {
     let mut planner = Planner::new(history, known, policy);
-    planner.plan.report.findings = findings(&history.pairing, &history.conversation, policy.hygiene);
+    planner.plan.report.findings = history.findings.clone();
     // A healthy history needs no further look, unless a placeholder has to go back into it.
     if !planner.plan.report.findings.is_empty() || !known.overrides.is_empty() {
         rename_calls(&mut planner);
@@ -91,7 +91,9 @@ fn plan_history(
         answer_remote_calls(&mut plan, due.calls);
         plan.remote_answers = due.learned;
     }
-    if !plan.report.findings.is_empty() || !plan.report.actions.is_empty() {
+    history.json?;
+    // Edits without findings of the pairing (a remote call, a placeholder that goes back) need valid JSON too.
+    if history.findings.is_empty() && !plan.report.actions.is_empty() {
         validate(history.conversation.body)?;
     }
     Ok(plan)

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     conversation::{
-        Conversation, PartKind, Text,
+        Conversation, PartId, PartKind, Text,
         pairing::{Pairing, ResultRole, id_of},
     },
     wire::json::Json,
@@ -21,18 +21,18 @@ pub(super) struct QuoteLabels<'c> {
     conversation: &'c Conversation<'c>,
     pairing: &'c Pairing,
     /// The tools of calls, once they are asked for: one call may have very many results.
-    names: RefCell<HashMap<usize, Option<Text<'c>>>>,
+    names: RefCell<HashMap<PartId, Option<Text<'c>>>>,
     /// The calls of each id, once they are asked for.
     calls_by_id: OnceCell<HashMap<&'c [u8], CallsOfId<'c>>>,
 }
 
 /// The calls of one id.
 struct CallsOfId<'c> {
-    first: usize,
+    first: PartId,
     /// The first one's tool.
     name: Option<Text<'c>>,
     /// The first call of another tool.
-    other: Option<usize>,
+    other: Option<PartId>,
 }
 
 impl<'c> QuoteLabels<'c> {
@@ -47,7 +47,7 @@ impl<'c> QuoteLabels<'c> {
     }
 
     /// The id and the tool's name of a result that is quoted, or of a call that becomes text.
-    pub(super) fn label_of(&self, part: usize) -> (String, Option<String>) {
+    pub(super) fn label_of(&self, part: PartId) -> (String, Option<String>) {
         let id = non_empty_text(id_of(self.conversation, part)).unwrap_or_default();
         let call = match self.pairing.role_of(part) {
             Some(ResultRole::Answers(call) | ResultRole::Repeats(call)) => Some(self.pairing.calls[call].part),
@@ -62,12 +62,12 @@ impl<'c> QuoteLabels<'c> {
         (id, name.as_deref().and_then(non_empty_text))
     }
 
-    fn tool_name(&self, call: usize) -> Option<Text<'c>> {
+    fn tool_name(&self, call: PartId) -> Option<Text<'c>> {
         let mut names = self.names.borrow_mut();
         names.entry(call).or_insert_with(|| self.read_tool_name(call)).clone()
     }
 
-    fn read_tool_name(&self, call: usize) -> Option<Text<'c>> {
+    fn read_tool_name(&self, call: PartId) -> Option<Text<'c>> {
         let json = Json::new(self.conversation.body);
         let name = json.decode(self.conversation.call_details(call).name?);
         let length = name.len().min(NAME_BYTES_MAX);
@@ -82,7 +82,7 @@ impl<'c> QuoteLabels<'c> {
 
     /// The tool of the calls in front of the result at `part` that have its id, if it is one tool: an id that comes again
     /// later changes no quote.
-    fn tool_of_id(&self, part: usize) -> Option<String> {
+    fn tool_of_id(&self, part: PartId) -> Option<String> {
         let id = Some(id_of(self.conversation, part)).filter(|id| !id.is_empty())?;
         let CallsOfId { first, name, other } = self.calls_by_id.get_or_init(|| self.calls_by_id()).get(id)?;
         let one = *first < part && other.is_none_or(|other| other > part);
@@ -109,7 +109,7 @@ impl<'c> QuoteLabels<'c> {
         found
     }
 
-    fn family_group(&self, part: usize) -> Option<u8> {
+    fn family_group(&self, part: PartId) -> Option<u8> {
         match &self.conversation.parts[part].kind {
             PartKind::Call(call) => Some(call.family.group),
             PartKind::Result(result) => Some(result.family.group),

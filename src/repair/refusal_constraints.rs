@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::{
     conversation::{
-        Conversation, Finding, FindingKind, Flaw, FlawKind, PartKind, ResultOwner, Text, WithoutResult,
+        Conversation, Finding, FindingKind, Flaw, FlawKind, PartId, PartKind, ResultOwner, Text, WithoutResult,
         pairing::{Pairing, ServerHalf, id_of},
         rules::{IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
     },
@@ -116,10 +116,10 @@ impl RefusalConstraints<'_> {
 
     /// Server calls and results that the refusal names; in a turn with thinking the provider's word is final.
     fn add_server_halves(&self, conversation: &Conversation<'_>, pairing: &mut Pairing) {
-        let known: HashSet<usize> = pairing.server_halves.iter().map(|half| half.part).collect();
+        let known: HashSet<PartId> = pairing.server_halves.iter().map(|half| half.part).collect();
         for turn in &pairing.turns {
             for unit in &pairing.units[turn.units.clone()] {
-                let named = unit.parts.clone().filter(|part| {
+                let named = PartId::all(unit.parts.clone()).filter(|part| {
                     let server = matches!(
                         conversation.parts[*part].kind,
                         PartKind::ServerCall(_) | PartKind::ServerResult(_)
@@ -142,13 +142,13 @@ impl RefusalConstraints<'_> {
         let mut found_in: HashSet<usize> = HashSet::new();
         let mut flaws = Vec::new();
         for (message, found) in conversation.messages.iter().enumerate() {
-            let thinks = |part: usize| matches!(conversation.parts[part].kind, PartKind::Thinking);
+            let thinks = |part: PartId| matches!(conversation.parts[part].kind, PartKind::Thinking);
             let Some(id) = json.member(found.span, "id").map(|id| json.decode(id)) else {
                 continue;
             };
             let Some(count) = seen.get_mut(&*id) else { continue };
             *count += 1;
-            if *count <= keep || found.parts.clone().any(thinks) {
+            if *count <= keep || PartId::all(found.parts.clone()).any(thinks) {
                 continue;
             }
             let flaw = Flaw {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::known_answers::{RemoteCalls, RemoteReferences};
 use crate::{
-    conversation::{BodyField, Conversation, PartKind, ResultOwner, Text, pairing::id_of},
+    conversation::{BodyField, Conversation, PartId, PartKind, ResultOwner, Text, pairing::id_of},
     splice::Span,
     wire::json::{Json, Kind},
 };
@@ -38,7 +38,7 @@ pub(super) fn mark_answered_results(conversation: &mut Conversation<'_>, remote:
 
 /// Keeps the ids that no call and no result of the body has.
 pub(super) fn not_in_body(conversation: &Conversation<'_>, mut ids: Vec<String>) -> Vec<String> {
-    let parts = 0..conversation.parts.len();
+    let parts = PartId::all(0..conversation.parts.len());
     let in_body: HashSet<&[u8]> = parts.map(|part| id_of(conversation, part)).collect();
     ids.retain(|id| !in_body.contains(id.as_bytes()));
     ids

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::{
     conversation::{
-        Role,
+        PartId, ResultRowId, Role,
         pairing::ResultRole,
         rules::{ResultPlace, WordsPlace},
         turns::{Turn, TurnUnit},
@@ -16,6 +16,7 @@ use crate::{
 pub(super) fn salvage_results(planner: &mut Planner<'_>) {
     let mut originals = same_result::RepeatedResults::new(planner.conversation);
     for (index, row) in planner.pairing.results.iter().enumerate() {
+        let index = ResultRowId::new(index);
         match row.role {
             ResultRole::Answers(_) | ResultRole::NotJudged => {}
             ResultRole::Repeats(_) | ResultRole::RepeatsResult(_) => {
@@ -39,7 +40,7 @@ pub(super) fn salvage_results(planner: &mut Planner<'_>) {
 }
 
 /// Keeps a result as marked user text: behind all results of its turn, or in front of later words.
-pub(super) fn quote_result(planner: &mut Planner<'_>, row: usize) {
+pub(super) fn quote_result(planner: &mut Planner<'_>, row: ResultRowId) {
     if !planner.allows(Applicability::Salvage) {
         return;
     }
@@ -80,7 +81,7 @@ pub(super) fn quote_result(planner: &mut Planner<'_>, row: usize) {
 
 /// Keeps a result item as a message of its own: where it stands, or, where words would come between a call and its
 /// result, behind that result.
-fn quote_item(planner: &mut Planner<'_>, part: usize, unit: usize) {
+fn quote_item(planner: &mut Planner<'_>, part: PartId, unit: usize) {
     planner.count(Action::Quote);
     let place = match planner.rules.place {
         ResultPlace::ItemRun => first_clear_unit(planner, unit),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    conversation::Conversation,
+    conversation::{Conversation, PartId},
     repair::RealResult,
     splice::Span,
     wire::json::{Json, Kind},
@@ -15,7 +15,7 @@ type ResultMembers<'a> = Vec<(Vec<u8>, Vec<&'a [u8]>)>;
 /// The results that others repeat: each is read once, however often it is repeated.
 pub(super) struct RepeatedResults<'c> {
     conversation: &'c Conversation<'c>,
-    read: HashMap<usize, RepeatedResult<'c>>,
+    read: HashMap<PartId, RepeatedResult<'c>>,
 }
 
 /// A result that others repeat.
@@ -35,9 +35,9 @@ impl<'c> RepeatedResults<'c> {
     }
 
     /// Returns whether the result at `other` says what the one at `original` says.
-    pub(super) fn is_repeated(&mut self, original: usize, other: usize) -> bool {
+    pub(super) fn is_repeated(&mut self, original: PartId, other: PartId) -> bool {
         let (conversation, json) = (self.conversation, Json::new(self.conversation.body));
-        let object = |part: usize| conversation.parts.get(part).map(|part| result_object(json, part.span));
+        let object = |part: PartId| conversation.part(part).map(|part| result_object(json, part.span));
         let Some(other) = object(other) else { return false };
         let original = self.read.entry(original).or_insert_with(|| {
             let object = object(original);
@@ -53,9 +53,9 @@ impl<'c> RepeatedResults<'c> {
 }
 
 /// Whether the result at `part` says what `real` says.
-pub(super) fn is_same_result(conversation: &Conversation<'_>, part: usize, real: &RealResult) -> bool {
+pub(super) fn is_same_result(conversation: &Conversation<'_>, part: PartId, real: &RealResult) -> bool {
     let json = Json::new(conversation.body);
-    let Some(span) = conversation.parts.get(part).map(|part| part.span) else {
+    let Some(span) = conversation.part(part).map(|part| part.span) else {
         return false;
     };
     let span = result_object(json, span);

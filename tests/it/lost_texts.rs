@@ -2,7 +2,7 @@
 
 use antiphon::{
     conversation::{
-        Outline,
+        Outline, PartId,
         lost_results::{LOST_BYTES_MAX, LOST_RESULTS, LostText, is_lost},
     },
     repair::{Placeholder, parse},
@@ -158,11 +158,11 @@ fn a_real_text_is_handed_out_decoded() {
         let conversation = wire.read(body.as_bytes()).unwrap();
         let last = conversation.parts.len() - 1;
         assert_eq!(
-            conversation.plain_text(last).as_deref(),
+            conversation.plain_text(PartId::new(last)).as_deref(),
             Some(&b"42 \"x\""[..]),
             "{wire}"
         );
-        assert_eq!(conversation.plain_text(0), None, "{wire}: no result");
+        assert_eq!(conversation.plain_text(PartId::default()), None, "{wire}: no result");
     }
 }
 

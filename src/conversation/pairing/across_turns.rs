@@ -3,7 +3,7 @@
 use std::collections::{HashMap, hash_map::Entry};
 
 use crate::conversation::{
-    PartKind, ResultOwner,
+    CallRowId, PartKind, ResultOwner, ResultRowId,
     pairing::{
         ResultRole,
         in_turn::{PairingKey, PairingWalk},
@@ -15,9 +15,9 @@ use crate::conversation::{
 /// The calls of a history, as results from outside their gaps look for them.
 struct CallsOfHistory<'c> {
     /// By what a result names: how many are open, and the first of them.
-    open: HashMap<PairingKey<'c>, (usize, usize)>,
+    open: HashMap<PairingKey<'c>, (usize, CallRowId)>,
     /// By what a result names: all, in document order.
-    all: HashMap<PairingKey<'c>, Vec<usize>>,
+    all: HashMap<PairingKey<'c>, Vec<CallRowId>>,
     /// By turn: what its calls still wait for.
     waiting: Vec<TurnWaiting>,
 }
@@ -28,7 +28,7 @@ struct TurnWaiting {
     /// How many of them have no result.
     open: usize,
     /// The last of their results.
-    last: Option<usize>,
+    last: Option<ResultRowId>,
 }
 
 /// Results outside the gap of their call: only where one open call of the id remains.
@@ -42,8 +42,8 @@ pub(super) fn match_across_turns<'c>(walk: &mut PairingWalk<'c, '_>) {
         return;
     }
     let mut calls = index_calls(walk);
-    let mut held: HashMap<PairingKey<'c>, usize> = HashMap::new();
-    for row in 0..walk.pairing.results.len() {
+    let mut held: HashMap<PairingKey<'c>, ResultRowId> = HashMap::new();
+    for row in ResultRowId::all(0..walk.pairing.results.len()) {
         if walk.pairing.results[row].role == ResultRole::Orphan {
             let mut fate = role_across_turns(walk, row, &mut calls);
             if fate == ResultRole::NotJudged {
@@ -52,7 +52,7 @@ pub(super) fn match_across_turns<'c>(walk: &mut PairingWalk<'c, '_>) {
             walk.pairing.results[row].nameless &= fate != ResultRole::NotJudged;
             if let ResultRole::Answers(call) = fate {
                 walk.pairing.calls[call].answer = Some(row);
-                let waiting = &mut calls.waiting[walk.pairing.calls[call].turn];
+                let waiting = &mut calls.waiting[walk.pairing.calls[call].turn.index()];
                 waiting.open -= 1;
                 waiting.last = waiting.last.max(Some(row));
             }
@@ -68,13 +68,14 @@ fn index_calls<'c>(walk: &PairingWalk<'c, '_>) -> CallsOfHistory<'c> {
         waiting: vec![TurnWaiting::default(); walk.pairing.turns.len()],
     };
     for (call, row) in walk.pairing.calls.iter().enumerate() {
+        let call = CallRowId::new(call);
         let key = walk.call_key(call);
         calls.all.entry(key).or_default().push(call);
         if row.answer.is_none() && !row.equals_first {
             let entry = calls.open.entry(key).or_insert((0, call));
             entry.0 += 1;
         }
-        let waiting = &mut calls.waiting[row.turn];
+        let waiting = &mut calls.waiting[row.turn.index()];
         waiting.open += usize::from(row.answer.is_none());
         waiting.last = waiting.last.max(row.answer);
     }
@@ -82,14 +83,18 @@ fn index_calls<'c>(walk: &PairingWalk<'c, '_>) -> CallsOfHistory<'c> {
 }
 
 /// Whether a call of the turn it follows still waits for its result there.
-fn comes_between<'c>(walk: &PairingWalk<'c, '_>, row: usize, calls: &CallsOfHistory<'c>) -> bool {
+fn comes_between<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &CallsOfHistory<'c>) -> bool {
     let found = &walk.pairing.results[row];
-    let waiting = found.turn.map(|turn| calls.waiting[turn]).unwrap_or_default();
+    let waiting = found.turn.map(|turn| calls.waiting[turn.index()]).unwrap_or_default();
     found.is_leading() && (waiting.open > 0 || waiting.last > Some(row))
 }
 
 /// A call outside the body has one result too: the first.
-fn remote_role<'c>(walk: &PairingWalk<'c, '_>, row: usize, held: &mut HashMap<PairingKey<'c>, usize>) -> ResultRole {
+fn remote_role<'c>(
+    walk: &PairingWalk<'c, '_>,
+    row: ResultRowId,
+    held: &mut HashMap<PairingKey<'c>, ResultRowId>,
+) -> ResultRole {
     let key = key_of(walk.conversation, walk.pairing.results[row].part);
     match held.entry(key) {
         Entry::Vacant(free) => {
@@ -101,7 +106,7 @@ fn remote_role<'c>(walk: &PairingWalk<'c, '_>, row: usize, held: &mut HashMap<Pa
     }
 }
 
-fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: usize, calls: &mut CallsOfHistory<'c>) -> ResultRole {
+fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &mut CallsOfHistory<'c>) -> ResultRole {
     let found = &walk.pairing.results[row];
     let key = key_of(walk.conversation, found.part);
     let id = key.0;

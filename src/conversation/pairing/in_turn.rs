@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::conversation::{
-    Call, Conversation, PartKind, ResultOwner, Role, Text,
+    Call, CallRowId, Conversation, PartId, PartKind, ResultOwner, ResultRowId, Role, Text, TurnId,
     pairing::{CallRow, Pairing, ResultPosition, ResultRole, ResultRow, ServerHalf, key_of},
     rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace},
 };
@@ -17,8 +17,8 @@ pub(super) type PairingKey<'c> = (&'c [u8], u8);
 /// The calls of one id in the turn at hand, first in, first out.
 #[derive(Default)]
 pub(super) struct CallQueue {
-    waiting: VecDeque<usize>,
-    first: Option<usize>,
+    waiting: VecDeque<CallRowId>,
+    first: Option<CallRowId>,
     count: usize,
 }
 
@@ -27,10 +27,10 @@ type NameAndInput<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
 /// A server call on the way to its result.
 pub(super) struct OpenServerCall {
-    pub(super) part: usize,
-    pub(super) turn: usize,
+    pub(super) part: PartId,
+    pub(super) turn: TurnId,
     pub(super) known: bool,
-    pub(super) resolved: Option<usize>,
+    pub(super) resolved: Option<TurnId>,
 }
 
 /// The walk over one history and what it has seen so far.
@@ -38,14 +38,14 @@ pub(super) struct PairingWalk<'c, 'a> {
     pub(super) conversation: &'c Conversation<'a>,
     pub(super) rules: PairingRules,
     /// Parts before this one stand behind a compaction and are not judged.
-    pub(super) begin: usize,
+    pub(super) begin: PartId,
     pub(super) pairing: Pairing,
     /// The first call of the turn at hand.
     first: usize,
     /// The calls of the turn at hand by what results must name, where they are many; else empty.
     queues: HashMap<PairingKey<'c>, CallQueue>,
     /// Name and input of calls that others repeat, by part: each is read once, however often it is repeated.
-    originals: HashMap<usize, NameAndInput<'a>>,
+    originals: HashMap<PartId, NameAndInput<'a>>,
     /// Names of calls and server calls before `begin`.
     pub(super) hidden: HashSet<&'c [u8]>,
     pub(super) servers: Vec<OpenServerCall>,
@@ -61,12 +61,17 @@ struct GapState {
     closed: bool,
     split: bool,
     /// Results that no id gave to a call.
-    unnamed: Vec<usize>,
+    unnamed: Vec<ResultRowId>,
 }
 
 impl<'c, 'a> PairingWalk<'c, 'a> {
     /// A walk that has not begun; parts before `begin` stand behind a compaction.
-    pub(super) fn new(conversation: &'c Conversation<'a>, rules: PairingRules, begin: usize, pairing: Pairing) -> Self {
+    pub(super) fn new(
+        conversation: &'c Conversation<'a>,
+        rules: PairingRules,
+        begin: PartId,
+        pairing: Pairing,
+    ) -> Self {
         Self {
             conversation,
             rules,
@@ -89,7 +94,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             .first()
             .map_or(self.pairing.units.len(), |turn| turn.units.start);
         self.walk_gap(None, 0..before);
-        for turn in 0..self.pairing.turns.len() {
+        for turn in TurnId::all(0..self.pairing.turns.len()) {
             self.first = self.pairing.calls.len();
             self.queues = HashMap::new();
             let (units, gap) = {
@@ -97,7 +102,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
                 (found.units.clone(), found.gap.clone())
             };
             for unit in units {
-                for part in self.pairing.units[unit].parts.clone() {
+                for part in PartId::all(self.pairing.units[unit].parts.clone()) {
                     self.walk_assistant_part(turn, part);
                 }
             }
@@ -106,7 +111,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         }
     }
 
-    fn walk_assistant_part(&mut self, turn: usize, part: usize) {
+    fn walk_assistant_part(&mut self, turn: TurnId, part: PartId) {
         let conversation = self.conversation;
         match &conversation.parts[part].kind {
             PartKind::Thinking => self.pairing.turns[turn].thinking = true,
@@ -134,10 +139,10 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         }
     }
 
-    fn add_call(&mut self, turn: usize, part: usize, call: &'c Call<'_>) {
-        let row = self.pairing.calls.len();
+    fn add_call(&mut self, turn: TurnId, part: PartId, call: &'c Call<'_>) {
+        let row = CallRowId::new(self.pairing.calls.len());
         let key = (call.call_name(), call.family.group);
-        let repeats = if row - self.first <= SEARCHED_CALLS_MAX {
+        let repeats = if row.index() - self.first <= SEARCHED_CALLS_MAX {
             self.count_repeats(key)
         } else {
             self.queue_call(row, key)
@@ -157,22 +162,22 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
     }
 
     /// The first call of the turn at hand with this id, and which one of them the next is.
-    fn count_repeats(&self, key: PairingKey<'_>) -> Option<(usize, usize)> {
-        let mut same = (self.first..self.pairing.calls.len()).filter(|row| self.call_key(*row) == key);
+    fn count_repeats(&self, key: PairingKey<'_>) -> Option<(CallRowId, usize)> {
+        let mut same = CallRowId::all(self.first..self.pairing.calls.len()).filter(|row| self.call_key(*row) == key);
         same.next().map(|first| (first, same.count() + 2))
     }
 
     /// As [`Walk::repeated`], for turns of many calls, each of which waits in the queue of its id.
-    fn queue_call(&mut self, row: usize, key: PairingKey<'c>) -> Option<(usize, usize)> {
+    fn queue_call(&mut self, row: CallRowId, key: PairingKey<'c>) -> Option<(CallRowId, usize)> {
         if self.queues.is_empty() {
-            for earlier in self.first..row {
+            for earlier in CallRowId::all(self.first..row.index()) {
                 self.push_queue(earlier, self.call_key(earlier));
             }
         }
         self.push_queue(row, key)
     }
 
-    fn push_queue(&mut self, row: usize, key: PairingKey<'c>) -> Option<(usize, usize)> {
+    fn push_queue(&mut self, row: CallRowId, key: PairingKey<'c>) -> Option<(CallRowId, usize)> {
         let queue = self.queues.entry(key).or_default();
         queue.waiting.push_back(row);
         queue.count += 1;
@@ -181,23 +186,23 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
     }
 
     /// The next open call of the turn at hand with this id.
-    fn next_open(&mut self, key: PairingKey<'c>) -> Option<usize> {
+    fn next_open(&mut self, key: PairingKey<'c>) -> Option<CallRowId> {
         if self.queues.is_empty() {
-            let is_open = |row: &usize| self.pairing.calls[*row].answer.is_none() && self.call_key(*row) == key;
-            (self.first..self.pairing.calls.len()).find(is_open)
+            let is_open = |row: &CallRowId| self.pairing.calls[*row].answer.is_none() && self.call_key(*row) == key;
+            CallRowId::all(self.first..self.pairing.calls.len()).find(is_open)
         } else {
             self.queues.get_mut(&key).and_then(|queue| queue.waiting.pop_front())
         }
     }
 
-    pub(super) fn call_key(&self, row: usize) -> PairingKey<'c> {
+    pub(super) fn call_key(&self, row: CallRowId) -> PairingKey<'c> {
         key_of(self.conversation, self.pairing.calls[row].part)
     }
 
     /// Whether the calls at two parts have the same name and input.
-    fn same_call(&mut self, first: usize, other: usize) -> bool {
+    fn same_call(&mut self, first: PartId, other: PartId) -> bool {
         let conversation = self.conversation;
-        let asked = |part: usize| -> NameAndInput<'a> {
+        let asked = |part: PartId| -> NameAndInput<'a> {
             let details = conversation.call_details(part);
             let body = conversation.body;
             (
@@ -209,7 +214,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         *original == asked(other)
     }
 
-    fn resolve_server_call(&mut self, turn: usize, part: usize, id: &'c Text<'_>) {
+    fn resolve_server_call(&mut self, turn: TurnId, part: PartId, id: &'c Text<'_>) {
         let id: &[u8] = id;
         if let Some(server) = self.server_ids.get(id) {
             self.servers[*server].resolved.get_or_insert(turn);
@@ -218,7 +223,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         }
     }
 
-    fn walk_gap(&mut self, turn: Option<usize>, units: std::ops::Range<usize>) {
+    fn walk_gap(&mut self, turn: Option<TurnId>, units: std::ops::Range<usize>) {
         let mut gap = GapState::default();
         let first = units.start;
         for unit in units {
@@ -243,7 +248,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
                 gap.closed = true;
             }
             gap.users += 1;
-            for part in parts {
+            for part in PartId::all(parts) {
                 self.walk_gap_part(turn, unit, part, &mut gap);
             }
         }
@@ -261,7 +266,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         }
     }
 
-    fn walk_gap_part(&mut self, turn: Option<usize>, unit: usize, part: usize, gap: &mut GapState) {
+    fn walk_gap_part(&mut self, turn: Option<TurnId>, unit: usize, part: PartId, gap: &mut GapState) {
         if part < self.begin {
             return;
         }
@@ -274,7 +279,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             return;
         };
         gap.answers = true;
-        let row = self.pairing.results.len();
+        let row = ResultRowId::new(self.pairing.results.len());
         let mut fate = ResultRole::Orphan;
         if turn.is_some()
             && result.owner == ResultOwner::Unknown
@@ -305,12 +310,12 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
     }
 
     /// Where only one of call and result has an id, the names and their order decide.
-    fn match_by_name(&mut self, turn: usize, rows: &[usize]) {
+    fn match_by_name(&mut self, turn: TurnId, rows: &[ResultRowId]) {
         if rows.is_empty() {
             return;
         }
-        let mut open: HashMap<&[u8], VecDeque<usize>> = HashMap::new();
-        for row in self.pairing.turns[turn].calls.clone() {
+        let mut open: HashMap<&[u8], VecDeque<CallRowId>> = HashMap::new();
+        for row in CallRowId::all(self.pairing.turns[turn].calls.clone()) {
             if let (PartKind::Call(call), None) = (self.call_kind(row), self.pairing.calls[row].answer) {
                 open.entry(&call.name).or_default().push_back(row);
             }
@@ -322,7 +327,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             let Some(waiting) = open.get_mut(&*result.name) else {
                 continue;
             };
-            let one_sided = |call: &usize| result.id.is_empty() || key_has_no_id(self.call_kind(*call));
+            let one_sided = |call: &CallRowId| result.id.is_empty() || key_has_no_id(self.call_kind(*call));
             if waiting.front().is_some_and(one_sided)
                 && let Some(call) = waiting.pop_front()
             {
@@ -332,24 +337,24 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         }
     }
 
-    fn call_kind(&self, row: usize) -> &'c PartKind<'a> {
+    fn call_kind(&self, row: CallRowId) -> &'c PartKind<'a> {
         &self.conversation.parts[self.pairing.calls[row].part].kind
     }
 
     /// A result without id takes the only open call of the turn it follows, or, where the dialect says so, the next.
-    fn name_the_nameless(&mut self, turn: usize, rows: &[usize]) {
+    fn name_the_nameless(&mut self, turn: TurnId, rows: &[ResultRowId]) {
         if rows.is_empty() {
             return;
         }
-        let calls = self.pairing.turns[turn].calls.clone();
-        let open: Vec<usize> = calls
+        let calls = CallRowId::all(self.pairing.turns[turn].calls.clone());
+        let open: Vec<CallRowId> = calls
             .filter(|call| self.pairing.calls[*call].answer.is_none())
             .collect();
         if open.len() != 1 && self.rules.ids != IdRule::Position {
             return;
         }
         for (row, call) in rows.iter().zip(open) {
-            let group = |part: usize| key_of(self.conversation, part).1;
+            let group = |part: PartId| key_of(self.conversation, part).1;
             if group(self.pairing.results[*row].part) != group(self.pairing.calls[call].part) {
                 continue;
             }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::conversation::{
-    Flaw, FlawKind, Part, PartKind, Role, WithoutResult,
+    CallRowId, Flaw, FlawKind, Part, PartId, PartKind, Role, TurnId, WithoutResult,
     pairing::{
         ResultRole, ServerHalf, id_of,
         in_turn::{OpenServerCall, PairingWalk},
@@ -51,8 +51,8 @@ pub(super) fn number_repeats(walk: &mut PairingWalk<'_, '_>) {
     if walk.rules.id_scope != IdScope::Body {
         return;
     }
-    let mut seen: HashMap<&[u8], (usize, usize)> = HashMap::new();
-    for row in 0..walk.pairing.calls.len() {
+    let mut seen: HashMap<&[u8], (CallRowId, usize)> = HashMap::new();
+    for row in CallRowId::all(0..walk.pairing.calls.len()) {
         let id = id_of(walk.conversation, walk.pairing.calls[row].part);
         let (first, count) = seen.entry(id).or_insert((row, 0));
         *count += 1;
@@ -78,7 +78,7 @@ pub(super) fn judge_open_end(walk: &mut PairingWalk<'_, '_>) {
 
 /// An open server call is legal in a pause, in a mixed turn and under running code; elsewhere it is a half.
 pub(super) fn judge_servers(walk: &mut PairingWalk<'_, '_>) {
-    let last = walk.pairing.turns.len().saturating_sub(1);
+    let last = TurnId::new(walk.pairing.turns.len().saturating_sub(1));
     // Looked up once: the gap behind the last turn may be as long as the history.
     let mut spoke = None;
     for index in 0..walk.servers.len() {
@@ -120,19 +120,22 @@ fn keep_beside_thinking(walk: &mut PairingWalk<'_, '_>) {
 }
 
 /// The unit that holds a part: a piece of a message that is cut up will be a message of its own.
-fn unit_of<'w>(walk: &'w PairingWalk<'_, '_>, part: usize) -> &'w TurnUnit {
-    let behind = walk.pairing.units.partition_point(|unit| unit.parts.start <= part);
+fn unit_of<'w>(walk: &'w PairingWalk<'_, '_>, part: PartId) -> &'w TurnUnit {
+    let behind = walk
+        .pairing
+        .units
+        .partition_point(|unit| unit.parts.start <= part.index());
     &walk.pairing.units[behind - 1]
 }
 
 /// Whether the gap holds words of the user, or anything at all where the turn has no client call to answer.
-fn user_spoke(walk: &PairingWalk<'_, '_>, turn: usize) -> bool {
+fn user_spoke(walk: &PairingWalk<'_, '_>, turn: TurnId) -> bool {
     let found = &walk.pairing.turns[turn];
-    let says = |part: usize| !matches!(walk.conversation.parts[part].kind, PartKind::Result(_));
+    let says = |part: PartId| !matches!(walk.conversation.parts[part].kind, PartKind::Result(_));
     walk.pairing.units[found.gap.clone()]
         .iter()
         .filter(|unit| unit.role == Role::User)
-        .any(|unit| found.calls.is_empty() || unit.parts.clone().any(says))
+        .any(|unit| found.calls.is_empty() || PartId::all(unit.parts.clone()).any(says))
 }
 
 /// Where what is put in goes: behind the last result that stays, else in front of the answering user message.
@@ -179,13 +182,14 @@ pub(super) fn select_flaws(walk: &mut PairingWalk<'_, '_>) {
         thinking.extend(walk.pairing.units[turn.units.clone()].iter().map(name));
     }
     let messages: HashSet<usize> = thinking.iter().map(|(message, _)| *message).collect();
-    let begin = walk.conversation.parts.get(walk.begin).map_or(0, |part| part.message);
+    let begin = walk.conversation.part(walk.begin).map_or(0, |part| part.message);
     for flaw in &walk.conversation.flaws {
         let thinks = match flaw.part {
             Some(part) => thinking.contains(&name(unit_of(walk, part))),
             None => messages.contains(&flaw.message),
         };
-        let hidden = walk.begin > 0 && flaw.message <= begin && flaw.part.is_none_or(|part| part < walk.begin);
+        let hidden =
+            walk.begin > PartId::default() && flaw.message <= begin && flaw.part.is_none_or(|part| part < walk.begin);
         let models_own = thinks && flaw.kind == FlawKind::BlankText;
         if !hidden && !models_own {
             walk.pairing.flaws.push((*flaw, !thinks));
@@ -198,7 +202,7 @@ fn find_wrong_kinds(walk: &mut PairingWalk<'_, '_>) {
     if walk.rules.place != ResultPlace::Anywhere {
         return;
     }
-    let kind = |part: usize| match &walk.conversation.parts[part].kind {
+    let kind = |part: PartId| match &walk.conversation.parts[part].kind {
         PartKind::Call(call) => call.family.kind,
         PartKind::Result(result) => result.family.kind,
         _ => 0,

@@ -1,7 +1,7 @@
 //! Words that stand where the provider accepts none: behind a call, or in a message of results.
 
 use crate::conversation::{
-    Conversation, Part, PartKind, Role, pairing::in_turn::PairingWalk, rules::WordsPlace, turns::TurnUnit,
+    Conversation, Part, PartId, PartKind, Role, pairing::in_turn::PairingWalk, rules::WordsPlace, turns::TurnUnit,
 };
 
 /// Words that stand where the provider accepts none. Images and documents count as words.
@@ -10,9 +10,9 @@ pub struct MisplacedWords {
     /// Index of the unit.
     pub unit: usize,
     /// The first part that stands wrong.
-    pub part: usize,
+    pub part: PartId,
     /// The call in front of which the words belong, or the first result of their message.
-    pub beside: usize,
+    pub beside: PartId,
     /// Whether the words can move: nothing moves over thinking, which may be signed.
     pub movable: bool,
 }
@@ -35,7 +35,7 @@ pub(super) fn find_misplaced_words(walk: &mut PairingWalk<'_, '_>) {
         WordsPlace::Anywhere | WordsPlace::NotBehindResults => return,
     };
     let units = walk.pairing.units.iter().enumerate();
-    let judged = units.filter(|(_, unit)| unit.parts.start >= walk.begin);
+    let judged = units.filter(|(_, unit)| unit.parts.start >= walk.begin.index());
     walk.pairing.misplaced_words = judged
         .filter_map(|(index, unit)| find(walk.conversation, index, unit))
         .collect();
@@ -55,8 +55,8 @@ fn behind_call(conversation: &Conversation<'_>, index: usize, unit: &TurnUnit) -
     let is_barrier = |part: &Part<'_>| matches!(part.kind, PartKind::Thinking | PartKind::Compaction);
     Some(MisplacedWords {
         unit: index,
-        part: unit.parts.start + call + first,
-        beside: unit.parts.start + call,
+        part: PartId::new(unit.parts.start + call + first),
+        beside: PartId::new(unit.parts.start + call),
         movable: !behind.get(..last)?.iter().any(is_barrier),
     })
 }
@@ -72,8 +72,8 @@ fn beside_result(conversation: &Conversation<'_>, index: usize, unit: &TurnUnit)
     let word = parts.iter().position(|part| !is_result(part))?;
     Some(MisplacedWords {
         unit: index,
-        part: unit.parts.start + word,
-        beside: unit.parts.start + result,
+        part: PartId::new(unit.parts.start + word),
+        beside: PartId::new(unit.parts.start + result),
         movable: !parts.iter().any(|part| matches!(part.kind, PartKind::Compaction)),
     })
 }

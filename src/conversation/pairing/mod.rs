@@ -8,7 +8,7 @@ mod judgements;
 mod misplaced_words;
 
 use crate::conversation::{
-    Conversation, Flaw, PartKind, Role, WithoutResult,
+    CallRowId, Conversation, Flaw, PartId, PartKind, ResultRowId, Role, TurnId, WithoutResult,
     rules::{PairingRules, ResultPlace},
     turns::{self, Turn, TurnUnit},
 };
@@ -39,7 +39,7 @@ pub struct Pairing {
 
 impl Pairing {
     /// What the result at `part` turned out to be; none where no result stands there, or it is not judged.
-    pub fn role_of(&self, part: usize) -> Option<ResultRole> {
+    pub fn role_of(&self, part: PartId) -> Option<ResultRole> {
         // Rows stand in the order of their parts.
         let row = self.results.binary_search_by_key(&part, |row| row.part).ok()?;
         self.results.get(row).map(|row| row.role)
@@ -50,16 +50,16 @@ impl Pairing {
 #[derive(Clone, Debug)]
 pub struct CallRow {
     /// Index of the part.
-    pub part: usize,
+    pub part: PartId,
     /// Index of the turn.
-    pub turn: usize,
+    pub turn: TurnId,
     /// The result that answers it, as an index into [`Pairing::results`].
-    pub answer: Option<usize>,
+    pub answer: Option<ResultRowId>,
     /// What it means that it has no answer.
     pub without_result: WithoutResult,
     /// The first call of the turn, or of the body, with the same id, and how many stand before this one, itself
     /// included.
-    pub repeats: Option<(usize, usize)>,
+    pub repeats: Option<(CallRowId, usize)>,
     /// Whether name and input equal those of the call it repeats.
     pub equals_first: bool,
     /// Whether the target rejects the id.
@@ -70,11 +70,11 @@ pub struct CallRow {
 #[derive(Clone, Debug)]
 pub struct ResultRow {
     /// Index of the part.
-    pub part: usize,
+    pub part: PartId,
     /// Index of the unit.
     pub unit: usize,
     /// The turn in whose gap it stands.
-    pub turn: Option<usize>,
+    pub turn: Option<TurnId>,
     /// How it stands to the place of that turn's results.
     pub position: ResultPosition,
     /// Whether it stands where the answer of its call may stand.
@@ -107,11 +107,11 @@ pub enum ResultPosition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultRole {
     /// The answer of this call.
-    Answers(usize),
+    Answers(CallRowId),
     /// A further result of this call, which has another answer.
-    Repeats(usize),
+    Repeats(CallRowId),
     /// A further result of a call outside the body, whose first result is this one.
-    RepeatsResult(usize),
+    RepeatsResult(ResultRowId),
     /// A further result of a call that the provider holds and that was answered in an earlier request.
     RepeatsRemote,
     /// Nobody's: no call of this history can own it for certain.
@@ -124,7 +124,7 @@ pub enum ResultRole {
 #[derive(Clone, Copy, Debug)]
 pub struct ServerHalf {
     /// Index of the part.
-    pub part: usize,
+    pub part: PartId,
     /// Whether it may be dropped: not in a turn with thinking, not under a programmatic call.
     pub droppable: bool,
 }
@@ -133,13 +133,13 @@ pub struct ServerHalf {
 pub fn pair_history(conversation: &Conversation<'_>, rules: PairingRules) -> Pairing {
     let units = turns::split_units(conversation);
     let compaction = conversation.compaction;
-    let turns = turns::group_turns(conversation, &units, rules, compaction.unwrap_or(0));
+    let turns = turns::group_turns(conversation, &units, rules, compaction.unwrap_or_default());
     let pairing = Pairing {
         units,
         turns,
         ..Pairing::default()
     };
-    let mut walk = PairingWalk::new(conversation, rules, compaction.unwrap_or(0), pairing);
+    let mut walk = PairingWalk::new(conversation, rules, compaction.unwrap_or_default(), pairing);
     walk.walk_history();
     across_turns::match_across_turns(&mut walk);
     judgements::find_results_in_place(&mut walk);
@@ -167,8 +167,8 @@ pub(crate) fn begins_with_calls(conversation: &Conversation<'_>, units: &[TurnUn
 }
 
 /// What a result must name to answer the call at `part`, or what the result there names, and the group of both.
-fn key_of<'c>(conversation: &'c Conversation<'_>, part: usize) -> (&'c [u8], u8) {
-    match conversation.parts.get(part).map(|found| &found.kind) {
+fn key_of<'c>(conversation: &'c Conversation<'_>, part: PartId) -> (&'c [u8], u8) {
+    match conversation.part(part).map(|found| &found.kind) {
         Some(PartKind::Call(call)) => (call.call_name(), call.family.group),
         Some(PartKind::Result(result)) => (result.call_name(), result.family.group),
         _ => (b"", 0),
@@ -176,8 +176,8 @@ fn key_of<'c>(conversation: &'c Conversation<'_>, part: usize) -> (&'c [u8], u8)
 }
 
 /// The call id that a call or a result part bears; empty for any other part.
-pub fn id_of<'c>(conversation: &'c Conversation<'_>, part: usize) -> &'c [u8] {
-    match conversation.parts.get(part).map(|found| &found.kind) {
+pub fn id_of<'c>(conversation: &'c Conversation<'_>, part: PartId) -> &'c [u8] {
+    match conversation.part(part).map(|found| &found.kind) {
         Some(PartKind::Call(call)) => &call.id,
         Some(PartKind::Result(result)) => &result.id,
         Some(PartKind::ServerCall(call)) => &call.id,

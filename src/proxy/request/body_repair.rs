@@ -140,7 +140,7 @@ impl BodyRepair<'_> {
                 remote: &remote,
                 ..PairingContext::new(self.policy)
             });
-            paired.check_json(self.policy.hygiene)?;
+            paired.check_json()?;
             Ok(paired)
         })
     }

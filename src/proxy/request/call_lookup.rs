@@ -143,7 +143,7 @@ impl CallLookup {
                     .insert(call.key, RealResult::Content { content, failed });
                 self.posted.insert(call.key, posted.call);
             } else if let Some(real) = seen.filter(|_| call.turns_behind < TURNS_BEHIND_MAX)
-                && let Some(left) = room.checked_sub(real.len())
+                && let Some(left) = room.checked_sub(real.byte_len())
             {
                 room = left;
                 self.known.results.insert(call.key, real);

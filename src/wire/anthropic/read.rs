@@ -6,8 +6,8 @@
 
 use crate::{
     conversation::{
-        Call, CallDetails, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartKind, ReadMark, Role,
-        ServerCall, Text,
+        Call, CallDetails, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartId, PartKind,
+        ReadMark, Role, ServerCall, Text,
     },
     splice::Span,
     wire::{
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         if let Some(kind) = block.flaw(self.json) {
             self.conversation.flaws.push(Flaw {
                 message,
-                part: Some(part),
+                part: Some(PartId::new(part)),
                 kind,
             });
         }
