@@ -1,5 +1,6 @@
-//! The chain of a history: its calls in order, each known by the letters and digits of its id. Where two chains part,
-//! two loops have gone on from one history.
+//! The calls of a history in order, as hashes. Histories that share a prefix of calls belong to one conversation.
+//!
+//! Where two chains differ, two agent loops have continued from one history.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -7,25 +8,26 @@
 
 use crate::conversation::{Conversation, PartKind};
 
-/// Prefixes of a chain that are kept: those that end at its last calls.
+/// Number of prefix hashes that a chain stores: those that end at its last calls.
 pub const TAIL_MAX: usize = 64;
 
-/// Letters and digits at the end of an id that are looked at: ids of one conversation differ there.
+/// Number of letters and digits at the end of an id that are hashed. Ids of one conversation differ there.
 const LETTERS: usize = 16;
-/// Keys of the hash: any odd numbers, the same in every process.
+/// Keys of the hash: arbitrary odd numbers, the same in every process.
 const KEYS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
 
-/// The calls of a history, as hashes of what comes up to each of the last.
+/// The calls of a history, as a hash of each of its last prefixes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallChain {
-    /// How many calls the history has.
+    /// Number of calls in the history.
     count: usize,
-    /// A hash of all calls up to each of the last [`TAIL_MAX`], in order.
+    /// Hashes of the prefixes that end at the last [`TAIL_MAX`] calls, in order.
     tail: Box<[u64]>,
 }
 
 impl CallChain {
-    /// The chain of what was read. None where calls live at the provider: what is there is no beginning.
+    /// Returns the chain of a conversation. It is empty if calls may live at the provider, since the body then lacks
+    /// the beginning.
     pub fn of(conversation: &Conversation<'_>) -> Self {
         if conversation.may_have_remote_calls && conversation.compaction.is_none() {
             return Self::default();
@@ -37,7 +39,7 @@ impl CallChain {
         Self::of_ids(calls)
     }
 
-    /// The chain of calls that are named so.
+    /// Returns the chain of calls with these ids.
     pub fn of_ids<'i>(ids: impl IntoIterator<Item = &'i [u8]>) -> Self {
         let mut ring = [0_u64; TAIL_MAX];
         let (mut count, mut hash) = (0_usize, 0_u64);
@@ -55,41 +57,41 @@ impl CallChain {
         Self { count, tail }
     }
 
-    /// How many calls the history has.
+    /// Returns the number of calls.
     pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether there is no call.
+    /// Returns `true` if there is no call.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Bytes that it takes beside itself.
+    /// Returns its heap size in bytes.
     pub fn heap_bytes(&self) -> usize {
         size_of_val::<[u64]>(&self.tail)
     }
 
-    /// Whether the history of `other` has all calls of this one first. A chain that has grown by more than
-    /// [`TAIL_MAX`] calls is not known again.
+    /// Returns `true` if the history of `other` begins with all calls of this one. A chain that has grown by more than
+    /// [`TAIL_MAX`] calls is not recognised.
     pub fn is_prefix_of(&self, other: &Self) -> bool {
         self.tail.last().is_some() && self.tail.last() == other.prefix_hash(self.count)
     }
 
-    /// Whether both begin with the same call at least, as far as is known.
+    /// Returns `true` if both chains share at least their first call, as far as their hashes reach.
     pub fn shares_first_call(&self, other: &Self) -> bool {
         let least = self.count.min(other.count);
-        // Where two prefixes of one length agree, all shorter ones do.
+        // If two prefixes of one length are equal, all shorter ones are.
         let first = self.first_known().max(other.first_known());
         (1..=least).contains(&first) && self.prefix_hash(first) == other.prefix_hash(first)
     }
 
-    /// The length of the shortest prefix that is known.
+    /// Returns the length of the shortest prefix whose hash is stored.
     const fn first_known(&self) -> usize {
         self.count.saturating_sub(self.tail.len()).saturating_add(1)
     }
 
-    /// The hash of the first `count` calls.
+    /// Returns the hash of the first `count` calls.
     fn prefix_hash(&self, count: usize) -> Option<&u64> {
         self.tail.get(count.checked_sub(self.first_known())?)
     }
@@ -102,15 +104,16 @@ fn mix_call(hash: u64, [high, low]: [u64; 2]) -> u64 {
     mixed ^ (mixed >> 32)
 }
 
-/// The last letters and digits of an id, the last in the lowest byte: clients strip what stands between them.
+/// Returns the last letters and digits of an id, the last in the lowest byte. Clients strip the characters between
+/// them.
 fn last_letters(id: &[u8]) -> [u64; 2] {
     let last = id.last_chunk::<LETTERS>();
-    // Without a branch a letter: most ids end in nothing else.
+    // Avoids a branch per letter: most ids end in letters and digits alone.
     let plain = last.filter(|last| last.iter().fold(true, |all, letter| all & is_letter(*letter)));
     if let Some(plain) = plain {
         return split_halves(u128::from_be_bytes(*plain));
     }
-    // What is no letter is written too, and then written over.
+    // Separators are written too and then overwritten, which avoids a branch.
     let mut found = [0_u8; LETTERS];
     let mut at = LETTERS;
     for letter in id.iter().rev() {
@@ -127,7 +130,7 @@ fn last_letters(id: &[u8]) -> [u64; 2] {
 }
 
 const fn is_letter(byte: u8) -> bool {
-    // Both are always asked, so that many bytes are asked at once.
+    // Evaluates both conditions, so that the compiler can test many bytes at once.
     ((byte | 0x20).wrapping_sub(b'a') < 26) | (byte.wrapping_sub(b'0') < 10)
 }
 

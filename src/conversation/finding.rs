@@ -5,32 +5,32 @@ use crate::conversation::{
     pairing::{MisplacedWords, Pairing, ResultRole, ResultRow, id_of},
 };
 
-/// The kinds of breach. The names are stable: metric labels, `check` output, strict answers.
+/// The kinds of breach. Their names are stable: metric labels, `check` output, strict answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FindingKind {
-    /// A client call without a result where one is due.
+    /// A client call without a required result.
     Unanswered,
-    /// The result of a call stands elsewhere: later, earlier, after text, or inside an assistant message.
+    /// A result outside its place: later, earlier, after text, or inside an assistant message.
     Misplaced,
     /// A result whose call is not in this body, or that several open calls could own.
     Orphan,
     /// A second result for one call.
     Duplicate,
-    /// One id twice among the calls of one turn.
+    /// One id on two calls of one turn.
     DuplicateCall,
     /// A result without an id.
     NoId,
-    /// An id that the target rejects.
+    /// An id that the provider rejects.
     BadId,
-    /// A server call without result in a closed turn, or a server result without call.
+    /// A server call without a result in a closed turn, or a server result without a call.
     ServerHalf,
-    /// An open call that nobody can answer in the client's place, since its result is a screenshot.
+    /// An open call that cannot be answered for the client, because its result is a screenshot.
     Unanswerable,
-    /// The history begins with an assistant turn where the format wants the user first.
+    /// A history that begins with an assistant turn although the format requires the user first.
     Headless,
-    /// Words stand behind a call, or beside results, where the provider accepts none.
+    /// Text behind a call, or beside results, where the provider accepts none.
     MisplacedWords,
-    /// Hygiene: a field whose value the target rejects.
+    /// Hygiene: a field whose value the provider rejects.
     Field,
 }
 
@@ -51,7 +51,7 @@ impl FindingKind {
         Self::Field,
     ];
 
-    /// The stable name: lower case, underscores.
+    /// Returns the stable name: lower case, underscores.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Unanswered => "unanswered",
@@ -69,7 +69,7 @@ impl FindingKind {
         }
     }
 
-    /// One sentence for a human, without ids.
+    /// Returns one sentence for a human, without ids.
     pub const fn explanation(self) -> &'static str {
         match self {
             Self::Unanswered => "the tool call has no result where one is due",
@@ -90,26 +90,26 @@ impl FindingKind {
     }
 }
 
-/// One breach, by its place in the body as it came.
+/// One breach, with its place in the body as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What is wrong.
+    /// The kind of breach.
     pub kind: FindingKind,
     /// Index of the message in the history, from 0.
     pub message: usize,
-    /// Index of the block in the message's content (Anthropic) or of the call in `tool_calls` (chat), from 0;
-    /// none where the message as a whole is meant.
+    /// Index of the block in the message's content (Anthropic) or of the call in `tool_calls` (chat), from 0.
+    /// `None` if the message as a whole is meant.
     pub part: Option<usize>,
-    /// The call id as text, lossily decoded; empty where there is none.
+    /// The call id as text, lossily decoded. Empty if there is none.
     pub id: String,
-    /// Where the history stands in the body, as the beginning of a path: empty, or `requests[3].params.`.
+    /// Path of the history in the body: empty, or `requests[3].params.`.
     pub within: String,
-    /// What exactly, for kinds that stand for several things (`Field`): a stable name.
+    /// Stable name of the exact fault, for kinds that cover several (`Field`). `None` for the others.
     pub detail: Option<&'static str>,
 }
 
 impl Finding {
-    /// A call that the provider holds and misses the result of, by the provider's own word.
+    /// Returns the finding for a remote call that the provider names in a refusal.
     pub fn unanswered_remote_call(id: String) -> Self {
         Self {
             id,
@@ -117,7 +117,7 @@ impl Finding {
         }
     }
 
-    /// Places the finding in a history that stands at `path` of a larger body.
+    /// Places the finding in a history at `path` of a larger body.
     #[must_use]
     pub fn within(self, path: &str) -> Self {
         Self {
@@ -127,7 +127,7 @@ impl Finding {
     }
 }
 
-/// Every breach, in document order; `Field` only with `hygiene`.
+/// Lists every breach, in document order. `Field` only with `hygiene`.
 pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>, hygiene: bool) -> Vec<Finding> {
     let mut list = FindingList {
         conversation,
@@ -171,6 +171,7 @@ pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>, hygiene: boo
     for (flaw, _) in pairing.flaws.iter().filter(|_| hygiene) {
         list.push_flaw(flaw.message, flaw.part, flaw.kind);
     }
+    // The sort is stable: several findings of one part keep the order above.
     list.found.sort_by_key(|(part, finding)| (finding.message, *part));
     list.found.into_iter().map(|(_, finding)| finding).collect()
 }
@@ -188,7 +189,7 @@ fn result_finding(pairing: &Pairing, row: &ResultRow) -> Option<FindingKind> {
         ResultRole::Repeats(_) | ResultRole::RepeatsResult(_) | ResultRole::RepeatsRemote => {
             Some(FindingKind::Duplicate)
         }
-        // A result without an id that found no call is `NoId` already.
+        // A result without an id that matches no call is already reported as `NoId`.
         ResultRole::Orphan if row.nameless => None,
         ResultRole::Orphan => Some(FindingKind::Orphan),
         ResultRole::NotJudged => None,
@@ -197,7 +198,7 @@ fn result_finding(pairing: &Pairing, row: &ResultRow) -> Option<FindingKind> {
 
 struct FindingList<'c, 'a> {
     conversation: &'c Conversation<'a>,
-    /// With the index of the part, for the order.
+    /// Findings with the index of their part, by which they are sorted.
     found: Vec<(PartId, Finding)>,
 }
 
@@ -219,14 +220,14 @@ impl FindingList<'_, '_> {
         ));
     }
 
-    /// The index of a part inside its message; none where the part is the message.
+    /// Returns the index of a part inside its message. `None` if the part is the whole message.
     fn part_ordinal(&self, part: PartId) -> Option<usize> {
         let found = self.conversation.part(part)?;
         let whole = self.conversation.messages.get(found.message)?.span;
         (found.span != whole).then(|| self.conversation.part_ordinal(part))
     }
 
-    /// Names the place of the words, and the call or result that they stand beside.
+    /// Adds misplaced text, with the id of the call or result beside it.
     fn push_words(&mut self, words: &MisplacedWords, role: Role) {
         let message = self.conversation.part(words.part).map_or(0, |found| found.message);
         let mut finding = at_message(FindingKind::MisplacedWords, message, Some(words.place_label(role)));

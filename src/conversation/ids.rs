@@ -1,4 +1,5 @@
-//! Indices into the lists of a conversation and its pairing. A type each, so that none is taken for another.
+//! Indices into the lists of a conversation and its pairing. Each list has a type of its own, so that indices cannot be
+//! mixed up.
 
 use std::ops::{Index, IndexMut, Range};
 
@@ -25,7 +26,7 @@ macro_rules! index_type {
                 self.0
             }
 
-            /// Returns the index of the item behind this one.
+            /// Returns the index of the next item.
             #[must_use]
             pub const fn next(self) -> Self {
                 Self(self.0.saturating_add(1))

@@ -1,36 +1,38 @@
-//! The texts that clients write in place of results which they have lost. They answer a call and say nothing of it.
+//! Texts that clients write in place of results which they have lost.
+//!
+//! Such a text answers its call, but it is no result: a real one that is posted later replaces it.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
 )]
 
-/// How a text is known.
+/// Ways to recognise a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostText {
-    /// It is this text: short words may begin a real result too.
+    /// The whole text. Short texts may begin a real result too.
     Whole(&'static str),
-    /// It begins with this text.
+    /// The beginning of the text.
     Begins(&'static str),
-    /// It begins with the one and ends with the other.
+    /// The beginning and the end of the text, with a number between them.
     Between(&'static str, &'static str),
 }
 
 /// One text that stands for a lost result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostResultRow {
-    /// Who writes it.
+    /// Name of the client that writes it.
     pub client: &'static str,
-    /// What is written.
+    /// The text.
     pub text: LostText,
-    /// The first version of the client that was seen to write it.
+    /// First version of the client that was seen to write it.
     pub since: &'static str,
 }
 
-/// Every such text, as it was seen on the wire (2026-11).
+/// Every such text, as seen on the wire (2026-11).
 pub const LOST_RESULTS: &[LostResultRow] = &[
     row(
         "antiphon",
-        // Both placeholders, and those to come.
+        // Covers both of our placeholders and later ones.
         LostText::Begins("[antiphon: no result was recorded"),
         "0.1",
     ),
@@ -76,7 +78,7 @@ pub const LOST_RESULTS: &[LostResultRow] = &[
     ),
 ];
 
-/// Bytes of a result, as it stands in a body, that may be such a text: a longer one is somebody's output.
+/// Largest result in bytes that is compared. Longer results are real output.
 pub const LOST_BYTES_MAX: usize = 4 * 1024;
 
 const fn row(client: &'static str, saying: LostText, since: &'static str) -> LostResultRow {
@@ -87,7 +89,7 @@ const fn row(client: &'static str, saying: LostText, since: &'static str) -> Los
     }
 }
 
-/// Whether a result that says `text`, decoded, and nothing else says that there is none.
+/// Returns `true` if the decoded `text` of a result only reports that the result was lost.
 pub fn is_lost(text: &[u8]) -> bool {
     let text = text.trim_ascii();
     LOST_RESULTS.iter().any(|row| row.text.matches(text))
@@ -101,7 +103,7 @@ impl LostText {
             Self::Between(begin, end) => {
                 let rest = text.strip_prefix(begin.as_bytes());
                 let between = rest.and_then(|rest| rest.strip_suffix(end.as_bytes()));
-                // A figure, and no output of a tool's.
+                // Only a number may stand between: anything else is output of a tool.
                 between.is_some_and(|between| between.iter().all(|letter| matches!(letter, b'0'..=b'9' | b'.')))
             }
         }

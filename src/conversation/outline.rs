@@ -1,6 +1,6 @@
-//! What the rest of the proxy wants to know of a body beside pairing: a handful of flags, ids and spans.
+//! Facts about a body besides pairing: flags, ids and spans for sessions, routing and late results.
 //!
-//! Made of what the one pass of a reader has noted: nothing is parsed again, and only the end of the history is walked.
+//! Made from the notes of the reader: nothing is parsed again, and only the end of the history is walked.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -14,24 +14,25 @@ use crate::{
     splice::Span,
 };
 
-/// Ids that are kept of calls, and as many of results.
+/// Largest number of calls, and of results, whose ids are stored.
 pub const IDS_MAX: usize = 256;
-/// Bytes of an id that are kept. Two ids that agree so far are taken for one.
+/// Bytes of an id that are stored. Two ids that agree so far count as equal.
 pub const ID_BYTES_MAX: usize = 128;
 
-/// Bytes at the end of the last user message, and of `context_management`, that are searched for words.
+/// Bytes at the end of the last user message, and of `context_management`, that are searched for phrases.
 const SEARCHED_MAX: usize = 32 * 1024;
-/// Results that one turn of items may hold in front of its last call.
+/// Results that one turn of items may contain before its last call.
 const INTERLEAVED_MAX: usize = 8;
 
-/// All of them stand in the user message by which Claude Code asks for a summary where it sends no header (2.1).
+/// Phrases of the user message with which Claude Code 2.1 asks for a summary if it sends no header. All must be
+/// present.
 const ASK_FOR_SUMMARY: [&[u8]; 3] = [
     b"CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.",
     b"an <analysis> block followed by a <summary> block",
     b"Your task is to create a detailed summary",
 ];
 
-/// Top-level members of a body that somebody asks for.
+/// Top-level fields of a body that the proxy reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BodyField {
     /// `model`.
@@ -58,21 +59,21 @@ pub enum BodyField {
     MaxTokens,
 }
 
-/// How many fields there are.
+/// Number of fields.
 const FIELDS: usize = BodyField::MaxTokens as usize + 1;
 
-/// Where the fields of a body stand; of a key that stands twice the last.
+/// Spans of the fields of a body. The last of a repeated key counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BodyFields([Span; FIELDS]);
 
 impl BodyFields {
-    /// Where the value of a field stands.
+    /// Returns the span of a field's value.
     pub fn get(&self, field: BodyField) -> Option<Span> {
-        // No value is empty.
+        // No JSON value is empty, so an empty span is an absent field.
         self.0.get(field as usize).copied().filter(|span| !span.is_empty())
     }
 
-    /// Notes where the value of a field stands.
+    /// Stores the span of a field's value.
     pub fn set(&mut self, field: BodyField, value: Span) {
         if let Some(slot) = self.0.get_mut(field as usize) {
             *slot = value;
@@ -80,89 +81,88 @@ impl BodyFields {
     }
 }
 
-/// What a reader notes beside messages and parts.
+/// Facts that a reader notes besides messages and parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadNotes {
-    /// Where the fields stand.
+    /// Spans of the fields.
     pub fields: BodyFields,
-    /// Whether the body names state that the provider holds.
+    /// `true` if the body names provider-side state.
     pub names_remote_state: bool,
-    /// Whether its last item asks for a compaction.
+    /// `true` if its last item asks for a compaction.
     pub compaction: bool,
-    /// Whether each message is one item of a turn (Responses), so that results may stand within the turn.
+    /// `true` if each message is one item of a turn (Responses), so that results may lie within the turn.
     pub by_item: bool,
-    /// The history, where it is one text or message in place of a list.
+    /// The history, if it is a single text or message instead of a list.
     pub only_text: Option<Span>,
 }
 
-/// A result behind the last turn of the assistant.
+/// A result behind the last assistant turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutlineResult {
-    /// What it names: the id of its call, or the tool where there is no id.
+    /// Id of its call, or the tool if there is no id.
     pub id: Box<[u8]>,
-    /// The tool; empty in formats whose results name none.
+    /// Name of the tool. Empty in formats whose results do not name it.
     pub name: Box<[u8]>,
     /// The bytes of the result.
     pub at: Span,
-    /// Whether it only says that the client has no result: see [`lost`].
+    /// `true` if it only reports that the client lost the result: see [`lost_results`].
     pub lost: bool,
 }
 
-/// A call of the last turn of the assistant.
+/// A call of the last assistant turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutlineCall {
-    /// Its id, or its tool where there is no id.
+    /// Its id, or its tool if there is no id.
     pub id: Box<[u8]>,
     /// The bytes of the call.
     pub at: Span,
-    /// How many calls of this id stand before it.
+    /// Number of calls of this id before it.
     pub occurrence: usize,
-    /// The message in front of the one that holds it.
+    /// The message before the one that contains it.
     pub before: Span,
 }
 
-/// What a body says beside pairing. Spans point into the body that was read. A body that holds several requests has the
-/// outline of nothing.
+/// Facts about a body besides pairing. Spans point into the body. A batch has an empty outline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each says one thing of a body, and any may go with any"
 )]
 pub struct Outline {
-    /// Where its fields stand.
+    /// Spans of its fields.
     pub fields: BodyFields,
-    /// Whether it says `"stream": true`. Gemini says so in the path.
+    /// `true` if it contains `"stream": true`. Gemini has that in the path.
     pub stream: bool,
-    /// Whether the history holds signed reasoning or an encrypted summary: another organisation may refuse it.
+    /// `true` if the history contains signed reasoning or an encrypted summary. Another organisation may refuse those.
     pub has_signed_reasoning: bool,
-    /// Whether it names state that the provider holds: another profile would not find it.
+    /// `true` if it names provider-side state, which only the same profile can read.
     pub names_remote_state: bool,
-    /// Whether it goes on from a turn that the provider paused: its own tool runs in it.
+    /// `true` if it continues a turn that the provider paused while its own tool runs.
     pub is_paused: bool,
-    /// Whether it asks for a compaction of the history, and for nothing else.
+    /// `true` if it asks only for a compaction of the history.
     pub compaction: bool,
-    /// Whether it allows the provider to compact the history.
+    /// `true` if it lets the provider compact the history.
     pub may_compact: bool,
-    /// How many messages it has; in Responses, items.
+    /// Number of messages. In Responses: items.
     pub messages: usize,
-    /// The instructions in front of the history, be they a field or the first message.
+    /// The instructions before the history: a field or the first message.
     pub system: Option<Span>,
-    /// The user's first message; the whole history where that is one text.
+    /// The user's first message, or the whole history if it is one text.
     pub first_user: Option<Span>,
-    /// The last message, or item; the whole history where that is one text.
+    /// The last message or item, or the whole history if it is one text.
     pub last: Option<Span>,
-    /// The calls of the last turn of the assistant.
+    /// Calls of the last assistant turn.
     pub last_calls: Vec<OutlineCall>,
     /// The results behind that turn.
     pub last_results: Vec<OutlineResult>,
     /// The calls of the whole history.
     pub chain: CallChain,
-    /// Whether the history ends in a message with words of the user, and not in results alone.
+    /// `true` if the history ends with text of the user, not with results alone.
     pub ends_with_user_text: bool,
 }
 
 impl Outline {
-    /// The outline of what was read.
+    /// Returns the outline of a conversation.
     pub fn of(conversation: &Conversation<'_>) -> Self {
         let Conversation { body, notes: noted, .. } = conversation;
         let fields = noted.fields;
@@ -192,19 +192,19 @@ impl Outline {
         }
     }
 
-    /// Where the value of a field stands.
+    /// Returns the span of a field's value.
     pub fn field(&self, field: BodyField) -> Option<Span> {
         self.fields.get(field)
     }
 }
 
-/// Whether a history that ends with this message asks the provider to go on with a tool of its own (`pause_turn`).
+/// Returns `true` if a history that ends with this message lets the provider continue with its own tool (`pause_turn`).
 fn is_paused(conversation: &Conversation<'_>, last: &Message) -> bool {
     let runs = |part: &Part<'_>| matches!(part.kind, PartKind::ServerCall(_));
     last.role == Role::Assistant && conversation.parts_of(last).iter().any(runs)
 }
 
-/// Whether a part is readable for who made it alone.
+/// Returns `true` if only the organisation that created the part can use it.
 fn is_bound(part: &Part<'_>) -> bool {
     match &part.kind {
         PartKind::Thinking | PartKind::Compaction => true,
@@ -213,7 +213,7 @@ fn is_bound(part: &Part<'_>) -> bool {
     }
 }
 
-/// `{"edits":[{"type":"compact_20260112"}]}` and `[{"type":"compaction"}]`.
+/// Matches `{"edits":[{"type":"compact_20260112"}]}` and `[{"type":"compaction"}]`.
 fn names_compaction(value: &[u8]) -> bool {
     let head = value.get(..value.len().min(SEARCHED_MAX)).unwrap_or_default();
     memmem::find(head, b"\"compact").is_some()
@@ -235,7 +235,7 @@ fn asks_for_summary(conversation: &Conversation<'_>) -> bool {
     ASK_FOR_SUMMARY.iter().all(says)
 }
 
-/// Whether the last message, instructions aside, is the user's and holds more than results.
+/// Returns `true` if the last message, instructions aside, is the user's and contains more than results.
 fn ends_with_user_text(conversation: &Conversation<'_>) -> bool {
     let is_told = |message: &&Message| message.role != Role::System;
     let Some(last) = conversation.messages.iter().rfind(is_told) else {
@@ -245,7 +245,7 @@ fn ends_with_user_text(conversation: &Conversation<'_>) -> bool {
             .and_then(|span| conversation.body.get(span.range()));
         return alone.is_some_and(|alone| matches!(alone.first(), Some(b'"' | b'{')) && alone.len() > 2);
     };
-    // Brackets or quotes around nothing say nothing.
+    // Brackets or quotes alone contain nothing.
     let says = |span: Span| span.len() > 2;
     let words = |part: &Part<'_>| matches!(part.kind, PartKind::Other) && says(part.span);
     let parts = conversation.parts_of(last);
@@ -253,7 +253,7 @@ fn ends_with_user_text(conversation: &Conversation<'_>) -> bool {
         Content::Blocks(span) | Content::Text(span) => says(span),
         Content::Opaque => false,
     };
-    // Chat Completions has no parts for words.
+    // Chat Completions has no parts for text.
     last.role == Role::User && (parts.iter().any(words) || (parts.is_empty() && content))
 }
 
@@ -262,16 +262,16 @@ fn ends_with_user_text(conversation: &Conversation<'_>) -> bool {
 struct HistoryTail {
     asked: Vec<OutlineCall>,
     answers: Vec<OutlineResult>,
-    /// Whether a message of the assistant was passed.
+    /// `true` once an assistant message was passed.
     assistant: bool,
-    /// Whether the message that was passed last begins with reasoning, as turns do.
+    /// `true` if the message passed last begins with reasoning, as turns do.
     at_reasoning: bool,
-    /// Results that were passed behind which a call of the same turn stands.
+    /// Number of results passed that lie before a call of the same turn.
     interleaved: usize,
 }
 
 impl HistoryTail {
-    /// The calls of the last turn and the results behind it, each in document order.
+    /// Collects the calls of the last turn and the results behind it, each in document order.
     fn of(conversation: &Conversation<'_>) -> Self {
         let mut tail = Self::default();
         for message in conversation.messages.iter().rev() {
@@ -288,7 +288,7 @@ impl HistoryTail {
     }
 
     fn count_occurrences(&mut self, conversation: &Conversation<'_>) {
-        // Ids mostly differ at their end: few are looked up.
+        // Ids mostly differ in their last byte, so few need a look-up.
         let mut ends = [false; 256];
         for end in self.asked.iter().filter_map(|asked| asked.id.last()) {
             ends[usize::from(*end)] = true;
@@ -313,7 +313,7 @@ impl HistoryTail {
         }
     }
 
-    /// Whether a message belongs to the turn or stands behind it. Items of one turn may have their results between them.
+    /// Returns `true` if a message belongs to the turn or follows it. Items of one turn may have results between them.
     fn belongs_to_turn(&mut self, message: &Message, by_item: bool) -> bool {
         if !self.assistant || message.role == Role::Assistant {
             return true;
@@ -322,7 +322,7 @@ impl HistoryTail {
         by_item && message.role == Role::Tool && !self.at_reasoning && self.interleaved <= INTERLEAVED_MAX
     }
 
-    /// Takes the ids of a message's parts; whether reasoning is among them.
+    /// Collects the ids of a message's parts. Returns `true` if reasoning is among them.
     fn take_parts(&mut self, conversation: &Conversation<'_>, parts: Range<usize>) -> bool {
         let mut thinks = false;
         for index in parts.rev() {
@@ -356,7 +356,7 @@ impl HistoryTail {
     }
 }
 
-/// The message in front of another.
+/// Returns the message before another.
 fn message_before(conversation: &Conversation<'_>, message: usize) -> Span {
     let before = message
         .checked_sub(1)
@@ -364,7 +364,7 @@ fn message_before(conversation: &Conversation<'_>, message: usize) -> Span {
     before.map(|message| message.span).unwrap_or_default()
 }
 
-/// Whether there is an id, and room for it.
+/// Returns `true` if there is an id and room for it.
 const fn has_room(id: &[u8], kept: usize) -> bool {
     !id.is_empty() && kept < IDS_MAX
 }

@@ -1,109 +1,108 @@
-//! The pairing rules as data: what a format, in one provider's reading, wants of a history.
+//! The pairing rules as data: the demands of a format, as one kind of provider reads it.
 
-/// Where the results of a turn's calls may stand.
+/// The place of the results of a turn's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultPlace {
-    /// As blocks, first in the next user turn (Anthropic, Bedrock).
+    /// Blocks at the beginning of the next user turn (Anthropic, Bedrock).
     UserTurn,
-    /// As messages of their own, in one unbroken run directly behind the call's message (chat).
+    /// Messages of their own, in one unbroken run directly behind the call's message (chat).
     ToolRun,
-    /// As parts of the one content behind the call's, as many as there are calls; other parts may stand beside them
-    /// (Gemini).
+    /// Parts of the content directly behind the calls, one per call. Other parts may lie beside them (Gemini).
     NextContent,
-    /// As items of their own anywhere in the body: a set of ids (Responses).
+    /// Items anywhere in the body: a set of ids (Responses).
     Anywhere,
-    /// As items of their own between the call and the next item that is neither call nor result (DeepSeek's
-    /// Responses).
+    /// Items between the call and the next item that is neither call nor result (DeepSeek's Responses).
     ItemRun,
 }
 
 impl ResultPlace {
-    /// Whether calls and results are items of one flat list.
+    /// Returns `true` if calls and results are items of one flat list.
     pub const fn is_items(self) -> bool {
         matches!(self, Self::Anywhere | Self::ItemRun)
     }
 
-    /// Whether results are parts of a user's message; else they are messages of their own.
+    /// Returns `true` if results are parts of a user's message, not messages of their own.
     pub const fn is_user_parts(self) -> bool {
         matches!(self, Self::UserTurn | Self::NextContent)
     }
 }
 
-/// Whose consecutive messages count as one turn.
+/// The roles whose consecutive messages count as one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergedRoles {
-    /// Nobody's: each message is a turn.
+    /// No role: each message is a turn.
     None,
-    /// The assistant's; all results of a turn stand in one message of the user.
+    /// The assistant. All results of a turn belong into one user message.
     Assistant,
-    /// Everybody's.
+    /// Every role.
     All,
 }
 
-/// How far a call id must be the only one of its kind.
+/// The scope in which call ids must be unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdScope {
-    /// Not at all: ids are optional, and order decides.
+    /// No scope: ids are optional, and order decides.
     Nowhere,
-    /// Among the calls of one turn.
+    /// The calls of one turn.
     Turn,
-    /// In the whole body.
+    /// The whole body.
     Body,
 }
 
-/// Which call ids the target takes.
+/// The call ids that the provider accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdRule {
-    /// Any text, an empty one too.
+    /// Any text, even an empty one.
     Any,
-    /// Any text; a result without an id answers by its position (xAI).
+    /// Any text. A result without an id answers by its position (xAI).
     Position,
     /// `^[a-zA-Z0-9_-]+$`: Anthropic's error text, seen in maximhq/bifrost#5097 and farion1231/cc-switch#1181.
     Word,
-    /// One to so many characters. OpenAI: 40 in chat (`Expected a string with maximum length 40`), 64 in Responses
+    /// A text of 1 to this many characters. OpenAI: 40 in chat (`Expected a string with maximum length 40`), 64 in
+    /// Responses
     /// (`Invalid 'input[95].call_id': string too long. Expected a string with maximum length 64`, seen in
     /// AnswerDotAI/fastllm#45, 2026-06).
     Within(usize),
     /// Nine letters or digits: Mistral's error 3280, eca#233.
     Nine,
-    /// Not empty.
+    /// Any text that is not empty.
     NotEmpty,
 }
 
-/// Where words and images may stand among calls and results.
+/// The place of text and images among calls and results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WordsPlace {
-    /// Anywhere but in front of results that are due.
+    /// Anywhere but before required results.
     Anywhere,
     /// Not directly behind a run of tool messages (Mistral).
     NotBehindResults,
-    /// In the assistant's message in front of its calls only (DeepSeek's Messages).
+    /// In the assistant's message, only before its calls (DeepSeek's Messages).
     BeforeCalls,
-    /// In a user's message without results only (MiniMax's Messages).
+    /// In a user's message, only without results (MiniMax's Messages).
     ApartFromResults,
 }
 
-/// What a format, in one provider's reading, wants of a history.
+/// The demands of a format, as one kind of provider reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairingRules {
-    /// Where results may stand.
+    /// Place of results.
     pub place: ResultPlace,
-    /// Whose consecutive messages count as one turn.
+    /// Roles whose consecutive messages count as one turn.
     pub merged_roles: MergedRoles,
-    /// Whether a history must begin with the user.
+    /// `true` if a history must begin with the user.
     pub user_first: bool,
-    /// Which ids are taken.
+    /// Accepted ids.
     pub ids: IdRule,
-    /// How far a call id must be the only one.
+    /// Scope in which a call id must be unique.
     pub id_scope: IdScope,
-    /// Whether a history may end with calls that nobody has answered yet.
+    /// `true` if a history may end with open calls.
     pub open_end: bool,
-    /// Where words may stand.
+    /// Place of text.
     pub words: WordsPlace,
 }
 
 impl IdRule {
-    /// Whether the target takes `id`.
+    /// Returns `true` if the provider accepts `id`.
     pub fn accepts(self, id: &[u8]) -> bool {
         match self {
             Self::Any | Self::Position => true,
@@ -115,12 +114,12 @@ impl IdRule {
     }
 }
 
-/// Whether `byte` is a letter, a digit, `_` or `-`.
+/// Returns `true` if `byte` is a letter, a digit, `_` or `-`.
 pub const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// Number of characters of a decoded string: bytes that do not continue one.
+/// Returns the number of characters of a decoded string: bytes that do not continue one.
 fn count_characters(text: &[u8]) -> usize {
     text.iter().filter(|byte| (**byte & 0xC0) != 0x80).count()
 }

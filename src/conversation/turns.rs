@@ -1,4 +1,4 @@
-//! Units and turns: how messages group into turns, and what stands in the gap of each.
+//! Units and turns: the grouping of messages into assistant turns and the gaps behind them.
 
 use std::{collections::HashSet, ops::Range};
 
@@ -7,37 +7,37 @@ use crate::conversation::{
     rules::{MergedRoles, PairingRules, ResultPlace},
 };
 
-/// A message, or a piece of an assistant message that holds tool results between its own words.
+/// A message, or a piece of an assistant message that is split because it contains tool results.
 #[derive(Clone, Debug)]
 pub struct TurnUnit {
     /// Index of the message.
     pub message: usize,
-    /// The parts, as indices into [`Conversation::parts`].
+    /// Its parts, as indices into [`Conversation::parts`].
     pub parts: Range<usize>,
-    /// Who speaks; a piece of results inside an assistant message counts as the user's.
+    /// Its author. A piece of results inside an assistant message counts as the user's.
     pub role: Role,
-    /// Whether it is such a piece.
+    /// `true` if it is such a piece.
     pub inner: bool,
 }
 
-/// A turn of the assistant and the gap behind it.
+/// An assistant turn and the gap behind it.
 #[derive(Clone, Debug, Default)]
 pub struct Turn {
     /// Its units.
     pub units: Range<usize>,
-    /// The units between it and the next assistant turn.
+    /// Units between it and the next assistant turn.
     pub gap: Range<usize>,
     /// Its client calls, as indices into the pairing's calls.
     pub calls: Range<usize>,
-    /// Whether it holds signed reasoning.
+    /// `true` if it contains signed reasoning.
     pub thinking: bool,
-    /// Whether code at the provider made one of its calls.
+    /// `true` if code at the provider made one of its calls.
     pub programmatic: bool,
-    /// Whether the user turn behind it may hold results only, since a server call is open.
+    /// `true` if the user turn behind it may contain results only, because a server call is open.
     pub only_results: bool,
-    /// Where results that have to be put in go; none: as a message of their own behind the turn.
+    /// Place for inserted results. `None`: a message of their own behind the turn.
     pub insert_at: Option<InsertPoint>,
-    /// System messages that stand before the answering user message: they go behind it.
+    /// System messages before the answering user message. They move behind it.
     pub systems: Range<usize>,
 }
 
@@ -46,11 +46,11 @@ pub struct Turn {
 pub struct InsertPoint {
     /// The unit.
     pub unit: usize,
-    /// Behind this part; none: in front of the unit's first.
+    /// The part before the place. `None`: before the first part of the unit.
     pub behind: Option<PartId>,
 }
 
-/// Cuts the messages into units.
+/// Splits the messages into units.
 pub fn split_units(conversation: &Conversation<'_>) -> Vec<TurnUnit> {
     let mut units = Vec::with_capacity(conversation.messages.len());
     for (message, found) in conversation.messages.iter().enumerate() {
@@ -129,8 +129,9 @@ pub fn group_turns(
     turns
 }
 
-/// Whether a turn ends in front of the unit `next` because of what stands before it. In a flat list of items the calls
-/// are the end of their turn. Where calls are signed, each signed one begins a step of its own.
+/// Returns `true` if a turn ends before the unit `next` because of the units before it. In a flat list of items the
+/// calls
+/// end their turn. If calls are signed, each signed one begins a step of its own.
 fn ends_behind_calls(conversation: &Conversation<'_>, units: &[TurnUnit], next: usize, place: ResultPlace) -> bool {
     let parts = |unit: usize| &conversation.parts[units[unit].parts.clone()];
     let is_call = |part: &Part<'_>| matches!(part.kind, PartKind::Call(_));
@@ -148,9 +149,10 @@ fn ends_behind_calls(conversation: &Conversation<'_>, units: &[TurnUnit], next: 
     }
 }
 
-/// Where a run of assistant messages, which the provider would combine, is two turns all the same: behind a message
-/// none of whose calls has its result in the gap behind the run. Its calls were answered there and then, in an earlier
-/// request whose last message it was; so they are answered there again, and the prefix stays what it was.
+/// Returns the units at which a run of assistant messages, which the provider would combine, is two turns all the same.
+///
+/// Such a unit follows a message none of whose calls has its result behind the run. An earlier request ended with that
+/// message, and its calls were answered there. They are answered there again, so that the prefix stays the same.
 fn closed_units(
     conversation: &Conversation<'_>,
     units: &[TurnUnit],

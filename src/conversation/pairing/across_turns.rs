@@ -1,4 +1,4 @@
-//! Results outside the gap of their call: matched only where one open call of the id remains.
+//! Matching of results outside the gap of their call. A match needs exactly one open call of the id.
 
 use std::collections::{HashMap, hash_map::Entry};
 
@@ -12,26 +12,26 @@ use crate::conversation::{
     rules::ResultPlace,
 };
 
-/// The calls of a history, as results from outside their gaps look for them.
+/// The calls of a history, indexed for results from outside their gaps.
 struct CallsOfHistory<'c> {
-    /// By what a result names: how many are open, and the first of them.
+    /// By the name in a result: the number of open calls and the first of them.
     open: HashMap<PairingKey<'c>, (usize, CallRowId)>,
-    /// By what a result names: all, in document order.
+    /// By the name in a result: all calls, in document order.
     all: HashMap<PairingKey<'c>, Vec<CallRowId>>,
-    /// By turn: what its calls still wait for.
+    /// By turn: the state of its calls.
     waiting: Vec<TurnWaiting>,
 }
 
-/// What the calls of one turn still wait for.
+/// The state of the calls of one turn.
 #[derive(Clone, Copy, Default)]
 struct TurnWaiting {
-    /// How many of them have no result.
+    /// Number of calls without a result.
     open: usize,
     /// The last of their results.
     last: Option<ResultRowId>,
 }
 
-/// Results outside the gap of their call: only where one open call of the id remains.
+/// Matches results outside the gap of their call, if exactly one open call of the id remains.
 pub(super) fn match_across_turns<'c>(walk: &mut PairingWalk<'c, '_>) {
     if walk
         .pairing
@@ -47,12 +47,15 @@ pub(super) fn match_across_turns<'c>(walk: &mut PairingWalk<'c, '_>) {
         if walk.pairing.results[row].role == ResultRole::Orphan {
             let mut fate = role_across_turns(walk, row, &mut calls);
             if fate == ResultRole::NotJudged {
+                // Only a result without any call in the body can belong to a remote call.
                 fate = remote_role(walk, row, &mut held);
             }
+            // A result that is not judged must not be reported as nameless either.
             walk.pairing.results[row].nameless &= fate != ResultRole::NotJudged;
             if let ResultRole::Answers(call) = fate {
                 walk.pairing.calls[call].answer = Some(row);
                 let waiting = &mut calls.waiting[walk.pairing.calls[call].turn.index()];
+                // Later results of this turn must see that the call no longer waits.
                 waiting.open -= 1;
                 waiting.last = waiting.last.max(Some(row));
             }
@@ -71,6 +74,7 @@ fn index_calls<'c>(walk: &PairingWalk<'c, '_>) -> CallsOfHistory<'c> {
         let call = CallRowId::new(call);
         let key = walk.call_key(call);
         calls.all.entry(key).or_default().push(call);
+        // An equal repeat shares the result of the first call, so it never waits for one.
         if row.answer.is_none() && !row.equals_first {
             let entry = calls.open.entry(key).or_insert((0, call));
             entry.0 += 1;
@@ -82,14 +86,14 @@ fn index_calls<'c>(walk: &PairingWalk<'c, '_>) -> CallsOfHistory<'c> {
     calls
 }
 
-/// Whether a call of the turn it follows still waits for its result there.
+/// Returns `true` if a call of the turn before the result still waits for its own result there.
 fn comes_between<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &CallsOfHistory<'c>) -> bool {
     let found = &walk.pairing.results[row];
     let waiting = found.turn.map(|turn| calls.waiting[turn.index()]).unwrap_or_default();
     found.is_leading() && (waiting.open > 0 || waiting.last > Some(row))
 }
 
-/// A call outside the body has one result too: the first.
+/// Returns the role of a result for a remote call. A remote call has one result too: the first.
 fn remote_role<'c>(
     walk: &PairingWalk<'c, '_>,
     row: ResultRowId,
@@ -133,7 +137,8 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
         && *count > 0
     {
         let begins = walk.pairing.turns[walk.pairing.calls[*call].turn].units.start;
-        // A counter starts anew with every run: what stands before the call belongs to a call that is gone.
+        // A counter restarts with every run. A result before the call therefore belongs to a call that is gone.
+        // In a flat item list a result may precede its call.
         let ahead = found.unit < begins && walk.rules.place != ResultPlace::Anywhere;
         if *count > 1 || (ahead && is_counter(id)) {
             return ResultRole::Orphan;
@@ -141,7 +146,7 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
         *count = 0;
         return ResultRole::Answers(*call);
     }
-    // Of several calls with this id the last before the result, else the last of all.
+    // Of several calls with this id: the last before the result, else the last of all.
     let named = calls.all.get(&key).map(Vec::as_slice).unwrap_or_default();
     let before = named.partition_point(|call| walk.pairing.calls[*call].part < found.part);
     match before
@@ -155,7 +160,7 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
     }
 }
 
-/// Whether an id is a counter (`call_0`, `functions.Bash:12`, `7`): the same one comes again in another run.
+/// Returns `true` if an id is a counter (`call_0`, `functions.Bash:12`, `7`). Another run uses the same id again.
 fn is_counter(id: &[u8]) -> bool {
     let digits = id.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let name = &id[..id.len() - digits];

@@ -1,4 +1,4 @@
-//! The walk itself: calls and results in document order, matched within the gap of their turn, first in, first out.
+//! Matching in document order: results are matched to calls within the gap of their turn, first in, first out.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -8,13 +8,13 @@ use crate::conversation::{
     rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace},
 };
 
-/// A turn of more calls than these finds them by a map.
+/// Turns with more calls than this use a map to find them.
 const SEARCHED_CALLS_MAX: usize = 16;
 
-/// What a result must name, and of which group it must be.
+/// The name that a result must contain, and its group.
 pub(super) type PairingKey<'c> = (&'c [u8], u8);
 
-/// The calls of one id in the turn at hand, first in, first out.
+/// The calls of one id in the current turn, first in, first out.
 #[derive(Default)]
 pub(super) struct CallQueue {
     waiting: VecDeque<CallRowId>,
@@ -25,7 +25,7 @@ pub(super) struct CallQueue {
 /// The raw name and input of a call.
 type NameAndInput<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
-/// A server call on the way to its result.
+/// A server call, and the turn of its result once that is seen.
 pub(super) struct OpenServerCall {
     pub(super) part: PartId,
     pub(super) turn: TurnId,
@@ -33,18 +33,18 @@ pub(super) struct OpenServerCall {
     pub(super) resolved: Option<TurnId>,
 }
 
-/// The walk over one history and what it has seen so far.
+/// The walk over one history and its state.
 pub(super) struct PairingWalk<'c, 'a> {
     pub(super) conversation: &'c Conversation<'a>,
     pub(super) rules: PairingRules,
-    /// Parts before this one stand behind a compaction and are not judged.
+    /// Parts before this one lie behind a compaction and are not judged.
     pub(super) begin: PartId,
     pub(super) pairing: Pairing,
-    /// The first call of the turn at hand.
+    /// Row of the first call of the current turn.
     first: usize,
-    /// The calls of the turn at hand by what results must name, where they are many; else empty.
+    /// Calls of the current turn by name, if there are many. Else empty.
     queues: HashMap<PairingKey<'c>, CallQueue>,
-    /// Name and input of calls that others repeat, by part: each is read once, however often it is repeated.
+    /// Name and input of calls that others repeat, by part. Each is read once, however often it is repeated.
     originals: HashMap<PartId, NameAndInput<'a>>,
     /// Names of calls and server calls before `begin`.
     pub(super) hidden: HashSet<&'c [u8]>,
@@ -52,20 +52,20 @@ pub(super) struct PairingWalk<'c, 'a> {
     server_ids: HashMap<&'c [u8], usize>,
 }
 
-/// What has been seen of the gap at hand.
+/// State of the current gap.
 #[derive(Default)]
 struct GapState {
     users: usize,
-    /// Whether a result stands in it.
+    /// `true` if it contains a result.
     answers: bool,
     closed: bool,
     split: bool,
-    /// Results that no id gave to a call.
+    /// Results that no id assigned to a call.
     unnamed: Vec<ResultRowId>,
 }
 
 impl<'c, 'a> PairingWalk<'c, 'a> {
-    /// A walk that has not begun; parts before `begin` stand behind a compaction.
+    /// Returns a walk at the beginning. Parts before `begin` lie behind a compaction.
     pub(super) fn new(
         conversation: &'c Conversation<'a>,
         rules: PairingRules,
@@ -86,16 +86,18 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         }
     }
 
-    /// Walks every turn and its gap, once.
+    /// Walks every turn and its gap once.
     pub(super) fn walk_history(&mut self) {
         let before = self
             .pairing
             .turns
             .first()
             .map_or(self.pairing.units.len(), |turn| turn.units.start);
+        // Results before the first turn can answer no call, but they must be recorded.
         self.walk_gap(None, 0..before);
         for turn in TurnId::all(0..self.pairing.turns.len()) {
             self.first = self.pairing.calls.len();
+            // Names are matched within one turn only, so each turn begins with empty queues.
             self.queues = HashMap::new();
             let (units, gap) = {
                 let found = &self.pairing.turns[turn];
@@ -126,6 +128,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
                 self.add_call(turn, part, call);
             }
             PartKind::ServerCall(call) => {
+                // A later call of the same id takes over, because results follow their call.
                 self.server_ids.insert(&call.id, self.servers.len());
                 self.servers.push(OpenServerCall {
                     part,
@@ -147,6 +150,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         } else {
             self.queue_call(row, key)
         };
+        // Where ids are optional, a repeated id is no fault.
         let repeats = repeats.filter(|_| self.rules.id_scope != IdScope::Nowhere);
         let equal = repeats.is_some_and(|(first, _)| self.same_call(self.pairing.calls[first].part, part));
         let bad_id = !self.rules.ids.accepts(&call.id);
@@ -161,13 +165,13 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         });
     }
 
-    /// The first call of the turn at hand with this id, and which one of them the next is.
+    /// Returns the first call of the current turn with this id, and the ordinal of the next one.
     fn count_repeats(&self, key: PairingKey<'_>) -> Option<(CallRowId, usize)> {
         let mut same = CallRowId::all(self.first..self.pairing.calls.len()).filter(|row| self.call_key(*row) == key);
         same.next().map(|first| (first, same.count() + 2))
     }
 
-    /// As [`Walk::repeated`], for turns of many calls, each of which waits in the queue of its id.
+    /// Returns the same for turns with many calls. Each call waits in the queue of its id.
     fn queue_call(&mut self, row: CallRowId, key: PairingKey<'c>) -> Option<(CallRowId, usize)> {
         if self.queues.is_empty() {
             for earlier in CallRowId::all(self.first..row.index()) {
@@ -185,7 +189,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         (queue.count > 1).then_some((first, queue.count))
     }
 
-    /// The next open call of the turn at hand with this id.
+    /// Returns the next open call of the current turn with this id.
     fn next_open(&mut self, key: PairingKey<'c>) -> Option<CallRowId> {
         if self.queues.is_empty() {
             let is_open = |row: &CallRowId| self.pairing.calls[*row].answer.is_none() && self.call_key(*row) == key;
@@ -199,7 +203,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         key_of(self.conversation, self.pairing.calls[row].part)
     }
 
-    /// Whether the calls at two parts have the same name and input.
+    /// Returns `true` if the calls at two parts have the same name and input.
     fn same_call(&mut self, first: PartId, other: PartId) -> bool {
         let conversation = self.conversation;
         let asked = |part: PartId| -> NameAndInput<'a> {
@@ -235,7 +239,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
                 role == Role::Tool
             };
             if !bears_results {
-                // Instructions before the answering message move behind it; anything else ends the place of results.
+                // Instructions before the answering message move behind it. Anything else ends the place of results.
                 let ahead = self.rules.place == ResultPlace::UserTurn && gap.users == 0;
                 if let (true, Some(turn)) = (ahead, turn) {
                     self.pairing.turns[turn].systems = first..unit + 1;
@@ -244,6 +248,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
                 continue;
             }
             if gap.users > 0 && self.rules.place.is_user_parts() && self.rules.merged_roles != MergedRoles::All {
+                // Results that only a message border separates are merged later, not moved.
                 gap.split |= !gap.closed && gap.answers;
                 gap.closed = true;
             }
@@ -255,6 +260,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         if gap.users == 0
             && let Some(turn) = turn
         {
+            // Without an answering message nothing moves.
             self.pairing.turns[turn].systems = first..first;
         }
         if let Some(turn) = turn {
@@ -309,7 +315,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         });
     }
 
-    /// Where only one of call and result has an id, the names and their order decide.
+    /// Matches calls and results by tool name and order, if only one of the two has an id.
     fn match_by_name(&mut self, turn: TurnId, rows: &[ResultRowId]) {
         if rows.is_empty() {
             return;
@@ -341,7 +347,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         &self.conversation.parts[self.pairing.calls[row].part].kind
     }
 
-    /// A result without id takes the only open call of the turn it follows, or, where the dialect says so, the next.
+    /// Gives a result without an id the only open call of its turn or, if the dialect pairs by position, the next one.
     fn name_the_nameless(&mut self, turn: TurnId, rows: &[ResultRowId]) {
         if rows.is_empty() {
             return;

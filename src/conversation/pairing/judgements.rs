@@ -1,4 +1,4 @@
-//! What the walk as a whole tells: open server calls, the places of answers, the fields that may be mended.
+//! Judgements that need the whole walk: open server calls, places of results, mendable fields.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::conversation::{
     turns::{InsertPoint, TurnUnit},
 };
 
-/// Which results stand where those of their calls may stand.
+/// Marks the results that are in the place of their call's results.
 pub(super) fn find_results_in_place(walk: &mut PairingWalk<'_, '_>) {
     let runs = if walk.rules.place == ResultPlace::ItemRun {
         item_runs(walk)
@@ -33,7 +33,7 @@ pub(super) fn find_results_in_place(walk: &mut PairingWalk<'_, '_>) {
     }
 }
 
-/// For each message the run of calls and results that it belongs to, by number.
+/// Returns the number of the run of calls and results to which each message belongs.
 fn item_runs(walk: &PairingWalk<'_, '_>) -> Vec<usize> {
     let mut run = 0;
     let ends_run = |part: &Part<'_>| !matches!(part.kind, PartKind::Call(_) | PartKind::Result(_));
@@ -46,7 +46,7 @@ fn item_runs(walk: &PairingWalk<'_, '_>) -> Vec<usize> {
         .collect()
 }
 
-/// Where an id must be the only one in the body, a call may repeat one of an earlier turn.
+/// Numbers calls whose id repeats, if an id must be unique in the whole body.
 pub(super) fn number_repeats(walk: &mut PairingWalk<'_, '_>) {
     if walk.rules.id_scope != IdScope::Body {
         return;
@@ -62,7 +62,7 @@ pub(super) fn number_repeats(walk: &mut PairingWalk<'_, '_>) {
     }
 }
 
-/// Calls at the end of a history, none of which is answered yet: one answer wants all others.
+/// Lets calls at the end of a history stay open if none of them is answered: one result requires all others.
 pub(super) fn judge_open_end(walk: &mut PairingWalk<'_, '_>) {
     let last = walk.pairing.turns.last();
     let Some(turn) = last.filter(|turn| walk.rules.open_end && turn.gap.is_empty()) else {
@@ -76,10 +76,10 @@ pub(super) fn judge_open_end(walk: &mut PairingWalk<'_, '_>) {
     }
 }
 
-/// An open server call is legal in a pause, in a mixed turn and under running code; elsewhere it is a half.
+/// Judges open server calls. They are legal in a pause, in a mixed turn and under running code, and else server halves.
 pub(super) fn judge_servers(walk: &mut PairingWalk<'_, '_>) {
     let last = TurnId::new(walk.pairing.turns.len().saturating_sub(1));
-    // Looked up once: the gap behind the last turn may be as long as the history.
+    // Computed once, because the gap behind the last turn may be as long as the history.
     let mut spoke = None;
     for index in 0..walk.servers.len() {
         let OpenServerCall {
@@ -96,8 +96,10 @@ pub(super) fn judge_servers(walk: &mut PairingWalk<'_, '_>) {
         let droppable = !found.thinking && !found.programmatic;
         if resolved.is_none() && closed {
             walk.pairing.server_halves.push(ServerHalf { part, droppable });
+            // A half that must stay still blocks user text in the gap.
             found.only_results |= !droppable;
         } else {
+            // The provider still works on this call: it accepts nothing but results.
             found.only_results = true;
         }
     }
@@ -105,10 +107,10 @@ pub(super) fn judge_servers(walk: &mut PairingWalk<'_, '_>) {
     keep_beside_thinking(walk);
 }
 
-/// Marks halves in units with thinking: they stay.
+/// Keeps halves in units with thinking.
 fn keep_beside_thinking(walk: &mut PairingWalk<'_, '_>) {
     let thinks = |part: &Part<'_>| matches!(part.kind, PartKind::Thinking);
-    // The halves of one unit follow each other, so that each unit is searched once.
+    // Halves of one unit follow each other, so each unit is searched once.
     let mut searched: Option<(usize, bool)> = None;
     for index in 0..walk.pairing.server_halves.len() {
         let unit = unit_of(walk, walk.pairing.server_halves[index].part).parts.clone();
@@ -119,7 +121,7 @@ fn keep_beside_thinking(walk: &mut PairingWalk<'_, '_>) {
     }
 }
 
-/// The unit that holds a part: a piece of a message that is cut up will be a message of its own.
+/// Returns the unit that contains a part. A piece of a split message becomes a message of its own.
 fn unit_of<'w>(walk: &'w PairingWalk<'_, '_>, part: PartId) -> &'w TurnUnit {
     let behind = walk
         .pairing
@@ -128,7 +130,7 @@ fn unit_of<'w>(walk: &'w PairingWalk<'_, '_>, part: PartId) -> &'w TurnUnit {
     &walk.pairing.units[behind - 1]
 }
 
-/// Whether the gap holds words of the user, or anything at all where the turn has no client call to answer.
+/// Returns `true` if the gap contains user text, or anything at all if the turn has no client call to answer.
 fn user_spoke(walk: &PairingWalk<'_, '_>, turn: TurnId) -> bool {
     let found = &walk.pairing.turns[turn];
     let says = |part: PartId| !matches!(walk.conversation.parts[part].kind, PartKind::Result(_));
@@ -138,7 +140,7 @@ fn user_spoke(walk: &PairingWalk<'_, '_>, turn: TurnId) -> bool {
         .any(|unit| found.calls.is_empty() || PartId::all(unit.parts.clone()).any(says))
 }
 
-/// Where what is put in goes: behind the last result that stays, else in front of the answering user message.
+/// Finds the place for inserted results: behind the last result that stays, else before the answering user message.
 pub(super) fn place_anchors(walk: &mut PairingWalk<'_, '_>) {
     for row in &walk.pairing.results {
         let Some(turn) = row.turn else { continue };
@@ -167,15 +169,15 @@ pub(super) fn place_anchors(walk: &mut PairingWalk<'_, '_>) {
     }
 }
 
-/// Hygiene never touches a turn with thinking, where blank text is the model's own, nor what stands behind a
-/// compaction.
+/// Selects the flaws that may be fixed. Turns with thinking keep blank text, which is the model's own. Flaws behind a
+/// compaction are ignored.
 pub(super) fn select_flaws(walk: &mut PairingWalk<'_, '_>) {
     find_wrong_kinds(walk);
     find_split_turns(walk);
     if walk.conversation.flaws.is_empty() {
         return;
     }
-    // By message and first part: pieces of one message may belong to several turns.
+    // Identified by message and first part, because pieces of one message may belong to several turns.
     let name = |unit: &TurnUnit| (unit.message, unit.parts.start);
     let mut thinking = HashSet::new();
     for turn in walk.pairing.turns.iter().filter(|turn| turn.thinking) {
@@ -190,6 +192,7 @@ pub(super) fn select_flaws(walk: &mut PairingWalk<'_, '_>) {
         };
         let hidden =
             walk.begin > PartId::default() && flaw.message <= begin && flaw.part.is_none_or(|part| part < walk.begin);
+        // Signed thinking covers the text of its turn.
         let models_own = thinks && flaw.kind == FlawKind::BlankText;
         if !hidden && !models_own {
             walk.pairing.flaws.push((*flaw, !thinks));
@@ -197,7 +200,7 @@ pub(super) fn select_flaws(walk: &mut PairingWalk<'_, '_>) {
     }
 }
 
-/// Results that answer their calls in the form of another kind of call.
+/// Finds results that answer their calls in the form of another kind of call.
 fn find_wrong_kinds(walk: &mut PairingWalk<'_, '_>) {
     if walk.rules.place != ResultPlace::Anywhere {
         return;
@@ -222,7 +225,7 @@ fn find_wrong_kinds(walk: &mut PairingWalk<'_, '_>) {
     }
 }
 
-/// Gemini: a turn of the model with calls stands in one content; what would move must not be signed.
+/// Finds model turns with calls that are split over several contents (Gemini). Signed parts must not move.
 fn find_split_turns(walk: &mut PairingWalk<'_, '_>) {
     if walk.rules.place != ResultPlace::NextContent {
         return;

@@ -1,24 +1,24 @@
-//! Words that stand where the provider accepts none: behind a call, or in a message of results.
+//! Text in places where the provider accepts none: behind a call, or in a message of results.
 
 use crate::conversation::{
     Conversation, Part, PartId, PartKind, Role, pairing::in_turn::PairingWalk, rules::WordsPlace, turns::TurnUnit,
 };
 
-/// Words that stand where the provider accepts none. Images and documents count as words.
+/// Text in a place where the provider accepts none. Images and documents count as text.
 #[derive(Clone, Copy, Debug)]
 pub struct MisplacedWords {
     /// Index of the unit.
     pub unit: usize,
-    /// The first part that stands wrong.
+    /// The first misplaced part.
     pub part: PartId,
-    /// The call in front of which the words belong, or the first result of their message.
+    /// The call before which the text belongs, or the first result of its message.
     pub beside: PartId,
-    /// Whether the words can move: nothing moves over thinking, which may be signed.
+    /// `true` if the text can move. Nothing moves over thinking, which may be signed.
     pub movable: bool,
 }
 
 impl MisplacedWords {
-    /// The stable name of the place, as [`Finding::detail`](crate::conversation::Finding::detail).
+    /// Returns the stable name of the place, as in [`Finding::detail`](crate::conversation::Finding::detail).
     pub const fn place_label(&self, role: Role) -> &'static str {
         match role {
             Role::Assistant => "behind_call",
@@ -27,7 +27,7 @@ impl MisplacedWords {
     }
 }
 
-/// Finds words that stand where the rules accept none. What stands in front of a compaction is not judged.
+/// Finds text in places where the rules accept none. Parts before a compaction are not judged.
 pub(super) fn find_misplaced_words(walk: &mut PairingWalk<'_, '_>) {
     let find = match walk.rules.words {
         WordsPlace::BeforeCalls => behind_call,
@@ -41,7 +41,7 @@ pub(super) fn find_misplaced_words(walk: &mut PairingWalk<'_, '_>) {
         .collect();
 }
 
-/// The words behind the first call of an assistant's message.
+/// Returns the text behind the first call of an assistant's message.
 fn behind_call(conversation: &Conversation<'_>, index: usize, unit: &TurnUnit) -> Option<MisplacedWords> {
     if unit.role != Role::Assistant {
         return None;
@@ -61,7 +61,7 @@ fn behind_call(conversation: &Conversation<'_>, index: usize, unit: &TurnUnit) -
     })
 }
 
-/// The words in a user's message that holds results.
+/// Returns the text in a user's message that contains results.
 fn beside_result(conversation: &Conversation<'_>, index: usize, unit: &TurnUnit) -> Option<MisplacedWords> {
     if unit.role != Role::User {
         return None;

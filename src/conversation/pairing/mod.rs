@@ -1,6 +1,6 @@
-//! The pairing algorithm, once for all formats: which result answers which call, and what breaks the rules.
+//! The pairing algorithm, one for all formats: it matches results to calls and finds breaches of the rules.
 //!
-//! Walks the history once in document order; every step is linear, whatever ids a stranger sends. Never edits.
+//! Walks the history once in document order. Every step is linear, whatever ids a client sends. Never edits.
 
 mod across_turns;
 mod in_turn;
@@ -16,31 +16,31 @@ use in_turn::PairingWalk;
 
 pub use misplaced_words::MisplacedWords;
 
-/// What was found out about one history.
+/// The pairing of one history.
 #[derive(Clone, Debug, Default)]
 pub struct Pairing {
     /// Messages, or pieces of them, in document order.
     pub units: Vec<TurnUnit>,
     /// Assistant turns in document order.
     pub turns: Vec<Turn>,
-    /// Client calls in document order; those behind which a compaction stands are left out.
+    /// Client calls behind the last compaction, in document order.
     pub calls: Vec<CallRow>,
-    /// Client results in document order; likewise.
+    /// Client results behind the last compaction, in document order.
     pub results: Vec<ResultRow>,
-    /// Server calls and server results that lack their other half.
+    /// Server calls and server results without their other half.
     pub server_halves: Vec<ServerHalf>,
-    /// Fields that the target rejects, and whether they may be mended: not in a turn with thinking.
+    /// Rejected fields, and `true` for those that may be fixed: not in a turn with thinking.
     pub flaws: Vec<(Flaw, bool)>,
-    /// Words that stand where the provider accepts none, in document order.
+    /// Text in places where the provider accepts none, in document order.
     pub misplaced_words: Vec<MisplacedWords>,
-    /// Whether the history begins with an assistant turn where the user is wanted.
+    /// `true` if the history begins with an assistant turn although the user must be first.
     pub headless: bool,
 }
 
 impl Pairing {
-    /// What the result at `part` turned out to be; none where no result stands there, or it is not judged.
+    /// Returns the role of the result at `part`. `None` if the part is no result or is not judged.
     pub fn role_of(&self, part: PartId) -> Option<ResultRole> {
-        // Rows stand in the order of their parts.
+        // Rows are in the order of their parts.
         let row = self.results.binary_search_by_key(&part, |row| row.part).ok()?;
         self.results.get(row).map(|row| row.role)
     }
@@ -55,14 +55,13 @@ pub struct CallRow {
     pub turn: TurnId,
     /// The result that answers it, as an index into [`Pairing::results`].
     pub answer: Option<ResultRowId>,
-    /// What it means that it has no answer.
+    /// Consequence if it has no answer.
     pub without_result: WithoutResult,
-    /// The first call of the turn, or of the body, with the same id, and how many stand before this one, itself
-    /// included.
+    /// The first call of the turn, or of the body, with the same id, and the ordinal of this one.
     pub repeats: Option<(CallRowId, usize)>,
-    /// Whether name and input equal those of the call it repeats.
+    /// `true` if its name and input equal those of the call that it repeats.
     pub equals_first: bool,
-    /// Whether the target rejects the id.
+    /// `true` if the provider rejects its id.
     pub bad_id: bool,
 }
 
@@ -73,59 +72,59 @@ pub struct ResultRow {
     pub part: PartId,
     /// Index of the unit.
     pub unit: usize,
-    /// The turn in whose gap it stands.
+    /// The turn in whose gap it lies.
     pub turn: Option<TurnId>,
-    /// How it stands to the place of that turn's results.
+    /// Its position relative to the place of that turn's results.
     pub position: ResultPosition,
-    /// Whether it stands where the answer of its call may stand.
+    /// `true` if it lies where the result of its call belongs.
     pub in_place: bool,
-    /// Whether it names no call.
+    /// `true` if it names no call.
     pub nameless: bool,
-    /// What it turned out to be.
+    /// Its role.
     pub role: ResultRole,
 }
 
 impl ResultRow {
-    /// Whether it stands where results of the turn belong in whose gap it is.
+    /// Returns `true` if it lies where results of its turn belong.
     pub fn is_leading(&self) -> bool {
         self.position == ResultPosition::Leading
     }
 }
 
-/// How a result stands to the place of the results of a turn.
+/// The position of a result relative to the place of a turn's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultPosition {
-    /// In it.
+    /// Inside.
     Leading,
-    /// Outside of it by nothing but a message border.
+    /// Outside only because of a message border.
     Split,
-    /// Outside of it.
+    /// Outside.
     Outside,
 }
 
-/// What a result turned out to be.
+/// The role of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultRole {
-    /// The answer of this call.
+    /// The result of this call.
     Answers(CallRowId),
-    /// A further result of this call, which has another answer.
+    /// A further result of this call, which already has one.
     Repeats(CallRowId),
-    /// A further result of a call outside the body, whose first result is this one.
+    /// A further result of a remote call, whose first result is this one.
     RepeatsResult(ResultRowId),
-    /// A further result of a call that the provider holds and that was answered in an earlier request.
+    /// A further result of a remote call that an earlier request has answered.
     RepeatsRemote,
-    /// Nobody's: no call of this history can own it for certain.
+    /// An orphan: no call of this history owns it for certain.
     Orphan,
-    /// Its call lives outside the body, or behind a compaction: not ours to judge.
+    /// Not judged, because its call lies outside the body or behind a compaction.
     NotJudged,
 }
 
-/// A server call without result in a closed turn, or a server result without call.
+/// A server call without a result in a closed turn, or a server result without a call.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerHalf {
     /// Index of the part.
     pub part: PartId,
-    /// Whether it may be dropped: not in a turn with thinking, not under a programmatic call.
+    /// `true` if it may be dropped: not in a turn with thinking, not under a programmatic call.
     pub droppable: bool,
 }
 
@@ -142,6 +141,7 @@ pub fn pair_history(conversation: &Conversation<'_>, rules: PairingRules) -> Pai
     let mut walk = PairingWalk::new(conversation, rules, compaction.unwrap_or_default(), pairing);
     walk.walk_history();
     across_turns::match_across_turns(&mut walk);
+    // The order matters: anchors depend on the roles of results, and flaws on the judged server calls.
     judgements::find_results_in_place(&mut walk);
     judgements::number_repeats(&mut walk);
     judgements::judge_open_end(&mut walk);
@@ -153,20 +153,20 @@ pub fn pair_history(conversation: &Conversation<'_>, rules: PairingRules) -> Pai
     let assistant_first = pairing.units.first().is_some_and(|unit| unit.role == Role::Assistant);
     let whole = compaction.is_none() && !conversation.may_have_remote_calls;
     pairing.headless = rules.user_first && whole && assistant_first && {
-        // Gemini minds only a call turn: "function call turn comes immediately after a user turn".
+        // Gemini refuses only a leading turn with calls: "function call turn comes immediately after a user turn".
         rules.place != ResultPlace::NextContent || begins_with_calls(conversation, &pairing.units)
     };
     walk.pairing
 }
 
-/// Whether the run of assistant messages at the beginning holds a call.
+/// Returns `true` if the assistant messages at the beginning contain a call.
 pub(crate) fn begins_with_calls(conversation: &Conversation<'_>, units: &[TurnUnit]) -> bool {
     let run = units.iter().take_while(|unit| unit.role == Role::Assistant);
     let mut parts = run.flat_map(|unit| &conversation.parts[unit.parts.clone()]);
     parts.any(|part| matches!(part.kind, PartKind::Call(_)))
 }
 
-/// What a result must name to answer the call at `part`, or what the result there names, and the group of both.
+/// Returns the name in the call or result at `part`, and its group.
 fn key_of<'c>(conversation: &'c Conversation<'_>, part: PartId) -> (&'c [u8], u8) {
     match conversation.part(part).map(|found| &found.kind) {
         Some(PartKind::Call(call)) => (call.call_name(), call.family.group),
@@ -175,7 +175,7 @@ fn key_of<'c>(conversation: &'c Conversation<'_>, part: PartId) -> (&'c [u8], u8
     }
 }
 
-/// The call id that a call or a result part bears; empty for any other part.
+/// Returns the id of the call or result at `part`. Empty for any other part.
 pub fn id_of<'c>(conversation: &'c Conversation<'_>, part: PartId) -> &'c [u8] {
     match conversation.part(part).map(|found| &found.kind) {
         Some(PartKind::Call(call)) => &call.id,
