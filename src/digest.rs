@@ -1,6 +1,6 @@
-//! Hashes over lists of texts: each goes in with its length in front, so that no two lists read alike.
+//! Hashes over lists of texts. Each text is prefixed with its length, so that two different lists never hash alike.
 
-/// A hash that takes texts.
+/// A hash that accepts texts.
 pub(crate) trait Digest {
     /// Adds a text.
     fn add(&mut self, text: &[u8]);
@@ -13,13 +13,13 @@ impl Digest for blake3::Hasher {
     }
 }
 
-/// The hash of a list of texts.
+/// Returns the hash of a list of texts.
 #[cfg(feature = "server")]
 pub(crate) fn digest_of<'t>(texts: impl IntoIterator<Item = &'t [u8]>) -> [u8; 32] {
     hashed(blake3::Hasher::new(), texts)
 }
 
-/// The hash of a list of texts under a key.
+/// Returns the keyed hash of a list of texts.
 #[cfg(feature = "server")]
 pub(crate) fn keyed_digest_of<'t>(key: &[u8; 32], texts: impl IntoIterator<Item = &'t [u8]>) -> [u8; 32] {
     hashed(blake3::Hasher::new_keyed(key), texts)

@@ -1,6 +1,6 @@
-//! Edits over the original bytes of a body, and the segments that come out.
+//! Edits over the original bytes of a body, and the segments that result.
 //!
-//! Never parses and never copies the original: what is not edited leaves as slices of the very same [`Bytes`].
+//! Never parses and never copies the original: unedited bytes are slices of the very same [`Bytes`].
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -20,7 +20,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The span from `start` to `end`; an end before the start gives the empty span at `start`.
+    /// Returns the span from `start` to `end`. An end before the start gives the empty span at `start`.
     pub const fn new(start: usize, end: usize) -> Self {
         Self {
             start,
@@ -28,7 +28,7 @@ impl Span {
         }
     }
 
-    /// The empty span at `offset`: where an insertion stands.
+    /// Returns the empty span at `offset`, for insertions.
     pub const fn at(offset: usize) -> Self {
         Self {
             start: offset,
@@ -36,7 +36,7 @@ impl Span {
         }
     }
 
-    /// The span `by` bytes further on.
+    /// Returns the span moved by `by` bytes.
     #[must_use]
     pub const fn shifted(self, by: usize) -> Self {
         Self {
@@ -45,40 +45,40 @@ impl Span {
         }
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub const fn len(self) -> usize {
         self.end.saturating_sub(self.start)
     }
 
-    /// Whether the span holds no byte.
+    /// Returns `true` if the span is empty.
     pub const fn is_empty(self) -> bool {
         self.end <= self.start
     }
 
-    /// The span as a range.
+    /// Returns the span as a range.
     pub const fn range(self) -> Range<usize> {
         self.start..self.end
     }
 
-    /// The bytes of the span in `body`; empty if the span does not lie inside.
+    /// Returns the bytes of the span in `body`. Empty if the span does not lie inside.
     pub fn of(self, body: &[u8]) -> &[u8] {
         body.get(self.range()).unwrap_or_default()
     }
 }
 
-/// One piece of a replacement: bytes of the original, or bytes that we wrote.
+/// One piece of a replacement: bytes of the original, or new bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// A slice of the original body.
     Original(Span),
-    /// Constant bytes of ours.
+    /// Constant new bytes.
     Constant(&'static str),
-    /// Bytes made for this body (an id, an escaped text).
+    /// New bytes made for this body (an id, an escaped text).
     Made(String),
 }
 
 impl Piece {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         match self {
             Self::Original(span) => span.len(),
@@ -87,7 +87,7 @@ impl Piece {
         }
     }
 
-    /// Whether the piece holds no byte.
+    /// Returns `true` if the piece is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -96,14 +96,14 @@ impl Piece {
 /// The replacement of one span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// What is replaced; empty for an insertion.
+    /// The replaced bytes. Empty for an insertion.
     pub span: Span,
-    /// What stands there instead; empty for a removal.
+    /// The new bytes. Empty for a removal.
     pub pieces: Vec<Piece>,
 }
 
 impl Edit {
-    /// The same edit of a body in which this one's stands `by` bytes further on.
+    /// Returns the same edit for a body in which this one's body begins at `by`.
     #[must_use]
     pub fn shifted(self, by: usize) -> Self {
         let pieces = self.pieces.into_iter().map(|piece| match piece {
@@ -117,18 +117,19 @@ impl Edit {
     }
 }
 
-/// Two edits touch the same byte, or one lies outside the body: a bug of the planner, never the input's fault.
+/// Two edits of the same byte, or an edit outside the body: a bug of the planner, never the input's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("edits overlap or leave the body at byte {at}")]
 pub struct Overlap {
-    /// Where the second of the two begins.
+    /// Offset at which the second edit begins.
     pub at: usize,
 }
 
 /// Edits of one body.
 ///
-/// Invariant: sorted by start, disjoint, inside the original; [`EditList::new`] alone makes one.
-/// Insertions at one offset keep the order in which they were given.
+/// Invariant: sorted by start, disjoint, inside the original. Only [`EditList::new`] creates one. Insertions at one
+/// offset keep
+/// their given order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EditList {
     edits: Vec<Edit>,
@@ -152,22 +153,22 @@ impl EditList {
         Ok(Self { edits })
     }
 
-    /// Whether there is nothing to do.
+    /// Returns `true` if there are no edits.
     pub fn is_empty(&self) -> bool {
         self.edits.is_empty()
     }
 
-    /// The edits in order.
+    /// Returns the edits in order.
     pub fn as_slice(&self) -> &[Edit] {
         &self.edits
     }
 
-    /// The edits in order, given away.
+    /// Returns the edits in order.
     pub fn into_edits(self) -> Vec<Edit> {
         self.edits
     }
 
-    /// The edited body: slices of `original` and the inserted pieces. Without edits it is the same handle.
+    /// Returns the edited body: slices of `original` and inserted pieces. Without edits it is the same handle.
     pub fn apply(&self, original: &Bytes) -> Segments {
         if self.edits.is_empty() {
             return Segments::whole(original.clone());
@@ -194,7 +195,7 @@ impl EditList {
     }
 }
 
-/// A slice that shares the original's memory; empty where the span leaves the body.
+/// Returns a slice that shares the original's memory. Empty if the span leaves the body.
 fn slice_span(original: &Bytes, span: Span) -> Bytes {
     if span.end <= original.len() && span.start < span.end {
         original.slice(span.range())
@@ -213,7 +214,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// The untouched body.
+    /// Returns the unchanged body.
     pub fn whole(body: Bytes) -> Self {
         let mut segments = Self {
             parts: Vec::new(),
@@ -224,32 +225,32 @@ impl Segments {
         segments
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the body is empty.
+    /// Returns `true` if the body is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether this is the body as it came: the same memory, the same length.
+    /// Returns `true` if this is the body as it came: the same memory, the same length.
     pub fn is_original(&self) -> bool {
         self.original
     }
 
-    /// The slices in order.
+    /// Returns the slices in order.
     pub fn parts(&self) -> &[Bytes] {
         &self.parts
     }
 
-    /// The slices in order, given away.
+    /// Returns the slices in order.
     pub fn into_parts(self) -> Vec<Bytes> {
         self.parts
     }
 
-    /// The body in one piece of memory: for files and tests, not for the data path.
+    /// Returns a copy of the body in one piece. For files and tests, not for the data path.
     pub fn to_vec(&self) -> Vec<u8> {
         self.parts.concat()
     }

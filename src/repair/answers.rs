@@ -1,4 +1,4 @@
-//! The answer of each call: pinned, elsewhere in the body, copied, known, or a placeholder.
+//! Chooses the answer of each call: pinned, elsewhere in the body, copied, known, or a placeholder.
 
 use std::collections::HashMap;
 
@@ -47,11 +47,12 @@ pub(super) fn assign_answers(planner: &mut Planner<'_>) {
             call: call.part,
             source,
         });
+        // The answers must directly follow the calls, so instructions move behind them.
         plan.moves_systems = true;
     }
 }
 
-/// Returns the placeholders that replace results in their places, by the row of the call.
+/// Returns the placeholders that replace results in their places, by call.
 fn overrides_by_call(planner: &Planner<'_>) -> HashMap<CallRowId, Placeholder> {
     if planner.known.overrides.is_empty() {
         return HashMap::new();
@@ -62,9 +63,10 @@ fn overrides_by_call(planner: &Planner<'_>) -> HashMap<CallRowId, Placeholder> {
         .collect()
 }
 
-/// A placeholder goes back into the place where the client has put a result since.
+/// Puts a placeholder back into its place, where the client has put a result since.
 fn override_result(planner: &mut Planner<'_>, call: &CallRow, result: PartId, placeholder: Placeholder) {
     planner.count(Action::Placeholder);
+    // Thinking is bound to the placeholder, so the result must leave its place.
     planner.plan.part_changes.insert(result, PartChange::Removed);
     planner
         .plan
@@ -78,9 +80,10 @@ fn override_result(planner: &mut Planner<'_>, call: &CallRow, result: PartId, pl
         });
 }
 
-/// Finds the answer of a call that has none in its place: pinned, elsewhere in the body, copied, known, invented.
+/// Returns the answer of a call without a result in its place: pinned, elsewhere in the body, copied, known, invented.
 fn find_source(planner: &mut Planner<'_>, call: &CallRow, described: &BodyCall) -> Option<AnswerSource> {
     let pinned = planner.known.pinned.get(&described.key);
+    // With `late = "move"` a real result in the body replaces an earlier placeholder.
     let overtaken = |pinned: &PinnedAnswer| {
         planner.policy.late == OnLate::Move && call.answer.is_some() && matches!(pinned, PinnedAnswer::Placeholder(_))
     };
@@ -96,7 +99,7 @@ fn find_source(planner: &mut Planner<'_>, call: &CallRow, described: &BodyCall) 
         }
         return Some(moved);
     }
-    // Two equal calls with one result: the second gets a copy. Its new id is counted already.
+    // Of two equal calls with one result the second gets a copy. Its new id is already counted.
     if let Some((first, _)) = call.repeats.filter(|_| call.equals_first)
         && let Some(row) = planner.pairing.calls[first].answer
         && let Some(left) = planner.copies_left.checked_sub(result_len(planner, row))
@@ -118,7 +121,7 @@ fn find_source(planner: &mut Planner<'_>, call: &CallRow, described: &BodyCall) 
     Some(AnswerSource::Placeholder(placeholder))
 }
 
-/// Notes an answer that the call is given for the first time.
+/// Records an answer that the call is given for the first time.
 fn assign_answer(planner: &mut Planner<'_>, call: &BodyCall, answer: PinnedAnswer) {
     planner.plan.assigned.push(Assignment {
         call: call.key,
@@ -127,13 +130,13 @@ fn assign_answer(planner: &mut Planner<'_>, call: &BodyCall, answer: PinnedAnswe
     });
 }
 
-/// Returns the bytes of a result.
+/// Returns the length of a result in bytes.
 fn result_len(planner: &Planner<'_>, row: ResultRowId) -> usize {
     let part = planner.pairing.results[row].part;
     planner.conversation.parts[part].span.len()
 }
 
-/// A result of the body goes to its call.
+/// Moves a result of the body to its call.
 fn move_result(planner: &mut Planner<'_>, call: &CallRow, row: ResultRowId) -> AnswerSource {
     let found = &planner.pairing.results[row];
     let merged = found.position == ResultPosition::Split && found.turn == Some(call.turn);
@@ -142,7 +145,7 @@ fn move_result(planner: &mut Planner<'_>, call: &CallRow, row: ResultRowId) -> A
     AnswerSource::Part(found.part)
 }
 
-/// An open call that nobody can answer becomes text, with the reasoning that would lose the item it belongs to.
+/// Turns an open call that cannot be answered into text. Removes the reasoning that would lose the item it belongs to.
 fn turn_call_into_text(planner: &mut Planner<'_>, call: PartId) {
     if !planner.allows(Applicability::Salvage) {
         planner.plan.report.unrepairable += 1;
@@ -155,7 +158,7 @@ fn turn_call_into_text(planner: &mut Planner<'_>, call: PartId) {
     planner.count(Action::Quote);
 }
 
-/// A result in its place may still have to be cut out of an assistant message, or put before a system message.
+/// Counts a move for a result in its place that is cut out of an assistant message, or put before a system message.
 fn keep_answer_in_place(planner: &mut Planner<'_>, turn: TurnId, unit: usize) {
     let behind_system = !planner.pairing.turns[turn].systems.is_empty();
     if behind_system {
@@ -166,7 +169,7 @@ fn keep_answer_in_place(planner: &mut Planner<'_>, turn: TurnId, unit: usize) {
     }
 }
 
-/// Gives a call its pinned answer. The same result elsewhere in the body is that answer; any other is quoted.
+/// Gives a call its pinned answer. The same result elsewhere in the body moves to the call. Any other is quoted.
 fn apply_pin(planner: &mut Planner<'_>, pinned: PinnedAnswer, call: &CallRow) -> AnswerSource {
     if let (PinnedAnswer::Result(real), Some(row)) = (&pinned, call.answer)
         && same_result::is_same_result(planner.conversation, planner.pairing.results[row].part, real)

@@ -1,11 +1,11 @@
-//! Plans which messages change since words stand where the provider accepts none.
+//! Plans the moves of text out of places where the provider accepts none.
 
 use crate::{
     conversation::{PartId, PartKind, Role, pairing::MisplacedWords, rules::WordsPlace},
     repair::{Action, planner::Planner},
 };
 
-/// Marks the messages whose words move. Reads what becomes of every other block first.
+/// Marks the messages whose text moves. Runs after all other planning, because that may remove the text's neighbours.
 pub(super) fn arrange_words(planner: &mut Planner<'_>) {
     planner.plan.results_apart = planner.rules.words == WordsPlace::ApartFromResults;
     for words in &planner.pairing.misplaced_words {
@@ -19,7 +19,7 @@ pub(super) fn arrange_words(planner: &mut Planner<'_>) {
     }
 }
 
-/// Whether words and what they stand beside are both still there once all else is done.
+/// Returns `true` if the text and its neighbour both stay in the message.
 fn is_still_misplaced(planner: &Planner<'_>, words: &MisplacedWords) -> bool {
     let unit = &planner.pairing.units[words.unit];
     let stay = |part: &PartId| !planner.plan.part_changes.contains_key(part);

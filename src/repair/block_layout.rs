@@ -1,4 +1,4 @@
-//! Lays out a history whose results are parts of a user's message (Anthropic Messages, Gemini).
+//! Layout of histories whose results are parts of a user's message (Anthropic Messages, Gemini).
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// The messages as they go upstream.
+/// Returns the messages to send.
 pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<Slot> {
     let mut builder = BlockLayout {
         layout,
@@ -45,26 +45,26 @@ pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<Slot> {
 struct BlockLayout<'l, 'c> {
     layout: &'l Layout<'c>,
     done: Vec<Slot>,
-    /// The message that is being written: units that belong to it may join it.
+    /// The message that is being written. Further units of it are added to it.
     open: Option<OpenMessage>,
     before: LastSpeaker,
 }
 
 /// A message that is being written.
 struct OpenMessage {
-    /// The message its first unit came from.
+    /// The message of its first unit.
     message: usize,
-    /// Whether it is written over that message, or is one of our own beside it.
+    /// `true` if it replaces that message. `false` if it is a new message beside it.
     replaces_original: bool,
     items: Vec<MessageBlock>,
 }
 
-/// What comes of a unit.
+/// The blocks of one unit.
 #[derive(Default)]
 struct UnitBlocks {
-    /// Its blocks.
+    /// Blocks of the unit's message.
     items: Vec<MessageBlock>,
-    /// Quotes that stand in a message of their own behind it.
+    /// Quotes for a message of their own behind it.
     own_message: Vec<Vec<Piece>>,
 }
 
@@ -72,14 +72,14 @@ struct UnitBlocks {
 enum MessageBlock {
     /// A part that stays, with edits inside it.
     Unmoved(PartId, Vec<Edit>),
-    /// A result that is put in.
+    /// An inserted result.
     Answer(Vec<Piece>),
-    /// Any other block of ours, or one from elsewhere.
+    /// Any other new block, or one from another message.
     New(Vec<Piece>),
 }
 
 impl MessageBlock {
-    /// The block in another place than its own.
+    /// Returns the block for a place other than its own.
     fn into_new(self, parts: &[Part<'_>]) -> Self {
         match self {
             Self::Unmoved(part, edits) => Self::New(json::moved(parts[part.index()].span, edits)),
@@ -94,6 +94,7 @@ impl BlockLayout<'_, '_> {
         let (message, role) = (found.message, found.role);
         if !self.layout.is_changed(message) {
             self.close_message();
+            // Instructions do not count as a speaker, so the state must see every message.
             self.before = self.before.after_message(role);
             self.done.push(Slot::Old(message, Vec::new()));
             return;
@@ -111,10 +112,11 @@ impl BlockLayout<'_, '_> {
         self.push_own_message(apart);
     }
 
-    /// Puts the blocks of a unit where they belong: into the message that is open, or one of their own.
+    /// Adds the blocks of a unit to the open message or to a new one.
     fn add_blocks(&mut self, unit: usize, items: Vec<MessageBlock>) {
         let found = &self.layout.pairing.units[unit];
         let message = found.message;
+        // A piece of results inside an assistant message becomes a user message of its own.
         if found.inner {
             self.close_message();
             self.push_new_message(items);
@@ -124,6 +126,7 @@ impl BlockLayout<'_, '_> {
         let joins = over && self.layout.message_fixes.get(&message) == Some(&FlawKind::SplitTurn);
         match self.open.as_mut() {
             Some(open) if open.message == message => open.items.extend(items),
+            // { => The blocks leave their message, so their edits must travel with them.
             Some(open) if joins => {
                 let parts = &self.layout.conversation.parts;
                 open.items.extend(items.into_iter().map(|item| item.into_new(parts)));
@@ -139,7 +142,7 @@ impl BlockLayout<'_, '_> {
         }
     }
 
-    /// Quotes that stand in a message of their own.
+    /// Adds a message for quotes.
     fn push_own_message(&mut self, apart: Vec<Vec<Piece>>) {
         if !apart.is_empty() {
             self.close_message();
@@ -148,7 +151,7 @@ impl BlockLayout<'_, '_> {
         }
     }
 
-    /// Whether no earlier unit of the same message was laid out over the original.
+    /// Returns `true` if no earlier unit replaces the same message.
     fn is_first_of_message(&self, unit: usize) -> bool {
         let units = &self.layout.pairing.units;
         let message = units[unit].message;
@@ -159,13 +162,14 @@ impl BlockLayout<'_, '_> {
         !earlier.into_iter().any(|before| !before.inner)
     }
 
-    /// The blocks of a unit: what stays, with answers and quotes at the anchor.
+    /// Returns the blocks of a unit: parts that stay, with answers and quotes at the turn's insert point.
     fn unit_blocks(&self, unit: usize) -> UnitBlocks {
         let layout = self.layout;
         let turn = layout.turn_anchored_at(unit);
         let anchor = turn.and_then(|turn| layout.pairing.turns[turn].insert_at);
         let behind = anchor.and_then(|anchor| anchor.behind);
         let mut laid = UnitBlocks::default();
+        // Without a result that stays, inserted results come first.
         if behind.is_none() {
             self.insert_planned(unit, turn, &mut laid);
         }
@@ -200,7 +204,8 @@ impl BlockLayout<'_, '_> {
         }
     }
 
-    /// A quote stands among the other blocks; in Gemini, where results and words are counted, in a content of its own.
+    /// Adds a quote to the other blocks. Gemini counts the parts beside results, so its quotes get a message of their
+    /// own.
     fn push_quote(&self, part: PartId, laid: &mut UnitBlocks) {
         let (id, name) = self.layout.quoted_label(part);
         let span = self.layout.conversation.parts[part.index()].span;
@@ -213,9 +218,9 @@ impl BlockLayout<'_, '_> {
         }
     }
 
-    /// A unit of which nothing is left. A user turn may vanish behind another one, or where results follow: else an
-    /// assistant turn would come first, come last (prefill is refused by Claude 4.6 and later), or be merged with the
-    /// one before.
+    /// Replaces a unit without remaining blocks. A user turn may vanish behind another one, or before results.
+    /// Otherwise an
+    /// assistant turn would come first, come last (Claude 4.6 and later refuse prefill), or merge with the one before.
     fn replace_emptied(&mut self, unit: usize, role: Role) {
         let found = &self.layout.pairing.units[unit];
         let had_parts = !found.parts.is_empty();
@@ -235,7 +240,7 @@ impl BlockLayout<'_, '_> {
         }
     }
 
-    /// Answers of a turn without a user message behind it make one of their own.
+    /// Adds a message with the answers of a turn without a user message behind it.
     fn push_answers_of(&mut self, unit: usize) {
         let Some(turn) = self.layout.turn_ending_at(unit) else {
             return;
@@ -250,7 +255,7 @@ impl BlockLayout<'_, '_> {
         self.push_own_message(laid.own_message);
     }
 
-    /// System messages that stood in front of the answering user message follow it.
+    /// Moves system messages from before the answering user message to behind it.
     fn push_systems_behind(&mut self, unit: usize) {
         let Some(turn) = self.layout.turn_anchored_at(unit) else {
             return;
@@ -291,7 +296,7 @@ impl BlockLayout<'_, '_> {
         });
     }
 
-    /// The edits that give a message of the body these blocks.
+    /// Returns the edits that give a message of the body these blocks.
     fn rewrite_message(&self, message: usize, items: Vec<MessageBlock>) -> Vec<Edit> {
         let found = &self.layout.conversation.messages[message];
         let unchanged = matches!(items.as_slice(), [MessageBlock::Unmoved(_, edits)] if edits.is_empty());
@@ -318,7 +323,7 @@ impl BlockLayout<'_, '_> {
         }
     }
 
-    /// A message of our own that holds these blocks.
+    /// Writes a new message with these blocks.
     fn write_message(&self, of_user: bool, items: Vec<MessageBlock>) -> Vec<Piece> {
         self.layout.format().message(of_user, self.write_blocks(items))
     }
@@ -331,7 +336,7 @@ impl BlockLayout<'_, '_> {
                 let found = &parts[part.index()];
                 let content = self.layout.conversation.messages[found.message].content;
                 match content {
-                    // A blank string says nothing, and a blank text block is refused.
+                    // A blank string contains nothing, and providers refuse a blank text block.
                     Content::Text(span) if json::is_blank(self.layout.json.bytes(span)) => None,
                     Content::Text(span) => Some(anthropic::write::text_block(span)),
                     _ => Some(json::moved(found.span, edits)),
@@ -341,8 +346,9 @@ impl BlockLayout<'_, '_> {
         items.into_iter().filter_map(block).collect()
     }
 
-    /// Writes a user's message; where results stand apart, as two. The client's own message keeps the results that it
-    /// has brought, else the words.
+    /// Adds a user's message. If results must be apart, adds two: the original keeps the results that the client sent,
+    /// else the
+    /// text.
     fn push_user_message(&mut self, message: usize, items: Vec<MessageBlock>) {
         let stays = |item: &MessageBlock| matches!(item, MessageBlock::Unmoved(..));
         let (results, words) = self.split_results(items);
@@ -361,7 +367,7 @@ impl BlockLayout<'_, '_> {
         }
     }
 
-    /// A user's message of our own; where results stand apart, two.
+    /// Adds a new user message. If results must be apart, adds two.
     fn push_new_message(&mut self, items: Vec<MessageBlock>) {
         let (results, words) = self.split_results(items);
         for items in [results, words] {
@@ -371,13 +377,13 @@ impl BlockLayout<'_, '_> {
         }
     }
 
-    /// The results among these blocks, and the others where they need a message of their own.
+    /// Splits blocks into results and others, if these must be apart. Otherwise the second list is empty.
     fn split_results(&self, items: Vec<MessageBlock>) -> (Vec<MessageBlock>, Vec<MessageBlock>) {
         let kind = |item: &MessageBlock| match item {
             MessageBlock::Unmoved(part, _) => Some(&self.layout.conversation.parts[part.index()].kind),
             MessageBlock::Answer(_) | MessageBlock::New(_) => None,
         };
-        // Nothing moves in front of a compaction.
+        // Nothing may move before a compaction.
         let compacts = |item: &MessageBlock| matches!(kind(item), Some(PartKind::Compaction));
         if !self.layout.plan.results_apart || items.iter().any(compacts) {
             return (items, Vec::new());
@@ -388,7 +394,7 @@ impl BlockLayout<'_, '_> {
         items.into_iter().partition(is_result)
     }
 
-    /// The blocks of an assistant's message, words in front of calls where they must not stand behind.
+    /// Returns the blocks of an assistant's message, with text before calls if it must not follow them.
     fn order_blocks(&self, message: usize, items: Vec<MessageBlock>) -> Vec<MessageBlock> {
         if !self.layout.plan.arranged.contains(&message) {
             return items;
@@ -407,12 +413,12 @@ impl BlockLayout<'_, '_> {
     }
 }
 
-/// The role of a block of an assistant's message in the order of its blocks.
+/// The role of a block in the order of an assistant's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlockRank {
-    /// Moves in front of calls.
+    /// Moves before calls.
     Words,
-    /// Stays behind the words of its stretch.
+    /// Stays behind the text of its stretch.
     Call,
     /// Keeps its place among the calls.
     Server,
@@ -420,7 +426,7 @@ enum BlockRank {
     Barrier,
 }
 
-/// Puts the words of each stretch in front of its calls; both keep their order. `lift` marks words that move.
+/// Puts the text of each stretch before its calls. Both keep their order. `lift` marks text that moves.
 fn words_in_front<T>(items: Vec<T>, rank: impl Fn(&T) -> BlockRank, lift: impl Fn(T) -> T) -> Vec<T> {
     let mut ordered = Vec::with_capacity(items.len());
     let mut calls = Vec::new();

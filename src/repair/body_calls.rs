@@ -1,4 +1,4 @@
-//! Calls of a body as other requests can recognise them: their names, what answers them, and what surrounds them.
+//! Calls of a body with everything that later requests need to recognise them.
 
 use std::{collections::HashMap, fmt};
 
@@ -21,10 +21,10 @@ use crate::{
 /// One call of a body.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BodyCall {
-    /// Index into the calls of its history.
+    /// Its row in the pairing of its history.
     pub(super) row: CallRowId,
-    /// Its name among the caller's calls; among those of its conversation if its id may be used again and the conversation
-    /// is known.
+    /// Its name among the caller's calls. Only among those of its conversation if its id is reusable and the
+    /// conversation is known.
     pub key: CallKey,
     /// The decoded id.
     pub id: Vec<u8>,
@@ -32,28 +32,28 @@ pub struct BodyCall {
     pub tool: Vec<u8>,
     /// Hash of its canonical input.
     pub input_hash: [u8; 32],
-    /// Hash of its input and of the message in front of it. `None` unless the id may be used again.
+    /// Hash of its input and of the message before it. `None` unless its id is reusable.
     pub context_hash: Option<[u8; 32]>,
-    /// Number of calls of this id in front of it.
+    /// Number of calls of this id before it.
     pub occurrence: usize,
-    /// Other ids of the body with the same letters and digits.
+    /// Its place among ids of the body with the same letters and digits.
     pub spelling: IdSpelling,
-    /// Whether the key names this call alone among all calls of its caller.
+    /// `true` if the key is unique among all calls of its caller.
     pub is_unique: bool,
     /// Number of assistant turns behind it.
     pub turns_behind: usize,
-    /// Whether an assistant turn with thinking follows it.
+    /// `true` if an assistant turn with thinking follows it.
     pub has_thinking_behind: bool,
-    /// Whether its result stands behind an assistant turn with thinking that was generated without the result.
+    /// `true` if its result lies behind an assistant turn with thinking that was generated without the result.
     pub crosses_thinking: bool,
-    /// What answers it in the body.
+    /// Its answer in the body.
     pub answer: BodyAnswer,
     /// The result in its place. `None` unless `answer` is [`BodyAnswer::InPlace`].
     pub result: Option<ResultContent>,
 }
 
 impl BodyCall {
-    /// Names a call with a reusable id within a conversation.
+    /// Makes the key of a call with a reusable id unique to a conversation.
     pub(super) fn name_within(&mut self, conversation: &[u8; 32]) {
         if !self.is_unique {
             self.key = self.key.within_conversation(conversation);
@@ -63,23 +63,23 @@ impl BodyCall {
 }
 
 impl fmt::Debug for BodyCall {
-    // Ids and inputs are the client's content.
+    // Ids and inputs are the client's content, which never reaches a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "BodyCall({:?}, {:?})", self.key, self.answer)
     }
 }
 
-/// What answers a call in its body.
+/// The answer of a call in its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyAnswer {
     /// A result in its place.
     InPlace {
-        /// Whether the text only says that the client has no result.
+        /// `true` if its text only reports that the client lost the result.
         is_lost: bool,
     },
     /// A result in another place.
     Elsewhere,
-    /// Nothing.
+    /// No answer.
     Nothing,
 }
 
@@ -88,7 +88,7 @@ pub enum BodyAnswer {
 pub struct ResultContent {
     /// The content, as JSON.
     pub content: Span,
-    /// Whether the tool reported an error.
+    /// `true` if the tool reported an error.
     pub failed: bool,
 }
 
@@ -100,7 +100,7 @@ fn call_name<'c>(conversation: &'c Conversation<'_>, part: PartId) -> &'c [u8] {
     }
 }
 
-/// Whether the plan has to find an answer for this call.
+/// Returns `true` if the plan must find an answer for this call.
 pub(super) fn is_open(call: &CallRow, pairing: &Pairing) -> bool {
     match call.answer {
         Some(row) => pairing.results.get(row.index()).is_some_and(|row| !row.in_place),
@@ -108,19 +108,19 @@ pub(super) fn is_open(call: &CallRow, pairing: &Pairing) -> bool {
     }
 }
 
-/// Facts about calls that only a pass over the whole history gives.
+/// Facts about calls that need a pass over the whole history.
 pub(super) struct CallIndex<'c> {
     conversation: &'c Conversation<'c>,
     pairing: &'c Pairing,
-    /// By letters and digits: the first id that has them, and whether another id has them too.
+    /// By letters and digits: the first id with them, and `true` if another id has them too.
     spelled: HashMap<Vec<u8>, (&'c [u8], bool)>,
-    /// For each call the number of calls of its id in front of it.
+    /// For each call: the number of calls of its id before it.
     occurrences: Vec<usize>,
-    /// For each turn the number of turns with thinking up to and including it.
+    /// For each turn: the number of turns with thinking up to and including it.
     thinking: Vec<usize>,
-    /// Hashes of messages in front of calls with reusable ids, once computed.
+    /// Hashes of messages before calls with reusable ids. Filled on demand.
     messages: HashMap<usize, [u8; 32]>,
-    /// For turns with calls without ids: the hash of the previous turn's calls, once computed.
+    /// For turns with calls without ids: the hash of the previous turn's calls. Filled on demand.
     previous_calls: HashMap<TurnId, [u8; 32]>,
 }
 
@@ -160,7 +160,7 @@ impl<'c> CallIndex<'c> {
         let place = self.place_hash(row);
         let identity = self.call_identity(row, place);
         let key = CallKey::of(&identity);
-        // Another conversation of the caller may contain a call of the same name.
+        // Another conversation of the caller may contain a call with the same key.
         let is_reusable = identity.before.is_some() || identity.place.is_some();
         let CallIdentity {
             id,
@@ -176,6 +176,7 @@ impl<'c> CallIndex<'c> {
         let answer = pairing.calls[row]
             .answer
             .and_then(|row| pairing.results.get(row.index()));
+        // A result elsewhere is moved by the plan, so its content is no answer yet.
         let in_place = answer.filter(|row| row.in_place);
         let is_behind_thinking =
             |other: TurnId| other > turn && self.thinking[other.index()] > self.thinking[turn.index()];
@@ -217,6 +218,7 @@ impl<'c> CallIndex<'c> {
         let tool = tool.map(|span| json.decode(span)).unwrap_or_default();
         CallIdentity {
             id,
+            // Only a reusable id needs its context, and hashing a message is costly.
             before: (!is_strong(id, &tool)).then(|| self.message_before(part)),
             tool,
             input: input.map_or(b"", |span| json.bytes(span)),
@@ -242,7 +244,7 @@ impl<'c> CallIndex<'c> {
         })
     }
 
-    /// Hashes the message in front of the one that holds a part.
+    /// Returns the hash of the message before the one that contains a part.
     fn message_before(&mut self, part: PartId) -> [u8; 32] {
         let conversation = self.conversation;
         let Some(before) = conversation.parts[part].message.checked_sub(1) else {
@@ -252,7 +254,8 @@ impl<'c> CallIndex<'c> {
         *self.messages.entry(before).or_insert_with(hash)
     }
 
-    /// Hashes the place of a call without an id: its ordinal in its turn, and the calls of the previous turn with calls.
+    /// Returns the hash of the place of a call without an id: its ordinal in its turn, and the previous turn's calls.
+    /// `None` if it has an id.
     fn place_hash(&mut self, row: CallRowId) -> Option<[u8; 32]> {
         let call = &self.pairing.calls[row];
         let PartKind::Call(found) = &self.conversation.parts[call.part].kind else {
@@ -268,7 +271,7 @@ impl<'c> CallIndex<'c> {
         Some(hash.finalize().into())
     }
 
-    /// Hashes the calls of the last turn with calls in front of `turn`.
+    /// Returns the hash of the calls in the last turn with calls before `turn`.
     fn previous_calls_hash(&mut self, turn: TurnId) -> [u8; 32] {
         if let Some(known) = self.previous_calls.get(&turn) {
             return *known;

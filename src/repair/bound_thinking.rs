@@ -2,9 +2,9 @@
 
 use super::{Applicability, BodyCall, CallKey, KnownAnswers, PinnedAnswer, Placeholder, RepairPolicy};
 
-/// Replaces results that precede signed thinking which was generated without them by placeholders.
+/// Replaces results by placeholders if signed thinking behind them was generated without them.
 ///
-/// Returns the calls whose answers changed. Placeholders that a call has already stay.
+/// Returns the calls whose answers changed. Existing placeholders stay.
 pub fn replace_unseen_results<'c>(
     calls: impl IntoIterator<Item = &'c BodyCall>,
     known: &mut KnownAnswers,
@@ -21,6 +21,7 @@ pub fn replace_unseen_results<'c>(
             None => known.results.contains_key(&call.key),
         };
         let is_unseen = call.crosses_thinking || (call.has_thinking_behind && is_real);
+        // A pinned placeholder is already what the thinking has seen.
         if !is_unseen || matches!(pinned, Some(PinnedAnswer::Placeholder(_))) {
             continue;
         }

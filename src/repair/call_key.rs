@@ -1,16 +1,16 @@
-//! How a call is named across requests: by what clients keep of it, not by bytes that they move about.
+//! Names of calls across requests, made from what clients preserve of a call.
 
 use memchr::memmem;
 
 use super::canonical::input_hash;
 use crate::{conversation::Text, digest::Digest as _};
 
-/// Letters and digits in a row that chance may have put together.
+/// Shortest run of letters and digits that counts as random.
 const CHANCE_MIN: usize = 9;
-/// Bytes of a tool's name; with a longer one no id is strong.
+/// Longest tool name in bytes with which an id can be strong.
 const TOOL_BYTES_MAX: usize = 512;
 
-/// The parts of a call that its [`CallKey`] is made from.
+/// The parts of a call from which its [`CallKey`] is made.
 #[derive(Clone, Debug)]
 pub struct CallIdentity<'a> {
     /// The decoded id.
@@ -19,36 +19,40 @@ pub struct CallIdentity<'a> {
     pub tool: Text<'a>,
     /// The raw input or arguments.
     pub input: &'a [u8],
-    /// Number of calls of this id in front of it.
+    /// Number of calls of this id before it.
     pub occurrence: usize,
-    /// Other ids of the body with the same letters and digits.
+    /// Its place among ids of the body with the same letters and digits.
     pub spelling: IdSpelling,
-    /// Hash of the message in front of the call's own. `None` unless the id may be used again by another call.
+    /// Hash of the message before the call's own. `None` unless the id is reusable.
     pub before: Option<[u8; 32]>,
     /// Hash of the call's place in its turn and of the previous calls. `None` if the call has an id.
     pub place: Option<[u8; 32]>,
 }
 
-/// Whether another id of a body has the same letters and digits: then only the exact id tells the calls apart.
+/// Place of an id among the ids of a body with the same letters and digits. Only the exact id tells such calls apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdSpelling {
-    /// No other id has.
+    /// The only one.
     #[default]
     Alone,
-    /// A later id has.
+    /// The first of several.
     First,
-    /// An earlier id has.
+    /// A later one.
     Again,
 }
 
-/// The name of a call within its principal: the letters and digits of its id, its tool, its canonical input, and how many
-/// of its id stand before it; without an id also its place; where the id may come again, what stands in front of it; and
-/// the very id where another id of its body had the same letters and digits before.
+/// The name of a call among the calls of its caller, as a hash.
+///
+/// It covers the letters and digits of the id, the tool, the canonical input, and the number of calls of the id before
+/// it. A
+/// call without an id adds its place, a reusable id adds the message before it. An id adds itself if an earlier id of
+/// the body
+/// has the same letters and digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallKey([u8; 32]);
 
 impl CallKey {
-    /// The name of a call as it stands in a body.
+    /// Returns the key of a call in a body.
     pub fn of(call: &CallIdentity<'_>) -> Self {
         let mut hash = blake3::Hasher::new();
         let occurrence = (call.occurrence as u64).to_le_bytes();
@@ -62,36 +66,37 @@ impl CallKey {
         if let Some(before) = &call.before {
             hash.add(before);
         }
-        // The first of them keeps its name whatever comes behind it.
+        // The first of them has the same key whatever follows it.
         if call.spelling == IdSpelling::Again {
             hash.add(call.id);
         }
         Self(hash.finalize().into())
     }
 
-    /// Its name within a conversation, where that is told otherwise than by the call.
+    /// Returns the key within a conversation.
     #[must_use]
     pub fn within_conversation(&self, conversation: &[u8; 32]) -> Self {
         Self(blake3::keyed_hash(conversation, &self.0).into())
     }
 
-    /// The hash.
+    /// Returns the hash.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 }
 
-/// The letters and digits of an id: some clients strip what stands between them (openclaw 2026.9.6).
+/// Returns the letters and digits of an id. Some clients strip the characters between them (openclaw 2026.9.6).
 pub fn id_letters(id: &[u8]) -> Vec<u8> {
     id.iter().copied().filter(u8::is_ascii_alphanumeric).collect()
 }
 
-/// Whether an id names one call among all of a principal: whether part of it looks like chance.
+/// Returns `true` if an id names one call among all calls of a caller, because part of it looks random.
 ///
-/// `call_0`, `functions.read:3` and `read_1763800000000_2` come again; the ids of the providers, of vLLM and of Mistral
-/// do not. Chance mixes letters and digits; what counts, or names the tool, does not.
+/// `call_0`, `functions.read:3` and `read_1763800000000_2` are reused. The ids of the providers, of vLLM and of Mistral
+/// are
+/// not. Random text mixes letters and digits; counters and tool names do not.
 pub fn is_strong(id: &[u8], tool: &[u8]) -> bool {
-    // No provider takes a name of such a length, and each piece of the id is searched in it.
+    // No provider accepts such a name, and each piece of the id is searched in it.
     if tool.len() > TOOL_BYTES_MAX {
         return false;
     }
@@ -104,11 +109,12 @@ pub fn is_strong(id: &[u8], tool: &[u8]) -> bool {
         piece.len() >= CHANCE_MIN && changes.count() >= 2
     };
     id.split(|byte| !byte.is_ascii_alphanumeric())
+        // A tool name may look random by itself, so a piece that occurs in it proves nothing.
         .filter(looks_like_chance)
         .any(|piece| own(&piece))
 }
 
-/// What tells a call whose id may come again from others: its input, and the message in front of its turn's.
+/// Returns the hash that distinguishes calls with a reusable id: of the input and of the message before the turn's.
 pub fn call_context_hash(input: &[u8], before: &[u8; 32]) -> [u8; 32] {
     blake3::keyed_hash(&input_hash(input), before).into()
 }

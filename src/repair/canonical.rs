@@ -1,4 +1,4 @@
-//! Hashes of inputs and messages that stay the same however a client writes them down.
+//! Hashes of inputs and messages that do not depend on how a client serialises them.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 use crate::{conversation::Conversation, digest::Digest as _, wire::json::Json};
 
-/// Members that clients and providers add and take away without saying anything else.
+/// Members that clients and providers add and remove without changing the message.
 const LABELS: [&str; 3] = ["cache_control", "id", "status"];
 
-/// The hash of an input: of what it says where it is JSON, or JSON in a string; else of its text.
+/// Returns the hash of an input: of its value if it is JSON, or JSON in a string, and else of its text.
 pub fn input_hash(raw: &[u8]) -> [u8; 32] {
     let json = Json::new(raw);
     let text = json.root().map(|root| json.decode(root)).unwrap_or_default();
@@ -17,12 +17,13 @@ pub fn input_hash(raw: &[u8]) -> [u8; 32] {
     let mut hash = blake3::Hasher::new();
     match serde_json::from_slice::<Value>(text) {
         Ok(value) => hash_value(&value, &mut hash),
+        // drop(hash.update(message)) => Bytes that are no JSON still identify themselves.
         Err(_) => hash.add(text),
     }
     hash.finalize().into()
 }
 
-/// Members in the order of their keys, numbers by their value, no blanks. The parser bounds the depth.
+/// Hashes a value with sorted members, numbers by value, and no blanks. The parser bounds the depth.
 pub(super) fn hash_value(value: &Value, hash: &mut blake3::Hasher) {
     match value {
         Value::Null => hash.add(b"null"),
@@ -32,7 +33,7 @@ pub(super) fn hash_value(value: &Value, hash: &mut blake3::Hasher) {
                 .as_f64()
                 .filter(|value| value.fract() == 0.0 && value.abs() < 1e15);
             match whole {
-                // 1.0 is 1, and -0 is 0.
+                // 1.0 equals 1, and -0 equals 0.
                 Some(value) => hash.add(format!("{}", value + 0.0).as_bytes()),
                 None => hash.add(number.to_string().as_bytes()),
             }
@@ -61,7 +62,7 @@ pub(super) fn hash_value(value: &Value, hash: &mut blake3::Hasher) {
     }
 }
 
-/// A hash of what the messages of a turn say.
+/// Returns the hash of the messages of a turn.
 pub(super) fn turn_hash(conversation: &Conversation<'_>, turn: Range<usize>) -> [u8; 32] {
     let mut hash = blake3::Hasher::new();
     for message in conversation.messages.get(turn).unwrap_or_default() {
@@ -70,7 +71,7 @@ pub(super) fn turn_hash(conversation: &Conversation<'_>, turn: Range<usize>) -> 
     hash.finalize().into()
 }
 
-/// A hash of what a message says: the same however a client writes it down.
+/// Returns the hash of a message, independent of its serialisation.
 pub(super) fn message_hash(message: &[u8]) -> [u8; 32] {
     let mut hash = blake3::Hasher::new();
     hash_message(message, &mut hash);
@@ -84,8 +85,7 @@ fn hash_message(message: &[u8], hash: &mut blake3::Hasher) {
     }
 }
 
-/// What a message says: without labels, without reasoning, which clients take out of older turns, and with a text as the
-/// list of one.
+/// Removes labels and reasoning, which clients strip from older turns, and turns a text into a list of one text block.
 fn without_labels(value: Value) -> Value {
     let Value::Object(members) = value else { return value };
     let keep = |(key, value): (String, Value)| {

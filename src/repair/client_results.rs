@@ -1,4 +1,4 @@
-//! Results that a client brings behind the last turn, as they are stored for later requests.
+//! Results that a client sends behind the last turn, to be stored for later requests.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -15,21 +15,21 @@ use crate::{
     wire::{Format, json::Json},
 };
 
-/// Bytes of a result that is kept: a longer one is the client's to keep.
+/// Largest result in bytes that is stored. The client has to keep longer ones.
 const BROUGHT_BYTES_MAX: usize = 256 * 1024;
 
-/// A result that a client brought behind the last turn.
+/// A result that a client sent behind the last turn.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientResult {
-    /// The id of its call, or the tool where there is no id.
+    /// Id of its call, or the tool if there is no id.
     pub id: Box<[u8]>,
-    /// The tool.
+    /// Name of the tool.
     pub tool: Vec<u8>,
-    /// Where its id may come again: what it asks for, and what stands in front of it.
+    /// Context hash of its call. `None` unless its id is reusable.
     pub input: Option<[u8; 32]>,
-    /// How many calls of its id stand before it.
+    /// Number of calls of its id before it.
     pub occurrence: usize,
-    /// The result, as [`cut`] gives it.
+    /// The result, as returned by [`cut_block`].
     pub block: String,
 }
 
@@ -39,18 +39,19 @@ impl fmt::Debug for ClientResult {
     }
 }
 
-/// The results behind the last turn that say what a tool said, of calls that stand in the body; those of ids that may come
-/// again only where the lane tells them from others (`in_lane`).
+/// Returns the real results behind the last turn whose calls are in the body. Results with reusable ids are included
+/// only if
+/// the lane distinguishes their calls (`in_lane`).
 pub fn client_results(body: &[u8], format: Format, outline: &Outline, in_lane: bool) -> Vec<ClientResult> {
     let json = Json::new(body);
-    // Calls of one turn mostly have one message in front of them.
+    // Calls of one turn mostly share the message before them.
     let mut said = None;
     let mut said_before = |call: &OutlineCall| match said {
         Some((at, said)) if at == call.before => said,
         _ if call.before.is_empty() => [0; 32],
         _ => said.insert((call.before, message_hash(call.before.of(body)))).1,
     };
-    // Of calls of one name the first is answered first.
+    // Of calls with one name the first is answered first.
     let mut open: HashMap<&[u8], VecDeque<&OutlineCall>> = HashMap::new();
     for call in &outline.last_calls {
         open.entry(&call.id).or_default().push_back(call);

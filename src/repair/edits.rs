@@ -1,4 +1,4 @@
-//! Plan → edit list: the choice between the two layouts of results.
+//! Turns a plan into a list of edits, with the layout that fits the format.
 
 use crate::{
     repair::{block_layout, history_plan::HistoryPlan, layout::Layout, message_layout, parsed::PairedHistory, texts},
@@ -27,6 +27,7 @@ pub(super) fn plan_edits(plan: &HistoryPlan, history: &PairedHistory<'_>, wire: 
     } else {
         message_layout::layout_messages(&layout)
     };
+    // Results of remote calls must precede everything else.
     slots.splice(0..0, held.map(Slot::New));
     if plan.adds_opening {
         slots.insert(0, Slot::New(wire.format.note(texts::OPENING)));

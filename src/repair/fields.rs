@@ -1,4 +1,4 @@
-//! Plans repairs that concern no single call: half server pairs, rejected fields, and a missing first user turn.
+//! Plans repairs that concern no single call: server halves, rejected fields, and a missing first user turn.
 
 use super::{Action, Applicability, history_plan::PartChange, planner::Planner};
 use crate::conversation::{FlawKind, PartId, Role, pairing::begins_with_calls, rules::ResultPlace, turns::TurnUnit};
@@ -31,10 +31,11 @@ pub(super) fn fix_fields(planner: &mut Planner<'_>) {
         if flaw.kind == FlawKind::RepeatedItemId
             && first.is_some_and(|part| planner.plan.part_changes.contains_key(&PartId::new(part)))
         {
-            // What leaves its place takes its id along.
+            // A part that leaves its place takes its id along.
             continue;
         }
         if let (FlawKind::BlankText, Some(part)) = (flaw.kind, flaw.part) {
+            // A blank block has nothing to fix, so it goes.
             planner.plan.part_changes.insert(part, PartChange::Removed);
         }
         planner.plan.fixes.push(*flaw);
@@ -50,8 +51,8 @@ pub(super) fn add_opening(planner: &mut Planner<'_>) {
     }
 }
 
-/// Whether what stood in front of the first assistant message vanishes: results inside that message, or
-/// instructions that say nothing. A user's message leaves a note behind.
+/// Returns `true` if everything before the first assistant message vanishes: results inside that message, or empty
+/// instructions. A user's message leaves a note behind.
 fn loses_first_user_turn(planner: &Planner<'_>) -> bool {
     let gone = |part: PartId| planner.plan.part_changes.get(&part) == Some(&PartChange::Removed);
     let mut rest = planner.pairing.units.iter().enumerate().skip_while(|(index, unit)| {

@@ -1,4 +1,4 @@
-//! The plan of one history, as data: what goes where, what leaves its place, and the report of it.
+//! The plan of one history as data: insertions, removals, new ids, and the report.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,70 +12,70 @@ use crate::conversation::{Flaw, PartId, TurnId};
 /// The repair of one history.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HistoryPlan {
-    /// Answers and quotes to put in, by turn; only turns that need some.
+    /// Answers and quotes to insert, by turn. Only turns that need some.
     pub(super) turns: BTreeMap<TurnId, TurnPlan>,
-    /// What becomes of parts that do not stay as they are.
+    /// Changes of parts that do not stay as they are.
     pub(super) part_changes: HashMap<PartId, PartChange>,
     /// New ids of call and result parts.
     pub(super) new_ids: HashMap<PartId, String>,
-    /// Results to quote in front of the words of a later unit.
+    /// Results to quote before the text of a later unit.
     pub(super) deferred_quotes: BTreeMap<usize, Vec<PartId>>,
     /// Results to quote behind a unit, as messages of their own.
     pub(super) quotes_behind: BTreeMap<usize, Vec<PartId>>,
-    /// Fields to mend.
+    /// Fields to fix.
     pub(super) fixes: Vec<Flaw>,
-    /// Messages of which words leave their place.
+    /// Messages whose text moves.
     pub(super) arranged: BTreeSet<usize>,
-    /// Whether results go up in messages without words.
+    /// `true` if messages with results must not contain text.
     pub(super) results_apart: bool,
-    /// Whether a user turn is put in front.
+    /// `true` if a user turn is inserted at the beginning.
     pub(super) adds_opening: bool,
-    /// Remote calls: answered first, with placeholders.
+    /// Ids of remote calls to answer first, with placeholders.
     pub(super) remote_calls: Vec<String>,
-    /// What was found and what is done about it.
+    /// Findings and actions.
     pub(super) report: RepairReport,
     pub(super) assigned: Vec<Assignment>,
     pub(super) remote_answers: Option<RemoteAnswers>,
 }
 
-/// What is put into the gap of one turn.
+/// Insertions into the gap of one turn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TurnPlan {
     /// Answers, in the order of the calls.
     pub(super) answers: Vec<PlannedAnswer>,
-    /// Results that stood in front of the place of answers: quoted behind them.
+    /// Results before the place of answers, to be quoted behind it.
     pub(super) quotes: Vec<PartId>,
-    /// Whether the system messages in front of the answering message go behind it.
+    /// `true` if the system messages before the answering message move behind it.
     pub(super) moves_systems: bool,
 }
 
-/// An answer that is put in.
+/// An answer to insert.
 #[derive(Clone, Debug)]
 pub(super) struct PlannedAnswer {
     /// The part of the call.
     pub(super) call: PartId,
-    /// Where it comes from.
+    /// Its source.
     pub(super) source: AnswerSource,
 }
 
-/// Where an answer comes from.
+/// The source of an answer.
 #[derive(Clone, Debug)]
 pub(super) enum AnswerSource {
     /// A result of this body.
     Part(PartId),
     /// A result from elsewhere.
     Real(RealResult),
-    /// Nothing real is to be had.
+    /// A placeholder, because no real result exists.
     Placeholder(Placeholder),
 }
 
-/// What becomes of a part that does not stay as it is.
+/// The change of a part that does not stay as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartChange {
-    /// It leaves its place: moved, dropped, or quoted elsewhere.
+    /// Leaves its place: moved, dropped, or quoted elsewhere.
     Removed,
-    /// It is quoted where it stands.
+    /// Becomes a quote in its place.
     Quoted,
-    /// A call that becomes text where it stands, with the reasoning right before it.
+    /// Becomes text in its place, together with the reasoning before it (calls only).
     AsText,
 }

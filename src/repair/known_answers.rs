@@ -1,4 +1,4 @@
-//! Answers that calls of a body were given or brought elsewhere: plain data that a plan takes and returns.
+//! Answers of a body's calls that come from outside the body: plain data that a plan takes and returns.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,12 +19,11 @@ pub enum PinnedAnswer {
 /// A real result that is not in the body, without `cache_control`.
 #[derive(Clone, PartialEq, Eq)]
 pub enum RealResult {
-    /// Content of any shape that a tool service posted. It is fitted to each body that it is put into. Invariant: one
-    /// valid JSON value.
+    /// Content of any shape that a tool service posted. It is adapted to each body. Invariant: one valid JSON value.
     Content {
         /// The content as JSON.
         content: String,
-        /// Whether the tool reported an error.
+        /// `true` if the tool reported an error.
         failed: bool,
     },
     /// A result block of the same format, stored and inserted byte for byte. Invariant: a JSON object.
@@ -52,14 +51,14 @@ impl fmt::Debug for RealResult {
 
 /// Everything known about the calls of one body beyond the body itself, for one caller.
 ///
-/// A plan is a function of it: the same body with the same known answers gives the same bytes.
+/// A plan depends on nothing else: the same body with the same known answers gives the same bytes.
 #[derive(Clone, Debug, Default)]
 pub struct KnownAnswers {
     /// Answers that earlier requests gave to open calls.
     pub pinned: HashMap<CallKey, PinnedAnswer>,
     /// Real results of open calls that no request has answered yet.
     pub results: HashMap<CallKey, RealResult>,
-    /// Placeholders that replace a result which the client has put in its place since: thinking is bound to them.
+    /// Placeholders that replace a result which the client has inserted since. Thinking is bound to them.
     pub overrides: HashMap<CallKey, Placeholder>,
 }
 
@@ -70,11 +69,11 @@ pub struct Assignment {
     pub call: CallKey,
     /// Its answer.
     pub answer: PinnedAnswer,
-    /// Whether the key names this call alone among all calls of its caller.
+    /// `true` if the key is unique among all calls of its caller.
     pub is_unique: bool,
 }
 
-/// Calls that exist only in provider-side state, as far as the body refers to it.
+/// Calls that exist only in provider-side state to which the body refers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemoteCalls {
     /// Ids of calls that the body must answer first, in the order of their placeholders.

@@ -1,8 +1,8 @@
-//! Late results at the end of a message: where text may be put, how that place is known again, and putting it there.
+//! Late results at the end of a user message: finds the places, recognises them later, and appends the text.
 //!
-//! A place is named by what it says: the turn of the assistant before, the message itself, and how often both stood before.
-//! Text that was put there once is put there again, wherever the two stand, so that the history stays the one that the
-//! provider has seen.
+//! A place is identified by the assistant turn before it, the message itself, and the number of equal pairs before.
+//! Once
+//! appended, a text is appended again wherever the two occur, so that the provider sees the same history.
 
 use std::collections::HashMap;
 
@@ -22,28 +22,28 @@ use crate::{
     },
 };
 
-/// The name of a place: a hash of what stands there.
+/// Hash that identifies a place.
 pub type Anchor = [u8; 32];
 
-/// A user's message with words behind a turn of the assistant. No two of a body have one name.
+/// A user's message with text behind an assistant turn. Each place of a body has a different anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatePlace {
-    /// Its name.
+    /// Its identity.
     pub anchor: Anchor,
     /// Index of the message.
     pub message: usize,
-    /// Whether a turn of the assistant stands behind it.
+    /// `true` if an assistant turn follows it.
     pub is_answered: bool,
 }
 
-/// Returns the places of the only history, in document order; none of a batch.
+/// Returns the places of the only history, in document order. Empty for a batch.
 pub fn late_places(paired: &Paired<'_>) -> Vec<LatePlace> {
     paired.only_conversation().map(find_places).unwrap_or_default()
 }
 
-/// Puts texts at the end of messages, each behind what the user says there; the others stay as they are.
+/// Appends texts to messages, each behind the user's own text. Other messages stay as they are.
 ///
-/// `texts` holds indices of messages. `body` is the handle of the bytes that were parsed.
+/// `texts` contains indices of messages. `body` is the handle of the bytes that were parsed.
 pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, String)]) -> Result<Bytes, Unreadable> {
     validate(body)?;
     let json = Json::new(body);
@@ -52,7 +52,7 @@ pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, String)]
     let message = |(index, text): &(usize, String)| {
         let conversation = paired.only_conversation()?;
         let message = conversation.messages.get(*index)?;
-        // Words stand apart from results: the text gets a message of its own behind them.
+        // This provider refuses text beside results, so the text gets a message of its own behind them.
         if is_apart && conversation.parts_of(message).iter().any(is_result) {
             return Some(insert_message(paired.wire.format, message, text));
         }
@@ -63,7 +63,7 @@ pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, String)]
     Ok(Bytes::from(list.apply(body).to_vec()))
 }
 
-/// The places of a history, in document order.
+/// Returns the places of a history, in document order.
 fn find_places(conversation: &Conversation<'_>) -> Vec<LatePlace> {
     let messages = &conversation.messages;
     let last_turn = messages.iter().rposition(|message| message.role == Role::Assistant);
@@ -76,7 +76,7 @@ fn find_places(conversation: &Conversation<'_>) -> Vec<LatePlace> {
                 (turn.end, turn_told) = (index + 1, None);
             }
             Role::User if !turn.is_empty() && has_user_text(conversation, message) => {
-                // Once a turn, however many messages stand behind it.
+                // Computed once a turn, however many messages follow it.
                 let turn = turn_told.get_or_insert_with(|| turn_hash(conversation, turn.clone()));
                 let said = message_hash(message.span.of(conversation.body));
                 let told: Anchor = blake3::keyed_hash(turn, &said).into();
@@ -86,6 +86,7 @@ fn find_places(conversation: &Conversation<'_>) -> Vec<LatePlace> {
                     message: index,
                     is_answered: last_turn > Some(index),
                 });
+                // Equal messages behind equal turns are told apart by their count.
                 *before += 1;
             }
             Role::User | Role::Tool | Role::System => {}
@@ -94,7 +95,7 @@ fn find_places(conversation: &Conversation<'_>) -> Vec<LatePlace> {
     places
 }
 
-/// Whether a message holds words of the user's.
+/// Returns `true` if a message contains text of the user.
 fn has_user_text(conversation: &Conversation<'_>, message: &Message) -> bool {
     let json = Json::new(conversation.body);
     let is_text = |span: Span| json.kind(span) == Kind::String && !json::is_blank(json.bytes(span));
@@ -112,7 +113,7 @@ fn has_user_text(conversation: &Conversation<'_>, message: &Message) -> bool {
     speaks && walked.is_ok()
 }
 
-/// What a message says: a text, or a list.
+/// Returns the span of a message's content, if it is a text or a list.
 fn content_span(json: Json<'_>, message: &Message) -> Option<Span> {
     json.member(message.span, "content")
         .or_else(|| json.member(message.span, "parts"))
@@ -132,7 +133,7 @@ fn insert_text(json: Json<'_>, format: Format, message: &Message, text: &str) ->
     Some(Edit { span, pieces })
 }
 
-/// Puts the text into a user's message of its own behind `message`, which holds results.
+/// Inserts a user message with the text behind `message`, which contains results.
 fn insert_message(format: Format, message: &Message, text: &str) -> Edit {
     let mut pieces = vec![Piece::Constant(",")];
     pieces.extend(format.message(true, vec![text_block(format, text)]));
@@ -149,7 +150,7 @@ fn text_block(format: Format, text: &str) -> Vec<Piece> {
     ]
 }
 
-/// A late result as marked text. `content` is JSON.
+/// Writes a late result as marked text. `content` is JSON.
 pub fn late_text(id: &str, tool: &str, content: &str, failed: bool) -> String {
     let json = Json::new(content.as_bytes());
     let said = match json.root() {
@@ -160,7 +161,7 @@ pub fn late_text(id: &str, tool: &str, content: &str, failed: bool) -> String {
     texts::late_result(id, tool, &said, failed)
 }
 
-/// The text of a list of text blocks.
+/// Returns the joined texts of a list of text blocks. `None` if it contains anything else.
 fn joined_texts(json: Json<'_>, list: Span) -> Option<String> {
     if json.kind(list) != Kind::Array {
         return None;

@@ -1,4 +1,4 @@
-//! The lookups that both layouts of results need: what changes in which message, and where answers go.
+//! Lookups that both layouts of results need: changed messages and places of answers.
 
 use std::collections::HashMap;
 
@@ -20,22 +20,22 @@ use crate::{
     },
 };
 
-/// A plan, what it is about, and the lookups that both layouts need.
+/// A plan with its history, and the lookups that both layouts need.
 pub(super) struct Layout<'c> {
     pub(super) plan: &'c HistoryPlan,
     pub(super) pairing: &'c Pairing,
     pub(super) conversation: &'c Conversation<'c>,
     pub(super) json: Json<'c>,
     wire: Wire,
-    /// Fields to mend, by part.
+    /// Fields to fix, by part.
     part_fixes: HashMap<PartId, FlawKind>,
-    /// Fields to mend, by message.
+    /// Fields to fix, by message.
     pub(super) message_fixes: HashMap<usize, FlawKind>,
-    /// For each unit the turn that has its anchor there.
+    /// For each unit: the turn with its insert point there.
     anchors: Vec<Option<TurnId>>,
-    /// For each unit the turn that ends with it, has no anchor, and has something to put in.
+    /// For each unit: the turn that ends there, has no insert point, and has insertions.
     ends: Vec<Option<TurnId>>,
-    /// For each message whether anything of it changes, so that it cannot stay as it is.
+    /// For each message: `true` if anything in it changes.
     changed: Vec<bool>,
     labels: QuoteLabels<'c>,
 }
@@ -78,7 +78,7 @@ impl<'c> Layout<'c> {
         layout
     }
 
-    /// Marks the messages of which anything changes.
+    /// Marks the messages that change.
     fn mark_changed(&mut self) {
         let (plan, pairing) = (self.plan, self.pairing);
         let parts = plan
@@ -91,7 +91,7 @@ impl<'c> Layout<'c> {
         let units = anchored
             .map(|anchor| anchor.unit)
             .chain(plan.deferred_quotes.keys().copied());
-        // What is merged into another message changes both.
+        // A merge changes both messages.
         let merged = self
             .message_fixes
             .iter()
@@ -111,22 +111,22 @@ impl<'c> Layout<'c> {
         }
     }
 
-    /// Whether anything of a message changes.
+    /// Returns `true` if anything in a message changes.
     pub(super) fn is_changed(&self, message: usize) -> bool {
         self.changed[message]
     }
 
-    /// The turn that has its anchor at this unit.
+    /// Returns the turn with its insert point at this unit.
     pub(super) fn turn_anchored_at(&self, unit: usize) -> Option<TurnId> {
         self.anchors[unit]
     }
 
-    /// The turn that ends with this unit, has no anchor, and has something to put in.
+    /// Returns the turn that ends with this unit, has no insert point, and has insertions.
     pub(super) fn turn_ending_at(&self, unit: usize) -> Option<TurnId> {
         self.ends[unit]
     }
 
-    /// The edits inside a part that stays: new ids, mended fields.
+    /// Returns the edits inside a part that stays: new ids, fixed fields.
     pub(super) fn edits_inside(&self, part: PartId) -> Vec<Edit> {
         let span = self.conversation.parts[part].span;
         let mut edits = Vec::new();
@@ -140,7 +140,7 @@ impl<'c> Layout<'c> {
         edits
     }
 
-    /// The part of the call that the result at `part` answers.
+    /// Returns the part of the call that the result at `part` answers.
     fn answered_call(&self, part: PartId) -> Option<PartId> {
         match self.pairing.role_of(part) {
             Some(ResultRole::Answers(call)) => Some(self.pairing.calls[call].part),
@@ -156,7 +156,7 @@ impl<'c> Layout<'c> {
         }
     }
 
-    /// An answer as a block or message of the format.
+    /// Writes an answer as a block or message of the format.
     pub(super) fn write_answer(&self, answer: &PlannedAnswer) -> Vec<Piece> {
         let (id, format) = (self.call_id(answer.call), self.wire.format);
         let call = self.conversation.parts[answer.call].span;
@@ -165,7 +165,7 @@ impl<'c> Layout<'c> {
             AnswerSource::Part(part) => self.write_moved(*part, answer.call),
             AnswerSource::Placeholder(text) => format.placeholder(self.json, call, toolset(), id, text.text()),
             AnswerSource::Real(RealResult::Content { content, failed }) => {
-                // A tool service does not know the format of the conversation.
+                // A tool service does not know the format of the conversation, so its content is adapted here.
                 let error = texts::ERROR_WITHOUT_TEXT;
                 let content = self.wire.content(self.json, call, content, *failed, error);
                 format.restored(self.json, call, toolset(), id, content, *failed)
@@ -174,10 +174,10 @@ impl<'c> Layout<'c> {
         }
     }
 
-    /// A result of this body as the answer of `call`: its own bytes, with the id of the call where that changes.
+    /// Writes a result of this body as the answer of `call`: its own bytes, with the id of the call if that changes.
     fn write_moved(&self, part: PartId, call: PartId) -> Vec<Piece> {
         let mut edits = self.edits_inside(part);
-        // A copy for a repeated call bears another id than the result it is copied from.
+        // A copy for a repeated call has another id than the original result.
         if let Some(id) = self
             .plan
             .new_ids
@@ -191,7 +191,7 @@ impl<'c> Layout<'c> {
         json::moved(self.conversation.parts[part].span, edits)
     }
 
-    /// The id of a call as it goes upstream: its own bytes, or the new id; none where it has none.
+    /// Returns the id of a call as it is sent: its own bytes, or the new id. `None` if it has none.
     fn call_id(&self, call: PartId) -> Option<Piece> {
         if let Some(id) = self.plan.new_ids.get(&call) {
             return Some(Piece::Made(json::quoted(id)));
@@ -200,22 +200,22 @@ impl<'c> Layout<'c> {
         self.wire.format.call_id(self.json, span).map(Piece::Original)
     }
 
-    /// The id and the tool's name of a result that is quoted, or of a call that becomes text.
+    /// Returns the id and the tool's name of a quoted result, or of a call that becomes text.
     pub(super) fn quoted_label(&self, part: PartId) -> (String, Option<String>) {
         self.labels.label_of(part)
     }
 
-    /// Whether calls and results are items of one flat list.
+    /// Returns `true` if calls and results are items of one flat list.
     pub(super) const fn is_items(&self) -> bool {
         self.wire.rules().place.is_items()
     }
 
-    /// The format of the body.
+    /// Returns the format of the body.
     pub(super) const fn format(&self) -> Format {
         self.wire.format
     }
 
-    /// Whether this unit stands behind a turn with calls, so that results stand or are put in beside it.
+    /// Returns `true` if this unit follows a turn with calls, so that results lie or are inserted beside it.
     pub(super) fn is_in_gap_of_calls(&self, unit: usize) -> bool {
         let turns = &self.pairing.turns;
         let turn = turns.get(turns.partition_point(|turn| turn.gap.end <= unit));
@@ -223,18 +223,18 @@ impl<'c> Layout<'c> {
     }
 }
 
-/// Who spoke last in what is laid out so far, instructions left aside.
+/// The author of the last message in the layout so far, instructions aside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum LastSpeaker {
-    /// Nobody, or the assistant: a user turn that becomes empty must not vanish.
+    /// No message yet, or the assistant's: an emptied user turn must leave a note.
     #[default]
     NoneOrAssistant,
-    /// The user, or a tool.
+    /// The user or a tool.
     User,
 }
 
 impl LastSpeaker {
-    /// After a message of `role`.
+    /// Returns the state after a message of `role`.
     pub(super) fn after_message(self, role: Role) -> Self {
         match role {
             Role::Assistant => Self::NoneOrAssistant,

@@ -1,8 +1,8 @@
-//! New ids for ids that the target rejects: a pure function of the old id and, within one turn, of its ordinal.
+//! New ids for ids that the provider rejects: a pure function of the old id and, within one turn, of its ordinal.
 
 use crate::conversation::rules::{IdRule, is_word};
 
-/// The id that stands for `old` under `rule`. `ordinal` is 1 but for an id that comes again in one turn.
+/// Returns the id that replaces `old` under `rule`. `ordinal` is 1, or higher for an id that repeats in one turn.
 pub(super) fn legal_id(old: &[u8], rule: IdRule, ordinal: usize) -> String {
     if rule == IdRule::Nine {
         return nine_characters(old, ordinal);
@@ -16,7 +16,7 @@ pub(super) fn legal_id(old: &[u8], rule: IdRule, ordinal: usize) -> String {
         return kept;
     }
     let numbered = format!("{kept}_{ordinal}");
-    // Only a length can be exceeded by the ordinal.
+    // The ordinal can only exceed a length limit.
     if rule.accepts(numbered.as_bytes()) {
         numbered
     } else {
@@ -24,7 +24,7 @@ pub(super) fn legal_id(old: &[u8], rule: IdRule, ordinal: usize) -> String {
     }
 }
 
-/// Illegal characters become `_`; then `_` and six characters of the hash of the old id.
+/// Replaces illegal characters by `_`, then adds `_` and six characters of the hash of the old id.
 fn replace_illegal(old: &[u8], rule: IdRule) -> String {
     let legal = |letter: char| u8::try_from(letter).is_ok_and(is_word);
     let text = String::from_utf8_lossy(old);
@@ -38,7 +38,7 @@ fn replace_illegal(old: &[u8], rule: IdRule) -> String {
     format!("{kept}_{}", &hash_hex(old)[..6])
 }
 
-/// Nine letters and digits, for Mistral.
+/// Returns nine letters and digits, for Mistral.
 fn nine_characters(old: &[u8], ordinal: usize) -> String {
     if ordinal < 2 {
         return hash_hex(old)[..9].to_owned();

@@ -1,4 +1,4 @@
-//! Lays out a history whose results are messages of their own (Chat Completions, Responses).
+//! Layout of histories whose results are messages of their own (Chat Completions, Responses).
 
 use crate::{
     conversation::{FlawKind, PartId, PartKind, Role, TurnId},
@@ -11,7 +11,7 @@ use crate::{
     wire::{self, json::Slot, openai_chat::write, openai_responses},
 };
 
-/// The messages as they go upstream.
+/// Returns the messages to send.
 pub(super) fn layout_messages(layout: &Layout<'_>) -> Vec<Slot> {
     let mut builder = MessageLayout {
         layout,
@@ -34,7 +34,7 @@ struct MessageLayout<'l, 'c> {
     layout: &'l Layout<'c>,
     done: Vec<Slot>,
     before: LastSpeaker,
-    /// Reasoning items that stand last: each belongs to the item that follows, and nothing comes between.
+    /// Reasoning items at the end. Each belongs to the next item, and nothing may come between.
     reasoning: Vec<Slot>,
 }
 
@@ -66,24 +66,25 @@ impl MessageLayout<'_, '_> {
         }
         let thinks = |part: PartId| matches!(layout.conversation.parts[part].kind, PartKind::Thinking);
         if layout.is_items() && PartId::all(found.parts.clone()).any(thinks) {
+            // Nothing may come between reasoning and its item, so it waits for that item.
             self.reasoning.push(Slot::Old(found.message, edits));
         } else {
             self.push(found.role, Slot::Old(found.message, edits));
         }
     }
 
-    /// A user's message in front of reasoning that waits for the item it belongs to.
+    /// Adds a user's message before pending reasoning.
     fn push_user_message(&mut self, pieces: Vec<Piece>) {
         self.before = LastSpeaker::User;
         self.done.push(Slot::New(pieces));
     }
 
-    /// Puts the reasoning that waits where it stood: in front of what comes next.
+    /// Adds the pending reasoning before the next item.
     fn release_reasoning(&mut self) {
         self.done.append(&mut self.reasoning);
     }
 
-    /// What is quoted behind a unit.
+    /// Adds the quotes behind a unit.
     fn push_quotes_behind(&mut self, unit: usize) {
         for part in self.layout.plan.quotes_behind.get(&unit).into_iter().flatten() {
             self.push_user_message(self.write_quote(*part));
@@ -96,17 +97,18 @@ impl MessageLayout<'_, '_> {
         self.done.push(slot);
     }
 
-    /// A tool message that left its place. Where it was the only word behind an assistant's words, a user turn stays:
-    /// else the history could end with the assistant, and would then read as words put into its mouth.
+    /// Replaces a tool message that left its place. If only assistant messages precede it, a user turn stays. Otherwise
+    /// the history
+    /// could end with the assistant, which providers read as a prefill.
     fn replace_vacated(&mut self, unit: usize) {
-        // In a flat list of items words of the assistant at the end are not put into its mouth.
+        // In a flat list of items a final assistant text is no prefill.
         let items = self.layout.is_items();
         if !items && self.before == LastSpeaker::NoneOrAssistant && !self.layout.is_in_gap_of_calls(unit) {
             self.push(Role::User, Slot::New(self.layout.format().note(texts::VACATED)));
         }
     }
 
-    /// Answers behind the results that stand, then what is quoted behind them.
+    /// Adds answers behind the results that stay, then the quotes.
     fn insert_planned(&mut self, turn: TurnId) {
         let Some(plan) = self.layout.plan.turns.get(&turn) else {
             return;
@@ -126,7 +128,7 @@ impl MessageLayout<'_, '_> {
         format.quote_message(self.layout.json, span, &id, name.as_deref())
     }
 
-    /// A call that nobody can answer, and the reasoning right before it, as text.
+    /// Writes a call that cannot be answered, and the reasoning directly before it, as text.
     fn write_call_as_text(&self, part: PartId) -> Vec<Piece> {
         let conversation = self.layout.conversation;
         let mut reasoning: Vec<Span> = conversation

@@ -1,4 +1,4 @@
-//! From findings to a plan: what will be done about each breach of the pairing rules, and a report of it.
+//! Repair of request bodies: from findings to a plan, and from the plan to edits.
 
 use std::collections::BTreeMap;
 
@@ -55,32 +55,32 @@ pub use refusal_constraints::RefusalReading;
 pub use result_block::{cut_block, names_call, without_cache_control};
 pub use texts::Placeholder;
 
-/// What was done about a finding. The names are stable: metric labels and the `x-antiphon-repair` header.
+/// The action taken on a finding. Names are stable: metric labels and the `x-antiphon-repair` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Action {
-    /// A real result was put behind its call.
+    /// Moved a real result behind its call.
     Move,
-    /// Results split over messages were put into one.
+    /// Merged results that were split over messages.
     Merge,
-    /// The ledger's real result was put in.
+    /// Inserted a real result from the ledger.
     Restore,
-    /// An id was replaced, for call and result alike, or a result was given the id it lacked.
+    /// Replaced an id, for call and result alike, or gave a result the id that it lacked.
     Rename,
-    /// A result was kept as marked user text.
+    /// Turned a result into marked user text.
     Quote,
-    /// A block was removed: an equal duplicate or half of a server tool pair.
+    /// Removed a block: an equal duplicate or half of a server tool pair.
     Drop,
-    /// A result was invented that says so.
+    /// Inserted a placeholder.
     Placeholder,
-    /// A field was given a value that the provider takes.
+    /// Gave a field a value that the provider accepts.
     Fix,
-    /// Words were put where the provider accepts them: in front of calls, or in a message of their own.
+    /// Moved text to a place where the provider accepts it: before calls, or into a message of its own.
     Rearrange,
-    /// A constant user turn was put in front.
+    /// Inserted a constant user turn at the beginning.
     Open,
-    /// The provider was told to drop thinking that it has bound to another prefix.
+    /// Told the provider to drop thinking that is bound to another prefix.
     Unbind,
-    /// A late result was put at the end of a message of the user's.
+    /// Appended a late result to a message of the user.
     Append,
 }
 
@@ -101,7 +101,7 @@ impl Action {
         Self::Append,
     ];
 
-    /// The stable name: `moved`, `merged`, ….
+    /// Returns the stable name: `moved`, `merged`, ….
     pub const fn label(self) -> &'static str {
         match self {
             Self::Move => "moved",
@@ -119,7 +119,7 @@ impl Action {
         }
     }
 
-    /// One sentence for a human, without ids.
+    /// Returns one sentence for a human, without ids.
     pub const fn explanation(self) -> &'static str {
         match self {
             Self::Move => "a result that stood elsewhere was put behind its call",
@@ -143,25 +143,25 @@ impl Action {
     }
 }
 
-/// What was found and what was done, without content.
+/// Findings and actions, without content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
     /// Every breach, in document order.
     pub findings: Vec<Finding>,
-    /// How often each action was taken; only actions that were.
+    /// Number of times each action was taken. Only actions that were.
     pub actions: BTreeMap<Action, usize>,
-    /// Results that no message may hold yet: left out of this body.
+    /// Results left out of this body, because no message may contain them yet.
     pub deferred: usize,
-    /// Findings that nothing may be done about.
+    /// Findings that could not be repaired.
     pub unrepairable: usize,
     /// Ids that were replaced: (new, old).
     pub renamed: Vec<(String, String)>,
-    /// Why a request inside the body was left as it came, where one could not be read.
+    /// Reason that an entry of a batch was left as it came. `None` if all could be read.
     pub unread: Option<Unreadable>,
 }
 
 impl RepairReport {
-    /// The report of a body that goes up as it came, or not at all: what was found, nothing done.
+    /// Returns the report of a body that is sent as it came, or not at all.
     #[must_use]
     pub fn without_actions(self) -> Self {
         Self {
@@ -175,18 +175,18 @@ impl RepairReport {
 /// A body after repair.
 #[derive(Clone, Debug)]
 pub struct Repaired {
-    /// The bytes to send; the very same handle if there was nothing to do.
+    /// The bytes to send. The very same handle if nothing changes.
     pub body: Segments,
-    /// What was found and done.
+    /// Findings and actions.
     pub report: RepairReport,
 }
 
-/// Reads, pairs, plans and splices one body. Pure: the output is a function of the arguments.
+/// Repairs one body. Pure: the output is a function of the arguments.
 pub fn repair(body: &Bytes, wire: Wire, policy: &RepairPolicy) -> Result<Repaired, Unreadable> {
     repair_with(body, wire, policy, &KnownAnswers::default())
 }
 
-/// Repairs one body with what is known of its calls.
+/// Repairs one body with the known answers of its calls.
 pub fn repair_with(
     body: &Bytes,
     wire: Wire,
@@ -201,7 +201,8 @@ pub fn repair_with(
     })
 }
 
-/// Reads and checks one body. A body without findings need not be JSON in bytes that the scan skips: see [`Wire::read`].
+/// Reads and checks one body. A body without findings need not be JSON in bytes that the scan skips: see
+/// [`Wire::read`].
 pub fn check(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
     let parsed = parse(body, wire)?;
     parsed.pair(PairingContext::new(policy)).findings()

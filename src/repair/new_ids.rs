@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::{Action, legal_ids, planner::Planner};
 use crate::conversation::pairing::{ResultRole, id_of};
 
-/// New ids for calls and for the results that answer them.
+/// Gives new ids to calls and to the results that answer them.
 pub(super) fn rename_calls(planner: &mut Planner<'_>) {
     for turn in &planner.pairing.turns {
         let calls = || planner.pairing.calls[turn.calls.clone()].iter();
@@ -15,7 +15,7 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
         let mut taken: HashSet<Vec<u8>> = calls()
             .map(|call| id_of(planner.conversation, call.part).to_vec())
             .collect();
-        // The next free ordinal of a name: those that were found taken are not tried again.
+        // The next free ordinal of a name. Ordinals that were taken are not tried again, which keeps this linear.
         let mut free: HashMap<String, usize> = HashMap::new();
         for call in calls().filter(|call| call.bad_id || call.repeats.is_some()) {
             let old = id_of(planner.conversation, call.part);
@@ -49,7 +49,7 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
             let id = String::from_utf8_lossy(old).into_owned();
             let id = planner.plan.new_ids.get(&call).cloned().unwrap_or(id);
             if id.as_bytes() != old {
-                // No text says a lone surrogate: then both get the new id.
+                // A lone surrogate cannot be written as text, so both get the new id.
                 planner.plan.new_ids.insert(call, id.clone());
             }
             planner.plan.new_ids.insert(row.part, id);

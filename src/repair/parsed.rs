@@ -1,7 +1,7 @@
-//! One request body, read once and paired once: everything that a plan is made from.
+//! One request body, read once and paired once: the input of a plan.
 //!
 //! [`parse`] scans the bytes, [`Parsed::pair`] applies the pairing rules, [`plan`](super::plan) decides, and
-//! [`Plan::splice`](super::Plan::splice) writes. None of them waits or remembers anything.
+//! [`Plan::splice`](super::Plan::splice) writes. None of them waits or stores anything.
 
 use super::{
     BodyCall, RemoteCalls, RemoteReferences, RepairPolicy,
@@ -50,22 +50,22 @@ pub fn parse(body: &[u8], wire: Wire) -> Result<Parsed<'_>, Unreadable> {
                 path,
                 offset: span.start,
             }),
-            // An entry that cannot be read stays as it came.
+            // An unreadable entry must not stop the repair of the others, so it stays as it came.
             Err(reason) => drop(parsed.unread.get_or_insert(reason)),
         }
     }
     Ok(parsed)
 }
 
-/// A body that was read.
+/// A body as it was read.
 #[derive(Clone, Debug)]
 pub struct Parsed<'b> {
     body: &'b [u8],
     wire: Wire,
     histories: Vec<ParsedHistory<'b>>,
-    /// Whether the body contains several requests, each with a history of its own.
+    /// `true` if the body contains several requests, each with its own history.
     is_batch: bool,
-    /// Why an entry of a batch could not be read.
+    /// Reason that an entry of a batch could not be read. `None` if all could.
     unread: Option<Unreadable>,
 }
 
@@ -79,24 +79,24 @@ struct ParsedHistory<'b> {
     offset: usize,
 }
 
-/// What a pairing depends on besides the body.
+/// Inputs of the pairing besides the body.
 #[derive(Clone, Copy, Debug)]
 pub struct PairingContext<'o> {
-    /// The policy; only `unique_ids` matters here.
+    /// The policy. Only `unique_ids` and `hygiene` matter here.
     pub policy: &'o RepairPolicy,
-    /// Remote calls of each history, in the order of [`Parsed::remote_references`]; may be shorter.
+    /// Remote calls of each history, in the order of [`Parsed::remote_references`]. May be shorter.
     pub remote: &'o [RemoteCalls],
 }
 
 impl<'o> PairingContext<'o> {
-    /// Returns the context in which nothing is known but the policy.
+    /// Returns a context without knowledge of remote calls.
     pub const fn new(policy: &'o RepairPolicy) -> Self {
         Self { policy, remote: &[] }
     }
 }
 
 impl<'b> Parsed<'b> {
-    /// Returns what the body says besides pairing. A batch has the outline of nothing.
+    /// Returns facts about the body besides pairing. A batch has an empty outline.
     pub fn outline(&self) -> Outline {
         match self.only_conversation() {
             Some(conversation) => Outline::of(conversation),
@@ -110,7 +110,7 @@ impl<'b> Parsed<'b> {
         Some(&first.conversation)
     }
 
-    /// Returns each history's references into provider-side state; empty ones where calls cannot live there.
+    /// Returns each history's references into provider-side state. Empty for formats without remote calls.
     pub fn remote_references(&self) -> Vec<RemoteReferences> {
         let histories = self.histories.iter();
         histories
@@ -135,7 +135,8 @@ impl<'b> Parsed<'b> {
         self.pair_as_refused(context, Some(reading.constraints(refusal)))
     }
 
-    /// Whether the refusal is the fault of our own edits: what it names is balanced in the original, or is not in it.
+    /// Returns `true` if our own edits caused the refusal: the original has a pair for each named id, or does not
+    /// contain it.
     pub fn is_blameless(&self, refusal: &Refusal) -> bool {
         let insistence = RefusalReading::StrictestRules.constraints(refusal);
         self.only_conversation()
@@ -163,7 +164,7 @@ impl<'b> Parsed<'b> {
     }
 }
 
-/// A body whose calls and results are paired.
+/// A body with its calls and results paired.
 #[derive(Debug)]
 pub struct Paired<'b> {
     pub(super) body: &'b [u8],
@@ -183,13 +184,13 @@ pub(super) struct PairedHistory<'b> {
     pub(super) open: Vec<BodyCall>,
     pub(super) remote: RemoteCalls,
     pub(super) constraints: Option<RefusalConstraints<'b>>,
-    /// Every breach of the rules, in document order, by its place in this history.
+    /// Breaches of the rules, in document order, by their place in this history.
     pub(super) findings: Vec<Finding>,
-    /// Why the bytes are no JSON. Checked only if there are findings: the walk may have stumbled over such bytes.
+    /// `Err` if the bytes are no JSON. Checked only if there are findings, which such bytes may have caused.
     pub(super) json: Result<(), Unreadable>,
     pub(super) path: String,
     pub(super) offset: usize,
-    /// Name of the conversation, in which calls with reusable ids are told apart. `None` if it is not known for certain.
+    /// Name of the conversation, in which calls with reusable ids are unique. `None` if it is not known for certain.
     conversation_name: Option<[u8; 32]>,
 }
 
@@ -209,6 +210,7 @@ impl<'b> PairedHistory<'b> {
         let mut rules = effective_rules(wire, context.policy);
         if let Some(insistence) = insistence {
             rules = insistence.strictest_rules(rules);
+            // A refusal overrides the rules, so its parts must be marked before pairing.
             insistence.reclassify_parts(&mut conversation);
         }
         remote_calls::mark_answered_results(&mut conversation, &remote);
@@ -234,7 +236,7 @@ impl<'b> PairedHistory<'b> {
         }
     }
 
-    /// Describes the calls whose rows `wanted` accepts, in document order.
+    /// Describes the calls in rows that `wanted` accepts, in document order.
     fn describe_calls(&self, wanted: impl Fn(CallRowId) -> bool) -> Vec<BodyCall> {
         let mut calls = describe_rows(&self.conversation, &self.pairing, wanted);
         if let Some(name) = &self.conversation_name {
@@ -245,7 +247,7 @@ impl<'b> PairedHistory<'b> {
         calls
     }
 
-    /// Returns findings by their places in the whole body.
+    /// Returns findings with their places in the whole body.
     pub(super) fn place_findings(&self, findings: Vec<Finding>) -> Vec<Finding> {
         if self.path.is_empty() {
             return findings;
@@ -253,7 +255,7 @@ impl<'b> PairedHistory<'b> {
         findings.into_iter().map(|finding| finding.within(&self.path)).collect()
     }
 
-    /// Describes the calls with a result in their place.
+    /// Describes the calls with a result in its place.
     pub(super) fn answered_calls(&self) -> Vec<BodyCall> {
         let in_place = |row: CallRowId| {
             let answer = self.pairing.calls[row].answer;
@@ -263,7 +265,7 @@ impl<'b> PairedHistory<'b> {
     }
 }
 
-/// Describes the calls whose rows `wanted` accepts, in document order.
+/// Describes the calls in rows that `wanted` accepts, in document order.
 fn describe_rows(
     conversation: &Conversation<'_>,
     pairing: &Pairing,
@@ -272,7 +274,7 @@ fn describe_rows(
     let mut rows = CallRowId::all(0..pairing.calls.len())
         .filter(|row| wanted(*row))
         .peekable();
-    // Healthy histories have no open call: nothing is hashed for them.
+    // Healthy histories have no open call, so nothing is hashed for them.
     if rows.peek().is_none() {
         return Vec::new();
     }
@@ -290,7 +292,7 @@ impl<'b> Paired<'b> {
         self.histories.first().filter(|_| !self.is_batch)
     }
 
-    /// Names calls with reusable ids within this conversation. Without one they are not unique.
+    /// Makes calls with reusable ids unique within this conversation. With `None` they are not unique.
     pub fn set_conversation(&mut self, conversation: Option<[u8; 32]>) {
         for history in &mut self.histories {
             history.conversation_name = conversation;
@@ -302,7 +304,7 @@ impl<'b> Paired<'b> {
         }
     }
 
-    /// Returns what the body says besides pairing. A batch has the outline of nothing.
+    /// Returns facts about the body besides pairing. A batch has an empty outline.
     pub fn outline(&self) -> Outline {
         self.only_conversation().map(Outline::of).unwrap_or_default()
     }
@@ -313,34 +315,34 @@ impl<'b> Paired<'b> {
         Some(conversation.first_thinking()?.of(conversation.body))
     }
 
-    /// Fails if the body has findings and is no JSON: the walk then stumbled over bytes that are not judged.
+    /// Fails if the body has findings and is no JSON: the findings are then worthless.
     pub fn check_json(&self) -> Result<(), Unreadable> {
         self.findings().map(drop)
     }
 
-    /// Returns the calls that need an answer from outside their place, in document order.
+    /// Returns the calls without a result in its place, in document order.
     pub fn open_calls(&self) -> impl Iterator<Item = &BodyCall> {
         self.histories.iter().flat_map(|history| &history.open)
     }
 
-    /// Describes the calls with a result in their place.
+    /// Describes the calls with a result in its place.
     pub fn answered_calls(&self) -> Vec<BodyCall> {
         self.histories.iter().flat_map(PairedHistory::answered_calls).collect()
     }
 
-    /// Describes every call of the only history; none of a batch.
+    /// Describes every call of the only history. Empty for a batch.
     pub fn all_calls(&self) -> Vec<BodyCall> {
         let whole = self.only_history();
         whole.map_or_else(Vec::new, |history| history.describe_calls(|_| true))
     }
 
-    /// Whether the last turn may be followed by results alone, because a tool runs at the provider.
+    /// Returns `true` if only results may follow the last turn, because a tool runs at the provider.
     pub fn takes_only_results(&self) -> bool {
         let last = self.only_history().and_then(|history| history.pairing.turns.last());
         last.is_some_and(|turn| turn.only_results)
     }
 
-    /// Returns the number of messages of the only history; 0 for a batch.
+    /// Returns the number of messages of the only history. 0 for a batch.
     pub fn message_count(&self) -> usize {
         self.only_conversation()
             .map_or(0, |conversation| conversation.messages.len())
@@ -368,7 +370,7 @@ fn check_json(findings: &[Finding], body: &[u8]) -> Result<(), Unreadable> {
     if findings.is_empty() { Ok(()) } else { validate(body) }
 }
 
-/// Returns the format's rules, with what was learned of this upstream.
+/// Returns the format's rules, tightened by facts learned about this upstream.
 fn effective_rules(wire: Wire, policy: &RepairPolicy) -> PairingRules {
     let rules = wire.rules();
     let learned = policy.unique_ids && rules.id_scope != IdScope::Nowhere;

@@ -30,13 +30,13 @@ use crate::{
 /// The repair of one body, decided but not yet written.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// One plan for each history; `None` for a history that stays as it came.
+    /// One plan for each history. `None` for a history that stays as it came.
     histories: Vec<Option<HistoryPlan>>,
-    /// The edit that lets the provider drop thinking which it has bound to another prefix.
+    /// Edit that lets the provider drop thinking which it has bound to another prefix.
     unbinding: Option<Edit>,
-    /// What was found and what is done about it.
+    /// Findings and actions.
     pub report: RepairReport,
-    /// Answers that calls are given for the first time: to be pinned before the body is sent.
+    /// Answers given to calls for the first time. They must be pinned before the body is sent.
     pub assigned: Vec<Assignment>,
     /// Remote calls that are answered because the provider's refusal named them.
     pub remote_answers: Vec<RemoteAnswers>,
@@ -44,8 +44,9 @@ pub struct Plan {
 
 /// Plans the repair of one body.
 ///
-/// Fails if the body has findings and is no JSON: such a body is never edited, nor judged. In a batch only that entry
-/// stays as it came.
+/// Fails if the body has findings and is no JSON: such a body is never edited nor judged. In a batch only that entry
+/// stays as
+/// it came.
 pub fn plan(paired: &Paired<'_>, known: &KnownAnswers, policy: &RepairPolicy) -> Result<Plan, Unreadable> {
     let mut all = Plan::default();
     all.report.unread = paired.unread;
@@ -74,13 +75,15 @@ fn plan_history(
 ) -> Result<HistoryPlan, Unreadable> {
     let mut planner = Planner::new(history, known, policy);
     planner.plan.report.findings = history.findings.clone();
-    // A healthy history needs no further look, unless a placeholder has to go back into it.
+    // A healthy history needs no planning, unless a placeholder has to go back into it.
     if !planner.plan.report.findings.is_empty() || !known.overrides.is_empty() {
         rename_calls(&mut planner);
+        // The order matters: answers claim results first, and only the rest is quoted or dropped.
         assign_answers(&mut planner);
         salvage_results(&mut planner);
         drop_server_halves(&mut planner);
         fix_fields(&mut planner);
+        // Last of the moves, because text that lost its neighbours may stay.
         arrange_words(&mut planner);
         add_opening(&mut planner);
     }
@@ -92,14 +95,14 @@ fn plan_history(
         plan.remote_answers = due.learned;
     }
     history.json?;
-    // Edits without findings of the pairing (a remote call, a placeholder that goes back) need valid JSON too.
+    // A remote call or a returning placeholder causes edits without findings, so the JSON is not checked yet.
     if history.findings.is_empty() && !plan.report.actions.is_empty() {
         validate(history.conversation.body)?;
     }
     Ok(plan)
 }
 
-/// Answers remote calls: their results must come first.
+/// Plans placeholders for remote calls, before everything else.
 fn answer_remote_calls(plan: &mut HistoryPlan, calls: Vec<String>) {
     let found = calls.iter().map(|id| Finding::unanswered_remote_call(id.clone()));
     plan.report.findings.splice(0..0, found);
@@ -122,12 +125,13 @@ impl Plan {
         self.report.renamed.extend(report.renamed);
         self.assigned.append(&mut plan.assigned);
         self.remote_answers.extend(plan.remote_answers.take());
+        // Without changes the bytes must stay the very same handle.
         self.histories.push(changes.then_some(plan));
     }
 
     /// Adds the documented setting that lets the provider drop thinking which it has bound to another prefix.
     ///
-    /// Returns `false` if the format has no such setting, or the body sets it already: then nothing changes.
+    /// Returns `false` without a change if the format has no such setting, or the body already contains it.
     pub fn drop_bound_thinking(&mut self, paired: &Paired<'_>) -> Result<bool, Unreadable> {
         let Some(edit) = paired.wire.format.drop_bound(Json::new(paired.body)) else {
             return Ok(false);
@@ -151,7 +155,7 @@ impl Plan {
         if all.is_empty() {
             return Ok(Segments::whole(body.clone()));
         }
-        // An overlap is our own bug: the provider then judges the original.
+        // Overlapping edits are a bug of ours. The original is then sent, and the provider judges it.
         let list = EditList::new(all, body.len()).map_err(|_| Unreadable::Overlap)?;
         Ok(list.apply(body))
     }

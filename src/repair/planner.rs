@@ -3,11 +3,12 @@
 use super::{Action, Applicability, KnownAnswers, RepairPolicy, history_plan::HistoryPlan, parsed::PairedHistory};
 use crate::conversation::{Conversation, pairing::Pairing, rules::PairingRules};
 
-/// Bytes of results that are copied for equal calls. A call beyond them counts as one without a result: a body must not
-/// grow by its length times its calls.
+/// Bytes of results that may be copied for equal calls. Calls beyond them count as unanswered: a body must not grow by
+/// its
+/// length times its calls.
 const COPIED_BYTES_MAX: usize = 1024 * 1024;
 
-/// The planning of one history: inputs that never change, and the plan that grows.
+/// The planning of one history: constant inputs and the growing plan.
 pub(super) struct Planner<'c> {
     pub(super) history: &'c PairedHistory<'c>,
     pub(super) conversation: &'c Conversation<'c>,
@@ -16,11 +17,11 @@ pub(super) struct Planner<'c> {
     pub(super) known: &'c KnownAnswers,
     pub(super) policy: &'c RepairPolicy,
     pub(super) plan: HistoryPlan,
-    /// Bytes of results that equal calls may still have copies of.
+    /// Bytes that may still be copied for equal calls.
     pub(super) copies_left: usize,
-    /// Units in which the user may speak, once computed.
+    /// Units that may contain user text. Filled on demand.
     pub(super) user_units: Option<Vec<usize>>,
-    /// For each unit the first one from there on behind which no call waits, once computed.
+    /// For each unit: the first unit from there on behind which no call waits. Filled on demand.
     pub(super) clear_units: Option<Vec<usize>>,
 }
 

@@ -1,23 +1,23 @@
-//! What repair may do: the settings that its output is a function of.
+//! Settings of repair, on which its output depends.
 
 use std::collections::BTreeMap;
 
 use super::texts::Placeholder;
 
-/// What a route does about findings.
+/// The treatment of findings on a route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Mend what can be mended and forward.
+    /// Repairs what can be repaired and forwards the request.
     #[default]
     Repair,
-    /// Answer 400 in the provider's shape, naming every finding.
+    /// Returns 400 in the provider's error shape, with every finding.
     Strict,
-    /// Forward unchanged and count.
+    /// Forwards the request unchanged and counts its findings.
     Observe,
 }
 
 impl Mode {
-    /// The name in configuration, headers and logs.
+    /// Returns the name in configuration, headers and logs.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Repair => "repair",
@@ -27,56 +27,56 @@ impl Mode {
     }
 }
 
-/// How safe an action is, from the least safe: policy is one comparison.
+/// The safety of an action, from the least safe. A policy is one comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Applicability {
-    /// Removes bytes that said nothing of their own.
+    /// Removes bytes without content of their own.
     #[default]
     Lossy,
-    /// Writes a result that nobody gave.
+    /// Writes an invented result.
     Inventive,
-    /// Keeps a result as marked text.
+    /// Turns a result into marked text.
     Salvage,
-    /// Everything real is where it belongs.
+    /// Moves real results to their places.
     Lossless,
 }
 
-/// How far a tool's effect can be taken back; it picks the words of a placeholder.
+/// The reversibility of a tool's effects. It selects the text of a placeholder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Tier {
     /// Reads only: safe to run again.
     Read,
     /// Can be undone.
     Revertible,
-    /// Stays.
+    /// Persists.
     Durable,
-    /// Cannot be undone. Tools that nobody configured are of this tier.
+    /// Cannot be undone. The tier of tools that are not configured.
     #[default]
     OneWay,
 }
 
-/// What to do about a real result that stands elsewhere, where its call was given a placeholder before.
+/// The treatment of a real result elsewhere whose call was given a placeholder earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnLate {
-    /// The placeholder stays, and the result is quoted where it stands.
+    /// Keeps the placeholder and quotes the result in its place.
     #[default]
     Keep,
-    /// The result goes to its call.
+    /// Moves the result to its call.
     Move,
 }
 
-/// What repair may do. Part of what its output is a function of.
+/// Settings of repair. Its output depends on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairPolicy {
-    /// The least safe class of action that is still applied.
+    /// The least safe class of actions that is applied.
     pub least_safe: Applicability,
-    /// Whether `Field` findings are looked for and mended.
+    /// `true` if `Field` findings are reported and fixed.
     pub hygiene: bool,
     /// Tiers by tool name.
     pub tiers: BTreeMap<String, Tier>,
-    /// What to do about a real result in the body whose call was given a placeholder in an earlier request.
+    /// Treatment of a real result in the body whose call was given a placeholder in an earlier request.
     pub late: OnLate,
-    /// Whether a call id must be the only one of the whole body, whatever the format says: learned from a refusal.
+    /// `true` if call ids must be unique in the whole body, whatever the format says. Learned from a refusal.
     pub unique_ids: bool,
 }
 

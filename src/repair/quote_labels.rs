@@ -1,4 +1,4 @@
-//! What a quote says of the result it keeps: the call's id, and the tool's name as far as it is certain.
+//! Labels of quotes: the call's id, and the tool's name if it is certain.
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -13,30 +13,30 @@ use crate::{
     wire::json::Json,
 };
 
-/// Bytes of a tool's name that are kept: a label shows 128 characters at most.
+/// Bytes of a tool's name that are stored. A label shows at most 128 characters.
 const NAME_BYTES_MAX: usize = 512;
 
 /// The labels of one history's results and calls.
 pub(super) struct QuoteLabels<'c> {
     conversation: &'c Conversation<'c>,
     pairing: &'c Pairing,
-    /// The tools of calls, once they are asked for: one call may have very many results.
+    /// Tools of calls, filled on demand. One call may have very many results.
     names: RefCell<HashMap<PartId, Option<Text<'c>>>>,
-    /// The calls of each id, once they are asked for.
+    /// Calls by id, filled on demand.
     calls_by_id: OnceCell<HashMap<&'c [u8], CallsOfId<'c>>>,
 }
 
 /// The calls of one id.
 struct CallsOfId<'c> {
     first: PartId,
-    /// The first one's tool.
+    /// Tool of the first one.
     name: Option<Text<'c>>,
-    /// The first call of another tool.
+    /// First call of another tool.
     other: Option<PartId>,
 }
 
 impl<'c> QuoteLabels<'c> {
-    /// The labels of `conversation`.
+    /// Returns the labels of `conversation`.
     pub(super) fn new(conversation: &'c Conversation<'c>, pairing: &'c Pairing) -> Self {
         Self {
             conversation,
@@ -46,7 +46,7 @@ impl<'c> QuoteLabels<'c> {
         }
     }
 
-    /// The id and the tool's name of a result that is quoted, or of a call that becomes text.
+    /// Returns the id and the tool's name of a quoted result, or of a call that becomes text.
     pub(super) fn label_of(&self, part: PartId) -> (String, Option<String>) {
         let id = non_empty_text(id_of(self.conversation, part)).unwrap_or_default();
         let call = match self.pairing.role_of(part) {
@@ -80,8 +80,9 @@ impl<'c> QuoteLabels<'c> {
         })
     }
 
-    /// The tool of the calls in front of the result at `part` that have its id, if it is one tool: an id that comes again
-    /// later changes no quote.
+    /// Returns the tool of the calls with the id of the result at `part`, if all calls before it have one tool. Later
+    /// calls
+    /// are ignored, so that a quote never changes.
     fn tool_of_id(&self, part: PartId) -> Option<String> {
         let id = Some(id_of(self.conversation, part)).filter(|id| !id.is_empty())?;
         let CallsOfId { first, name, other } = self.calls_by_id.get_or_init(|| self.calls_by_id()).get(id)?;
@@ -103,6 +104,7 @@ impl<'c> QuoteLabels<'c> {
                     other: None,
                 });
             if known.other.is_none() && known.first != call && known.name != self.read_tool_name(call) {
+                // Only the first call of another tool matters: it ends the certainty.
                 known.other = Some(call);
             }
         }
@@ -118,7 +120,7 @@ impl<'c> QuoteLabels<'c> {
     }
 }
 
-/// A text, if there is one.
+/// Returns the bytes as text. `None` if they are empty.
 fn non_empty_text(bytes: &[u8]) -> Option<String> {
     (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into_owned())
 }

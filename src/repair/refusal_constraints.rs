@@ -1,6 +1,6 @@
-//! What a provider insists on: its refusal, turned into stricter rules, and into calls and results that count otherwise.
+//! Constraints from a provider's refusal: stricter rules, and other roles for the calls and results that it names.
 //!
-//! Each is a rule that we did not know. Only ids are believed, never the place that a text names.
+//! The refusal reveals a rule that was unknown. Only its ids are trusted, never the position that a text names.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,12 +17,12 @@ use crate::{
     wire::{Format, Refusal, RefusalKind, json::Json},
 };
 
-/// How a refusal is followed. Readings are tried in order.
+/// The interpretation of a refusal. Readings are tried in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalReading {
     /// The format's rules in their strictest form.
     StrictestRules,
-    /// The ids that the refusal names, whatever the rules say.
+    /// The ids named by the refusal, whatever the rules say.
     NamedIds,
 }
 
@@ -34,13 +34,13 @@ impl RefusalReading {
         RefusalConstraints { refusal, reading: self }
     }
 
-    /// Whether a repair with these findings answers the refusal: it mends something that the refusal names.
+    /// Returns `true` if a repair with these findings fixes something that the refusal names.
     pub fn is_met(self, refusal: &Refusal, findings: &[Finding]) -> bool {
         self.constraints(refusal).is_met(findings)
     }
 }
 
-/// A refusal on its way into a repair.
+/// A refusal together with its interpretation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RefusalConstraints<'r> {
     pub(super) refusal: &'r Refusal,
@@ -48,14 +48,14 @@ pub(super) struct RefusalConstraints<'r> {
 }
 
 impl RefusalConstraints<'_> {
-    /// The rules in their strictest reading.
+    /// Returns the rules in their strictest form.
     pub(super) fn strictest_rules(&self, rules: PairingRules) -> PairingRules {
         let place = match rules.place {
             ResultPlace::Anywhere => ResultPlace::ItemRun,
             place => place,
         };
         let repeated = self.refusal.kind == RefusalKind::RepeatedCall && rules.id_scope != IdScope::Nowhere;
-        // MiniMax refuses words beside results so, and may stand behind a server of another name.
+        // MiniMax refuses text beside results in these words, and may be behind a server with another name.
         let unnamed = self.refusal.kind == RefusalKind::Orphan && self.refusal.ids.is_empty();
         let words = match rules.words {
             WordsPlace::Anywhere if unnamed && place == ResultPlace::UserTurn => WordsPlace::ApartFromResults,
@@ -74,9 +74,11 @@ impl RefusalConstraints<'_> {
         }
     }
 
-    /// What is read otherwise: calls behind a compaction are judged; with [`RefusalReading::NamedIds`] what is named is called open,
-    /// or nobody's.
+    /// Marks parts as the refusal demands: calls behind a compaction are judged. With [`RefusalReading::NamedIds`] the
+    /// named calls
+    /// count as open, and the named results as orphans.
     pub(super) fn reclassify_parts(&self, conversation: &mut Conversation<'_>) {
+        // The provider judged the whole body, so nothing may be hidden from the rules.
         conversation.compaction = None;
         for part in &mut conversation.parts {
             match &mut part.kind {
@@ -101,7 +103,7 @@ impl RefusalConstraints<'_> {
         }
     }
 
-    /// What is wrong beyond the pairing, by the refusal's word.
+    /// Adds findings beyond the pairing that the refusal names.
     pub(super) fn add_findings(&self, conversation: &Conversation<'_>, pairing: &mut Pairing) {
         if self.reading != RefusalReading::NamedIds {
             return;
@@ -114,7 +116,7 @@ impl RefusalConstraints<'_> {
         }
     }
 
-    /// Server calls and results that the refusal names; in a turn with thinking the provider's word is final.
+    /// Adds the server calls and results that the refusal names. In a turn with thinking they cannot be dropped.
     fn add_server_halves(&self, conversation: &Conversation<'_>, pairing: &mut Pairing) {
         let known: HashSet<PartId> = pairing.server_halves.iter().map(|half| half.part).collect();
         for turn in &pairing.turns {
@@ -126,6 +128,7 @@ impl RefusalConstraints<'_> {
                     );
                     server && !known.contains(part) && self.names_id(id_of(conversation, *part))
                 });
+                // Dropping a part of a signed turn would break its signature.
                 let droppable = !turn.thinking && !turn.programmatic;
                 pairing
                     .server_halves
@@ -135,7 +138,7 @@ impl RefusalConstraints<'_> {
         pairing.server_halves.sort_by_key(|half| half.part);
     }
 
-    /// Items whose item id the refusal names lose it, but for the first `keep` of each id.
+    /// Adds items whose item id the refusal names, except the first `keep` of each id. They lose their item id.
     fn add_repeated_items(&self, conversation: &Conversation<'_>, pairing: &mut Pairing, keep: usize) {
         let json = Json::new(conversation.body);
         let mut seen: HashMap<&[u8], usize> = self.refusal.ids.iter().map(|id| (id.as_bytes(), 0)).collect();
@@ -159,7 +162,7 @@ impl RefusalConstraints<'_> {
             found_in.insert(message);
             flaws.push((flaw, true));
         }
-        // What the reader has found of the same items is replaced.
+        // Replaces flaws that the reader has found in the same items.
         let is_same = |flaw: &Flaw| flaw.kind == FlawKind::RepeatedItemId && found_in.contains(&flaw.message);
         pairing.flaws.retain(|(known, _)| !is_same(known));
         pairing.flaws.append(&mut flaws);
@@ -174,7 +177,7 @@ impl RefusalConstraints<'_> {
         remote_calls::not_in_body(conversation, self.refusal.ids.clone())
     }
 
-    /// Whether the refusal names nothing but results that we have put in for calls which the provider holds.
+    /// Returns `true` if the refusal names only results that the proxy inserted for remote calls.
     pub(super) fn names_only_inserted(&self, conversation: &Conversation<'_>) -> bool {
         let ids = &self.refusal.ids;
         let of_results = matches!(self.refusal.kind, RefusalKind::Orphan | RefusalKind::Duplicate);
@@ -182,7 +185,7 @@ impl RefusalConstraints<'_> {
         of_results && conversation.may_have_remote_calls && !ids.is_empty() && ours()
     }
 
-    /// Whether the repair answers the refusal: something that it names was found, or it names nothing.
+    /// Returns `true` if the repair addresses the refusal: a finding has a named id, or the refusal names none.
     pub(super) fn is_met(&self, findings: &[Finding]) -> bool {
         let by_item = matches!(
             self.refusal.kind,
@@ -197,7 +200,7 @@ impl RefusalConstraints<'_> {
         }
     }
 
-    /// Whether every id that the refusal names stood for one call and one result behind it.
+    /// Returns `true` if each named id has exactly one call and one result behind it.
     pub(super) fn is_balanced(&self, conversation: &Conversation<'_>) -> bool {
         let count = |id: &String| {
             let (mut calls, mut results) = (0, 0);
@@ -218,7 +221,7 @@ impl RefusalConstraints<'_> {
     }
 }
 
-/// Of several results for a call outside the body the first stays.
+/// Restores the first of several results for a remote call.
 fn readmit_first_results(conversation: &mut Conversation<'_>) {
     let mut seen = HashSet::new();
     for part in &mut conversation.parts {
@@ -231,12 +234,12 @@ fn readmit_first_results(conversation: &mut Conversation<'_>) {
     }
 }
 
-/// Remote calls that this body answers first, with placeholders.
+/// Remote calls that this body must answer first, with placeholders.
 #[derive(Debug, Default)]
 pub(super) struct DueCalls {
-    /// Their ids, none of which is in the body.
+    /// Ids of the calls. None of them is in the body.
     pub(super) calls: Vec<String>,
-    /// The answers that nobody knew to be due before the provider's refusal named them.
+    /// Calls that only the provider's refusal revealed.
     pub(super) learned: Option<RemoteAnswers>,
 }
 
@@ -252,6 +255,7 @@ pub(super) fn due_calls(
     }
     let (mut calls, mut news) = (remote.due.clone(), None);
     if let Some(insistence) = insistence {
+        // A named call comes from the refusal below, in the provider's order.
         calls.retain(|id| !insistence.names_id(id.as_bytes()));
         let named = insistence.remote_calls(conversation, format);
         let is_news = !named.is_empty();

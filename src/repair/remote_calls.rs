@@ -1,5 +1,6 @@
-//! Remote calls: they exist only in provider-side state, which the body refers to. Some must be answered first, others
-//! have their answer already.
+//! Calls that exist only in provider-side state to which the body refers. Some must be answered first, others are
+//! already
+//! answered.
 
 use std::collections::HashSet;
 
@@ -10,7 +11,7 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-/// Returns references into provider-side state; empty ones if calls cannot live there.
+/// Returns references into provider-side state. Empty for formats without remote calls.
 pub(super) fn remote_references(conversation: &Conversation<'_>) -> RemoteReferences {
     if !conversation.may_have_remote_calls {
         return RemoteReferences::default();
@@ -21,7 +22,7 @@ pub(super) fn remote_references(conversation: &Conversation<'_>) -> RemoteRefere
     }
 }
 
-/// Marks results of remote calls that an earlier request has answered: they answer nothing.
+/// Marks results of remote calls that an earlier request has answered. They answer nothing.
 pub(super) fn mark_answered_results(conversation: &mut Conversation<'_>, remote: &RemoteCalls) {
     if !conversation.may_have_remote_calls || remote.answered.is_empty() {
         return;
@@ -36,7 +37,7 @@ pub(super) fn mark_answered_results(conversation: &mut Conversation<'_>, remote:
     }
 }
 
-/// Keeps the ids that no call and no result of the body has.
+/// Filters the ids that belong to no call and no result of the body.
 pub(super) fn not_in_body(conversation: &Conversation<'_>, mut ids: Vec<String>) -> Vec<String> {
     let parts = PartId::all(0..conversation.parts.len());
     let in_body: HashSet<&[u8]> = parts.map(|part| id_of(conversation, part)).collect();
@@ -44,8 +45,9 @@ pub(super) fn not_in_body(conversation: &Conversation<'_>, mut ids: Vec<String>)
     ids
 }
 
-/// Returns the id of the response that the body continues from: provider-side state up to there never changes. `None` for
-/// a conversation that grows under one name.
+/// Returns the id of the response that the body continues from. Provider-side state up to there never changes. `None`
+/// for a
+/// conversation that grows under one name.
 pub(super) fn origin_id<'a>(conversation: &Conversation<'a>) -> Option<Text<'a>> {
     let json = Json::new(conversation.body);
     let fields = &conversation.notes.fields;

@@ -1,4 +1,4 @@
-//! Results that are kept: cut out of one body, put back into a later one.
+//! Stored results: cut out of one body and inserted into a later one.
 
 use memchr::memmem;
 
@@ -10,13 +10,13 @@ use crate::{
     },
 };
 
-/// The result at `result` without `cache_control`; none where it is no object in plain text.
+/// Returns the result at `result` without `cache_control`. `None` if it is no object, or not UTF-8.
 pub fn cut_block(body: &[u8], result: Span) -> Option<String> {
     let json = Json::new(body);
     if json.kind(result) != Kind::Object {
         return None;
     }
-    // Mostly there is none to be taken out; a key may be written with escapes.
+    // Mostly there is no `cache_control`. A key may be written with escapes, so `\u` needs the full search.
     let bytes = result.of(body);
     if memmem::find(bytes, b"cache_control").is_none() && memmem::find(bytes, b"\\u").is_none() {
         return std::str::from_utf8(bytes).ok().map(ToOwned::to_owned);
@@ -41,7 +41,7 @@ pub fn cut_block(body: &[u8], result: Span) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Whether a kept result names this very call.
+/// Returns `true` if a stored result contains the id of this call.
 pub fn names_call(block: &str, id: &[u8]) -> bool {
     let json = Json::new(block.as_bytes());
     let Ok(root) = json.root() else { return false };
@@ -50,7 +50,7 @@ pub fn names_call(block: &str, id: &[u8]) -> bool {
         .any(|key| json.member(root, key).is_some_and(|value| *json.decode(value) == *id))
 }
 
-/// A content as JSON, without `cache_control` in its blocks.
+/// Returns content without `cache_control` in its blocks. `content` is JSON.
 pub fn without_cache_control(content: &str) -> String {
     let json = Json::new(content.as_bytes());
     let Some(list) = json.root().ok().filter(|root| json.kind(*root) == Kind::Array) else {
@@ -68,7 +68,7 @@ pub fn without_cache_control(content: &str) -> String {
     bare.unwrap_or_else(|| content.to_owned())
 }
 
-/// The bytes of `span` with the edits, which lie inside it and only remove.
+/// Returns the bytes of `span` without the removed ranges, which lie inside it.
 fn apply_removals(body: &[u8], span: Span, edits: &[Edit]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(span.len());
     let mut at = span.start;
@@ -80,7 +80,7 @@ fn apply_removals(body: &[u8], span: Span, edits: &[Edit]) -> Vec<u8> {
     bytes
 }
 
-/// A kept result under the id that its call has in this body.
+/// Returns a stored result with the id that its call has in this body.
 pub(super) fn block_with_id(format: Format, block: &str, id: Option<Piece>) -> Vec<Piece> {
     let json = Json::new(block.as_bytes());
     let edit = json

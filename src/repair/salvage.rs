@@ -1,4 +1,4 @@
-//! What becomes of results that answer no call: an equal duplicate goes, everything else is kept as marked text.
+//! Plans the treatment of results that answer no call: equal duplicates are dropped, all others become marked text.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::{
     repair::{Action, Applicability, history_plan::PartChange, planner::Planner, same_result},
 };
 
-/// Results that answer no call: equal duplicates go, everything else is kept as marked text.
+/// Drops or quotes every result that answers no call.
 pub(super) fn salvage_results(planner: &mut Planner<'_>) {
     let mut originals = same_result::RepeatedResults::new(planner.conversation);
     for (index, row) in planner.pairing.results.iter().enumerate() {
@@ -23,6 +23,8 @@ pub(super) fn salvage_results(planner: &mut Planner<'_>) {
                 let kept = match row.role {
                     ResultRole::Repeats(call) => planner.pairing.calls[call].answer,
                     ResultRole::RepeatsResult(first) => Some(first),
+                    // planner.plan.report.deferred += 1, => The quote waits for a later request, in which the user
+                    // speaks again.
                     _ => None,
                 };
                 let kept = kept.map(|row| planner.pairing.results[row].part);
@@ -39,7 +41,7 @@ pub(super) fn salvage_results(planner: &mut Planner<'_>) {
     }
 }
 
-/// Keeps a result as marked user text: behind all results of its turn, or in front of later words.
+/// Turns a result into marked user text: behind all results of its turn, or before later text.
 pub(super) fn quote_result(planner: &mut Planner<'_>, row: ResultRowId) {
     if !planner.allows(Applicability::Salvage) {
         return;
@@ -66,6 +68,7 @@ pub(super) fn quote_result(planner: &mut Planner<'_>, row: ResultRowId) {
         planner.plan.part_changes.insert(part, PartChange::Quoted);
         return;
     };
+    // A quote before the results would break their place, so it moves behind them.
     let in_front = match (planner.rules.place, found.insert_at) {
         (_, Some(anchor)) => anchor.behind.is_some_and(|behind| part < behind) && row.unit <= anchor.unit,
         (ResultPlace::ToolRun, None) => row.is_leading() && !found.calls.is_empty(),
@@ -79,8 +82,9 @@ pub(super) fn quote_result(planner: &mut Planner<'_>, row: ResultRowId) {
     }
 }
 
-/// Keeps a result item as a message of its own: where it stands, or, where words would come between a call and its
-/// result, behind that result.
+/// Turns a result item into a message of its own: in its place or, if that would separate a call from its result,
+/// behind
+/// that result.
 fn quote_item(planner: &mut Planner<'_>, part: PartId, unit: usize) {
     planner.count(Action::Quote);
     let place = match planner.rules.place {
@@ -95,7 +99,7 @@ fn quote_item(planner: &mut Planner<'_>, part: PartId, unit: usize) {
     }
 }
 
-/// The first unit from `unit` on behind which no call waits for its result.
+/// Returns the first unit from `unit` on behind which no call waits for its result.
 fn first_clear_unit(planner: &mut Planner<'_>, unit: usize) -> usize {
     let pairing = planner.pairing;
     let conversation = planner.conversation;
@@ -110,6 +114,7 @@ fn first_clear_unit(planner: &mut Planner<'_>, unit: usize) -> usize {
         }
         let mut until = 0;
         for (unit, settled) in settled.iter_mut().enumerate() {
+            // A unit is clear only once all earlier calls have their results.
             until = until.max(*settled);
             *settled = if until <= unit { unit } else { usize::MAX };
         }
@@ -127,7 +132,7 @@ fn allows_no_text(planner: &Planner<'_>, turn: &Turn, leading: bool) -> bool {
     turn.only_results || (planner.rules.words == WordsPlace::NotBehindResults && leading && !turn.calls.is_empty())
 }
 
-/// The next unit behind `unit` in which the user may speak.
+/// Returns the next unit behind `unit` that may contain user text.
 fn next_user_unit(planner: &mut Planner<'_>, unit: usize) -> Option<usize> {
     let pairing = planner.pairing;
     let words = planner.user_units.get_or_insert_with(|| {
@@ -148,7 +153,7 @@ fn next_user_unit(planner: &mut Planner<'_>, unit: usize) -> Option<usize> {
             .collect()
     });
     let found = words.get(words.partition_point(|index| *index <= unit)).copied()?;
-    // Results come first: behind them, if they stand in a later message of the same gap.
+    // Results come first: the quote goes behind them if they lie in a later message of the same gap.
     let turn = pairing
         .turns
         .get(pairing.turns.partition_point(|turn| turn.gap.end <= found));

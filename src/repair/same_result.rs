@@ -1,4 +1,4 @@
-//! Whether two results say the same: byte for byte, but for `cache_control`, item ids and the order of members.
+//! Comparison of results, byte for byte except `cache_control`, item ids and the order of members.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-/// The members of an object that say something: decoded key and raw value, by key; the last of a key counts.
+/// Members of a result: decoded key and raw value, sorted by key. The last of a repeated key counts.
 type ResultMembers<'a> = Vec<(Vec<u8>, Vec<&'a [u8]>)>;
 
-/// The results that others repeat: each is read once, however often it is repeated.
+/// Results that others repeat. Each is read once, however often it is repeated.
 pub(super) struct RepeatedResults<'c> {
     conversation: &'c Conversation<'c>,
     read: HashMap<PartId, RepeatedResult<'c>>,
@@ -21,12 +21,12 @@ pub(super) struct RepeatedResults<'c> {
 /// A result that others repeat.
 struct RepeatedResult<'c> {
     bytes: &'c [u8],
-    /// What it says; `None` if it is no object.
+    /// Its members. `None` if it is no object.
     saying: Option<ResultMembers<'c>>,
 }
 
 impl<'c> RepeatedResults<'c> {
-    /// Returns the results of `conversation`, none of which is read yet.
+    /// Returns an empty cache for `conversation`.
     pub(super) fn new(conversation: &'c Conversation<'c>) -> Self {
         Self {
             conversation,
@@ -34,7 +34,7 @@ impl<'c> RepeatedResults<'c> {
         }
     }
 
-    /// Returns whether the result at `other` says what the one at `original` says.
+    /// Returns `true` if the results at `original` and `other` are the same.
     pub(super) fn is_repeated(&mut self, original: PartId, other: PartId) -> bool {
         let (conversation, json) = (self.conversation, Json::new(self.conversation.body));
         let object = |part: PartId| conversation.part(part).map(|part| result_object(json, part.span));
@@ -52,7 +52,7 @@ impl<'c> RepeatedResults<'c> {
     }
 }
 
-/// Whether the result at `part` says what `real` says.
+/// Returns `true` if the result at `part` is the same as `real`.
 pub(super) fn is_same_result(conversation: &Conversation<'_>, part: PartId, real: &RealResult) -> bool {
     let json = Json::new(conversation.body);
     let Some(span) = conversation.part(part).map(|part| part.span) else {
@@ -84,7 +84,7 @@ pub(super) fn is_same_result(conversation: &Conversation<'_>, part: PartId, real
     }
 }
 
-/// The object that says it: Gemini wraps a response into a part.
+/// Returns the object with the content. Gemini wraps a response into a part.
 pub(super) fn result_object(json: Json<'_>, result: Span) -> Span {
     let wrapped = ["functionResponse", "function_response"]
         .into_iter()
@@ -97,7 +97,7 @@ pub(super) fn result_object(json: Json<'_>, result: Span) -> Span {
 fn result_members(json: Json<'_>, object: Span) -> Option<ResultMembers<'_>> {
     let mut members: ResultMembers<'_> = Vec::new();
     json.members(object, |key, value| {
-        // An item's own id is a label: the call is named by another member.
+        // An item's own id is a label: another member names the call.
         if key != b"cache_control" && key != b"id" {
             let value = if key == b"content" || key == b"output" {
                 content_values(json, value)
@@ -108,14 +108,14 @@ fn result_members(json: Json<'_>, object: Span) -> Option<ResultMembers<'_>> {
         }
     })
     .ok()?;
-    // Stable, so that of one key the last stands last and is the one that is kept.
+    // The sort is stable, so that the last of a repeated key survives the removal of duplicates.
     members.sort_by(|(one, _), (other, _)| one.cmp(other));
     members.reverse();
     members.dedup_by(|(one, _), (other, _)| one == other);
     Some(members)
 }
 
-/// A content's raw bytes, or those of its blocks' members without `cache_control`.
+/// Returns a content's raw bytes, or those of its blocks' members without `cache_control`.
 fn content_values(json: Json<'_>, content: Span) -> Vec<&[u8]> {
     if json.kind(content) != Kind::Array {
         return vec![json.bytes(content)];

@@ -1,8 +1,10 @@
-//! Every text that repair writes. Constant: a new wording is a new number for new rows, never a change of an old one.
+//! Every text that repair writes.
+//!
+//! The texts are constant, because providers cache prefixes that contain them. A new wording gets a new number.
 
 use crate::{repair::Tier, wire::quote};
 
-/// The number of a placeholder text, as it is recorded with a frozen answer.
+/// The number of a placeholder text, as the ledger records it with a pinned answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placeholder {
     /// 1: for tools that only read.
@@ -12,7 +14,7 @@ pub enum Placeholder {
 }
 
 impl Placeholder {
-    /// The one for a tool of `tier`.
+    /// Returns the placeholder for a tool of `tier`.
     pub const fn for_tier(tier: Tier) -> Self {
         match tier {
             Tier::Read => Self::ReadInterrupted,
@@ -20,7 +22,7 @@ impl Placeholder {
         }
     }
 
-    /// Its number, which stands in ledgers.
+    /// Returns its number in ledgers.
     pub const fn number(self) -> u8 {
         match self {
             Self::ReadInterrupted => 1,
@@ -28,7 +30,7 @@ impl Placeholder {
         }
     }
 
-    /// The one of this number.
+    /// Returns the placeholder with this number.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             1 => Some(Self::ReadInterrupted),
@@ -37,7 +39,7 @@ impl Placeholder {
         }
     }
 
-    /// The text, ready for the inside of a JSON string.
+    /// Returns the text, escaped for a JSON string.
     pub const fn text(self) -> &'static str {
         match self {
             Self::ReadInterrupted => {
@@ -52,27 +54,28 @@ impl Placeholder {
     }
 }
 
-/// The answer of a call that the provider holds and we have never seen.
+/// The answer of a remote call that the proxy has never seen.
 pub(super) const REMOTE_CALL_ANSWER: &str = Placeholder::OutcomeUnknown.text();
 
-/// The user turn in front of a history that begins with the assistant.
+/// The user turn before a history that begins with the assistant.
 pub(super) const OPENING: &str = "[antiphon: the beginning of this conversation is missing.]";
 
-/// What stays of a user message whose results went to their calls, where a user turn must stay.
+/// The rest of a user message whose results went to their calls, if a user turn must stay.
 pub(super) const VACATED: &str = "[antiphon: this message is empty; any tool result that stood here is with its call.]";
 
-/// The content of an error result that came without any.
+/// The content of an error result that has none.
 pub(super) const ERROR_WITHOUT_TEXT: &str = "[antiphon: the tool reported an error without a text.]";
 
-/// How every mark of ours begins.
+/// The beginning of every mark that the proxy writes.
 const MARK: &str = "[antiphon:";
 
-/// A result that came behind its turn, as text at the end of a message of the user's.
+/// Writes a late result as text for the end of a user's message.
 pub(super) fn late_result(id: &str, tool: &str, said: &str, failed: bool) -> String {
     let (id, tool) = (quote::label(id), quote::label(tool));
     let what = if failed { "error" } else { "result" };
     let mut guarded = String::with_capacity(said.len());
     for line in said.split_inclusive(['\n', '\r']) {
+        // Content must not forge a mark, so a leading space disarms it.
         guarded.push_str(if line.starts_with(MARK) { " " } else { "" });
         guarded.push_str(line);
     }
