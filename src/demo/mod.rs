@@ -3,15 +3,14 @@
 //! No key, no network but loopback, no file. Every verdict in the story is the provider's or the proxy's own answer.
 
 mod client;
-mod judge;
 mod ledger;
-mod provider;
 mod stage;
 mod stories;
 mod tell;
 mod traffic;
 
 use std::{
+    convert::Infallible,
     io::{self, Write},
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
@@ -28,8 +27,8 @@ use crate::{
     upstream::random,
 };
 use ledger::InPlaceOfAFile;
-use provider::Provider;
 use stage::Stage;
+use strict_provider::{Provider, Recording, Settings};
 use tell::Tell;
 
 /// Where `serve` listens too, so that what is learned here holds there.
@@ -75,7 +74,7 @@ pub struct Play {
 /// Tells the five stories to `out`. Ends early once `stop` does. Says whether all came out as they should.
 pub async fn play(play: Play, out: Box<dyn Write + Send>, stop: impl Future<Output = ()>) -> anyhow::Result<bool> {
     let mut tell = Tell::to(out, play.has_colours);
-    let provider = Provider::new(&KEYS)?;
+    let provider = provider(&KEYS)?;
     let tasks = Tasks::default();
     let (provider_at, token) = (
         serve(&provider, (Ipv4Addr::LOCALHOST, 0).into(), &tasks).await?,
@@ -120,7 +119,7 @@ pub async fn provider_only(
 ) -> anyhow::Result<()> {
     let tasks = Tasks::default();
     let place = Place::of(listen, PROVIDER);
-    let at = serve(&Provider::new(&[])?, place.address, &tasks).await?;
+    let at = serve(&provider(&[])?, place.address, &tasks).await?;
     place.say(&mut out)?;
     writeln!(
         out,
@@ -181,8 +180,25 @@ async fn serve(provider: &Provider, listen: SocketAddr, tasks: &Tasks) -> Result
         client_stall: Duration::from_secs(30),
         drain_timeout: DRAIN,
     };
-    provider.serve(listener, settings, tasks);
+    let provider = provider.clone();
+    let service = hyper::service::service_fn(move |request| {
+        let provider = provider.clone();
+        async move { Ok::<_, Infallible>(provider.answer(request).await) }
+    });
+    tasks.spawn_background(server::serve(listener, settings, tasks.clone(), service));
     Ok(at)
+}
+
+/// Returns a strict provider that records the last request of each of these credentials.
+fn provider(credentials: &'static [&'static str]) -> anyhow::Result<Provider> {
+    let run = blake3::Hash::from_bytes(random()?).to_hex().chars().take(12).collect();
+    Ok(Provider::new(Settings {
+        recording: Recording::LastOf(credentials),
+        calls_tools: true,
+        // A client may use two runs in one conversation, so ids of invented calls must differ.
+        run,
+        ..Settings::default()
+    }))
 }
 
 /// A token for the service, of this run alone.

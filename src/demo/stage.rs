@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use super::{provider::Provider, tell::Tell};
+use strict_provider::Provider;
+
+use super::tell::Tell;
 
 /// The stage.
 pub(super) struct Stage {

@@ -3,12 +3,9 @@
 use std::{io, time::Duration};
 
 use serde_json::{Value, json};
+use strict_provider::{Reply, ToolCall};
 
-use super::{
-    client::Ask,
-    provider::{Call, Reply},
-    stage::Stage,
-};
+use super::{client::Ask, stage::Stage};
 use crate::{provider::asked_at, wire::Format};
 
 /// The credential of all of it.
@@ -24,12 +21,12 @@ pub(super) async fn run(stage: &Stage) -> io::Result<()> {
         tokio::time::sleep(PACE).await;
         let (format, upstream, body) = turn(number);
         if number.is_multiple_of(5) {
-            let call = Call {
+            let call = ToolCall {
                 id: format!("toolu_01Live{number:010}aB3dE5"),
-                tool: "read_file".to_owned(),
+                name: "read_file".to_owned(),
                 input: json!({"path": "README.md"}),
             };
-            stage.provider.will(KEY, Reply::Calls(vec![call]));
+            stage.provider.reply_to(KEY, Reply::Calls(vec![call]));
         }
         let path = format!("/{upstream}{}", asked_at(format, "gemini-3.5-pro"));
         let session = format!("live-{}", number % SESSIONS);

@@ -4,12 +4,12 @@ use std::io;
 
 use http::StatusCode;
 use serde_json::{Value, json};
+use strict_provider::{Reply, ToolCall};
 
 use super::{messages, through, user, without};
 use crate::{
     demo::{
         client::{Answer, Ask},
-        provider::{Call, Reply},
         stage::Stage,
     },
     wire::Format,
@@ -60,12 +60,8 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
             key,
             messages: Vec::new(),
         };
-        let call = Call {
-            id: RENDER.to_owned(),
-            tool: "render".to_owned(),
-            input: json!({"scene": "harbour"}),
-        };
-        stage.provider.will(key, Reply::Calls(vec![call]));
+        let call = ToolCall::new(RENDER, "render", json!({"scene": "harbour"}));
+        stage.provider.reply_to(key, Reply::Calls(vec![call]));
         let called = log.says(stage, "Render the harbour.").await?;
         if key == ANN {
             called.header("x-antiphon-owner").clone_into(&mut owner);
@@ -125,7 +121,7 @@ async fn asked(stage: &mut Stage, log: &mut Log<'_>, who: &str, words: &str, wan
     let answer = log.says(stage, words).await?;
     let line = format!("{who}; x-antiphon-repair: {}", answer.header("x-antiphon-repair"));
     stage.tell.with(answer.status.as_str(), &line)?;
-    let body = stage.provider.received(&key);
+    let body = stage.provider.last_body(&key);
     let count = String::from_utf8_lossy(&body).matches(RESULT).count();
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let list = body["messages"].as_array().cloned().unwrap_or_default();

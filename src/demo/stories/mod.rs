@@ -89,7 +89,7 @@ async fn through(stage: &Stage, format: Format, headers: Headers<'_>, body: &str
 
 /// Tells what the provider received in the place of a result: the text of each block that answers one of `ids`.
 fn received(stage: &mut Stage, key: &str, ids: &[&str]) -> io::Result<()> {
-    let body: Value = serde_json::from_slice(&stage.provider.received(key)).unwrap_or_default();
+    let body: Value = serde_json::from_slice(&stage.provider.last_body(key)).unwrap_or_default();
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
     let mut told = 0;
     for (index, message) in messages.iter().enumerate() {

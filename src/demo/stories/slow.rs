@@ -4,13 +4,13 @@ use std::{io, time::Duration};
 
 use http::StatusCode;
 use serde_json::{Value, json};
+use strict_provider::Reply;
 
 use super::user;
 use crate::{
     demo::{
         KEYS_OF_TEAM,
         client::{Answer, Ask},
-        provider::Reply,
         stage::Stage,
     },
     provider::asked_at,
@@ -62,7 +62,7 @@ async fn blaming(stage: &mut Stage) -> io::Result<()> {
     let path = asked_at(Format::Anthropic, "");
     let mut rested = Vec::new();
     for (name, key) in KEYS_OF_TEAM {
-        stage.provider.will(key, Reply::Searches);
+        stage.provider.reply_to(key, Reply::EndlessSearch);
         let (headers, body) = ([("x-api-key", key)], asks());
         let ask = Ask::post(stage.provider_at, &path, &headers, &body);
         let answer = Ask {
@@ -103,16 +103,16 @@ async fn team(stage: &Stage, body: &str) -> io::Result<Answer> {
 /// What both keys are told to do next: whichever is taken.
 fn both_will(stage: &Stage, replies: &[Reply]) {
     for (_, key) in KEYS_OF_TEAM {
-        stage.provider.forget(key);
+        stage.provider.clear_replies(key);
         for reply in replies {
-            stage.provider.will(key, reply.clone());
+            stage.provider.reply_to(key, reply.clone());
         }
     }
 }
 
 /// A search that does not come back, behind an answer that has begun.
 async fn search(stage: &mut Stage) -> io::Result<()> {
-    both_will(stage, &[Reply::Searches]);
+    both_will(stage, &[Reply::EndlessSearch]);
     let answer = team(stage, &asks()).await?;
     let words = format!(
         "x-antiphon-profile: {}; the search has a clock of its own",

@@ -5,14 +5,11 @@ use std::{io, time::Duration};
 
 use http::StatusCode;
 use serde_json::{Value, json};
+use strict_provider::{Reply, ToolCall};
 
 use super::{both, messages, received, through, user};
 use crate::{
-    demo::{
-        client::Ask,
-        provider::{Call, Reply},
-        stage::Stage,
-    },
+    demo::{client::Ask, stage::Stage},
     wire::Format,
 };
 
@@ -39,12 +36,8 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
         "garrytan/gbrain#2273, #2274",
     )?;
     let mut log = vec![user("Lint, test and package it.")];
-    let calls = CALLS.map(|(id, tool, _)| Call {
-        id: id.to_owned(),
-        tool: tool.to_owned(),
-        input: json!({"of": "main"}),
-    });
-    stage.provider.will(KEY, Reply::Calls(calls.into()));
+    let calls = CALLS.map(|(id, tool, _)| ToolCall::new(id, tool, json!({"of": "main"})));
+    stage.provider.reply_to(KEY, Reply::Calls(calls.into()));
     let answer = through(stage, Format::Anthropic, HEADERS, &messages(&log)).await?;
     let content = answer.json()["content"].clone();
     let count = content.as_array().map_or(0, Vec::len);

@@ -1,6 +1,6 @@
 //! Which path asks for what, and in which format.
 
-use antiphon::wire::Format;
+use crate::Format;
 
 /// What a request wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +27,13 @@ pub(super) struct Endpoint<'a> {
 }
 
 const EXACT: [(&str, Format, Wants); 7] = [
-    ("/v1/messages", Format::Anthropic, Wants::Answer),
-    ("/v1/messages/count_tokens", Format::Anthropic, Wants::Count),
-    ("/v1/messages/batches", Format::Anthropic, Wants::Kept),
-    ("/v1/chat/completions", Format::OpenAiChat, Wants::Answer),
-    ("/v1/responses", Format::OpenAiResponses, Wants::Answer),
-    ("/v1/responses/input_tokens", Format::OpenAiResponses, Wants::Count),
-    ("/v1/responses/compact", Format::OpenAiResponses, Wants::Kept),
+    ("/v1/messages", Format::Messages, Wants::Answer),
+    ("/v1/messages/count_tokens", Format::Messages, Wants::Count),
+    ("/v1/messages/batches", Format::Messages, Wants::Kept),
+    ("/v1/chat/completions", Format::Chat, Wants::Answer),
+    ("/v1/responses", Format::Responses, Wants::Answer),
+    ("/v1/responses/input_tokens", Format::Responses, Wants::Count),
+    ("/v1/responses/compact", Format::Responses, Wants::Kept),
 ];
 
 /// What the path asks for; `query` tells a stream of events from a stream that is one list.
@@ -51,7 +51,7 @@ pub(super) fn endpoint<'a>(path: &'a str, query: &str) -> Option<Endpoint<'a>> {
     if let Some(id) = items.and_then(|rest| rest.strip_suffix("/items")) {
         return Some(Endpoint {
             conversation: Some(id),
-            ..found(Format::OpenAiResponses, Wants::Kept)
+            ..found(Format::Responses, Wants::Kept)
         });
     }
     let (before, verb) = path.rsplit_once(':')?;

@@ -5,15 +5,15 @@
 
 use serde_json::{Value, json};
 
-use super::judge::{Refusal, Verdict};
+use crate::judge::{Refusal, Verdict};
 
 /// What a signature of ours begins with.
 const MADE_HERE: &str = "bound.";
 /// The header that opens the setting.
-pub(crate) const CONTROLS: &str = "thinking-binding-controls-2026-08-01";
+pub const CONTROLS: &str = "thinking-binding-controls-2026-08-01";
 
 /// A thinking block that answers `body`, bound to all of it.
-pub(crate) fn thinking(body: &Value, words: &str) -> Value {
+pub fn thinking(body: &Value, words: &str) -> Value {
     let walk = Walk::over(body);
     let mark = mark(words);
     let earlier: Vec<String> = walk.blocks.iter().filter_map(|block| block.mark.clone()).collect();
@@ -27,7 +27,7 @@ pub(crate) fn thinking(body: &Value, words: &str) -> Value {
 
 /// Refuses a body that holds thinking bound to another prefix. Batches drop such blocks, and so does whoever asks for
 /// it. `controls`: whether the request carries the header that opens the setting.
-pub(crate) fn check(body: &Value, controls: bool) -> Verdict {
+pub fn check(body: &Value, controls: bool) -> Verdict {
     let setting = body.pointer("/thinking/block_binding/prefix_mismatch_behavior");
     if setting.and_then(Value::as_str) == Some("drop_block") || body.get("requests").is_some() {
         return Ok(());

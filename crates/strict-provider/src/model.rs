@@ -2,38 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::wire::Format;
+use crate::{Format, Reply, ToolCall};
 
 /// How deep a made-up input goes.
 const DEPTH_MAX: usize = 4;
 /// Tools that are looked at.
 const TOOLS_MAX: usize = 256;
 
-/// What the model does next.
-#[derive(Clone, Debug)]
-pub(in crate::demo) enum Reply {
-    /// Says something.
-    Text(&'static str),
-    /// Calls tools.
-    Calls(Vec<Call>),
-    /// Begins a search at the provider that never ends, with pings meanwhile. Messages alone.
-    Searches,
-    /// Says nothing, not even a head.
-    Silence,
-}
-
-/// One call.
-#[derive(Clone, Debug)]
-pub(in crate::demo) struct Call {
-    pub(in crate::demo) id: String,
-    pub(in crate::demo) tool: String,
-    pub(in crate::demo) input: Value,
-}
-
 /// What it does where nobody has told it: every other time it calls a tool that the request offers.
-pub(super) fn next(format: Format, body: &Value, new_id: &dyn Fn() -> String) -> Reply {
+pub(crate) fn next_reply(format: Format, body: &Value, new_id: &dyn Fn() -> String) -> Reply {
     if ends_with_a_result(format, body) {
-        return Reply::Text("Thank you, that is what I wanted to know.");
+        return Reply::Text("Thank you, that is what I wanted to know.".to_owned());
     }
     let declines = body
         .get("tool_choice")
@@ -47,12 +26,12 @@ pub(super) fn next(format: Format, body: &Value, new_id: &dyn Fn() -> String) ->
             .any(|word| name.contains(word))
     };
     let Some((name, schema)) = offered.iter().find(looks).or_else(|| offered.first()) else {
-        return Reply::Text("I hear you. Offer me a tool, and I will call it.");
+        return Reply::Text("I hear you. Offer me a tool, and I will call it.".to_owned());
     };
     let input = made_up("", schema, 0);
-    Reply::Calls(vec![Call {
+    Reply::Calls(vec![ToolCall {
         id: new_id(),
-        tool: (*name).to_owned(),
+        name: (*name).to_owned(),
         input: if input.is_object() { input } else { json!({}) },
     }])
 }
@@ -62,11 +41,11 @@ fn ends_with_a_result(format: Format, body: &Value) -> bool {
     let holds =
         |list: &Value, is_it: fn(&Value) -> bool| list.as_array().is_some_and(|blocks| blocks.iter().any(is_it));
     let found = match format {
-        Format::Anthropic => {
+        Format::Messages => {
             last("messages").map(|message| holds(&message["content"], |block| block["type"] == "tool_result"))
         }
-        Format::OpenAiChat => last("messages").map(|message| message["role"] == "tool"),
-        Format::OpenAiResponses => {
+        Format::Chat => last("messages").map(|message| message["role"] == "tool"),
+        Format::Responses => {
             last("input").map(|item| item["type"].as_str().is_some_and(|kind| kind.ends_with("_output")))
         }
         Format::Gemini => last("contents").map(|content| {
@@ -89,12 +68,12 @@ fn tools(format: Format, body: &Value) -> Vec<(&str, &Value)> {
         .flatten()
         .take(TOOLS_MAX);
     match format {
-        Format::Anthropic => offered
+        Format::Messages => offered
             .filter(|tool| tool.get("input_schema").is_some())
             .filter_map(named)
             .collect(),
-        Format::OpenAiChat => offered.filter_map(|tool| named(tool.get("function")?)).collect(),
-        Format::OpenAiResponses => offered
+        Format::Chat => offered.filter_map(|tool| named(tool.get("function")?)).collect(),
+        Format::Responses => offered
             .filter(|tool| tool["type"] == "function")
             .filter_map(named)
             .collect(),

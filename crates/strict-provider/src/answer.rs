@@ -1,44 +1,53 @@
-//! What the model says, in the shape of each format: one JSON, or the events of a stream.
+//! The model's answer in the shape of each format: one JSON document, or the events of a stream.
 
 use serde_json::{Value, json};
 
-use super::model::{Call, Reply};
+use crate::{Reply, ToolCall};
 
-/// When these answers were made, for formats that say so.
-const CREATED: u64 = 1_760_000_000;
+/// Creation time in every answer, in seconds since 1970.
+const CREATED: u64 = 1_700_000_000;
 
-/// One answer: its number, the model that was asked for, and what it does.
+/// One answer of the model.
 #[derive(Clone, Copy)]
-pub(super) struct Said<'a> {
-    pub(super) number: u64,
-    pub(super) model: &'a str,
-    pub(super) reply: &'a Reply,
+pub(crate) struct Answer<'a> {
+    /// Number of the answer, from 1.
+    pub(crate) number: usize,
+    /// The requested model.
+    pub(crate) model: &'a str,
+    /// Thinking block before the reply. `None` if the model does not think.
+    pub(crate) thinking: Option<&'a Value>,
+    /// The reply.
+    pub(crate) reply: &'a Reply,
 }
 
-impl Said<'_> {
-    fn words(&self) -> Option<&'static str> {
-        match self.reply {
-            Reply::Text(words) => Some(words),
-            Reply::Calls(_) | Reply::Searches | Reply::Silence => None,
-        }
+/// Returns the id of the Responses answer with this number.
+pub(crate) fn response_id(number: usize) -> String {
+    format!("resp_{number:08}")
+}
+
+impl Answer<'_> {
+    fn text(&self) -> Option<&str> {
+        self.reply.text()
     }
 
-    fn calls(&self) -> &[Call] {
-        match self.reply {
-            Reply::Calls(calls) => calls,
-            Reply::Text(_) | Reply::Searches | Reply::Silence => &[],
-        }
+    fn calls(&self) -> &[ToolCall] {
+        self.reply.calls()
     }
 
     fn id(&self, kind: &str) -> String {
-        format!("{kind}_demo_{:08}", self.number)
+        format!("{kind}_{:08}", self.number)
     }
 
     /// Messages.
-    pub(super) fn message(&self) -> Value {
-        let text = self.words().map(|words| json!({"type": "text", "text": words}));
-        let call = |call: &Call| json!({"type": "tool_use", "id": call.id, "name": call.tool, "input": call.input});
-        let content: Vec<Value> = text.into_iter().chain(self.calls().iter().map(call)).collect();
+    pub(crate) fn message(&self) -> Value {
+        let text = self.text().map(|words| json!({"type": "text", "text": words}));
+        let call = |call: &ToolCall| json!({"type": "tool_use", "id": call.id, "name": call.name, "input": call.input});
+        let thinking = self.thinking.cloned();
+        let content: Vec<Value> = thinking
+            .into_iter()
+            .chain(text)
+            .chain(self.calls().iter().map(call))
+            .collect();
         let stop = if self.calls().is_empty() {
             "end_turn"
         } else {
@@ -51,24 +60,19 @@ impl Said<'_> {
     }
 
     /// Messages, as a stream.
-    pub(super) fn message_events(&self) -> Vec<String> {
+    pub(crate) fn message_events(&self) -> Vec<String> {
         let mut opening = self.message();
         let stop = opening["stop_reason"].take();
         let blocks = std::mem::replace(&mut opening["content"], json!([]));
         let mut events = vec![named(&json!({"type": "message_start", "message": opening}))];
         for (index, block) in blocks.as_array().into_iter().flatten().enumerate() {
-            let (mut start, mut deltas) = (block.clone(), Vec::new());
-            if let Some(words) = block["text"].as_str() {
-                start["text"] = "".into();
-                deltas.extend(halves(words).map(|half| json!({"type": "text_delta", "text": half})));
-            } else {
-                start["input"] = json!({});
-                let input = block["input"].to_string();
-                deltas.extend(halves(&input).map(|half| json!({"type": "input_json_delta", "partial_json": half})));
-            }
+            let (start, deltas) = block_events(block);
             events.push(named(
                 &json!({"type": "content_block_start", "index": index, "content_block": start}),
             ));
+            if index == 0 {
+                events.push(named(&json!({"type": "ping"})));
+            }
             let delta = |delta| named(&json!({"type": "content_block_delta", "index": index, "delta": delta}));
             events.extend(deltas.into_iter().map(delta));
             events.push(named(&json!({"type": "content_block_stop", "index": index})));
@@ -82,7 +86,7 @@ impl Said<'_> {
     }
 
     /// Messages, as a stream that has begun a search.
-    pub(super) fn search_events(&self) -> Vec<String> {
+    pub(crate) fn search_events(&self) -> Vec<String> {
         let mut opening = self.message();
         opening["stop_reason"] = Value::Null;
         let search = json!({"type": "server_tool_use", "id": self.id("srvtoolu"), "name": "web_search", "input": {}});
@@ -94,8 +98,8 @@ impl Said<'_> {
     }
 
     /// Chat Completions.
-    pub(super) fn completion(&self) -> Value {
-        let mut message = json!({"role": "assistant", "content": self.words(), "refusal": null});
+    pub(crate) fn completion(&self) -> Value {
+        let mut message = json!({"role": "assistant", "content": self.text(), "refusal": null});
         if !self.calls().is_empty() {
             message["tool_calls"] = self.tool_calls(false);
         }
@@ -107,7 +111,7 @@ impl Said<'_> {
     }
 
     /// Chat Completions, as a stream.
-    pub(super) fn completion_events(&self) -> Vec<String> {
+    pub(crate) fn completion_events(&self) -> Vec<String> {
         let chunk = |delta: Value, finish: Value| {
             plain(&json!({
                 "id": self.id("chatcmpl"), "object": "chat.completion.chunk", "created": CREATED, "model": self.model,
@@ -115,7 +119,7 @@ impl Said<'_> {
             }))
         };
         let mut events = vec![chunk(json!({"role": "assistant", "content": ""}), Value::Null)];
-        let halves = self.words().map(halves).into_iter().flatten();
+        let halves = self.text().map(halves).into_iter().flatten();
         events.extend(halves.map(|half| chunk(json!({"content": half}), Value::Null)));
         if !self.calls().is_empty() {
             events.push(chunk(json!({"tool_calls": self.tool_calls(true)}), Value::Null));
@@ -130,8 +134,8 @@ impl Said<'_> {
     }
 
     fn tool_calls(&self, numbered: bool) -> Value {
-        let call = |(index, call): (usize, &Call)| {
-            let function = json!({"name": call.tool, "arguments": call.input.to_string()});
+        let call = |(index, call): (usize, &ToolCall)| {
+            let function = json!({"name": call.name, "arguments": call.input.to_string()});
             let mut call = json!({"id": call.id, "type": "function", "function": function});
             if numbered {
                 call["index"] = index.into();
@@ -142,26 +146,33 @@ impl Said<'_> {
     }
 
     /// Responses.
-    pub(super) fn response(&self) -> Value {
+    pub(crate) fn response(&self) -> Value {
         json!({
-            "id": self.id("resp"), "object": "response", "created_at": CREATED, "status": "completed",
+            "id": response_id(self.number), "object": "response", "created_at": CREATED, "status": "completed",
             "model": self.model,
             "error": null, "incomplete_details": null, "output": self.items(),
             "usage": {"input_tokens": 12, "output_tokens": 4, "total_tokens": 16},
         })
     }
 
+    fn item_id(&self, index: usize) -> String {
+        match index {
+            0 => self.id("fc"),
+            index => format!("{}_{index}", self.id("fc")),
+        }
+    }
+
     fn items(&self) -> Vec<Value> {
-        let message = self.words().map(|words| {
+        let message = self.text().map(|words| {
             json!({
                 "type": "message", "id": self.id("msg"), "status": "completed", "role": "assistant",
                 "content": [{"type": "output_text", "text": words, "annotations": []}],
             })
         });
-        let call = |(index, call): (usize, &Call)| {
+        let call = |(index, call): (usize, &ToolCall)| {
             json!({
-                "type": "function_call", "id": format!("{}_{index}", self.id("fc")), "call_id": call.id,
-                "name": call.tool,
+                "type": "function_call", "id": self.item_id(index), "call_id": call.id,
+                "name": call.name,
                 "arguments": call.input.to_string(), "status": "completed",
             })
         };
@@ -172,7 +183,7 @@ impl Said<'_> {
     }
 
     /// Responses, as a stream.
-    pub(super) fn response_events(&self) -> Vec<String> {
+    pub(crate) fn response_events(&self) -> Vec<String> {
         let mut opening = self.response();
         opening["status"] = "in_progress".into();
         opening["output"] = json!([]);
@@ -219,24 +230,24 @@ impl Said<'_> {
     }
 
     /// Gemini.
-    pub(super) fn candidates(&self) -> Value {
-        let text = self.words().map(|words| json!({"text": words}));
-        let call = |call: &Call| {
-            let function = json!({"id": call.id, "name": call.tool, "args": call.input});
+    pub(crate) fn candidates(&self) -> Value {
+        let text = self.text().map(|words| json!({"text": words}));
+        let call = |call: &ToolCall| {
+            let function = json!({"id": call.id, "name": call.name, "args": call.input});
             json!({"functionCall": function, "thoughtSignature": "QUFB"})
         };
         let parts: Vec<Value> = text.into_iter().chain(self.calls().iter().map(call)).collect();
         json!({
             "candidates": [{"index": 0, "content": {"role": "model", "parts": parts}, "finishReason": "STOP"}],
-            "modelVersion": self.model, "responseId": self.id("resp"),
+            "modelVersion": self.model, "responseId": format!("resp-{:08}", self.number),
             "usageMetadata": {"promptTokenCount": 12, "candidatesTokenCount": 4, "totalTokenCount": 16},
         })
     }
 
     /// Gemini, as the chunks of a stream.
-    pub(super) fn candidate_chunks(&self) -> Vec<Value> {
+    pub(crate) fn candidate_chunks(&self) -> Vec<Value> {
         let whole = self.candidates();
-        let Some(words) = self.words() else {
+        let Some(words) = self.text() else {
             return vec![whole];
         };
         let [mut first, mut last] = [whole.clone(), whole];
@@ -248,13 +259,43 @@ impl Said<'_> {
     }
 }
 
+/// Returns a block as its stream begins it, and the deltas that follow.
+fn block_events(block: &Value) -> (Value, Vec<Value>) {
+    let mut start = block.clone();
+    let text = |key: &str| block[key].as_str().unwrap_or_default();
+    let deltas = match block["type"].as_str() {
+        Some("text") => {
+            start["text"] = "".into();
+            let halves = halves(text("text"));
+            halves.map(|half| json!({"type": "text_delta", "text": half})).collect()
+        }
+        Some("thinking") => {
+            (start["thinking"], start["signature"]) = ("".into(), "".into());
+            let halves = halves(text("thinking"));
+            halves
+                .map(|half| json!({"type": "thinking_delta", "thinking": half}))
+                .chain([json!({"type": "signature_delta", "signature": text("signature")})])
+                .collect()
+        }
+        Some("tool_use") => {
+            start["input"] = json!({});
+            let halves = halves(&block["input"].to_string());
+            halves
+                .map(|half| json!({"type": "input_json_delta", "partial_json": half}))
+                .collect()
+        }
+        _ => Vec::new(),
+    };
+    (start, deltas)
+}
+
 /// An event with a name: the type of its data.
-pub(super) fn named(data: &Value) -> String {
+pub(crate) fn named(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or_default())
 }
 
 /// An event without a name.
-pub(super) fn plain(data: &Value) -> String {
+pub(crate) fn plain(data: &Value) -> String {
     format!("data: {data}\n\n")
 }
 

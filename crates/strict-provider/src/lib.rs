@@ -1,0 +1,48 @@
+//! A scripted LLM provider that judges tool-call histories as strictly as the real providers do.
+//!
+//! It refuses a broken history in the real provider's words, and otherwise returns a scripted or plausible answer, as JSON
+//! or as a stream. The crate does not depend on Antiphon, so that Antiphon never judges itself: its demonstration, tests
+//! and fuzz targets all use this one judge.
+
+mod answer;
+pub mod binding;
+pub mod judge;
+mod model;
+mod paths;
+mod provider;
+mod reply;
+
+pub use provider::{Provider, ReceivedRequest, Recording, ResponseBody, Settings};
+pub use reply::{Reply, ToolCall};
+
+/// A request format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Anthropic Messages.
+    Messages,
+    /// OpenAI Chat Completions.
+    Chat,
+    /// OpenAI Responses.
+    Responses,
+    /// Gemini `generateContent`.
+    Gemini,
+}
+
+/// The provider whose reading of a format is judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// The author of the format.
+    Author,
+    /// Amazon Bedrock.
+    Bedrock,
+    /// DeepSeek.
+    DeepSeek,
+    /// MiniMax.
+    MiniMax,
+    /// Mistral.
+    Mistral,
+    /// xAI.
+    Xai,
+    /// Any other server that speaks the format.
+    Compatible,
+}
