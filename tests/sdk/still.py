@@ -1,6 +1,6 @@
 """One streamed request of the Anthropic SDK: `still.py BASE`. Prints the text, or the class and words of the error.
 
-Run by `tests/it/sdk_still.rs`, whose proxy lives on paused time.
+Run by `tests/it/timeouts/sdk_on_paused_time.rs`, whose proxy lives on paused time.
 """
 
 import json

@@ -1,0 +1,5 @@
+//! The admin listener and reloads.
+
+pub(crate) mod api;
+pub(crate) mod listener;
+pub(crate) mod reload;

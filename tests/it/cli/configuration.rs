@@ -1,0 +1,946 @@
+//! From file, variables and flags to settings, and every problem on the way.
+
+use std::{collections::BTreeMap, io, path::Path, time::Duration};
+
+use antiphon::{
+    auth::{Credential, Profile, Secret},
+    config::{ConfigError, Flags, Loaded, VARIABLES, lower, schema},
+    policy::{Clocks, OnOrganisationChange, RotationSettings},
+    provider::Kind,
+    repair::{Applicability, Mode, Tier},
+    telemetry::LogFormat,
+};
+use serde_json::Value;
+
+const EXAMPLE: &str = include_str!("../../../config.example.toml");
+
+fn with(file: Option<&str>, flags: &Flags, variables: &[(&str, &str)]) -> Result<Loaded, ConfigError> {
+    let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
+    lower(
+        file.map(|text| ("antiphon.toml", text)),
+        flags,
+        &|name| variables.get(name).map(ToString::to_string),
+        &secret_file,
+    )
+}
+
+/// The files of secrets: each under `/run/secrets` holds its own name.
+fn secret_file(path: &Path) -> io::Result<String> {
+    let name = path.strip_prefix("/run/secrets").map_err(|_| io::ErrorKind::NotFound)?;
+    match name.to_str().unwrap_or_default() {
+        "empty" => Ok("\n".to_owned()),
+        "lines" => Ok("one\ntwo\n".to_owned()),
+        name => Ok(format!("{name}\r\n")),
+    }
+}
+
+fn file(text: &str) -> Loaded {
+    with(Some(text), &Flags::default(), &[]).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn defaults() -> Loaded {
+    with(None, &Flags::default(), &[]).unwrap()
+}
+
+/// Checks the problems of a file: each row is `line key: words of the message … (words of the hint)`.
+fn problems(text: &str, expected: &[(usize, &str, &str, &str)]) {
+    let error = with(Some(text), &Flags::default(), &[]).expect_err(text);
+    let found: Vec<String> = error
+        .problems
+        .iter()
+        .map(|p| format!("{:?} {} {:?}", p.line(), p, p.hint))
+        .collect();
+    assert_eq!(error.problems.len(), expected.len(), "{text}\n{found:#?}");
+    for (problem, (line, key, message, hint)) in error.problems.iter().zip(expected) {
+        let context = format!("{text}\n{problem}");
+        assert_eq!(problem.line(), (*line > 0).then_some(*line), "{context}");
+        assert_eq!(problem.key, *key, "{context}");
+        assert!(
+            problem.message.contains(message),
+            "message lacks {message:?}: {context}"
+        );
+        let said = problem.hint.as_deref().unwrap_or_default();
+        assert!(
+            said.contains(hint) && hint.is_empty() == said.is_empty(),
+            "hint should say {hint:?}: {context}"
+        );
+    }
+}
+
+/// Text of a file, then line, key, words of the message and words of the hint of its only problem.
+#[rustfmt::skip]
+const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
+    ("lisen = 1", 1, "lisen", "unknown key", "known here: client_tokens, ledger, log, principals, repair, rotation, server, services"),
+    ("sever = {}", 1, "sever", "unknown key", "did you mean `server`?"),
+    ("listen = \"127.0.0.1:1\"", 1, "listen", "unknown key", "it belongs under [server]"),
+    ("[server]\n\nlisen = \"127.0.0.1:1\"", 3, "server.lisen", "unknown key", "did you mean `listen`?"),
+    ("[server]\nadmin-listen = \"127.0.0.1:1\"", 2, "server.admin-listen", "unknown key", "`admin_listen`"),
+    ("[server]\nfrobnicate = 1", 2, "server.frobnicate", "unknown key", "known here: admin_listen"),
+    ("[upstreams.a]\nurl = \"http://h\"\nkeys = 1", 3, "upstreams.a.keys", "unknown key", "known here: credentials, kind, mode, profiles, url"),
+    ("[tools.\"a b\"]\nteir = \"read\"", 2, "tools.\"a b\".teir", "unknown key", "did you mean `tier`?"),
+    ("server = 3", 1, "server", "expected a table, found a whole number", ""),
+    ("[server]\nlisten = 4747", 2, "server.listen", "expected a string, found a whole number", "quotes"),
+    ("[server]\ntrust_mode_header = \"yes\"", 2, "server.trust_mode_header", "expected a boolean, found a string", "without quotes"),
+    ("[server]\nconnections_max = \"9\"", 2, "server.connections_max", "expected a whole number, found a string", "without quotes"),
+    ("[server]\nconnections_max = 1.5", 2, "server.connections_max", "expected a whole number, found a float", ""),
+    ("[server]\nconnections_max = -1", 2, "server.connections_max", "from 0 up", ""),
+    ("[server]\nconnections_max = 0", 2, "server.connections_max", "at least 1", ""),
+    ("[server]\nconnections_max = 99999999999999999999", 2, "server.connections_max", "expected a whole number", ""),
+    ("[server]\nallow_hosts = \"a\"", 2, "server.allow_hosts", "expected an array of strings, found a string", "brackets"),
+    ("[server]\nallow_hosts = [\"a\", 2]", 2, "server.allow_hosts[1]", "expected a string", "quotes"),
+    ("[server]\nallow_hosts = [\"http://a\"]", 2, "server.allow_hosts[0]", "expected a host name", "without scheme"),
+    ("[server]\nallow_hosts = [\"a:80\"]", 2, "server.allow_hosts[0]", "expected a host name", "port"),
+    ("[server]\nallow_hosts = [\"*\"]", 2, "server.allow_hosts[0]", "expected a host name", "name every host"),
+    ("[server]\nallow_origins = [\"*\"]", 2, "server.allow_origins[0]", "expected an origin", "name every origin"),
+    ("[server]\nallow_origins = [\"a.example\"]", 2, "server.allow_origins[0]", "expected an origin", "scheme, host"),
+    ("[server]\nallow_origins = [\"https://a.example/\"]", 2, "server.allow_origins[0]", "expected an origin", "scheme, host"),
+    ("[server]\nlisten = \"4747\"", 2, "server.listen", "expected an address with a port", "write \"127.0.0.1:4747\""),
+    ("[server]\nlisten = \":4747\"", 2, "server.listen", "expected an address with a port", "write \"127.0.0.1:4747\""),
+    ("[server]\nlisten = \"0.0.0.0\"", 2, "server.listen", "expected an address with a port", "\"0.0.0.0:4747\""),
+    ("[server]\nlisten = \"::1\"", 2, "server.listen", "expected an address with a port", "\"[::1]:4747\""),
+    ("[server]\nlisten = \"example.com:1\"", 2, "server.listen", "expected an address with a port", "write it like"),
+    ("[server]\nadmin_listen = \"0.0.0.0:4748\"", 2, "server.admin_listen", "other machines", "write \"127.0.0.1:4748\""),
+    ("[server]\nadmin_listen = \"127.0.0.1:4747\"", 2, "server.admin_listen", "the proxy's own address", "another port"),
+    ("[server]\nheader_timeout = \"30\"", 2, "server.header_timeout", "expected a duration", "write \"30s\" for seconds"),
+    ("[server]\nheader_timeout = \"soon\"", 2, "server.header_timeout", "expected a duration", "write it like"),
+    ("[server]\nheader_timeout = \"0s\"", 2, "server.header_timeout", "expected a duration from 1ms to 1day", ""),
+    ("[timeouts]\nidle = \"2days\"", 2, "timeouts.idle", "expected a duration from 1ms to 1day", ""),
+    ("[timeouts]\nidle = 300", 2, "timeouts.idle", "expected a string", "with its unit"),
+    ("[server]\ninspect_bytes_max = \"64 parsecs\"", 2, "server.inspect_bytes_max", "expected a size", "64MiB"),
+    ("[server]\ninspect_bytes_max = \"0\"", 2, "server.inspect_bytes_max", "from 1B to 4GiB", ""),
+    ("[server]\ninspect_bytes_max = \"5GiB\"", 2, "server.inspect_bytes_max", "from 1B to 4GiB", ""),
+    ("[repair]\nmode = \"strikt\"", 2, "repair.mode", "expected one of repair, strict, observe", "did you mean `strict`?"),
+    ("[repair]\nmode = \"on\"", 2, "repair.mode", "expected one of repair, strict, observe; found \"on\"", ""),
+    ("[repair]\nleast = \"losless\"", 2, "repair.least", "expected one of lossy", "did you mean `lossless`?"),
+    ("[repair]\nhygiene = 1", 2, "repair.hygiene", "expected a boolean, found a whole number", ""),
+    ("[tools.t]\ntier = \"readonly\"", 2, "tools.t.tier", "expected one of read, revertible, durable, one_way", ""),
+    ("[tools.t]\nmax_duration = \"2days\"", 2, "tools.t.max_duration", "\"t\" may take longer than a session is remembered, which is 1day", "write at most \"1day\""),
+    ("[ledger]\nttl = \"1h\"\n[tools.t]\nmax_duration = \"2h\"", 4, "tools.t.max_duration", "\"t\" may take longer than its call is kept, which is 1h", "set ledger.ttl to \"2h\" or more"),
+    ("[ledger]\nttl = \"400days\"", 2, "ledger.ttl", "expected a duration from 1ms to 1year", ""),
+    ("[ledger]\nstore = \"postgres\"", 2, "ledger.store", "expected one of sqlite, memory", ""),
+    ("[ledger]\nbytes_max = \"much\"", 2, "ledger.bytes_max", "expected a size", "64MiB"),
+    ("[principals]\nmode = \"all\"", 2, "principals.mode", "expected one of each, single", ""),
+    ("[principals]\nmode = \"single\"\ntrust_body_user = true", 2, "principals.mode", "there is one caller", "write \"each\""),
+    ("[server]\nlisten = \"0.0.0.0:1\"\n[principals]\nmode = \"single\"", 4, "principals.mode", "other machines", "listen on 127.0.0.1"),
+    ("[principals]\nuser_header = \"x user\"", 2, "principals.user_header", "expected the name of a header", "x-user"),
+    ("[services.s]\nprincipals = [\"*\"]\ntools = [\"*\"]", 1, "services.s", "neither a token nor a secret", "config token"),
+    ("[services.s]\ntoken = \"hunter2\"\nprincipals = [\"*\"]\ntools = [\"*\"]", 2, "services.s.token", "expected sha256:", "config token"),
+    ("[services.s]\nsecret = \"whsec_hunter2\"\nprincipals = [\"*\"]\ntools = [\"*\"]", 2, "services.s.secret", "expected whsec_ and 24 to 64 bytes", ""),
+    ("[services.s]\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\nprincipals = [\"ann\"]\ntools = [\"*\"]", 3, "services.s.principals[0]", "no client token of this name", "[client_tokens]"),
+    ("[services.s]\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\nprincipals = [\"*\"]", 1, "services.s", "has no tools", "[\"*\"] for all"),
+    ("[services.s]\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\nprincipals = [\"*\"]\ntools = [\"*\", \"a\"]", 4, "services.s.tools", "lists \"*\" together with names", "keep \"*\" alone"),
+    ("[services.S]\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\nprincipals = [\"*\"]\ntools = [\"*\"]", 1, "services.S", "expected a name of lower-case letters", "write \"s\""),
+    ("[log]\nformat = \"xml\"", 2, "log.format", "expected one of auto, json, text", ""),
+    ("[log]\nlevel = \"inof\"", 2, "log.level", "expected a log level, found \"inof\"", "directives"),
+    ("[log]\nlevel = \"antiphon=loud\"", 2, "log.level", "expected a log level", "directives"),
+    ("[traces]\nendpoint = \"collector:4318\"", 2, "traces.endpoint", "expected a URL that begins with http://", "write it like"),
+    ("[traces]\nendpoint = \"https://u:p@h\"", 2, "traces.endpoint", "without a user name", "write it like"),
+    ("[traces]\nendpoint = \"https://h?key=1\"", 2, "traces.endpoint", "query or fragment", "write it like"),
+    ("[traces]\npropagate = \"no\"", 2, "traces.propagate", "expected a boolean, found a string", "without quotes"),
+    ("[upstreams.a]\nmode = \"strict\"", 1, "upstreams.a", "has no url", "write url"),
+    ("[upstreams.bedrock]", 1, "upstreams.bedrock", "has no url", "write url"),
+    ("[upstreams.A]\nurl = \"http://h\"", 1, "upstreams.A", "lower-case", "write \"a\""),
+    ("[upstreams.\"a/b\"]\nurl = \"http://h\"", 1, "upstreams.\"a/b\"", "lower-case", ""),
+    ("[upstreams.\"..\"]\nurl = \"http://h\"", 1, "upstreams.\"..\"", "lower-case", ""),
+    ("[upstreams.v1]\nurl = \"http://h\"", 1, "upstreams.v1", "cannot name an upstream", "another name"),
+    ("[upstreams.a]\nurl = \"http://h\"\nkind = \"antropic\"", 3, "upstreams.a.kind", "expected one of", "`anthropic`"),
+    ("[upstreams.a]\nurl = \"h.example\"", 2, "upstreams.a.url", "http:// or https://", ""),
+    ("[upstreams.a]\nurl = \"ftp://h\"", 2, "upstreams.a.url", "found ftp://", ""),
+    ("[upstreams.a]\nurl = \"https://\"", 2, "upstreams.a.url", "expected a host", ""),
+    ("[upstreams.a]\nurl = \"https://h:99999\"", 2, "upstreams.a.url", "expected a host", ""),
+    ("[upstreams.a]\nurl = \"https://h:\"", 2, "upstreams.a.url", "expected a host", ""),
+    ("[upstreams.a]\nurl = \"https://u:p@h\"", 2, "upstreams.a.url", "user name or password", "remove it"),
+    ("[upstreams.a]\nurl = \"https://h/v1?key=1\"", 2, "upstreams.a.url", "has a query", "remove"),
+    ("[upstreams.a]\nurl = \"https://h/#top\"", 2, "upstreams.a.url", "has a fragment", "remove"),
+    ("[upstreams.a]\nurl = \"https://h/../v1\"", 2, "upstreams.a.url", "dot segments", ""),
+    ("[upstreams.a]\nurl = \"https://h/a b\"", 2, "upstreams.a.url", "need escaping", ""),
+    ("[upstreams.a]\nurl = \"https://h/v1/chat/completions\"", 2, "upstreams.a.url", "one endpoint", "\"https://h/v1\""),
+    ("[upstreams.a]\nurl = \"http://localhost:4747/x\"", 2, "upstreams.a.url", "in circles", "provider's address"),
+    ("[upstreams.a]\nurl = \"${NOWHERE}\"", 2, "upstreams.a.url", "variable NOWHERE is not set", "${NOWHERE:-default}"),
+    ("[upstreams.a]\nurl = \"${}\"", 2, "upstreams.a.url", "names no variable", "write `${NAME}`"),
+    ("[upstreams.a]\nurl = \"${OPEN\"", 2, "upstreams.a.url", "without `}`", "$${"),
+    ("[server]\nlisten = ", 2, "", "not TOML", ""),
+    ("[timeouts]\ngate = \"-1s\"", 2, "timeouts.gate", "expected a duration", "write it like"),
+    ("[timeouts]\nclient_stall = \"0s\"", 2, "timeouts.client_stall", "expected a duration from 1ms", ""),
+    ("[rotation]\nwait = \"x\"", 2, "rotation.wait", "expected a duration", "write it like"),
+    ("[rotation]\non_organisation_change = \"keep\"", 2, "rotation.on_organisation_change", "surface, move", ""),
+    ("[client_tokens]\nci = \"sha256:0\"", 2, "client_tokens.ci", "expected sha256: and 64", "antiphon config token"),
+    ("[client_tokens]\nci = 1", 2, "client_tokens.ci", "expected a string", "quotes"),
+    ("[upstreams.xai]\ncredentials = \"profiles\"", 2, "upstreams.xai.credentials", "no profile is given", "[[upstreams"),
+    ("[upstreams.xai]\ncredentials = \"own\"", 2, "upstreams.xai.credentials", "expected one of passthrough, profiles", ""),
+    ("[upstreams.xai]\nprofiles = \"k\"", 2, "upstreams.xai.profiles", "expected an array of tables", "[[…]]"),
+];
+
+/// A profile of a new upstream `a` and the rest of its table, as in [`MISTAKES`]; its own first line is 5.
+#[rustfmt::skip]
+const PROFILE_MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
+    ("api_key = \"k\"", 3, "", "has no name", "name = "),
+    ("name = \"\"\napi_key = \"k\"", 4, ".name", "expected a name of lower-case", ""),
+    ("name = \"A\"\napi_key = \"k\"", 4, ".name", "expected a name of lower-case", "write \"a\""),
+    ("name = \"p\"", 3, "", "has no credential", "write one of api_key"),
+    ("name = \"p\"\napi_key = \"k\"\nbearer = \"k\"", 3, "", "has several credentials", "write one of"),
+    ("name = \"p\"\napi_key = \"k\"\napi_key_file = \"/run/secrets/k\"", 6, ".api_key_file", "api_key and api_key_file are given", "keep one"),
+    ("name = \"p\"\napi_key = \"\"", 5, ".api_key", "is empty", ""),
+    ("name = \"p\"\napi_key = \"a b\"", 5, ".api_key", "spaces, line breaks", "the secret alone"),
+    ("name = \"p\"\napi_key = \"***\"", 5, ".api_key", "left a secret out", "${NAME}"),
+    ("name = \"p\"\napi_key = \"${NOWHERE}\"", 5, ".api_key", "variable NOWHERE is not set", "a file"),
+    ("name = \"p\"\napi_key = \"${no where}\"", 5, ".api_key", "names no variable", "${NAME}"),
+    ("name = \"p\"\napi_key = 1", 5, ".api_key", "expected a string", "quotes"),
+    ("name = \"p\"\napi_key_file = \"/nowhere\"", 5, ".api_key_file", "cannot read /nowhere", "readable file"),
+    ("name = \"p\"\nbearer_file = \"/run/secrets/empty\"", 5, ".bearer_file", "is empty", ""),
+    ("name = \"p\"\nbearer_file = \"/run/secrets/lines\"", 5, ".bearer_file", "line breaks", "the secret alone"),
+    ("name = \"p\"\napi_key = \"k\"\nweight = 0", 6, ".weight", "from 1 to 1000", ""),
+    ("name = \"p\"\napi_key = \"k\"\nweight = 5000000000", 6, ".weight", "from 1 to 1000", ""),
+    ("name = \"p\"\napi_key = \"k\"\norganisation = \"\"", 6, ".organisation", "expected a word", ""),
+    ("name = \"p\"\napi_key = \"k\"\nmodels = [\"a*b\"]", 6, ".models[0]", "name of a model", ""),
+    ("name = \"p\"\napi_key = \"k\"\nmodels = [\"a\", 1]", 6, ".models[1]", "expected a string", "quotes"),
+    ("name = \"p\"\napi_kye = \"k\"\napi_key = \"k\"", 5, ".api_kye", "unknown key", "did you mean `api_key`?"),
+    ("name = \"p\"\naws_access_key_id = \"k\"\naws_region = \"us-east-1\"", 3, "", "has no aws_secret_access_key", "in pairs"),
+    ("name = \"p\"\naws_access_key_id = \"k\"\naws_secret_access_key = \"k\"", 3, "", "has no aws_region", "write aws_region"),
+    ("name = \"p\"\naws_access_key_id = \"k\"\naws_secret_access_key = \"k\"\naws_region = \"us east\"", 7, ".aws_region", "name of a region", ""),
+];
+
+#[test]
+fn one_mistake_each() {
+    for (text, line, key, message, hint) in MISTAKES {
+        problems(text, &[(*line, key, message, hint)]);
+    }
+}
+
+#[test]
+fn one_mistake_each_of_a_profile() {
+    for (text, line, key, message, hint) in PROFILE_MISTAKES {
+        let kind = if text.contains("aws") { "bedrock" } else { "compatible" };
+        let text = format!("[upstreams.a]\nurl = \"http://h\"\nkind = \"{kind}\"\n[[upstreams.a.profiles]]\n{text}\n");
+        problems(
+            &text,
+            &[(*line + 1, &format!("upstreams.a.profiles[0]{key}"), message, hint)],
+        );
+    }
+}
+
+#[test]
+fn many_mistakes_are_told_at_once_in_the_order_of_the_file() {
+    problems(
+        "[server]\nlisen = 1\nlisten = \"x\"\nallow_origins = [3, \"*\"]\n\n[repair]\nmode = \"x\"\n\n[upstreams.b]\nkind = 1\n",
+        &[
+            (2, "server.lisen", "unknown key", "listen"),
+            (3, "server.listen", "expected an address", "write it like"),
+            (4, "server.allow_origins[0]", "expected a string", "quotes"),
+            (4, "server.allow_origins[1]", "expected an origin", "name every"),
+            (7, "repair.mode", "expected one of", ""),
+            (9, "upstreams.b", "has no url", "write url"),
+            (10, "upstreams.b.kind", "expected a string", "quotes"),
+        ],
+    );
+}
+
+#[test]
+fn an_upstream_that_stands_twice_is_told_at_its_second_place() {
+    let twice = "the same key or table appears twice";
+    problems(
+        "[upstreams.a]\nurl = \"http://h\"\n[upstreams.a]\nurl = \"http://i\"",
+        &[(3, "", twice, "keep one"), (4, "", twice, "keep one")],
+    );
+}
+
+#[test]
+fn a_problem_shows_its_line_with_a_caret() {
+    let error = with(Some("[server]\n\tlisten = \"nö\" # x\n"), &Flags::default(), &[]).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with("1 configuration problem in antiphon.toml\n\nline 2, column 11: server.listen: "),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("\n  |\n2 | \tlisten = \"nö\" # x\n  | \t         ^^^^"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_url_with_a_password_is_not_repeated() {
+    let text = "[upstreams.a]\nurl = \"https://user:hunter2@h.example\"";
+    let error = with(Some(text), &Flags::default(), &[]).unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+    let flags = Flags {
+        upstreams: vec!["a=https://user:hunter2@h".into(), "https://user:hunter2@h".into()],
+        ..Flags::default()
+    };
+    let error = with(None, &flags, &[("ANTIPHON_UPSTREAM", "https://hunter2")]).unwrap_err();
+    assert_eq!(error.problems.len(), 3, "{error}");
+    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+}
+
+#[test]
+fn a_problem_names_whoever_gave_the_value() {
+    let flags = Flags {
+        listen: Some("x".into()),
+        upstreams: vec!["a=h".into(), "nothing".into(), "b=http://h".into(), "b=http://i".into()],
+        ..Flags::default()
+    };
+    let variables = [
+        ("ANTIPHON_ADMIN_LISTEN", "y"),
+        ("ANTIPHON_LOG", "loud"),
+        ("ANTIPHON_LOG_FORMAT", "xml"),
+    ];
+    let error = with(Some("[server]\nlisten = \"z\""), &flags, &variables).unwrap_err();
+    let mut keys: Vec<&str> = error.problems.iter().map(|problem| problem.key.as_str()).collect();
+    keys.sort_unstable();
+    let expected = [
+        "--listen",
+        "--upstream",
+        "--upstream",
+        "--upstream",
+        "ANTIPHON_ADMIN_LISTEN",
+        "ANTIPHON_LOG",
+        "ANTIPHON_LOG_FORMAT",
+    ];
+    assert_eq!(keys, expected, "{error}");
+}
+
+#[test]
+fn flag_before_variable_before_file_before_default() {
+    let text = "[server]\nlisten = \"127.0.0.1:2\"\n[log]\nlevel = \"error\"\nformat = \"text\"\n[upstreams.openai]\nurl = \"http://file\"";
+    let variables = [
+        ("ANTIPHON_LISTEN", "127.0.0.1:3"),
+        ("ANTIPHON_LOG", "warn"),
+        ("ANTIPHON_LOG_FORMAT", "json"),
+        ("ANTIPHON_UPSTREAM", "openai=http://variable, xai=http://other"),
+    ];
+    let flags = Flags {
+        listen: Some("127.0.0.1:4".into()),
+        log_format: Some("auto".into()),
+        upstreams: vec!["openai=http://flag".into()],
+        verbosity: 1,
+        ..Flags::default()
+    };
+    let seen = |loaded: Loaded| {
+        let openai = loaded
+            .config
+            .upstreams
+            .iter()
+            .find(|upstream| upstream.name == "openai")
+            .unwrap()
+            .authority
+            .to_string();
+        let config = loaded.config;
+        (config.server.listen.port(), config.log.level, config.log.format, openai)
+    };
+    let none = Flags::default();
+    assert_eq!(
+        seen(defaults()),
+        (4747, "info".into(), LogFormat::Auto, "api.openai.com".into())
+    );
+    assert_eq!(seen(file(text)), (2, "error".into(), LogFormat::Text, "file".into()));
+    let by_variable = with(Some(text), &none, &variables).unwrap();
+    assert_eq!(
+        seen(by_variable.clone()),
+        (3, "warn".into(), LogFormat::Json, "variable".into())
+    );
+    assert_eq!(
+        seen(with(Some(text), &flags, &variables).unwrap()),
+        (4, "debug".into(), LogFormat::Auto, "flag".into())
+    );
+    let xai = by_variable
+        .config
+        .upstreams
+        .iter()
+        .find(|upstream| upstream.name == "xai")
+        .unwrap();
+    assert_eq!(xai.authority.as_str(), "other");
+}
+
+#[test]
+fn an_empty_variable_is_not_set_and_rust_log_may_be_meant_for_others() {
+    let level = |variables: &[(&str, &str)]| with(None, &Flags::default(), variables).unwrap().config.log.level;
+    assert_eq!(level(&[("ANTIPHON_LOG", "")]), "info");
+    assert_eq!(level(&[("RUST_LOG", "debug")]), "debug");
+    assert_eq!(level(&[("RUST_LOG", "debug"), ("ANTIPHON_LOG", "warn")]), "warn");
+    assert_eq!(level(&[("RUST_LOG", "some_crate")]), "info");
+}
+
+#[test]
+fn proxy_variables_are_found_in_both_cases() {
+    let variables = [
+        ("https_proxy", "http://a"),
+        ("HTTPS_PROXY", "http://b"),
+        ("NO_PROXY", "localhost"),
+    ];
+    let proxies = with(None, &Flags::default(), &variables)
+        .unwrap()
+        .config
+        .upstream
+        .proxies;
+    assert_eq!(proxies.https.as_deref(), Some("http://a"));
+    assert_eq!(proxies.no.as_deref(), Some("localhost"));
+    assert_eq!((proxies.http, proxies.all), (None, None));
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one line a key")]
+fn every_key_reaches_its_setting() {
+    let config = file(
+        r#"
+        [server]
+        listen = "localhost:1"
+        admin_listen = "[::1]:2"
+        allow_origins = ["https://App.Example.com"]
+        allow_hosts = ["Proxy.internal"]
+        trust_mode_header = true
+        connections_max = 0x10
+        header_timeout = "1s"
+        upload_idle_timeout = "2s"
+        drain_timeout = "0s"
+        inspect_bytes_max = "1 kB"
+        [timeouts]
+        connect = "1s"
+        tls = "2s"
+        send = "3s"
+        headers = "1m 4s"
+        stream_headers = "5s"
+        first_event = "6s"
+        idle = "7ms"
+        heartbeat_idle = "8s"
+        progress = "9s"
+        reasoning = "10s"
+        server_tool = "11s"
+        compaction = "12s"
+        total = "13s"
+        gate = "0s"
+        queue = "15s"
+        client_stall = "16s"
+        pool_idle = "17s"
+        [rotation]
+        wait = "18s"
+        on_organisation_change = "move"
+        [repair]
+        mode = "observe"
+        least = "salvage"
+        hygiene = false
+        [upstreams.gemini]
+        mode = "strict"
+        [upstreams.house]
+        url = "HTTP://llm.house:8080/v1/"
+        kind = "mistral"
+        [tools."read_file"]
+        tier = "read"
+        [tools.pay]
+        [log]
+        format = "json"
+        level = "antiphon=debug,warn"
+        [traces]
+        endpoint = "https://collector.example:4318"
+        propagate = true
+        "#,
+    )
+    .config;
+    let traces = config.traces.unwrap();
+    assert_eq!(traces.endpoint, "https://collector.example:4318/v1/traces");
+    assert!(traces.propagates);
+    assert_eq!(
+        (
+            config.server.listen.to_string().as_str(),
+            config.admin_listen.to_string().as_str()
+        ),
+        ("127.0.0.1:1", "[::1]:2")
+    );
+    assert_eq!(config.server.connections_max, 16);
+    assert_eq!(
+        (config.server.header_timeout, config.server.drain_timeout),
+        (Duration::from_secs(1), Duration::ZERO)
+    );
+    assert_eq!(config.proxy.allow_origins, ["https://app.example.com"]);
+    assert_eq!(config.proxy.allow_hosts, ["proxy.internal"]);
+    assert_eq!(config.proxy.upload_idle_timeout, Duration::from_secs(2));
+    assert_eq!(
+        (config.proxy.trust_mode_header, config.proxy.inspect_bytes_max),
+        (true, 1000)
+    );
+    let seconds = Duration::from_secs;
+    let clocks = Clocks {
+        connect: seconds(1),
+        tls: seconds(2),
+        send: seconds(3),
+        headers: seconds(64),
+        stream_headers: seconds(5),
+        first_event: seconds(6),
+        idle: Duration::from_millis(7),
+        heartbeat_idle: seconds(8),
+        progress: seconds(9),
+        reasoning: seconds(10),
+        server_tool: seconds(11),
+        compaction: seconds(12),
+        total: seconds(13),
+        gate: Duration::ZERO,
+        queue: seconds(15),
+    };
+    assert_eq!(config.proxy.clocks, clocks);
+    let upstream = &config.upstream;
+    assert_eq!(
+        (upstream.connect_timeout, upstream.tls_timeout, upstream.send_timeout),
+        (clocks.connect, clocks.tls, clocks.send)
+    );
+    assert_eq!(
+        (config.server.client_stall, upstream.pool_idle_timeout),
+        (seconds(16), seconds(17))
+    );
+    let rotation = RotationSettings {
+        wait: seconds(18),
+        on_organisation_change: OnOrganisationChange::Move,
+    };
+    assert_eq!(config.proxy.rotation, rotation);
+    assert_eq!(
+        (config.proxy.policy.least_safe, config.proxy.policy.hygiene),
+        (Applicability::Salvage, false)
+    );
+    assert_eq!(
+        config.proxy.policy.tiers,
+        [("pay".to_owned(), Tier::OneWay), ("read_file".to_owned(), Tier::Read)].into()
+    );
+    assert_eq!(
+        (config.log.format, config.log.level.as_str()),
+        (LogFormat::Json, "antiphon=debug,warn")
+    );
+    let find = |name: &str| config.upstreams.iter().find(|upstream| upstream.name == name).unwrap();
+    assert_eq!(
+        (find("gemini").mode, find("openai").mode),
+        (Mode::Strict, Mode::Observe)
+    );
+    let house = find("house");
+    assert_eq!(
+        (
+            house.scheme.as_str(),
+            house.authority.as_str(),
+            house.base_path.as_str()
+        ),
+        ("http", "llm.house:8080", "/v1")
+    );
+    assert_eq!((house.kind, house.mode), (Kind::Mistral, Mode::Observe));
+}
+
+#[test]
+fn variables_stand_for_values_but_never_for_keys() {
+    let text = "[upstreams.a]\nurl = \"https://${HOST}:${PORT:-8443}/$${x}\"\n[repair]\nmode = \"${MODE:-observe}\"";
+    let loaded = with(Some(text), &Flags::default(), &[("HOST", "h")]);
+    assert_eq!(loaded.unwrap().config.upstreams.last().unwrap().base_path, "/${x}");
+    let text = text.replace("/$${x}", "");
+    let loaded = with(Some(&text), &Flags::default(), &[("HOST", "h\"\nmode = \"strict")]);
+    assert!(loaded.is_err(), "a value cannot become TOML");
+    let loaded = with(Some(&text), &Flags::default(), &[("HOST", "h")]).unwrap();
+    let upstream = loaded.config.upstreams.last().unwrap();
+    assert_eq!((upstream.authority.as_str(), upstream.mode), ("h:8443", Mode::Observe));
+}
+
+#[test]
+fn the_clocks_default_to_those_of_the_policy() {
+    let config = defaults().config;
+    assert_eq!(config.proxy.clocks, Clocks::default());
+    assert_eq!(config.proxy.rotation, RotationSettings::default());
+    assert_eq!(config.server.client_stall, Duration::from_secs(120));
+}
+
+const PROFILES: &str = r#"
+[[upstreams.anthropic.profiles]]
+name = "first"
+api_key = "${FIRST}"
+weight = 1000
+organisation = "org-1"
+models = ["claude-*"]
+[[upstreams.anthropic.profiles]]
+name = "second"
+bearer_file = "/run/secrets/canary-file"
+[upstreams.bedrock]
+url = "https://bedrock-runtime.eu-central-1.amazonaws.com"
+[[upstreams.bedrock.profiles]]
+name = "first"
+aws_access_key_id = "canary-id"
+aws_secret_access_key_file = "/run/secrets/canary-key"
+aws_session_token = "${FIRST}"
+[upstreams.mantle]
+url = "https://llm.example"
+kind = "bedrock"
+credentials = "profiles"
+profiles = [{ name = "p", aws_access_key_id = "canary-x", aws_secret_access_key = "canary-y", aws_region = "r-1" }]
+[client_tokens]
+ci = "sha256:d3c037b9d7d9dfb130eec88d77c88858f5d900b0bc0e01af7b74363caafa0bae"
+"#;
+
+const FIRST: &[(&str, &str)] = &[("FIRST", "canary-first")];
+
+#[test]
+fn profiles_get_their_secrets_from_variables_and_files() {
+    let config = with(Some(PROFILES), &Flags::default(), FIRST).unwrap().config;
+    let of = |upstream: &str| -> &[Profile] { &config.profiles[upstream] };
+    let [first, second] = of("anthropic") else {
+        panic!("{config:?}")
+    };
+    assert!(matches!(&first.credential, Credential::Key(key) if key.reveal() == "canary-first"));
+    assert_eq!(
+        (first.label.as_str(), first.weight, first.organisation.as_deref()),
+        ("first", 1000, Some("org-1"))
+    );
+    assert!(first.serves(Some("claude-opus-4-7")) && !first.serves(Some("gpt-5")));
+    assert!(matches!(&second.credential, Credential::Bearer(token) if token.reveal() == "canary-file"));
+    assert_eq!((second.weight, second.serves(Some("gpt-5"))), (1, true));
+    let aws = |upstream: &str| match &of(upstream)[0].credential {
+        Credential::Aws(keys) => keys,
+        other => panic!("{other:?}"),
+    };
+    let keys = aws("bedrock");
+    assert_eq!(
+        (keys.region.as_str(), keys.service.as_str()),
+        ("eu-central-1", "bedrock")
+    );
+    assert_eq!(
+        (keys.access_key_id.reveal(), keys.secret_access_key.reveal()),
+        ("canary-id", "canary-key")
+    );
+    assert_eq!(keys.session_token.as_ref().map(Secret::reveal), Some("canary-first"));
+    assert_eq!(
+        (aws("mantle").region.as_str(), aws("mantle").session_token.is_none()),
+        ("r-1", true)
+    );
+    assert_eq!(config.profiles.len(), 3);
+    assert_eq!(config.proxy.client_tokens.verify(b"antiphon_0"), Some("ci"));
+    assert_eq!(
+        config.literal_secrets,
+        [
+            "upstreams.bedrock.profiles[0].aws_access_key_id",
+            "upstreams.mantle.profiles[0].aws_access_key_id",
+            "upstreams.mantle.profiles[0].aws_secret_access_key"
+        ]
+    );
+}
+
+#[test]
+fn a_secret_is_printed_as_its_reference_or_not_at_all() {
+    let loaded = with(Some(PROFILES), &Flags::default(), FIRST).unwrap();
+    let printed = loaded.to_toml().unwrap();
+    assert!(
+        !format!("{loaded:?}")
+            .replace("canary-file", "")
+            .replace("/canary-key", "")
+            .contains("canary")
+    );
+    assert!(
+        !printed
+            .replace("/canary-file", "")
+            .replace("/canary-key", "")
+            .contains("canary"),
+        "{printed}"
+    );
+    assert_eq!(printed.matches("\"${FIRST}\"").count(), 2, "{printed}");
+    assert_eq!(printed.matches("\"***\"").count(), 3, "{printed}");
+    assert!(printed.contains("credentials = \"profiles\"") && printed.contains("credentials = \"passthrough\""));
+    // What could not be printed is refused, and everything else says the same when it is read again.
+    let error = with(Some(&printed), &Flags::default(), FIRST).unwrap_err();
+    assert!(
+        error
+            .problems
+            .iter()
+            .all(|problem| problem.message.contains("left a secret out")),
+        "{error}"
+    );
+    assert_eq!(error.problems.len(), 3);
+    let full = PROFILES
+        .replace("canary-id", "${FIRST}")
+        .replace("canary-x", "${FIRST}")
+        .replace("canary-y", "${FIRST}");
+    let loaded = with(Some(&full), &Flags::default(), FIRST).unwrap();
+    let printed = loaded.to_toml().unwrap();
+    let again = with(Some(&printed), &Flags::default(), FIRST).unwrap();
+    assert_eq!(again.config.profiles, loaded.config.profiles);
+    assert_eq!(format!("{:?}", again.config), format!("{:?}", loaded.config));
+    assert_eq!(again.to_toml().unwrap(), printed);
+}
+
+#[test]
+fn no_mistake_makes_a_secret_visible() {
+    let head = "[upstreams.a]\nurl = \"http://h\"\n";
+    let table = "[[upstreams.a.profiles]]\nname = \"p\"\n";
+    let rows = [
+        format!("{head}api_key = \"canary\""),
+        format!("{head}credentials = \"canary\""),
+        format!("{head}profiles = \"canary\""),
+        format!("{head}profiles = [\"canary\"]"),
+        format!("{head}profiles = [{{ name = \"p\", api_key = \"canary\", wieght = 1 }}]"),
+        format!("{head}{table}api_kye = \"canary\""),
+        format!("{head}{table}api_key = \"canary canary\""),
+        format!("{head}{table}api_key = [\"canary\"]"),
+        format!("{head}{table}api_key = canary"),
+        format!("{head}{table}api_key = \"canary"),
+        format!("{head}{table}api_key = \"${{canary \""),
+        format!("{head}{table}api_key = \"${{canary canary}}\""),
+        format!("{head}{table}api_key = \"canary-${{NOWHERE}}\""),
+        format!("{head}{table}api_key = \"canary\"\nbearer = \"canary\""),
+        format!("{head}{table}api_key_file = \"canary0123456789012345678901234567890\""),
+        "upstreams = { a = { url = \"http://h\", mode = 1, profiles = [{ api_key = \"canary\" }] } }".to_owned(),
+        "api_key = \"canary\"".to_owned(),
+        "[client_tokens]\nci = \"antiphon_canary\"".to_owned(),
+        "client_tokens = { ci = \"canary\", A = \"sha256:0\" }".to_owned(),
+    ];
+    for row in rows {
+        let error = with(Some(&row), &Flags::default(), &[]).expect_err(&row);
+        let seen = format!("{error} {error:?}");
+        assert!(!seen.contains("canary"), "{row}\n{seen}");
+        assert!(
+            error.problems.iter().all(|problem| problem.line().is_some()),
+            "{row}\n{seen}"
+        );
+    }
+}
+
+#[test]
+fn problems_of_profiles_that_need_more_than_one_line() {
+    let at = |kind: &str, profiles: &str| format!("[upstreams.a]\nurl = \"http://h\"\n{kind}\n{profiles}");
+    let one = "[[upstreams.a.profiles]]\nname = \"p\"\napi_key = \"k\"\n";
+    problems(
+        &at("credentials = \"passthrough\"", one),
+        &[(3, "upstreams.a.credentials", "passed through", "write \"profiles\"")],
+    );
+    problems(
+        &at("", &format!("{one}{one}")),
+        &[(8, "upstreams.a.profiles[1].name", "two profiles", "choose another")],
+    );
+    let aws = "[[upstreams.a.profiles]]\nname = \"p\"\naws_access_key_id = \"k\"\naws_secret_access_key = \"k\"\naws_region = \"r\"\n";
+    problems(
+        &at("kind = \"anthropic\"", aws),
+        &[(
+            4,
+            "upstreams.a.profiles[0]",
+            "only for upstreams of kind bedrock",
+            "kind = \"bedrock\"",
+        )],
+    );
+    let hash = "sha256:d3c037b9d7d9dfb130eec88d77c88858f5d900b0bc0e01af7b74363caafa0bae";
+    problems(
+        &format!("[client_tokens]\na = \"{hash}\"\nb = \"{hash}\""),
+        &[(3, "client_tokens.b", "is also the token of \"a\"", "separate token")],
+    );
+}
+
+#[test]
+fn profiles_are_served_to_other_machines_only_with_client_tokens() {
+    let profile = "[[upstreams.openai.profiles]]\nname = \"p\"\napi_key = \"k\"\n";
+    let tokens = "[client_tokens]\nci = \"sha256:d3c037b9d7d9dfb130eec88d77c88858f5d900b0bc0e01af7b74363caafa0bae\"\n";
+    for (listen, open) in [
+        ("127.0.0.1:1", false),
+        ("[::1]:1", false),
+        ("0.0.0.0:1", true),
+        ("10.0.0.1:1", true),
+    ] {
+        let server = format!("[server]\nlisten = \"{listen}\"\n");
+        if open {
+            let expected = (2, "server.listen", "from other machines", "antiphon config token NAME");
+            problems(&format!("{server}{profile}"), &[expected]);
+        } else {
+            drop(file(&format!("{server}{profile}")));
+        }
+        drop(file(&format!("{server}{profile}{tokens}")));
+        drop(file(&server));
+    }
+    let flags = Flags {
+        listen: Some("0.0.0.0:1".into()),
+        ..Flags::default()
+    };
+    let error = with(Some(profile), &flags, &[]).unwrap_err();
+    assert_eq!(error.problems[0].key, "--listen");
+}
+
+#[test]
+fn what_is_printed_says_the_same_when_read_again() {
+    let text = "[upstreams.\"my.llm\"]\nurl = \"http://h/$${v1}\"\n[tools.\"a b\"]\ntier = \"durable\"\n[repair]\nmode = \"strict\"";
+    for loaded in [defaults(), file(text)] {
+        let printed = loaded.to_toml().unwrap();
+        let again = file(&printed);
+        assert_eq!(format!("{:?}", again.config), format!("{:?}", loaded.config));
+        assert_eq!(again.to_toml().unwrap(), printed);
+    }
+}
+
+#[test]
+fn the_example_says_the_defaults() {
+    assert_eq!(
+        format!("{:?}", file(EXAMPLE).config),
+        format!("{:?}", defaults().config)
+    );
+}
+
+#[test]
+fn the_example_names_every_key_and_its_commented_tables_are_right() {
+    let live = EXAMPLE.lines().map(|line| {
+        let inside = line.strip_prefix("# ").unwrap_or_default();
+        let is_toml = inside.starts_with('[') || inside.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+        if is_toml { inside } else { line }
+    });
+    let live = live.collect::<Vec<_>>().join("\n");
+    let variables = [
+        "TEAM_A_KEY",
+        "TOKEN",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+    ];
+    let mut variables = variables.map(|name| (name, "value")).to_vec();
+    variables.push(("RUNNER_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"));
+    let loaded = with(Some(&live), &Flags::default(), &variables).unwrap_or_else(|error| panic!("{error}"));
+    assert!(loaded.config.literal_secrets.is_empty());
+    let table: toml::Table = live.parse().unwrap();
+    let mut missing = Vec::new();
+    unnamed(schema().as_value(), &toml::Value::Table(table), "", &mut missing);
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// Collects the keys of the schema that the file does not name.
+fn unnamed(schema: &Value, value: &toml::Value, path: &str, missing: &mut Vec<String>) {
+    for (key, schema) in schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        let path = format!("{path}.{key}");
+        match value.get(key) {
+            Some(value) => unnamed(schema, value, &path, missing),
+            None => missing.push(path),
+        }
+    }
+    // Of an array of tables, too, some item names each key.
+    if let (Some(item), Some(items)) = (schema.get("items"), value.as_array()) {
+        let items = items.iter().filter_map(toml::Value::as_table).flatten();
+        let whole: toml::Table = items.map(|(key, value)| (key.clone(), value.clone())).collect();
+        unnamed(item, &toml::Value::Table(whole), path, missing);
+    }
+    // Of a table with free names, some entry names each key.
+    if let (Some(free), Some(entries)) = (
+        schema.get("additionalProperties").filter(|free| free.is_object()),
+        value.as_table(),
+    ) {
+        let mut whole = toml::Table::new();
+        for (key, value) in entries.values().filter_map(toml::Value::as_table).flatten() {
+            match (whole.get_mut(key).and_then(toml::Value::as_array_mut), value.as_array()) {
+                (Some(known), Some(more)) => known.extend(more.iter().cloned()),
+                _ => drop(whole.insert(key.clone(), value.clone())),
+            }
+        }
+        unnamed(free, &toml::Value::Table(whole), path, missing);
+    }
+}
+
+#[test]
+fn the_schema_is_closed_documented_and_without_null() {
+    fn walk(schema: &Value, path: &str, leaves: &mut Vec<String>) {
+        assert!(
+            schema.get("$ref").is_none() && schema.get("anyOf").is_none(),
+            "{path}: {schema}"
+        );
+        assert!(schema.get("description").is_some(), "{path} has no description");
+        if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
+            assert_eq!(
+                schema.get("additionalProperties"),
+                Some(&Value::Bool(false)),
+                "{path} takes unknown keys"
+            );
+            for (key, schema) in properties {
+                walk(schema, &format!("{path}.{key}"), leaves);
+            }
+        } else if let Some(free) = schema.get("additionalProperties") {
+            walk(free, &format!("{path}.*"), leaves);
+        } else if let Some(items) = schema.get("items").filter(|items| items.get("properties").is_some()) {
+            walk(items, &format!("{path}[]"), leaves);
+        } else {
+            assert!(
+                schema.get("type").is_some_and(Value::is_string) || schema.get("oneOf").is_some(),
+                "{path}: {schema}"
+            );
+            leaves.push(path.to_owned());
+        }
+    }
+    let schema = schema();
+    let mut leaves = Vec::new();
+    walk(schema.as_value(), "", &mut leaves);
+    assert!(!schema.as_value().to_string().contains("null"));
+    assert_eq!(
+        leaves.len(),
+        11 + 17 + 2 + 5 + 2 + 2 + (4 + 15) + 2 + 1 + 3 + 7 + 4,
+        "{leaves:?}"
+    );
+}
+
+#[test]
+fn nothing_reads_a_variable_that_is_not_listed() {
+    let asked = std::cell::RefCell::new(std::collections::BTreeSet::new());
+    let lookup = |name: &str| {
+        asked.borrow_mut().insert(name.to_owned());
+        None
+    };
+    drop(antiphon::config::load(&Flags::default(), &lookup));
+    let listed: std::collections::BTreeSet<String> = VARIABLES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let asked: std::collections::BTreeSet<String> = asked.into_inner().iter().map(|name| name.to_uppercase()).collect();
+    assert_eq!(asked, listed);
+}
+
+#[test]
+fn late_results_are_configured() {
+    let config = file(
+        r#"
+        [principals]
+        user_header = "X-User"
+        trust_body_user = true
+        [ledger]
+        store = "memory"
+        path = "/tmp/l"
+        ttl = "3d"
+        detach_after = "1m"
+        keep_seen = "disk"
+        bytes_max = "10MiB"
+        principal_bytes_max = "1MiB"
+        [client_tokens]
+        ci = "sha256:d3c037b9d7d9dfb130eec88d77c88858f5d900b0bc0e01af7b74363caafa0bae"
+        [services.runner]
+        token = "sha256:8d969eef6ecad3c29a3a629280e686cf0c3f5d5a86aff3ca12020c923adc6c92"
+        secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+        principals = ["ci"]
+        tools = ["deploy"]
+        [services.any]
+        token = "sha256:8d969eef6ecad3c29a3a629280e686cf0c3f5d5a86aff3ca12020c923adc6c93"
+        principals = ["*"]
+        tools = ["*"]
+        [tools.deploy]
+        tier = "durable"
+        max_duration = "2h"
+        "#,
+    )
+    .config;
+    let names = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect());
+    assert_eq!(config.proxy.principals.user_header.as_ref().unwrap(), "x-user");
+    assert!(config.proxy.principals.trust_body_user && !config.proxy.principals.single);
+    assert_eq!(config.late.principals, config.proxy.principals);
+    assert_eq!(config.late.ttl, Duration::from_secs(3 * 24 * 60 * 60));
+    assert_eq!(config.late.detach_after, Duration::from_secs(60));
+    let [any, runner] = &config.late.services[..] else {
+        panic!("{:?}", config.late.services);
+    };
+    assert_eq!((&any.name[..], &any.principals, &any.tools), ("any", &None, &None));
+    assert!(any.key.is_none() && runner.key.is_some() && runner.token.is_some());
+    assert_eq!(
+        (&runner.principals, &runner.tools),
+        (&names(&["ci"]), &names(&["deploy"]))
+    );
+    let deploy = config.late.tools["deploy"];
+    assert_eq!(
+        (deploy.tier, deploy.max_duration),
+        (Tier::Durable, Some(Duration::from_secs(7200)))
+    );
+    assert_eq!(config.proxy.policy.tiers["deploy"], Tier::Durable);
+    let ledger = &config.ledger;
+    assert!(!ledger.is_file && ledger.keeps_seen && ledger.path.is_some());
+    assert_eq!(
+        (ledger.settings.bytes_max, ledger.settings.principal_bytes_max),
+        (10 << 20, 1 << 20)
+    );
+    assert!(!format!("{config:?}").contains("MfKQ9"), "a secret is shown");
+    let late = defaults().config.late;
+    assert!(late.services.is_empty() && late.ttl == Duration::from_secs(7 * 24 * 60 * 60));
+}

@@ -1,0 +1,11 @@
+//! The command line, the configuration and the demonstration.
+
+pub(crate) mod check_and_repair;
+pub(crate) mod config_command;
+pub(crate) mod configuration;
+pub(crate) mod demo;
+pub(crate) mod demo_provider;
+pub(crate) mod run;
+pub(crate) mod service_manager;
+pub(crate) mod store;
+pub(crate) mod tools;

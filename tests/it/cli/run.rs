@@ -1,0 +1,232 @@
+//! `antiphon run -- CMD`: the command's variables, its exit code, its signals, and the proxy beside it.
+
+use std::{net::SocketAddr, process::Stdio};
+
+use antiphon::config::VARIABLES;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    net::TcpStream,
+    process::{Child, ChildStdout, Command},
+};
+
+use crate::{
+    late::stories,
+    support::{
+        app::post_with,
+        provider::Provider,
+        state,
+        wire::{Client, Message},
+    },
+};
+
+const URLS: [&str; 3] = ["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"];
+/// Prints the variables, and ends once a line comes.
+const WAITS: &str = "echo $ANTHROPIC_BASE_URL; echo $OPENAI_BASE_URL; echo $GOOGLE_GEMINI_BASE_URL; read line; exit 7";
+
+/// Nobody listens there, so that a proxy on the usual port is not found.
+fn nowhere() -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+
+fn run(look_at: SocketAddr, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
+    let variables = VARIABLES.iter().map(|(name, _)| *name);
+    for name in variables.chain(URLS) {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
+    command
+        .env("XDG_STATE_HOME", state::directory())
+        .env_remove("HOME")
+        .env("ANTIPHON_LISTEN", look_at.to_string())
+        .arg("run")
+        .args(arguments)
+        .kill_on_drop(true)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+struct Running {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    fn new(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    async fn line(&mut self) -> String {
+        self.lines.next_line().await.unwrap().expect("a line")
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id().unwrap()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Exit code and stderr.
+    async fn end(mut self) -> (Option<i32>, String) {
+        let mut err = String::new();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut err)
+            .await
+            .unwrap();
+        (self.child.wait().await.unwrap().code(), err)
+    }
+}
+
+/// The address in `http://ADDRESS/…`.
+fn address(url: &str) -> SocketAddr {
+    url.strip_prefix("http://")
+        .and_then(|rest| rest.split('/').next())
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+async fn broken(at: SocketAddr, path: &str) -> Message {
+    let call = json!([{"type": "tool_use", "id": "toolu_01AaBb9dE3fG7hJ2", "name": "bash", "input": {}}]);
+    let user = |words: &str| json!({"role": "user", "content": words});
+    let messages = [user("go"), json!({"role": "assistant", "content": call}), user("and?")];
+    let body = json!({"model": "m", "max_tokens": 9, "messages": messages}).to_string();
+    let mut client = Client::connect(at).await;
+    client
+        .send(post_with(path, &[("x-api-key", "k")], body.as_bytes()))
+        .await;
+    client.response().await
+}
+
+#[tokio::test]
+async fn the_proxy_lives_and_dies_with_the_command() {
+    let provider = Provider::start().await;
+    let upstream = format!("anthropic={}", provider.url());
+    let mut running = Running::new(run(nowhere(), &["--upstream", &upstream, "--", "sh", "-c", WAITS]));
+    let at = address(&running.line().await);
+    assert_eq!(running.line().await, format!("http://{at}/openai/v1"));
+    assert_eq!(running.line().await, format!("http://{at}/gemini"));
+    let answer = broken(at, "/anthropic/v1/messages").await;
+    assert_eq!(
+        (answer.status(), answer.header("x-antiphon-repair")),
+        (200, Some("placeholder=1")),
+        "{}",
+        answer.text()
+    );
+    running.child.stdin.take().unwrap().write_all(b"go on\n").await.unwrap();
+    assert_eq!(running.end().await, (Some(7), String::new()));
+    assert!(TcpStream::connect(at).await.is_err(), "the proxy is still there");
+}
+
+#[tokio::test]
+async fn a_proxy_that_answers_is_used_and_stays() {
+    let provider = Provider::start().await;
+    let install = stories::install(&provider);
+    let process = install.start().await;
+    let mut command = run(process.data, &["--", "sh", "-c", WAITS]);
+    command.env("ANTHROPIC_BASE_URL", "https://user:secret@llm.example.com/v1");
+    let mut running = Running::new(command);
+    assert_eq!(running.line().await, format!("http://{}/anthropic", process.data));
+    assert_eq!(running.line().await, format!("http://{}/openai/v1", process.data));
+    running.child.stdin.take().unwrap().write_all(b"go on\n").await.unwrap();
+    let (code, err) = running.end().await;
+    assert_eq!(code, Some(7));
+    assert_eq!(err.lines().count(), 1, "{err}");
+    assert!(
+        err.contains("ANTHROPIC_BASE_URL led to llm.example.com") && err.contains("--upstream anthropic="),
+        "{err}"
+    );
+    assert!(!err.contains("secret"), "{err}");
+    assert_eq!(
+        broken(process.data, "/anthropic/v1/messages").await.status(),
+        200,
+        "it was not ours to end"
+    );
+}
+
+#[tokio::test]
+async fn a_stranger_on_the_port_is_not_spoken_to() {
+    let stranger = Provider::start().await;
+    let mut running = Running::new(run(stranger.address(), &["--", "sh", "-c", WAITS]));
+    assert_ne!(address(&running.line().await), stranger.address());
+    drop(running.child.stdin.take());
+    assert_eq!(running.end().await.0, Some(7));
+}
+
+#[tokio::test]
+async fn two_commands_run_beside_each_other() {
+    let home = state::directory();
+    let start = || {
+        let mut command = run(nowhere(), &["--", "sh", "-c", WAITS]);
+        command.env("XDG_STATE_HOME", &home);
+        Running::new(command)
+    };
+    let mut first = start();
+    first.line().await;
+    let mut second = start();
+    second.line().await;
+    for (mut running, warnings) in [(second, 1), (first, 0)] {
+        drop(running.child.stdin.take());
+        let (code, err) = running.end().await;
+        assert_eq!((code, err.lines().count()), (Some(7), warnings), "{err}");
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_of_the_environment_is_not_asked_for_this_machine() {
+    for (variables, wanted) in [
+        (&[][..], "-"),
+        (&[("NO_PROXY", "corp.example")], "corp.example"),
+        (&[("HTTP_PROXY", "http://proxy.example")], "127.0.0.1"),
+        (
+            &[("HTTP_PROXY", "http://proxy.example"), ("NO_PROXY", "corp.example")],
+            "corp.example,127.0.0.1",
+        ),
+    ] {
+        let mut command = run(nowhere(), &["--", "sh", "-c", "echo ${NO_PROXY:--}"]);
+        command.envs(variables.iter().copied());
+        let mut running = Running::new(command);
+        assert_eq!(running.line().await, wanted, "{variables:?}");
+        assert_eq!(running.end().await, (Some(0), String::new()), "{variables:?}");
+    }
+}
+
+#[tokio::test]
+async fn exit_codes_are_the_commands() {
+    for (command, wanted, said) in [
+        (&["true"][..], 0, ""),
+        (&["sh", "-c", "exit 3"], 3, ""),
+        (&["sh", "-c", "kill -9 $$"], 137, ""),
+        (
+            &["no-such-command-anywhere"],
+            127,
+            "antiphon: cannot run no-such-command-anywhere: there is no such command\n",
+        ),
+        (&["/"], 126, "antiphon: cannot run /: Permission denied (os error 13)\n"),
+    ] {
+        let running = Running::new(run(nowhere(), &[&["--"], command].concat()));
+        assert_eq!(running.end().await, (Some(wanted), said.to_owned()), "{command:?}");
+    }
+    let (code, err) = Running::new(run(nowhere(), &[])).end().await;
+    assert_eq!(code, Some(2), "{err}");
+}
+
+#[tokio::test]
+async fn signals_reach_the_command_once() {
+    for (signal, name) in [(Signal::TERM, "TERM"), (Signal::INT, "INT"), (Signal::HUP, "HUP")] {
+        let script = format!("trap 'echo caught; exit 9' {name}; echo ready; while read line; do :; done; read line");
+        let mut running = Running::new(run(nowhere(), &["--", "sh", "-c", &script]));
+        assert_eq!(running.line().await, "ready");
+        running.signal(signal);
+        assert_eq!(running.line().await, "caught", "{name}");
+        assert_eq!(running.end().await, (Some(9), String::new()), "{name}");
+    }
+}

@@ -1,0 +1,164 @@
+//! The checks of the fuzz targets on a stable toolchain: over every recorded case and seed, and over cheap mutations.
+//!
+//! `MUTATIONS=` sets how many mutations a check gets, `SEED=` replays one. A failure prints its seed and its input.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the number of mutations and the seed come from the environment"
+)]
+
+use std::{
+    fs,
+    panic::{self, AssertUnwindSafe},
+    path::Path,
+};
+
+use crate::{
+    core::cases,
+    support::{bodies::Rng, checks},
+};
+
+/// How many mutations each check gets.
+const MUTATIONS: u64 = 250;
+
+/// What stands in one of our formats, and breaks it where it stands elsewhere.
+const WORDS: [&[u8]; 20] = [
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b"\"",
+    b",",
+    b":",
+    b"\\",
+    b"\\u005f",
+    b"\xff",
+    b"\0",
+    b"null",
+    b"\n\n",
+    b"\r",
+    b"\"messages\":",
+    b"\"role\":\"assistant\",",
+    b"\"id\":\"toolu_01A\",",
+    b"connection: x-a,",
+    b"{},",
+    b"[],",
+];
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// What the check of this name begins with: bodies from the recorded cases, or seeds of its own.
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(name);
+    if !own.is_dir() {
+        let requests = cases::folders()
+            .into_iter()
+            .map(|(_, folder)| folder.join("request.json"));
+        return requests.map(|file| fs::read(file).unwrap()).collect();
+    }
+    let mut files: Vec<_> = fs::read_dir(own).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files.into_iter().map(|file| fs::read(file).unwrap()).collect()
+}
+
+/// Changes `input` in up to four places.
+fn mutate(rng: &mut Rng, input: &mut Vec<u8>, other: &[u8]) {
+    for _ in 0..rng.within(1, 4) {
+        let at = rng.below(input.len() + 1);
+        let end = (at + rng.within(1, 40)).min(input.len());
+        match rng.below(6) {
+            0 => drop(input.drain(at..end)),
+            1 => drop(input.splice(at..at, rng.pick(&WORDS).iter().copied())),
+            2 => {
+                let piece = input[at..end].to_vec();
+                let to = rng.below(input.len() + 1);
+                drop(input.splice(to..to, piece));
+            }
+            3 if at < input.len() => input[at] = u8::try_from(rng.below(256)).unwrap(),
+            4 if !other.is_empty() => {
+                let from = rng.below(other.len());
+                let piece = &other[from..(from + rng.within(1, 200)).min(other.len())];
+                drop(input.splice(at..end, piece.iter().copied()));
+            }
+            _ => input.truncate(at.max(1)),
+        }
+    }
+}
+
+/// Runs one check; says how to come back here if it fails.
+fn run(name: &str, check: fn(&[u8]), seed: Option<u64>, input: &[u8]) {
+    if let Err(failure) = panic::catch_unwind(AssertUnwindSafe(|| check(input))) {
+        let again = seed.map_or_else(|| "as recorded".to_owned(), |seed| format!("SEED={seed}"));
+        println!("{name} {again}\n{input:?}\n{}", String::from_utf8_lossy(input));
+        panic::resume_unwind(failure);
+    }
+}
+
+fn fuzzed(name: &str) {
+    let known = checks::TARGETS.iter().find(|(known, _)| *known == name);
+    let check = known.expect("a check of this name").1;
+    let corpus = corpus(name);
+    assert!(!corpus.is_empty(), "{name} has no seeds");
+    let only = number("SEED");
+    for input in corpus.iter().filter(|_| only.is_none()) {
+        run(name, check, None, input);
+    }
+    let count = number("MUTATIONS").unwrap_or(MUTATIONS);
+    for seed in only.map_or(0..count, |seed| seed..seed + 1) {
+        let mut rng = Rng::new(seed);
+        let mut input = rng.pick(&corpus).clone();
+        let other = rng.pick(&corpus).clone();
+        mutate(&mut rng, &mut input, &other);
+        run(name, check, Some(seed), &input);
+    }
+}
+
+#[test]
+fn reading_arbitrary_bytes_gives_spans_that_nest() {
+    fuzzed("read");
+}
+
+#[test]
+fn reading_arbitrary_bytes_agrees_with_a_plain_reader() {
+    fuzzed("agree");
+}
+
+#[test]
+fn repairing_arbitrary_bytes_is_done_after_one_time() {
+    fuzzed("repair");
+}
+
+#[test]
+fn repairing_arbitrary_conversations_is_done_after_one_time() {
+    fuzzed("conversations");
+}
+
+#[test]
+fn arbitrary_edits_come_out_as_a_plain_copy_would() {
+    fuzzed("splice");
+}
+
+#[test]
+fn an_arbitrary_stream_has_the_same_events_however_it_was_cut() {
+    fuzzed("frames");
+}
+
+#[test]
+fn of_arbitrary_headers_none_passes_that_may_not() {
+    fuzzed("headers");
+}
+
+/// A target without a test above would run nowhere but under libFuzzer.
+#[test]
+fn every_check_is_a_target_and_the_other_way_round() {
+    let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/fuzz_targets");
+    let mut files: Vec<String> = fs::read_dir(targets)
+        .unwrap()
+        .map(|file| file.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
+    files.sort();
+    let mut names: Vec<&str> = checks::TARGETS.iter().map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    assert_eq!(files, names);
+}

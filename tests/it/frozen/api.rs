@@ -1,0 +1,160 @@
+//! Pins what programs ask of the admin listener and of `/ledger/v1`, and what they are answered. Never texts for people.
+
+use antiphon::admin::{Readiness, router};
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::{
+    admin::api::{answer, get},
+    frozen::golden::{keys, same, same_lines, without_prose},
+    late::api as ledger,
+    late::api::{ANN, BEN, OTHER, STRONG, TOOLS, WEAK},
+    support::{app::admin, wire::Message},
+};
+
+#[tokio::test]
+async fn the_admin_api_is_described_like_this() {
+    let router = router(admin(Readiness::new()));
+    let (status, _, text) = answer(&router, get("/admin/v1/openapi.json", &[])).await;
+    assert_eq!(status, StatusCode::OK);
+    let mut document: Value = serde_json::from_str(&text).unwrap();
+    // A release changes it.
+    document["info"]["version"] = json!("*");
+    same("openapi.json", &without_prose(document));
+}
+
+#[tokio::test]
+async fn health_is_told_like_this() {
+    let readiness = Readiness::new();
+    let router = router(admin(readiness.clone()));
+    let mut facts = Vec::new();
+    for state in ["serving", "draining"] {
+        for path in [
+            "/livez",
+            "/livez?verbose",
+            "/readyz",
+            "/readyz?verbose",
+            "/healthz",
+            "/health/liveliness",
+            "/health/liveness",
+            "/health/readiness",
+        ] {
+            let (status, head, body) = answer(&router, get(path, &[])).await;
+            let kind = head["content-type"].to_str().unwrap();
+            facts.push(format!("{state} GET {path}: {} {kind} {body:?}", status.as_u16()));
+        }
+        readiness.draining();
+    }
+    for path in ["/metrics", "/", "/admin/v1/config"] {
+        let (status, head, _) = answer(&router, get(path, &[])).await;
+        let kind = head["content-type"].to_str().unwrap();
+        facts.push(format!("GET {path}: {} {kind}", status.as_u16()));
+    }
+    same_lines("health.txt", facts);
+}
+
+/// Returns an answer of the ledger without its texts for people and its times.
+fn told(answer: &Message) -> String {
+    let text = answer.text();
+    let value: Value = serde_json::from_str(text).unwrap();
+    let mut told = text.to_owned();
+    if let Some(message) = value.pointer("/error/message") {
+        told = told.replace(&message.to_string(), "\"*\"");
+    }
+    for time in ["posted_at", "deadline"] {
+        let name = format!("\"{time}\":");
+        if let Some(at) = told.find(&name).map(|at| at + name.len()) {
+            let digits = told[at..].chars().take_while(char::is_ascii_digit).count();
+            assert!(digits >= 10, "{told}");
+            told.replace_range(at..at + digits, "TIME");
+        }
+    }
+    format!("{} {told}", answer.status())
+}
+
+#[tokio::test]
+async fn the_ledger_api_is_asked_and_answers_like_this() {
+    let (_upstream, app) = ledger::world().await;
+    ledger::record(&app, "ann", STRONG).await;
+    ledger::record(&app, "ann", WEAK).await;
+    ledger::record(&app, "ben", OTHER).await;
+    let owner = ledger::owner(&app, "ann");
+    let mut feed = ledger::listening(&app, ANN).await;
+    let mut facts = format!("owner of ann: {owner}\n");
+    let result = format!("calls/{STRONG}/result");
+    let posted = json!({"owner": owner, "call_id": STRONG, "content": "done", "is_error": true}).to_string();
+    #[rustfmt::skip]
+    let rows = [
+        ("heartbeat", format!("calls/{STRONG}/heartbeat"), TOOLS, String::new()),
+        ("result", result.clone(), TOOLS, posted.clone()),
+        ("result again", result.clone(), TOOLS, posted),
+        ("another result", result.clone(), TOOLS, json!({"content": "else"}).to_string()),
+        ("heartbeat of a settled call", format!("calls/{STRONG}/heartbeat"), TOOLS, String::new()),
+        ("result without content", result.clone(), TOOLS, "{}".to_owned()),
+        ("result of nobody", result, &[][..], "{}".to_owned()),
+        ("result of a counter", format!("calls/{WEAK}/result"), TOOLS, json!({"content": 1}).to_string()),
+        ("result of no call", "calls/call_7/result".to_owned(), TOOLS, json!({"content": 1}).to_string()),
+        ("result before its call", "calls/toolu_01C9xx2r7k4/result".to_owned(), TOOLS, json!({"content": 1}).to_string()),
+        ("lookup", "lookup".to_owned(), ANN, json!({"call_ids": [STRONG, OTHER, "x"]}).to_string()),
+        ("lookup of another", "lookup".to_owned(), BEN, json!({"call_ids": [STRONG]}).to_string()),
+        ("lookup of nothing", "lookup".to_owned(), ANN, "{}".to_owned()),
+        ("lookup of nobody", "lookup".to_owned(), &[][..], "{}".to_owned()),
+        ("no acknowledgement", "deliveries/00/ack".to_owned(), ANN, String::new()),
+        ("close", "sessions/s/close".to_owned(), ANN, String::new()),
+        ("unknown", "nothing".to_owned(), ANN, String::new()),
+    ];
+    for (name, path, who, body) in rows {
+        let answer = ledger::ask(&app, &path, who, &body).await;
+        facts.push_str(&format!("{name}: POST {path} {body} -> {}\n", told(&answer)));
+    }
+    let outstanding = ledger::get(&app, "outstanding", ANN).await;
+    facts.push_str(&format!("outstanding: GET outstanding -> {}\n", told(&outstanding)));
+    let fields = ["content-type", "cache-control", "x-content-type-options"];
+    for field in fields {
+        facts.push_str(&format!(
+            "outstanding: {field}: {}\n",
+            outstanding.header(field).unwrap()
+        ));
+    }
+    let delivery = outstanding.json()["outstanding"][0]["delivery"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let acked = ledger::ask(&app, &format!("deliveries/{delivery}/ack"), ANN, "").await;
+    facts.push_str(&format!(
+        "acknowledgement: POST deliveries/DELIVERY/ack -> {}\n",
+        told(&acked)
+    ));
+    let empty = ledger::get(&app, "outstanding", ANN).await;
+    facts.push_str(&format!("nothing outstanding: GET outstanding -> {}\n", told(&empty)));
+    // In front of the event stands the size of its chunk.
+    feed.until("\r\n").await;
+    feed.until("\r\n").await;
+    let event = String::from_utf8(feed.until("}\n\n").await).unwrap();
+    facts.push_str(&format!("feed: GET feed -> {event:?}\n"));
+    same("ledger-api.txt", &facts);
+}
+
+/// Pages of the admin API as they are, beside the document that describes them.
+#[tokio::test]
+async fn pages_of_the_admin_api_hold_the_keys_of_the_document() {
+    let router = router(admin(Readiness::new()));
+    let (_, _, text) = answer(&router, get("/admin/v1/openapi.json", &[])).await;
+    let document: Value = serde_json::from_str(&text).unwrap();
+    for (path, schema) in [
+        ("/admin/v1/status", "Status"),
+        ("/admin/v1/series", "SeriesPage"),
+        ("/admin/v1/repairs", "RepairsPage"),
+        ("/admin/v1/sessions", "SessionsPage"),
+        ("/admin/v1/profiles", "ProfilesPage"),
+        ("/admin/v1/late", "LatePage"),
+        ("/admin/v1/log-level", "LogLevel"),
+    ] {
+        let (_, _, text) = answer(&router, get(path, &[])).await;
+        let page: Value = serde_json::from_str(&text).unwrap();
+        let known = &document["components"]["schemas"][schema]["properties"];
+        for key in page.as_object().unwrap().keys() {
+            assert!(known.get(key).is_some(), "{path} has {key}: {:?}", keys("", known));
+        }
+    }
+}

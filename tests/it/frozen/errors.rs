@@ -1,0 +1,250 @@
+//! Pins the errors that the proxy itself answers: status, fields of the head, and the body in each provider's shape.
+//! The message is for people and is not pinned.
+
+use std::{io, time::Duration};
+
+use antiphon::{
+    conversation::{Finding, FindingKind},
+    policy::{Class, Reason, Verdict},
+    proxy::{ClientFault, ProxyError, Rejection, Shape, credential::ApplyError},
+    upstream::{Kind, Phase, SendError},
+    wire::Format,
+};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::{
+    admin::api,
+    frozen::golden::{same, same_lines},
+    frozen::words::REFUSALS,
+    support::app::admin,
+};
+
+const SHAPES: [(&str, Shape); 5] = [
+    ("anthropic", Shape::Anthropic),
+    ("openai", Shape::OpenAi),
+    ("responses", Shape::Responses),
+    ("gemini", Shape::Gemini),
+    ("bedrock", Shape::Bedrock),
+];
+
+const PHASES: [(&str, Phase); 6] = [
+    ("name", Phase::Resolve),
+    ("connection", Phase::Connect),
+    ("handshake", Phase::Tls),
+    ("request", Phase::Send),
+    ("head", Phase::Headers),
+    ("body", Phase::Body),
+];
+
+const KINDS: [(&str, Kind); 4] = [
+    ("broken", Kind::Io),
+    ("late", Kind::TimedOut),
+    ("malformed", Kind::Protocol),
+    ("own body", Kind::Request),
+];
+
+/// Every error, under a name that only this file uses.
+fn errors() -> Vec<(String, ProxyError)> {
+    let mut errors: Vec<(String, ProxyError)> = Vec::new();
+    for refusal in REFUSALS {
+        errors.push((format!("refused {}", refusal.code()), ProxyError::Refused(refusal)));
+    }
+    let mut add = |name: &str, error| errors.push((name.to_owned(), error));
+    add("no route", ProxyError::NoRoute { bases: Vec::new() });
+    add("body broken", ProxyError::Body(ClientFault::Broken));
+    add("body stalled", ProxyError::Body(ClientFault::Stalled));
+    add("body too large", ProxyError::TooLarge { limit: 9 });
+    add("rejected", ProxyError::Rejected(rejection()));
+    for (name, error) in [
+        ("streamed", ApplyError::Streamed),
+        ("elsewhere", ApplyError::Elsewhere),
+        ("unsignable", ApplyError::Unsignable),
+    ] {
+        add(&format!("unsigned {name}"), ProxyError::Unsigned { error, limit: 9 });
+    }
+    add("deadline", ProxyError::Deadline);
+    for class in [Class::Broken, Class::Stalled, Class::Parked { queued: true }] {
+        let verdict = Verdict::of(class);
+        add(&format!("unbegun {}", class.label()), ProxyError::Unbegun(verdict));
+    }
+    exhausted(&mut add);
+    unanswered(&mut add);
+    errors
+}
+
+fn rejection() -> Rejection {
+    let finding = Finding {
+        kind: FindingKind::Field,
+        message: 3,
+        part: Some(1),
+        id: "toolu_1".to_owned(),
+        within: "requests[2].params.".to_owned(),
+        detail: Some("blank_text"),
+    };
+    Rejection {
+        findings: vec![finding],
+        format: Format::Anthropic,
+    }
+}
+
+fn exhausted(add: &mut impl FnMut(&str, ProxyError)) {
+    for (name, reasons, wait, bound) in [
+        ("by limits", vec![Reason::RateLimit, Reason::Quota], Some(1), false),
+        ("for more than a minute", vec![Reason::RateLimit], Some(61), true),
+        ("by a key", vec![Reason::RateLimit, Reason::Auth], Some(30), false),
+        ("without a reason", vec![], None, false),
+    ] {
+        let error = ProxyError::Exhausted {
+            upstream: "u".to_owned(),
+            reasons,
+            wait: wait.map(Duration::from_secs),
+            bound,
+        };
+        add(&format!("exhausted {name}"), error);
+    }
+}
+
+/// Adds sends without an answer: each place, and each way to fail there.
+fn unanswered(add: &mut impl FnMut(&str, ProxyError)) {
+    let mut failed = |name: &str, phase, kind, cause: Option<io::ErrorKind>| {
+        let source = cause.map(|cause| io::Error::from(cause).into());
+        let upstream = "u (host)".to_owned();
+        let error = SendError { phase, kind, source };
+        add(name, ProxyError::Upstream { upstream, error });
+    };
+    for (place, phase) in PHASES {
+        for (way, kind) in KINDS {
+            failed(&format!("no answer: {place} {way}"), phase, kind, None);
+        }
+    }
+    let refused = Some(io::ErrorKind::ConnectionRefused);
+    failed("no answer: connection refused", Phase::Connect, Kind::Io, refused);
+}
+
+/// Replaces the texts for people. Finding lists stay.
+fn without_messages(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                if key == "message" && value.is_string() {
+                    *value = json!("*");
+                } else {
+                    without_messages(value);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_messages),
+        _ => {}
+    }
+}
+
+#[test]
+fn errors_of_the_proxy_have_these_codes_and_shapes() {
+    let mut facts = String::new();
+    for (name, error) in errors() {
+        let (side, phase, code) = (error.side(), error.phase(), error.code());
+        facts.push_str(&format!("{name}: side={side} phase={phase} code={code}\n"));
+        for (shape_name, shape) in SHAPES {
+            let (head, body) = error.answer(shape, "ID").into_parts();
+            let mut fields: Vec<String> = head
+                .headers
+                .iter()
+                .map(|(field, value)| format!("{field}: {}", value.to_str().unwrap()))
+                .collect();
+            fields.sort();
+            if shape_name == "anthropic" {
+                facts.push_str(&format!("{name}: {} [{}]\n", head.status.as_u16(), fields.join("] [")));
+            }
+            let typed = head.headers.get("x-amzn-errortype").map(|kind| kind.to_str().unwrap());
+            let typed = typed
+                .map(|kind| format!(" x-amzn-errortype={kind}"))
+                .unwrap_or_default();
+            let mut body: Value = serde_json::from_slice(&body).unwrap();
+            without_messages(&mut body);
+            facts.push_str(&format!("{name}: {shape_name}{typed} {body}\n"));
+        }
+    }
+    same("error-answers.txt", &facts);
+}
+
+#[test]
+fn statuses_and_stream_errors_have_these_types() {
+    let mut facts = Vec::new();
+    let statuses = [400, 401, 403, 404, 405, 408, 413, 417, 426, 429, 500, 502, 503, 504];
+    for (name, shape) in SHAPES {
+        for status in statuses.map(|status| StatusCode::from_u16(status).unwrap()) {
+            let body = shape.body(status, "CODE", "*", "ID");
+            facts.push(format!("body {name} {} {body}", status.as_u16()));
+            let event = shape.event(status, "CODE", "*", "ID");
+            let event = event.map(|event| format!("{:?}", String::from_utf8(event.to_vec()).unwrap()));
+            facts.push(format!(
+                "event {name} {} {}",
+                status.as_u16(),
+                event.as_deref().unwrap_or("-")
+            ));
+            if let Some(kind) = shape.error_type_header(status) {
+                facts.push(format!("x-amzn-errortype {name} {} {kind}", status.as_u16()));
+            }
+        }
+    }
+    same_lines("error-codes.txt", facts);
+}
+
+#[tokio::test]
+async fn the_admin_listener_refuses_with_these_codes() {
+    let open = antiphon::admin::router(admin(antiphon::admin::Readiness::new()));
+    let guarded = antiphon::admin::router(api::with_token());
+    let mut facts = Vec::new();
+    let json = &[("content-type", "application/json")][..];
+    for (name, router, method, path, fields, body) in [
+        ("unknown path", &open, "GET", "/nowhere", &[][..], ""),
+        ("wrong method", &open, "DELETE", "/metrics", &[][..], ""),
+        (
+            "foreign host",
+            &open,
+            "GET",
+            "/livez",
+            &[("host", "evil.example")][..],
+            "",
+        ),
+        ("no token", &guarded, "GET", "/admin/v1/status", &[][..], ""),
+        ("bad limit", &open, "GET", "/admin/v1/repairs?limit=0", &[][..], ""),
+        ("bad cursor", &open, "GET", "/admin/v1/sessions?after=x", &[][..], ""),
+        ("bad query", &open, "GET", "/admin/v1/sessions?limit=x", &[][..], ""),
+        ("unknown repair", &open, "GET", "/admin/v1/repairs/x", &[][..], ""),
+        (
+            "unknown profile",
+            &open,
+            "POST",
+            "/admin/v1/profiles/x/x/clear",
+            &[][..],
+            "",
+        ),
+        ("unknown asset", &open, "GET", "/assets/nothing.js", &[][..], ""),
+        ("no json", &open, "PUT", "/admin/v1/log-level", json, "x"),
+        ("no content type", &open, "PUT", "/admin/v1/log-level", &[][..], "{}"),
+        (
+            "bad level",
+            &open,
+            "PUT",
+            "/admin/v1/log-level",
+            json,
+            r#"{"level":"loud"}"#,
+        ),
+        ("no reload", &open, "POST", "/admin/v1/reload", &[][..], ""),
+    ] {
+        let method = method.parse().unwrap();
+        let ask = api::Ask {
+            method,
+            path,
+            fields,
+            body,
+        };
+        let (status, _, text) = api::answer(router, ask).await;
+        let mut told: Value = serde_json::from_str(&text).unwrap();
+        without_messages(&mut told);
+        facts.push(format!("{name}: {} {told}", status.as_u16()));
+    }
+    same_lines("admin-codes.txt", facts);
+}

@@ -1,0 +1,181 @@
+//! Pins the metrics page: names, types, labels, the values of closed labels, and the bounds of buckets. Never help texts.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use antiphon::{
+    auth::rotation::ProfileState,
+    conversation::{Finding, FindingKind},
+    policy::{Reason, Side, breaker},
+    repair::{Action, RepairReport},
+    session_table::{Closed, Detached, Entered, Settled},
+    telemetry::{
+        LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
+        events::{AnswerSummary, ExchangeEnded, ResultPosted},
+    },
+    wire::{Format, Unreadable, watch::stop_labels},
+};
+
+use crate::{frozen::golden::same_lines, frozen::words::CLASSES, telemetry::metrics::ended};
+
+/// Labels whose values come from the configuration, from clients or from the build.
+const OPEN_LABELS: [&str; 4] = ["upstream", "profile", "tool", "version"];
+
+/// Returns telemetry that has counted one of everything.
+fn exercised() -> Telemetry {
+    let telemetry = Telemetry::new(["u"]);
+    telemetry.set_ledger_usage_source(Box::new(|| Some((1, 2))));
+    for status in [0, 101, 200, 302, 404, 500] {
+        exchanges(&telemetry, status);
+    }
+    for class in CLASSES {
+        telemetry.record_attempt("u", class.label());
+    }
+    for reason in Reason::ALL.map(Reason::label).into_iter().chain(["other"]) {
+        telemetry.record_rotation("u", "p", reason);
+    }
+    for state in ProfileState::ALL {
+        telemetry.set_profile_state("u", "p", state.label(), true);
+    }
+    for standing in breaker::Standing::ALL {
+        telemetry.set_breaker_count("u", standing.label(), 1);
+    }
+    for answer in POST_ANSWERS {
+        let (service, bytes) = ("s", 1);
+        telemetry.record_post(&ResultPosted { service, answer, bytes });
+    }
+    for event in LATE_RESULT_EVENTS {
+        telemetry.record_late_event(event);
+    }
+    for why in Detached::ALL {
+        telemetry.record_detached_calls(why, 1);
+    }
+    for op in LEDGER_OPS {
+        for kind in LEDGER_ERRORS {
+            telemetry.record_ledger_op(op, Duration::from_millis(1), Some(kind));
+        }
+    }
+    calls(&telemetry);
+    telemetry
+}
+
+/// Counts exchanges that end with this status, in every format and by every side.
+fn exchanges(telemetry: &Telemetry, status: u16) {
+    let finding = |kind| Finding {
+        kind,
+        message: 0,
+        part: None,
+        id: String::new(),
+        within: String::new(),
+        detail: None,
+    };
+    let report = RepairReport {
+        findings: FindingKind::ALL.map(finding).into(),
+        actions: Action::ALL.map(|action| (action, 1)).into(),
+        ..RepairReport::default()
+    };
+    for format in Format::ALL.map(Some).into_iter().chain([None]) {
+        for side in Side::ALL.map(Side::label).map(Some).into_iter().chain([None]) {
+            telemetry.record_exchange(&ExchangeEnded {
+                upstream: Some("u".to_owned()),
+                format,
+                status,
+                side,
+                rejected: true,
+                stalled: true,
+                report: format.map(|_| report.clone()),
+                ..ended()
+            });
+        }
+    }
+    for reason in Unreadable::ALL {
+        let unreadable = Some(reason);
+        telemetry.record_exchange(&ExchangeEnded { unreadable, ..ended() });
+    }
+    for format in Format::ALL {
+        for stop in stop_labels(format) {
+            let watched = Some(watched(format, stop));
+            telemetry.record_exchange(&ExchangeEnded { watched, ..ended() });
+        }
+    }
+}
+
+fn watched(format: Format, stop: &'static str) -> AnswerSummary {
+    AnswerSummary {
+        format,
+        streamed: true,
+        stop,
+        calls: 1,
+        server_tools: 1,
+        input_tokens: 1,
+        output_tokens: 1,
+        truncated: 1,
+    }
+}
+
+/// Counts tool calls that closed in every way.
+fn calls(telemetry: &Telemetry) {
+    let settled = |attached| Settled {
+        tool: "t".into(),
+        open: Duration::from_secs(60),
+        attached,
+    };
+    telemetry.record_lane_request(&Entered {
+        closed: Closed {
+            settled: [true, false].map(settled).into(),
+            placeholder: 1,
+            abandoned: 1,
+            detached: Detached::ALL.into(),
+        },
+        forks: 1,
+        ..Entered::default()
+    });
+    telemetry.record_late_delivery(Duration::from_secs(1));
+    for row in ["moved", "restored", "placeholder"] {
+        telemetry.record_frozen_answer(row);
+    }
+    for op in ["read", "write"] {
+        telemetry.record_ledger_timeout(op);
+    }
+    for why in ["pairing", "binding"] {
+        telemetry.record_second_repair(why);
+        telemetry.record_second_refusal(why);
+    }
+    telemetry.record_connect(Duration::from_secs(1));
+    telemetry.record_first_byte(Duration::from_secs(1));
+}
+
+/// Returns the facts of one sample: its name with its labels, and each value of a closed label.
+fn sample(line: &str) -> Vec<String> {
+    let (series, _) = line.rsplit_once(' ').unwrap();
+    let Some((name, labels)) = series.split_once('{') else {
+        return vec![format!("sample {series}")];
+    };
+    let labels = labels.strip_suffix('}').unwrap();
+    let pairs: Vec<(&str, &str)> = labels
+        .split("\",")
+        .map(|pair| pair.trim_end_matches('"').split_once("=\"").unwrap())
+        .collect();
+    let names: Vec<&str> = pairs.iter().map(|(label, _)| *label).collect();
+    let mut facts = vec![format!("sample {name}{{{}}}", names.join(","))];
+    let closed = pairs.iter().filter(|(label, _)| !OPEN_LABELS.contains(label));
+    facts.extend(closed.map(|(label, value)| format!("value {name} {label}={value}")));
+    facts
+}
+
+#[test]
+fn the_metrics_page_has_these_names_types_and_labels() {
+    let page = exercised().encode_metrics();
+    let mut facts = BTreeSet::new();
+    for line in page.lines() {
+        if let Some(family) = line.strip_prefix("# TYPE ") {
+            facts.insert(format!("family {family}"));
+        } else if let Some(unit) = line.strip_prefix("# UNIT ") {
+            facts.insert(format!("unit {unit}"));
+        } else if !line.starts_with('#') {
+            facts.extend(sample(line));
+        }
+    }
+    // The system reports a process on Linux alone.
+    facts.retain(|fact| !fact.contains(" process_"));
+    same_lines("metrics.txt", facts);
+}

@@ -1,0 +1,264 @@
+//! Reads the rows of a ledger's file without the code under test: layout 1, byte for byte, as lines of text.
+
+use std::{fs, path::Path};
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::{
+    frozen::golden::{self, freeze},
+    support::state,
+};
+
+/// One row of the file.
+pub(crate) struct Row {
+    pub(crate) kind: u8,
+    pub(crate) principal: [u8; 32],
+    pub(crate) name: [u8; 32],
+    pub(crate) index: Option<[u8; 16]>,
+    pub(crate) value: Vec<u8>,
+    pub(crate) version: u64,
+    pub(crate) made_at: u64,
+    pub(crate) expires_at: u64,
+}
+
+const NANOS: u64 = 1_000_000_000;
+
+fn open(path: &Path) -> Connection {
+    Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
+}
+
+/// Returns every row, in the order in which they were put in.
+pub(crate) fn rows(path: &Path) -> Vec<Row> {
+    let connection = open(path);
+    let columns = "kind, principal, name, idx, value, version, made_at, expires_at";
+    let sql = format!("SELECT {columns} FROM records ORDER BY place");
+    let mut statement = connection.prepare(&sql).unwrap();
+    let number = |row: &rusqlite::Row<'_>, at| row.get::<_, i64>(at).map(i64::unsigned_abs);
+    let rows = statement.query_map([], |row| {
+        Ok(Row {
+            kind: row.get(0)?,
+            principal: row.get(1)?,
+            name: row.get(2)?,
+            index: row.get(3)?,
+            value: row.get(4)?,
+            version: number(row, 5)?,
+            made_at: number(row, 6)?,
+            expires_at: number(row, 7)?,
+        })
+    });
+    rows.unwrap().map(Result::unwrap).collect()
+}
+
+/// Returns what the file says of itself: its numbers, and its tables and indexes.
+fn schema(path: &Path) -> Vec<String> {
+    let connection = open(path);
+    let number = |name: &str| {
+        let number = connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
+        format!("file: {name} {}", number.unwrap())
+    };
+    let mut facts = vec![number("application_id"), number("user_version")];
+    let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name";
+    let mut statement = connection.prepare(sql).unwrap();
+    let lines = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    facts.extend(lines.map(|line| format!("file: {}", line.unwrap())));
+    facts
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of a value that are not read yet.
+struct Value<'v>(&'v [u8]);
+
+impl<'v> Value<'v> {
+    fn take(&mut self, length: usize) -> &'v [u8] {
+        let (taken, rest) = self.0.split_at(length);
+        self.0 = rest;
+        taken
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.take(1)[0]
+    }
+
+    fn hash(&mut self) -> String {
+        hex(self.take(32))
+    }
+
+    fn maybe(&mut self) -> String {
+        match self.byte() {
+            0 => "-".to_owned(),
+            1 => self.hash(),
+            other => panic!("flag {other}"),
+        }
+    }
+
+    fn text(&mut self) -> String {
+        let length = u64::from_le_bytes(self.take(8).try_into().unwrap());
+        format!(
+            "{:?}",
+            String::from_utf8(self.take(usize::try_from(length).unwrap()).to_vec()).unwrap()
+        )
+    }
+
+    /// Returns a moment as whole hours since the row was made.
+    fn hours(&mut self, made_at: u64) -> String {
+        let seconds = u64::from_le_bytes(self.take(8).try_into().unwrap());
+        let nanos = u32::from_le_bytes(self.take(4).try_into().unwrap());
+        assert!(u64::from(nanos) < NANOS);
+        hours(seconds, made_at)
+    }
+
+    fn posted(&mut self, made_at: u64) -> String {
+        let (content, failed, digest) = (self.text(), self.byte(), self.hash());
+        let (at, service, attached) = (self.hours(made_at), self.text(), self.byte());
+        format!("content={content} failed={failed} digest={digest} at={at} service={service} attached={attached}")
+    }
+
+    fn end(&self) {
+        assert!(self.0.is_empty(), "{} bytes are left", self.0.len());
+    }
+}
+
+/// Returns seconds since 1970 as whole hours since the row was made, rounded.
+fn hours(seconds: u64, made_at: u64) -> String {
+    let since = seconds.cast_signed() - (made_at / NANOS).cast_signed();
+    format!("{}h", (since + 1800).div_euclid(3600))
+}
+
+fn call(value: &mut Value<'_>, made_at: u64) -> String {
+    let (account, lane, session) = (value.hash(), value.maybe(), value.maybe());
+    let strong = value.byte();
+    let (id, tool, input) = (value.text(), value.text(), value.maybe());
+    let tier = value.byte();
+    let [opened, heard, deadline, expires] = [(); 4].map(|()| value.hours(made_at));
+    let state = value.byte();
+    let posted = match value.byte() {
+        0 => "-".to_owned(),
+        _ => value.posted(made_at),
+    };
+    format!(
+        "account={account} lane={lane} session={session} strong={strong} id={id} tool={tool} input={input} tier={tier} \
+         opened={opened} heard={heard} deadline={deadline} expires={expires} state={state} posted: {posted}"
+    )
+}
+
+fn parked(value: &mut Value<'_>, made_at: u64) -> String {
+    let id = value.text();
+    let owner = match value.byte() {
+        0 => "-".to_owned(),
+        _ => hex(value.take(16)),
+    };
+    format!("id={id} owner={owner} posted: {}", value.posted(made_at))
+}
+
+fn answer(value: &mut Value<'_>) -> String {
+    let (firm, kind) = (value.byte(), char::from(value.byte()));
+    let said = match kind {
+        'p' => value.byte().to_string(),
+        _ => format!("{:?}", std::str::from_utf8(value.take(value.0.len())).unwrap()),
+    };
+    format!("firm={firm} kind={kind} {said}")
+}
+
+fn anchor(value: &mut Value<'_>) -> String {
+    let calls: Vec<String> = (0..value.byte()).map(|_| value.hash()).collect();
+    let text = std::str::from_utf8(value.take(value.0.len())).unwrap();
+    format!("calls={} {text:?}", calls.join(","))
+}
+
+/// Returns what a value says. Panics if it has another layout.
+fn said(row: &Row) -> String {
+    let mut value = Value(&row.value);
+    let head = |value: &mut Value<'_>, form: &[u8]| {
+        let found = value.take(form.len());
+        assert_eq!(found, form, "the first bytes of a value of kind {}", row.kind);
+    };
+    let said = match row.kind {
+        1 => String::new(),
+        2 => {
+            head(&mut value, &[1, 1]);
+            call(&mut value, row.made_at)
+        }
+        3 => {
+            head(&mut value, &[1]);
+            answer(&mut value)
+        }
+        4 => {
+            head(&mut value, &[1]);
+            anchor(&mut value)
+        }
+        5 => {
+            head(&mut value, &[1, 4]);
+            String::new()
+        }
+        6 => {
+            head(&mut value, &[1, 2]);
+            parked(&mut value, row.made_at)
+        }
+        7 => {
+            head(&mut value, &[1, 3]);
+            let (id, why) = (value.text(), value.byte());
+            format!("id={id} why={why} posted: {}", value.posted(row.made_at))
+        }
+        8 => format!("{:?}", std::str::from_utf8(value.take(row.value.len())).unwrap()),
+        other => panic!("kind {other}"),
+    };
+    value.end();
+    said
+}
+
+/// Returns each record as one line, sorted. `lives` adds how long it is kept.
+fn lines(path: &Path, lives: bool) -> Vec<String> {
+    let line = |row: &Row| {
+        let (principal, name) = (hex(&row.principal), hex(&row.name));
+        let index = row.index.map_or_else(|| "-".to_owned(), |index| hex(&index));
+        let lives = if lives {
+            format!(" lives={}", hours(row.expires_at / NANOS, row.made_at))
+        } else {
+            String::new()
+        };
+        let (kind, version) = (row.kind, row.version);
+        let said = said(row);
+        format!("record {kind} principal={principal} name={name} index={index} version={version}{lives} {said}")
+    };
+    let mut lines: Vec<String> = rows(path)
+        .iter()
+        .map(line)
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    lines.sort();
+    lines
+}
+
+/// Returns everything that a file holds, one fact a line.
+pub(crate) fn facts(path: &Path, lives: bool) -> String {
+    let facts = schema(path).into_iter().chain(lines(path, lives));
+    facts.map(|line| line + "\n").collect()
+}
+
+/// Returns what tells a record from others, without how long it is kept and without what it holds.
+fn identity(line: &str) -> String {
+    let without_content = line.split(" content=").next().unwrap().split(" \"").next().unwrap();
+    let words = without_content.split(' ').filter(|word| !word.starts_with("lives="));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_frozen_file_holds_the_records_that_are_written() {
+    if !freeze().is_empty() {
+        // Another test is writing what is compared here.
+        return;
+    }
+    let written = fs::read_to_string(golden::path("ledger-v1-records.txt")).unwrap();
+    // A copy: SQLite writes files beside the one that it opens.
+    let copy = state::directory().join("ledger.db");
+    fs::copy(golden::path("ledger-v1.db"), &copy).unwrap();
+    let kept = facts(&copy, false);
+    let [written, kept] = [&written, &kept].map(|facts| facts.lines().map(identity).collect::<Vec<_>>());
+    assert_eq!(
+        kept, written,
+        "today's proxy writes other records than tests/frozen/ledger-v1.db holds: a ledger of version 0.1 cannot be read"
+    );
+}

@@ -1,0 +1,124 @@
+//! Pins which paths carry a history, in which format each kind of upstream reads it, and where requests go by default.
+
+use antiphon::{
+    provider::{Kind, NoRoute, Routes, Upstream},
+    repair::Mode,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, uri::PathAndQuery};
+
+use crate::{frozen::golden::same_lines, proxy::routes};
+
+const PATHS: &[&str] = &[
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/messages/batches",
+    "/v1/threads/t/messages",
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/responses/compact",
+    "/v1/responses/input_tokens",
+    "/v1/conversations/c/items",
+    "/v1/models",
+    "/v1beta/models/m:generateContent",
+    "/v1beta/models/m:streamGenerateContent",
+    "/v1beta/models/m:countTokens",
+    "/v1beta/models/m:batchGenerateContent",
+    "/v1internal:generateContent",
+    "/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict",
+    "/v1/projects/p/locations/l/publishers/anthropic/models/m:streamRawPredict",
+    "/model/anthropic.m/invoke",
+    "/model/anthropic.m/invoke-with-response-stream",
+    "/model/meta.m/invoke",
+    "/model/anthropic.m/converse",
+];
+
+/// Fields of a head by which a path without a prefix finds its upstream.
+const FIELDS: &[Option<&str>] = &[
+    None,
+    Some("anthropic-version"),
+    Some("x-api-key"),
+    Some("x-goog-api-key"),
+    Some("api-key"),
+];
+
+/// Hosts whose kind nobody names.
+const HOSTS: &[&str] = &[
+    "api.anthropic.com",
+    "api.openai.com",
+    "generativelanguage.googleapis.com",
+    "cloudcode-pa.googleapis.com",
+    "us-east5-aiplatform.googleapis.com",
+    "aiplatform.googleapis.com",
+    "bedrock-runtime.us-east-1.amazonaws.com",
+    "bedrock-runtime.cn-north-1.amazonaws.com.cn",
+    "bedrock-mantle.us-east-1.api.aws",
+    "me.openai.azure.com",
+    "me.openai.azure.us",
+    "me.cognitiveservices.azure.com",
+    "me.services.ai.azure.com",
+    "api.deepseek.com",
+    "api.mistral.ai",
+    "api.x.ai",
+    "llm.example.com",
+];
+
+/// Returns where a request goes: the upstream, the path there, and the wire.
+fn route(routes: &Routes, method: &Method, path: &str, field: Option<&str>) -> String {
+    let target: PathAndQuery = path.parse().unwrap();
+    let mut headers = HeaderMap::new();
+    if let Some(name) = field {
+        headers.insert(name.parse::<HeaderName>().unwrap(), HeaderValue::from_static("x"));
+    }
+    match routes.route(method, &target, &headers) {
+        Ok(route) => {
+            let wire = route.wire.map_or_else(|| "-".to_owned(), |wire| wire.to_string());
+            format!("{} {} {wire}", route.upstream.name, route.target)
+        }
+        Err(NoRoute::BadPath) => "bad path".to_owned(),
+        Err(NoRoute::Unknown) => "unknown".to_owned(),
+    }
+}
+
+#[test]
+fn paths_lead_to_these_upstreams_and_formats() {
+    let upstream = |kind: Kind| Upstream {
+        name: kind.label().to_owned(),
+        kind,
+        scheme: "https".parse().unwrap(),
+        authority: "h".parse().unwrap(),
+        base_path: String::new(),
+        mode: Mode::Repair,
+    };
+    let of_kinds = Routes::new(Kind::ALL.map(upstream).into());
+    let mut facts = Vec::new();
+    for kind in Kind::ALL.map(Kind::label) {
+        for path in PATHS {
+            let asked = format!("/{kind}{path}");
+            facts.push(format!(
+                "POST {asked} -> {}",
+                route(&of_kinds, &Method::POST, &asked, None)
+            ));
+        }
+        let asked = format!("/{kind}/v1/messages");
+        facts.push(format!(
+            "GET {asked} -> {}",
+            route(&of_kinds, &Method::GET, &asked, None)
+        ));
+    }
+    let built_in = routes::routes(&[]);
+    for path in PATHS {
+        for field in FIELDS {
+            let with = field.map(|name| format!(" with {name}")).unwrap_or_default();
+            let found = route(&built_in, &Method::POST, path, *field);
+            facts.push(format!("POST {path}{with} without a prefix -> {found}"));
+        }
+    }
+    for (name, base) in built_in.base_urls("HOST") {
+        facts.push(format!("base url of {name}: {base}"));
+    }
+    for host in HOSTS {
+        facts.push(format!("kind of {host}: {}", Kind::of("any", host).label()));
+    }
+    same_lines("routes.txt", facts);
+}

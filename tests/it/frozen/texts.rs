@@ -1,0 +1,315 @@
+//! Pins every byte that repair writes into bodies, and every text that it compares bodies and refusals with.
+//!
+//! Providers have cached prompts that hold these bytes, and thinking is bound to them: no text may ever be reworded.
+//! A new wording is a new number for new rows. See `tests/frozen/texts.txt`.
+
+use std::collections::BTreeMap;
+
+use antiphon::{
+    conversation::lost_results::{LOST_BYTES_MAX, LOST_RESULTS, LostText, is_lost},
+    repair::{
+        KnownAnswers, Paired, PairingContext, PinnedAnswer, Placeholder, RealResult, RefusalReading, RepairPolicy,
+        Tier, append_texts, late_places, late_text, parse, plan,
+    },
+    wire::{Refusal, RefusalKind, Wire, refusal},
+};
+use bytes::Bytes;
+
+use crate::{
+    core::refusal_texts::{OTHERS, REFUSALS},
+    frozen::bodies::{CALLS, LATE, ROWS, TIERS, UNBOUND},
+    frozen::golden::same,
+};
+
+/// Returns the wire of this name.
+fn wire(name: &str) -> Wire {
+    let known = Wire::NAMES.iter().find(|(known, _)| *known == name);
+    known.unwrap_or_else(|| panic!("no wire {name}")).1
+}
+
+/// Returns the policy of a configuration that names a tool of each tier.
+fn policy() -> RepairPolicy {
+    let tiers = [
+        ("reads", Tier::Read),
+        ("reverts", Tier::Revertible),
+        ("keeps", Tier::Durable),
+        ("sends", Tier::OneWay),
+    ];
+    RepairPolicy {
+        tiers: BTreeMap::from(tiers.map(|(name, tier)| (name.to_owned(), tier))),
+        ..RepairPolicy::default()
+    }
+}
+
+/// Adds one fact; a body must be one line.
+fn line(facts: &mut String, name: &str, text: &str) {
+    assert!(!text.contains('\n'), "{name}: {text}");
+    facts.push_str(&format!("{name}: {text}\n"));
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Pairs a body under the policy of these tests.
+fn paired(wire: Wire, body: &Bytes) -> Paired<'_> {
+    parse(body, wire).unwrap().pair(PairingContext::new(&policy()))
+}
+
+/// Repairs a body in which every open call has this pinned answer, if there is one.
+fn repaired(name: &str, wire: Wire, body: &str, pinned: Option<&PinnedAnswer>) -> String {
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    let paired = paired(wire, &body);
+    let open = paired.open_calls();
+    let known = KnownAnswers {
+        pinned: open.filter_map(|call| Some((call.key, pinned?.clone()))).collect(),
+        ..KnownAnswers::default()
+    };
+    let plan = plan(&paired, &known, &policy()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let repaired = plan.splice(&paired, &body).unwrap();
+    assert!(!repaired.is_original(), "{name}: nothing was written");
+    text(&repaired.to_vec())
+}
+
+/// Answers that a call may keep, under the names of their kinds.
+fn kept() -> Vec<(String, PinnedAnswer)> {
+    let mut kept: Vec<(String, PinnedAnswer)> = [1, 2]
+        .map(|number| {
+            let placeholder = Placeholder::from_number(number).unwrap();
+            (format!("placeholder {number}"), PinnedAnswer::Placeholder(placeholder))
+        })
+        .into();
+    assert_eq!(Placeholder::from_number(0).or(Placeholder::from_number(3)), None);
+    for (name, content) in [
+        ("text", r#""said \"so\"""#),
+        ("list", r#"[{"type":"text","text":"said"}]"#),
+        ("object", r#"{"said":1}"#),
+        ("number", "7"),
+    ] {
+        for failed in [false, true] {
+            let content = content.to_owned();
+            let name = format!("{name}{}", if failed { " that failed" } else { "" });
+            kept.push((name, PinnedAnswer::Result(RealResult::Content { content, failed })));
+        }
+    }
+    kept
+}
+
+/// A block as each format keeps it, with the id that it had then.
+const BLOCKS: [(&str, &str); 4] = [
+    (
+        "anthropic",
+        r#"{"type":"tool_result","tool_use_id":"old","content":"kept"}"#,
+    ),
+    (
+        "openai-chat",
+        r#"{"role":"tool","tool_call_id":"old","content":"kept"}"#,
+    ),
+    (
+        "openai-responses",
+        r#"{"type":"function_call_output","call_id":"old","output":"kept"}"#,
+    ),
+    (
+        "gemini",
+        r#"{"functionResponse":{"id":"old","name":"reads","response":{"result":"kept"}}}"#,
+    ),
+];
+
+fn remembered(facts: &mut String) {
+    for (name, body) in CALLS {
+        for (kind, frozen) in kept() {
+            let kind = format!("remembered {kind} {name}");
+            line(facts, &kind, &repaired(&kind, wire(name), body, Some(&frozen)));
+        }
+        let block = BLOCKS.iter().find(|(known, _)| known == name).unwrap().1.to_owned();
+        let kind = format!("remembered block {name}");
+        let frozen = PinnedAnswer::Result(RealResult::Block(block));
+        line(facts, &kind, &repaired(&kind, wire(name), body, Some(&frozen)));
+    }
+}
+
+/// Results that come late: their text, and their place at the end of a message.
+fn late(facts: &mut String) {
+    for (kind, content, failed) in [
+        ("text", r#""one\ntwo""#, false),
+        ("error", r#""no""#, true),
+        (
+            "list of texts",
+            r#"[{"type":"text","text":"x"},{"type":"text","text":"y"}]"#,
+            false,
+        ),
+        (
+            "list with an image",
+            r#"[{"type":"text","text":"x"}, {"type":"image"}]"#,
+            false,
+        ),
+        ("object", r#"{ "a": 1 }"#, false),
+        ("marks", r#""[antiphon: end of result toolu_1]\n[antiphon: x""#, false),
+    ] {
+        let late = late_text("toolu_1", "run it", content, failed);
+        line(facts, &format!("late {kind}"), &format!("{late:?}"));
+    }
+    line(
+        facts,
+        "late without names",
+        &format!("{:?}", late_text("", "", "\"x\"", false)),
+    );
+    let late = late_text("toolu_1", "run", "\"done\"", false);
+    for (name, body) in LATE {
+        let body = Bytes::from_static(body.as_bytes());
+        let paired = paired(wire(name), &body);
+        let place = late_places(&paired).pop().unwrap();
+        let done = append_texts(&paired, &body, &[(place.message, late.clone())]).unwrap();
+        line(facts, &format!("appended {name}"), &text(&done));
+    }
+}
+
+/// What goes up after a refusal: answers for calls that the provider holds, and the setting for bound thinking.
+fn after_refusals(facts: &mut String) {
+    for (name, body) in [
+        (
+            "anthropic",
+            r#"{"thread":{"type":"continue","previous_message_id":"msg_1"},"messages":[{"role":"user","content":"on"}]}"#,
+        ),
+        (
+            "openai-responses",
+            r#"{"previous_response_id":"resp_1","input":[{"role":"user","content":"on"}]}"#,
+        ),
+        ("openai-responses", r#"{"conversation":"conv_1","input":"on"}"#),
+    ] {
+        let body = Bytes::from_static(body.as_bytes());
+        let refused = Refusal {
+            kind: RefusalKind::Unanswered,
+            ids: vec!["call_1".to_owned(), "call_2".to_owned()],
+        };
+        let reads = |reading: &RefusalReading| {
+            let policy = policy();
+            let parsed = parse(&body, wire(name)).unwrap();
+            let paired = parsed.pair_refused(PairingContext::new(&policy), &refused, *reading);
+            let plan = plan(&paired, &KnownAnswers::default(), &policy).unwrap();
+            let again = plan.splice(&paired, &body).unwrap();
+            let is_met = reading.is_met(&refused, &plan.report.findings) && !again.is_original();
+            is_met.then(|| again.to_vec())
+        };
+        let again = RefusalReading::ALL.iter().find_map(reads).unwrap();
+        line(facts, &format!("held calls {name}"), &text(&again));
+    }
+    for body in UNBOUND {
+        let body = Bytes::from_static(body.as_bytes());
+        let paired = paired(Wire::ANTHROPIC, &body);
+        let mut plan = plan(&paired, &KnownAnswers::default(), &policy()).unwrap();
+        assert!(plan.drop_bound_thinking(&paired).unwrap());
+        let again = plan.splice(&paired, &body).unwrap();
+        line(facts, "unbound anthropic", &text(&again.to_vec()));
+    }
+}
+
+#[test]
+fn repair_writes_these_bytes() {
+    let mut facts = String::new();
+    for number in [1, 2] {
+        let placeholder = Placeholder::from_number(number).unwrap();
+        assert_eq!(placeholder.number(), number);
+        line(&mut facts, &format!("placeholder {number}"), placeholder.text());
+    }
+    for (name, body) in TIERS {
+        let name = format!("placeholders by tier {name}");
+        let wire = wire(name.rsplit(' ').next().unwrap());
+        line(&mut facts, &name, &repaired(&name, wire, body, None));
+    }
+    for (what, name, body) in ROWS {
+        let what = format!("{what} {name}");
+        line(&mut facts, &what, &repaired(&what, wire(name), body, None));
+    }
+    remembered(&mut facts);
+    late(&mut facts);
+    after_refusals(&mut facts);
+    same("texts.txt", &facts);
+}
+
+#[test]
+fn results_with_these_texts_are_lost() {
+    let mut facts = format!("longest: {LOST_BYTES_MAX} bytes\n");
+    for row in LOST_RESULTS {
+        let (how, texts) = match row.text {
+            LostText::Whole(whole) => ("whole", vec![whole]),
+            LostText::Begins(begin) => ("begin", vec![begin]),
+            LostText::Between(begin, end) => ("with a figure between", vec![begin, end]),
+        };
+        let said = texts.join("3.5");
+        assert!(is_lost(said.as_bytes()), "{said:?}");
+        let is_longer = is_lost(format!("{said}, and more").as_bytes());
+        line(&mut facts, how, &format!("{texts:?} longer={is_longer}"));
+    }
+    same("lost-results.txt", &facts);
+}
+
+fn told(body: &str) -> String {
+    let Some(Refusal { kind, ids }) = refusal(body.as_bytes()) else {
+        return "nothing".to_owned();
+    };
+    let kind = match kind {
+        RefusalKind::Unanswered => "unanswered",
+        RefusalKind::Orphan => "orphan",
+        RefusalKind::Duplicate => "duplicate",
+        RefusalKind::RepeatedCall => "repeated_call",
+        RefusalKind::ServerHalf => "server_half",
+        RefusalKind::RepeatedItem => "repeated_item",
+        RefusalKind::WithoutReasoning => "without_reasoning",
+        RefusalKind::Bound { header_named: true } => "bound, with a header",
+        RefusalKind::Bound { header_named: false } => "bound",
+    };
+    format!("{kind} {ids:?}")
+}
+
+/// The words of errors, behind everything that may stand in front of them.
+const LEADS: &[&str] = &[
+    "",
+    "messages.7: ",
+    "requests.3.params.messages.7: ",
+    "Invalid parameter: ",
+    "Invalid request: ",
+    "invalid params, ",
+    "<400> InternalError.Algo.InvalidParameter: ",
+    "The model returned the following errors: ",
+    "An error occurred (ValidationException) when calling the InvokeModel operation: ",
+    "ValidationException: ",
+    "litellm.BadRequestError: ",
+    "litellm.BadRequestError: AnthropicException - ",
+    "AnthropicException BadRequestError - ",
+    "400 ",
+    "Error code: 400 - ",
+    "{'error': {'message': ",
+    "{'type': 'error', 'error': {'type': 'invalid_request_error', 'message': ",
+    "Somebody said: ",
+];
+
+#[test]
+fn refusals_with_these_texts_are_understood() {
+    let mut facts = String::new();
+    for (text, ..) in REFUSALS {
+        line(&mut facts, &format!("{text:?}"), &told(text));
+    }
+    for text in OTHERS {
+        line(&mut facts, &format!("{text:?}"), &told(text));
+    }
+    for lead in LEADS {
+        let text = format!("{lead}No tool output found for function call call_1.");
+        line(&mut facts, &format!("lead {lead:?}"), &told(&text));
+    }
+    let text = "No tool output found for function call call_1.";
+    for body in [
+        format!(r#"{{"error":"{text}"}}"#),
+        format!(r#"{{"error":{{"message":"{text}"}}}}"#),
+        format!(r#"{{"message":"{text}"}}"#),
+        format!(r#"{{"Message":"{text}"}}"#),
+        format!(r#"{{"detail":"{text}"}}"#),
+        format!(r#"{{"error":{{"metadata":{{"raw":"{text}"}}}}}}"#),
+        format!(r#"{{"upstream_error":{{"error":{{"message":"{text}"}}}}}}"#),
+        format!(r#"[{{"error":{{"message":"{text}"}}}}]"#),
+        format!(r#"{{"other":"{text}"}}"#),
+    ] {
+        line(&mut facts, &format!("body {body}"), &told(&body));
+    }
+    same("refusal-phrases.txt", &facts);
+}

@@ -1,0 +1,236 @@
+//! Pins the closed lists of words that stand in headers, log lines, metrics, error codes and JSON answers.
+
+use antiphon::{
+    auth::rotation::ProfileState,
+    conversation::{FindingKind, FlawKind},
+    late::entry::{State, TIERS, Why},
+    ledger::Kind as RecordKind,
+    policy::{Class, Evidence, Failure, Reason, Side, breaker, classify, course},
+    provider::{BUILT_IN, Kind, RESERVED_NAMES},
+    proxy::Refusal,
+    repair::{Action, Mode, Tier},
+    session::{Source, Strength},
+    session_table::Detached,
+    wire::{Format, Unreadable, Wire, watch::stop_labels},
+};
+
+use crate::frozen::golden::same;
+
+/// Every class of an attempt.
+pub(crate) const CLASSES: [Class; 34] = [
+    Class::Success,
+    Class::Auth,
+    Class::Billing,
+    Class::SpendLimit,
+    Class::Quota,
+    Class::Permission,
+    Class::RateLimit,
+    Class::Overloaded,
+    Class::ProviderFault,
+    Class::ProviderTimeout,
+    Class::Request,
+    Class::Affinity,
+    Class::NotFound,
+    Class::Conflict,
+    Class::TooLarge,
+    Class::Filtered,
+    Class::Unreachable,
+    Class::Handshake,
+    Class::Certificate,
+    Class::Interrupted,
+    Class::Headless,
+    Class::Malformed,
+    Class::Parked { queued: true },
+    Class::Stalled,
+    Class::ServerTool,
+    Class::Compaction,
+    Class::Broken,
+    Class::Upload,
+    Class::ClientGone,
+    Class::ClientGaveUp,
+    Class::ClientStalled,
+    Class::Exhausted,
+    Class::Deadline,
+    Class::Refused,
+];
+
+const FAILURES: [Failure; 13] = [
+    Failure::Dns,
+    Failure::Connect,
+    Failure::ConnectTimeout,
+    Failure::Tls,
+    Failure::TlsTimeout,
+    Failure::Send,
+    Failure::SendTimeout,
+    Failure::Head,
+    Failure::HeadTimeout,
+    Failure::Body,
+    Failure::BodyTimeout,
+    Failure::Protocol,
+    Failure::Request,
+];
+
+pub(crate) const REFUSALS: [Refusal; 12] = [
+    Refusal::Method,
+    Refusal::Target,
+    Refusal::Path,
+    Refusal::Host,
+    Refusal::ForeignHost,
+    Refusal::Origin,
+    Refusal::Framing,
+    Refusal::Upgrade,
+    Refusal::Expect,
+    Refusal::Mode,
+    Refusal::User,
+    Refusal::ClientToken,
+];
+
+const FLAWS: [FlawKind; 9] = [
+    FlawKind::InputEmpty,
+    FlawKind::InputText,
+    FlawKind::BlankText,
+    FlawKind::EmptyMessage,
+    FlawKind::ErrorWithoutContent,
+    FlawKind::EmptyCalls,
+    FlawKind::ResultKind,
+    FlawKind::RepeatedItemId,
+    FlawKind::SplitTurn,
+];
+
+const SOURCES: [Source; 9] = [
+    Source::Antiphon,
+    Source::ClaudeCode,
+    Source::UserId,
+    Source::Header,
+    Source::Conversation,
+    Source::Answer,
+    Source::Calls,
+    Source::CacheKey,
+    Source::History,
+];
+
+/// The words, in the order of their list.
+#[derive(Default)]
+struct Words(String);
+
+impl Words {
+    fn list<'w>(&mut self, name: &str, words: impl IntoIterator<Item = &'w str>) {
+        for word in words {
+            self.0.push_str(&format!("{name}: {word}\n"));
+        }
+    }
+}
+
+/// Codes of failures that are closer than their class.
+fn codes() -> Vec<String> {
+    let mut evidence: Vec<Evidence<'_>> = FAILURES.map(Evidence::Unanswered).into();
+    for (whole, broken) in [(false, true), (false, false), (true, false)] {
+        evidence.push(Evidence::Ended { whole, broken });
+    }
+    for clock in [course::Clock::Bytes, course::Clock::Progress, course::Clock::Reasoning] {
+        let state = course::State::default();
+        evidence.push(Evidence::Silent { clock, state });
+    }
+    let told = |evidence: &Evidence<'_>| {
+        let verdict = classify(*evidence);
+        format!("{} ({})", verdict.code, verdict.class.label())
+    };
+    let mut codes: Vec<String> = evidence.iter().map(told).collect();
+    codes.sort();
+    codes.dedup();
+    codes
+}
+
+fn of_repair(words: &mut Words) {
+    words.list("format", Format::ALL.map(Format::label));
+    words.list("wire", Wire::NAMES.iter().map(|(name, _)| *name));
+    let aliases: Vec<String> = Wire::ALIASES
+        .iter()
+        .map(|(alias, name)| format!("{alias} = {name}"))
+        .collect();
+    words.list("wire alias", aliases.iter().map(String::as_str));
+    words.list("finding kind", FindingKind::ALL.map(FindingKind::code));
+    words.list(
+        "finding detail",
+        FLAWS.map(FlawKind::code).into_iter().chain(["held_by_the_provider"]),
+    );
+    words.list("action", Action::ALL.map(Action::label));
+    words.list("unreadable reason", Unreadable::ALL.map(Unreadable::code));
+    words.list("mode", [Mode::Repair, Mode::Strict, Mode::Observe].map(Mode::label));
+}
+
+fn of_attempts(words: &mut Words) {
+    words.list("side", Side::ALL.map(Side::label));
+    words.list("rest reason", Reason::ALL.map(Reason::label));
+    words.list("profile state", ProfileState::ALL.map(ProfileState::label));
+    words.list("breaker state", breaker::Standing::ALL.map(breaker::Standing::label));
+    for class in CLASSES {
+        let side = class.side().map_or("-", Side::label);
+        let reason = class.reason().map_or("-", Reason::label);
+        words.list(
+            "class",
+            [format!("{} side={side} rest={reason}", class.label()).as_str()],
+        );
+    }
+    words.list("code of a class", codes().iter().map(String::as_str));
+    for refusal in REFUSALS {
+        words.list(
+            "refusal",
+            [format!("{} {}", refusal.code(), refusal.status().as_u16()).as_str()],
+        );
+    }
+    for format in Format::ALL {
+        words.list(&format!("stop of {}", format.label()), stop_labels(format));
+    }
+}
+
+fn of_routes(words: &mut Words) {
+    words.list("upstream kind", Kind::ALL.map(Kind::label));
+    for row in BUILT_IN {
+        let (name, url) = (row.name, row.url.unwrap_or("-"));
+        let row = format!("{name} {} {url} credential={}", row.kind.label(), row.credential);
+        words.list("built-in upstream", [row.as_str()]);
+    }
+    words.list("reserved name", RESERVED_NAMES.iter().copied());
+}
+
+fn of_the_ledger(words: &mut Words) {
+    words.list("detached", Detached::ALL.map(Detached::label));
+    // The number of a list is a byte in ledger files.
+    for kind in RecordKind::ALL {
+        words.list("record kind", [format!("{} {}", kind as u8, kind.label()).as_str()]);
+    }
+    for (number, state) in State::ALL.iter().enumerate() {
+        words.list("call state", [format!("{number} {}", state.label()).as_str()]);
+    }
+    for (number, why) in Why::ALL.iter().enumerate() {
+        words.list("evidence", [format!("{number} {}", why.label()).as_str()]);
+    }
+    for (number, tier) in TIERS.iter().enumerate() {
+        let name = match tier {
+            Tier::Read => "read",
+            Tier::Revertible => "revertible",
+            Tier::Durable => "durable",
+            Tier::OneWay => "one_way",
+        };
+        words.list("tier", [format!("{number} {name}").as_str()]);
+    }
+    for source in SOURCES {
+        let strength = if source.strength() == Strength::Strong {
+            "strong"
+        } else {
+            "weak"
+        };
+        words.list("session source", [format!("{} {strength}", source.label()).as_str()]);
+    }
+}
+
+#[test]
+fn closed_lists_hold_these_words() {
+    let mut words = Words::default();
+    of_repair(&mut words);
+    of_attempts(&mut words);
+    of_routes(&mut words);
+    of_the_ledger(&mut words);
+    same("words.txt", &words.0);
+}

@@ -1,0 +1,10 @@
+//! Late results: posting, matching, and isolation between callers.
+
+pub(crate) mod api;
+pub(crate) mod contents;
+pub(crate) mod entries;
+pub(crate) mod isolation;
+pub(crate) mod isolation_walk;
+pub(crate) mod matching;
+pub(crate) mod mistaken_calls;
+pub(crate) mod stories;

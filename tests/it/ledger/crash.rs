@@ -1,0 +1,280 @@
+//! A ledger whose process dies, or whose disk is full: what was acknowledged is there, and nothing is twice.
+//!
+//! `CYCLES=` sets how often the writer is killed: 20 if nobody says, 200 for a long look.
+//! `SEED=<n>` kills it at other times, `SEED=random` at new ones.
+#![cfg(unix)]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the number of cycles and the part of the child come from the environment"
+)]
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use antiphon::ledger::{
+    Key, Kind, Ledger, LedgerError, LedgerSettings, OpenError, Outcome, SqliteLedger, Step, Survey,
+};
+use bytes::Bytes;
+
+use crate::{
+    ledger::conformance::{LATER, NOW, SECRET, call, insert},
+    support::{bodies::Rng, seed::seed},
+};
+
+const PATH: &str = "ANTIPHON_TEST_LEDGER_WRITER";
+const FIRST: &str = "ANTIPHON_TEST_LEDGER_FIRST";
+const WAIT: Duration = Duration::from_secs(60);
+
+fn value(name: u64) -> Bytes {
+    Bytes::from(format!("value of {name}; ").repeat(100))
+}
+
+fn open(path: &Path) -> Result<SqliteLedger, OpenError> {
+    SqliteLedger::open(path, LedgerSettings::default(), SECRET)
+}
+
+/// The child's part: writes as many records as it can until it is killed, and says of each what became of it.
+#[tokio::test]
+async fn writes_until_it_is_killed() {
+    let (Ok(path), Ok(first)) = (std::env::var(PATH), std::env::var(FIRST)) else {
+        return;
+    };
+    let ledger = Arc::new(open(Path::new(&path)).unwrap());
+    let next = Arc::new(AtomicU64::new(first.parse().unwrap()));
+    let mut writers = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let (ledger, next) = (Arc::clone(&ledger), Arc::clone(&next));
+        writers.spawn(async move {
+            loop {
+                let name = next.fetch_add(1, Ordering::Relaxed);
+                let steps = vec![insert(call(name), value(name)), insert(twin(name), value(name))];
+                let word = match ledger.commit(steps, NOW).await {
+                    Ok(Outcome::Done) => "done",
+                    Ok(Outcome::Conflict(_)) => "conflict",
+                    Err(LedgerError::Store(_)) => "failed",
+                    Err(_) => "refused",
+                };
+                // Whole lines, past the test's own capture.
+                writeln!(std::io::stdout(), "said {word} {name}").unwrap();
+                if word == "failed" {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+        });
+    }
+    writers.join_all().await;
+}
+
+/// The second record of the same commit.
+fn twin(name: u64) -> Key {
+    Key {
+        kind: Kind::Frozen,
+        ..call(name)
+    }
+}
+
+/// A child that writes, and what it says.
+struct Writer {
+    child: Child,
+    said: mpsc::Receiver<(String, u64)>,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Writer {
+    /// `before` is what the shell does first.
+    fn start(path: &Path, first: u64, before: &str) -> Self {
+        let mut child = Command::new("sh")
+            .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "crash::writes_until_it_is_killed", "--nocapture"])
+            .env(PATH, path)
+            .env(FIRST, first.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let (tell, said) = mpsc::channel();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                // The last line may be cut in the middle: a name is whole if its line is.
+                if let ["said", word, name] = words[..] {
+                    drop(tell.send((word.to_owned(), name.parse().unwrap())));
+                }
+            }
+        });
+        Self { child, said }
+    }
+
+    /// The names of which it says this, until one is; what it says meanwhile of others goes into `done`.
+    fn wait_for(&self, wanted: &str, done: &mut BTreeSet<u64>) {
+        loop {
+            let (word, name) = self.said.recv_timeout(WAIT).unwrap();
+            assert!(word != "conflict" && word != "refused", "{word} {name}");
+            if word == "done" {
+                assert!(done.insert(name), "{name} was done twice");
+            }
+            if word == wanted {
+                return;
+            }
+        }
+    }
+
+    /// Kills it, and gives the rest of what it said.
+    fn kill(mut self, done: &mut BTreeSet<u64>) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        while let Ok((word, name)) = self.said.recv_timeout(WAIT) {
+            if word == "done" {
+                assert!(done.insert(name), "{name} was done twice");
+            }
+        }
+    }
+}
+
+/// Every acknowledged record is there and whole, both of each commit or none, and nothing is twice.
+async fn check(path: &Path, done: &BTreeSet<u64>) {
+    let ledger = open(path).unwrap();
+    let mut names = done.iter().copied().peekable();
+    while names.peek().is_some() {
+        let some: Vec<u64> = names.by_ref().take(256).collect();
+        let keys = some.iter().flat_map(|name| [call(*name), twin(*name)]).collect();
+        let found = ledger.read(keys, NOW).await.unwrap();
+        for (name, both) in some.iter().zip(found.chunks(2)) {
+            for record in both {
+                let record = record
+                    .as_ref()
+                    .unwrap_or_else(|| panic!("{name} was acknowledged, and is lost"));
+                assert_eq!(
+                    (&record.value, record.expires_at, record.version),
+                    (&value(*name), LATER, 1)
+                );
+            }
+        }
+    }
+    let survey = Survey::open(path).unwrap();
+    let mut seen = BTreeSet::new();
+    let mut count = [0_u64; 2];
+    survey
+        .each(|entry| {
+            assert!(entry.sound, "{entry:?}");
+            seen.insert(entry.place);
+            count[usize::from(entry.kind == Some(Kind::Frozen))] += 1;
+            Ok::<_, LedgerError>(())
+        })
+        .unwrap();
+    assert_eq!(count[0], count[1], "half a commit");
+    assert!(count[0] >= done.len() as u64);
+    assert_eq!(survey.flaws().unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_outlives_the_process() {
+    let cycles = std::env::var("CYCLES")
+        .ok()
+        .and_then(|cycles| cycles.parse().ok())
+        .unwrap_or(20);
+    let seed = seed();
+    println!("SEED={seed} (times only)");
+    let mut rng = Rng::new(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let mut done = BTreeSet::new();
+    for cycle in 0..cycles {
+        let writer = Writer::start(&path, cycle * 1_000_000, "");
+        writer.wait_for("done", &mut done);
+        if cycle == 0 {
+            assert!(
+                matches!(open(&path), Err(OpenError::InUse { .. })),
+                "two processes on one file"
+            );
+            Survey::open(&path).unwrap();
+        }
+        thread::sleep(Duration::from_micros(rng.next() % 60_000));
+        writer.kill(&mut done);
+        check(&path, &done).await;
+    }
+    println!("{cycles} cycles, {} acknowledged, none lost", done.len());
+}
+
+#[tokio::test]
+async fn a_full_disk_fails_commits_and_they_work_again_when_there_is_room() {
+    if !Command::new("prlimit")
+        .arg("--version")
+        .output()
+        .is_ok_and(|out| out.status.success())
+    {
+        println!("skipped: prlimit is not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let mut done = BTreeSet::new();
+    // A file that may not grow is what a test without rights has of a full disk.
+    let writer = Writer::start(&path, 0, "trap '' XFSZ; ulimit -S -f 2000;");
+    for _ in 0..20 {
+        writer.wait_for("failed", &mut done);
+    }
+    assert!(!done.is_empty());
+    let before = done.len();
+    let pid = writer.child.id().to_string();
+    let room = Command::new("prlimit")
+        .args(["--pid", &pid, "--fsize=unlimited"])
+        .status()
+        .unwrap();
+    assert!(room.success());
+    while done.len() < before + 20 {
+        writer.wait_for("done", &mut done);
+    }
+    writer.kill(&mut done);
+    check(&path, &done).await;
+}
+
+/// How long commits take, in the profile of this test: `cargo test --test it how_fast -- --ignored --nocapture`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement, not a promise"]
+async fn how_fast() {
+    for callers in [1_u64, 32] {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Arc::new(open(&folder.path().join("ledger.db")).unwrap());
+        let (began, each) = (std::time::Instant::now(), 2000 / callers);
+        let mut all = tokio::task::JoinSet::new();
+        for caller in 0..callers {
+            let ledger = Arc::clone(&ledger);
+            all.spawn(async move {
+                let mut took = Vec::new();
+                for name in caller * each..(caller + 1) * each {
+                    let began = std::time::Instant::now();
+                    let step: Step = insert(call(name), value(name));
+                    assert_eq!(ledger.commit(vec![step], NOW).await.unwrap(), Outcome::Done);
+                    took.push(began.elapsed());
+                }
+                took
+            });
+        }
+        let mut took: Vec<Duration> = all.join_all().await.into_iter().flatten().collect();
+        let whole = began.elapsed();
+        took.sort_unstable();
+        let rate = u32::try_from(took.len()).map(f64::from).unwrap() / whole.as_secs_f64();
+        let (p50, p99) = (took[took.len() / 2], took[took.len() * 99 / 100]);
+        println!("{callers} callers: {rate:.0} commits/s, p50 {p50:?}, p99 {p99:?}");
+    }
+}

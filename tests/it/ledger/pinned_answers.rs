@@ -1,0 +1,531 @@
+//! The answers that calls were given stay theirs: across requests, failures, restarts, replicas and a slow ledger.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use antiphon::{
+    auth::{Caller, Principal, PrincipalKey},
+    callers::Callers,
+    clock,
+    ledger::{
+        Index, Key, Kind, Ledger, LedgerError, LedgerSettings, MemoryLedger, Moment, Outcome, Record, Reply, Step,
+        Usage, Writer, later, later_counting,
+    },
+    recall::{Appended, Recall, RecallSettings, Scope},
+    repair::{CallIdentity, CallKey, IdSpelling, Mode, PinnedAnswer, Placeholder, RealResult},
+    session::PrincipalHash,
+    telemetry::Telemetry,
+    wire::Format,
+};
+use http::HeaderMap;
+use tokio::time::timeout;
+
+use crate::{
+    support::{
+        late::memory as ledger,
+        still::{Answer, World, json, secs},
+    },
+    telemetry::metrics::Lines,
+};
+
+const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[],"stop_reason":"end_turn"}"#;
+const CALL: &str = r#"{"role":"user","content":"go"},{"role":"assistant","content":[{"type":"tool_use","id":"toolu_01AbC9dE3fG","name":"run","input":{"a":1}}]}"#;
+
+fn post(path: &str, key: &str, messages: &str) -> Vec<u8> {
+    let body = format!(r#"{{"model":"m","max_tokens":9,"messages":[{messages}]}}"#);
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nx-api-key: {key}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+async fn ask(world: &World, messages: &str) -> Answer {
+    world.ask(post("/anthropic/v1/messages", "sk-one", messages)).await
+}
+
+fn hurry() -> String {
+    format!(r#"{CALL},{{"role":"user","content":"hurry"}}"#)
+}
+
+fn late() -> String {
+    format!(
+        r#"{},{{"role":"assistant","content":"waiting"}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"toolu_01AbC9dE3fG","content":"REAL"}},{{"type":"text","text":"go on"}}]}}"#,
+        hurry()
+    )
+}
+
+/// What went up, the last time.
+fn sent(world: &World) -> String {
+    let last = world.requests().pop().unwrap();
+    String::from_utf8(last.message.body).unwrap()
+}
+
+/// One record more.
+fn seen(name: u8, expires_at: Moment) -> Step {
+    Step::Insert {
+        key: Key {
+            kind: Kind::Seen,
+            principal: [1; 32],
+            name: [name; 32],
+        },
+        index: None,
+        value: "x".into(),
+        expires_at,
+    }
+}
+
+async fn rows(ledger: &Arc<dyn Ledger>) -> u64 {
+    ledger.usage().await.unwrap().records
+}
+
+fn over(ledger: &Arc<dyn Ledger>) -> World {
+    let kept = Arc::clone(ledger);
+    World::with(|builder| builder.ledger = kept)
+}
+
+const PLACEHOLDER: &str = "no result was recorded";
+
+/// Sequence 1: a retry behind 529 gives the same bytes, and what no provider took is not kept.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_nobody_took_is_taken_back() {
+    let kept = ledger();
+    let world = over(&kept);
+    world.script(json(200, GOOD));
+    ask(&world, r#"{"role":"user","content":"hello"}"#).await;
+    world.settle().await;
+    assert_eq!(rows(&kept).await, 1, "the caller is known");
+    for (status, left) in [(529, 1), (400, 1), (200, 2), (200, 2)] {
+        world.script(json(status, GOOD));
+        let answer = ask(&world, &hurry()).await;
+        assert_eq!(answer.status(), status);
+        world.settle().await;
+        assert_eq!(rows(&kept).await, left, "{status}");
+        assert!(sent(&world).contains(PLACEHOLDER));
+    }
+    let requests = world.requests();
+    let bodies: Vec<_> = requests[1..].iter().map(|request| &request.message.body).collect();
+    assert!(bodies.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+/// Nothing of a credential that no provider has taken goes to disk, nor of who shows none.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_nobody_knows_keeps_nothing() {
+    let kept = ledger();
+    let world = over(&kept);
+    world.script(json(401, "{}"));
+    ask(&world, &hurry()).await;
+    world.settle().await;
+    assert_eq!(rows(&kept).await, 0);
+    world.script(json(200, GOOD));
+    ask(&world, &hurry()).await;
+    world.settle().await;
+    assert_eq!(rows(&kept).await, 2, "the caller, and its answer");
+    world.script(json(200, GOOD));
+    let body = format!(r#"{{"model":"m","messages":[{}]}}"#, hurry());
+    let nobody = format!(
+        "POST /anthropic/v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    assert_eq!(world.ask(nobody).await.status(), 200);
+    world.settle().await;
+    assert_eq!(rows(&kept).await, 2, "nobody's answers stay in memory");
+}
+
+/// Counts, batches, compactions and what is only observed read rows and write none.
+#[tokio::test(start_paused = true)]
+async fn what_asks_for_no_turn_freezes_nothing() {
+    let (plain, summary) = (
+        hurry(),
+        format!(
+            r#"{CALL},{{"role":"user","content":"CRITICAL: Respond with TEXT ONLY. Do NOT call any tools. Your task is to create a detailed summary: an <analysis> block followed by a <summary> block"}}"#
+        ),
+    );
+    let batch = format!(
+        r#"{{"requests":[{{"custom_id":"a","params":{{"model":"m","max_tokens":9,"messages":[{}]}}}}]}}"#,
+        hurry()
+    );
+    let messages = "/anthropic/v1/messages";
+    let count = "/anthropic/v1/messages/count_tokens";
+    let whole = |path: &str, body: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nx-api-key: sk-one\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .into_bytes()
+    };
+    for (name, mode, request, freezes) in [
+        ("turn", Mode::Repair, post(messages, "sk-one", &plain), true),
+        ("count", Mode::Repair, post(count, "sk-one", &plain), false),
+        ("compaction", Mode::Repair, post(messages, "sk-one", &summary), false),
+        (
+            "batch",
+            Mode::Repair,
+            whole("/anthropic/v1/messages/batches", &batch),
+            false,
+        ),
+        ("observe", Mode::Observe, post(messages, "sk-one", &plain), false),
+    ] {
+        let kept = ledger();
+        let same = Arc::clone(&kept);
+        let world = World::with(|builder| {
+            builder.ledger = same;
+            builder.upstreams.iter_mut().for_each(|upstream| upstream.mode = mode);
+        });
+        world.script(json(200, GOOD));
+        assert_eq!(world.ask(request).await.status(), 200);
+        world.settle().await;
+        assert_eq!(rows(&kept).await, 1 + u64::from(freezes), "{name}");
+        assert_eq!(sent(&world).contains(PLACEHOLDER), mode == Mode::Repair, "{name}");
+        // What was given in a turn is read everywhere.
+        world.script(json(200, GOOD));
+        world.script(json(200, GOOD));
+        ask(&world, &hurry()).await;
+        world.ask(post(count, "sk-one", &late())).await;
+        let counted = sent(&world);
+        assert_eq!(counted.contains(PLACEHOLDER), mode == Mode::Repair, "{name}: {counted}");
+    }
+}
+
+/// Sequence 2 without thinking, and what becomes of it behind a restart, with another credential, and without a ledger.
+#[tokio::test(start_paused = true)]
+async fn a_placeholder_stays_where_the_ledger_stays() {
+    let kept = ledger();
+    let world = over(&kept);
+    world.script(json(200, GOOD));
+    ask(&world, &hurry()).await;
+    world.settle().await;
+    for (name, kept, key, stays) in [
+        ("the same process", None, "sk-one", true),
+        ("restarted", Some(Arc::clone(&kept)), "sk-one", true),
+        ("a refreshed token", Some(Arc::clone(&kept)), "sk-two", false),
+        ("a lost ledger", Some(ledger()), "sk-one", false),
+    ] {
+        let fresh = kept.as_ref().map(over);
+        let world = fresh.as_ref().unwrap_or(&world);
+        world.script(json(200, GOOD));
+        let answer = world.ask(post("/anthropic/v1/messages", key, &late())).await;
+        assert_eq!(answer.status(), 200, "{name}");
+        let done = answer.header("x-antiphon-repair").unwrap();
+        let wanted = if stays { "quoted=1, placeholder=1" } else { "moved=1" };
+        assert_eq!(done, wanted, "{name}");
+        assert_eq!(sent(world).contains("found outside its place"), stays, "{name}");
+    }
+}
+
+/// A ledger that can be switched off.
+#[derive(Debug)]
+struct Switched {
+    inner: MemoryLedger,
+    stalls: AtomicBool,
+    fails: AtomicBool,
+}
+
+impl Switched {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            inner: MemoryLedger::new(LedgerSettings::default(), [7; 32]),
+            stalls: AtomicBool::new(false),
+            fails: AtomicBool::new(false),
+        })
+    }
+
+    fn through<'l, T: Send + 'l>(&'l self, reply: Reply<'l, T>) -> Reply<'l, T> {
+        Box::pin(async move {
+            if self.stalls.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            if self.fails.load(Ordering::Relaxed) {
+                return Err(LedgerError::Store("no space left".into()));
+            }
+            reply.await
+        })
+    }
+}
+
+impl Ledger for Switched {
+    fn commit(&self, steps: Vec<Step>, now: Moment) -> Reply<'_, Outcome> {
+        if self.stalls.load(Ordering::Relaxed) || self.fails.load(Ordering::Relaxed) {
+            return self.through(Box::pin(std::future::pending()));
+        }
+        self.inner.commit(steps, now)
+    }
+
+    fn read(&self, keys: Vec<Key>, now: Moment) -> Reply<'_, Vec<Option<Record>>> {
+        self.through(self.inner.read(keys, now))
+    }
+
+    fn list(&self, kind: Kind, principal: PrincipalHash, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
+        self.through(self.inner.list(kind, principal, limit, now))
+    }
+
+    fn find(&self, kind: Kind, index: Index, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
+        self.through(self.inner.find(kind, index, limit, now))
+    }
+
+    fn clear(&self, now: Moment) -> Reply<'_, u64> {
+        self.through(self.inner.clear(now))
+    }
+
+    fn usage(&self) -> Reply<'_, Usage> {
+        self.inner.usage()
+    }
+
+    fn secret(&self) -> [u8; 32] {
+        self.inner.secret()
+    }
+
+    fn survives_restart(&self) -> bool {
+        true
+    }
+}
+
+/// A ledger outage fails no exchange, and delays it by 250 ms at most; what it missed is written once it is back.
+#[tokio::test(start_paused = true)]
+async fn a_ledger_that_stalls_or_fails_costs_a_quarter_of_a_second_at_most() {
+    for (stalls, fails) in [(true, false), (false, true)] {
+        let switched = Switched::new();
+        let kept: Arc<dyn Ledger> = Arc::<Switched>::clone(&switched);
+        let world = over(&kept);
+        world.script(json(200, GOOD));
+        ask(&world, r#"{"role":"user","content":"hello"}"#).await;
+        world.settle().await;
+        switched.stalls.store(stalls, Ordering::Relaxed);
+        switched.fails.store(fails, Ordering::Relaxed);
+        let began = world.now();
+        world.script(json(200, GOOD));
+        let answer = ask(&world, &hurry()).await;
+        assert_eq!(answer.status(), 200);
+        let took = world.now().saturating_sub(began);
+        assert!(took <= Duration::from_millis(251), "{took:?}");
+        assert!(sent(&world).contains(PLACEHOLDER));
+        // A healthy one asks nobody.
+        let began = world.now();
+        world.script(json(200, GOOD));
+        ask(&world, r#"{"role":"user","content":"hello"}"#).await;
+        assert!(world.now().saturating_sub(began) < Duration::from_millis(2));
+        // The next one of the session knows from memory, at once.
+        let began = world.now();
+        world.script(json(200, GOOD));
+        let answer = ask(&world, &late()).await;
+        assert_eq!(answer.header("x-antiphon-repair").unwrap(), "quoted=1, placeholder=1");
+        assert!(world.now().saturating_sub(began) < Duration::from_millis(2));
+        let missed = world.shared.telemetry.encode_metrics();
+        assert!(
+            missed.contains("antiphon_ledger_missed_total{op=\"read\"} 2"),
+            "{missed}"
+        );
+        if fails {
+            switched.fails.store(false, Ordering::Relaxed);
+            world.until(world.now() + secs(6)).await;
+            assert_eq!(rows(&kept).await, 2, "written later");
+        }
+    }
+}
+
+/// A write that fails for good is given up, so that those behind it are done; both its failure and its end are told once.
+#[tokio::test(start_paused = true)]
+async fn a_background_write_that_always_fails_blocks_the_others_for_five_minutes() {
+    let (lines, _listening) = Lines::listen();
+    let switched = Switched::new();
+    let telemetry = Telemetry::default();
+    let (handle, writer) = later_counting(Arc::<Switched>::clone(&switched), telemetry.lost_ledger_writes());
+    let step = |name: u8| seen(name, clock::since_1970() + secs(7200));
+    let lost = || {
+        let page = telemetry.encode_metrics();
+        let counted = page
+            .lines()
+            .find_map(|line| line.strip_prefix("antiphon_ledger_lost_total "));
+        counted.unwrap().parse::<u64>().unwrap()
+    };
+    let writing = tokio::spawn(writer.run());
+    switched.fails.store(true, Ordering::Relaxed);
+    for name in 1..=3 {
+        handle.write(vec![step(name)]);
+    }
+    assert!(timeout(secs(299), handle.flush()).await.is_err());
+    assert_eq!(lost(), 0);
+    assert!(timeout(secs(302), handle.flush()).await.is_err());
+    assert_eq!(lost(), 2, "each in its turn");
+    switched.fails.store(false, Ordering::Relaxed);
+    handle.flush().await;
+    assert_eq!((lost(), switched.usage().await.unwrap().records), (2, 1));
+    let told = lines.text();
+    for words in [
+        "the ledger fail; each is tried",
+        "the ledger's store failed: no space left",
+        "are done again",
+    ] {
+        assert_eq!(told.matches(words).count(), 1, "{words}: {told}");
+    }
+    // What is handed in faster than it is written is lost too.
+    switched.stalls.store(true, Ordering::Relaxed);
+    for _ in 0..5000 {
+        handle.write(vec![step(9)]);
+    }
+    assert_eq!(lost(), 2 + 5000 - 4096);
+    assert_eq!(lines.text().matches("too many writes wait").count(), 1);
+    writing.abort();
+}
+
+/// A second send waits for what the first has left of the patience.
+#[tokio::test(start_paused = true)]
+async fn a_ledger_that_stalls_costs_a_refused_request_no_more() {
+    let switched = Switched::new();
+    let kept: Arc<dyn Ledger> = Arc::<Switched>::clone(&switched);
+    let world = over(&kept);
+    world.script(json(200, GOOD));
+    ask(&world, r#"{"role":"user","content":"hello"}"#).await;
+    world.settle().await;
+    switched.stalls.store(true, Ordering::Relaxed);
+    let message = "messages.3.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation.";
+    let refusal = serde_json::json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
+    world.script(json(400, &refusal.to_string()));
+    world.script(json(200, GOOD));
+    let thinks = r#"{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"c2ln"},{"type":"tool_use","id":"toolu_01Zz9yX8wV7u","name":"run","input":{}}]}"#;
+    let answered =
+        r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_01Zz9yX8wV7u","content":"r"}]}"#;
+    let began = world.now();
+    let answer = ask(&world, &format!("{},{thinks},{answered}", hurry())).await;
+    assert_eq!(world.requests().len(), 3, "one more send");
+    assert_eq!(answer.status(), 200);
+    let took = world.now().saturating_sub(began);
+    assert!(took <= Duration::from_millis(252), "{took:?}");
+}
+
+/// What stands at the end of a message stays there, though the ledger stalls when the same is put there again.
+#[tokio::test(start_paused = true)]
+async fn what_stands_at_the_end_of_a_message_is_not_taken_back_by_a_request_that_puts_it_there_again() {
+    let switched = Switched::new();
+    let kept: Arc<dyn Ledger> = Arc::<Switched>::clone(&switched);
+    let (recall, _writer) = replica(&kept);
+    let (who, anchor) = (who("sk-one"), [7; 32]);
+    let by = || clock::now() + Duration::from_millis(250);
+    let text = |text: &str| Appended {
+        text: text.to_owned(),
+        calls: vec![[1; 32]],
+    };
+    let (first, is_new) = recall.append(who, anchor, text("first"), by()).await.unwrap();
+    assert_eq!((&*first, is_new), (&text("first"), true));
+    switched.stalls.store(true, Ordering::Relaxed);
+    let again = recall.append(who, anchor, text("second"), by()).await;
+    assert_eq!(again, Some((first, false)));
+    let other = recall.append(who, [8; 32], text("other"), by()).await;
+    assert_eq!(other, None, "it cannot be kept");
+    let standing = recall.appended(who, by()).await.unwrap();
+    assert_eq!(standing.keys().collect::<Vec<_>>(), [&anchor]);
+}
+
+/// A body may leave more calls open than one commit takes.
+#[tokio::test(start_paused = true)]
+async fn more_calls_than_one_commit_takes_are_kept_all() {
+    const CALLS: usize = 2500;
+    let kept = ledger();
+    let calls: Vec<(CallKey, PinnedAnswer)> = (0..CALLS)
+        .map(|n| {
+            (
+                call(&format!("toolu_{n}")),
+                PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown),
+            )
+        })
+        .collect();
+    let keys: Vec<CallKey> = calls.iter().map(|(call, _)| *call).collect();
+    let (one, _first) = replica(&kept);
+    let by = clock::now() + secs(1);
+    assert!(one.freeze(of("sk-one"), &calls, by).await.is_empty());
+    assert_eq!(rows(&kept).await, CALLS as u64);
+    let (other, _second) = replica(&kept);
+    assert_eq!(other.fetch(of("sk-one"), &keys, by).await.len(), CALLS);
+}
+
+/// What has expired is cleared away while the process serves.
+#[tokio::test(start_paused = true)]
+async fn what_has_expired_is_cleared_away_within_an_hour() {
+    let kept = ledger();
+    let hours_ago = |hours: u64| clock::since_1970().saturating_sub(secs(hours * 3600));
+    let world = over(&kept);
+    let steps = vec![seen(1, hours_ago(1)), seen(2, clock::since_1970() + secs(7200))];
+    kept.commit(steps, hours_ago(2)).await.unwrap();
+    world.until(world.now() + secs(3599)).await;
+    assert_eq!(rows(&kept).await, 2);
+    world.until(world.now() + secs(2)).await;
+    assert_eq!(rows(&kept).await, 1);
+}
+
+fn who(secret: &str) -> Caller {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-api-key", secret.parse().unwrap());
+    Caller::of_account(Principal::of(&PrincipalKey::new([7; 32]), &headers, None))
+}
+
+fn of(secret: &str) -> Scope {
+    Scope {
+        caller: who(secret),
+        format: Format::Anthropic,
+        lane: None,
+    }
+}
+
+fn call(id: &str) -> CallKey {
+    CallKey::of(&CallIdentity {
+        id: id.as_bytes(),
+        tool: b"run".as_slice().into(),
+        input: b"{}",
+        occurrence: 0,
+        spelling: IdSpelling::Alone,
+        before: None,
+        place: None,
+    })
+}
+
+/// What one of several processes remembers over this ledger, and what writes for it.
+fn replica(kept: &Arc<dyn Ledger>) -> (Recall, Writer) {
+    let (handle, writer) = later(Arc::clone(kept));
+    let callers = Callers::new(Arc::clone(kept), handle.clone());
+    callers.prove(who("sk-one"));
+    let settings = RecallSettings {
+        lasting: secs(60),
+        keeps_seen: false,
+    };
+    let recall = Recall::new(Arc::clone(kept), handle, callers, Telemetry::default(), settings);
+    (recall, writer)
+}
+
+/// Sequence 7: two replicas at once. The first row wins, and the other sends the winner's bytes.
+#[tokio::test(start_paused = true)]
+async fn of_two_replicas_the_first_row_wins() {
+    let kept = ledger();
+    let ((one, _first), (other, _second)) = (replica(&kept), replica(&kept));
+    let by = clock::now() + secs(1);
+    let placeholder = PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown);
+    let real = PinnedAnswer::Result(RealResult::Block("{}".to_owned()));
+    let (a, b) = (call("a"), call("b"));
+    assert!(
+        one.freeze(of("sk-one"), &[(a, placeholder.clone())], by)
+            .await
+            .is_empty()
+    );
+    let standing = other
+        .freeze(of("sk-one"), &[(b, real.clone()), (a, real.clone())], by)
+        .await;
+    assert_eq!(standing.len(), 1);
+    assert_eq!(standing[&a], placeholder);
+    assert_eq!(other.recalled(of("sk-one"), a), Some(placeholder.clone()));
+    let found = one.fetch(of("sk-one"), &[a, b], by).await;
+    assert_eq!((&found[&a], &found[&b]), (&placeholder, &real));
+    // A result is of its format: in another the same call has none.
+    let elsewhere = Scope {
+        format: Format::OpenAiChat,
+        ..of("sk-one")
+    };
+    assert_eq!(other.recalled(elsewhere, b), None);
+    assert!(one.fetch(elsewhere, &[a, b], by).await.is_empty());
+    // Another caller's calls of the same name are other calls.
+    assert!(other.freeze(of("sk-two"), &[(a, real.clone())], by).await.is_empty());
+    assert_eq!(other.recalled(of("sk-two"), a), Some(real));
+}

@@ -1,0 +1,36 @@
+//! The data path, over real connections on both sides.
+
+pub(crate) mod answer_watching;
+pub(crate) mod backpressure;
+pub(crate) mod bound_thinking_provider;
+pub(crate) mod bound_thinking_sessions;
+pub(crate) mod bound_thinking_walk;
+pub(crate) mod broken_providers;
+pub(crate) mod call_chains;
+pub(crate) mod call_owners;
+pub(crate) mod content_codings;
+pub(crate) mod credentials;
+pub(crate) mod drain;
+pub(crate) mod echoed_texts;
+pub(crate) mod error_table;
+pub(crate) mod exchange_counters;
+pub(crate) mod framing;
+pub(crate) mod guard;
+pub(crate) mod http2;
+pub(crate) mod last_attempt;
+pub(crate) mod learned_rules;
+pub(crate) mod malformed_requests;
+pub(crate) mod outbound_proxy;
+pub(crate) mod passthrough;
+pub(crate) mod paths_without_model;
+pub(crate) mod refusal_resends;
+pub(crate) mod refused_ids;
+pub(crate) mod repair_modes;
+pub(crate) mod retries;
+pub(crate) mod routes;
+pub(crate) mod sessions;
+pub(crate) mod smuggling;
+pub(crate) mod streaming;
+pub(crate) mod strict_provider;
+pub(crate) mod worked_sequences;
+pub(crate) mod worked_sequences_more;

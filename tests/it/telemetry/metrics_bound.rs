@@ -1,0 +1,307 @@
+//! How long the metrics page may get: 2,000 series, whatever is configured and whoever sends what.
+
+use std::time::Duration;
+
+use antiphon::{
+    auth::rotation::ProfileState,
+    policy::{Reason, Side, breaker},
+    provider::BUILT_IN,
+    session_table::{Closed, Detached, Entered, Settled},
+    telemetry::{
+        LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
+        events::{ExchangeEnded, ResultPosted},
+    },
+    wire::Format,
+};
+
+use crate::telemetry::metrics::ended;
+
+/// What whoever scrapes the page is promised.
+const SERIES_MAX: usize = 2000;
+
+/// Classes of attempts that a test may make up: they stand for closed names.
+const CLASSES: [&str; 34] = [
+    "c00", "c01", "c02", "c03", "c04", "c05", "c06", "c07", "c08", "c09", "c10", "c11", "c12", "c13", "c14", "c15",
+    "c16", "c17", "c18", "c19", "c20", "c21", "c22", "c23", "c24", "c25", "c26", "c27", "c28", "c29", "c30", "c31",
+    "c32", "c33",
+];
+
+fn series(page: &str) -> impl Iterator<Item = &str> {
+    page.lines().filter(|line| !line.starts_with('#'))
+}
+
+/// The value of one series; none where it is not on the page.
+fn value(page: &str, labels: &str) -> Option<f64> {
+    let line = series(page).find(|line| line.rsplit_once(' ').is_some_and(|(name, _)| name == labels))?;
+    line.rsplit_once(' ')?.1.parse().ok()
+}
+
+/// Some upstreams, and some profiles of each.
+struct Fleet {
+    upstreams: Vec<String>,
+    profiles: Vec<String>,
+}
+
+impl Fleet {
+    fn of(upstreams: usize, profiles: usize) -> Self {
+        let named = |kind: &str, count| (0..count).map(|n| format!("{kind}-{n}")).collect();
+        Self {
+            upstreams: named("upstream", upstreams),
+            profiles: named("profile", profiles),
+        }
+    }
+
+    fn telemetry(&self) -> Telemetry {
+        let telemetry = Telemetry::new(self.upstreams.clone());
+        telemetry.set_ledger_usage_source(Box::new(|| Some((1, 2))));
+        telemetry
+    }
+
+    /// What is told when the page is read: each profile is in one state, by its number.
+    fn publish(&self, telemetry: &Telemetry) {
+        for upstream in &self.upstreams {
+            for (at, profile) in self.profiles.iter().enumerate() {
+                for (of, state) in ProfileState::ALL.into_iter().enumerate() {
+                    telemetry.set_profile_state(upstream, profile, state.label(), at % ProfileState::ALL.len() == of);
+                }
+            }
+            for standing in breaker::Standing::ALL {
+                telemetry.set_breaker_count(upstream, standing.label(), 2);
+            }
+        }
+    }
+
+    /// One of everything that can be told, with every label that there is.
+    fn everything(&self, telemetry: &Telemetry) {
+        for upstream in &self.upstreams {
+            for class in CLASSES {
+                telemetry.record_attempt(upstream, class);
+            }
+            for profile in &self.profiles {
+                for reason in Reason::ALL.map(Reason::label).into_iter().chain(["other"]) {
+                    telemetry.record_rotation(upstream, profile, reason);
+                }
+            }
+            exchanges(telemetry, upstream);
+        }
+        exchanges(telemetry, "nowhere");
+        for answer in POST_ANSWERS {
+            let service = "made up";
+            telemetry.record_post(&ResultPosted {
+                service,
+                answer,
+                bytes: 1,
+            });
+        }
+        for event in LATE_RESULT_EVENTS {
+            telemetry.record_late_event(event);
+        }
+        for why in Detached::ALL {
+            telemetry.record_detached_calls(why, 1);
+        }
+        for op in LEDGER_OPS {
+            for kind in LEDGER_ERRORS {
+                telemetry.record_ledger_op(op, Duration::from_micros(90), Some(kind));
+            }
+        }
+        telemetry.record_late_delivery(Duration::from_secs(5));
+        self.publish(telemetry);
+    }
+}
+
+/// Every way in which an exchange with `upstream` may end.
+fn exchanges(telemetry: &Telemetry, upstream: &str) {
+    for format in Format::ALL.map(Some).into_iter().chain([None]) {
+        for status in [0, 101, 200, 302, 404, 500] {
+            for side in Side::ALL.map(Side::label).map(Some).into_iter().chain([None]) {
+                telemetry.record_exchange(&ExchangeEnded {
+                    upstream: Some(upstream.to_owned()),
+                    format,
+                    status,
+                    side,
+                    rejected: true,
+                    stalled: true,
+                    ..ended()
+                });
+            }
+        }
+    }
+}
+
+/// Names that nobody has configured.
+fn hostile(telemetry: &Telemetry) {
+    for n in 0..3000 {
+        telemetry.record_exchange(&ExchangeEnded {
+            upstream: Some(format!("made-up-{n}")),
+            path: format!("/made-up-{n}/v1/messages"),
+            method: "OTHER",
+            ..ended()
+        });
+        let settled = |tool: String| Settled {
+            tool: tool.into(),
+            attached: n % 2 == 0,
+            open: Duration::from_secs(n),
+        };
+        let names = [format!("made-up-{n}"), "\"\n} 1\n".repeat(9), "é".into(), String::new()];
+        let closed = Closed {
+            settled: names.map(settled).into(),
+            ..Closed::default()
+        };
+        telemetry.record_lane_request(&Entered {
+            closed,
+            ..Entered::default()
+        });
+    }
+}
+
+#[test]
+fn no_page_is_longer_than_promised() {
+    for (upstreams, profiles) in [(0, 0), (BUILT_IN.len(), 8), (60, 8), (1000, 1), (3, 900)] {
+        let fleet = Fleet::of(upstreams, profiles);
+        let telemetry = fleet.telemetry();
+        assert!(telemetry.series_max() <= SERIES_MAX, "{}", telemetry.series_max());
+        let seen = |when: &str| {
+            let page = telemetry.encode_metrics();
+            let count = series(&page).count();
+            assert!(
+                count <= telemetry.series_max(),
+                "{upstreams} x {profiles}, {when}: {count} series, {} at most",
+                telemetry.series_max()
+            );
+            count
+        };
+        let start = seen("at the start");
+        fleet.publish(&telemetry);
+        seen("published");
+        hostile(&telemetry);
+        let hostile = seen("after hostile traffic");
+        assert!(hostile > start, "the names of tools are not on the page");
+        fleet.everything(&telemetry);
+        seen("after everything");
+    }
+}
+
+#[test]
+fn the_built_in_upstreams_with_eight_profiles_each_are_told_apart() {
+    let fleet = Fleet::of(BUILT_IN.len(), 8);
+    let telemetry = fleet.telemetry();
+    fleet.publish(&telemetry);
+    for upstream in &fleet.upstreams {
+        telemetry.record_attempt(upstream, "ok");
+        telemetry.record_rotation(upstream, "profile-0", "rate_limit");
+    }
+    let page = telemetry.encode_metrics();
+    assert_eq!(value(&page, "antiphon_series_folded_total"), Some(0.0));
+    assert!(!page.contains("upstream=\"other\""), "{page}");
+}
+
+#[test]
+fn what_has_no_room_is_counted_as_other() {
+    let fleet = Fleet::of(60, 8);
+    let telemetry = fleet.telemetry();
+    // More than once: gauges do not add up.
+    fleet.publish(&telemetry);
+    fleet.publish(&telemetry);
+    for upstream in &fleet.upstreams {
+        for _ in 0..2 {
+            for class in CLASSES {
+                telemetry.record_attempt(upstream, class);
+            }
+        }
+        exchanges(&telemetry, upstream);
+    }
+    let page = telemetry.encode_metrics();
+    let sum = |name: &str, label: &str| -> f64 {
+        series(&page)
+            .filter(|line| line.starts_with(name) && line.contains(label))
+            .map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
+            .sum()
+    };
+    // Of eight profiles three are ready, three cool, two are disabled.
+    for (state, each) in [("ready", 3.0), ("cooling", 3.0), ("disabled", 2.0)] {
+        let label = format!("state=\"{state}\"");
+        assert!(
+            (sum("antiphon_profile_state", &label) - 60.0 * each).abs() < 0.5,
+            "{state}"
+        );
+        let labels = format!("antiphon_profile_state{{upstream=\"other\",profile=\"other\",{label}}}");
+        assert!(value(&page, &labels).is_some_and(|others| others > 0.0), "{state}");
+    }
+    assert!((sum("antiphon_breakers", "state=\"open\"") - 120.0).abs() < 0.5);
+    for class in CLASSES {
+        assert!((sum("antiphon_attempts_total", class) - 120.0).abs() < 0.5, "{class}");
+    }
+    // Nothing of what ended is lost, and it is still known how.
+    let all = 60.0 * 5.0 * 6.0 * 7.0;
+    assert!((sum("antiphon_requests_total", "") - all).abs() < 0.5);
+    assert!((sum("antiphon_requests_total", "outcome=\"network\"") - all / 7.0).abs() < 0.5);
+    assert!(value(&page, "antiphon_series_folded_total").is_some_and(|folded| folded > 1000.0));
+}
+
+#[test]
+fn a_reload_is_told_and_forgets_profiles_that_are_gone() {
+    let (before, after) = (Fleet::of(60, 8), Fleet::of(1, 1));
+    let telemetry = before.telemetry();
+    before.publish(&telemetry);
+    telemetry.record_reload(false);
+    let page = telemetry.encode_metrics();
+    assert_eq!(value(&page, "antiphon_config_last_reload_successful"), Some(0.0));
+    assert!(page.contains("profile=\"profile-3\""));
+    telemetry.record_reload(true);
+    after.publish(&telemetry);
+    let page = telemetry.encode_metrics();
+    assert_eq!(value(&page, "antiphon_config_last_reload_successful"), Some(1.0));
+    assert!(
+        value(&page, "antiphon_config_last_reload_success_timestamp_seconds").is_some_and(|at| at > 1.7e9),
+        "{page}"
+    );
+    let states: Vec<&str> = series(&page)
+        .filter(|line| line.starts_with("antiphon_profile_state"))
+        .collect();
+    assert_eq!(states.len(), ProfileState::ALL.len(), "{states:?}");
+}
+
+#[test]
+fn upstreams_that_come_with_a_reload_have_their_names() {
+    let telemetry = Fleet::of(1, 0).telemetry();
+    telemetry.set_upstreams(["new"]);
+    for name in ["new", "upstream-0"] {
+        telemetry.record_exchange(&ExchangeEnded {
+            upstream: Some(name.to_owned()),
+            ..ended()
+        });
+    }
+    let page = telemetry.encode_metrics();
+    for name in ["new", "none"] {
+        let labels = format!("{{upstream=\"{name}\",format=\"anthropic\",code_class=\"2xx\",outcome=\"ok\"}}");
+        assert_eq!(
+            value(&page, &format!("antiphon_requests_total{labels}")),
+            Some(1.0),
+            "{page}"
+        );
+    }
+}
+
+#[test]
+fn an_exchange_is_in_flight_until_it_has_ended() {
+    let telemetry = Telemetry::default();
+    let inflight = || value(&telemetry.encode_metrics(), "antiphon_inflight_requests").unwrap();
+    telemetry.record_exchange_start();
+    telemetry.record_exchange_start();
+    assert!((inflight() - 2.0).abs() < 0.1);
+    telemetry.record_exchange(&ended());
+    assert!((inflight() - 1.0).abs() < 0.1);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_process_is_told_as_the_system_sees_it() {
+    let page = Telemetry::default().encode_metrics();
+    let of = |name: &str| value(&page, name).unwrap_or_else(|| panic!("{name} is not in {page}"));
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
+    let began = of("process_start_time_seconds");
+    assert!(began <= now + 5.0 && began > now - 86_400.0, "{began}, now {now}");
+    assert!(of("process_resident_memory_bytes") > 1e6 && of("process_virtual_memory_bytes") > 1e6);
+    assert!(of("process_cpu_seconds_total") >= 0.0);
+    assert!(of("process_open_fds") >= 3.0 && of("process_open_fds") <= of("process_max_fds"));
+}

@@ -1,0 +1,15 @@
+//! Timeouts, retries and profile rotation, mostly on paused time.
+
+pub(crate) mod decision_clocks;
+pub(crate) mod decision_ends;
+pub(crate) mod decision_errors;
+pub(crate) mod decision_sequences;
+pub(crate) mod decision_stories;
+pub(crate) mod decision_table;
+pub(crate) mod exchange_timeouts;
+pub(crate) mod profile_choice;
+pub(crate) mod rotation;
+pub(crate) mod rotation_stories;
+pub(crate) mod sdk_on_paused_time;
+pub(crate) mod simulated_day;
+pub(crate) mod still_world;
