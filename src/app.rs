@@ -1,4 +1,4 @@
-//! The composition root: builds every part from its settings, starts it, drains it in order.
+//! The composition root: builds every part from its settings, starts it and drains it in order.
 
 mod launch;
 
@@ -21,33 +21,33 @@ use crate::{
     upstream::{Dial, Sender, UpstreamSettings},
 };
 
-/// How long a drain waits for the ledger, and meanwhile for the collector of traces.
+/// Timeout of a drain for the ledger, and at the same time for the collector of traces.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// Everything that `start` needs.
+/// Parts and settings from which [`start`] builds a proxy.
 #[derive(Debug)]
 pub struct Parts {
-    /// The table of upstreams.
+    /// Table of upstreams.
     pub routes: Routes,
-    /// The data listener.
+    /// Settings of the data listener.
     pub server: ServerSettings,
-    /// Where the admin listener is.
+    /// Address of the admin listener.
     pub admin_listen: SocketAddr,
-    /// What the admin listener serves.
+    /// Service of the admin listener.
     pub admin: axum::Router,
-    /// The data path.
+    /// Settings of the data path.
     pub proxy: ProxySettings,
-    /// The client towards providers.
+    /// Settings of the HTTP client towards providers.
     pub upstream: UpstreamSettings,
-    /// What the data path shares with those who look at it.
+    /// State that the data path shares with other parts.
     pub shared: Shared,
-    /// Who does what exchanges do not wait for.
+    /// Background work of the ledger and of late results.
     pub upkeep: Upkeep,
-    /// Who sends traces, where there are any.
+    /// Exporter of traces. `None` if no traces are sent.
     pub traces: Option<TraceExporter>,
 }
 
-/// Who does what exchanges do not wait for.
+/// Background work that no exchange waits for, not yet started.
 #[derive(Debug)]
 pub struct Upkeep {
     ledger: Arc<dyn Ledger>,
@@ -57,7 +57,7 @@ pub struct Upkeep {
     later: Later,
 }
 
-/// Those who do it, at work.
+/// Running background work.
 #[derive(Debug)]
 struct Keeping {
     tasks: Tasks,
@@ -67,6 +67,7 @@ struct Keeping {
 }
 
 impl Upkeep {
+    /// Starts the work as background tasks.
     fn start(self, tasks: Tasks, telemetry: Telemetry) -> Keeping {
         tasks.spawn_background(self.writer.run());
         tasks.spawn_background(self.keeper.run());
@@ -81,40 +82,42 @@ impl Upkeep {
 }
 
 impl Keeping {
-    /// Ends once everything that was handed in is done, or the ledger does not answer.
+    /// Waits until all queued work is done, or a timeout ends the wait.
     async fn drain(self) {
         let flush = async {
             self.late.flush().await;
             self.later.flush().await;
         };
+        // Side by side, so that a slow ledger and a slow collector together cost one timeout.
         let (kept, sent) = tokio::join!(
             tokio::time::timeout(FLUSH, flush),
             tokio::time::timeout(FLUSH, self.telemetry.flush_traces()),
         );
         if kept.is_err() {
-            tracing::warn!("the ledger does not answer: what it was to keep last is lost");
+            tracing::warn!("timeout while flushing the ledger: its last writes are lost");
         }
         if sent.is_err() {
-            tracing::warn!("the collector does not answer: the last traces are lost");
+            tracing::warn!("timeout while sending the last traces to the collector: they are lost");
         }
         self.tasks.drain(Duration::ZERO).await;
     }
 }
 
-/// What outlives conversations: late results and what is recalled of calls, over one ledger.
+/// Services on top of one ledger: late results and pinned answers.
 #[derive(Debug)]
 pub struct Lasting {
     /// Late results.
     pub late: Late,
-    /// What is recalled.
+    /// Pinned answers.
     pub recall: Recall,
-    /// Who does what exchanges do not wait for.
+    /// Background work of both.
     pub upkeep: Upkeep,
 }
 
 impl Lasting {
-    /// All of it over `ledger`; with `keeps_seen` the results in requests go there too.
+    /// Builds the services over `ledger`. With `keeps_seen` it also stores results that were only seen in requests.
     pub fn over(ledger: &Arc<dyn Ledger>, settings: LateSettings, keeps_seen: bool, telemetry: &Telemetry) -> Self {
+        // All access from here on is counted and timed.
         let ledger: &Arc<dyn Ledger> = &(Arc::new(Measured::new(Arc::clone(ledger), telemetry)) as Arc<dyn Ledger>);
         let (later, writer) = ledger::later_counting(Arc::clone(ledger), telemetry.lost_ledger_writes());
         let callers = Callers::new(Arc::clone(ledger), later.clone());
@@ -137,24 +140,24 @@ impl Lasting {
     }
 }
 
-/// Why nothing was started.
+/// Error for a proxy that could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address could not be listened on.
+    /// A listener could not be bound.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// TLS towards providers cannot be set up.
-    #[error("tls cannot be set up")]
+    /// TLS towards providers could not be set up.
+    #[error("cannot set up TLS")]
     Tls(#[from] rustls::Error),
 }
 
-/// New connections are timed.
+/// Reports the duration of new connections to telemetry.
 fn tell(sender: &Sender, telemetry: &Telemetry) {
     let telemetry = telemetry.clone();
     sender.tell(move |took| telemetry.record_connect(took));
 }
 
-/// Binds both listeners and serves until the drain.
+/// Binds both listeners and starts serving.
 pub async fn start(parts: Parts) -> Result<Running, StartError> {
     let Parts {
         routes,
@@ -168,6 +171,7 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
         traces,
     } = parts;
     let tasks = Tasks::default();
+    // Both before anything is started, so that a port in use leaves nothing behind.
     let data = server::bind(server.listen).await?;
     let admin_listener = server::bind(admin_listen).await?;
     let data_address = data.local_addr().unwrap_or(server.listen);
@@ -175,9 +179,10 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
     let sender = Sender::new(&upstream_settings, tasks.clone())?;
     let telemetry = shared.telemetry.clone();
     tell(&sender, &shared.telemetry);
-    // Of their own: they work until nobody has anything to write any more.
+    // Separate tasks, since the background work must outlive the connections, which still queue writes.
     let keeping = upkeep.start(Tasks::default(), shared.telemetry.clone());
     if let Some(exporter) = traces {
+        // A client of its own, since the last spans are sent after the data path has been drained.
         let collector = Sender::new(&upstream_settings, keeping.tasks.clone())?;
         keeping.tasks.spawn_background(exporter.run(collector));
     }
@@ -185,10 +190,10 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
     let drain_timeout = server.drain_timeout;
     tasks.spawn_background(server::serve(data, server, tasks.clone(), proxy.clone()));
     tasks.spawn_background(telemetry.clone().build_structures());
-    // The admin listener answers until the end, so that a drain can be watched.
+    // A background task, so that the admin listener answers until the end and the drain can be watched.
     tasks.spawn_background(async move {
         if let Err(error) = axum::serve(admin_listener, admin).await {
-            tracing::error!(%error, "the admin listener has ended");
+            tracing::error!(%error, "the admin listener failed");
         }
     });
     Ok(Running {
@@ -206,21 +211,23 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
 /// The running proxy.
 #[derive(Debug)]
 pub struct Running {
-    /// Where the data listener is bound.
+    /// Address of the data listener.
     pub data: SocketAddr,
-    /// Where the admin listener is bound.
+    /// Address of the admin listener.
     pub admin: SocketAddr,
     tasks: Tasks,
     drain_timeout: Duration,
     keeping: Keeping,
     proxy: Proxy,
     telemetry: Telemetry,
-    /// By which the client towards providers was made.
+    /// Settings of the current HTTP client towards providers.
     upstream: UpstreamSettings,
 }
 
 impl Running {
-    /// Exchanges that begin from now on go by this; those that run end as they began. On an error nothing has changed.
+    /// Replaces routes, settings and profiles for new exchanges. Running exchanges end with the old ones.
+    ///
+    /// On an error nothing has changed.
     pub fn replace(
         &mut self,
         routes: Routes,
@@ -228,6 +235,7 @@ impl Running {
         upstream: UpstreamSettings,
         profiles: Profiles,
     ) -> Result<(), rustls::Error> {
+        // A new client would drop the pool of open connections.
         let is_same = upstream == self.upstream;
         let sender = (!is_same).then(|| Sender::new(&upstream, self.tasks.clone()));
         let sender = sender.transpose()?.inspect(|sender| tell(sender, &self.telemetry));
@@ -241,17 +249,18 @@ impl Running {
         Ok(())
     }
 
-    /// Stops accepting, lets what runs finish within the drain timeout, cuts the rest.
+    /// Stops accepting, waits for running exchanges up to the drain timeout, and cuts the rest.
     pub async fn drain(self) {
         let cut = self.tasks.drain(self.drain_timeout).await;
         if cut > 0 {
-            tracing::warn!(connections = cut, "the drain timeout has passed: connections were cut");
+            tracing::warn!(connections = cut, "drain timeout: the remaining connections were cut");
         }
+        // Last, since the end of an exchange still queues writes and spans.
         self.keeping.drain().await;
     }
 }
 
-/// The data path without a socket: providers and clients live in this process. The listeners' settings say nothing.
+/// Starts the data path without sockets, for clients and providers in this process. Listeners' addresses are ignored.
 pub fn within(parts: Parts, dial: Dial) -> Within {
     let Parts {
         routes,
@@ -274,7 +283,7 @@ pub fn within(parts: Parts, dial: Dial) -> Within {
     }
 }
 
-/// The proxy within this process. Cheap to clone.
+/// Running data path without sockets. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Within {
     proxy: Proxy,
@@ -283,14 +292,14 @@ pub struct Within {
 }
 
 impl Within {
-    /// Serves one client until its connection ends.
+    /// Serves one client connection until it ends.
     pub fn serve(&self, client: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
         let (server, tasks, proxy) = (self.server.clone(), self.tasks.clone(), self.proxy.clone());
         self.tasks
             .spawn_connection(server::connection(client, server, tasks, proxy));
     }
 
-    /// Lets what runs finish within the drain timeout, cuts the rest, and says how many connections that was.
+    /// Waits for running exchanges up to the drain timeout, and cuts the rest. Returns the number of cut connections.
     pub async fn drain(self) -> usize {
         self.tasks.drain(self.server.drain_timeout).await
     }

@@ -1,4 +1,4 @@
-//! The only caller of `now()`: monotonic time that tests can pause, and clocks of silence on it.
+//! The only caller of `now()`: monotonic time that tests can pause, and timers for silences.
 
 use std::{
     pin::Pin,
@@ -8,18 +8,18 @@ use std::{
 
 use tokio::time::{Instant, Sleep};
 
-/// The present, on tokio's clock.
+/// Returns the present on tokio's clock.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// The present, for rooms that know no tokio.
+/// Returns the present for rooms that do not use tokio.
 pub fn instant() -> std::time::Instant {
     now().into_std()
 }
 
-/// Time since 1970, for what is shown to people and machines elsewhere; zero where the system's clock is before that.
+/// Returns the time since 1970, for people and other machines; zero if the system clock is before 1970.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
 pub fn since_1970() -> Duration {
     SystemTime::now()
@@ -29,18 +29,19 @@ pub fn since_1970() -> Duration {
 
 /// A timer for a deadline that moves.
 ///
-/// The timer beneath, dear to set, is set again only for an earlier deadline, or once it has run out too early.
+/// The underlying timer is expensive to reset. It is reset only for an earlier deadline, or after it fired too early.
 #[derive(Debug, Default)]
 pub struct Alarm {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Alarm {
-    /// Ready once `deadline` has passed.
+    /// Returns `Ready` once `deadline` has passed.
     pub fn poll(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self
             .timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        // A later deadline needs no reset here: the loop below sees it when the timer fires.
         if timer.deadline() > deadline {
             timer.as_mut().reset(deadline);
         }
@@ -54,17 +55,17 @@ impl Alarm {
     }
 }
 
-/// A clock that runs while nothing is heard.
+/// A timeout that runs while nothing arrives.
 #[derive(Debug)]
 pub struct Silence {
     limit: Duration,
-    // While it runs.
+    // Set while the timeout runs.
     deadline: Option<Instant>,
     alarm: Alarm,
 }
 
 impl Silence {
-    /// A clock that stands, for silences of up to `limit`.
+    /// Creates a stopped timeout for silences of up to `limit`.
     pub const fn new(limit: Duration) -> Self {
         Self {
             limit,
@@ -73,12 +74,12 @@ impl Silence {
         }
     }
 
-    /// Something was heard: the clock stands until it is polled again.
+    /// Stops the timeout until the next poll, because something arrived.
     pub const fn heard(&mut self) {
         self.deadline = None;
     }
 
-    /// Ready once the silence has lasted for the limit; starts the clock if it stands.
+    /// Returns `Ready` once the silence has lasted for the limit. Starts the timeout if it is stopped.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let limit = self.limit;
         let deadline = *self.deadline.get_or_insert_with(|| now() + limit);

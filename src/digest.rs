@@ -1,8 +1,8 @@
-//! Hashes over lists of texts. Each text is prefixed with its length, so that two different lists never hash alike.
+//! Hashes of lists of texts. Each text is preceded by its length, so that no two lists have the same input.
 
 /// A hash that accepts texts.
 pub(crate) trait Digest {
-    /// Adds a text.
+    /// Adds a text with its length in front.
     fn add(&mut self, text: &[u8]);
 }
 
@@ -13,13 +13,13 @@ impl Digest for blake3::Hasher {
     }
 }
 
-/// Returns the hash of a list of texts.
+/// Hashes a list of texts.
 #[cfg(feature = "server")]
 pub(crate) fn digest_of<'t>(texts: impl IntoIterator<Item = &'t [u8]>) -> [u8; 32] {
     hashed(blake3::Hasher::new(), texts)
 }
 
-/// Returns the keyed hash of a list of texts.
+/// Hashes a list of texts under a key.
 #[cfg(feature = "server")]
 pub(crate) fn keyed_digest_of<'t>(key: &[u8; 32], texts: impl IntoIterator<Item = &'t [u8]>) -> [u8; 32] {
     hashed(blake3::Hasher::new_keyed(key), texts)

@@ -8,32 +8,35 @@
 //!
 //! | room | job |
 //! |---|---|
-//! | [`splice`] | spans, edits, and the segments that come out |
-//! | [`conversation`] | messages and parts by their bytes; turns; the pairing rules and the one algorithm |
-//! | [`wire`] | the formats: read a body, write one block; the door to JSON; framers and watchers of answers; what a refusal says |
-//! | [`repair`](mod@repair) | findings → plan → edits, and every text that we write |
-//! | `provider` | the table: names, hosts and paths → upstream and format |
-//! | `session` | who speaks: session, agent, lane |
-//! | `policy` | what an observation means and what may be done about it: classes, clocks, retries, breakers |
-//! | `auth` | the operator's credentials, client tokens, who asks; which profile serves and which rests |
-//! | `ledger` | what outlives a conversation: records of calls, results and frozen answers, each of one principal |
-//! | `callers` | who was ever answered with success: nobody else keeps or reads anything |
-//! | `late` | recorded calls, and the results that tool services post for them; each belongs to one principal |
-//! | `session_table` | what is remembered of a lane: its profile, its open calls, its branches |
-//! | `upstream` | the HTTP client: one send with its deadlines |
-//! | `recall` | the answers that a caller's calls were given and keep, in memory and in the ledger |
-//! | `profiles` | the locks around what exchanges share of an upstream: rotation, retry budget, breakers |
-//! | `ledger_api` | `/ledger/v1`: services post results, their owners look them up |
-//! | `proxy` | the life of one exchange, top to bottom |
+//! | [`splice`] | spans, edits, and the segments that result |
+//! | `clock` | the only source of time |
+//! | `digest` | hashes over lists of texts |
+//! | [`conversation`] | messages and parts with their byte ranges; turns; the pairing rules and the one pairing algorithm |
+//! | [`wire`] | the formats: reads a body, writes one block; JSON; stream framing; facts about answers; refusals of providers |
+//! | [`repair`](mod@repair) | findings → plan → edits, and every text that the proxy writes |
+//! | `provider` | the table of providers: names, hosts and paths → upstream and format |
+//! | `session` | identity of a client session, agent and lane, from headers and body |
+//! | `policy` | what an observation means and what may follow: classes, timeouts, retries, breakers |
+//! | `auth` | the operator's credentials, client tokens, callers; selection of profiles and their cooldowns |
+//! | `session_table` | state of lanes in memory: profile, open calls, branches |
+//! | `upstream` | the HTTP client: one send with its timeouts |
+//! | `telemetry` | log lines, metrics, traces and the dashboard's data, all from events that other rooms report |
+//! | `ledger` | the store that outlives a process: records of calls, results and pinned answers, each of one principal |
+//! | `callers` | verified callers: only they store or read anything |
+//! | `late` | recorded calls, and the results that tool services post for them |
+//! | `recall` | pinned answers of a caller's calls, in memory and in the ledger |
+//! | `profiles` | the locks around shared state of an upstream: rotation, retry budget, breakers |
 //! | `server` | listeners, limits, owned tasks, drain |
-//! | `admin` | the dashboard, `/admin/v1`, health, and what an operator may change while the process runs |
-//! | `telemetry` | log lines, metrics, traces and the feed of the dashboard, all from the events that other rooms report |
-//! | `config` | file, variables and flags → settings of the rooms below |
-//! | `app` | puts everything together |
-//! | `demo` | five failures, played against a strict provider with the proxy and without it |
+//! | `ledger_api` | `/ledger/v1`: tool services post results, their owners read them |
+//! | `proxy` | the life of one exchange, top to bottom |
+//! | `admin` | the dashboard, `/admin/v1`, health, and changes by an operator at run time |
+//! | `config` | file, variables and flags → settings of the rooms above |
+//! | `app` | construction of the whole process |
+//! | `demo` | five failures, played against a strict provider with and without the proxy |
 //! | `cli` | one file a subcommand |
 //!
-//! The first four are the core: they build alone with `--no-default-features`.
+//! `splice` to `repair`, without `clock`, are the core: they build alone with `--no-default-features`. The architecture
+//! test (`tests/it/house`) compares this map with the imports: a room imports only rooms above it.
 //!
 //! # Invariants
 //!
@@ -43,7 +46,7 @@
 //! * A plan is a function of body, rules, policy and known answers: no clock, counter, chance, host or lane.
 //! * Repairing what was repaired adds no edit.
 //! * The core and `provider` never open a socket or file, never log, and never panic on input.
-//! * Imports go down the map only; no room but `app`, `demo` and `cli` knows `config`.
+//! * Imports go up the map only; no room but `app`, `demo` and `cli` knows `config`.
 //! * Only what was seen on an exchange's own connection to the provider costs a profile or an endpoint anything, and only
 //!   the six classes with a [`Reason`](policy::Reason) cost a profile something; each attempt is judged once.
 //! * A path that asks no model changes no profile and no breaker. A text costs a profile something only as a whole

@@ -1,6 +1,8 @@
-//! `/admin/v1`: what is to be seen, and what an operator may do. The `OpenAPI` document comes from these handlers.
+//! `/admin/v1`: the handlers that report state to operators and take their commands.
+//!
+//! The `OpenAPI` document is generated from these handlers, so their doc comments are part of it.
 
-#![expect(unused_qualifications, reason = "the macros write whole paths")]
+#![expect(unused_qualifications, reason = "the macros expand to full paths")]
 
 use axum::{
     Json,
@@ -30,23 +32,27 @@ use super::{
     },
 };
 
-/// Rows of a page, where nobody asks for another number.
+/// Default number of repairs on a page.
 const ROWS: usize = 50;
-/// Rows of a page at most.
+/// Limit of rows on a page.
 const ROWS_MAX: usize = 500;
-/// Lanes of a page, where nobody asks for another number.
+/// Default number of lanes on a page.
 const LANES: usize = 200;
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Antiphon", description = "What a running Antiphon shows its operator, and takes from him. Without \
-        `server.admin_token` no token is asked for."),
+    info(title = "Antiphon", description = "Reports the state of a running Antiphon to its operators and takes their \
+        commands. A token is needed only if `server.admin_token` is set."),
     modifiers(&Bearer),
     security((), ("token" = [])),
-    tags((name = "watch", description = "What is to be seen"), (name = "operate", description = "What may be done"))
+    tags(
+        (name = "watch", description = "Read the state of the proxy"),
+        (name = "operate", description = "Change the running proxy")
+    )
 )]
 struct Document;
 
+/// The bearer token, as the security scheme `token` of the document.
 struct Bearer;
 
 impl utoipa::Modify for Bearer {
@@ -59,7 +65,7 @@ impl utoipa::Modify for Bearer {
     }
 }
 
-/// The routes, and the document that describes them.
+/// Returns the routes of the API, and the `OpenAPI` document that describes them.
 pub(super) fn routes() -> (axum::Router<Parts>, utoipa::openapi::OpenApi) {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(show_status))
@@ -70,44 +76,44 @@ pub(super) fn routes() -> (axum::Router<Parts>, utoipa::openapi::OpenApi) {
         .routes(routes!(list_profiles))
         .routes(routes!(clear_profile))
         .routes(routes!(show_late))
-        .routes(routes!(events::events))
+        .routes(routes!(events::stream_events))
         .routes(routes!(show_config))
         .routes(routes!(show_log_level, set_log_level))
-        .routes(routes!(reload))
+        .routes(routes!(reload_config))
         .split_for_parts()
 }
 
-/// The process as it stands
+/// Returns the status of the process
 #[utoipa::path(get, path = "/admin/v1/status", tag = "watch", responses(
-    (status = 200, description = "version, addresses, configuration", body = Status),
+    (status = 200, description = "version, addresses, upstreams and configuration", body = Status),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
 async fn show_status(State(parts): State<Parts>) -> Json<Status> {
     Json(status::status(&parts))
 }
 
-/// Counts of the last hour, in steps of five seconds
+/// Returns the counts of the last hour, in steps of five seconds
 #[utoipa::path(get, path = "/admin/v1/series", tag = "watch", responses(
-    (status = 200, description = "one column a step", body = SeriesPage),
+    (status = 200, description = "one value per step in each series", body = SeriesPage),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
 async fn show_series(State(parts): State<Parts>) -> Json<SeriesPage> {
     Json(series::series(&parts.telemetry))
 }
 
-/// How many rows.
+/// The query of `/admin/v1/repairs`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct RowsQuery {
-    /// Rows at most
+    /// Limit of rows
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<usize>,
 }
 
-/// The last requests in whose bodies something was found, the newest first
+/// Lists the last requests with findings in their bodies, the newest first
 #[utoipa::path(get, path = "/admin/v1/repairs", tag = "watch", params(RowsQuery), responses(
-    (status = 200, description = "in words, and in structure; never content", body = RepairsPage),
-    (status = 400, description = "the query is wrong", body = Problem),
+    (status = 200, description = "findings, repair actions and the structure of the body; never content", body = RepairsPage),
+    (status = 400, description = "a query parameter is invalid", body = Problem),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
 async fn list_repairs(State(parts): State<Parts>, Asked(rows): Asked<RowsQuery>) -> Result<Json<RepairsPage>, Problem> {
@@ -115,35 +121,35 @@ async fn list_repairs(State(parts): State<Parts>, Asked(rows): Asked<RowsQuery>)
     Ok(Json(repairs::repairs(&parts.telemetry, limit)))
 }
 
-/// One of them
+/// Returns one request with findings in its body
 #[utoipa::path(get, path = "/admin/v1/repairs/{id}", tag = "watch",
-    params(("id" = String, Path, description = "`x-antiphon-request-id`")), responses(
-    (status = 200, description = "in words, and in structure; never content", body = Repair),
+    params(("id" = String, Path, description = "the value of `x-antiphon-request-id`")), responses(
+    (status = 200, description = "findings, repair actions and the structure of the body; never content", body = Repair),
     (status = 401, description = "the token is missing or wrong", body = Problem),
-    (status = 404, description = "it is not among the last 500", body = Problem),
+    (status = 404, description = "not among the last 500 requests with findings", body = Problem),
 ))]
 async fn show_repair(State(parts): State<Parts>, Path(id): Path<String>) -> Result<Json<Repair>, Problem> {
-    let unknown = || not_found("no such request among the last in which something was found");
-    let mended = parts.telemetry.dashboard().find_repair(&id).ok_or_else(unknown)?;
-    Ok(Json(repairs::repair(&mended, true)))
+    let unknown = || not_found("no such request among the last 500 with findings; GET /admin/v1/repairs lists them");
+    let entry = parts.telemetry.dashboard().find_repair(&id).ok_or_else(unknown)?;
+    Ok(Json(repairs::repair(&entry, true)))
 }
 
-/// Which lanes.
+/// The query of `/admin/v1/sessions`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct LanesQuery {
-    /// Lanes at most
+    /// Limit of lanes
     #[param(minimum = 1, maximum = 500, default = 200)]
     limit: Option<usize>,
-    /// `next` of the page before
+    /// The value of `next` from the page before
     #[param(pattern = "^[0-9]{1,9}$")]
     after: Option<String>,
 }
 
-/// Lanes: one agent's conversation each
+/// Lists lanes, each the conversation of one agent
 #[utoipa::path(get, path = "/admin/v1/sessions", tag = "watch", params(LanesQuery), responses(
-    (status = 200, description = "those with open calls first, then those that were seen last", body = SessionsPage),
-    (status = 400, description = "the query is wrong", body = Problem),
+    (status = 200, description = "lanes with open calls first, then the most recently used", body = SessionsPage),
+    (status = 400, description = "a query parameter is invalid", body = Problem),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
 async fn list_sessions(
@@ -151,6 +157,7 @@ async fn list_sessions(
     Asked(lanes): Asked<LanesQuery>,
 ) -> Result<Json<SessionsPage>, Problem> {
     let limit = within(lanes.limit, LANES)?;
+    // `parse` alone would also accept a sign, which the document does not allow.
     let is_cursor = |text: &String| (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let skip = match &lanes.after {
         None => 0,
@@ -158,50 +165,51 @@ async fn list_sessions(
             .parse()
             .ok()
             .filter(|_| is_cursor(text))
-            .ok_or_else(|| bad_query("`after` takes what `next` gave"))?,
+            .ok_or_else(|| bad_query("`after` must be the value of `next` from the page before"))?,
     };
     Ok(Json(sessions::sessions(&parts.sessions, skip, limit)))
 }
 
-/// Profiles and breakers
+/// Lists profiles with their cooldowns, and breakers
 #[utoipa::path(get, path = "/admin/v1/profiles", tag = "watch", responses(
-    (status = 200, description = "how each stands, and why", body = ProfilesPage),
+    (status = 200, description = "the state of each profile and breaker, with reasons", body = ProfilesPage),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
 async fn list_profiles(State(parts): State<Parts>) -> Json<ProfilesPage> {
     Json(profiles::profiles(&parts.control.in_force().profiles))
 }
 
-/// Says that a profile is well again: everything it rests for is forgotten
+/// Ends every cooldown of a profile, so that it serves requests again
 #[utoipa::path(post, path = "/admin/v1/profiles/{upstream}/{profile}/clear", tag = "operate",
-    params(("upstream" = String, Path, description = "the upstream"), ("profile" = String, Path, description = "the profile")),
+    params(("upstream" = String, Path, description = "the name of the upstream"), ("profile" = String, Path, description = "the name of the profile")),
     responses(
-    (status = 204, description = "it serves again"),
+    (status = 204, description = "the profile serves requests again"),
     (status = 401, description = "the token is missing or wrong", body = Problem),
-    (status = 404, description = "there is no such profile", body = Problem),
+    (status = 404, description = "no such profile", body = Problem),
 ))]
 async fn clear_profile(
     State(parts): State<Parts>,
     Path((upstream, profile)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
     if !parts.control.in_force().profiles.clear(&upstream, &profile) {
-        return Err(not_found("there is no such profile; GET /admin/v1/profiles lists them"));
+        return Err(not_found("no such profile; GET /admin/v1/profiles lists all profiles"));
     }
-    tracing::info!(upstream, profile, "a profile was cleared");
+    tracing::info!(upstream, profile, "an operator cleared the cooldowns of a profile");
+    // Open dashboards would show the old cooldown until their next poll.
     parts.telemetry.announce_profiles();
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Calls that nobody waits for, and results that came late
+/// Returns counts of detached calls and late results
 #[utoipa::path(get, path = "/admin/v1/late", tag = "watch", responses(
-    (status = 200, description = "since the start", body = LatePage),
+    (status = 200, description = "counts since the start of the process, and the latest events", body = LatePage),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
 async fn show_late(State(parts): State<Parts>) -> Json<LatePage> {
     Json(late::late(&parts.telemetry, &parts.late))
 }
 
-/// The configuration in force, without secrets
+/// Returns the configuration in force, without secrets
 #[utoipa::path(get, path = "/admin/v1/config", tag = "watch", responses(
     (status = 200, description = "every key with its value, as TOML", content_type = "application/toml", body = String),
     (status = 401, description = "the token is missing or wrong", body = Problem),
@@ -211,7 +219,7 @@ async fn show_config(State(parts): State<Parts>) -> Response {
     ([toml], parts.control.in_force().effective.clone()).into_response()
 }
 
-/// What is logged.
+/// The log level.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct LogLevel {
@@ -223,9 +231,9 @@ struct LogLevel {
     level: String,
 }
 
-/// What is logged
+/// Returns the log level
 #[utoipa::path(get, path = "/admin/v1/log-level", tag = "operate", responses(
-    (status = 200, description = "the level, or the directives, in force", body = LogLevel),
+    (status = 200, description = "the level or the directives in force", body = LogLevel),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
 async fn show_log_level(State(parts): State<Parts>) -> Json<LogLevel> {
@@ -233,21 +241,21 @@ async fn show_log_level(State(parts): State<Parts>) -> Json<LogLevel> {
     Json(LogLevel { level })
 }
 
-/// Logs more, or less, until the next start, or a reload that changes `log.level`
+/// Sets the log level until the next start, or until a reload that changes `log.level`
 #[utoipa::path(put, path = "/admin/v1/log-level", tag = "operate", request_body = LogLevel, responses(
-    (status = 200, description = "in force", body = LogLevel),
-    (status = 400, description = "the body is no such object", body = Problem),
+    (status = 200, description = "the new level is in force", body = LogLevel),
+    (status = 400, description = "the body is not a log level object", body = Problem),
     (status = 401, description = "the token is missing or wrong", body = Problem),
     (status = 413, description = "the body is too large", body = Problem),
-    (status = 415, description = "the body is not called JSON", body = Problem),
-    (status = 422, description = "this is no level", body = Problem),
+    (status = 415, description = "the content type is not JSON", body = Problem),
+    (status = 422, description = "the level is invalid", body = Problem),
 ))]
 async fn set_log_level(
     State(parts): State<Parts>,
     level: Result<Json<LogLevel>, JsonRejection>,
 ) -> Result<Json<LogLevel>, Problem> {
     let Json(level) = level.map_err(|error| {
-        // Axum tells bad JSON from JSON of another shape; to us both are the client's mistake in the body.
+        // Axum answers 422 to JSON of the wrong shape. Here 422 means an invalid level, so the shape is a 400.
         let status = match error.status() {
             StatusCode::UNPROCESSABLE_ENTITY => StatusCode::BAD_REQUEST,
             status => status,
@@ -256,27 +264,28 @@ async fn set_log_level(
     })?;
     let refused = |why| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_level", why);
     parts.control.log().set_level(&level.level).map_err(refused)?;
-    tracing::warn!(level = level.level, "the log level was changed");
+    // A warning, so that the change itself is logged at most levels.
+    tracing::warn!(level = level.level, "log level changed by an operator");
     Ok(Json(level))
 }
 
-/// What became of a reload.
+/// The outcome of a reload.
 #[derive(Debug, Serialize, ToSchema)]
 struct ReloadPage {
     reloaded: bool,
-    /// Keys whose values changed, and are in force
+    /// Changed keys that are in force now
     changed: Vec<String>,
-    /// Keys whose values changed, and are in force after a restart only
+    /// Changed keys that need a restart
     needs_restart: Vec<String>,
 }
 
-/// Loads the configuration anew; a bad file never replaces a good one
-#[utoipa::path(post, path = "/admin/v1/reload", tag = "operate", responses(
-    (status = 200, description = "what changed", body = ReloadPage),
+/// Reloads the configuration; an invalid file never replaces the one in force
+#[utoipa::path(post, path = "/admin/v1/reload", operation_id = "reload", tag = "operate", responses(
+    (status = 200, description = "the changed keys", body = ReloadPage),
     (status = 401, description = "the token is missing or wrong", body = Problem),
-    (status = 422, description = "what was in force stays; the message says what is wrong", body = Problem),
+    (status = 422, description = "reload failed: the old configuration stays in force, the message has the reason", body = Problem),
 ))]
-async fn reload(State(parts): State<Parts>) -> Result<Json<ReloadPage>, Problem> {
+async fn reload_config(State(parts): State<Parts>) -> Result<Json<ReloadPage>, Problem> {
     let refused = |why| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not_reloaded", why);
     let Reloaded { changed, needs_restart } = parts.control.reload().await.map_err(refused)?;
     Ok(Json(ReloadPage {
@@ -286,12 +295,13 @@ async fn reload(State(parts): State<Parts>) -> Result<Json<ReloadPage>, Problem>
     }))
 }
 
+/// Returns the limit of a page, or `usual` if the query has none. Fails unless it is from 1 to 500.
 fn within(limit: Option<usize>, usual: usize) -> Result<usize, Problem> {
     let limit = limit.unwrap_or(usual);
     if (1..=ROWS_MAX).contains(&limit) {
         Ok(limit)
     } else {
-        Err(bad_query("`limit` takes 1 to 500"))
+        Err(bad_query("`limit` must be from 1 to 500"))
     }
 }
 

@@ -1,7 +1,7 @@
-//! What an operator may change while the process runs, and what it runs with.
+//! The configuration in force as operators see it, and the controls that change the running process.
 //!
-//! The configuration itself is not known here: whoever composes the process hands in what is shown of it, and takes the
-//! requests to load it anew.
+//! This module does not read the configuration. The code that starts the process passes in a description of it, and
+//! carries out the requests to reload it.
 
 use std::{
     net::SocketAddr,
@@ -20,41 +20,41 @@ use crate::{
     telemetry::LogControl,
 };
 
-/// Requests to reload that may wait.
+/// Reload requests that may wait in the queue.
 const WAITING_MAX: usize = 4;
 
-/// What is in force since the configuration was last loaded.
+/// The configuration in force since the last load, as operators see it.
 #[derive(Clone, Debug)]
 pub struct InForce {
-    /// The file; none where there is none.
+    /// The path of the file; `None` if the process runs on defaults.
     pub path: Option<String>,
-    /// Every key with its value, as TOML; without secrets.
+    /// Every key with its value, as TOML, without secrets.
     pub effective: String,
     /// The upstreams.
     pub upstreams: Vec<UpstreamView>,
-    /// Their profiles.
+    /// The profiles of the upstreams.
     pub profiles: Profiles,
-    /// Host names, besides loopback and literal addresses, under which the admin listener may be asked; no port.
+    /// Host names that the admin listener accepts besides loopback and literal addresses, without a port.
     pub hosts: Vec<String>,
-    /// When it was loaded, since 1970.
+    /// The time of the load, since 1970.
     pub loaded_at: Duration,
-    /// How often it was loaded anew.
+    /// The number of successful reloads since the start.
     pub reloads: u64,
 }
 
-/// An upstream, for people.
+/// The summary of an upstream, for the admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamView {
     /// The name.
     pub name: String,
-    /// Where it is.
+    /// The base URL.
     pub url: String,
-    /// What its routes do about findings.
+    /// The mode of its routes: repair, reject or observe findings.
     pub mode: Mode,
 }
 
 impl InForce {
-    /// What is in force with these upstreams and profiles, for the first time.
+    /// Creates the description of a configuration that was just loaded for the first time.
     pub fn new(
         path: Option<String>,
         effective: String,
@@ -79,22 +79,23 @@ impl InForce {
     }
 }
 
-/// What became of a request to load the configuration anew.
+/// The outcome of a successful reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reloaded {
-    /// Keys whose values changed, and are in force.
+    /// Changed keys that are in force now.
     pub changed: Vec<String>,
-    /// Keys whose values changed, and are in force after a restart only.
+    /// Changed keys that need a restart.
     pub needs_restart: Vec<String>,
 }
 
-/// A request to load the configuration anew; the error says why it was not.
+/// A request to reload the configuration: the sender of its outcome, or of the reason why it failed.
 pub type Reload = oneshot::Sender<Result<Reloaded, String>>;
 
-/// What an operator may change, and what runs. A cheap handle.
+/// The handle of the running process for operators. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Control(Arc<Inner>);
 
+/// The state that all clones of [`Control`] share.
 #[derive(Debug)]
 struct Inner {
     in_force: ArcSwap<InForce>,
@@ -106,7 +107,7 @@ struct Inner {
 }
 
 impl Control {
-    /// Of a process that runs with this; hands out who takes requests to reload.
+    /// Creates the handle. Returns it with the receiver of reload requests, which the process must serve.
     pub fn new(in_force: InForce, log: LogControl) -> (Self, mpsc::Receiver<Reload>) {
         let (reload, requests) = mpsc::channel(WAITING_MAX);
         let inner = Inner {
@@ -120,60 +121,62 @@ impl Control {
         (Self(Arc::new(inner)), requests)
     }
 
-    /// What is in force.
+    /// Returns the configuration in force.
     pub fn in_force(&self) -> Arc<InForce> {
         self.0.in_force.load_full()
     }
 
-    /// Something else is in force from now on.
+    /// Replaces the configuration in force after a successful reload.
     pub fn put_in_force(&self, in_force: InForce) {
         self.0.in_force.store(Arc::new(in_force));
+        // An old failure must not be reported beside a configuration that is good.
         *self.error() = None;
     }
 
-    /// The configuration could not be loaded anew: what was in force stays.
+    /// Records why a reload failed. The old configuration stays in force.
     pub fn failed(&self, why: String) {
         *self.error() = Some(why);
     }
 
-    /// Why the last attempt to load the configuration anew failed.
+    /// Returns the reason why the last reload failed; `None` if it succeeded.
     pub fn last_error(&self) -> Option<String> {
         self.error().clone()
     }
 
-    /// The proxy listens here.
+    /// Records the address of the proxy's listener.
     pub fn listens(&self, address: SocketAddr) {
-        // The first one stays: there is no other.
+        // Set once per process: the listener does not move on a reload.
         let _ = self.0.listen.set(address);
     }
 
-    /// Where the proxy listens; none before it does.
+    /// Returns the address of the proxy's listener; `None` before it is bound.
     pub fn listen(&self) -> Option<SocketAddr> {
         self.0.listen.get().copied()
     }
 
-    /// When the process began, since 1970.
+    /// Returns the start time of the process, since 1970.
     pub fn started_at(&self) -> Duration {
         self.0.started_at
     }
 
-    /// What is logged.
+    /// Returns the control of the log level.
     pub fn log(&self) -> &LogControl {
         &self.0.log
     }
 
-    /// Asks for the configuration to be loaded anew, and waits until it is; otherwise why it was not.
+    /// Requests a reload and waits for its outcome. Fails with the reason if the configuration was not reloaded.
     pub async fn reload(&self) -> Result<Reloaded, String> {
-        let (done, told) = oneshot::channel();
-        let nobody = || "nobody loads configuration here".to_owned();
+        let (done, outcome) = oneshot::channel();
+        let unavailable = || "reload failed: this process does not reload its configuration".to_owned();
+        // Never waits for room: an operator who repeats the command must get an answer at once.
         if self.0.reload.try_send(done).is_err() {
             return Err(if self.0.reload.is_closed() {
-                nobody()
+                unavailable()
             } else {
-                "the configuration is being loaded already".to_owned()
+                "reload failed: earlier reloads are still waiting; retry later".to_owned()
             });
         }
-        told.await.map_err(|_| nobody())?
+        outcome.await.map_err(|_| unavailable())?
     }
 
     fn error(&self) -> std::sync::MutexGuard<'_, Option<String>> {

@@ -1,4 +1,4 @@
-//! News as server-sent events: each second how things stand, and what happens when it does.
+//! The event stream of the dashboard, as server-sent events: a tick every second, and updates as they happen.
 
 use std::{
     collections::VecDeque,
@@ -34,93 +34,100 @@ use crate::{
     telemetry::dashboard::DashboardUpdate,
 };
 
-/// Listeners at once.
+/// Limit of concurrent event streams.
 const LISTENERS_MAX: usize = 32;
-/// How often the state is told.
+/// Time between two ticks.
 const TICK: Duration = Duration::from_secs(1);
-/// How often something is said that means nothing, so that nobody takes the stream for dead.
+/// Time between two keep-alive comments, which stop proxies from closing an idle stream.
 const PING: Duration = Duration::from_secs(15);
-/// How long a page waits before it comes back.
+/// Delay after which a page reconnects to a stream that ended.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Who listens, and what all of them are told each second.
+/// The permits of event streams, and the totals that all streams share.
 #[derive(Clone, Debug)]
 pub(super) struct Listeners {
-    room: Arc<Semaphore>,
-    /// Counted once for all: there may be many lanes.
+    permits: Arc<Semaphore>,
+    /// The last totals, with their time. Computed once for all streams, because there may be many lanes.
     totals: Arc<Mutex<Option<(Instant, Totals)>>>,
 }
 
 impl Default for Listeners {
     fn default() -> Self {
         Self {
-            room: Arc::new(Semaphore::new(LISTENERS_MAX)),
+            permits: Arc::new(Semaphore::new(LISTENERS_MAX)),
             totals: Arc::default(),
         }
     }
 }
 
 impl Listeners {
-    fn totals(&self, of: &SessionTable) -> Totals {
+    /// Returns the totals of the session table, at most half a second old.
+    fn totals(&self, table: &SessionTable) -> Totals {
         let now = clock::now();
-        let mut known = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
-        match *known {
+        // Locked while counting, so that concurrent streams wait for one count and do not start their own.
+        let mut cached = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        match *cached {
             Some((at, totals)) if now.saturating_duration_since(at) < TICK / 2 => totals,
             _ => {
-                let totals = of.totals(now);
-                *known = Some((now, totals));
+                let totals = table.totals(now);
+                *cached = Some((now, totals));
                 totals
             }
         }
     }
 }
 
-/// How things stand.
+/// The data of a `tick` event.
 #[derive(Debug, Serialize)]
 struct Tick {
+    /// The current time, in seconds since 1970.
     at: u64,
     streams_active: i64,
     lanes: usize,
     open_calls: usize,
-    /// The running step.
+    /// The current step of the history.
     point_at: u64,
     point: series::Point,
-    /// The step before it, which is whole.
+    /// The step before it, which is complete.
     last_at: u64,
     last: series::Point,
 }
 
-/// One who listens.
+/// One open event stream.
 struct Listener {
     parts: Parts,
     listeners: Listeners,
     ticks: Interval,
-    news: broadcast::Receiver<DashboardUpdate>,
-    waiting: VecDeque<Event>,
-    _room: OwnedSemaphorePermit,
+    updates: broadcast::Receiver<DashboardUpdate>,
+    /// Events to send before the next wait.
+    queued: VecDeque<Event>,
+    /// The permit, returned when the client disconnects.
+    _permit: OwnedSemaphorePermit,
 }
 
-/// What happens, as it happens
-#[utoipa::path(get, path = "/admin/v1/events", tag = "watch", responses(
-    (status = 200, description = "`tick` each second; `repair`, `late` and `profiles` when something happens; never ends by itself",
+/// Streams updates as they happen
+#[utoipa::path(get, path = "/admin/v1/events", operation_id = "events", tag = "watch", responses(
+    (status = 200,
+        description = "`tick` every second; `repair`, `late` and `profiles` as they happen; never ends by itself",
         content_type = "text/event-stream", body = String),
     (status = 401, description = "the token is missing or wrong", body = Problem),
-    (status = 503, description = "32 listen already", body = Problem),
+    (status = 503, description = "all 32 event streams are in use", body = Problem),
 ))]
-pub(super) async fn events(State(parts): State<Parts>, Extension(listeners): Extension<Listeners>) -> Response {
-    let Ok(room) = Arc::clone(&listeners.room).try_acquire_owned() else {
-        let text = "32 listen already; close one of them";
+pub(super) async fn stream_events(State(parts): State<Parts>, Extension(listeners): Extension<Listeners>) -> Response {
+    let Ok(permit) = Arc::clone(&listeners.permits).try_acquire_owned() else {
+        let text = "all 32 event streams are in use: close another dashboard and retry";
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_listeners", text).into_response();
     };
     let mut ticks = interval(TICK);
+    // A slow client gets fewer ticks, not a burst of old ones.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let listener = Listener {
-        news: parts.telemetry.dashboard().subscribe(),
+        updates: parts.telemetry.dashboard().subscribe(),
         ticks,
-        waiting: VecDeque::from([Event::default().retry(RETRY)]),
+        queued: VecDeque::from([Event::default().retry(RETRY)]),
         parts,
         listeners,
-        _room: room,
+        _permit: permit,
     };
     Sse::new(listener.stream())
         .keep_alive(KeepAlive::new().interval(PING).text("ping"))
@@ -137,15 +144,16 @@ impl Listener {
 
     async fn next(&mut self) -> Event {
         loop {
-            if let Some(event) = self.waiting.pop_front() {
+            if let Some(event) = self.queued.pop_front() {
                 return event;
             }
             tokio::select! {
-                _ = self.ticks.tick() => self.waiting.push_back(self.tick()),
-                news = self.news.recv() => match news {
-                    Ok(news) => self.waiting.push_back(told(news)),
-                    // Of what it missed the page learns by looking again.
-                    Err(broadcast::error::RecvError::Lagged(_)) => self.waiting.push_back(named("profiles", &())),
+                _ = self.ticks.tick() => self.queued.push_back(self.tick()),
+                update = self.updates.recv() => match update {
+                    Ok(update) => self.queued.push_back(told(update)),
+                    // The client was too slow and missed updates. This event makes the page poll the profiles again.
+                    Err(broadcast::error::RecvError::Lagged(_)) => self.queued.push_back(named("profiles", &())),
+                    // Cannot happen: `parts` keeps the sender alive.
                     Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
                 },
             }
@@ -153,32 +161,36 @@ impl Listener {
     }
 
     fn tick(&self) -> Event {
-        let (parts, running) = (&self.parts, self.parts.telemetry.dashboard().current_step());
-        let finished = parts.telemetry.dashboard().previous_step();
+        let (parts, current) = (&self.parts, self.parts.telemetry.dashboard().current_step());
+        // Counts may arrive after the last tick of their step: `last` reports them.
+        let complete = parts.telemetry.dashboard().previous_step();
         let totals = self.listeners.totals(&parts.sessions);
         let tick = Tick {
             at: clock::since_1970().as_secs(),
             streams_active: parts.telemetry.active_streams(),
             lanes: totals.lanes,
             open_calls: totals.open_calls,
-            point_at: running.at,
-            point: series::point(&running),
-            last_at: finished.at,
-            last: series::point(&finished),
+            point_at: current.at,
+            point: series::point(&current),
+            last_at: complete.at,
+            last: series::point(&complete),
         };
         named("tick", &tick)
     }
 }
 
-fn told(news: DashboardUpdate) -> Event {
-    match news {
-        DashboardUpdate::Repair(mended) => named("repair", &repairs::repair(&mended, false)),
-        DashboardUpdate::LateResult(news) => named("late", &late::row(news)),
+/// Converts an update to the event that pages receive.
+fn told(update: DashboardUpdate) -> Event {
+    match update {
+        // Without the structure, which may be large: a page requests it when a user opens the repair.
+        DashboardUpdate::Repair(entry) => named("repair", &repairs::repair(&entry, false)),
+        DashboardUpdate::LateResult(change) => named("late", &late::row(change)),
         DashboardUpdate::Profiles => named("profiles", &()),
     }
 }
 
+/// Creates an event with this name and JSON data.
 fn named(name: &'static str, data: &impl Serialize) -> Event {
-    // What is told here can be written as JSON.
+    // Cannot fail: all data types of this module serialize to JSON.
     Event::default().event(name).json_data(data).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Who may ask: by `Host`, `Origin` and token; and the headers that every answer bears.
+//! Access control by `Host`, `Origin` and token, and the security headers of every answer.
 
 use axum::{
     extract::{Request, State},
@@ -14,7 +14,7 @@ use axum::{
 use super::{Parts, problem::Problem};
 use crate::{auth::TokenHash, provider};
 
-/// What the page may do: use what this listener serves, and nothing else.
+/// The content security policy: the page may load only what this listener serves.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -31,13 +31,15 @@ const PLAIN: [(HeaderName, &str); 6] = [
     ),
 ];
 
-/// Refuses web pages of others, names that are not this machine's own, since a page may point its own host name here, and
-/// those without the token.
+/// Refuses web pages of other origins, foreign host names, and requests without the token.
+///
+/// Host names are checked because a web page can point its own name at this machine (DNS rebinding).
 pub(super) async fn guard(State(parts): State<Parts>, request: Request, next: Next) -> Response {
     let mut answer = match admit(&parts, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
+    // On refusals too: a browser must not cache or frame them either.
     for (name, value) in PLAIN {
         answer
             .headers_mut()
@@ -50,9 +52,10 @@ pub(super) async fn guard(State(parts): State<Parts>, request: Request, next: Ne
 fn admit(parts: &Parts, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
     let (hosts, has_token) = (&parts.control.in_force().hosts, parts.token.is_some());
+    // Checked before the token, so that a foreign page cannot even test tokens.
     if !is_from_here(headers, request.uri().authority(), hosts, has_token) {
-        let text = "only this machine's own names and addresses are answered here, and pages from here; \
-            name others in server.allow_hosts";
+        let text = "Host or Origin not allowed: use a loopback name or address, or add the host name to \
+            server.allow_hosts";
         return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", text));
     }
     let Some(token) = parts.token.filter(|_| is_guarded(request.uri().path())) else {
@@ -61,11 +64,11 @@ fn admit(parts: &Parts, request: &Request) -> Result<(), Problem> {
     if bears(headers, &token) {
         return Ok(());
     }
-    let text = "send the token of server.admin_token: Authorization: Bearer …";
+    let text = "the admin token is missing or wrong: send the token of server.admin_token as Authorization: Bearer …";
     Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", text))
 }
 
-/// Health is everybody's, and so is the page: it holds nothing.
+/// Returns `true` if a path needs the token. Health checks and the page's files do not: they contain no data.
 fn is_guarded(path: &str) -> bool {
     path.starts_with("/admin/") || path == "/metrics"
 }
@@ -76,23 +79,29 @@ fn bears(headers: &HeaderMap, token: &TokenHash) -> bool {
         .map(HeaderValue::as_bytes)
         .unwrap_or_default();
     let (scheme, rest) = value.split_at_checked("Bearer ".len()).unwrap_or_default();
+    // `matches` takes constant time, so that timing reveals nothing about the token.
     scheme.eq_ignore_ascii_case(b"Bearer ") && TokenHash::of(rest).matches(token)
 }
 
-/// A literal address cannot be pointed elsewhere by the owner of a name; where there is a token, others than loopback are
-/// listened on. Pages may come from this machine, or from here.
+/// Returns `true` if all hosts and origins of a request are allowed.
+///
+/// Hosts are loopback, the names in `named`, and literal addresses if there is a token. An origin is loopback or the
+/// host itself.
 fn is_from_here(headers: &HeaderMap, target: Option<&Authority>, named: &[String], has_token: bool) -> bool {
     let parse = |authority: &str| {
         authority
             .parse::<Authority>()
             .ok()
+            // User info before `@` could make a foreign host look like a local one.
             .filter(|it| !it.as_str().contains('@'))
     };
     let text = |value: &HeaderValue| value.to_str().map(ToOwned::to_owned).unwrap_or_default();
+    // Every value counts: proxies and servers disagree on which of several `Host` headers is used.
     let mut hosts: Vec<String> = headers.get_all(HOST).iter().map(text).collect();
     hosts.extend(target.map(ToString::to_string));
     let is_ours = |authority: &Authority| {
         let host = authority.host();
+        // A literal address is safe from DNS rebinding, and only a listener with a token may leave loopback.
         let literal = has_token && host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
         literal || provider::is_loopback(host) || named.iter().any(|name| name.eq_ignore_ascii_case(host))
     };
@@ -106,6 +115,7 @@ fn is_from_here(headers: &HeaderMap, target: Option<&Authority>, named: &[String
             hosts.iter().any(|host| host.eq_ignore_ascii_case(page)) || parse(page).is_some_and(local)
         })
     };
+    // A request without `Origin` does not come from a page of another origin.
     let mut origins = headers.get_all(ORIGIN).iter().map(text);
     host_is_ours && origins.all(|origin| from_here(&origin))
 }

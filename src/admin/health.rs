@@ -1,4 +1,4 @@
-//! Whether the process lives, and whether it is ready: for machines that watch it.
+//! Liveness and readiness, for orchestrators and load balancers.
 
 use std::{fmt::Write, time::Duration};
 
@@ -10,18 +10,20 @@ use axum::{
 
 use super::Parts;
 
-/// How long the ledger may take to say how it is.
+/// Timeout of the ledger's health check.
 const LEDGER_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Alive as long as it answers, drain included.
+/// Answers the liveness check: 200 for as long as the process answers at all, also during a drain.
 pub(super) async fn live(RawQuery(query): RawQuery) -> Response {
     health(&[("serving", true)], query.as_deref())
 }
 
-/// Ready for new exchanges. A ledger that does not answer is told to those who want it verbose, and keeps nobody away:
-/// requests do without it.
+/// Answers the readiness check: 503 during a drain.
+///
+/// The ledger is checked for `verbose` only, and never changes the status.
 pub(super) async fn ready(State(parts): State<Parts>, RawQuery(query): RawQuery) -> Response {
     let mut checks = vec![("serving", true), ("not-draining", parts.readiness.is_ready())];
+    // Without `verbose` the ledger is not asked: orchestrators poll often.
     if !is_verbose(query.as_deref()) {
         return health(&checks, None);
     }
@@ -30,11 +32,12 @@ pub(super) async fn ready(State(parts): State<Parts>, RawQuery(query): RawQuery)
         checks.push(("ledger", true));
         return health(&checks, query.as_deref());
     }
+    // Not part of `checks`: a failed ledger must not take the proxy out of rotation.
     let status = health(&checks, None).status();
-    (status, page(&checks, "[-]ledger failed; requests go on without it\n")).into_response()
+    (status, page(&checks, "[-]ledger failed; requests continue without it\n")).into_response()
 }
 
-/// 200 if every check holds, else 503; one line a check if the query asks for `verbose`, as Kubernetes does.
+/// Returns 200 if every check holds, else 503. With `verbose` the body has one line for each check, as in Kubernetes.
 fn health(checks: &[(&str, bool)], query: Option<&str>) -> Response {
     let good = checks.iter().all(|(_, holds)| *holds);
     let status = if good {
@@ -42,6 +45,7 @@ fn health(checks: &[(&str, bool)], query: Option<&str>) -> Response {
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
+    // A failure always lists its checks, so that an operator sees the reason.
     if good && !is_verbose(query) {
         return (status, "ok\n").into_response();
     }

@@ -1,6 +1,6 @@
 //! The admin listener: the dashboard, `/admin/v1`, health and metrics.
 //!
-//! Never on the data path's port, and never for a web page of others: see `guard`.
+//! It never shares a port with the data path, and it refuses web pages of other origins: see `guard`.
 
 mod api;
 pub mod control;
@@ -30,57 +30,58 @@ use control::Control;
 use events::Listeners;
 use problem::Problem;
 
-/// What `/metrics` is.
+/// The content type of `/metrics`.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Where everything is.
-const MAP: &str = "the dashboard is at /; also /livez /readyz (?verbose) /healthz /metrics and /admin/v1/openapi.json";
+/// The endpoints, for error messages.
+const MAP: &str = "see / (dashboard), /livez, /readyz (?verbose), /healthz, /metrics and /admin/v1/openapi.json";
 
-/// Whether new exchanges are welcome. A cheap handle: every clone sees the same.
+/// The readiness of the proxy for new exchanges. Cheap to clone: all clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
     draining: Arc<AtomicBool>,
 }
 
 impl Readiness {
-    /// Ready from the start: listeners are bound before anybody can ask.
+    /// Creates a state that is ready. Listeners are bound before any client can send a request.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The drain has begun; there is no way back.
+    /// Marks the start of the drain. The proxy never becomes ready again.
     pub fn draining(&self) {
         self.draining.store(true, Ordering::Release);
     }
 
-    /// Whether new exchanges are welcome.
+    /// Returns `true` if the proxy accepts new exchanges.
     pub fn is_ready(&self) -> bool {
         !self.draining.load(Ordering::Acquire)
     }
 }
 
-/// What the admin listener looks at. Cheap to clone.
+/// The state that the handlers of the admin listener share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// The metrics, and what happened last.
+    /// The metrics and the feed of the dashboard.
     pub telemetry: Telemetry,
-    /// Whether new exchanges are welcome.
+    /// The readiness for new exchanges.
     pub readiness: Readiness,
-    /// The sessions.
+    /// The sessions of clients, with their open tool calls.
     pub sessions: Arc<SessionTable>,
-    /// Late results.
+    /// The late results of tool services.
     pub late: Late,
-    /// Where calls and results are kept.
+    /// The ledger, for its health check.
     pub ledger: Arc<dyn Ledger>,
-    /// What is in force, and may be changed.
+    /// The configuration in force, and the controls that change the running process.
     pub control: Control,
-    /// The token of those who may see and do more than ask for health; none: everybody on this machine.
+    /// The admin token; `None` if every process on this machine has access. Health checks never need it.
     pub token: Option<TokenHash>,
 }
 
-/// The routes of the admin listener.
+/// Creates the router of the admin listener.
 pub fn router(parts: Parts) -> Router {
     let (api, document) = api::routes();
+    // The document never changes, so it is built once and shared.
     let document = Arc::new(document);
     api.route(
         "/admin/v1/openapi.json",
@@ -91,19 +92,21 @@ pub fn router(parts: Parts) -> Router {
     .route("/livez", get(health::live))
     .route("/readyz", get(health::ready))
     .route("/healthz", get(health::live))
-    // As LiteLLM spells them.
+    // The paths of LiteLLM, so that its health checks work without a change.
     .route("/health/liveliness", get(health::live))
     .route("/health/liveness", get(health::live))
     .route("/health/readiness", get(health::ready))
     .route("/metrics", get(metrics))
     .fallback(unknown)
     .method_not_allowed_fallback(no_such_method)
+    // Added after the fallbacks, so that unknown paths are guarded too.
     .layer(middleware::from_fn_with_state(parts.clone(), guard::guard))
     .layer(Extension(Listeners::default()))
     .with_state(parts)
 }
 
 async fn metrics(State(parts): State<Parts>) -> Response {
+    // Cooldowns end without an event, so the gauges are refreshed on each scrape.
     parts.control.in_force().profiles.publish(clock::instant());
     let totals = parts.sessions.totals(clock::now());
     parts.telemetry.set_session_totals(totals.lanes, totals.open_calls);
@@ -115,10 +118,10 @@ async fn metrics(State(parts): State<Parts>) -> Response {
 }
 
 async fn unknown() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "not_found", format!("nothing here; {MAP}"))
+    Problem::new(StatusCode::NOT_FOUND, "not_found", format!("no such path; {MAP}"))
 }
 
 async fn no_such_method() -> Problem {
-    let text = "this is not asked for in this way; /admin/v1/openapi.json says how";
+    let text = "method not allowed on this path; see /admin/v1/openapi.json";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text)
 }

@@ -1,4 +1,4 @@
-//! The dashboard: a page of hand-written files, served as they are.
+//! The dashboard: hand-written files, built into the binary and served unchanged.
 
 use axum::{
     extract::Path,
@@ -9,7 +9,7 @@ use axum::{
 use super::problem::Problem;
 
 /// A file of the page.
-struct File {
+struct PageFile {
     name: &'static str,
     kind: &'static str,
     bytes: &'static [u8],
@@ -22,7 +22,7 @@ const IMAGE: &str = "image/svg+xml";
 
 macro_rules! files {
     ($($kind:ident: $($name:literal)+;)+) => {
-        &[$($(File {
+        &[$($(PageFile {
             name: $name,
             kind: $kind,
             bytes: include_bytes!(concat!("page/", $name)),
@@ -32,7 +32,7 @@ macro_rules! files {
 
 const FRONT: &[u8] = include_bytes!("page/index.html");
 
-const ASSETS: &[File] = files! {
+const ASSETS: &[PageFile] = files! {
     SCRIPT: "api.js" "charts.js" "dom.js" "format.js" "header.js" "hour.js" "late.js" "live.js" "main.js" "plot.js"
         "profiles.js" "repairs.js" "sessions.js" "sketch.js" "uplot.min.js";
     STYLE: "controls.css" "figures.css" "lists.css" "repairs.css" "style.css" "uplot.min.css";
@@ -44,6 +44,7 @@ pub(super) async fn front() -> Response {
 }
 
 pub(super) async fn asset(Path(name): Path<String>) -> Response {
+    // A fixed list: a path cannot reach other files.
     match ASSETS.iter().find(|file| file.name == name) {
         Some(file) => serve(file.kind, file.bytes),
         None => Problem::new(StatusCode::NOT_FOUND, "not_found", "the page has no such file").into_response(),
@@ -58,7 +59,7 @@ fn serve(kind: &'static str, bytes: &'static [u8]) -> Response {
 mod tests {
     use super::*;
 
-    /// What is in the folder is served, but for what is for its readers only; all of it together is small.
+    /// Every file of the folder is served, except those for developers. All files together stay small.
     #[test]
     fn every_file_of_the_page_is_served() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/admin/page");

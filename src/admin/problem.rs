@@ -1,4 +1,4 @@
-//! What is answered where something is wrong.
+//! Errors of the admin API, as JSON.
 
 use axum::{
     Json,
@@ -9,19 +9,22 @@ use axum::{
 use serde::{Serialize, de::DeserializeOwned};
 use utoipa::ToSchema;
 
-/// What is wrong.
+/// An error answer.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
 pub(super) struct Problem {
     error: Told,
     #[serde(skip)]
     status: StatusCode,
 }
 
+/// The content of an error answer.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Told)]
 struct Told {
-    /// A stable name.
+    /// The stable name of the error, for programs.
     code: &'static str,
-    /// For people: what, where, and what to do.
+    /// The text for people: the fault, its place, and the remedy.
     message: String,
 }
 
@@ -38,6 +41,7 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut answer = (self.status, Json(&self)).into_response();
+        // RFC 9110 demands a challenge on every 401.
         if self.status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer");
             answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
@@ -46,13 +50,14 @@ impl IntoResponse for Problem {
     }
 }
 
-/// The parameters of a query; one that cannot be read is a problem that says so.
+/// The parameters of a query. A query that cannot be parsed is answered as a [`Problem`].
 pub(super) struct Asked<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        // Axum's own rejection is plain text; the API promises JSON.
         let wrong = |error: QueryRejection| Problem::new(StatusCode::BAD_REQUEST, "bad_query", error.body_text());
         let Query(asked) = Query::from_request_parts(parts, state).await.map_err(wrong)?;
         Ok(Self(asked))

@@ -1,4 +1,4 @@
-//! From a configuration to a running proxy.
+//! Starts a proxy from a configuration.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     telemetry::{LogControl, Telemetry},
 };
 
-/// What operators are shown of a configuration, and may change of its log lines.
+/// Summary of a configuration for operators, and the handle to change the log level.
 #[derive(Debug)]
 pub struct Shown {
     path: Option<String>,
@@ -28,34 +28,35 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Of what was loaded from the file at `path`, if from one.
+    /// Builds the summary of a loaded configuration. `path` is its file, if there is one.
     pub fn of(loaded: &Loaded, path: Option<String>, log: LogControl) -> Result<Self, toml::ser::Error> {
         let effective = loaded.to_toml()?;
         Ok(Self { path, effective, log })
     }
 }
 
-/// A running proxy, and what is told of it while it runs.
+/// A running proxy with its handles.
 #[derive(Debug)]
 pub struct Launched {
-    /// The proxy.
+    /// The running proxy.
     pub running: Running,
-    /// Where to say that a drain has begun.
+    /// Readiness, to be ended when a drain begins.
     pub readiness: Readiness,
-    /// What operators see, and may change.
+    /// State that operators see and may change.
     pub control: Control,
-    /// Who asks for the configuration to be loaded anew.
+    /// Requests of operators to reload the configuration.
     pub reloads: mpsc::Receiver<Reload>,
-    /// Where events go.
+    /// Sink of events.
     pub telemetry: Telemetry,
-    /// The table of upstreams.
+    /// Table of upstreams.
     pub routes: Routes,
 }
 
-/// Starts the proxy that `config` describes, over `ledger`.
+/// Starts the proxy that `config` describes, on top of `ledger`.
 pub async fn launch(config: Config, shown: Shown, ledger: &Arc<dyn Ledger>) -> Result<Launched, StartError> {
     let readiness = Readiness::new();
     let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
+    // Before any part takes its own handle: a handle made earlier would send no traces.
     let (telemetry, traces) = match config.traces {
         None => (telemetry, None),
         Some(settings) => {
@@ -65,6 +66,7 @@ pub async fn launch(config: Config, shown: Shown, ledger: &Arc<dyn Ledger>) -> R
     };
     let names = config.upstreams.iter().map(|upstream| upstream.name.as_str());
     let profiles = Profiles::new(names, config.profiles, &config.proxy.rotation, telemetry.clone());
+    // The session table must remember a call for as long as its tool may take.
     let sessions = SessionSettings {
         calls: config.late.call_limits(),
         ..SessionSettings::default()
@@ -72,6 +74,7 @@ pub async fn launch(config: Config, shown: Shown, ledger: &Arc<dyn Ledger>) -> R
     let sessions = Arc::new(SessionTable::new(sessions));
     let Lasting { late, recall, upkeep } = Lasting::over(ledger, config.late, config.ledger.keeps_seen, &telemetry);
     let routes = Routes::new(config.upstreams);
+    // The admin listener accepts the same host names as the data listener.
     let hosts = config.proxy.allow_hosts.clone();
     let in_force = InForce::new(shown.path, shown.effective, &routes, profiles.clone(), hosts);
     let (control, reloads) = Control::new(in_force, shown.log);
@@ -103,6 +106,7 @@ pub async fn launch(config: Config, shown: Shown, ledger: &Arc<dyn Ledger>) -> R
         traces,
     })
     .await?;
+    // Known only now: the configured port may be 0.
     control.listens(running.data);
     Ok(Launched {
         running,

@@ -1,4 +1,5 @@
-//! Credentials that the operator gave, and which of them a request goes up with. Pure: `now` is a parameter.
+//! Credentials: the operator's profiles and the choice among them, client tokens, and the identity of callers. Pure:
+//! `now` is a parameter.
 
 pub mod owner;
 pub mod principal;

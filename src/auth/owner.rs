@@ -1,18 +1,18 @@
-//! The owner: a name for a principal that may be shown, and tells nothing of it.
+//! The owner: a public name for a principal, from which the principal cannot be derived.
 
 use std::{fmt, str::FromStr};
 
 use super::Principal;
 
-/// What the key is derived for.
+/// Context of the key derivation.
 const CONTEXT: &str = "antiphon owner v1";
 
-/// The key of every owner's name.
+/// The key of all owner names.
 #[derive(Clone)]
 pub struct OwnerKey([u8; 32]);
 
 impl OwnerKey {
-    /// The key that belongs to a ledger's secret.
+    /// Derives the key from a ledger's secret.
     pub fn of(secret: &[u8; 32]) -> Self {
         Self(blake3::derive_key(CONTEXT, secret))
     }
@@ -24,24 +24,26 @@ impl fmt::Debug for OwnerKey {
     }
 }
 
-/// Whose a call is, as services name it: `x-antiphon-owner`. It narrows what is meant, and never opens anything.
+/// The public name of a call's principal, as tool services see it: `x-antiphon-owner`. It narrows a request and never
+/// authorizes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner([u8; 16]);
 
 impl Owner {
-    /// The owner's name of a principal.
+    /// Returns the owner name of a principal.
     pub fn of(key: &OwnerKey, principal: Principal) -> Self {
         let hash = blake3::keyed_hash(&key.0, principal.as_bytes());
+        // 128 bits rule out collisions and keep the header short.
         let (name, _) = hash.as_bytes().split_at(16);
         Self(name.try_into().unwrap_or_default())
     }
 
-    /// The owner of these bytes.
+    /// Creates an owner from its bytes.
     pub const fn new(name: [u8; 16]) -> Self {
         Self(name)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -53,7 +55,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// The text is no owner's name.
+/// The error for a text that is not an owner name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected 32 hexadecimal digits")]
 pub struct NotAnOwner;
@@ -62,6 +64,7 @@ impl FromStr for Owner {
     type Err = NotAnOwner;
 
     fn from_str(text: &str) -> Result<Self, NotAnOwner> {
+        // `from_str_radix` alone would accept a leading `+`.
         let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let name = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
         name.map(|name| Self(name.to_be_bytes())).ok_or(NotAnOwner)

@@ -1,4 +1,4 @@
-//! The principal: who asks, told by the secret that was presented, and never by a body.
+//! The principal: the identity of a client, derived from the secret that it presents and never from a body alone.
 
 use std::{borrow::Cow, collections::BTreeSet, fmt, sync::LazyLock};
 
@@ -9,24 +9,24 @@ use crate::{digest::keyed_digest_of, provider::BUILT_IN};
 /// The query parameter in which Google's clients may send their key.
 const KEY_PARAMETER: &str = "key";
 
-/// What the key of a ledger's principals is derived for.
+/// Context of the key derivation for a ledger's principals.
 const CONTEXT: &str = "antiphon principal v1";
-/// Bytes of a user's name: a longer one is refused.
+/// Longest user name in bytes. Longer names are refused.
 pub const USER_BYTES_MAX: usize = 256;
 
-/// How principals are told.
+/// Rules for the identity of callers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrincipalSettings {
-    /// Whether there is one principal for everybody: on this machine alone.
+    /// `true` for one principal for all clients. Allowed only if the proxy listens on loopback.
     pub single: bool,
-    /// The header in which somebody that the operator trusts names the user.
+    /// The header in which a trusted intermediary names the user.
     pub user_header: Option<HeaderName>,
-    /// Whether the user that a body names is believed.
+    /// `true` if the user named in a body is trusted.
     pub trust_body_user: bool,
 }
 
 impl PrincipalSettings {
-    /// Whether there may be users within a principal.
+    /// Returns `true` if a principal may have users.
     pub const fn has_users(&self) -> bool {
         self.user_header.is_some() || self.trust_body_user
     }
@@ -34,8 +34,8 @@ impl PrincipalSettings {
 
 /// The identity of the client of one exchange.
 ///
-/// Whatever an exchange reads or writes on behalf of its client takes this value: the ledger, the session table, pinned
-/// answers, learned facts. Services, operators and clearing have types of their own.
+/// Access on behalf of a client takes this value: the ledger, the session table, pinned answers, learned facts.
+/// Services, operators and clearing have their own types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {
     principal: Principal,
@@ -61,12 +61,12 @@ impl Caller {
         self.principal.as_bytes()
     }
 
-    /// Returns the account, without the user within it: operators' settings name accounts.
+    /// Returns the account without the user. The operator's settings name accounts.
     pub const fn account(&self) -> Principal {
         self.account
     }
 
-    /// Whether the client presented a credential. Nothing is stored for callers without one.
+    /// Returns `true` if the client presented a credential. Nothing is stored for callers without one.
     pub fn is_authenticated(&self) -> bool {
         self.principal != Principal::NONE
     }
@@ -81,17 +81,17 @@ impl Caller {
     }
 }
 
-/// The key of every principal's hash: without it, a principal tells nothing of the secret, not even by guessing.
+/// The key of every principal's hash. Without it, a principal reveals nothing about the secret, not even to a guess.
 #[derive(Clone)]
 pub struct PrincipalKey([u8; 32]);
 
 impl PrincipalKey {
-    /// Takes 32 secret bytes: random ones, unless principals must outlive the process.
+    /// Creates a key from 32 secret bytes: random ones, unless principals must outlive the process.
     pub const fn new(key: [u8; 32]) -> Self {
         Self(key)
     }
 
-    /// The key that belongs to a ledger's secret: principals mean the same for as long as the ledger lives.
+    /// Derives the key from a ledger's secret. Principals stay the same for as long as the ledger exists.
     pub fn of_ledger(secret: &[u8; 32]) -> Self {
         Self(blake3::derive_key(CONTEXT, secret))
     }
@@ -103,19 +103,21 @@ impl fmt::Debug for PrincipalKey {
     }
 }
 
-/// Who asks: a keyed hash of the bare secret presented, or of the name of a client token.
+/// The identity of a client: a keyed hash of the bare secret, or of the name of a client token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Principal([u8; 32]);
 
 impl Principal {
-    /// Who presents nothing.
+    /// The principal of clients without a credential.
     pub const NONE: Self = Self([0; 32]);
 
-    /// Who presents these credentials: one secret in whichever header or parameter is one principal.
+    /// Returns the principal of the presented credentials. One secret is one principal, whichever header or parameter
+    /// carries it.
     pub fn of(key: &PrincipalKey, headers: &HeaderMap, query: Option<&str>) -> Self {
-        // In an order of their own, so that it does not count which header held which.
+        // Sorted, because the order of the headers must not matter.
         let mut secrets: Vec<Cow<'_, [u8]>> = presented(headers, query).collect();
         secrets.sort_unstable();
+        // Some clients send one key in two headers.
         secrets.dedup();
         if secrets.is_empty() {
             return Self::NONE;
@@ -123,41 +125,43 @@ impl Principal {
         Self::hashed(key, b"secret", secrets.iter().map(AsRef::as_ref))
     }
 
-    /// Who presents the client token of this name.
+    /// Returns the principal of the client token with this name.
     pub fn of_token(key: &PrincipalKey, name: &str) -> Self {
         Self::hashed(key, b"token", [name.as_bytes()].into_iter())
     }
 
-    /// The one principal where there is only one.
+    /// Returns the principal that all clients share.
     pub fn single(key: &PrincipalKey) -> Self {
         Self::hashed(key, b"single", std::iter::empty())
     }
 
-    /// A user within a principal: one of its own, so that whatever belongs to it is out of reach for the others. Who
-    /// presents nothing is nobody, whatever he calls himself.
+    /// Returns the principal of a user within `within`, isolated from all others. Clients without a credential stay
+    /// [`NONE`](Self::NONE), whatever user they name.
     pub fn of_user(key: &PrincipalKey, within: Self, user: &[u8]) -> Self {
+        // A user name alone must never select stored data.
         if within == Self::NONE {
             return Self::NONE;
         }
         Self::hashed(key, b"user", [&within.0[..], user].into_iter())
     }
 
-    /// What belongs to a tool service itself.
+    /// Returns the principal of a tool service itself.
     pub fn of_service(key: &PrincipalKey, name: &str) -> Self {
         Self::hashed(key, b"service", [name.as_bytes()].into_iter())
     }
 
-    /// The principal of a hash that was kept.
+    /// Restores a principal from its stored hash.
     pub const fn from_bytes(hash: [u8; 32]) -> Self {
         Self(hash)
     }
 
-    /// The hash: a name that tells nothing.
+    /// Returns the hash, which reveals nothing about the secret.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
     fn hashed<'p>(key: &PrincipalKey, kind: &'p [u8], parts: impl Iterator<Item = &'p [u8]>) -> Self {
+        // The kind comes first, so that a token's name never equals a secret.
         Self(keyed_digest_of(&key.0, [kind].into_iter().chain(parts)))
     }
 }
@@ -173,13 +177,14 @@ impl fmt::Debug for Principal {
 }
 
 /// The headers in which clients send their credentials.
+// Taken from the table of providers, so that a new provider's header is never forgotten.
 static NAMES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| BUILT_IN.iter().map(|row| row.credential).collect());
 
-/// Every bare secret that a request presents: the values of the headers in which clients send their credentials,
-/// without `Bearer`, and of the query's `key`.
+/// Returns every bare secret of a request: the values of credential headers, without `Bearer`, and of the query
+/// parameter `key`.
 pub fn presented<'r>(headers: &'r HeaderMap, query: Option<&'r str>) -> impl Iterator<Item = Cow<'r, [u8]>> {
     let in_headers = NAMES.iter().flat_map(|name| headers.get_all(*name)).map(|value| {
-        // A scheme in front of any of them is no part of the secret.
+        // A scheme is not part of the secret, in whichever header it appears.
         Cow::Borrowed(bare(value.as_bytes()))
     });
     let pairs = query.unwrap_or_default().split('&');
@@ -187,20 +192,23 @@ pub fn presented<'r>(headers: &'r HeaderMap, query: Option<&'r str>) -> impl Ite
         let (name, value) = pair.split_once('=')?;
         (*decoded(name) == *KEY_PARAMETER.as_bytes()).then(|| decoded(value))
     });
+    // An empty secret would make all its senders one principal.
     in_headers.chain(in_query).filter(|secret| !secret.is_empty())
 }
 
-/// How credentials begin that run out within hours, so that who renews one is another principal: signed tokens, Anthropic's
-/// and Google's OAuth tokens.
+/// Prefixes of credentials that expire within hours, so that the principal changes with each renewal: signed tokens,
+/// Anthropic's and Google's OAuth tokens.
 const SHORT_LIVED: [&[u8]; 3] = [b"eyJ", b"sk-ant-oat", b"ya29."];
 
-/// Whether a request presents a credential that will run out.
+/// Returns `true` if a request presents a credential that will expire.
 pub fn is_short_lived(headers: &HeaderMap) -> bool {
+    // OAuth tokens are never sent in the query.
     presented(headers, None).any(|secret| SHORT_LIVED.iter().any(|begin| secret.starts_with(begin)))
 }
 
 fn bare(value: &[u8]) -> &[u8] {
     const BEARER: &[u8] = b"bearer ";
+    // Blanks around a header's value are not part of it.
     let value = value.trim_ascii();
     match value.split_at_checked(BEARER.len()) {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case(BEARER) => rest.trim_ascii(),
@@ -208,17 +216,18 @@ fn bare(value: &[u8]) -> &[u8] {
     }
 }
 
-/// A name or value of a query as it is meant. What is no escape stands for itself.
+/// Decodes a name or value of a query. Invalid escapes stay unchanged.
 pub fn decoded(text: &str) -> Cow<'_, [u8]> {
     decoded_with(text, b' ')
 }
 
-/// A segment of a path, decoded: `%20` is a blank, `+` is itself.
+/// Decodes a segment of a path: `%20` is a blank, `+` is itself.
 pub fn decoded_segment(text: &str) -> Cow<'_, [u8]> {
     decoded_with(text, b'+')
 }
 
 fn decoded_with(text: &str, plus: u8) -> Cow<'_, [u8]> {
+    // The usual case needs no copy.
     if !text.contains(['%', '+']) {
         return Cow::Borrowed(text.as_bytes());
     }
@@ -227,6 +236,7 @@ fn decoded_with(text: &str, plus: u8) -> Cow<'_, [u8]> {
     while let Some((first, behind)) = rest.split_first() {
         let escape = behind.split_at_checked(2).filter(|_| *first == b'%');
         let escaped = escape.and_then(|(digits, behind)| {
+            // `from_str_radix` alone would accept `%+1`.
             let digits = str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
             Some((u8::from_str_radix(digits, 16).ok()?, behind))
         });

@@ -1,41 +1,41 @@
-//! A profile: one credential of the operator's at one upstream, and what it may be used for.
+//! A profile: one of the operator's credentials for one upstream, and the models that it may be used for.
 
 use super::Secret;
 
-/// A credential of the operator's, under a name that may be shown.
+/// One of the operator's credentials, under a public name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// The name: the label in logs, metrics and headers; the only one of its upstream.
+    /// The name in logs, metrics and headers, unique within its upstream.
     pub label: String,
-    /// What goes up.
+    /// The credential that is sent to the provider.
     pub credential: Credential,
-    /// Its share of the requests, beside the others of its upstream.
+    /// Share of the lanes, relative to the other profiles of the upstream.
     pub weight: u32,
-    /// Whose account it is at the provider, where the operator said so.
+    /// The account at the provider, if the operator configured it.
     pub organisation: Option<String>,
-    /// Models that it may be used for, by name or by beginning (`claude-*`); empty for all.
+    /// Models that the profile may be used for, by name or prefix (`claude-*`). Empty for all models.
     pub models: Vec<String>,
 }
 
-/// What a provider takes for permission.
+/// A credential in one of the forms that providers accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
-    /// An API key, in the header that the provider wants it in.
+    /// An API key, sent in the header that the provider expects.
     Key(Secret),
-    /// A token, always as `Authorization: Bearer`.
+    /// A token, always sent as `Authorization: Bearer`.
     Bearer(Secret),
-    /// Keys of AWS: each request is signed with them.
+    /// AWS keys that sign each request.
     Aws(AwsKeys),
 }
 
-/// Keys of AWS, and what their signatures are for.
+/// AWS keys and the scope of their signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AwsKeys {
-    /// Which key it is.
+    /// The id of the key.
     pub access_key_id: Secret,
-    /// What signs.
+    /// The signing key.
     pub secret_access_key: Secret,
-    /// What goes with temporary keys.
+    /// The session token of temporary keys.
     pub session_token: Option<Secret>,
     /// The region of the endpoint.
     pub region: String,
@@ -44,14 +44,14 @@ pub struct AwsKeys {
 }
 
 impl Profile {
-    /// Whether it may be used for `model`; a request that names none may use any profile.
+    /// Returns `true` if the profile may be used for `model`. Requests without a model may use any profile.
     pub fn serves(&self, model: Option<&str>) -> bool {
         serves(&self.models, model)
     }
 }
 
-/// Whether `model` is one of `models`, where a trailing `*` stands for any ending and no model for all of them; a request
-/// that names none may be for any.
+/// Returns `true` if `models` allows `model`. A trailing `*` matches any ending, an empty list any model. Requests
+/// without a model are always allowed.
 pub(super) fn serves(models: &[String], model: Option<&str>) -> bool {
     let Some(model) = model else { return true };
     let allows = |allowed: &String| match allowed.strip_suffix('*') {

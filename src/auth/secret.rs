@@ -1,21 +1,21 @@
-//! A secret in memory: wiped when it is dropped, shown nowhere, read through one function.
+//! A secret in memory: wiped on drop, never printed, read through one function.
 
 use std::fmt;
 
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
-/// Text that must not be seen. It has no `Display` and no `Serialize`.
+/// A text that must not be shown. It has no `Display` and no `Serialize`.
 #[derive(Clone)]
 pub struct Secret(SecretString);
 
 impl Secret {
-    /// Takes `text` into custody.
+    /// Stores `text` as a secret.
     pub fn new(text: String) -> Self {
         Self(text.into())
     }
 
-    /// The text itself: for a header that goes upstream, a signature or a hash, and for nothing else.
+    /// Returns the text. For a header that goes upstream, a signature or a hash, and nothing else.
     pub fn reveal(&self) -> &str {
         self.0.expose_secret()
     }
@@ -28,7 +28,7 @@ impl fmt::Debug for Secret {
 }
 
 impl PartialEq for Secret {
-    /// In a time that tells the length at most.
+    /// Compares in constant time. Only the length can leak.
     fn eq(&self, other: &Self) -> bool {
         self.reveal().as_bytes().ct_eq(other.reveal().as_bytes()).into()
     }

@@ -1,26 +1,26 @@
-//! Client tokens: who may use the operator's credentials, by name. Kept as hashes, compared in constant time.
+//! Client tokens: named permissions to use the operator's credentials. Stored as hashes, compared in constant time.
 
 use std::{fmt, str::FromStr};
 
 use sha2::{Digest, Sha256};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-/// What a hash begins with where it is written down.
+/// Prefix of a written hash.
 const SCHEME: &str = "sha256:";
-/// Stands for "no entry".
+/// Marker for "no entry".
 const NONE: u64 = u64::MAX;
 
-/// The SHA-256 of a client token. A token is random throughout: nothing slower is needed.
+/// The SHA-256 of a client token. Tokens are random, so no slower hash is needed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
-    /// The hash of a token.
+    /// Hashes a token.
     pub fn of(token: &[u8]) -> Self {
         Self(Sha256::digest(token).into())
     }
 
-    /// Whether it is the same, in a time that tells nothing.
+    /// Compares in constant time.
     pub fn matches(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
@@ -39,7 +39,7 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-/// The text is no hash. What it is instead may be a token, and is not repeated.
+/// The error for a text that is not a hash. The text may be a token, so it is never repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected sha256: and 64 hexadecimal digits")]
 pub struct NotAHash;
@@ -70,28 +70,30 @@ const fn digit(letter: u8) -> Result<u8, NotAHash> {
     }
 }
 
-/// The client tokens that are known.
+/// The known client tokens.
 #[derive(Clone, Debug, Default)]
 pub struct ClientTokens {
     entries: Vec<(String, TokenHash)>,
 }
 
 impl ClientTokens {
-    /// Tokens by name and hash.
+    /// Creates the list from names and hashes.
     pub const fn new(entries: Vec<(String, TokenHash)>) -> Self {
         Self { entries }
     }
 
-    /// Whether there is none.
+    /// Returns `true` if no token is configured.
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The name of a presented token. Every entry is compared, whichever matches, so that the time tells nothing.
+    /// Returns the name of a presented token; `None` if it is unknown. Compares every entry, so that the time reveals
+    /// nothing.
     pub fn verify(&self, presented: &[u8]) -> Option<&str> {
         let TokenHash(hash) = TokenHash::of(presented);
         let mut found = NONE;
         for (place, (_, TokenHash(known))) in (0_u64..).zip(&self.entries) {
+            // No early exit: the time must not depend on the entry that matches.
             found.conditional_assign(&place, known.ct_eq(&hash));
         }
         let place = usize::try_from(found).ok()?;

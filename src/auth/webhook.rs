@@ -1,24 +1,24 @@
-//! Standard Webhooks: a body whose sender is told by an HMAC-SHA256 over its id, its time and its bytes. Pure.
+//! Standard Webhooks: an HMAC-SHA256 over id, time and bytes authenticates the sender of a body. Pure.
 
 use std::{fmt, time::Duration};
 
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-/// What a key begins with where it is written down.
+/// Prefix of a written key.
 const SCHEME: &str = "whsec_";
-/// What a signature of the kind that is known begins with.
+/// Prefix of the supported kind of signature.
 const VERSION: &str = "v1,";
-/// How far the sender's clock may be off, and how late a signed body may come.
+/// Longest difference between the sender's time and the proxy's, in either direction.
 const TOLERANCE: Duration = Duration::from_secs(300);
-/// Bytes of a key, as the standard says.
+/// Allowed lengths of a key in bytes, from the standard.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
-/// Bytes that SHA-256 takes at once.
+/// Block size of SHA-256 in bytes.
 const BLOCK: usize = 64;
-/// Signatures of one body that are looked at.
+/// Signatures of one body that are checked. Further ones are ignored.
 const SIGNATURES_MAX: usize = 16;
 
-/// The secret key of a service's signatures.
+/// The secret key that verifies a service's signatures.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookKey(Vec<u8>);
 
@@ -28,26 +28,26 @@ impl fmt::Debug for WebhookKey {
     }
 }
 
-/// The text is no key. It is not repeated.
+/// The error for a text that is not a key. The text is never repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected whsec_ and 24 to 64 bytes in base64")]
 pub struct NotAKey;
 
-/// What a signed request says of itself.
+/// The signed parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Signed<'r> {
     /// `webhook-id`.
     pub id: &'r str,
     /// `webhook-timestamp`: seconds since 1970.
     pub timestamp: &'r str,
-    /// `webhook-signature`: signatures with blanks between them.
+    /// `webhook-signature`: signatures separated by blanks.
     pub signatures: &'r str,
     /// The bytes of the body.
     pub body: &'r [u8],
 }
 
 impl WebhookKey {
-    /// Reads a key as it is written down.
+    /// Parses a written key.
     pub fn parse(text: &str) -> Result<Self, NotAKey> {
         let key = text.strip_prefix(SCHEME).and_then(|text| base64(text.as_bytes()));
         key.filter(|key| KEY_BYTES.contains(&key.len()))
@@ -55,8 +55,10 @@ impl WebhookKey {
             .ok_or(NotAKey)
     }
 
-    /// Whether one of the signatures is this key's, and the time is about `now`. Every signature is compared in full.
+    /// Returns `true` if a signature is valid and the time is within 300 seconds of `now`. Compares every signature in
+    /// full.
     pub fn verify(&self, signed: &Signed<'_>, now: Duration) -> bool {
+        // `parse` alone would accept a leading `+`.
         let is_time = !signed.timestamp.is_empty() && signed.timestamp.bytes().all(|byte| byte.is_ascii_digit());
         let Some(at) = signed
             .timestamp
@@ -67,6 +69,7 @@ impl WebhookKey {
         else {
             return false;
         };
+        // A dot in the id could shift bytes between the id and the time.
         if signed.id.is_empty() || signed.id.contains('.') || at.abs_diff(now) > TOLERANCE {
             return false;
         }
@@ -78,15 +81,17 @@ impl WebhookKey {
             signed.body,
         ];
         let own = self.mac(&parts);
+        // The standard sends several signatures while a key is rotated.
         let said = signed.signatures.split(' ').take(SIGNATURES_MAX);
         let known = said.filter_map(|one| base64(one.strip_prefix(VERSION)?.as_bytes()));
+        // No early exit: the time must not reveal which signature matched.
         known.fold(Choice::from(0), |found, mac| found | mac.ct_eq(&own)).into()
     }
 
-    /// HMAC (RFC 2104) over SHA-256.
+    /// Computes the HMAC (RFC 2104) with SHA-256.
     fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut block = [0_u8; BLOCK];
-        // A key is never longer than a block.
+        // A key is never longer than a block, so it is never hashed first.
         block.iter_mut().zip(&self.0).for_each(|(byte, key)| *byte = *key);
         let inner = block.map(|byte| byte ^ 0x36);
         let outer = block.map(|byte| byte ^ 0x5c);
@@ -101,7 +106,7 @@ impl WebhookKey {
     }
 }
 
-/// The bytes of a text in base64, with or without padding; none where it is anything else.
+/// Decodes base64 with or without padding; `None` for anything else.
 fn base64(text: &[u8]) -> Option<Vec<u8>> {
     let bare = text
         .strip_suffix(b"==")
@@ -129,7 +134,7 @@ fn base64(text: &[u8]) -> Option<Vec<u8>> {
             bits &= (1 << held) - 1;
         }
     }
-    // What is left over must say nothing.
+    // Remaining bits must be zero, or two texts would mean the same bytes.
     (bits == 0).then_some(bytes)
 }
 

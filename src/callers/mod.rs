@@ -1,5 +1,6 @@
-//! Callers that a provider has answered with success: a credential that nobody has checked yet keeps nothing and reads
-//! nothing.
+//! Verified callers: those that a provider has answered with success.
+//!
+//! A caller that no provider has accepted yet stores nothing in the ledger and reads nothing from it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,16 +13,16 @@ use crate::{
     ledger::{Key, Kind, Later, Ledger, Step},
 };
 
-/// Callers that are remembered in memory.
+/// Maximum number of callers in memory.
 const CALLERS_MAX: u64 = 100_000;
-/// How long a caller is remembered in the ledger; the next success behind that begins anew.
+/// Time for which a caller stays verified in the ledger: 30 days. The next success after that verifies it again.
 const LASTING: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// How long one is remembered in memory.
+/// Time for which a caller stays verified in memory: 24 hours.
 const IN_MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long a caller waits for the ledger.
+/// Timeout of one read of the ledger: 250 ms.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The callers that are known. A cheap handle.
+/// Verified callers. A cheap handle.
 #[derive(Clone, Debug)]
 pub struct Callers {
     ledger: Arc<dyn Ledger>,
@@ -30,21 +31,23 @@ pub struct Callers {
 }
 
 impl Callers {
-    /// Nobody but who is in the ledger.
+    /// Creates the handle. Until a provider's next success it knows only the callers in the ledger.
     pub fn new(ledger: Arc<dyn Ledger>, later: Later) -> Self {
         Self {
             ledger,
             later,
             proven: Cache::builder()
                 .max_capacity(CALLERS_MAX)
+                // Shorter than in the ledger, so that an expired record is written again within a day.
                 .time_to_live(IN_MEMORY)
                 .build(),
         }
     }
 
-    /// A provider has answered this caller with success. Who presents nothing proves nothing.
+    /// Marks a caller as verified: a provider has answered it with success. Ignores callers without a credential.
     pub fn prove(&self, caller: Caller) {
         let principal = caller.principal();
+        // Most successes are of a caller in memory: they cost no write.
         if !caller.is_authenticated() || self.proven.contains_key(&principal) {
             return;
         }
@@ -55,15 +58,16 @@ impl Callers {
             value: Bytes::new(),
             expires_at: clock::since_1970() + LASTING,
         };
+        // Written behind the answer: a slow ledger must not delay it.
         self.later.write(vec![insert]);
     }
 
-    /// Whether this caller was ever answered with success, as far as this process has seen.
+    /// Returns `true` if this process knows the caller as verified. Never reads the ledger.
     pub fn is_known(&self, caller: Caller) -> bool {
         self.proven.contains_key(&caller.principal())
     }
 
-    /// Whether this caller was ever answered with success. A ledger that does not answer in time knows nobody.
+    /// Returns `true` if the caller is verified. Returns `false` if the ledger fails or does not answer in time.
     pub async fn is_proven(&self, caller: Caller) -> bool {
         let principal = caller.principal();
         if self.is_known(caller) {
@@ -72,6 +76,7 @@ impl Callers {
         if !caller.is_authenticated() {
             return false;
         }
+        // One record without content under each caller's own principal: its mere existence is the answer.
         let read = self.ledger.read(vec![key(principal)], clock::since_1970());
         let found = tokio::time::timeout(PATIENCE, read).await;
         let proven = matches!(found, Ok(Ok(records)) if records.iter().any(Option::is_some));

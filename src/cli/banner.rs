@@ -1,4 +1,4 @@
-//! What `serve` prints on a terminal: the line that points each common client at the proxy.
+//! The banner that `serve` prints on a terminal: the setting that points each common client at the proxy.
 
 use std::{
     fmt::Write,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::provider::Routes;
 
-/// Clients of an upstream, and what each sets; `{}` stands for the base URL.
+/// Upstream, client and the client's setting. `{}` is replaced by the base URL.
 const CLIENTS: &[(&str, &str, &str)] = &[
     ("anthropic", "Claude Code", "ANTHROPIC_BASE_URL={}"),
     ("anthropic", "Anthropic SDKs", "ANTHROPIC_BASE_URL={}"),
@@ -29,19 +29,20 @@ base_url = \"{}\"
 env_key = \"OPENAI_API_KEY\"
 wire_api = \"responses\"";
 
-/// Columns before what is to be set.
+/// Width of the column with the clients' names.
 const INDENT: usize = 18;
 
-/// The whole text, for a proxy at `data` with its admin listener at `admin`.
+/// Returns the banner for a proxy at `data` with its admin listener at `admin`.
 pub fn text(routes: &Routes, data: SocketAddr, admin: SocketAddr) -> String {
     let host = reachable(data).to_string();
     let urls = routes.base_urls(&host);
     let mut text = format!("antiphon {} at http://{host}\n\n", env!("CARGO_PKG_VERSION"));
-    let mut line = |client: &str, said: &str| {
-        for (i, said) in said.lines().enumerate() {
+    let mut line = |client: &str, setting: &str| {
+        for (i, setting) in setting.lines().enumerate() {
+            // A setting of several lines names its client once.
             let client = if i == 0 { client } else { "" };
             // Writing into a String cannot fail.
-            let _ = writeln!(text, "  {client:INDENT$}{said}");
+            let _ = writeln!(text, "  {client:INDENT$}{setting}");
         }
     };
     for (upstream, client, setting) in CLIENTS {
@@ -49,6 +50,7 @@ pub fn text(routes: &Routes, data: SocketAddr, admin: SocketAddr) -> String {
             line(client, &setting.replace("{}", url));
         }
     }
+    // Upstreams without a known client are still useful with their URL alone.
     let others = urls
         .iter()
         .filter(|(name, _)| CLIENTS.iter().all(|(upstream, ..)| upstream != name));
@@ -59,9 +61,10 @@ pub fn text(routes: &Routes, data: SocketAddr, admin: SocketAddr) -> String {
     text
 }
 
-/// An address that a client on this machine can use.
+/// Returns an address at which a client on this machine can reach a listener.
 pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
+        // 0.0.0.0 and :: mean "every address" to a listener, but no client can connect to them on all systems.
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,

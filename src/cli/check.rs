@@ -1,4 +1,4 @@
-//! `antiphon check`: what breaks the pairing rules in request bodies, offline.
+//! `antiphon check`: reports what breaks the pairing rules in request bodies, offline.
 
 use std::{
     io::{self, Write},
@@ -19,32 +19,33 @@ use crate::{
 /// Arguments of `antiphon check`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Request bodies, one file each; `-` is standard input
+    /// Request bodies, one per file; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     files: Vec<PathBuf>,
-    /// Wire format of the bodies; told from each body if not given (anthropic, openai-chat, openai-chat-mistral, …)
+    /// Wire format of the bodies (anthropic, openai-chat, openai-chat-mistral, …); detected if not given
     #[arg(long, value_name = "NAME")]
     wire: Option<Wire>,
-    /// How to report
+    /// Format of the report
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: Output,
 }
 
-/// How to report.
+/// Format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
-    /// One line a finding, for people
+    /// One line per finding, for people
     Text,
     /// One JSON document, for programs
     Json,
 }
 
-/// What was seen of one file.
+/// Result for one file.
 struct Seen {
     name: String,
     verdict: Result<(Wire, Vec<Finding>), input::InputError>,
 }
 
+/// Checks every file and reports the findings. Exits with the worst result of all files.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let seen: Vec<Seen> = args.files.iter().map(|path| look(path, args.wire)).collect();
     let mut out = io::stdout().lock();
@@ -52,6 +53,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Output::Text => seen.iter().try_for_each(|file| text(&mut out, file))?,
         Output::Json => writeln!(out, "{:#}", Value::from(seen.iter().map(document).collect::<Vec<_>>()))?,
     }
+    // An unreadable file weighs more than findings: nothing is known about its calls.
     let unreadable = seen.iter().any(|file| file.verdict.is_err());
     let found = seen
         .iter()
@@ -63,6 +65,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Reads and checks one file.
 fn look(path: &std::path::Path, wire: Option<Wire>) -> Seen {
     let name = path.display().to_string();
     let verdict = input::read(path, wire).and_then(|input| {
@@ -74,9 +77,11 @@ fn look(path: &std::path::Path, wire: Option<Wire>) -> Seen {
     Seen { name, verdict }
 }
 
+/// Writes the result of one file as text.
 fn text(out: &mut impl Write, file: &Seen) -> io::Result<()> {
     let (wire, findings) = match &file.verdict {
         Ok((wire, findings)) => (*wire, findings),
+        // Errors go to stderr, so that stdout contains findings only.
         Err(error) => return writeln!(io::stderr().lock(), "antiphon: {error}"),
     };
     for finding in findings {
@@ -98,6 +103,7 @@ fn text(out: &mut impl Write, file: &Seen) -> io::Result<()> {
     writeln!(out, "{}: {count} ({wire})", file.name)
 }
 
+/// Returns the result of one file as JSON.
 fn document(file: &Seen) -> Value {
     match &file.verdict {
         Err(error) => json!({ "file": file.name, "error": error.to_string() }),
@@ -111,7 +117,7 @@ fn document(file: &Seen) -> Value {
     }
 }
 
-/// A finding as JSON: the shape that `check`, `repair` and strict answers share.
+/// Returns a finding as JSON. `check`, `repair` and the answers of strict mode use the same keys.
 pub(super) fn finding_document(finding: &Finding, wire: Wire) -> Value {
     json!({
         "kind": finding.kind.code(),

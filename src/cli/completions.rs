@@ -1,4 +1,4 @@
-//! `antiphon completions SHELL`: the script that completes our command line.
+//! `antiphon completions SHELL`: writes the completion script of a shell.
 
 use std::{
     io::{self, Write},
@@ -7,7 +7,7 @@ use std::{
 
 use clap_complete::Shell;
 
-/// What stands below the flags in the help text.
+/// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
 For example:
   antiphon completions bash > ~/.local/share/bash-completion/completions/antiphon
@@ -17,13 +17,14 @@ For example:
 /// Arguments of `antiphon completions`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Whose script
+    /// Shell of the script
     #[arg(value_name = "SHELL")]
     shell: Shell,
 }
 
+/// Writes the script to stdout.
 pub(super) fn run(args: &Args, mut command: clap::Command) -> anyhow::Result<ExitCode> {
-    // Into memory first: the generator panics where a pipe has closed.
+    // Into memory first, since the generator panics on a closed pipe.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "antiphon", &mut script);
     io::stdout().lock().write_all(&script)?;

@@ -23,22 +23,23 @@ pub(super) struct Args {
     action: Action,
 }
 
+/// Subcommands of `antiphon config`.
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Report every problem of the configuration with its line; exit 2 if there is one
     Check(Source),
-    /// Print the configuration in force as TOML: file, variables and defaults together
+    /// Print the effective configuration as TOML: file, variables and defaults merged
     Print {
         #[command(flatten)]
         source: Source,
-        /// Print the defaults alone: no file, no variables
+        /// Print the defaults only, without file and variables
         #[arg(long, conflicts_with = "config")]
         defaults: bool,
     },
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
-    /// Make a client's token: the token alone on standard output, shown this once; on standard error what goes into the
-    /// configuration file
+    /// Make a client token: standard output gets the token, which is shown only once, and standard error the lines for
+    /// the configuration file
     Token {
         /// Name of the client
         #[arg(value_name = "NAME", value_parser = client_name)]
@@ -46,10 +47,12 @@ enum Action {
     },
 }
 
+/// Parses the name of a client token.
 fn client_name(name: &str) -> Result<String, String> {
     config::client_name(name).map(|()| name.to_owned())
 }
 
+/// Flags that choose the configuration.
 #[derive(Debug, clap::Args)]
 struct Source {
     /// Configuration file [env: ANTIPHON_CONFIG] [default: none needed]
@@ -58,6 +61,7 @@ struct Source {
 }
 
 impl Source {
+    /// Loads the configuration that the flags and the environment choose.
     fn load(&self) -> Result<Loaded, config::ConfigError> {
         let flags = Flags {
             config: self.config.clone(),
@@ -67,6 +71,7 @@ impl Source {
     }
 }
 
+/// Runs the subcommand.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     match &args.action {
@@ -81,6 +86,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Action::Print { source, defaults } => {
             let loaded = if *defaults {
+                // No variables and no secret files: the output must not depend on this machine.
                 config::lower(None, &Flags::default(), &|_| None, &|_| {
                     Err(io::ErrorKind::NotFound.into())
                 })?
@@ -92,6 +98,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Action::Schema => writeln!(out, "{:#}", config::schema().as_value())?,
         Action::Token { name } => {
             let token = client_token()?;
+            // Alone on stdout, so that scripts can capture it without the rest.
             writeln!(out, "{token}")?;
             let hash = TokenHash::of(token.as_bytes());
             writeln!(
@@ -103,7 +110,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A token that nobody can guess.
+/// Creates a token from 32 random bytes.
 fn client_token() -> Result<String, NoChance> {
     let mut token = "antiphon_".to_owned();
     for byte in random()? {

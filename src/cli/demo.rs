@@ -1,4 +1,4 @@
-//! `antiphon demo`: the five stories on a terminal, or the strict provider alone.
+//! `antiphon demo`: plays five stories on a terminal, or serves the strict provider alone.
 
 use std::{
     io::{self, IsTerminal},
@@ -15,31 +15,33 @@ use crate::{
 
 use super::serve::{STOP_TIMEOUT, Signalled, Signals};
 
-/// What stands below the flags in the help text.
+/// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
-The provider is scripted and lives in this process: no key, no network but loopback, no file. On a terminal
-everything stays behind the stories until Ctrl-C, with some traffic for the dashboard; else it ends by itself.
-Configuration file and variables are not read, but for NO_COLOR.";
+The provider is scripted and runs in this process. The demo needs no key and no file, and uses only loopback. On a
+terminal it keeps running after the stories until Ctrl-C, with some traffic for the dashboard. Otherwise it ends by
+itself. It reads neither the configuration file nor variables, except NO_COLOR.";
 
 /// Arguments of `antiphon demo`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Stay behind the stories, with some traffic for the dashboard, until Ctrl-C
+    /// Keep running after the stories until Ctrl-C, with some traffic for the dashboard
     #[arg(long, conflicts_with = "provider_only")]
     keep: bool,
-    /// Serve the strict provider alone, so that you can test your own agent against it
+    /// Serve only the strict provider, to test your own agent against it
     #[arg(long)]
     provider_only: bool,
-    /// Address and port of the proxy, or of the provider alone
-    /// [default: 127.0.0.1:4747, the provider's 127.0.0.1:4749, or a free port where that is taken]
+    /// Address and port of the proxy, or of the provider with --provider-only
+    /// [default: 127.0.0.1:4747, the provider's 127.0.0.1:4749, or a free port if that is taken]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Address and port of the dashboard [default: 127.0.0.1:4748, or a free port where that is taken]
+    /// Address and port of the dashboard [default: 127.0.0.1:4748, or a free port if that is taken]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "provider_only", value_parser = loopback)]
     admin_listen: Option<SocketAddr>,
 }
 
+/// Runs the demo on a runtime of its own.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    // Two threads are enough for a demo with few connections.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -50,9 +52,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     played
 }
 
+/// Plays the stories, or serves the provider, until they end or a signal comes.
 async fn play(args: &Args) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new().context("cannot listen for signals")?;
-    // A terminal that is closed ends it, too.
+    // SIGHUP stops the demo too: it means that the terminal was closed, and there is no configuration to reload.
     let stop = async {
         let (Signalled::Stop | Signalled::Reload) = signals.next().await;
     };
@@ -77,13 +80,14 @@ async fn play(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Parses a loopback address.
 fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr = text
         .parse()
-        .map_err(|_| "expected an address and port, as 127.0.0.1:0".to_owned())?;
+        .map_err(|_| "expected an address and port, such as 127.0.0.1:0".to_owned())?;
     if address.ip().is_loopback() {
         Ok(address)
     } else {
-        Err("nobody has to log in there: only loopback is taken".to_owned())
+        Err("only loopback addresses are allowed: the dashboard requires no login".to_owned())
     }
 }

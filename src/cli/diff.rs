@@ -1,4 +1,4 @@
-//! A diff of a body before and after repair: the very bytes, one line a message head or block.
+//! A diff of a body before and after repair. It shows the original bytes, one line per message head or block.
 
 use std::io::{self, Write};
 
@@ -11,12 +11,12 @@ use crate::{
     splice::Span,
 };
 
-/// Lines around a change.
+/// Lines of context around a change.
 const CONTEXT: usize = 2;
-/// Longer lines are cut in the middle, in characters.
+/// Maximum length of a line in characters. Longer lines are cut in the middle.
 const LINE_MAX: usize = 240;
 
-/// Writes a unified diff; nothing where nothing changed.
+/// Writes a unified diff. Writes nothing if the body did not change.
 pub(super) fn write(out: &mut impl Write, input: &Input, repaired: &Repaired) -> io::Result<()> {
     let after = repaired.body.to_vec();
     let (Ok(one), Ok(other)) = (input.wire.read(&input.body), input.wire.read(&after)) else {
@@ -27,6 +27,7 @@ pub(super) fn write(out: &mut impl Write, input: &Input, repaired: &Repaired) ->
         one.iter().map(String::as_str).collect(),
         other.iter().map(String::as_str).collect(),
     );
+    // Bodies are often one line of JSON, so a diff by lines of text would show nothing.
     let diff = TextDiff::from_slices(&one, &other);
     if repaired.body.is_original() {
         return Ok(());
@@ -46,7 +47,7 @@ pub(super) fn write(out: &mut impl Write, input: &Input, repaired: &Repaired) ->
     Ok(())
 }
 
-/// The body as lines: what stands before the history, each message with its blocks, what stands behind.
+/// Splits the body into lines: the part before the history, each message with its blocks, and the part behind it.
 fn lines(conversation: &Conversation<'_>) -> Vec<String> {
     let text = |span: Span| String::from_utf8_lossy(span.of(conversation.body)).trim().to_owned();
     let Some(array) = conversation.array else {
@@ -56,6 +57,7 @@ fn lines(conversation: &Conversation<'_>) -> Vec<String> {
     for message in &conversation.messages {
         let parts = conversation.parts_of(message);
         match (message.content, parts) {
+            // With a single block, lines of their own for head and end would only separate what belongs together.
             (Content::Blocks(_), [first, .., last]) if first.span.start > message.span.start => {
                 lines.push(text(Span::new(message.span.start, first.span.start)));
                 lines.extend(parts.iter().map(|part| format!("  {}", text(part.span))));
@@ -68,7 +70,9 @@ fn lines(conversation: &Conversation<'_>) -> Vec<String> {
     lines
 }
 
+/// Cuts a long line in the middle, and replaces control characters by blanks.
 fn shortened(line: &str) -> String {
+    // A raw line break would split the line and break the diff.
     let flat: String = line
         .chars()
         .map(|letter| if letter.is_control() { ' ' } else { letter })

@@ -1,4 +1,4 @@
-//! `antiphon healthcheck`: whether a running proxy is alive, for images that have no other client.
+//! `antiphon healthcheck`: asks a running proxy whether it is alive, for images without another HTTP client.
 #![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use std::{
@@ -17,23 +17,24 @@ use tokio::net::TcpStream;
 
 use crate::config::{self, Flags};
 
-/// Longest wait for the whole answer.
+/// Timeout of the whole check.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Arguments of `antiphon healthcheck`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Ask /readyz instead: whether new requests are welcome, which they are not while the proxy drains
+    /// Ask /readyz instead of /livez: it fails while the proxy drains and takes no new requests
     #[arg(long, conflicts_with = "url")]
     ready: bool,
-    /// What to ask [default: /livez of the admin listener in force, http://127.0.0.1:4748/livez]
+    /// URL to ask [default: /livez of the configured admin listener, http://127.0.0.1:4748/livez]
     #[arg(long, value_name = "URL", value_parser = url)]
     url: Option<Uri>,
-    /// Configuration file that names the admin listener [env: ANTIPHON_CONFIG] [default: none needed]
+    /// Configuration file with the address of the admin listener [env: ANTIPHON_CONFIG] [default: none needed]
     #[arg(short, long, value_name = "FILE", conflicts_with = "url")]
     config: Option<PathBuf>,
 }
 
+/// Asks once, and reports the status.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let url = match &args.url {
         Some(url) => url.clone(),
@@ -53,7 +54,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// An `http://` URL: what we have no client for is refused at once.
+/// Parses an `http://` URL. Rejects others at once, since the check has no TLS client.
 fn url(text: &str) -> Result<Uri, String> {
     let url: Uri = text.parse().map_err(|_| "expected an http:// URL".to_owned())?;
     if url.scheme() == Some(&Scheme::HTTP) && url.host().is_some_and(|host| !host.is_empty()) {
@@ -63,19 +64,21 @@ fn url(text: &str) -> Result<Uri, String> {
     }
 }
 
-/// The admin listener in force. A configuration that cannot be read is a failed check, not wrong usage: exit code 1.
+/// Returns the URL of a page of the configured admin listener.
 fn admin(config: Option<PathBuf>, page: &str) -> anyhow::Result<Uri> {
     let flags = Flags {
         config,
         ..Flags::default()
     };
+    // A bad configuration is a failed check (exit code 1) and not wrong usage, so its type is dropped here.
     let loaded = config::load(&flags, &config::process_environment).map_err(|problems| anyhow!("{problems}"))?;
     Ok(format!("http://{}/{page}", loaded.config.admin_listen).parse()?)
 }
 
-/// The head of what answers there.
+/// Sends a GET request to `url` and returns the head of the answer.
 pub(super) async fn ask(url: &Uri) -> anyhow::Result<Parts> {
     let authority = url.authority().context("the URL names no host")?;
+    // An IPv6 host has brackets in a URL, but not for the resolver.
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
     let stream = TcpStream::connect((host, authority.port_u16().unwrap_or(80))).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
@@ -85,7 +88,7 @@ pub(super) async fn ask(url: &Uri) -> anyhow::Result<Parts> {
         .header(header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())?;
     let exchange = async move {
-        // The body is of no interest: dropping it with the sender lets the connection end.
+        // The body is not needed. Dropping it with the sender lets the connection end.
         sender.send_request(request).await.map(|answer| answer.into_parts().0)
     };
     let (head, _) = tokio::join!(exchange, connection);

@@ -1,4 +1,4 @@
-//! Bodies from files or standard input, and their wire format: what `check` and `repair` share.
+//! Input of `check` and `repair`: bodies from files or standard input, and their wire format.
 
 use std::{
     fs,
@@ -10,44 +10,44 @@ use bytes::Bytes;
 
 use crate::wire::{Unreadable, Wire, detect};
 
-/// Why an input cannot be judged. Exit code 2.
+/// Error for an input that cannot be checked. Exit code 2.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InputError {
     /// The file cannot be read.
     #[error("{name}: {source}")]
     Io {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// No wire format could be told.
-    #[error("{name}: {source} (--wire NAME says which format it is)")]
+    /// The wire format could not be detected.
+    #[error("{name}: {source} (name the format with --wire NAME)")]
     Undetected {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// Why not.
+        /// Reason of the failure.
         source: crate::wire::Undetected,
     },
-    /// The body is none of its format: the proxy would forward it as it came.
-    #[error("{name}: unreadable as {wire}: {source}; the proxy would forward it as it came")]
+    /// The body does not follow its format. The proxy would forward it unchanged.
+    #[error("{name}: unreadable as {wire}: {source}; the proxy would forward it unchanged")]
     Unreadable {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// The format it was read as.
+        /// Format that was tried.
         wire: Wire,
-        /// Why not.
+        /// Reason of the failure.
         source: Unreadable,
     },
 }
 
-/// One body to judge.
+/// One body to check.
 pub(super) struct Input {
-    /// The file's name, or `-`.
+    /// Name of the file, or `-`.
     pub(super) name: String,
-    /// The bytes.
+    /// Bytes of the body.
     pub(super) body: Bytes,
-    /// Its format.
+    /// Wire format of the body.
     pub(super) wire: Wire,
 }
 

@@ -1,4 +1,4 @@
-//! `antiphon man`: one manual page for the program and all its subcommands, as roff.
+//! `antiphon man`: writes one manual page for the program and all its subcommands, as roff.
 
 use std::{
     io::{self, Write},
@@ -7,8 +7,11 @@ use std::{
 
 use clap_mangen::Man;
 
+/// Writes the page to stdout.
 pub(super) fn run(mut command: clap::Command) -> anyhow::Result<ExitCode> {
+    // Without `build` the subcommands do not know their full names.
     command.build();
+    // `Man::render` would list the subcommands without their flags, so the sections are put together here.
     let mut page = Vec::new();
     let man = Man::new(command.clone());
     man.render_title(&mut page)?;
@@ -25,7 +28,7 @@ pub(super) fn run(mut command: clap::Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page in ASCII: what formatters make of other bytes depends on their locale.
+/// Converts the page to ASCII, since the treatment of other bytes depends on the formatter's locale.
 fn ascii(page: &[u8]) -> String {
     let letter = |letter: char| match letter {
         letter if letter.is_ascii() => letter.to_string(),
@@ -34,7 +37,7 @@ fn ascii(page: &[u8]) -> String {
     String::from_utf8_lossy(page).chars().map(letter).collect()
 }
 
-/// One subcommand as a section of its own, then those below it.
+/// Appends a section for a subcommand, then the sections of its own subcommands.
 fn section(command: &clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
     let man = Man::new(command.clone());
     let mut inside = Vec::new();
@@ -43,20 +46,20 @@ fn section(command: &clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
     man.render_options_section(&mut inside)?;
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
     writeln!(page, ".SH \"{}\"", name.to_uppercase())?;
-    // Its sections become subsections of ours.
+    // The sections of a subcommand become subsections of the page.
     page.extend(String::from_utf8_lossy(&inside).replace("\n.SH ", "\n.SS ").bytes());
     notes(command, ".SS", page)?;
     command.get_subcommands().try_for_each(|below| section(below, page))
 }
 
-/// What stands below the flags in the help text, its lines as they are.
+/// Appends the text below the flags in the help, with its line breaks.
 fn notes(command: &clap::Command, heading: &str, page: &mut Vec<u8>) -> io::Result<()> {
     let Some(text) = command.get_after_help() else {
         return Ok(());
     };
     writeln!(page, "{heading} NOTES\n.nf")?;
     for line in text.to_string().lines() {
-        // `\&` in front: a full stop or an apostrophe would begin a request.
+        // `\&` in front, since a line that begins with a full stop or an apostrophe is a request to roff.
         writeln!(page, "\\&{}", line.replace('\\', "\\e").replace('-', "\\-"))?;
     }
     writeln!(page, ".fi")

@@ -1,7 +1,7 @@
-//! The command line: one file a subcommand, each with its arguments and its `run`.
+//! The command line. Each subcommand has a file with its arguments and its `run`.
 //!
-//! Data goes to stdout, talk to stderr. Exit codes: 0 done or clean, 1 findings or a failure at run time, 2 usage,
-//! configuration or unreadable input, 130 on a second SIGINT.
+//! Data goes to stdout, messages to stderr. Exit codes: 0 done or no findings, 1 findings or a failure at run time,
+//! 2 wrong usage, bad configuration or unreadable input, 130 on a second SIGINT.
 
 pub mod banner;
 mod check;
@@ -30,9 +30,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::{app::StartError, config::ConfigError, ledger::OpenError};
 use input::InputError;
 
-/// Usage, configuration or unreadable input.
+/// Exit code for wrong usage, bad configuration or unreadable input.
 const EXIT_USAGE: u8 = 2;
-/// Stopped at once by a second SIGINT.
+/// Exit code after a second SIGINT.
 const EXIT_INTERRUPTED: u8 = 130;
 
 const ABOUT: &str = "A reverse proxy for LLM provider APIs that makes sure every tool call has exactly one answer";
@@ -41,9 +41,9 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    done, or nothing found
   1    findings, or a failure at run time
-  2    usage, configuration or unreadable input
+  2    wrong usage, bad configuration or unreadable input
   130  stopped at once by a second SIGINT
-`antiphon run` exits as its command does.";
+`antiphon run` exits with the exit code of its command.";
 
 #[derive(Debug, Parser)]
 #[command(name = "antiphon", version, about = ABOUT, after_help = EXIT_CODES)]
@@ -55,24 +55,25 @@ struct Cli {
     serve: serve::Args,
 }
 
+/// Subcommands of `antiphon`.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the proxy (also what `antiphon` alone does)
+    /// Run the proxy (the default without a subcommand)
     #[command(after_help = serve::AFTER_HELP)]
     Serve(serve::Args),
-    /// Run a command whose clients speak through the proxy: antiphon run -- claude
+    /// Run a command with its LLM clients pointed at the proxy: antiphon run -- claude
     #[command(after_help = run::AFTER_HELP)]
     Run(run::Args),
     /// Report what breaks the pairing rules in request bodies, offline
     Check(check::Args),
     /// Write a request body as the proxy would send it, offline
     Repair(repair::Args),
-    /// See five failures with and without the proxy: no key, no network, no file
+    /// Play five failures with and without the proxy: no key, no network, no file
     #[command(after_help = demo::AFTER_HELP)]
     Demo(demo::Args),
     /// Check, print or describe the configuration
     Config(config::Args),
-    /// List, verify or clear the ledger's file
+    /// List, verify or clean up the ledger's file
     #[command(after_help = store::AFTER_HELP)]
     Store(store::Args),
     /// Ask a running proxy whether it is alive: exit 0 if so, else 1
@@ -89,12 +90,12 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Runs one command line, program name first, and says how it went.
+/// Runs one command line, program name first. Returns the exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(answer) => {
-            // Help and version are answers, not mistakes; nobody listens if writing them fails.
+            // Help and version are no errors. If writing them fails, there is nowhere to report it.
             drop(answer.print());
             return if answer.use_stderr() {
                 ExitCode::from(EXIT_USAGE)
@@ -118,7 +119,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     result.unwrap_or_else(|error| failed(&error))
 }
 
-/// Tells what went wrong, and how bad it is.
+/// Reports an error on stderr. Returns its exit code.
 fn failed(error: &anyhow::Error) -> ExitCode {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
         cause
@@ -126,7 +127,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
             .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     };
     if error.chain().any(closed) {
-        // Whoever read our output has read enough.
+        // The reader of a pipe, such as `head`, has read enough.
         return ExitCode::SUCCESS;
     }
     let mut err = io::stderr().lock();
@@ -137,9 +138,10 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     if taken {
         drop(writeln!(
             err,
-            "another antiphon may be running; --listen and --admin-listen take other addresses"
+            "another antiphon may be running; choose other addresses with --listen and --admin-listen"
         ));
     }
+    // Errors that the operator fixes by other arguments, other files or another configuration.
     let unusable = error.is::<OpenError>() || error.is::<store::StoreError>();
     if taken || unusable || error.is::<ConfigError>() || error.is::<InputError>() {
         ExitCode::from(EXIT_USAGE)

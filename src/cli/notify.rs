@@ -1,34 +1,36 @@
-//! What the service manager is told: ready, reloading, stopping. Nothing, where nobody has set `NOTIFY_SOCKET`.
+//! Notifies the service manager: ready, reloading, stopping. Does nothing if `NOTIFY_SOCKET` is not set.
 
 use std::io;
 
 use sd_notify::NotifyState;
 
-/// Both listeners take connections, or a reload is over.
+/// Reports that both listeners accept connections, or that a reload is over.
 pub(super) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// The configuration is read again; [`ready`] follows, whatever comes of it.
+/// Reports that a reload begins. [`ready`] must follow, even if the reload fails.
 pub(super) fn reloading() {
+    // systemd requires the time beside RELOADING, to match it with the READY that follows.
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
         Err(error) => warn(&error),
     }
 }
 
-/// The drain has begun.
+/// Reports that the drain has begun.
 pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
+/// Sends a state, or logs a warning.
 fn tell(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         warn(&error);
     }
 }
 
-/// A manager that does not listen is no reason to stop: it will find out by itself.
+/// Logs a failed notification. It is no reason to stop: the manager has timeouts of its own.
 fn warn(error: &io::Error) {
-    tracing::warn!(%error, "the service manager cannot be told (NOTIFY_SOCKET)");
+    tracing::warn!(%error, "failed to notify the service manager (NOTIFY_SOCKET)");
 }

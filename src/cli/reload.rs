@@ -1,4 +1,4 @@
-//! Loads the configuration anew: parse, check, build, swap. A bad file never replaces a good one.
+//! Reloads the configuration: parse, check, build, swap. A bad file never replaces a good one.
 
 use super::notify;
 use crate::{
@@ -10,19 +10,19 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// What runs, and by which configuration.
+/// State of reloads: the configurations, and the parts that a reload changes.
 pub(super) struct Reloader {
     pub(super) flags: Flags,
-    /// The configuration that the process began with: what needs a restart is in force as it says.
+    /// Configuration at the start of the process. Keys that need a restart still have its values.
     pub(super) began: Loaded,
-    /// The configuration that was loaded last.
+    /// Configuration that was loaded last.
     pub(super) loaded: Loaded,
     pub(super) control: Control,
     pub(super) telemetry: Telemetry,
 }
 
 impl Reloader {
-    /// Loads it anew, and says so in the log; otherwise why everything stays as it was.
+    /// Reloads the configuration and logs the outcome. On an error the previous configuration stays in effect.
     pub(super) fn reload(&mut self, running: &mut Running) -> Result<Reloaded, String> {
         notify::reloading();
         let reloaded = self.replaced(running).map_err(|error| format!("{error:#}"));
@@ -30,23 +30,26 @@ impl Reloader {
         notify::ready();
         match &reloaded {
             Ok(Reloaded { changed, needs_restart }) => {
-                tracing::info!(changed = changed.join(" "), "the configuration was loaded anew");
+                tracing::info!(changed = changed.join(" "), "configuration reloaded");
                 if !needs_restart.is_empty() {
                     let keys = needs_restart.join(" ");
-                    tracing::warn!(keys, "these keys changed, and are in force after a restart only");
+                    tracing::warn!(keys, "these keys changed, but take effect only after a restart");
                 }
             }
             Err(why) => {
-                tracing::error!(why, "the configuration was not loaded anew: what was in force stays");
+                tracing::error!(why, "failed to reload the configuration: the previous one stays in effect");
                 self.control.failed(why.clone());
             }
         }
         reloaded
     }
 
+    /// Loads the configuration and swaps it in. A bad configuration fails before the first swap.
     fn replaced(&mut self, running: &mut Running) -> anyhow::Result<Reloaded> {
         let loaded = config::load(&self.flags, &process_environment)?;
+        // Compared with the last load: what an earlier reload changed is no news.
         let changed = Changes::between(&self.loaded, &loaded)?.free;
+        // Compared with the start, since these keys stay as they were then.
         let needs_restart = Changes::between(&self.began, &loaded)?.fixed;
         let effective = loaded.to_toml()?;
         let old = self.control.in_force();
@@ -54,10 +57,11 @@ impl Reloader {
         let names: Vec<String> = config.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
         let named = names.iter().map(String::as_str);
         let profiles = Profiles::new(named, config.profiles, &config.proxy.rotation, self.telemetry.clone());
+        // Cooldowns must survive a reload, or each reload would send requests to exhausted keys.
         profiles.inherit(&old.profiles);
         let routes = Routes::new(config.upstreams);
         let mut settings = config.proxy;
-        // The ledger goes by these, too: together, or not at all.
+        // The ledger and the session table use these as well and are not rebuilt, so all keep the old values.
         let before = &self.began.config.proxy;
         settings.principals.clone_from(&before.principals);
         settings.policy.tiers.clone_from(&before.policy.tiers);

@@ -1,4 +1,4 @@
-//! `antiphon repair`: the repaired body on stdout, what was done on stderr, offline.
+//! `antiphon repair`: writes the repaired body to stdout and a report to stderr, offline.
 
 use std::{
     fs,
@@ -22,29 +22,30 @@ use crate::{
 /// Arguments of `antiphon repair`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A request body; `-` is standard input
+    /// Request body; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// Wire format of the body; told from the body if not given (anthropic, openai-chat, openai-chat-mistral, …)
+    /// Wire format of the body (anthropic, openai-chat, openai-chat-mistral, …); detected if not given
     #[arg(long, value_name = "NAME")]
     wire: Option<Wire>,
-    /// Write the repaired body there instead of stdout
+    /// Write the repaired body to this file instead of stdout
     #[arg(short, long = "out", value_name = "FILE")]
     out: Option<PathBuf>,
     /// Write no body; exit 1 if the body would change
     #[arg(long)]
     check: bool,
-    /// Write a diff instead of the body, one line a block
+    /// Write a diff instead of the body, with one line per block
     #[arg(long)]
     diff: bool,
-    /// The least safe class of action to apply
+    /// Least safe class of action to apply: lossy, inventive, salvage or lossless
     #[arg(long, value_name = "CLASS", default_value = "lossy", value_parser = least_parser)]
     least: Applicability,
-    /// How to report on stderr
+    /// Format of the report on stderr
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: Output,
 }
 
+/// Parses a class of action.
 fn least_parser(name: &str) -> Result<Applicability, String> {
     let classes = [
         ("lossy", Applicability::Lossy),
@@ -58,6 +59,7 @@ fn least_parser(name: &str) -> Result<Applicability, String> {
         .ok_or_else(|| "expected lossy, inventive, salvage or lossless".to_owned())
 }
 
+/// Repairs one body and reports what was done.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let input = input::read(&args.file, args.wire)?;
     let policy = RepairPolicy {
@@ -70,6 +72,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         source,
     })?;
     let report = &repaired.report;
+    // The report comes first, so that it is complete even if the reader of stdout stops early.
     match args.output {
         Output::Text => writeln!(io::stderr().lock(), "antiphon: {}: {}", input.name, summary(report))?,
         Output::Json => writeln!(io::stderr().lock(), "{:#}", document(report, &input))?,
@@ -87,18 +90,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Writes the repaired body to the file of `--out`, else to stdout.
 fn write_body(args: &Args, repaired: &Repaired) -> io::Result<()> {
     if let Some(path) = &args.out {
         return fs::write(path, repaired.body.to_vec());
     }
+    // Piece by piece: a large body need not be copied into one buffer.
     let mut out = io::stdout().lock();
     repaired.body.parts().iter().try_for_each(|part| out.write_all(part))?;
     out.flush()
 }
 
+/// Returns the report in one line.
 fn summary(report: &RepairReport) -> String {
     if report.findings.is_empty() {
-        return "nothing to repair: every byte as it came".to_owned();
+        return "nothing to repair: every byte unchanged".to_owned();
     }
     let mut done: Vec<String> = report
         .actions
@@ -120,6 +126,7 @@ fn summary(report: &RepairReport) -> String {
     format!("{count} finding{}: {done}", if count == 1 { "" } else { "s" })
 }
 
+/// Returns the report as JSON.
 fn document(report: &RepairReport, input: &Input) -> Value {
     let findings: Vec<Value> = report
         .findings

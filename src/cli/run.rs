@@ -1,4 +1,4 @@
-//! `antiphon run -- CMD`: a command whose clients speak through the proxy, for as long as it runs.
+//! `antiphon run -- CMD`: runs a command with its LLM clients pointed at the proxy, for as long as the command runs.
 
 use std::{
     ffi::OsString,
@@ -24,36 +24,37 @@ use crate::{
     telemetry::{self, LogControl},
 };
 
-/// The variables that clients read, and whose upstream each names.
+/// Variables that clients read, with the upstream of each.
 const VARIABLES: [(&str, &str); 3] = [
     ("ANTHROPIC_BASE_URL", "anthropic"),
     ("OPENAI_BASE_URL", "openai"),
     ("GOOGLE_GEMINI_BASE_URL", "gemini"),
 ];
 
-/// The command is there, but cannot be run.
+/// Exit code if the command exists but cannot be run.
 const EXIT_CANNOT: u8 = 126;
-/// There is no such command.
+/// Exit code if the command does not exist.
 const EXIT_NOT_FOUND: u8 = 127;
-/// What is added to the number of the signal that ended the command.
+/// Offset of the exit code if a signal ended the command, as shells do.
 const EXIT_SIGNAL: i32 = 128;
 
-/// Time for a proxy to say that it is one.
+/// Timeout of the request that finds out if a proxy is running.
 const ANSWER: Duration = Duration::from_secs(2);
-/// Time for exchanges that the command has left behind.
+/// Time for exchanges that still run after the command has ended.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// What stands below the flags in the help text.
+/// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
 For example:
   antiphon run -- claude
   antiphon run --upstream anthropic=https://llm.example.com -- python agent.py
 
-Sets ANTHROPIC_BASE_URL, OPENAI_BASE_URL and GOOGLE_GEMINI_BASE_URL for the command alone. They lead to the proxy
-that answers on --listen, or else to one that starts on a free port and ends with the command; with -c or --upstream
-always to one of its own. Where HTTP_PROXY is set, NO_PROXY gets its address too. It logs warnings only, unless -v
-asks for more.
-Exits as the command does: with its code, with 128 and the signal's number, or with 127 where there is none.";
+Sets ANTHROPIC_BASE_URL, OPENAI_BASE_URL and GOOGLE_GEMINI_BASE_URL for the command only. They point to the proxy
+that already answers on --listen. If there is none, or with -c or --upstream, a new proxy starts on a free port and
+ends with the command. If HTTP_PROXY is set, the proxy's address is added to NO_PROXY. Only warnings are logged,
+unless -v asks for more.
+Exits with the exit code of the command, with 128 plus the number of the signal that ended it, or with 127 if there is
+no such command.";
 
 /// Arguments of `antiphon run`.
 #[derive(Debug, clap::Args)]
@@ -61,7 +62,7 @@ Exits as the command does: with its code, with 128 and the signal's number, or w
 pub(super) struct Args {
     #[command(flatten)]
     serve: serve::Args,
-    /// The command and its arguments
+    /// Command to run, with its arguments
     #[arg(
         value_name = "CMD",
         required = true,
@@ -71,9 +72,10 @@ pub(super) struct Args {
     command: Vec<OsString>,
 }
 
+/// Runs the command. Returns its exit code.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut flags = args.serve.flags();
-    // The terminal is the command's: only what the user must know is said there.
+    // The terminal belongs to the command, so only warnings are logged by default.
     if flags.verbosity <= 0 && process_environment("ANTIPHON_LOG").is_none() {
         flags.verbosity = flags.verbosity.saturating_sub(1);
     }
@@ -86,11 +88,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     result
 }
 
-/// Runs the command with a proxy beside it.
+/// Runs the command with a proxy: a running one if it fits, else a new one.
 async fn accompany(args: &Args, loaded: Loaded, log: LogControl) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new().context("cannot listen for signals")?;
     let flags = args.serve.flags();
     let routes = Routes::new(loaded.config.upstreams.clone());
+    // A running proxy has a configuration of its own, so explicit settings need a new proxy.
     let has_settings = flags.config.is_some() || !flags.upstreams.is_empty();
     let at = banner::reachable(loaded.config.server.listen);
     let (at, own) = if !has_settings && is_ours(at).await {
@@ -104,6 +107,7 @@ async fn accompany(args: &Args, loaded: Loaded, log: LogControl) -> anyhow::Resu
     let mut variables: Vec<(&str, String)> = settings.into_iter().map(|(name, _, url)| (name, url)).collect();
     variables.extend(reached_directly(at));
     let code = command(&args.command, variables, &mut signals).await;
+    // Only a proxy that this process started may be stopped.
     if let Some(own) = own {
         own.readiness.draining();
         own.running.drain().await;
@@ -111,7 +115,7 @@ async fn accompany(args: &Args, loaded: Loaded, log: LogControl) -> anyhow::Resu
     code
 }
 
-/// Whether a proxy of ours answers there: it names every request.
+/// Returns `true` if Antiphon answers at this address. It adds a request id header to every answer.
 async fn is_ours(at: SocketAddr) -> bool {
     let Ok(url) = format!("http://{at}/").parse::<Uri>() else {
         return false;
@@ -120,11 +124,12 @@ async fn is_ours(at: SocketAddr) -> bool {
     asked.is_ok_and(|answer| answer.is_ok_and(|head| head.headers.contains_key("x-antiphon-request-id")))
 }
 
-/// A proxy of one's own, on free ports unless an address was asked for.
+/// Starts a proxy, on free ports unless the flags give an address.
 async fn start(loaded: Loaded, flags: &Flags, log: LogControl) -> anyhow::Result<Launched> {
     let path = config::path(flags, &process_environment).map(|(path, _)| path.display().to_string());
     let shown = Shown::of(&loaded, path, log)?;
     let mut config = loaded.config;
+    // The configured ports may be taken by another proxy that must not stop this command.
     let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     if flags.listen.is_none() {
         config.server.listen = free;
@@ -132,21 +137,22 @@ async fn start(loaded: Loaded, flags: &Flags, log: LogControl) -> anyhow::Result
     if flags.admin_listen.is_none() {
         config.admin_listen = free;
     }
+    // The user waits at the prompt until the drain ends.
     config.server.drain_timeout = config.server.drain_timeout.min(DRAIN);
     let ledger = ledger(&mut config)?;
     let mut launched = app::launch(config, shown, &ledger).await?;
-    // It goes as it began: nobody waits for a reload that never comes.
+    // This proxy never reloads. A closed channel fails such a request at once instead of letting it wait.
     launched.reloads.close();
     Ok(launched)
 }
 
-/// The ledger. Two commands may run at a time: the second does not wait for the file of the first.
+/// Opens the ledger. If another process uses the default file, this command stores its records in memory.
 fn ledger(config: &mut Config) -> anyhow::Result<Arc<dyn Ledger>> {
     let opened = serve::ledger(&config.ledger);
     let in_use = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(OpenError::InUse { .. }));
     match opened {
         Err(error) if config.ledger.path.is_none() && in_use(&error) => {
-            tracing::warn!(why = %error, "what outlives conversations ends with this command");
+            tracing::warn!(why = %error, "the ledger's records will be lost when this command ends");
             config.ledger.is_file = false;
             serve::ledger(&config.ledger)
         }
@@ -154,7 +160,7 @@ fn ledger(config: &mut Config) -> anyhow::Result<Arc<dyn Ledger>> {
     }
 }
 
-/// The variables for the command.
+/// Returns the variables for the command: name, upstream and URL.
 fn settings(routes: &Routes, at: SocketAddr) -> Vec<(&'static str, &'static str, String)> {
     let urls = routes.base_urls(&at.to_string());
     let setting = |(variable, upstream): (&'static str, &'static str)| {
@@ -164,14 +170,16 @@ fn settings(routes: &Routes, at: SocketAddr) -> Vec<(&'static str, &'static str,
     VARIABLES.into_iter().filter_map(setting).collect()
 }
 
-/// The lists of hosts that clients reach without a proxy of their environment, with the proxy here on them: none of
-/// those could reach this machine. Nothing where there is no such proxy.
+/// Returns the `NO_PROXY` variables with the proxy's address added, or nothing if no forward proxy is set.
+///
+/// Without them clients would send requests for this machine to the forward proxy, which cannot reach it.
 fn reached_directly(at: SocketAddr) -> Vec<(&'static str, String)> {
     const PROXIES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
     const LISTS: [&str; 2] = ["NO_PROXY", "no_proxy"];
     if PROXIES.iter().all(|name| process_environment(name).is_none()) {
         return Vec::new();
     }
+    // Clients differ in the spelling that they read, so each list that is set is extended.
     let known = |name: &'static str| Some((name, format!("{},{}", process_environment(name)?, at.ip())));
     let known: Vec<_> = LISTS.into_iter().filter_map(known).collect();
     if known.is_empty() {
@@ -180,8 +188,9 @@ fn reached_directly(at: SocketAddr) -> Vec<(&'static str, String)> {
     known
 }
 
-/// Says so where a variable led to another machine, since that may be where the user wants to go. Of the URL only
-/// the host is shown.
+/// Warns about variables that pointed to another machine, since the user may want that machine as upstream.
+///
+/// Only the host of the URL is shown, since the rest may contain a credential.
 fn tell_of_overridden(settings: &[(&str, &str, String)], upstreams: &[String]) {
     for (variable, upstream, _) in settings {
         let url = process_environment(variable).and_then(|url| url.parse::<Uri>().ok());
@@ -193,17 +202,17 @@ fn tell_of_overridden(settings: &[(&str, &str, String)], upstreams: &[String]) {
             .iter()
             .any(|pair| pair.split_once('=').is_some_and(|(name, _)| name == *upstream));
         if let Some(host) = host.filter(|_| !named) {
-            // Nothing depends on it.
+            // A closed stderr must not stop the command.
             drop(writeln!(
                 io::stderr().lock(),
-                "antiphon: {variable} led to {host} and leads to the proxy now; to have {host} behind it: \
+                "antiphon: {variable} pointed to {host} and now points to the proxy; to use {host} as upstream: \
                  antiphon run --upstream {upstream}=\"${variable}\" -- …"
             ));
         }
     }
 }
 
-/// Runs the command to its end, and hands on signals meanwhile.
+/// Runs the command to its end and forwards signals to it.
 async fn command(
     command: &[OsString],
     variables: Vec<(&str, String)>,
@@ -230,19 +239,22 @@ async fn command(
         }
     };
     let pid = Pid::from_child(&child);
+    // `wait` blocks, and the signals must be forwarded meanwhile.
     let mut ended = tokio::task::spawn_blocking(move || child.wait());
     loop {
         tokio::select! {
+            // The end comes first: a process id that has ended may be reused.
             biased;
             status = &mut ended => return Ok(code(status.context("the command was lost")??)),
             number = signals.next() => {
-                // It may have ended this moment, which is what the signal is for.
+                // An error means that the command has just ended, as the signal wants.
                 let _ = kill_process(pid, number);
             }
         }
     }
 }
 
+/// Converts the exit status of the command to an exit code, as shells do.
 fn code(status: ExitStatus) -> ExitCode {
     let code = status
         .code()
@@ -250,7 +262,7 @@ fn code(status: ExitStatus) -> ExitCode {
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
-/// The signals that are the command's. While this lives they no longer end this process.
+/// Signals to forward to the command. While this value exists, they do not end this process.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -266,7 +278,7 @@ impl Signals {
         })
     }
 
-    /// The next signal that the command has not got already.
+    /// Waits for the next signal that the command has not received itself.
     async fn next(&mut self) -> Number {
         loop {
             tokio::select! {
@@ -274,6 +286,7 @@ impl Signals {
                 _ = self.hangup.recv() => return Number::HUP,
                 _ = self.interrupt.recv() => {}
             }
+            // In the foreground the terminal has already sent Ctrl-C to the command.
             if !is_in_the_foreground() {
                 return Number::INT;
             }
@@ -281,10 +294,13 @@ impl Signals {
     }
 }
 
-/// Whether this process is in the foreground of a terminal. The terminal then sends Ctrl-C to the command as well,
-/// since both are of one group: handed on too, it would come twice, and twice often means "at once".
+/// Returns `true` if this process is in the foreground of a terminal.
+///
+/// The terminal then sends Ctrl-C to the command as well, since both are in one process group. A forwarded signal would
+/// be the second one, which often means "stop at once".
 fn is_in_the_foreground() -> bool {
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    // Any of the three may be redirected.
     let group = if stdin.is_terminal() {
         rustix::termios::tcgetpgrp(stdin)
     } else if stdout.is_terminal() {

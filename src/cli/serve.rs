@@ -1,4 +1,4 @@
-//! `antiphon serve`: configuration, log lines, the parts, signals.
+//! `antiphon serve`: loads the configuration, starts the proxy, and handles signals until it has stopped.
 #![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use std::{
@@ -27,17 +27,17 @@ use crate::{
     upstream::random,
 };
 
-/// Time for what is left after the drain, or at once after a second SIGINT.
+/// Time for the runtime to stop after the drain, or after a second SIGINT.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What stands below the flags in the help text.
+/// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
-A flag goes before a variable, a variable before the file, the file before the default.
-ANTIPHON_ADMIN_TOKEN or ANTIPHON_ADMIN_TOKEN_FILE give the token that the dashboard and all of /admin/v1 then ask for.
-Also read: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for the way to providers, SSL_CERT_FILE, NO_COLOR,
+A flag overrides a variable, a variable overrides the file, the file overrides the default.
+ANTIPHON_ADMIN_TOKEN or ANTIPHON_ADMIN_TOKEN_FILE sets the token that the dashboard and all of /admin/v1 then require.
+Also read: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for connections to providers, SSL_CERT_FILE, NO_COLOR,
 OTEL_EXPORTER_OTLP_ENDPOINT and other OTEL_ variables for traces.
-SIGHUP loads the configuration anew; a bad file never replaces a good one.
-SIGTERM or Ctrl-C finishes running exchanges first; a second Ctrl-C stops at once.";
+SIGHUP reloads the configuration; a bad file never replaces a good one.
+SIGTERM or Ctrl-C lets running exchanges finish first; a second Ctrl-C stops at once.";
 
 /// Arguments of `antiphon serve`.
 #[derive(Debug, clap::Args)]
@@ -48,25 +48,27 @@ pub(super) struct Args {
     /// Address and port of the proxy [env: ANTIPHON_LISTEN] [default: 127.0.0.1:4747]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Address and port of the dashboard, health and metrics; loopback without a token [env: ANTIPHON_ADMIN_LISTEN] [default: 127.0.0.1:4748]
+    /// Address and port of the dashboard, health and metrics; other than loopback requires a token
+    /// [env: ANTIPHON_ADMIN_LISTEN] [default: 127.0.0.1:4748]
     #[arg(long, value_name = "ADDRESS")]
     admin_listen: Option<String>,
     /// Provider endpoint under a name of your choice, or another URL for a built-in one; repeatable
     /// [env: ANTIPHON_UPSTREAM, comma-separated]
     #[arg(long = "upstream", value_name = "NAME=URL")]
     upstreams: Vec<String>,
-    /// How log lines look [env: ANTIPHON_LOG_FORMAT] [default: auto: text on a terminal, else json]
+    /// Format of log lines [env: ANTIPHON_LOG_FORMAT] [default: auto: text on a terminal, else json]
     #[arg(long, value_name = "FORMAT", value_parser = ["auto", "json", "text"], hide_possible_values = false)]
     log_format: Option<String>,
     /// Log more: -v debug, -vv trace [env: ANTIPHON_LOG, else RUST_LOG] [default: info]
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
-    /// Log less: -q warnings, -qq errors
+    /// Log less: -q warnings and errors, -qq errors only
     #[arg(short, long, action = ArgAction::Count, conflicts_with = "verbose")]
     quiet: u8,
 }
 
 impl Args {
+    /// Converts the arguments to the flags of the configuration.
     pub(super) fn flags(&self) -> Flags {
         let louder = i8::try_from(self.verbose).unwrap_or(i8::MAX);
         let quieter = i8::try_from(self.quiet).unwrap_or(i8::MAX);
@@ -81,19 +83,23 @@ impl Args {
     }
 }
 
+/// Runs the proxy until it has stopped.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let flags = args.flags();
     let loaded = config::load(&flags, &process_environment)?;
-    let log = loaded.config.log.install().context("cannot set up log lines")?;
+    let log = loaded.config.log.install().context("cannot set up logging")?;
     let runtime = runtime().context("cannot start threads")?;
+    // Boxed, since the future is large and would otherwise be on the stack of the main thread.
     let result = runtime.block_on(Box::pin(serve(flags, loaded, log)));
     runtime.shutdown_timeout(STOP_TIMEOUT);
     telemetry::flush_log_lines();
     result
 }
 
-/// A thread a core. On a single core the scheduler of many threads costs 1.25 times the CPU of a small exchange, nearly
-/// all of it in the kernel.
+/// Builds the runtime: one thread per core.
+///
+/// On a single core the multi-thread scheduler costs 1.25 times the CPU of a small exchange, nearly all of it in the
+/// kernel.
 pub(super) fn runtime() -> io::Result<Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let mut builder = if cores == 1 {
@@ -104,7 +110,9 @@ pub(super) fn runtime() -> io::Result<Runtime> {
     builder.enable_all().on_thread_park(telemetry::flush_log_lines).build()
 }
 
+/// Starts the proxy and serves until a signal ends it.
 async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<ExitCode> {
+    // First, so that a signal during the start drains the proxy instead of killing it.
     let mut signals = Signals::new().context("cannot listen for signals")?;
     let config = loaded.config.clone();
     warn_of_closed_door(&config.server.listen, &config.proxy.allow_hosts);
@@ -124,7 +132,7 @@ async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<
     } = app::launch(config, shown, &ledger).await?;
     tracing::info!(listen = %running.data, admin_listen = %running.admin, version = env!("CARGO_PKG_VERSION"), "serving");
     if io::stderr().is_terminal() {
-        // Nothing depends on the banner: a terminal that is gone is no reason to stop.
+        // The banner is only a hint. A terminal that is gone is no reason to stop.
         let banner = banner::text(&routes, running.data, running.admin);
         drop(writeln!(io::stderr().lock(), "\n{banner}"));
     }
@@ -140,15 +148,16 @@ async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<
         tokio::select! {
             signalled = signals.next() => match signalled {
                 Signalled::Stop => break,
-                // What went wrong stands in the log.
+                // The reload logs its own errors.
                 Signalled::Reload => drop(reloader.reload(&mut running)),
             },
             Some(done) = requests.recv() => {
-                // Who asked may have gone.
+                // The operator who asked may have disconnected.
                 drop(done.send(reloader.reload(&mut running)));
             }
         }
     }
+    // The admin listener answers during the drain, so readiness fails from its very start.
     readiness.draining();
     notify::stopping();
     tracing::info!("draining; press Ctrl-C again to stop at once");
@@ -164,10 +173,12 @@ async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<
     }
 }
 
-/// Where calls and results are kept. Where nobody has named a file and none can be made, as in a container without a home,
-/// that is this process's memory.
+/// Opens the ledger.
+///
+/// If no file is configured and the default file cannot be created, the ledger is in memory. That is the case in a
+/// container without a home directory.
 pub(super) fn ledger(config: &LedgerConfig) -> anyhow::Result<Arc<dyn Ledger>> {
-    let secret = random().context("cannot make a key for the names of callers")?;
+    let secret = random().context("cannot generate the secret of the ledger")?;
     let in_memory = || Arc::new(MemoryLedger::new(config.settings, secret));
     if !config.is_file {
         return Ok(in_memory());
@@ -179,6 +190,7 @@ pub(super) fn ledger(config: &LedgerConfig) -> anyhow::Result<Arc<dyn Ledger>> {
     };
     match SqliteLedger::open(&path, config.settings, secret) {
         Ok(ledger) => Ok(Arc::new(ledger)),
+        // Only if the default file does not exist: an existing one has records that must not be ignored.
         Err(error @ OpenError::Unusable { .. }) if config.path.is_none() && !path.exists() => {
             warn_of_short_memory(&error.to_string());
             Ok(in_memory())
@@ -187,22 +199,22 @@ pub(super) fn ledger(config: &LedgerConfig) -> anyhow::Result<Arc<dyn Ledger>> {
     }
 }
 
-/// What is only in memory ends with the process.
+/// Warns that the ledger is in memory only, although a file was expected.
 fn warn_of_short_memory(why: &str) {
     tracing::warn!(
         why,
-        "what outlives conversations ends with this process: set ledger.path to a file that can be written, or ledger.store to \"memory\""
+        "the ledger is in memory and lost at exit: set ledger.path to a writable file, or ledger.store to \"memory\""
     );
 }
 
-/// On every address at once, no name of ours is known but loopback: without `allow_hosts` other machines are refused.
+/// Warns if the proxy listens on all addresses without `allow_hosts`: it then answers 403 to other machines.
 fn warn_of_closed_door(listen: &std::net::SocketAddr, allow_hosts: &[String]) {
     if listen.ip().is_unspecified() && allow_hosts.is_empty() {
         tracing::warn!(%listen, "other machines get 403: put the host names they use into server.allow_hosts");
     }
 }
 
-/// Credentials that leave this machine without TLS can be read on the way.
+/// Warns about upstreams without TLS: credentials could be read on the way.
 fn warn_of_plain_text(upstreams: &[Upstream]) {
     let plain = |upstream: &&Upstream| {
         upstream.scheme == http::uri::Scheme::HTTP && !provider::is_loopback(upstream.authority.host())
@@ -215,32 +227,32 @@ fn warn_of_plain_text(upstreams: &[Upstream]) {
     }
 }
 
-/// A secret in the file is copied along with the file.
+/// Warns about secrets in the configuration file, which are copied along with the file.
 fn warn_of_literal_secrets(keys: &[String]) {
     for key in keys {
         tracing::warn!(
             key,
-            "this secret stands in the configuration file: better write ${{NAME}}, or name a file"
+            "the configuration file contains this secret: write ${{NAME}} instead, or name a file"
         );
     }
 }
 
-/// Variables of OpenTelemetry are often set for other programs too: what they say and we cannot do stops nothing.
+/// Warns about unusable OpenTelemetry variables. They are no error, since they may be meant for other programs.
 fn warn_of_unusable_variables(names: &[&str]) {
     for name in names {
-        tracing::warn!(name, "this variable says nothing that can be used: it is passed over");
+        tracing::warn!(name, "the value of this variable cannot be used and is ignored");
     }
 }
 
-/// What a signal asks for.
+/// Request that a signal makes.
 pub(super) enum Signalled {
-    /// SIGTERM or SIGINT.
+    /// SIGTERM or SIGINT: stop.
     Stop,
-    /// SIGHUP.
+    /// SIGHUP: reload the configuration.
     Reload,
 }
 
-/// The signals that we take. While this lives they no longer kill the process.
+/// Signals that the process handles. While this value exists, they do not kill the process.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -248,6 +260,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
+    /// Takes over the signals.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -256,7 +269,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) -> Signalled {
         tokio::select! {
             _ = self.terminate.recv() => Signalled::Stop,

@@ -1,4 +1,4 @@
-//! `antiphon store ls | verify | gc`: a look into the file of the ledger, and a broom.
+//! `antiphon store ls | verify | gc`: inspects and cleans the file of the ledger.
 
 use std::{
     collections::BTreeMap,
@@ -20,14 +20,15 @@ use crate::{
     upstream::random,
 };
 
+/// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
 The file is --path, else $XDG_STATE_HOME/antiphon/ledger.db, else ~/.local/state/antiphon/ledger.db
-(macOS: ~/Library/Application Support/antiphon/ledger.db). What records say is never shown.
+(macOS: ~/Library/Application Support/antiphon/ledger.db). The content of records is never shown.
 
 Exit codes:
   0    done, or nothing found
-  1    something is damaged (verify), or a failure at run time
-  2    there is no usable store, or another process has it open (gc)";
+  1    a record or the file is damaged (verify), or a failure at run time
+  2    the store is missing or unusable, or another process has it open (gc)";
 
 /// Arguments of `antiphon store`.
 #[derive(Debug, clap::Args)]
@@ -36,62 +37,69 @@ pub(super) struct Args {
     action: Action,
 }
 
+/// Subcommands of `antiphon store`.
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List the records without what they say, newest last; works while a proxy has the store open
+    /// List the records without their content, newest last; works while a proxy has the store open
     #[command(after_help = AFTER_HELP)]
     Ls(Store),
-    /// Read every record and check the whole file; exit 1 if something is damaged
+    /// Read every record and check the whole file; exit 1 if anything is damaged
     #[command(after_help = AFTER_HELP)]
     Verify(Store),
-    /// Clear away what has expired or is damaged; no proxy may have the store open
+    /// Remove expired and damaged records; no proxy may have the store open
     #[command(after_help = AFTER_HELP)]
     Gc(Store),
 }
 
+/// Flags of every subcommand.
 #[derive(Debug, clap::Args)]
 struct Store {
-    /// File of the ledger [default: antiphon/ledger.db of the state directory]
+    /// File of the ledger [default: antiphon/ledger.db in the state directory]
     #[arg(long, value_name = "FILE")]
     path: Option<PathBuf>,
-    /// How to report
+    /// Format of the report
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: Output,
 }
 
-/// There is no store that could be used. Exit code 2.
+/// Error for a store that cannot be used. Exit code 2.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StoreError {
-    /// Nobody says where it is.
-    #[error("no home directory to look for the ledger in: name its file with --path")]
+    /// No path is given and no default path is known.
+    #[error("no home directory to look for the ledger: name its file with --path")]
     Nowhere,
-    /// It is not there.
-    #[error("{} is not there: a proxy with a ledger makes it, --path names another", .0.display())]
+    /// The file does not exist.
+    #[error("{} does not exist: a running proxy creates it; name another file with --path", .0.display())]
     Missing(PathBuf),
-    /// It cannot be opened.
+    /// The file cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
 
 impl Store {
+    /// Returns the path of an existing file.
     fn path(&self) -> Result<PathBuf, StoreError> {
         let path = self
             .path
             .clone()
             .or_else(|| default_ledger_path(&config::process_environment))
             .ok_or(StoreError::Nowhere)?;
+        // `gc` would otherwise create an empty ledger and report success.
         if path.try_exists().is_ok_and(|there| !there) {
             return Err(StoreError::Missing(path));
         }
         Ok(path)
     }
 
+    /// Opens the file for reading. A proxy may have it open.
     fn survey(&self) -> Result<Survey, StoreError> {
         Ok(Survey::open(&self.path()?)?)
     }
 }
 
+/// Runs the subcommand.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    // A ledger may have many records, and stdout would be flushed after each line.
     let mut out = BufWriter::new(io::stdout().lock());
     let code = match &args.action {
         Action::Ls(store) => list(&mut out, store, clock::since_1970()),
@@ -102,13 +110,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Records and bytes of their values.
+/// Number of records, and bytes of their values.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     records: u64,
     bytes: u64,
 }
 
+/// Lists the records, then the totals by kind.
 fn list(out: &mut impl Write, store: &Store, now: Moment) -> anyhow::Result<ExitCode> {
     let survey = store.survey()?;
     let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
@@ -147,6 +156,7 @@ fn list(out: &mut impl Write, store: &Store, now: Moment) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
+/// Checks every record and the whole file.
 fn verify(out: &mut impl Write, store: &Store) -> anyhow::Result<ExitCode> {
     let survey = store.survey()?;
     let (mut records, mut damaged) = (0_u64, Vec::new());
@@ -157,6 +167,7 @@ fn verify(out: &mut impl Write, store: &Store) -> anyhow::Result<ExitCode> {
         }
         Ok(())
     });
+    // Even if reading the records fails, the check of the file may tell why.
     let mut flaws: Vec<String> = read.err().iter().map(told).collect();
     match survey.flaws() {
         Ok(found) => flaws.extend(found),
@@ -189,8 +200,9 @@ fn verify(out: &mut impl Write, store: &Store) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Removes expired and damaged records.
 fn clear(out: &mut impl Write, store: &Store, now: Moment) -> anyhow::Result<ExitCode> {
-    // The secret is for a new store, and this one is there.
+    // The secret is only used for a new file, and this one exists.
     let ledger = SqliteLedger::open(&store.path()?, LedgerSettings::default(), random()?).map_err(StoreError::from)?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let cleared = runtime.block_on(ledger.clear(now)).context("clearing ended early")?;
@@ -207,6 +219,7 @@ fn clear(out: &mut impl Write, store: &Store, now: Moment) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
+/// Writes one record as a line.
 fn line(out: &mut impl Write, entry: &Entry, now: Moment) -> io::Result<()> {
     let ends = match entry.expires_at.checked_sub(now) {
         Some(left) if !left.is_zero() => format!("expires in {}", span(left)),
@@ -223,14 +236,17 @@ fn line(out: &mut impl Write, entry: &Entry, now: Moment) -> io::Result<()> {
     )
 }
 
+/// Returns the kind of a record, or `damaged`.
 fn label(entry: &Entry) -> &'static str {
     if entry.sound { kind(entry) } else { "damaged" }
 }
 
+/// Returns the kind of a record.
 fn kind(entry: &Entry) -> &'static str {
     entry.kind.map_or("unknown", Kind::label)
 }
 
+/// Returns a record as JSON, without its content.
 fn document(entry: &Entry) -> Value {
     json!({
         "row": entry.place,
@@ -244,6 +260,7 @@ fn document(entry: &Entry) -> Value {
     })
 }
 
+/// Formats a number with its noun.
 fn count(number: u64, what: &str) -> String {
     match number {
         1 => format!("1 {what}"),
@@ -251,7 +268,7 @@ fn count(number: u64, what: &str) -> String {
     }
 }
 
-/// A time in its largest unit.
+/// Formats a time in its largest unit.
 fn span(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -262,7 +279,7 @@ fn span(time: Duration) -> String {
     }
 }
 
-/// An error with what is behind it.
+/// Formats an error with its source.
 fn told(error: &LedgerError) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),

@@ -1,4 +1,4 @@
-//! The admin listener: where it is, and who may ask there.
+//! Settings of the admin listener: its address and its token.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -16,26 +16,29 @@ use crate::{auth::TokenHash, server::ServerSettings};
 const LISTEN: &str = "server.admin_listen";
 const TOKEN: &str = "server.admin_token";
 
-/// Puts the hash of a token that a variable gives over that of the file.
+/// Overrides the hash of the file with that of a token from a variable.
 pub(super) fn overlay_admin_token(lowering: &mut Lowering, variable: &Lookup<'_>, read_file: &ReadFile<'_>) {
     let given = match (variable(ADMIN_TOKEN), variable(ADMIN_TOKEN_FILE)) {
         (Some(_), Some(_)) => {
-            let problem = Problem::new(ADMIN_TOKEN_FILE, format!("{ADMIN_TOKEN} is set, too"));
+            // The two may differ, and a wrong choice would lock the operator out.
+            let problem = Problem::new(ADMIN_TOKEN_FILE, format!("{ADMIN_TOKEN} is set too"));
             return lowering.push(problem.hint("keep one of them"));
         }
         (Some(token), None) => Ok(token),
         (None, Some(path)) => read_file(Path::new(&path)).map_err(|error| {
             Problem::new(ADMIN_TOKEN_FILE, format!("cannot read the file: {error}"))
-                .hint("name a readable file that holds the token alone")
+                .hint("name a readable file that contains only the token")
         }),
         (None, None) => return,
     };
+    // Files and shells add a line break, which no client would send.
     match given.map(|token| token.trim().to_owned()) {
         Ok(token) if token.is_empty() => {
-            let problem = Problem::new(ADMIN_TOKEN_FILE, "the file holds no token");
-            lowering.push(problem.hint("write one into it, alone: `antiphon config token NAME` makes one"));
+            let problem = Problem::new(ADMIN_TOKEN_FILE, "the token is empty");
+            lowering.push(problem.hint("give the token alone: `antiphon config token NAME` makes one"));
         }
         Ok(token) => {
+            // Only the hash is stored, so that `config print` cannot show the token.
             let hash = TokenHash::of(token.as_bytes()).to_string();
             lowering.file.server.admin_token = Some(ClientToken(hash));
         }
@@ -43,7 +46,7 @@ pub(super) fn overlay_admin_token(lowering: &mut Lowering, variable: &Lookup<'_>
     }
 }
 
-/// The hash of the token; none where everybody on this machine may ask.
+/// Returns the hash of the admin token. `None` if anybody on this machine may use the admin listener.
 pub(super) fn lower_admin_token(lowering: &mut Lowering) -> Option<TokenHash> {
     let said = lowering.file.server.admin_token.clone()?;
     let hash = said.0.parse().map_err(|error: crate::auth::NotAHash| {
@@ -52,20 +55,21 @@ pub(super) fn lower_admin_token(lowering: &mut Lowering) -> Option<TokenHash> {
     lowering.take(TOKEN, hash)
 }
 
-/// Where the listener is: on this machine alone, unless there is a token.
+/// Returns the address of the admin listener. Without a token only loopback is allowed.
 pub(super) fn lower_admin_listen(lowering: &mut Lowering, server: &ServerSettings, has_token: bool) -> SocketAddr {
     let text = lowering.file.server.admin_listen.clone();
     let address = lowering.take(LISTEN, values::address(&text)).unwrap_or_else(anywhere);
     if !address.ip().is_loopback() && !has_token {
         let flaw = Flaw::new(format!(
-            "{address} can be reached from other machines, and nobody has to log in there"
+            "{address} is reachable from other machines, and no token is required there"
         ));
         let port = address.port();
         lowering.report(LISTEN, flaw.hint(format!("set {TOKEN}, or write \"127.0.0.1:{port}\"")));
     }
+    // Port 0 means any free port, so two of them never collide.
     if address == server.listen && address.port() != 0 {
         let flaw = Flaw::new(format!("{address} is the proxy's own address"));
-        lowering.report(LISTEN, flaw.hint("take another port"));
+        lowering.report(LISTEN, flaw.hint("choose another port"));
     }
     address
 }

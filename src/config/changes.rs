@@ -1,10 +1,10 @@
-//! What differs between two configurations.
+//! Differences between two configurations, for a reload.
 
 use toml::Value;
 
 use super::{Loaded, read::join};
 
-/// Keys whose values are in force only after a restart, themselves or as the tables they stand in.
+/// Keys and tables whose changes take effect only after a restart.
 const FIXED: [&str; 13] = [
     "server.listen",
     "server.admin_listen",
@@ -21,19 +21,20 @@ const FIXED: [&str; 13] = [
     "traces",
 ];
 
-/// Keys that differ.
+/// Keys that differ between two configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Those that may change while the process runs.
+    /// Keys that may change while the process runs.
     pub free: Vec<String>,
-    /// Those that may not.
+    /// Keys that take effect only after a restart.
     pub fixed: Vec<String>,
 }
 
 impl Changes {
-    /// From `old` to `new`, by their keys. Secrets are not compared.
+    /// Compares two configurations key by key. Secrets are not compared.
     pub fn between(old: &Loaded, new: &Loaded) -> Result<Self, toml::ser::Error> {
         let mut keys = Vec::new();
+        // Effective files spell out every default, so a key that was written out with its default is no change.
         let values = [&old.effective, &new.effective].map(Value::try_from);
         let [old, new] = values;
         collect(&old?, &new?, "", &mut keys);
@@ -43,6 +44,7 @@ impl Changes {
 }
 
 fn is_fixed(key: &str) -> bool {
+    // A dot must follow the prefix: `log.format` covers itself but no key such as `log.formatter`.
     let mut behind = FIXED.iter().filter_map(|fixed| key.strip_prefix(fixed));
     behind.any(|rest| rest.is_empty() || rest.starts_with('.'))
 }
@@ -54,6 +56,7 @@ fn collect(old: &Value, new: &Value, path: &str, keys: &mut Vec<String>) {
         }
         return;
     };
+    // A table that only one side has is compared with an empty one, so that each of its keys is listed.
     let nothing = Value::Table(toml::Table::new());
     for name in old.keys().chain(new.keys().filter(|name| !old.contains_key(*name))) {
         let (before, after) = (old.get(name), new.get(name));

@@ -1,4 +1,4 @@
-//! `[timeouts]` and `[rotation]` as settings.
+//! Converts `[timeouts]` and `[rotation]` to settings.
 
 use std::time::Duration;
 
@@ -8,9 +8,10 @@ use crate::{
     upstream::{ProxyEnvironment, UpstreamSettings},
 };
 
-/// Connections kept per upstream host.
+/// Maximum number of idle connections per upstream host.
 const POOL_IDLE_MAX: usize = 64;
 
+/// Builds the timeouts of an exchange.
 pub(super) fn lower_clocks(lowering: &mut Lowering) -> Clocks {
     let said = lowering.file.timeouts.clone();
     let mut clock = |key: &str, text: &str| lowering.duration(&format!("timeouts.{key}"), text, TIMEOUT_MIN);
@@ -28,17 +29,19 @@ pub(super) fn lower_clocks(lowering: &mut Lowering) -> Clocks {
         server_tool: clock("server_tool", &said.server_tool),
         compaction: clock("compaction", &said.compaction),
         total: clock("total", &said.total),
+        // Zero turns these two off. For every other timeout it would end each exchange at once.
         gate: lowering.duration("timeouts.gate", &said.gate, Duration::ZERO),
         queue: lowering.duration("timeouts.queue", &said.queue, Duration::ZERO),
     }
 }
 
+/// Returns the timeout for clients that read nothing.
 pub(super) fn lower_client_stall(lowering: &mut Lowering) -> Duration {
     let said = lowering.file.timeouts.client_stall.clone();
     lowering.duration("timeouts.client_stall", &said, TIMEOUT_MIN)
 }
 
-/// The client's settings; `clocks` are those of its sends.
+/// Builds the settings of the HTTP client towards providers, with the timeouts of `clocks`.
 pub(super) fn lower_upstream_settings(
     lowering: &mut Lowering,
     clocks: &Clocks,
@@ -55,9 +58,11 @@ pub(super) fn lower_upstream_settings(
     }
 }
 
+/// Builds the settings of rotation.
 pub(super) fn lower_rotation(lowering: &mut Lowering) -> RotationSettings {
     let said = lowering.file.rotation.clone();
     RotationSettings {
+        // Zero is allowed: a lane then never waits for its own profile.
         wait: lowering.duration("rotation.wait", &said.wait, Duration::ZERO),
         on_organisation_change: said.on_organisation_change.into(),
     }

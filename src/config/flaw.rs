@@ -1,6 +1,6 @@
-//! A problem with one value, before its place is known.
+//! A problem with one value, before its key and place are known.
 
-/// A problem with one value.
+/// Problem with one value: a message and an optional hint.
 #[derive(Debug)]
 pub(super) struct Flaw {
     pub(super) message: String,
@@ -22,8 +22,9 @@ impl Flaw {
         }
     }
 
-    /// Removes what was found: it may be a secret.
+    /// Removes the value that the message repeats, since it may be a secret.
     pub(super) fn quiet(self) -> Self {
+        // The hint goes too: it may repeat the value or name the word that is nearest to it.
         let message = self.message.split("; found").next().unwrap_or_default();
         Self::new(message)
     }

@@ -1,4 +1,4 @@
-//! Secrets of the configuration: kept apart from what may be shown, and what must not be shown with them.
+//! Secrets of the configuration: their separate store, and the keys that must not be shown with them.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +8,34 @@ use toml::Value;
 use super::{Lookup, flaw::Flaw, interpolation::interpolate};
 use crate::auth::Secret;
 
-/// What is shown in place of a secret that stands in the file itself.
+/// Text that `config print` shows instead of a secret that is written in the file itself.
 const MASK: &str = "***";
 
-/// The secrets of a file, by their key.
+/// Secrets of a file by their key.
 #[derive(Debug, Default)]
 pub(super) struct Hidden {
     values: BTreeMap<String, Secret>,
-    /// Keys whose secret stands in the file itself.
+    /// Keys whose secret is written in the file itself.
     pub(super) literal: Vec<String>,
 }
 
 impl Hidden {
-    /// Keeps what was written at `key`; gives what may be shown of it. No message repeats any of it.
+    /// Stores the secret that `key` contains or names. Returns the text that may be shown instead of it.
+    ///
+    /// No message repeats any part of the secret.
     pub(super) fn take(&mut self, key: &str, written: &str, variable: &Lookup<'_>) -> Result<String, Flaw> {
+        // Output of `config print` that is used as a file would send `***` as a key.
         if written == MASK {
-            return Err(Flaw::new("`***` stands where `config print` left a secret out").hint("write ${NAME}"));
+            return Err(Flaw::new("`***` marks where `config print` left a secret out").hint("write ${NAME}"));
         }
         if let Some(name) = reference(written) {
             let value = variable(name).ok_or_else(|| {
-                Flaw::new(format!("variable {name} is not set")).hint("set it, or name a file that holds the secret")
+                Flaw::new(format!("variable {name} is not set")).hint("set it, or name a file that contains the secret")
             })?;
             self.values.insert(key.to_owned(), Secret::new(value));
             return Ok(written.to_owned());
         }
+        // The messages of `interpolate` repeat the text between the braces, which may be part of a secret.
         let value = interpolate(written, variable)
             .map_err(|_| Flaw::new("names no variable that is set").hint("write ${NAME} and nothing else"))?;
         self.values.insert(key.to_owned(), Secret::new(value));
@@ -39,12 +43,12 @@ impl Hidden {
         Ok(MASK.to_owned())
     }
 
-    /// The secret of `key`.
+    /// Returns the secret of `key`.
     pub(super) fn get(&self, key: &str) -> Option<&Secret> {
         self.values.get(key)
     }
 
-    /// Whether a file's text may hold a secret somewhere.
+    /// Returns `true` if a file's text may contain a secret, judged by the names of keys.
     pub(super) fn may_be_in(source: &str) -> bool {
         ["profiles", "client_tokens", "key", "bearer", "token", "secret"]
             .iter()
@@ -52,29 +56,31 @@ impl Hidden {
     }
 }
 
-/// The variable that a text names, if it does nothing else.
+/// Returns the variable of a text that is exactly one `${NAME}`.
 fn reference(written: &str) -> Option<&str> {
     let name = written.strip_prefix("${")?.strip_suffix('}')?;
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     is_name.then_some(name)
 }
 
-/// Whether the value of a key is, or stands beside, a secret or what may be one by mistake.
+/// Returns `true` for a key whose line may contain a secret, also by an operator's mistake.
 pub(super) fn is_private(key: &str) -> bool {
     let last = key.rsplit('.').next().unwrap_or_default();
+    // A URL may contain a password, and a token is easily pasted where its hash belongs.
     key.contains(".profiles")
         || key.starts_with("client_tokens")
         || is_of_service(key)
         || matches!(last, "credentials" | "url" | "endpoint" | "admin_token")
 }
 
-/// Of a service only the lists may be shown: a token may stand where its hash belongs.
+/// Returns `true` for the secret keys of a service. Its lists of names may be shown.
 fn is_of_service(key: &str) -> bool {
     key.starts_with("services.") && [".token", ".secret"].iter().any(|last| key.ends_with(last))
 }
 
-/// Escapes `${` in the values of a file, so that they are read as they stand; of secrets only references are left, and
-/// they stay such.
+/// Escapes `${` in the values of a file, so that they are read literally.
+///
+/// Values of secrets are skipped: the only `${` in them are references, which must stay references.
 pub(super) fn escape(value: &mut Value, schema: &Json) {
     match value {
         Value::String(text) if schema.get("writeOnly").is_none() => *text = text.replace("${", "$${"),

@@ -2,26 +2,27 @@
 
 use super::{Lookup, flaw::Flaw};
 
-/// Replaces `${NAME}` and `${NAME:-default}`; `$${` stands for `${`. Replaced values are not searched again.
+/// Replaces `${NAME}` and `${NAME:-default}`. `$${` means a literal `${`. Inserted values are not searched again.
 pub(super) fn interpolate(text: &str, variable: &Lookup<'_>) -> Result<String, Flaw> {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {
+        // `$${` is the escape: one dollar sign is dropped and the rest stays literal.
         if let Some(before) = before.strip_suffix('$') {
             whole.push_str(before);
             whole.push_str("${");
             rest = behind;
             continue;
         }
-        let Some((inside, behind)) = behind.split_once('}') else {
+        let Some((reference, behind)) = behind.split_once('}') else {
             return Err(Flaw::new("`${` without `}`").hint("write `$${` for the characters themselves"));
         };
-        let (name, default) = match inside.split_once(":-") {
+        let (name, default) = match reference.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
-            None => (inside, None),
+            None => (reference, None),
         };
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            return Err(Flaw::new(format!("`${{{inside}}}` names no variable"))
+            return Err(Flaw::new(format!("`${{{reference}}}` names no variable"))
                 .hint("write `${NAME}` or `${NAME:-default}`, and `$${` for the characters themselves"));
         }
         let Some(value) = variable(name).or_else(|| default.map(ToOwned::to_owned)) else {
@@ -30,6 +31,7 @@ pub(super) fn interpolate(text: &str, variable: &Lookup<'_>) -> Result<String, F
         };
         whole.push_str(before);
         whole.push_str(&value);
+        // The search goes on behind the reference, so the value of a variable cannot name another variable.
         rest = behind;
     }
     whole.push_str(rest);

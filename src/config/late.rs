@@ -1,4 +1,4 @@
-//! `[principals]`, `[ledger]`, `[services]` and what is said of tools, as settings.
+//! Converts `[principals]`, `[ledger]`, `[services]` and `[tools]` to settings.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,22 +20,23 @@ use crate::{
     session_table::SessionSettings,
 };
 
-/// What stands for all principals or all tools.
+/// Word for all principals or all tools.
 const ALL: &str = "*";
 
-/// Where calls and results are kept.
+/// Settings of the ledger, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerConfig {
-    /// Whether in a file, so that it is still there after a restart.
+    /// `true` for a file, which survives a restart. `false` for memory.
     pub is_file: bool,
-    /// The file; none: where the system keeps such data.
+    /// File of the ledger. `None` for the default path in the user's state directory.
     pub path: Option<PathBuf>,
-    /// Whether results that were only seen in requests are kept there too.
+    /// `true` if the ledger also stores results that were only seen in requests.
     pub keeps_seen: bool,
-    /// Its bounds.
+    /// Limits on its size.
     pub settings: LedgerSettings,
 }
 
+/// Builds the settings that tell callers apart.
 pub(super) fn lower_principals(lowering: &mut Lowering) -> PrincipalSettings {
     let said = lowering.file.principals.clone();
     let name = said.user_header.as_ref().map(|name| {
@@ -49,18 +50,19 @@ pub(super) fn lower_principals(lowering: &mut Lowering) -> PrincipalSettings {
     }
 }
 
-/// One principal for everybody is for one person on one machine.
+/// Reports a single principal that several people could share. It is meant for one person on one machine.
 pub(super) fn check_principals(lowering: &mut Lowering, server: &ServerSettings, principals: &PrincipalSettings) {
     const KEY: &str = "principals.mode";
+    // Other people's clients would be the same caller, and could read each other's results.
     if principals.single && !server.listen.ip().is_loopback() {
         let flaw = Flaw::new(format!(
-            "{} can be reached from other machines, and everybody would be the same caller",
+            "{} is reachable from other machines, and all clients would be the same caller",
             server.listen
         ));
         lowering.report(KEY, flaw.hint("write \"each\", or listen on 127.0.0.1"));
     }
     if principals.single && principals.has_users() {
-        let flaw = Flaw::new("there is one caller, and users within callers are told apart");
+        let flaw = Flaw::new("there is one caller, but user_header or trust_body_user tells users apart");
         lowering.report(
             KEY,
             flaw.hint("write \"each\", or remove user_header and trust_body_user"),
@@ -68,6 +70,7 @@ pub(super) fn check_principals(lowering: &mut Lowering, server: &ServerSettings,
     }
 }
 
+/// Builds the settings of the ledger.
 pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
     let said = lowering.file.ledger.clone();
     let mut size = |key: &str, text: &str| {
@@ -87,12 +90,14 @@ pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
     }
 }
 
+/// Builds the settings of late results.
 pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings) -> LateSettings {
     let said = lowering.file.ledger.clone();
     let ttl = lowering.take("ledger.ttl", values::long_duration(&said.ttl, TIMEOUT_MIN));
     LateSettings {
         ttl: ttl.unwrap_or_default(),
         detach_after: lowering.duration("ledger.detach_after", &said.detach_after, TIMEOUT_MIN),
+        // A time to live with a problem is `None`, so that tools are not compared with a stand-in.
         tools: lower_tools(lowering, ttl),
         services: lower_services(lowering),
         principals,
@@ -100,7 +105,7 @@ pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings)
     }
 }
 
-/// What is known of tools. A session and a call must be remembered for as long as the slowest of them may take.
+/// Builds the properties of tools. Reports a tool that may run longer than its session or its call is remembered.
 fn lower_tools(lowering: &mut Lowering, ttl: Option<Duration>) -> BTreeMap<String, Tool> {
     let session = SessionSettings::default().idle;
     let mut tools = BTreeMap::new();
@@ -110,6 +115,7 @@ fn lower_tools(lowering: &mut Lowering, ttl: Option<Duration>) -> BTreeMap<Strin
         let max_duration = text.and_then(|text| lowering.take(&key, values::long_duration(text, TIMEOUT_MIN)));
         let shown = |duration| humantime::format_duration(duration).to_string();
         let longer = |than: Option<Duration>| max_duration.zip(than).filter(|(max, than)| max > than);
+        // The session is checked first: it has no key, so only a shorter `max_duration` helps.
         if let Some((_, than)) = longer(Some(session)) {
             let flaw = Flaw::new(format!(
                 "{name:?} may take longer than a session is remembered, which is {}",
@@ -129,6 +135,7 @@ fn lower_tools(lowering: &mut Lowering, ttl: Option<Duration>) -> BTreeMap<Strin
     tools
 }
 
+/// Builds the tool services.
 fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
     let mut services: Vec<ServiceSettings> = Vec::new();
     for (name, said) in lowering.file.services.clone() {
@@ -136,6 +143,7 @@ fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
         let named = lowering.take(&key, values::label(&name));
         let token = lower_service_token(lowering, &key, &said);
         let secret = lower_service_secret(lowering, &key);
+        // By the places and not by the values: an unusable token already has its own problem.
         if !["token", "secret"]
             .iter()
             .any(|of| lowering.places.contains_key(&read::join(&key, of)))
@@ -146,21 +154,22 @@ fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
                 flaw.hint("`antiphon config token NAME` makes a token and prints its hash"),
             );
         }
+        // A post is attributed to a service by its token alone.
         if let Some(other) = services.iter().find(|known| token.is_some() && known.token == token) {
-            let flaw = Flaw::new(format!("is the token of {:?} too", other.name));
+            let flaw = Flaw::new(format!("is also the token of {:?}", other.name));
             lowering.report(
                 &read::join(&key, "token"),
-                flaw.hint("make each service a token of its own"),
+                flaw.hint("make a separate token for each service"),
             );
         }
         let principals = lower_names(lowering, &key, "principals", &said.principals);
         for (i, principal) in said.principals.iter().enumerate() {
             let known = principal == ALL || lowering.file.client_tokens.contains_key(principal);
             let item = format!("{}[{i}]", read::join(&key, "principals"));
-            // An item that was no string has its problem already.
+            // An item that is not a string already has its own problem.
             if !known && !lowering.has_problem(&item) {
                 let flaw = Flaw::new("there is no client token of this name");
-                lowering.report(&item, flaw.hint("name tokens of [client_tokens], or write \"*\""));
+                lowering.report(&item, flaw.hint("use names from [client_tokens], or write \"*\""));
             }
         }
         let tools = lower_names(lowering, &key, "tools", &said.tools);
@@ -177,21 +186,23 @@ fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
     services
 }
 
-/// A list of names; none if it stands for all.
+/// Returns the names of a list. `None` if it means all.
 fn lower_names(lowering: &mut Lowering, key: &str, list: &str, said: &[String]) -> Option<BTreeSet<String>> {
     let all = said.iter().any(|name| name == ALL);
     let key_of_list = read::join(key, list);
+    // An empty list would make the service useless. Access to all must be written out.
     if said.is_empty() && !lowering.has_problem(&key_of_list) {
         let flaw = Flaw::new(format!("has no {list}"));
         lowering.report(key, flaw.hint(format!("write {list} = [\"NAME\"], or [\"*\"] for all")));
     }
     if all && said.len() > 1 {
-        let flaw = Flaw::new("names all, and some of them");
+        let flaw = Flaw::new("lists \"*\" together with names");
         lowering.report(&key_of_list, flaw.hint("keep \"*\" alone, or remove it"));
     }
     (!all).then(|| said.iter().cloned().collect())
 }
 
+/// Returns the hash of a service's token.
 fn lower_service_token(lowering: &mut Lowering, key: &str, said: &file::Service) -> Option<TokenHash> {
     let key = read::join(key, "token");
     let hash = said.token.as_ref()?.0.parse().map_err(|error: crate::auth::NotAHash| {
@@ -200,6 +211,7 @@ fn lower_service_token(lowering: &mut Lowering, key: &str, said: &file::Service)
     lowering.take(&key, hash)
 }
 
+/// Returns the key of a service's signatures.
 fn lower_service_secret(lowering: &mut Lowering, key: &str) -> Option<WebhookKey> {
     let key = read::join(key, "secret");
     let secret = lowering.hidden.get(&key).cloned()?;

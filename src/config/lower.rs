@@ -1,4 +1,6 @@
-//! File + variables + flags → [`Config`]: every problem at once. Nothing else reads the environment.
+//! Merges file, variables and flags into a [`Config`], and reports every problem at once.
+//!
+//! No other file reads the environment.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +30,7 @@ use crate::{
     upstream::ProxyEnvironment,
 };
 
-/// What the command line said.
+/// Values of the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     /// `--config`.
@@ -41,25 +43,26 @@ pub struct Flags {
     pub upstreams: Vec<String>,
     /// `--log-format`.
     pub log_format: Option<String>,
-    /// `-v` counts up, `-q` down; 0 leaves the level to variables and file.
+    /// Number of `-v` minus number of `-q`. 0 leaves the level to variables and file.
     pub verbosity: i8,
 }
 
-/// The value of a variable of this process; none if it is not set or empty.
+/// Returns a variable of this process. `None` if it is not set or empty.
 pub fn process_environment(name: &str) -> Option<String> {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
     let value = std::env::var_os(name)?;
     Some(value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
 }
 
-/// The file that `flags` or the environment name, and who named it.
+/// Returns the path of the configuration file, and the flag or variable that gave it. `None` if neither is set.
 pub fn path(flags: &Flags, variable: &Lookup<'_>) -> Option<(PathBuf, &'static str)> {
+    // Callers may pass a lookup that does not filter empty values.
     let named = variable(CONFIG).filter(|path| !path.is_empty());
     let named = named.map(|path| (PathBuf::from(path), CONFIG));
     flags.config.clone().map(|path| (path, "--config")).or(named)
 }
 
-/// Reads the file that `flags` or the environment name, if any, and builds the configuration.
+/// Reads the file that `flags` or the environment names, if any, and builds the configuration.
 pub fn load(flags: &Flags, variable: &Lookup<'_>) -> Result<Loaded, ConfigError> {
     let read_file = |path: &std::path::Path| std::fs::read_to_string(path);
     let Some((path, key)) = path(flags, variable) else {
@@ -79,14 +82,16 @@ pub fn load(flags: &Flags, variable: &Lookup<'_>) -> Result<Loaded, ConfigError>
     }
 }
 
-/// Builds the configuration from the file's name and text, if there is a file, and the rest. Pure: reads nothing itself;
-/// `read_file` answers for the files of secrets.
+/// Builds the configuration from the name and text of the file, if there is one, the flags and the variables.
+///
+/// Reads nothing itself: `variable` returns variables and `read_file` the contents of secret files.
 pub fn lower(
     file: Option<(&str, &str)>,
     flags: &Flags,
     variable: &Lookup<'_>,
     read_file: &ReadFile<'_>,
 ) -> Result<Loaded, ConfigError> {
+    // Containers and shells often pass unset variables on as empty ones.
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
     let reading = file.map(|(_, text)| read::read(text, &variable)).unwrap_or_default();
     let mut lowering = Lowering {
@@ -96,6 +101,7 @@ pub fn lower(
         problems: reading.problems,
         file: reading.file,
     };
+    // Overrides come before the conversion, so that a value is checked only if it takes effect.
     overlay(&mut lowering, flags, &variable);
     admin::overlay_admin_token(&mut lowering, &variable, read_file);
     let otel = OtelEnvironment::of(&variable);
@@ -108,6 +114,7 @@ pub fn lower(
             effective: lowering.file,
         });
     }
+    // Problems of variables and flags have no line and follow those of the file.
     let position = |problem: &Problem| {
         problem
             .place
@@ -121,9 +128,10 @@ pub fn lower(
     })
 }
 
-/// The problems, without the text of lines on which a secret may stand.
+/// Removes the text of lines that may contain a secret from all problems.
 fn concealed(problems: Vec<Problem>, places: &BTreeMap<String, Place>) -> Vec<Problem> {
     let private = places.iter().filter(|(key, _)| is_private(key));
+    // By line and not by key: an inline table has harmless keys and secrets on one line.
     let lines: BTreeSet<usize> = private.map(|(_, place)| place.line).collect();
     let conceal = |problem: Problem| {
         let beside = problem.line().is_some_and(|line| lines.contains(&line));
@@ -136,7 +144,9 @@ fn concealed(problems: Vec<Problem>, places: &BTreeMap<String, Place>) -> Vec<Pr
     problems.into_iter().map(conceal).collect()
 }
 
+/// Reads the variables of forward proxies.
 fn proxy_environment(variable: &Lookup<'_>) -> ProxyEnvironment {
+    // Lower case first, as curl does.
     let either = |name: &str| variable(&name.to_ascii_lowercase()).or_else(|| variable(name));
     ProxyEnvironment {
         https: either("HTTPS_PROXY"),
@@ -146,8 +156,9 @@ fn proxy_environment(variable: &Lookup<'_>) -> ProxyEnvironment {
     }
 }
 
-/// Puts variables over the file and flags over both.
+/// Overrides the file with variables, and both with flags.
 fn overlay(lowering: &mut Lowering, flags: &Flags, variable: &Lookup<'_>) {
+    // The origin is recorded too, so that a problem names the flag or variable and not the file.
     let given = |name: &str, flag: &str, said: Option<&String>| match said {
         Some(value) => Some((value.clone(), flag.to_owned())),
         None => variable(name).map(|value| (value, name.to_owned())),
@@ -174,9 +185,11 @@ fn overlay(lowering: &mut Lowering, flags: &Flags, variable: &Lookup<'_>) {
         overlay_upstreams(lowering, &pairs, UPSTREAM);
     }
     let pairs: Vec<&str> = flags.upstreams.iter().map(String::as_str).collect();
+    // Flags last: for the same name they replace the URL of the variable.
     overlay_upstreams(lowering, &pairs, "--upstream");
 }
 
+/// Overrides the log level. `-v` and `-q` come first, then `ANTIPHON_LOG`, then `RUST_LOG`.
 fn overlay_level(lowering: &mut Lowering, verbosity: i8, variable: &Lookup<'_>) {
     let said = match verbosity {
         0 => None,
@@ -185,7 +198,7 @@ fn overlay_level(lowering: &mut Lowering, verbosity: i8, variable: &Lookup<'_>) 
         -1 => Some("warn"),
         _ => Some("error"),
     };
-    // `RUST_LOG` is often set for another program: if it makes no sense here, it is not ours.
+    // `RUST_LOG` is often set for another program, so an unusable value is ignored.
     let foreign = || variable(RUST_LOG).filter(|level| LogSettings::check_level(level).is_ok());
     if let Some(level) = said {
         level.clone_into(&mut lowering.file.log.level);
@@ -199,11 +212,13 @@ fn overlay_level(lowering: &mut Lowering, verbosity: i8, variable: &Lookup<'_>) 
     }
 }
 
+/// Adds or overrides upstreams, each given as `NAME=URL`.
 fn overlay_upstreams(lowering: &mut Lowering, pairs: &[&str], origin: &str) {
     let mut seen = Vec::new();
     for pair in pairs {
+        // An equals sign behind `://` belongs to the URL: the name is missing.
         let Some((name, url)) = pair.split_once('=').filter(|(name, _)| !name.contains("://")) else {
-            // The value is not repeated: a URL may hold a password.
+            // The problem does not repeat the value: a URL may contain a password.
             let problem = Problem::new(origin, "expected NAME=URL").hint("write it like work=https://llm.example.com");
             lowering.problems.push(problem);
             continue;
@@ -217,12 +232,13 @@ fn overlay_upstreams(lowering: &mut Lowering, pairs: &[&str], origin: &str) {
         seen.push(name);
         lowering.file.upstreams.entry(name.to_owned()).or_default().url = Some(url.to_owned());
         let key = read::join("upstreams", name);
+        // A problem of the name is reported under the table, one of the URL under its key.
         lowering.origins.insert(read::join(&key, "url"), origin.to_owned());
         lowering.origins.insert(key, origin.to_owned());
     }
 }
 
-/// Every part's settings. Where a value is unusable its problem is noted and something stands in for it.
+/// Builds the settings of every room. An unusable value is reported, and a stand-in takes its place.
 fn lower_config(
     lowering: &mut Lowering,
     proxies: ProxyEnvironment,
@@ -241,6 +257,7 @@ fn lower_config(
     let upstreams = upstreams::lower_upstreams(lowering, &server);
     let profiles = profiles::lower_profiles(lowering, read_file);
     profiles::check_door(lowering, &server, &profiles);
+    // The level is checked now: after a reload a bad one could no longer be refused.
     let level = lowering.file.log.level.clone();
     lowering.take(
         "log.level",
@@ -268,8 +285,10 @@ fn lower_config(
     }
 }
 
+/// Builds the settings of the data listener.
 fn lower_server(lowering: &mut Lowering) -> ServerSettings {
     let file = lowering.file.server.clone();
+    // Zero would mean a proxy that never accepts a connection.
     if file.connections_max == 0 {
         lowering.report("server.connections_max", Flaw::new("expected at least 1"));
     }
@@ -284,13 +303,14 @@ fn lower_server(lowering: &mut Lowering) -> ServerSettings {
     }
 }
 
+/// Builds the settings of the data path.
 fn lower_proxy(lowering: &mut Lowering, clocks: Clocks) -> ProxySettings {
     let file = lowering.file.server.clone();
     let each = |this: &mut Lowering, list: &str, texts: &[String], parse: fn(&str) -> Result<String, Flaw>| {
         let mut parsed = Vec::new();
         for (i, text) in texts.iter().enumerate() {
             let key = format!("{list}[{i}]");
-            // An item that was no string has its problem already; an empty text stands in for it.
+            // An item that is not a string already has its own problem; the reader replaced it by an empty text.
             if !this.has_problem(&key) {
                 parsed.extend(this.take(&key, parse(text)));
             }
@@ -312,6 +332,7 @@ fn lower_proxy(lowering: &mut Lowering, clocks: Clocks) -> ProxySettings {
             least_safe: lowering.file.repair.least.into(),
             hygiene: lowering.file.repair.hygiene,
             tiers,
+            // Learned from a provider's refusal, never configured.
             unique_ids: false,
         },
         on_binding_error: lowering.file.repair.on_binding_error.into(),

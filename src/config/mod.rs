@@ -1,7 +1,7 @@
-//! Configuration: validated and typed, with no text left that means something else.
+//! Configuration: one TOML file, variables and flags become validated, typed settings.
 //!
-//! Built from one TOML file, variables and flags; a flag goes before a variable, a variable before the file, the file
-//! before the default. No part of the program holds a [`Config`]: each is given its own settings.
+//! Precedence: a flag overrides a variable, a variable overrides the file, the file overrides the default.
+//! No other room takes a whole [`Config`]: `app` and `cli` hand each room its own settings.
 
 mod admin;
 mod changes;
@@ -43,58 +43,59 @@ use crate::{
     upstream::UpstreamSettings,
 };
 
-/// Answers with the value of a variable; an empty one counts as not set.
+/// Function that returns the value of an environment variable. An empty value counts as not set.
 pub type Lookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// Answers with what a file holds.
+/// Function that returns the contents of a file.
 pub type ReadFile<'a> = dyn Fn(&Path) -> io::Result<String> + 'a;
 
-/// The settings of every part.
+/// Settings of every room.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The listener of the data path.
+    /// Settings of the data listener.
     pub server: ServerSettings,
-    /// Where the dashboard, health, metrics and administration are; loopback without a token.
+    /// Address of the admin listener (dashboard, health, metrics, `/admin/v1`). Loopback unless there is a token.
     pub admin_listen: SocketAddr,
-    /// The hash of the token of those who may ask there for more than health; none: everybody on this machine.
+    /// Hash of the admin token. `None` if anybody on this machine may use the admin listener.
     pub admin_token: Option<TokenHash>,
-    /// The data path.
+    /// Settings of the data path.
     pub proxy: ProxySettings,
-    /// The client towards providers.
+    /// Settings of the HTTP client towards providers.
     pub upstream: UpstreamSettings,
-    /// Built-in upstreams in their order, then the others by name.
+    /// Built-in upstreams in their fixed order, then the others by name.
     pub upstreams: Vec<Upstream>,
-    /// The credentials of the operator's, by upstream; an upstream without any passes on the client's.
+    /// The operator's credentials by upstream. An upstream without any passes the client's credential on.
     pub profiles: BTreeMap<String, Vec<Profile>>,
-    /// Late results.
+    /// Settings of late results.
     pub late: LateSettings,
-    /// Where calls and results are kept.
+    /// Settings of the ledger.
     pub ledger: LedgerConfig,
-    /// Keys of the file whose secret stands in the file itself, where it is easily copied along.
+    /// Keys whose secret is written in the file itself. `serve` warns about each.
     pub literal_secrets: Vec<String>,
-    /// Log lines.
+    /// Settings of log lines.
     pub log: LogSettings,
-    /// Traces; none are sent without.
+    /// Settings of traces. `None` if no traces are sent.
     pub traces: Option<TraceSettings>,
-    /// Variables of OpenTelemetry that are set to what we cannot use.
+    /// OpenTelemetry variables with values that cannot be used. `serve` warns about each.
     pub unusable_variables: Vec<&'static str>,
 }
 
-/// A configuration, and the file that would say all of it.
+/// A configuration, and the file that spells out all of it.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The settings.
     pub config: Config,
-    /// Every key with its value in force, whoever gave it: what `config print` shows.
+    /// Every key with its effective value, whether from file, variable, flag or default. `config print` shows it.
     pub effective: File,
 }
 
 impl Loaded {
-    /// The effective file as TOML: read again, it gives the same configuration, but for secrets that stood in the file
-    /// itself. They are printed as `***`, which is refused where it is read.
+    /// Returns the effective file as TOML. Reading it again gives the same configuration.
+    ///
+    /// Secrets that were written in the file itself are printed as `***`. The reader rejects that value.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         let mut value = toml::Value::try_from(&self.effective)?;
-        // Variables are put in already, but for secrets; what looks like one now is meant as it stands.
+        // Every `${NAME}` but those of secrets was replaced already, so what still looks like one is literal text.
         hidden::escape(&mut value, schema().as_value());
         toml::to_string(&value)
     }

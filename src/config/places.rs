@@ -1,19 +1,19 @@
-//! Where files stand that nobody named.
+//! Default paths of files.
 
 use std::path::{Path, PathBuf};
 
 use super::Lookup;
 
-/// Whether the platform keeps state as macOS does.
+/// `true` on macOS, which has its own folder for application state.
 const APPLE: bool = cfg!(target_os = "macos");
 
-/// Where the ledger is kept if nobody says otherwise: in the state directory of the user. None without a home.
+/// Returns the default path of the ledger, in the user's state directory. `None` without a home directory.
 pub fn default_ledger_path(variable: &Lookup<'_>) -> Option<PathBuf> {
     state_directory(variable, APPLE).map(|state| state.join("antiphon").join("ledger.db"))
 }
 
 fn state_directory(variable: &Lookup<'_>, apple: bool) -> Option<PathBuf> {
-    // A relative path would mean another place in each working directory: it counts as not set.
+    // A relative path would mean a different file in each working directory, so it counts as not set.
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = |below: &str| absolute("HOME").map(|home| home.join(Path::new(below)));
     if apple {

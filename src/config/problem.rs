@@ -1,22 +1,22 @@
-//! What is wrong with a configuration, as values, and how it is shown.
+//! Problems of a configuration as values, and their text for operators.
 
 use std::{fmt, ops::Range};
 
-/// One thing that is wrong.
+/// One problem of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What it is about: a key with its tables (`server.listen`), a variable, or a flag; empty for the file as a whole.
+    /// Key with its tables (`server.listen`), variable or flag. Empty for the file as a whole.
     pub key: String,
-    /// What is wrong and what was expected.
+    /// Message that names the fault and the expected value.
     pub message: String,
-    /// What to do.
+    /// Advice on the fix.
     pub hint: Option<String>,
-    /// Where in the file, if it stands in the file.
+    /// Place in the file, if the value comes from the file.
     pub place: Option<Place>,
 }
 
 impl Problem {
-    /// A problem without a hint and without a place.
+    /// Creates a problem without a hint and without a place.
     pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             key: key.into(),
@@ -26,49 +26,50 @@ impl Problem {
         }
     }
 
-    /// With a hint.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// With a place.
+    /// Sets the place.
     #[must_use]
     pub fn at(mut self, place: Option<Place>) -> Self {
         self.place = place;
         self
     }
 
-    /// Without the text of its line, which may hold a secret.
+    /// Removes the text of its line, which may contain a secret.
     #[must_use]
     pub fn concealed(mut self) -> Self {
         self.place = self.place.map(Place::concealed);
         self
     }
 
-    /// Its line in the file, from 1.
+    /// Returns its line in the file, counted from 1.
     pub fn line(&self) -> Option<usize> {
         self.place.as_ref().map(|place| place.line)
     }
 }
 
-/// A stretch of one line of the file.
+/// Range within one line of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Line, from 1.
+    /// Line, counted from 1.
     pub line: usize,
-    /// Column in characters, from 1.
+    /// Column in characters, counted from 1.
     pub column: usize,
     /// Width in characters, at least 1.
     pub width: usize,
-    /// The whole line; empty if it is not to be shown.
+    /// Text of the whole line. Empty if it must not be shown.
     pub text: String,
 }
 
 impl Place {
-    /// The place of a byte range of `source`; of its first line if it has several.
+    /// Finds the place of a byte range of `source`. Only the first line of the range counts.
     pub fn of(source: &str, span: &Range<usize>) -> Self {
+        // A range that is not on character boundaries gives a rough place instead of a panic.
         let before = source.get(..span.start).unwrap_or(source);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         let rest = source.get(line_start..).unwrap_or_default();
@@ -76,6 +77,7 @@ impl Place {
         let column = before.get(line_start..).unwrap_or_default().chars().count();
         let spanned = source.get(span.clone()).unwrap_or_default();
         let wanted = spanned.lines().next().unwrap_or_default().chars().count();
+        // The carets must not reach beyond the end of the line.
         let room = text.chars().count().saturating_sub(column);
         Self {
             line: before.matches('\n').count() + 1,
@@ -87,15 +89,16 @@ impl Place {
 }
 
 impl Place {
-    /// Without the text of its line.
+    /// Removes the text of its line.
     pub(super) fn concealed(mut self) -> Self {
         self.text.clear();
         self
     }
 
-    /// With no more of its line than the stretch itself, and what leads to it if that holds no value.
+    /// Cuts the line behind the range. Removes all text if a value precedes the range on its line.
     pub(super) fn alone(mut self) -> Self {
         let text: String = self.text.chars().take(self.column - 1 + self.width).collect();
+        // An equals sign in front means an inline table, whose earlier values may be secrets.
         let before: String = text.chars().take(self.column - 1).collect();
         self.text = if before.contains('=') { String::new() } else { text };
         self
@@ -116,7 +119,7 @@ impl fmt::Display for Problem {
         }
         if let Some(place) = self.place.as_ref().filter(|place| !place.text.is_empty()) {
             let gutter = place.line.to_string().len();
-            // A tab keeps its width, so that the caret stands below what it means.
+            // A tab stays a tab, so that the carets are below the right characters.
             let indent = place
                 .text
                 .chars()
@@ -134,12 +137,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why there is no configuration: every problem, in the order of the file, then variables, then flags.
+/// Error with every problem of a configuration: first those of the file by line, then those without a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The file that was read, if one was.
+    /// Name of the file that was read, if there was one.
     pub file: Option<String>,
-    /// The problems; at least one.
+    /// Problems, at least one.
     pub problems: Vec<Problem>,
 }
 
@@ -159,9 +162,10 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// The one of `known` that a typing mistake may have turned into `word`.
+/// Returns the word of `known` that a typing mistake may have turned into `word`.
 pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let word = word.to_lowercase().replace('-', "_");
+    // One mistake in three letters, but never more than three: beyond that a suggestion is a guess.
     let allowed = (word.chars().count() / 3).clamp(1, 3);
     let scored = known.into_iter().map(|known| (distance(&word, known), known));
     scored
@@ -170,7 +174,7 @@ pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
         .map(|(_, known)| known)
 }
 
-/// Insertions, removals, replacements and swaps of neighbours between two words.
+/// Counts the insertions, removals, replacements and swaps of neighbours between two words (edit distance).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];

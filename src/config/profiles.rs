@@ -1,4 +1,4 @@
-//! Profiles and client tokens of a configuration, and whether the door is shut that they need.
+//! Builds profiles and client tokens, and checks that profiles are not open to other machines.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,25 +20,29 @@ use crate::{
     server::ServerSettings,
 };
 
-/// What a profile may weigh.
+/// Weights that a profile may have.
 const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=1000;
-/// What one of which must be given.
+/// Hint that lists the kinds of credentials.
 const ONE_CREDENTIAL: &str =
     "write one of api_key, api_key_file, bearer, bearer_file, or aws_access_key_id and aws_secret_access_key";
 
-/// A secret that may be given.
+/// Secret that the file may set.
 enum Given {
+    /// The file does not set it.
     Not,
-    /// It is, and has its problem already.
+    /// It is set but unusable, and already has its own problem.
     Unusable,
+    /// It is set and usable.
     Is(Secret),
 }
 
 impl Given {
+    /// Returns `true` if the file sets the secret, usable or not.
     const fn is_given(&self) -> bool {
         !matches!(self, Self::Not)
     }
 
+    /// Returns the secret if it is usable.
     fn secret(self) -> Option<Secret> {
         match self {
             Self::Is(secret) => Some(secret),
@@ -53,9 +57,9 @@ impl From<Option<Secret>> for Given {
     }
 }
 
-/// What a profile's secrets are checked against.
+/// Context in which a profile is checked.
 struct At<'a> {
-    /// The key of the profile.
+    /// Key of the profile: `upstreams.NAME.profiles[0]`.
     key: String,
     kind: Kind,
     host: &'a str,
@@ -63,17 +67,19 @@ struct At<'a> {
 }
 
 impl At<'_> {
+    /// Returns the full key of a field of the profile.
     fn of(&self, name: &str) -> String {
         read::join(&self.key, name)
     }
 }
 
-/// The profiles of every upstream that has some.
+/// Builds the profiles of every upstream that has some.
 pub(super) fn lower_profiles(lowering: &mut Lowering, read_file: &ReadFile<'_>) -> BTreeMap<String, Vec<Profile>> {
     let mut all = BTreeMap::new();
     for (name, said) in lowering.file.upstreams.clone() {
         let key = read::join("upstreams", &name);
         check_credentials(lowering, &key, &said);
+        // A bad URL or kind is reported with the upstream. Here it only decides which checks apply.
         let url = said.url.as_deref().and_then(|url| values::url(url).ok());
         let host = url.as_ref().map_or("", |url| url.authority.host());
         let kind = said.kind.map_or_else(|| Kind::of(&name, host), Kind::from);
@@ -87,9 +93,10 @@ pub(super) fn lower_profiles(lowering: &mut Lowering, read_file: &ReadFile<'_>) 
                 host,
                 read_file,
             };
+            // The name is the label in metrics, so two profiles would share their series.
             if !names.insert(profile.name.as_str()) && !profile.name.is_empty() {
                 let flaw = Flaw::new("two profiles of this upstream have this name");
-                lowering.report(&at.of("name"), flaw.hint("choose another"));
+                lowering.report(&at.of("name"), flaw.hint("choose another name"));
             }
             profiles.extend(lower_profile(lowering, &at, profile));
         }
@@ -100,14 +107,16 @@ pub(super) fn lower_profiles(lowering: &mut Lowering, read_file: &ReadFile<'_>) 
     all
 }
 
+/// Reports `credentials` that contradict the list of profiles.
 fn check_credentials(lowering: &mut Lowering, key: &str, said: &file::Upstream) {
     let key = read::join(key, "credentials");
+    // The reader removed an unusable word, so the default would be compared instead.
     let unusable = lowering.places.contains_key(&key) && said.credentials.is_none();
     match (credentials_of(said), said.profiles.is_empty()) {
         _ if unusable => {}
         (CredentialsName::Passthrough, false) => {
-            let flaw = Flaw::new("profiles are given, but the clients' own credentials are passed through");
-            lowering.report(&key, flaw.hint("write \"profiles\", or remove them"));
+            let flaw = Flaw::new("profiles are configured, but clients' own credentials are passed through");
+            lowering.report(&key, flaw.hint("write \"profiles\", or remove the profiles"));
         }
         (CredentialsName::Profiles, true) => {
             let flaw = Flaw::new("no profile is given");
@@ -120,12 +129,13 @@ fn check_credentials(lowering: &mut Lowering, key: &str, said: &file::Upstream) 
     }
 }
 
+/// Builds one profile. `None` if it has a problem.
 fn lower_profile(lowering: &mut Lowering, at: &At<'_>, said: &file::Profile) -> Option<Profile> {
     let name_key = at.of("name");
     let named = if said.name.is_empty() && !lowering.places.contains_key(&name_key) {
         lowering.report(
             &at.key,
-            Flaw::new("has no name").hint("write name = \"…\": a label that may be shown"),
+            Flaw::new("has no name").hint("write name = \"…\": a label for logs and metrics"),
         );
         None
     } else {
@@ -147,13 +157,15 @@ fn lower_profile(lowering: &mut Lowering, at: &At<'_>, said: &file::Profile) -> 
     }
     for (i, model) in said.models.iter().enumerate() {
         let key = format!("{}[{i}]", at.of("models"));
+        // A lone `*` at the end is the only pattern that the match supports.
         let usable = word(model).is_ok() && !model.trim_end_matches('*').contains('*') && !model.ends_with("**");
-        // An item that was no string has its problem already; an empty text stands in for it.
+        // An item that is not a string already has its own problem; the reader replaced it by an empty text.
         if !usable && !lowering.has_problem(&key) {
-            let flaw = Flaw::new("expected the name of a model, or its beginning and one `*` at the end");
+            let flaw = Flaw::new("expected the name of a model, or a prefix with one `*` at the end");
             lowering.report(&key, flaw);
         }
     }
+    // The credential is checked even if the name is unusable, so that all problems are reported at once.
     let credential = lower_credential(lowering, at, said);
     named?;
     Some(Profile {
@@ -165,7 +177,7 @@ fn lower_profile(lowering: &mut Lowering, at: &At<'_>, said: &file::Profile) -> 
     })
 }
 
-/// The one credential of a profile.
+/// Builds the credential of a profile. Reports a profile with none or with several.
 fn lower_credential(lowering: &mut Lowering, at: &At<'_>, said: &file::Profile) -> Option<Credential> {
     let key = lower_secret(lowering, at, "api_key", said.api_key_file.as_deref());
     let bearer = lower_secret(lowering, at, "bearer", said.bearer_file.as_deref());
@@ -187,6 +199,7 @@ fn lower_credential(lowering: &mut Lowering, at: &At<'_>, said: &file::Profile) 
         "aws_session_token",
         said.aws_session_token_file.as_deref(),
     );
+    // A region alone counts as AWS, so that the problem names the missing keys.
     let aws = id.is_given() || secret.is_given() || session.is_given() || said.aws_region.is_some();
     match [key.is_given(), bearer.is_given(), aws]
         .iter()
@@ -206,6 +219,7 @@ fn lower_credential(lowering: &mut Lowering, at: &At<'_>, said: &file::Profile) 
     key.or_else(|| bearer.secret().map(Credential::Bearer))
 }
 
+/// Builds the AWS keys of a profile, without a session token.
 fn lower_aws_keys(
     lowering: &mut Lowering,
     at: &At<'_>,
@@ -214,7 +228,7 @@ fn lower_aws_keys(
     secret: Given,
 ) -> Option<AwsKeys> {
     if at.kind != Kind::Bedrock {
-        let flaw = Flaw::new("keys of AWS can be used for upstreams of the kind bedrock only");
+        let flaw = Flaw::new("AWS keys can be used only for upstreams of kind bedrock");
         lowering.report(
             &at.key,
             flaw.hint("write kind = \"bedrock\" for the upstream, or give an api_key"),
@@ -224,19 +238,20 @@ fn lower_aws_keys(
         if !given.is_given() {
             lowering.report(
                 &at.key,
-                Flaw::new(format!("has no {name}")).hint("keys of AWS come in pairs"),
+                Flaw::new(format!("has no {name}")).hint("AWS keys come in pairs"),
             );
         }
     }
     let region = said.aws_region.as_deref().or_else(|| provider::aws_region(at.host));
+    // The region becomes part of the signature's scope, which slashes and spaces would break.
     let is_region = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     if said.aws_region.as_deref().is_some_and(|region| !is_region(region)) {
         lowering.report(
             &at.of("aws_region"),
-            Flaw::new("expected the name of a region, as \"us-east-1\""),
+            Flaw::new("expected the name of a region, such as \"us-east-1\""),
         );
     } else if region.is_none() && at.kind == Kind::Bedrock {
-        let flaw = Flaw::new("has no aws_region, and the host of the upstream's url names none");
+        let flaw = Flaw::new("has no aws_region, and the upstream's host names none");
         lowering.report(&at.key, flaw.hint("write aws_region = \"us-east-1\""));
     }
     Some(AwsKeys {
@@ -248,40 +263,41 @@ fn lower_aws_keys(
     })
 }
 
-/// A secret by itself or by its file.
+/// Returns a secret that is written as a value or in a file of its own.
 fn lower_secret(lowering: &mut Lowering, at: &At<'_>, name: &str, path: Option<&str>) -> Given {
     let (key, file_key) = (at.of(name), at.of(&format!("{name}_file")));
     match (lowering.places.contains_key(&key), path) {
         (true, Some(_)) => {
-            let flaw = Flaw::new(format!("{name} and {name}_file are given"));
+            let flaw = Flaw::new(format!("both {name} and {name}_file are given"));
             lowering.report(&file_key, flaw.hint("keep one of them"));
             Given::Unusable
         }
         (true, None) => {
-            // A value that was no usable text has its problem already.
+            // A value that is not a usable text already has its own problem.
             let secret = lowering.hidden.get(&key).cloned();
             secret.and_then(|secret| lowering.take(&key, usable(secret))).into()
         }
         (false, Some(path)) => {
             let read = (at.read_file)(Path::new(path)).map_err(|error| {
-                // A long name without a dot or slash may be a secret in the wrong place.
+                // A long path without a dot or slash may be a secret at the wrong key.
                 let shown = if path.contains(['/', '.']) || path.len() < 30 {
                     path
                 } else {
                     "the file"
                 };
                 Flaw::new(format!("cannot read {shown}: {error}"))
-                    .hint("name a readable file that holds the secret alone")
+                    .hint("name a readable file that contains only the secret")
             });
             let secret = read.map(|text| Secret::new(without_line_break(text)));
             lowering.take(&file_key, secret.and_then(usable)).into()
         }
+        // A path of the wrong type was removed by the reader, which reported it.
         (false, None) if lowering.places.contains_key(&file_key) => Given::Unusable,
         (false, None) => Given::Not,
     }
 }
 
-/// The client tokens, by name.
+/// Builds the client tokens by name.
 pub(super) fn lower_client_tokens(lowering: &mut Lowering) -> ClientTokens {
     let mut entries: Vec<(String, TokenHash)> = Vec::new();
     for (name, said) in lowering.file.client_tokens.clone() {
@@ -293,9 +309,10 @@ pub(super) fn lower_client_tokens(lowering: &mut Lowering) -> ClientTokens {
         let Some(hash) = lowering.take(&key, hash) else {
             continue;
         };
+        // The token is all that tells two clients apart.
         if let Some((other, _)) = entries.iter().find(|(_, known)| *known == hash) {
-            let flaw = Flaw::new(format!("is the token of {other:?} too"));
-            lowering.report(&key, flaw.hint("make each client a token of its own"));
+            let flaw = Flaw::new(format!("is also the token of {other:?}"));
+            lowering.report(&key, flaw.hint("make a separate token for each client"));
         }
         if named.is_some() {
             entries.push((name, hash));
@@ -304,12 +321,12 @@ pub(super) fn lower_client_tokens(lowering: &mut Lowering) -> ClientTokens {
     ClientTokens::new(entries)
 }
 
-/// Whoever reaches the proxy could spend the operator's credit.
+/// Reports profiles that any client on another machine could use at the operator's expense.
 pub(super) fn check_door(lowering: &mut Lowering, server: &ServerSettings, profiles: &BTreeMap<String, Vec<Profile>>) {
     let open = lowering.file.client_tokens.is_empty() && !server.listen.ip().is_loopback();
     if open && !profiles.is_empty() {
         let flaw = Flaw::new(format!(
-            "{} can be reached from other machines, and whoever reaches it could use your profiles",
+            "{} is reachable from other machines, and any client could use your profiles",
             server.listen
         ));
         let hint = "add a client token (`antiphon config token NAME` makes one), or listen on 127.0.0.1";
@@ -317,17 +334,15 @@ pub(super) fn check_door(lowering: &mut Lowering, server: &ServerSettings, profi
     }
 }
 
-/// Text that may stand in a log and in a header.
+/// Checks a text that is shown in logs and headers.
 fn word(text: &str) -> Result<String, Flaw> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(text.to_owned());
     }
-    Err(Flaw::new(
-        "expected a word: printable characters without spaces, at least one",
-    ))
+    Err(Flaw::new("expected a word of printable characters without spaces"))
 }
 
-/// A secret that a header can carry. The message tells nothing of it.
+/// Checks that a header can contain the secret. No message repeats any part of it.
 fn usable(secret: Secret) -> Result<Secret, Flaw> {
     if secret.reveal().is_empty() {
         return Err(Flaw::new("the secret is empty"));
@@ -336,11 +351,12 @@ fn usable(secret: Secret) -> Result<Secret, Flaw> {
         return Ok(secret);
     }
     Err(
-        Flaw::new("the secret holds spaces, line breaks or other characters that no key has")
-            .hint("give the secret alone, without quotes and comments"),
+        Flaw::new("the secret contains spaces, line breaks or other characters that no key has")
+            .hint("give the secret alone, without quotes or comments"),
     )
 }
 
+/// Removes one line break from the end, as editors and `echo` add it.
 fn without_line_break(mut text: String) -> String {
     for end in ['\n', '\r'] {
         if text.ends_with(end) {

@@ -1,7 +1,7 @@
-//! From the text of the file to [`File`]: every problem at once, each with its line. Never stops at the first.
+//! Reader of the configuration file: from its text to [`File`], with every problem and its line.
 //!
-//! Walks the parsed text along the JSON Schema of [`File`]; what is wrong is reported and left out, so that one mistake
-//! hides no other.
+//! The reader walks the parsed text along the JSON Schema of [`File`]. It reports an unusable value and leaves it out,
+//! so that one mistake hides no other.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -20,20 +20,20 @@ use super::{
     problem::{Place, Problem, nearest},
 };
 
-/// What the file said, as far as it could be understood.
+/// Values of the file as far as they are usable, and all problems.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    /// The values; defaults where nothing, or nothing usable, was said.
+    /// Values of the file. A missing or unusable value has its default.
     pub(super) file: File,
-    /// Where each value stands, by its key with its tables.
+    /// Place of each value, by its key with its tables.
     pub(super) places: BTreeMap<String, Place>,
-    /// The secrets, by their key.
+    /// Secrets by their key.
     pub(super) hidden: Hidden,
-    /// What is wrong so far.
+    /// Problems found so far.
     pub(super) problems: Vec<Problem>,
 }
 
-/// Reads the file's text. `variable` answers `${NAME}`.
+/// Reads the file's text. `variable` returns the value of `${NAME}`.
 pub(super) fn read(source: &str, variable: &Lookup<'_>) -> Reading {
     let mut walk = Walk {
         source,
@@ -42,11 +42,12 @@ pub(super) fn read(source: &str, variable: &Lookup<'_>) -> Reading {
         hidden: Hidden::default(),
         problems: Vec::new(),
     };
+    // The recovering parser reports every syntax error, not only the first.
     let (root, errors) = DeTable::parse_recoverable(source);
     for error in &errors {
         let place = error.span().map(|span| Place::of(source, &span));
         let problem = syntax(error.message()).at(place);
-        // Of text that is not TOML nobody can say where a secret stands.
+        // In text that is not TOML the lines of secrets are unknown, so no line is shown if there may be one.
         walk.problems.push(if Hidden::may_be_in(source) {
             problem.concealed()
         } else {
@@ -54,12 +55,13 @@ pub(super) fn read(source: &str, variable: &Lookup<'_>) -> Reading {
         });
     }
     let schema = file::schema();
-    // Text that is not TOML was recovered by guessing: what follows from the guess would only confuse.
+    // The parser recovers from a syntax error by guessing. Problems that follow from a guess would only confuse.
     let table = if errors.is_empty() {
         walk.table(root.get_ref(), schema.as_value(), "")
     } else {
         Table::new()
     };
+    // The walk lets only valid values through, so a failure here means a schema that differs from the types.
     let file = Value::Table(table).try_into().unwrap_or_else(|error: toml::de::Error| {
         walk.problems.push(Problem::new("", error.message()));
         File::default()
@@ -72,7 +74,7 @@ pub(super) fn read(source: &str, variable: &Lookup<'_>) -> Reading {
     }
 }
 
-/// `key` behind the tables it stands in, as TOML writes it.
+/// Appends `key` to the path of its tables, in the syntax of TOML.
 pub(super) fn join(tables: &str, key: &str) -> String {
     let bare = !key.is_empty()
         && key
@@ -86,6 +88,7 @@ pub(super) fn join(tables: &str, key: &str) -> String {
     }
 }
 
+/// Walk over the parsed text along the schema.
 struct Walk<'s> {
     source: &'s str,
     variable: &'s Lookup<'s>,
@@ -95,12 +98,14 @@ struct Walk<'s> {
 }
 
 impl Walk<'_> {
+    /// Reads a table. Leaves out unknown keys and unusable values.
     fn table(&mut self, table: &DeTable<'_>, schema: &Json, path: &str) -> Table {
         let mut values = Table::new();
         for (key, value) in table {
             let name: &str = key.get_ref();
             let full = join(path, name);
             let properties = schema.get("properties").and_then(Json::as_object);
+            // A table with free names, such as `[upstreams.NAME]`, has one schema for all entries.
             let free = schema.get("additionalProperties").filter(|free| free.is_object());
             if let Some(schema) = properties.and_then(|known| known.get(name)).or(free) {
                 if let Some(value) = self.value(value.get_ref(), &value.span(), schema, &full) {
@@ -109,9 +114,10 @@ impl Walk<'_> {
             } else {
                 let known = properties.into_iter().flatten().map(|(name, _)| name.as_str());
                 let section = section_of(name, properties).map(|section| format!("it belongs under [{section}]"));
-                // What stands behind a mistyped key may be meant to be secret.
+                // The value of a mistyped key may be a secret, so only the key itself is shown.
                 let place = self.place(&key.span()).map(Place::alone);
                 let mut problem = unknown(&full, name, known).at(place);
+                // A key that exists in another section was most likely put into the wrong one.
                 problem.hint = section.or(problem.hint);
                 self.problems.push(problem);
             }
@@ -119,9 +125,11 @@ impl Walk<'_> {
         values
     }
 
+    /// Reads a value, or reports its problem and returns `None`.
     fn value(&mut self, value: &DeValue<'_>, span: &Range<usize>, schema: &Json, path: &str) -> Option<Value> {
         let place = self.place(span);
         let place = place.map(|place| if is_private(path) { place.concealed() } else { place });
+        // Recorded also for unusable values, so that later checks can tell "unusable" from "missing".
         if let Some(place) = &place {
             self.places.insert(path.to_owned(), place.clone());
         }
@@ -134,6 +142,7 @@ impl Walk<'_> {
         let understood = match (value, expected) {
             (DeValue::Table(table), Some("object")) => return Some(Value::Table(self.table(table, schema, path))),
             (DeValue::String(text), Some("string")) if schema.get("writeOnly").is_some() => {
+                // Only the reference or a mask becomes a value of the file; the secret is stored apart.
                 self.hidden.take(path, text, self.variable).map(Value::String)
             }
             (DeValue::String(text), Some("string")) => interpolate(text, self.variable)
@@ -143,6 +152,7 @@ impl Walk<'_> {
                 .map(Value::String),
             (DeValue::Boolean(value), Some("boolean")) => Ok(Value::Boolean(*value)),
             (DeValue::Integer(number), Some("integer")) => {
+                // TOML integers may be hexadecimal, octal or binary. No key takes a negative number.
                 let number = i64::from_str_radix(number.as_str(), number.radix())
                     .ok()
                     .filter(|number| *number >= 0);
@@ -160,7 +170,7 @@ impl Walk<'_> {
                 let mut values = Vec::new();
                 for (i, item) in items.iter().enumerate() {
                     let value = self.value(item.get_ref(), &item.span(), schema, &format!("{path}[{i}]"));
-                    // Something stands in for an unusable item, so that the others keep their numbers.
+                    // A stand-in replaces an unusable item, so that the other items keep their numbers.
                     values.push(value.unwrap_or_else(|| stand_in.clone()));
                 }
                 return Some(Value::Array(values));
@@ -181,19 +191,21 @@ impl Walk<'_> {
         }
     }
 
+    /// Returns the place of a byte range, or `None` if the range is outside the text.
     fn place(&self, span: &Range<usize>) -> Option<Place> {
         (span.end <= self.source.len()).then(|| Place::of(self.source, span))
     }
 }
 
-/// What the TOML reader says, and what to do where that is plain.
+/// Converts a message of the TOML parser to a problem, with a hint if the fix is clear.
 fn syntax(message: &str) -> Problem {
     match message {
-        "duplicate key" => Problem::new("", "the same key or table stands twice").hint("keep one of them"),
+        "duplicate key" => Problem::new("", "the same key or table appears twice").hint("keep one of them"),
         message => Problem::new("", format!("not TOML: {message}")),
     }
 }
 
+/// Returns the problem of an unknown key. The hint is the nearest known key, or all of them.
 fn unknown<'k>(full: &str, name: &str, known: impl Iterator<Item = &'k str>) -> Problem {
     let mut known: Vec<&str> = known.collect();
     known.sort_unstable();
@@ -204,7 +216,7 @@ fn unknown<'k>(full: &str, name: &str, known: impl Iterator<Item = &'k str>) -> 
     Problem::new(full, "unknown key").hint(hint)
 }
 
-/// The table among `properties` that has a key of this name.
+/// Returns the table among `properties` that has a key of this name.
 fn section_of<'k>(name: &str, properties: Option<&'k serde_json::Map<String, Json>>) -> Option<&'k String> {
     let has = |schema: &Json| schema.get("properties").is_some_and(|inner| inner.get(name).is_some());
     properties?
@@ -213,14 +225,15 @@ fn section_of<'k>(name: &str, properties: Option<&'k serde_json::Map<String, Jso
         .map(|(section, _)| section)
 }
 
-/// The words that a schema allows; none if it is not a closed list.
+/// Returns the words that a schema allows. Empty if it is not a closed list.
 fn choices(schema: &Json) -> Vec<&str> {
+    // The schema generator writes `oneOf` if the variants have descriptions, and `enum` if not.
     let listed = |key: &str| schema.get(key).and_then(Json::as_array).into_iter().flatten();
     let constants = listed("oneOf").filter_map(|choice| choice.get("const"));
     listed("enum").chain(constants).filter_map(Json::as_str).collect()
 }
 
-/// `text` if it is one of `choices`, or if there are none.
+/// Returns `text` if it is one of `choices`, or if there are no choices.
 pub(super) fn one_of(text: String, choices: &[&str]) -> Result<String, Flaw> {
     if choices.is_empty() || choices.contains(&text.as_str()) {
         return Ok(text);
@@ -232,6 +245,7 @@ pub(super) fn one_of(text: String, choices: &[&str]) -> Result<String, Flaw> {
     }
 }
 
+/// Describes a value of the wrong type. Names types as operators know them.
 fn wrong_type(value: &DeValue<'_>, schema: &Json, expected: &str) -> Flaw {
     let tables = schema.pointer("/items/properties").is_some();
     let named = |name: &str| match name {

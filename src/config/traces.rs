@@ -1,7 +1,7 @@
-//! `[traces]` and the variables of OpenTelemetry as settings.
+//! Converts `[traces]` and the variables of OpenTelemetry to settings.
 //!
-//! Those variables are often set for other programs too. As their specification wants it, one that cannot be used is
-//! passed over, and told.
+//! These variables are often set for other programs too. As their specification demands, a variable that cannot be used
+//! is ignored with a warning.
 
 use std::{collections::BTreeMap, str::FromStr, time::Duration};
 
@@ -20,29 +20,30 @@ use super::{
 use crate::telemetry::{ExportHeaders, TraceSampling, TraceSettings};
 
 const ENDPOINT: &str = "traces.endpoint";
-/// Where a collector takes traces.
+/// Default path at which a collector accepts traces.
 const PATH: &str = "/v1/traces";
-/// The only way in which traces are sent.
+/// The only supported protocol of exports.
 const PROTOCOL: &str = "http/protobuf";
-/// Names and values that are taken from one variable.
+/// Maximum number of pairs in one variable. A variable with more is unusable.
 const PAIRS_MAX: usize = 128;
 
-/// What the variables say, as far as it can be used.
+/// Usable values of the OpenTelemetry variables.
 #[derive(Debug, Default)]
 pub(super) struct OtelEnvironment {
     disabled: bool,
-    /// All of the URL, and the variable that gave it.
+    /// Complete URL, and the variable that set it.
     endpoint: Option<(String, &'static str)>,
     headers: Option<BTreeMap<String, String>>,
     timeout: Option<Duration>,
     service: Option<String>,
     resource: BTreeMap<String, String>,
     sampling: Option<TraceSampling>,
-    /// Variables that say nothing that can be used.
+    /// Variables with values that cannot be used.
     pub(super) unusable: Vec<&'static str>,
 }
 
 impl OtelEnvironment {
+    /// Reads all variables. Notes those with unusable values.
     pub(super) fn of(variable: &Lookup<'_>) -> Self {
         let mut this = Self::default();
         let disabled = variable(OTEL_DISABLED).is_some_and(|text| text.trim().eq_ignore_ascii_case("true"));
@@ -52,13 +53,14 @@ impl OtelEnvironment {
             _ => None,
         });
         this.disabled = disabled || exporter == Some(false);
-        // The variable for traces alone goes before the one for everything.
+        // By the specification the variable for traces overrides the one for all signals.
         let own = this.usable(variable, OTEL_TRACES_ENDPOINT, |text| {
             let has_path = text.split_once("://").is_none_or(|(_, rest)| rest.contains('/'));
-            // Asked as it stands, if need be at the root.
+            // By the specification this URL is used as it is, so `/v1/traces` is not added.
             let slash = if has_path { "" } else { "/" };
             endpoint(&format!("{text}{slash}")).map(|uri| uri.to_string())
         });
+        // Both variables are read even if one is enough, so that each unusable value is reported.
         let common = this.usable(variable, OTEL_ENDPOINT, |text| {
             let text = format!("{}{PATH}", text.trim_end_matches('/'));
             endpoint(&text).map(|uri| uri.to_string())
@@ -66,9 +68,11 @@ impl OtelEnvironment {
         let own = own.map(|url| (url, OTEL_TRACES_ENDPOINT));
         this.endpoint = own.or_else(|| common.map(|url| (url, OTEL_ENDPOINT)));
         let protocol = |text: &str| (text == PROTOCOL).then_some(());
+        // Nothing depends on the value: another protocol is only reported as unusable.
         let _ = this.either(variable, OTEL_TRACES_PROTOCOL, OTEL_PROTOCOL, protocol);
         this.headers = this.either(variable, OTEL_TRACES_HEADERS, OTEL_HEADERS, headers);
         this.timeout = this.either(variable, OTEL_TRACES_TIMEOUT, OTEL_TIMEOUT, |text| {
+            // Zero would let every export fail.
             let millis = text.parse().ok().filter(|millis| *millis > 0);
             millis.map(Duration::from_millis)
         });
@@ -78,7 +82,7 @@ impl OtelEnvironment {
         this
     }
 
-    /// What a variable says, if it can be used.
+    /// Reads a variable. Notes it as unusable if `read` returns `None`.
     fn usable<T>(
         &mut self,
         variable: &Lookup<'_>,
@@ -93,7 +97,7 @@ impl OtelEnvironment {
         value
     }
 
-    /// What the variable for traces says, else the one for everything.
+    /// Reads the variable for traces, else the one for all signals.
     fn either<T>(
         &mut self,
         variable: &Lookup<'_>,
@@ -106,6 +110,9 @@ impl OtelEnvironment {
         own.or(common)
     }
 
+    /// Reads the sampler and its share.
+    ///
+    /// Only `always_on`, `always_off`, `traceidratio` and their `parentbased_` forms are usable.
     fn sampling(&mut self, variable: &Lookup<'_>) -> Option<TraceSampling> {
         let share = self.usable(variable, OTEL_SAMPLER_ARG, |text| {
             let share = text.parse().ok();
@@ -119,6 +126,7 @@ impl OtelEnvironment {
             let share = match name {
                 "always_on" => 1.0,
                 "always_off" => 0.0,
+                // By the specification the share defaults to all traces.
                 "traceidratio" => share.unwrap_or(1.0),
                 _ => return None,
             };
@@ -127,7 +135,7 @@ impl OtelEnvironment {
     }
 }
 
-/// Puts the variables over the file.
+/// Overrides the file's endpoint with that of the variables.
 pub(super) fn overlay_traces(lowering: &mut Lowering, otel: &OtelEnvironment) {
     if let Some((url, name)) = &otel.endpoint {
         lowering.file.traces.endpoint = Some(url.clone());
@@ -135,6 +143,7 @@ pub(super) fn overlay_traces(lowering: &mut Lowering, otel: &OtelEnvironment) {
     }
 }
 
+/// Builds the settings of traces. `None` if there is no endpoint or traces are turned off.
 pub(super) fn lower_traces(lowering: &mut Lowering, otel: &OtelEnvironment) -> Option<TraceSettings> {
     let text = lowering.file.traces.endpoint.clone()?;
     let flaw = || {
@@ -142,6 +151,7 @@ pub(super) fn lower_traces(lowering: &mut Lowering, otel: &OtelEnvironment) -> O
             .hint("write it like \"http://127.0.0.1:4318\"")
     };
     let endpoint = lowering.take(ENDPOINT, endpoint(&text).ok_or_else(flaw))?;
+    // Turned off only here, so that a bad endpoint is reported even while traces are off.
     if otel.disabled {
         return None;
     }
@@ -151,13 +161,14 @@ pub(super) fn lower_traces(lowering: &mut Lowering, otel: &OtelEnvironment) -> O
     settings.sampling = otel.sampling.unwrap_or_default();
     settings.headers = ExportHeaders(otel.headers.clone().unwrap_or_default());
     settings.resource.extend(otel.resource.clone());
+    // By the specification `OTEL_SERVICE_NAME` overrides `service.name` among the resource attributes.
     if let Some(service) = &otel.service {
         settings.resource.insert("service.name".to_owned(), service.clone());
     }
     Some(settings)
 }
 
-/// Where traces are posted to. Without so much as a slash behind the host that is [`PATH`].
+/// Parses the URL for exports. Adds [`PATH`] if there is not even a slash behind the host.
 fn endpoint(text: &str) -> Option<Uri> {
     let text = text.trim();
     let (_, rest) = text.split_once("://")?;
@@ -169,11 +180,12 @@ fn endpoint(text: &str) -> Option<Uri> {
     let uri = Uri::from_str(&text).ok()?;
     let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
     let authority = uri.authority()?;
+    // A password or a key in the URL would be printed by `config print`.
     let is_plain = !authority.as_str().contains('@') && uri.query().is_none() && !text.contains('#');
     (is_http && is_plain && !authority.host().is_empty()).then_some(uri)
 }
 
-/// Names of headers and their values, which stay percent-encoded.
+/// Parses names and values of headers. Values stay percent-encoded.
 fn headers(text: &str) -> Option<BTreeMap<String, String>> {
     let pairs = pairs(text)?;
     let are_good = pairs
@@ -182,6 +194,7 @@ fn headers(text: &str) -> Option<BTreeMap<String, String>> {
     are_good.then_some(pairs)
 }
 
+/// Parses names and values of attributes. Values are percent-decoded.
 fn attributes(text: &str) -> Option<BTreeMap<String, String>> {
     let decoded = pairs(text)?
         .into_iter()
@@ -189,7 +202,7 @@ fn attributes(text: &str) -> Option<BTreeMap<String, String>> {
     decoded.collect()
 }
 
-/// `NAME=VALUE,NAME=VALUE`.
+/// Parses `NAME=VALUE,NAME=VALUE`.
 fn pairs(text: &str) -> Option<BTreeMap<String, String>> {
     let pairs: Option<BTreeMap<String, String>> = text
         .split(',')
@@ -204,12 +217,13 @@ fn pairs(text: &str) -> Option<BTreeMap<String, String>> {
     pairs.filter(|pairs| pairs.len() <= PAIRS_MAX)
 }
 
-/// A percent-encoded value.
+/// Decodes a percent-encoded value.
 fn decoded(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
         let (digits, rest) = part.split_at_checked(2)?;
+        // `from_str_radix` would also accept a sign.
         let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         bytes.push(u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)?);
         bytes.extend_from_slice(rest.as_bytes());

@@ -1,4 +1,4 @@
-//! The upstreams of a configuration: built-in ones, what was said of them, and all others.
+//! Upstreams of a configuration: the built-in ones, with the changes of the file, and all others.
 
 use super::{
     file::{self, CredentialsName},
@@ -12,7 +12,7 @@ use crate::{
     server::ServerSettings,
 };
 
-/// The built-in upstreams that have a URL, with what the file says of them, then all others.
+/// Builds the upstreams: first the built-in ones that have a URL, then all others.
 pub(super) fn lower_upstreams(lowering: &mut Lowering, server: &ServerSettings) -> Vec<Upstream> {
     let known = BUILT_IN.iter().filter_map(|row| Some((row.name, row.url?)));
     for (name, url) in known {
@@ -25,6 +25,7 @@ pub(super) fn lower_upstreams(lowering: &mut Lowering, server: &ServerSettings) 
         let Some(upstream) = lower_upstream(lowering, &name, &said, mode.into(), server) else {
             continue;
         };
+        // The derived values go back into the file, so that `config print` shows what is in effect.
         if let Some(entry) = lowering.file.upstreams.get_mut(&name) {
             entry.kind = Some(upstream.kind.into());
             entry.mode = Some(upstream.mode.into());
@@ -32,6 +33,7 @@ pub(super) fn lower_upstreams(lowering: &mut Lowering, server: &ServerSettings) 
         }
         upstreams.push(upstream);
     }
+    // The map is sorted by name. Built-in upstreams keep the order of their table.
     let rank = |upstream: &Upstream| BUILT_IN.iter().position(|row| row.name == upstream.name);
     upstreams.sort_by_key(|upstream| rank(upstream).unwrap_or(BUILT_IN.len()));
     upstreams
@@ -46,9 +48,10 @@ fn lower_upstream(
 ) -> Option<Upstream> {
     let key = read::join("upstreams", name);
     let url_key = read::join(&key, "url");
+    // Without a usable name the other problems of the table would have no useful key.
     lowering.take(&key, values::upstream_name(name))?;
     let Some(text) = &said.url else {
-        // A URL that was given but unusable has its own problem already.
+        // A URL that is present but unusable already has its own problem.
         if !lowering.places.contains_key(&url_key) {
             let flaw = Flaw::new("has no url, and there is no default for this name");
             lowering.report(&key, flaw.hint("write url = \"https://…\""));
@@ -60,8 +63,9 @@ fn lower_upstream(
         .kind
         .map_or_else(|| Kind::of(name, url.authority.host()), Kind::from);
     let port = url.authority.port_u16();
+    // Only loopback is recognised: which other names lead to this machine is unknown here.
     if provider::is_loopback(url.authority.host()) && port == Some(server.listen.port()) {
-        let flaw = Flaw::new("the URL is the proxy's own address: requests would go round in circles");
+        let flaw = Flaw::new("the URL is the proxy's own address: requests would loop");
         lowering.report(&url_key, flaw.hint("name the provider's address"));
     }
     Some(Upstream {
@@ -74,7 +78,7 @@ fn lower_upstream(
     })
 }
 
-/// Whose credential goes up where the file does not say.
+/// Returns the kind of credential to send, with the default if the file does not set it.
 pub(super) fn credentials_of(said: &file::Upstream) -> CredentialsName {
     said.credentials.unwrap_or(if said.profiles.is_empty() {
         CredentialsName::Passthrough

@@ -1,4 +1,4 @@
-//! The small languages of values: durations, sizes, addresses, URLs, origins, upstream names.
+//! Parsers of values: durations, sizes, addresses, URLs, origins, host names, upstream names.
 
 use std::{net::SocketAddr, str::FromStr, time::Duration};
 
@@ -7,30 +7,31 @@ use http::uri::{Authority, Scheme};
 use super::flaw::Flaw;
 use crate::provider::{self, is_plain};
 
-/// The longest duration that may be configured.
+/// Longest timeout that may be configured: one day.
 const DURATION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// The largest size that may be configured, in bytes.
+/// Largest size that may be configured: 4 GiB, in bytes.
 const SIZE_MAX: u64 = 4 << 30;
-/// Characters of a name.
+/// Maximum length of a name, in bytes.
 const NAME_MAX: usize = 64;
-/// What a name is made of.
-const LABEL: &str = "expected a name of lower-case letters, digits, `-`, `_` and `.`, at most 64";
+/// Description of a valid name, for problems.
+const LABEL: &str = "expected a name of lower-case letters, digits, `-`, `_` and `.`, at most 64 characters";
 
-/// The longest time that something may be kept.
+/// Longest retention time that may be configured: one year of 365.25 days, as `humantime` counts it.
 const LONG_DURATION_MAX: Duration = Duration::from_secs(31_557_600);
 
-/// A duration of at least `min` and at most a day: `30s`, `1m 30s`, `250ms`.
+/// Parses a duration of at least `min` and at most one day: `30s`, `1m 30s`, `250ms`.
 pub(super) fn duration(text: &str, min: Duration) -> Result<Duration, Flaw> {
     within(text, min, DURATION_MAX)
 }
 
-/// A duration of at least `min` and at most a year: `7d`.
+/// Parses a duration of at least `min` and at most one year: `7d`.
 pub(super) fn long_duration(text: &str, min: Duration) -> Result<Duration, Flaw> {
     within(text, min, LONG_DURATION_MAX)
 }
 
 fn within(text: &str, min: Duration, max: Duration) -> Result<Duration, Flaw> {
     let bad = || Flaw::new(format!("expected a duration, found {text:?}"));
+    // A number without a unit has one likely meaning, so its hint names the exact fix.
     let hint = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("write \"{text}s\" for seconds")
     } else {
@@ -48,7 +49,7 @@ fn within(text: &str, min: Duration, max: Duration) -> Result<Duration, Flaw> {
     Ok(duration)
 }
 
-/// A size in bytes, from 1 byte to 4 GiB: `64MiB`, `500kB`, `1048576`.
+/// Parses a size from 1 byte to 4 GiB: `64MiB`, `500kB`, `1048576`. Returns bytes.
 pub(super) fn size(text: &str) -> Result<usize, Flaw> {
     let bad = || {
         Flaw::new(format!("expected a size, found {text:?}")).hint("write it like \"64MiB\", \"500kB\" or \"4096B\"")
@@ -72,9 +73,10 @@ pub(super) fn size(text: &str) -> Result<usize, Flaw> {
     usize::try_from(bytes).map_err(|_| bad())
 }
 
-/// An address and port. `localhost` stands for 127.0.0.1: other names may have several addresses.
+/// Parses an address and port. The only name is `localhost`, which means 127.0.0.1.
 pub(super) fn address(text: &str) -> Result<SocketAddr, Flaw> {
     let text = text.trim();
+    // Other names are rejected, since a name may have several addresses and a listener needs one.
     let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     SocketAddr::from_str(numeric.as_deref().unwrap_or(text)).map_err(|_| {
         let port = text.strip_prefix(':').unwrap_or(text);
@@ -87,7 +89,7 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, Flaw> {
     })
 }
 
-/// The parts of an upstream's URL.
+/// Parts of an upstream's URL.
 #[derive(Debug)]
 pub(super) struct Url {
     pub(super) scheme: Scheme,
@@ -95,7 +97,7 @@ pub(super) struct Url {
     pub(super) base_path: String,
 }
 
-/// An upstream's URL: scheme, host, optional port and path. The message never repeats what may be a password.
+/// Parses an upstream's URL: scheme, host, optional port and path. No message repeats a possible password.
 pub(super) fn url(text: &str) -> Result<Url, Flaw> {
     let text = text.trim();
     let Some((scheme, rest)) = text.split_once("://") else {
@@ -108,9 +110,10 @@ pub(super) fn url(text: &str) -> Result<Url, Flaw> {
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    // Checked before any message repeats the authority.
     if authority.contains('@') {
-        return Err(Flaw::new("the URL holds a user name or password")
-            .hint("remove it: clients send their own credential, which is passed on"));
+        return Err(Flaw::new("the URL contains a user name or password")
+            .hint("remove it: clients send their own credentials, which are passed on"));
     }
     if path.contains('#') {
         return Err(Flaw::new("the URL has a fragment").hint("remove everything from `#`"));
@@ -121,6 +124,7 @@ pub(super) fn url(text: &str) -> Result<Url, Flaw> {
         );
     }
     let base_path = path.trim_end_matches('/');
+    // The client's path is appended to the base path, so a whole endpoint here would appear twice.
     for endpoint in provider::ENDPOINTS {
         if let Some(base) = base_path.strip_suffix(endpoint) {
             return Err(
@@ -139,6 +143,7 @@ pub(super) fn url(text: &str) -> Result<Url, Flaw> {
     let bad_host = || Flaw::new(format!("expected a host and at most a port, found {authority:?}"));
     let authority = Authority::from_str(authority).map_err(|_| bad_host())?;
     let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+    // `Authority` accepts an empty or too large port, and nothing can connect to port 0.
     let port_is_good = port.is_empty() || authority.port_u16().is_some_and(|port| port != 0);
     if authority.host().is_empty() || !port_is_good {
         return Err(bad_host());
@@ -150,7 +155,7 @@ pub(super) fn url(text: &str) -> Result<Url, Flaw> {
     })
 }
 
-/// The name of an upstream: a path segment and a metric label.
+/// Checks the name of an upstream, which is a path segment and a metric label.
 pub(super) fn upstream_name(name: &str) -> Result<(), Flaw> {
     if provider::RESERVED_NAMES.contains(&name) {
         return Err(Flaw::new(format!(
@@ -161,7 +166,7 @@ pub(super) fn upstream_name(name: &str) -> Result<(), Flaw> {
     label(name)
 }
 
-/// A name that is shown in logs and metrics.
+/// Checks a name that is shown in logs and metrics.
 pub(super) fn label(name: &str) -> Result<(), Flaw> {
     if is_label(name) {
         return Ok(());
@@ -175,7 +180,7 @@ pub(super) fn label(name: &str) -> Result<(), Flaw> {
     })
 }
 
-/// Whether a client's token may have this name; an error says what is allowed.
+/// Checks the name of a client token. The error describes valid names.
 pub fn client_name(name: &str) -> Result<(), String> {
     label(name).map_err(|flaw| flaw.message)
 }
@@ -187,11 +192,11 @@ fn is_label(name: &str) -> bool {
     begins_well && name.len() <= NAME_MAX && name.bytes().all(allowed)
 }
 
-/// An origin as browsers send it, in lower case.
+/// Parses an origin as browsers send it. Returns it in lower case.
 pub(super) fn origin(text: &str) -> Result<String, Flaw> {
     let flaw = || Flaw::new(format!("expected an origin, found {text:?}"));
     if matches!(text, "*" | "null") {
-        return Err(flaw().hint("name every origin: any web page could call the proxy otherwise"));
+        return Err(flaw().hint("name every origin: otherwise any web page could call the proxy"));
     }
     let host = text
         .split_once("://")
@@ -203,13 +208,14 @@ pub(super) fn origin(text: &str) -> Result<String, Flaw> {
     }
 }
 
-/// A host name without a port, in lower case.
+/// Parses a host name without a port. Returns it in lower case.
 pub(super) fn host(text: &str) -> Result<String, Flaw> {
     let flaw = || Flaw::new(format!("expected a host name, found {text:?}"));
     if text.contains('*') {
-        return Err(flaw().hint("name every host: any web page could call the proxy otherwise"));
+        return Err(flaw().hint("name every host: otherwise any web page could call the proxy"));
     }
     match Authority::from_str(text) {
+        // Equal to its own host means that it has neither a port nor a user name.
         Ok(host) if host.host() == text => Ok(text.to_ascii_lowercase()),
         _ => Err(flaw().hint("write the name only, without scheme, port and path: \"proxy.internal\"")),
     }

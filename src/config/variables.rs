@@ -1,11 +1,11 @@
-//! The names of all variables that are read, and what each sets.
+//! Names of all environment variables that the proxy reads, with the setting of each.
 
 pub(super) const CONFIG: &str = "ANTIPHON_CONFIG";
 pub(super) const LISTEN: &str = "ANTIPHON_LISTEN";
 pub(super) const ADMIN_LISTEN: &str = "ANTIPHON_ADMIN_LISTEN";
-/// Of the admin token itself.
+/// Variable that contains the admin token itself.
 pub(super) const ADMIN_TOKEN: &str = "ANTIPHON_ADMIN_TOKEN";
-/// Of a file that holds it.
+/// Variable with the path of a file that contains the admin token.
 pub(super) const ADMIN_TOKEN_FILE: &str = "ANTIPHON_ADMIN_TOKEN_FILE";
 pub(super) const UPSTREAM: &str = "ANTIPHON_UPSTREAM";
 pub(super) const LOG: &str = "ANTIPHON_LOG";
@@ -26,36 +26,33 @@ pub(super) const OTEL_RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
 pub(super) const OTEL_SAMPLER: &str = "OTEL_TRACES_SAMPLER";
 pub(super) const OTEL_SAMPLER_ARG: &str = "OTEL_TRACES_SAMPLER_ARG";
 
-/// Every variable that is read, with what it sets. Proxy variables are read in lower case too.
+/// Every variable that the proxy reads, with the setting that it gives. Proxy variables are also read in lower case.
 pub const VARIABLES: &[(&str, &str)] = &[
     (CONFIG, "path of the configuration file"),
     (LISTEN, "server.listen"),
     (ADMIN_LISTEN, "server.admin_listen"),
     (ADMIN_TOKEN, "the token whose hash is server.admin_token"),
-    (ADMIN_TOKEN_FILE, "a file that holds it"),
+    (ADMIN_TOKEN_FILE, "path of a file that contains the admin token"),
     (UPSTREAM, "upstreams, as NAME=URL,NAME=URL"),
     (LOG, "log.level"),
     (LOG_FORMAT, "log.format"),
-    (RUST_LOG, "log.level, where ANTIPHON_LOG is not set"),
+    (RUST_LOG, "log.level, unless ANTIPHON_LOG is set"),
     ("HTTPS_PROXY", "proxy towards https upstreams"),
     ("HTTP_PROXY", "proxy towards http upstreams"),
     ("ALL_PROXY", "proxy towards all other upstreams"),
     ("NO_PROXY", "hosts that are reached without a proxy"),
-    (OTEL_DISABLED, "no traces, where it is true"),
-    (OTEL_EXPORTER, "no traces, where it is none"),
+    (OTEL_DISABLED, "turns traces off if true"),
+    (OTEL_EXPORTER, "turns traces off if none"),
     (OTEL_TRACES_ENDPOINT, "traces.endpoint"),
-    (OTEL_ENDPOINT, "traces.endpoint, without its /v1/traces"),
-    (OTEL_TRACES_PROTOCOL, "how traces are sent: http/protobuf alone"),
-    (OTEL_PROTOCOL, "the same"),
+    (OTEL_ENDPOINT, "traces.endpoint, to which /v1/traces is added"),
+    (OTEL_TRACES_PROTOCOL, "protocol of exports, only http/protobuf"),
+    (OTEL_PROTOCOL, "protocol of exports, only http/protobuf"),
     (OTEL_TRACES_HEADERS, "headers of exports, as NAME=VALUE,NAME=VALUE"),
-    (OTEL_HEADERS, "the same"),
-    (OTEL_TRACES_TIMEOUT, "how long an export may take, in milliseconds"),
-    (OTEL_TIMEOUT, "the same"),
-    (OTEL_SERVICE_NAME, "the name under which traces are sent"),
-    (
-        OTEL_RESOURCE,
-        "what else is said of us in traces, as NAME=VALUE,NAME=VALUE",
-    ),
-    (OTEL_SAMPLER, "which traces are sent"),
-    (OTEL_SAMPLER_ARG, "the share of them, from 0 to 1"),
+    (OTEL_HEADERS, "headers of exports, as NAME=VALUE,NAME=VALUE"),
+    (OTEL_TRACES_TIMEOUT, "timeout of an export, in milliseconds"),
+    (OTEL_TIMEOUT, "timeout of an export, in milliseconds"),
+    (OTEL_SERVICE_NAME, "service name in traces"),
+    (OTEL_RESOURCE, "resource attributes in traces, as NAME=VALUE,NAME=VALUE"),
+    (OTEL_SAMPLER, "sampler of traces"),
+    (OTEL_SAMPLER_ARG, "share of sampled traces, from 0 to 1"),
 ];

@@ -1,40 +1,40 @@
-//! What a call, a posted result, a parked one and evidence are, and their bytes in the ledger.
+//! The records of late results, and their bytes in the ledger: calls with their results, parked and refused results.
 //!
-//! The first byte is the version of the form, the second what it is. What is unknown, cut short or too long is none:
-//! a record is read whole or not at all.
+//! The first byte is the format version, the second the kind of record. A record is read as a whole: an unknown,
+//! truncated or too long one decodes to `None`.
 
 use bytes::Bytes;
 
 use super::bytes::{Reader, Writer};
 use crate::{auth::Owner, ledger::Moment, repair::Tier, session::PrincipalHash, session::Strength};
 
-/// The version of the form.
+/// The format version.
 const VERSION: u8 = 1;
 const CALL: u8 = 1;
 const PARKED: u8 = 2;
 const EVIDENCE: u8 = 3;
 
-/// Where a call stands.
+/// The state of a recorded call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// It waits for its result.
+    /// The call waits for its result.
     Open,
-    /// A service has posted its result, and its owner does not have it yet.
+    /// A service has posted the result, and the caller has not received it yet.
     Settled,
-    /// Its owner has a result: the posted one, or one that the client brought.
+    /// The caller has a result: the posted one, or one that the client brought.
     Delivered,
-    /// Its owner said so.
+    /// The caller has confirmed the posted result.
     Acked,
-    /// The conversation went on without it.
+    /// The conversation continued without the call. No code sets this state today.
     Abandoned,
-    /// Nothing came while it was kept.
+    /// No result came in time. No code sets this state today: expiry is a comparison with the clock.
     Expired,
-    /// It was taken back, and the tool has confirmed that.
+    /// The call was undone, and the tool has confirmed that. No code sets this state today.
     Cancelled,
 }
 
 impl State {
-    /// Every state. Their places stand in files: they are never given to another.
+    /// Every state. Ledger files contain these positions, so a position is never reused.
     pub const ALL: [Self; 7] = [
         Self::Open,
         Self::Settled,
@@ -45,7 +45,7 @@ impl State {
         Self::Cancelled,
     ];
 
-    /// The name for people and services.
+    /// Returns the name in answers to services and callers.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -59,27 +59,28 @@ impl State {
     }
 }
 
-/// A result as a service has posted it.
+/// A result as a service posted it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Posted {
     /// The content. Invariant: one valid JSON value.
     pub content: String,
-    /// Whether the tool reported an error.
+    /// `true` if the tool reported an error.
     pub failed: bool,
-    /// A hash of both.
+    /// The hash of the content and of `failed`. Two posts are the same result if their digests are equal.
     pub digest: [u8; 32],
-    /// When it came.
+    /// The time of the post.
     pub posted_at: Moment,
-    /// The name of the service.
+    /// The name of the service that posted it.
     pub service: String,
-    /// Whether the call's turn was still the last of its lane.
+    /// `true` if the call's turn was still the last of its lane.
     pub attached: bool,
 }
 
 impl Posted {
-    /// A result that comes now.
+    /// Creates a result, not attached to a turn yet.
     pub fn new(content: String, failed: bool, service: &str, posted_at: Moment) -> Self {
         let mut hash = blake3::Hasher::new();
+        // One byte of fixed length goes first, so that flag and content cannot run into each other.
         hash.update(&[u8::from(failed)]);
         hash.update(content.as_bytes());
         Self {
@@ -92,6 +93,7 @@ impl Posted {
         }
     }
 
+    /// Appends the result to a record.
     fn write(&self, to: &mut Writer) {
         to.text(self.content.as_bytes());
         to.flag(self.failed);
@@ -101,6 +103,7 @@ impl Posted {
         to.flag(self.attached);
     }
 
+    /// Reads the result from a record.
     fn read(from: &mut Reader<'_>) -> Option<Self> {
         Some(Self {
             content: from.words()?,
@@ -114,48 +117,49 @@ impl Posted {
 }
 
 impl std::fmt::Debug for Posted {
-    // Never the content.
+    // The content belongs to a conversation, so it never reaches a log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Posted({} bytes, failed {})", self.content.len(), self.failed)
     }
 }
 
-/// A recorded call. Whose it is stands in its key.
+/// A recorded call. Its ledger key contains the principal that owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Its principal without the user within: what services are configured for.
+    /// The account of its principal, without the user: services are configured by account.
     pub account: PrincipalHash,
-    /// The lane in which it was seen.
+    /// The lane in which an exchange saw the call.
     pub lane: Option<[u8; 32]>,
-    /// A hash of its session's name, where a client named it.
+    /// The hash of the session name. `None` if the client named no session.
     pub session: Option<[u8; 32]>,
-    /// How far the session is to be trusted.
+    /// The reliability of the session id.
     pub strength: Strength,
-    /// The id, exactly as it was seen.
+    /// The call id, exactly as the exchange saw it.
     pub id: Vec<u8>,
-    /// The tool.
+    /// The name of the tool.
     pub tool: Vec<u8>,
-    /// The hash of its canonical input.
+    /// The hash of the canonical input. `None` if it was not known yet.
     pub input: Option<[u8; 32]>,
-    /// How far its effect can be taken back.
+    /// The reversibility of the tool's effect.
     pub tier: Tier,
-    /// When it was recorded.
+    /// The time of the recording.
     pub opened_at: Moment,
-    /// When its service was last heard of.
+    /// The time of the last heartbeat, or of the recording.
     pub heard_at: Moment,
-    /// Until when its tool may take.
+    /// The time until which the tool may run.
     pub deadline: Moment,
-    /// From when on no result is taken.
+    /// The time from which no result is accepted, unless the effect cannot be undone.
     pub expires_at: Moment,
-    /// Where it stands.
+    /// The state.
     pub state: State,
-    /// Its result. The first that was posted; it never changes.
+    /// The first result that was posted. It never changes.
     pub posted: Option<Posted>,
 }
 
 impl Call {
-    /// Its bytes.
+    /// Returns the bytes of the record.
     pub fn encode(&self) -> Bytes {
+        // The order of the fields is the file format: `decode` reads them in the same order.
         let mut to = Writer::new(VERSION, CALL);
         to.hash(&self.account);
         to.maybe(self.lane.as_ref());
@@ -176,7 +180,7 @@ impl Call {
         to.done()
     }
 
-    /// The call of these bytes.
+    /// Decodes a call. Returns `None` if the bytes are no complete call of this version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader::new(bytes, VERSION, CALL)?;
         let call = Self {
@@ -199,27 +203,28 @@ impl Call {
                 None
             },
         };
+        // Trailing bytes mean damage: a record is read as a whole or not at all.
         from.end()?;
         Some(call)
     }
 }
 
-/// The tiers in the order of their numbers in files.
+/// The tiers. Ledger files contain these positions, so a position is never reused.
 pub const TIERS: [Tier; 4] = [Tier::Read, Tier::Revertible, Tier::Durable, Tier::OneWay];
 
-/// A result that came before its call.
+/// A result that was posted before its call was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parked {
-    /// The id that it names.
+    /// The call id that the service named.
     pub call_id: Vec<u8>,
-    /// The owner that it names.
+    /// The owner that the service named.
     pub owner: Option<Owner>,
-    /// The result.
+    /// The posted result.
     pub posted: Posted,
 }
 
 impl Parked {
-    /// Its bytes.
+    /// Returns the bytes of the record.
     pub fn encode(&self) -> Bytes {
         let mut to = Writer::new(VERSION, PARKED);
         to.text(&self.call_id);
@@ -231,7 +236,7 @@ impl Parked {
         to.done()
     }
 
-    /// The parked result of these bytes.
+    /// Decodes a parked result. Returns `None` if the bytes are no complete one of this version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader::new(bytes, VERSION, PARKED)?;
         let parked = Self {
@@ -248,24 +253,24 @@ impl Parked {
     }
 }
 
-/// Why a result was refused.
+/// The reason for which a posted result was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Why {
-    /// The call has another result already.
+    /// The call already has a different result.
     Conflict,
-    /// Several calls may be meant.
+    /// The id does not identify one call.
     Ambiguous,
-    /// It came too late.
+    /// The result came too late.
     Expired,
-    /// The call was taken back.
+    /// The call was undone.
     Cancelled,
 }
 
 impl Why {
-    /// Every reason. Their places stand in files.
+    /// Every reason. Ledger files contain these positions, so a position is never reused.
     pub const ALL: [Self; 4] = [Self::Conflict, Self::Ambiguous, Self::Expired, Self::Cancelled];
 
-    /// The name for people.
+    /// Returns the name, which is a metric label.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Conflict => "conflict",
@@ -276,19 +281,19 @@ impl Why {
     }
 }
 
-/// A result that was refused: kept to be looked at by people, given to no conversation.
+/// A refused result. It is stored for operators, and no conversation ever gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// The id that it names.
+    /// The call id that the service named.
     pub call_id: Vec<u8>,
-    /// Why it was refused.
+    /// The reason.
     pub why: Why,
-    /// The result.
+    /// The posted result.
     pub posted: Posted,
 }
 
 impl Evidence {
-    /// Its bytes.
+    /// Returns the bytes of the record.
     pub fn encode(&self) -> Bytes {
         let mut to = Writer::new(VERSION, EVIDENCE);
         to.text(&self.call_id);
@@ -297,7 +302,7 @@ impl Evidence {
         to.done()
     }
 
-    /// The evidence of these bytes.
+    /// Decodes a refused result. Returns `None` if the bytes are no complete one of this version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader::new(bytes, VERSION, EVIDENCE)?;
         let evidence = Self {

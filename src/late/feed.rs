@@ -1,35 +1,35 @@
-//! The live feed: what was settled, told to whom it belongs, for as long as he listens.
+//! The live feed: announces posted results to the connected clients of their caller.
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::{auth::Principal, ledger::Name};
 
-/// Events that a listener may be behind.
+/// Events that a listener may lag behind. A slower listener gets [`Told::Missed`].
 const BEHIND_MAX: usize = 256;
 
-/// A result has come.
+/// The announcement of a posted result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// The name of the call, by which its delivery is acknowledged.
+    /// The record name of the call. The client acknowledges the delivery by it.
     pub name: Name,
-    /// The id of the call.
+    /// The call id.
     pub call_id: Vec<u8>,
-    /// The tool.
+    /// The name of the tool.
     pub tool: Vec<u8>,
-    /// Whether the tool reported an error.
+    /// `true` if the tool reported an error.
     pub failed: bool,
 }
 
-/// What a listener hears.
+/// An event of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// A result of his has come.
+    /// A result of the caller was posted.
     Settled(Settled),
-    /// He was too slow: some were left out.
+    /// The listener was too slow: some events were dropped.
     Missed,
 }
 
-/// Where events are sent from.
+/// The sending end of every feed.
 #[derive(Clone, Debug)]
 pub(super) struct Sender(broadcast::Sender<(Principal, Settled)>);
 
@@ -40,11 +40,13 @@ impl Default for Sender {
 }
 
 impl Sender {
+    /// Sends an event to the listeners of a principal.
     pub(super) fn tell(&self, principal: Principal, settled: Settled) {
-        // That nobody listens is no error.
+        // The send fails if no client listens, which is normal.
         drop(self.0.send((principal, settled)));
     }
 
+    /// Subscribes to the events of a principal.
     pub(super) fn listen(&self, principal: Principal) -> Feed {
         Feed {
             principal,
@@ -53,7 +55,7 @@ impl Sender {
     }
 }
 
-/// One listener. Invariant: nothing of another principal comes out.
+/// One subscription. Invariant: it returns no event of another principal.
 #[derive(Debug)]
 pub struct Feed {
     principal: Principal,
@@ -61,13 +63,14 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// The next event; none once nobody can send any more.
+    /// Waits for the next event. Returns `None` once the sender is gone.
     pub async fn next(&mut self) -> Option<Told> {
         loop {
             match self.receiver.recv().await {
                 Ok((principal, settled)) if principal == self.principal => return Some(Told::Settled(settled)),
+                // All principals share one channel: skip the events of others.
                 Ok(_) => {}
-                // Some of them may have been his.
+                // Some of the dropped events may have been the caller's own.
                 Err(RecvError::Lagged(_)) => return Some(Told::Missed),
                 Err(RecvError::Closed) => return None,
             }

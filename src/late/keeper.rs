@@ -1,4 +1,4 @@
-//! What nobody waits for, done in order: calls are recorded and meet parked results, and results that went out are noted.
+//! The worker that writes behind exchanges: it records calls and notes deliveries, one job after the other.
 
 use std::{
     sync::{Arc, Weak},
@@ -7,32 +7,32 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Inner, Late, LateError, entry::State};
+use super::{Inner, Late, LateError, changes, posting};
 use crate::{
     auth::Principal,
     clock,
     ledger::{Index, Key, LedgerError, Name, Outcome, ROWS_MAX, Step},
 };
 
-/// Between two tries of one job, at first and at most.
+/// The first and the longest pause between two tries of one job.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// Tries of one job: the pauses between them come to 71 seconds.
+/// Tries of one job. The pauses between them add up to 71 seconds.
 const TRIES: u32 = 20;
 
-/// One thing to do.
+/// A job of the worker.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// The calls of one turn are recorded; results may be parked for them.
+    /// Records the calls of one turn, and settles results that are parked for them.
     Record(Vec<Recording>),
-    /// The owner has a result.
+    /// Marks a call as delivered.
     Delivered(Principal, Name),
-    /// The owner has shown that he has it.
+    /// Marks a result as acknowledged.
     Acked(Principal, Name),
-    /// Told once everything before it is done.
+    /// Reports that every earlier job is done.
     Flush(oneshot::Sender<()>),
 }
 
-/// A call on its way into the ledger.
+/// A call that is to be inserted into the ledger.
 #[derive(Debug)]
 pub(super) struct Recording {
     pub(super) key: Key,
@@ -40,9 +40,9 @@ pub(super) struct Recording {
     pub(super) insert: Step,
 }
 
-/// Who does it.
+/// The background worker of late results.
 pub struct Keeper {
-    // Not a handle of its own, so that the jobs end with the last of those.
+    // Weak, so that the job channel closes when the last handle of the store is dropped.
     late: Weak<Inner>,
     jobs: mpsc::Receiver<Job>,
 }
@@ -53,96 +53,80 @@ impl std::fmt::Debug for Keeper {
     }
 }
 
-impl Late {
-    pub(super) fn weak(&self) -> Weak<Inner> {
-        Arc::downgrade(&self.0)
-    }
-
-    async fn delivered_one(&self, principal: Principal, name: Name) -> Result<(), LateError> {
-        let delivered = self.change(principal, name, |call| {
-            let open = matches!(call.state, State::Open | State::Settled | State::Abandoned);
-            open.then(|| call.state = State::Delivered).is_some()
-        });
-        if let Some((call, true)) = delivered.await?
-            && let Some(posted) = call.posted
-        {
-            let age = clock::since_1970().saturating_sub(posted.posted_at);
-            self.0.telemetry.record_late_delivery(age);
-        }
-        Ok(())
-    }
-
-    /// Records all of them at once, so that a process that dies leaves none of a turn behind; where some are recorded
-    /// already, each by itself.
-    async fn record_now(&self, news: &[Recording]) -> Result<(), LateError> {
-        for some in news.chunks(ROWS_MAX) {
-            let steps = some.iter().map(|call| call.insert.clone()).collect();
-            if self.0.ledger.commit(steps, clock::since_1970()).await? == Outcome::Done {
-                continue;
-            }
-            for call in some {
-                // One that stands there already is the same call.
-                let insert = vec![call.insert.clone()];
-                drop(self.0.ledger.commit(insert, clock::since_1970()).await?);
-            }
-        }
-        for call in news {
-            self.meet(call.index).await?;
-        }
-        Ok(())
-    }
-
-    async fn keep_once(&self, job: &Job) -> Result<(), LateError> {
-        match job {
-            Job::Record(news) => self.record_now(news).await,
-            Job::Delivered(principal, name) => self.delivered_one(*principal, *name).await,
-            Job::Acked(principal, name) => self.ack_of(*principal, *name).await.map(drop),
-            Job::Flush(_) => Ok(()),
-        }
-    }
-
-    /// Does a job, and tries it again while the ledger fails.
-    async fn keep(&self, job: Job) {
-        let mut pause = BACKOFF.0;
-        let mut tries = 1;
-        let failed = loop {
-            match self.keep_once(&job).await {
-                Ok(()) => break None,
-                Err(LateError::Ledger(LedgerError::Store(_)) | LateError::Busy) if tries < TRIES => {
-                    tokio::time::sleep(pause).await;
-                    pause = pause.saturating_mul(2).min(BACKOFF.1);
-                    tries += 1;
-                }
-                Err(error) => break Some(error),
-            }
-        };
-        if let Some(error) = failed {
-            self.0.telemetry.record_late_event("lost");
-            tracing::warn!(%error, "the ledger did not take note of a call");
-            if let Job::Record(news) = &job {
-                // The next request that shows the calls records them.
-                for call in news {
-                    self.0.recorded.invalidate(&call.key);
-                }
-            }
-        }
-        if let Job::Flush(done) = job {
-            // Who asked may have gone.
-            let _ = done.send(());
-        }
-    }
-}
-
 impl Keeper {
     pub(super) const fn new(late: Weak<Inner>, jobs: mpsc::Receiver<Job>) -> Self {
         Self { late, jobs }
     }
 
-    /// Does what is handed in until nobody can hand in any more.
+    /// Runs jobs until the last handle of the store is dropped.
     pub async fn run(mut self) {
         while let Some(job) = self.jobs.recv().await {
             let Some(inner) = self.late.upgrade() else { return };
-            Late(inner).keep(job).await;
+            let late = Late(inner);
+            run_job(&late, job).await;
         }
     }
+}
+
+/// Runs a job, and retries it while the ledger fails.
+async fn run_job(late: &Late, job: Job) {
+    let mut pause = BACKOFF.0;
+    let mut tries = 1;
+    let failed = loop {
+        match try_job(late, &job).await {
+            Ok(()) => break None,
+            // The other errors do not go away with time: the ledger is full or closed, or the record is too large.
+            Err(LateError::Ledger(LedgerError::Store(_)) | LateError::Busy) if tries < TRIES => {
+                tokio::time::sleep(pause).await;
+                pause = pause.saturating_mul(2).min(BACKOFF.1);
+                tries += 1;
+            }
+            Err(error) => break Some(error),
+        }
+    };
+    if let Some(error) = failed {
+        late.0.telemetry.record_late_event("lost");
+        tracing::warn!(%error, "failed to write a tool call or its delivery to the ledger: the write is lost");
+        if let Job::Record(news) = &job {
+            // The next request that shows these calls must record them.
+            for call in news {
+                late.0.recorded.invalidate(&call.key);
+            }
+        }
+    }
+    if let Job::Flush(done) = job {
+        // The task that waits for the flush may have been dropped.
+        let _ = done.send(());
+    }
+}
+
+/// Runs a job once.
+async fn try_job(late: &Late, job: &Job) -> Result<(), LateError> {
+    match job {
+        Job::Record(news) => record_calls(late, news).await,
+        Job::Delivered(principal, name) => changes::mark_delivered(late, *principal, *name).await,
+        Job::Acked(principal, name) => changes::acknowledge_call(late, *principal, *name).await.map(drop),
+        Job::Flush(_) => Ok(()),
+    }
+}
+
+/// Inserts calls into the ledger, then settles the results that are parked for them.
+async fn record_calls(late: &Late, news: &[Recording]) -> Result<(), LateError> {
+    for some in news.chunks(ROWS_MAX) {
+        // One commit, so that a crash records either the whole turn or nothing of it.
+        let steps = some.iter().map(|call| call.insert.clone()).collect();
+        if late.0.ledger.commit(steps, clock::since_1970()).await? == Outcome::Done {
+            continue;
+        }
+        // At least one call is recorded already, which fails the whole batch: insert the calls one by one.
+        for call in some {
+            // A conflict is no error here: the existing record is of the same call.
+            let insert = vec![call.insert.clone()];
+            drop(late.0.ledger.commit(insert, clock::since_1970()).await?);
+        }
+    }
+    for call in news {
+        posting::settle_parked(late, call.index).await?;
+    }
+    Ok(())
 }

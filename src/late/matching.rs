@@ -1,4 +1,4 @@
-//! Which recorded call a service means, and what becomes of its result. Pure: knows no clock and no store.
+//! Pure decisions about a post: the recorded call that a service means, and the outcome of its result.
 
 use std::collections::BTreeSet;
 
@@ -9,34 +9,34 @@ use crate::{
     repair::{Tier, id_letters, is_strong},
 };
 
-/// For whom a service may answer.
+/// The accounts whose calls a service may answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// For everybody.
+    /// Every account.
     Everybody,
-    /// For these, with every user within them.
+    /// These accounts, with all their users.
     Only(BTreeSet<Principal>),
 }
 
-/// A tool service: who may post results, and for whose calls.
+/// A tool service with its credentials, and the calls that it may answer.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// The name, for logs.
+    /// The name, for logs and in stored results.
     pub name: String,
-    /// What belongs to the service itself, and to no caller.
+    /// The principal of the service. It owns parked results, which belong to no caller yet.
     pub own: Principal,
-    /// The hash of its token.
+    /// The hash of its bearer token. `None` if the service has none.
     pub token: Option<TokenHash>,
-    /// The key of its signatures.
+    /// The key of its webhook signatures. `None` if the service has none.
     pub key: Option<WebhookKey>,
-    /// Whose calls it answers.
+    /// The accounts whose calls it answers.
     pub reach: Reach,
-    /// The tools that it runs; none: all.
+    /// The tools whose calls it answers. `None` means every tool.
     pub tools: Option<BTreeSet<String>>,
 }
 
 impl Service {
-    /// Whether it may answer calls of this tool, of this principal without its user.
+    /// Returns `true` if the service may answer calls of this tool and account.
     pub fn serves(&self, account: Principal, tool: &[u8]) -> bool {
         let reaches = match &self.reach {
             Reach::Everybody => true,
@@ -47,43 +47,44 @@ impl Service {
     }
 }
 
-/// A call that has the letters and digits of the id that was named.
+/// A recorded call that was found by the letters and digits of the posted id.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'c> {
-    /// Whose it is.
+    /// The principal that the call belongs to.
     pub principal: Principal,
-    /// The call.
+    /// The recorded call.
     pub call: &'c Call,
 }
 
-/// Which call is meant.
+/// The result of matching a posted id with recorded calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Match {
-    /// None that is recorded.
+    /// No recorded call fits.
     None,
-    /// The one at this place.
+    /// The candidate at this index.
     One(usize),
-    /// Several may be.
+    /// The id does not identify one call.
     Several,
 }
 
-/// What a service names.
+/// The call that a service names in a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'n> {
-    /// The service.
+    /// The service that sends the request.
     pub service: &'n Service,
-    /// The id of the call.
+    /// The call id, as the service sent it.
     pub call_id: &'n [u8],
-    /// Whose the call is.
+    /// The owner of the call. `None` if the service names none.
     pub owner: Option<Owner>,
 }
 
-/// The call that a service means: the only one with the letters and digits of its id. One principal has one call of them.
+/// Chooses the call that a service means: the only candidate with the letters and digits of its id.
 ///
-/// Wrongly chosen, a result lands in another conversation. So ids that come again, as `call_0`, never mean a call, however
-/// few of them are recorded: the one that is meant may just not be.
+/// A wrong choice would put a result into a foreign conversation. A reusable id such as `call_0` therefore never
+/// identifies a call, even if only one is recorded: the call that is meant may not be recorded yet.
 pub fn choose(named: &Named<'_>, owners: &OwnerKey, candidates: &[Candidate<'_>]) -> Match {
     let wanted = id_letters(named.call_id);
+    // The configured scope comes first: an owner can narrow it, but never widen it.
     let is_open_to = |candidate: &Candidate<'_>| {
         named
             .service
@@ -92,6 +93,7 @@ pub fn choose(named: &Named<'_>, owners: &OwnerKey, candidates: &[Candidate<'_>]
                 .owner
                 .is_none_or(|owner| owner == Owner::of(owners, candidate.principal))
     };
+    // The ledger's index is a truncated hash, so the letters are compared again.
     let fits = |candidate: &Candidate<'_>| id_letters(&candidate.call.id) == wanted && is_open_to(candidate);
     let mut found = candidates.iter().enumerate().filter(|(_, candidate)| fits(candidate));
     match (found.next(), found.next()) {
@@ -101,24 +103,25 @@ pub fn choose(named: &Named<'_>, owners: &OwnerKey, candidates: &[Candidate<'_>]
     }
 }
 
-/// Whether the id cannot be another call's.
+/// Returns `true` if no other call can have this id.
 fn is_sure(candidate: &Candidate<'_>) -> bool {
     is_strong(&candidate.call.id, &candidate.call.tool)
 }
 
-/// What becomes of a result that names a call.
+/// The decision on a result that names a recorded call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ruling {
-    /// It is the call's result; the call stands like this from now on.
+    /// The result becomes the call's result, and the call gets this state.
     First(State),
-    /// The call has this very result already.
+    /// The call already has the same result.
     Again,
-    /// It is refused, and kept as evidence.
+    /// The result is refused, and stored for operators.
     Refused(Why),
 }
 
-/// Judges a result by its digest. The first wins; what its owner has already stays so.
+/// Judges a result by its digest. The first result wins. A call that was delivered or acknowledged stays so.
 pub fn judge(call: &Call, digest: &[u8; 32], now: Moment) -> Ruling {
+    // A service may post again after a timeout: the same result must succeed, whatever happened to the call since.
     if let Some(posted) = &call.posted {
         return if posted.digest == *digest {
             Ruling::Again
@@ -126,18 +129,19 @@ pub fn judge(call: &Call, digest: &[u8; 32], now: Moment) -> Ruling {
             Ruling::Refused(Why::Conflict)
         };
     }
-    // What was done for good must be told, however late.
-    let told_always = call.tier == Tier::OneWay;
+    // An effect that cannot be undone must reach the conversation, however late its result comes.
+    let is_always_accepted = call.tier == Tier::OneWay;
     match call.state {
+        // The tool has confirmed that the effect is undone: a result would contradict that.
         State::Cancelled if call.tier == Tier::Revertible => Ruling::Refused(Why::Cancelled),
-        State::Expired if !told_always => Ruling::Refused(Why::Expired),
-        _ if call.expires_at <= now && !told_always => Ruling::Refused(Why::Expired),
+        State::Expired if !is_always_accepted => Ruling::Refused(Why::Expired),
+        _ if call.expires_at <= now && !is_always_accepted => Ruling::Refused(Why::Expired),
         State::Delivered | State::Acked => Ruling::First(call.state),
         _ => Ruling::First(State::Settled),
     }
 }
 
-/// Whether nothing more is to come: a service need not say that it still works on the call.
+/// Returns `true` if the call waits for no result: a heartbeat for it is pointless.
 pub const fn is_terminal(call: &Call) -> bool {
     call.posted.is_some() || !matches!(call.state, State::Open | State::Abandoned)
 }

@@ -1,12 +1,14 @@
-//! Late results: recorded calls, and the results that tool services post for them.
+//! Late results: recorded tool calls, and the results that tool services post for them.
 //!
-//! The meaning over the ledger's records. Every record of a call belongs to one principal and is read and changed through
-//! that principal alone, except where a service posts: it names a call id, and only what it is configured for is looked at.
-//! What is not the asker's and what is not there is the same answer, after the same work.
+//! This room gives meaning to the ledger's records. Each record of a call belongs to one principal, and a caller reads
+//! and changes it only through that principal. The exception is a post: a tool service names a call id, and only calls
+//! that the service is configured for are considered. A call of another caller and a missing call give the same answer
+//! after the same work, so that a caller cannot probe for foreign calls.
 //!
-//! Without a service nobody can post, so that nothing is recorded and nothing read.
+//! Without a configured service nobody can post. Then this room records and reads nothing.
 
 mod bytes;
+mod changes;
 pub mod entry;
 mod feed;
 mod keeper;
@@ -20,7 +22,10 @@ mod settings;
 use std::{fmt, sync::Arc, time::Duration};
 
 use moka::sync::Cache;
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 
 pub use feed::{Feed, Settled, Told};
 pub use keeper::Keeper;
@@ -28,95 +33,96 @@ pub use posting::{Beat, Posting};
 pub use settings::{LateSettings, ServiceSettings, Tool};
 
 use crate::{
-    auth::{Caller, Owner, OwnerKey, Principal, PrincipalKey},
+    auth::{Caller, Owner, OwnerKey, PrincipalKey},
     callers::Callers,
     clock,
-    ledger::{Key, Kind, Ledger, LedgerError, Moment, Name, Outcome, Step},
+    ledger::{Key, Kind, Ledger, LedgerError, Moment, Name, Step},
     repair::Tier,
     session::{LaneId, Strength, session_hash},
     telemetry::Telemetry,
 };
 use entry::{Call, State};
 use keeper::{Job, Recording};
-use matching::Service;
+use matching::{Named, Service};
 use pending::Pending;
 
-/// Calls that are known to be recorded, and lanes and sessions that were left: what is forgotten costs a write.
+/// Entries of each in-memory cache below. A forgotten entry costs a redundant write, or a wrong `attached` flag.
 const REMEMBERED_MAX: u64 = 100_000;
-/// How long those are remembered.
+/// Lifetime of an entry in these caches: 24 hours.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
-/// How often a change is tried again that another change came before.
+/// Tries of a change whose record other writers change at the same time.
 const TRIES: usize = 32;
-/// Jobs that may wait for the keeper. More are lost, and counted.
+/// Jobs in the queue of the worker. Further jobs are lost, and counted as `lost`.
 const JOBS_MAX: usize = 4096;
-/// How much longer a call is kept than it takes results, so that what comes then is told so.
+/// Time that a record outlives its call, so that a result that comes too late gets "expired" and not "unknown".
 const GRACE: Duration = Duration::from_secs(24 * 60 * 60);
-/// How many times longer what was done for good is kept: it must be told.
+/// Factor on the retention of calls whose effect cannot be undone: their results must reach the conversation.
 const ONE_WAY_FACTOR: u32 = 4;
 
-/// A call, as the one who saw it tells it.
+/// A tool call as an exchange saw it, to be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// The lane in which it was seen.
+    /// The lane in which the exchange saw the call.
     pub lane: Option<LaneId>,
-    /// [`SessionId::hash`](crate::session::SessionId::hash) of its session, where a client named it.
+    /// The [`SessionId::hash`](crate::session::SessionId::hash) of the session. `None` if the client named no session.
     pub session: Option<[u8; 32]>,
-    /// How far the session is to be trusted.
+    /// The reliability of the session id.
     pub strength: Strength,
-    /// The id.
+    /// The call id.
     pub id: Vec<u8>,
-    /// The tool.
+    /// The name of the tool.
     pub tool: Vec<u8>,
-    /// The hash of its canonical input, where it is known.
+    /// The hash of the canonical input. `None` if the input is not known yet.
     pub input: Option<[u8; 32]>,
 }
 
-/// A call whose result is wanted.
+/// A call of a request body whose posted result is looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The id.
+    /// The call id.
     pub id: Vec<u8>,
-    /// The tool.
+    /// The name of the tool.
     pub tool: Vec<u8>,
-    /// The hash of its canonical input.
+    /// The hash of the canonical input.
     pub input_hash: [u8; 32],
 }
 
-/// The result of a call.
+/// The posted result that a lookup found for a call.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Found {
-    /// The name of the call.
+    /// The record name of the call.
     pub call: Name,
-    /// Its id, exactly as it was seen.
+    /// The call id, exactly as it was recorded.
     pub id: Vec<u8>,
     /// The content. Invariant: one valid JSON value.
     pub content: String,
-    /// Whether the tool reported an error.
+    /// `true` if the tool reported an error.
     pub failed: bool,
 }
 
 impl fmt::Debug for Found {
-    // Never the content.
+    // The content belongs to a conversation, so it never reaches a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Found({} bytes, failed {})", self.content.len(), self.failed)
     }
 }
 
-/// Why the ledger did not do what was asked.
+/// The error of an operation on late results.
 #[derive(Debug, thiserror::Error)]
 pub enum LateError {
-    /// The ledger says why.
+    /// The ledger failed.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// Others changed the same record all the time.
-    #[error("too many changes of one record at once")]
+    /// Other writers changed the record before each of the retries.
+    #[error("too many concurrent changes of one ledger record: retry later")]
     Busy,
 }
 
-/// Late results. A cheap handle.
+/// The store of late results. Cheap to clone.
 #[derive(Clone)]
 pub struct Late(Arc<Inner>);
 
+/// State that all handles share.
 struct Inner {
     ledger: Arc<dyn Ledger>,
     callers: Callers,
@@ -125,8 +131,9 @@ struct Inner {
     services: Vec<Service>,
     principals: PrincipalKey,
     owners: OwnerKey,
+    /// Calls that are recorded, or on their way to the ledger.
     recorded: Cache<Key, ()>,
-    /// Lanes and sessions that were left, and when.
+    /// Hashes of lanes and sessions that were left, with the time.
     left: Cache<[u8; 32], Moment>,
     pending: Pending,
     feed: feed::Sender,
@@ -140,7 +147,7 @@ impl fmt::Debug for Late {
 }
 
 impl Late {
-    /// Late results over this ledger, and who does what nobody waits for: to be run for as long as the process lives.
+    /// Creates the store over a ledger, and its background worker. The worker must run as long as the process lives.
     pub fn new(
         ledger: Arc<dyn Ledger>,
         callers: Callers,
@@ -164,52 +171,56 @@ impl Late {
             feed: feed::Sender::default(),
             jobs,
         }));
-        let keeper = Keeper::new(late.weak(), receiver);
+        let keeper = Keeper::new(Arc::downgrade(&late.0), receiver);
         (late, keeper)
     }
 
-    /// The key of callers' names.
+    /// Returns the key under which names of callers are hashed.
     pub fn principal_key(&self) -> &PrincipalKey {
         &self.0.principals
     }
 
-    /// Who may post results.
+    /// Returns the tool services that may post results.
     pub fn services(&self) -> &[Service] {
         &self.0.services
     }
 
-    /// Whether anybody may.
+    /// Returns `true` if a tool service is configured.
     pub fn is_used(&self) -> bool {
         !self.0.services.is_empty()
     }
 
-    /// Who was ever answered with success.
+    /// Returns the callers that a provider has answered with success.
     pub fn callers(&self) -> &Callers {
         &self.0.callers
     }
 
-    /// Whose calls a principal's are, as services name it.
+    /// Returns the name by which services refer to a caller: the value of `x-antiphon-owner`.
     pub fn owner(&self, caller: Caller) -> Owner {
         Owner::of(&self.0.owners, caller.principal())
     }
 
-    /// Records calls, if a service answers calls like these and a provider has ever answered who asks. Nobody waits: what
-    /// is written may be lost with the process, and a post that names it is then parked.
+    /// Queues calls for recording if a service answers such calls, and if this process knows the caller as verified.
+    ///
+    /// The caller does not wait. A queued call may be lost with the process; a post that names it is then parked.
     pub fn record(&self, caller: Caller, calls: impl IntoIterator<Item = Opened>) {
+        // An unverified credential stores nothing: anyone could invent one.
         if !self.is_used() || !self.0.callers.is_known(caller) {
             return;
         }
+        // A call that no service can answer would only fill the ledger.
         let served = calls.into_iter().filter(|opened| self.serves(caller, &opened.tool));
         let news: Vec<Recording> = served.filter_map(|opened| self.recording(caller, opened)).collect();
         let keys: Vec<Key> = news.iter().map(|news| news.key).collect();
         if !news.is_empty() && !self.later(Job::Record(news)) {
+            // The queue was full: the next request that shows these calls must record them.
             for key in &keys {
                 self.0.recorded.invalidate(key);
             }
         }
     }
 
-    /// How a call is recorded; none where it is recorded, or on its way.
+    /// Builds the record of a call. Returns `None` if the call is recorded already, or queued.
     fn recording(&self, caller: Caller, opened: Opened) -> Option<Recording> {
         let lane = opened.lane.map(|lane| *lane.as_bytes());
         let name = names::of_call(&opened.id, &opened.tool, lane.as_ref(), opened.input.as_ref());
@@ -243,134 +254,138 @@ impl Late {
             value: call.encode(),
             expires_at: self.kept_until(&call),
         };
-        // On its way counts as recorded; the keeper takes that back where it is not to be done.
+        // A queued call counts as recorded. The worker removes the entry if it cannot write the record.
         self.0.recorded.insert(key, ());
         Some(Recording { key, index, insert })
     }
 
-    /// Notes that these calls' results went to their owner. Nobody waits.
+    /// Queues a note that the caller received the results of these calls. Does not wait.
     pub fn delivered(&self, caller: Caller, calls: impl IntoIterator<Item = Name>) {
         for name in calls {
             self.later(Job::Delivered(caller.principal(), name));
         }
     }
 
-    /// Notes that these results stand in their owner's history. Nobody waits. Of those that wait for nobody any more this
-    /// was noted before.
+    /// Queues a note that the caller's history contains these results. Does not wait.
     pub fn acknowledged(&self, caller: Caller, calls: impl IntoIterator<Item = Name>) {
         let principal = caller.principal();
+        // Every later request shows the same results: one that is no longer pending was acknowledged before.
         for name in calls.into_iter().filter(|name| self.0.pending.has(principal, name)) {
             self.later(Job::Acked(principal, name));
         }
     }
 
-    /// Notes that the client brought a result of this tool itself. A posted one stays as it is. Nobody waits.
+    /// Queues a note that the client itself brought a result of this tool. A posted result stays stored. Does not wait.
     pub fn settled_by_traffic(&self, caller: Caller, call: Name, tool: &[u8]) {
         if self.serves(caller, tool) {
             self.later(Job::Delivered(caller.principal(), call));
         }
     }
 
-    /// Whether a service answers calls like this one.
+    /// Returns `true` if a service answers calls of this tool for the caller.
     fn serves(&self, caller: Caller, tool: &[u8]) -> bool {
         let services = &self.0.services;
         services.iter().any(|service| service.serves(caller.account(), tool))
     }
 
-    /// The name of a call, for [`Late::settled_by_traffic`].
+    /// Returns the record name of a call, for [`Late::settled_by_traffic`].
     pub fn name(lane: Option<LaneId>, call: &Wanted) -> Name {
         let lane = lane.map(|lane| *lane.as_bytes());
         names::of_call(&call.id, &call.tool, lane.as_ref(), Some(&call.input_hash))
     }
 
-    /// Notes that the owner has a result; false where there is no such result of his.
+    /// Marks a posted result as acknowledged by the caller. Returns `false` if the caller has no such result.
     pub async fn ack(&self, caller: Caller, call: Name) -> Result<bool, LateError> {
-        self.ack_of(caller.principal(), call).await
+        changes::acknowledge_call(self, caller.principal(), call).await
     }
 
-    /// Acknowledges a result on behalf of its owner.
-    async fn ack_of(&self, principal: Principal, call: Name) -> Result<bool, LateError> {
-        let acked = self.change(principal, call, |call| {
-            let waits = call.posted.is_some() && call.state != State::Acked;
-            waits.then(|| call.state = State::Acked).is_some()
-        });
-        let Some((call, changed)) = acked.await? else {
-            return Ok(false);
-        };
-        if changed {
-            self.0.telemetry.record_late_event("acked");
-        }
-        Ok(call.state == State::Acked)
-    }
-
-    /// Notes that a session of this name was left: its calls no longer wait in an open turn.
+    /// Notes that the client closed a session: its calls no longer wait in an open turn.
     pub fn close(&self, caller: Caller, session: &str) {
         let session = session_hash(caller.principal().as_bytes(), session.as_bytes());
+        // Only the time is noted here: a post compares it with the time of its call.
         self.0.left.insert(session, clock::since_1970());
     }
 
-    /// Notes that a lane was left.
+    /// Notes that the client left a lane: its calls no longer wait in an open turn.
     pub fn detach(&self, lane: LaneId) {
         self.0.left.insert(*lane.as_bytes(), clock::since_1970());
     }
 
-    /// What is settled from now on.
+    /// Subscribes to the caller's results that are posted from now on.
     pub fn feed(&self, caller: Caller) -> Feed {
         self.0.feed.listen(caller.principal())
     }
 
-    /// Waits until everything that nobody waits for is done.
+    /// Waits until the worker has finished every job that is queued now.
     pub async fn flush(&self) {
         let (done, told) = oneshot::channel();
         if self.0.jobs.send(Job::Flush(done)).await.is_ok() {
-            // An error says that the keeper has ended.
+            // An error means that the worker has ended: nothing is queued any more.
             let _ = told.await;
         }
     }
 
-    /// Changes a call, if `change` says so. Gives the call, and whether it was changed; none where there is none.
-    async fn change(
-        &self,
-        principal: Principal,
-        name: Name,
-        change: impl Fn(&mut Call) -> bool,
-    ) -> Result<Option<(Call, bool)>, LateError> {
-        let keys = [Kind::Call, Kind::Delivery].map(|kind| names::key(kind, principal, name));
-        for _ in 0..TRIES {
-            let now = clock::since_1970();
-            let mut records = self.0.ledger.read(keys.to_vec(), now).await?.into_iter();
-            let (record, waiting) = (records.next().flatten(), records.next().flatten());
-            let Some((record, mut call)) = record.and_then(|record| {
-                let call = Call::decode(&record.value)?;
-                Some((record, call))
-            }) else {
-                return Ok(None);
-            };
-            if !change(&mut call) {
-                return Ok(Some((call, false)));
-            }
-            let mut steps = vec![Step::Replace {
-                key: record.key,
-                version: record.version,
-                value: call.encode(),
-                expires_at: record.expires_at.max(self.kept_until(&call)),
-            }];
-            let waits = call.state == State::Settled;
-            steps.extend(waiting.filter(|_| !waits).map(|record| Step::Remove {
-                key: record.key,
-                version: record.version,
-            }));
-            if self.0.ledger.commit(steps, now).await? == Outcome::Done {
-                if !waits {
-                    self.0.pending.remove(principal, name);
-                }
-                return Ok(Some((call, true)));
-            }
-        }
-        Err(LateError::Busy)
+    /// Stores a result that a tool service posts for a call. It is durable on return, where the ledger is.
+    pub async fn post(&self, named: &Named<'_>, content: String, failed: bool) -> Result<Posting, LateError> {
+        posting::post_result(self, named, content, failed).await
     }
 
-    /// Hands a job to the keeper. False where too many wait: it is lost, and counted.
+    /// Extends the deadline of a call on which its service still works.
+    pub async fn heartbeat(&self, named: &Named<'_>) -> Result<Beat, LateError> {
+        posting::extend_deadline(self, named).await
+    }
+
+    /// Returns the posted results of these calls, in their order. A call is found by a unique id, else by its id, lane,
+    /// tool and input.
+    ///
+    /// Every entry is `None` if the ledger fails or does not answer before the deadline `by`.
+    pub async fn results(
+        &self,
+        caller: Caller,
+        lane: Option<LaneId>,
+        wanted: &[Wanted],
+        by: Instant,
+    ) -> Vec<Option<Found>> {
+        reads::find_results(self, caller, lane, wanted, by).await
+    }
+
+    /// Returns the results that wait for the caller, in posting order, with the record names of their calls.
+    pub async fn outstanding(&self, caller: Caller) -> Result<Vec<(Name, Call)>, LateError> {
+        reads::outstanding_results(self, caller).await
+    }
+
+    /// Returns those results that wait for the caller and whose call names pass `among`, in posting order.
+    ///
+    /// The list is empty if the ledger fails or does not answer before the deadline `by`.
+    pub async fn waiting(&self, caller: Caller, among: impl Fn(&Name) -> bool, by: Instant) -> Vec<(Name, Call)> {
+        reads::waiting_results(self, caller, among, by).await
+    }
+
+    /// Returns the number of results that wait for any caller that was seen since the start of the process.
+    pub fn waiting_in_all(&self) -> usize {
+        self.0.pending.total()
+    }
+
+    /// Returns the number of results that wait for the caller, from memory: 0 until [`Late::load`] has run.
+    pub fn pending(&self, caller: Caller) -> usize {
+        if self.is_used() {
+            self.0.pending.count(caller.principal(), clock::since_1970())
+        } else {
+            0
+        }
+    }
+
+    /// Reads the results that wait for the caller into memory, once. After a timeout the next exchange tries again.
+    pub async fn load(&self, caller: Caller, by: Instant) {
+        reads::load_pending(self, caller, by).await;
+    }
+
+    /// Returns the caller's calls of these ids that have a posted result. Reusable ids are never found.
+    pub async fn lookup(&self, caller: Caller, ids: &[Vec<u8>]) -> Result<Vec<Option<(Name, Call)>>, LateError> {
+        reads::look_up_calls(self, caller, ids).await
+    }
+
+    /// Queues a job for the worker. Returns `false` if the queue is full: the job is lost, and counted.
     fn later(&self, job: Job) -> bool {
         let taken = !self.is_used() || self.0.jobs.try_send(job).is_ok();
         if !taken {
@@ -379,15 +394,17 @@ impl Late {
         taken
     }
 
-    /// Until when the record of a call is kept.
+    /// Returns the time until which the record of a call is stored.
     fn kept_until(&self, call: &Call) -> Moment {
         let ttl = self.0.settings.ttl;
         let factor = if call.tier == Tier::OneWay { ONE_WAY_FACTOR } else { 1 };
         let since = call.posted.as_ref().map_or(call.opened_at, |posted| posted.posted_at);
+        // Heartbeats may have extended the call beyond its usual retention.
         (since + ttl * factor).max(call.expires_at) + GRACE
     }
 }
 
+/// Creates a bounded cache whose entries expire.
 fn remembered<K, V>() -> Cache<K, V>
 where
     K: std::hash::Hash + Eq + Send + Sync + 'static,

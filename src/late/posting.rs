@@ -1,6 +1,7 @@
-//! What services do: post a result, and say that they still work on one.
+//! Requests of tool services: a posted result, and a heartbeat of a call that still runs.
 //!
-//! A result is durable before it is acknowledged. It changes one call once: the call's version decides among several.
+//! A result is durable before the service gets its answer, if the ledger survives a restart. Each change of a call
+//! names the version that was read. Of several posts at once, exactly one becomes the result.
 
 use super::{
     GRACE, Late, LateError, TRIES,
@@ -16,341 +17,355 @@ use crate::{
     repair::{Tier, is_strong},
 };
 
-/// Content of evidence up to this size is kept.
+/// The longest content, in bytes, that is stored with a refused result: 64 KiB.
 const EVIDENCE_BYTES_MAX: usize = 64 * 1024;
-/// What a delivery says: that it is one, in its first form.
+/// The value of a delivery record: its format version and its kind. The key contains everything else.
 const DELIVERY: &[u8] = &[1, 4];
 
-/// What became of a post.
+/// The outcome of a posted result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posting {
-    /// It is the result of a call.
+    /// The result is stored as the result of a call.
     Settled {
-        /// Where the call stands.
+        /// The state of the call.
         state: State,
-        /// Whether it was not so before.
+        /// `false` if the same result had been posted before.
         first: bool,
     },
-    /// No such call is known yet: it waits for it.
+    /// No such call is recorded yet: the result waits for it.
     Parked,
-    /// It was refused, and kept as evidence.
+    /// The result was refused, and stored for operators.
     Refused(Why),
-    /// No such call is known.
+    /// No such call is recorded, and the id is reusable, so that the result cannot wait for one.
     Unknown,
 }
 
-/// What became of a heartbeat.
+/// The outcome of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beat {
     /// The call waits longer.
     Open {
-        /// Until when.
+        /// The new deadline.
         deadline: Moment,
     },
-    /// It waits for nothing any more.
+    /// The call no longer waits for a result.
     Terminal,
-    /// It came too late.
+    /// The call had expired.
     Expired,
-    /// Several calls may be meant.
+    /// The id does not identify one call.
     Ambiguous,
-    /// No such call is known.
+    /// No such call is recorded.
     Unknown,
 }
 
-/// The one call that was meant.
+/// The recorded call that a service names, with its record.
 enum Meant {
     One(Box<(Record, Call)>),
     Several,
     None,
 }
 
-impl Late {
-    /// Takes a result for a call. What is told is kept, and survives the process where the ledger does.
-    pub async fn post(&self, named: &Named<'_>, content: String, failed: bool) -> Result<Posting, LateError> {
-        let posted = Posted::new(content, failed, &named.service.name, clock::since_1970());
-        if let Some(posting) = self.place(named, &posted, None).await? {
-            return Ok(posting);
-        }
-        if is_strong(named.call_id, b"") {
-            self.park(named, posted).await
-        } else {
-            Ok(Posting::Unknown)
-        }
+/// Stores a posted result: with its call, or parked until the call is recorded.
+pub(super) async fn post_result(
+    late: &Late,
+    named: &Named<'_>,
+    content: String,
+    failed: bool,
+) -> Result<Posting, LateError> {
+    let posted = Posted::new(content, failed, &named.service.name, clock::since_1970());
+    if let Some(posting) = settle_named(late, named, &posted, None).await? {
+        return Ok(posting);
     }
-
-    /// Extends the time of a call that its service still works on.
-    pub async fn heartbeat(&self, named: &Named<'_>) -> Result<Beat, LateError> {
-        for _ in 0..TRIES {
-            let now = clock::since_1970();
-            let (record, mut call) = match self.meant(named, now).await? {
-                Meant::None => return Ok(Beat::Unknown),
-                Meant::Several => return Ok(Beat::Ambiguous),
-                Meant::One(found) => *found,
-            };
-            if matching::is_terminal(&call) {
-                return Ok(Beat::Terminal);
-            }
-            if call.expires_at <= now {
-                return Ok(Beat::Expired);
-            }
-            let wanted = self.0.settings.tool(&call.tool).max_duration;
-            call.heard_at = now;
-            call.deadline = call.deadline.max(now + wanted.unwrap_or(self.0.settings.ttl));
-            call.expires_at = call.expires_at.max(call.deadline);
-            let deadline = call.deadline;
-            if self.0.ledger.commit(vec![self.replace(&record, &call)], now).await? == Outcome::Done {
-                return Ok(Beat::Open { deadline });
-            }
-        }
-        Err(LateError::Busy)
+    // A result with a reusable id would meet whichever call came next under that id.
+    if is_strong(named.call_id, b"") {
+        park_result(late, named, posted).await
+    } else {
+        Ok(Posting::Unknown)
     }
+}
 
-    /// Settles the call that is meant; none where none is recorded. `parked` goes with whatever becomes of it.
-    async fn place(
-        &self,
-        named: &Named<'_>,
-        posted: &Posted,
-        parked: Option<&Step>,
-    ) -> Result<Option<Posting>, LateError> {
-        for _ in 0..TRIES {
-            let now = clock::since_1970();
-            let (record, call) = match self.meant(named, now).await? {
-                Meant::None => return Ok(None),
-                Meant::Several => {
-                    self.keep_evidence(named.service.own, named, Why::Ambiguous, posted, parked)
-                        .await?;
-                    return Ok(Some(Posting::Refused(Why::Ambiguous)));
-                }
-                Meant::One(found) => *found,
-            };
-            let principal = Principal::from_bytes(record.key.principal);
-            match matching::judge(&call, &posted.digest, now) {
-                Ruling::Again => {
-                    self.remove(parked).await?;
-                    let (state, first) = (call.state, false);
-                    return Ok(Some(Posting::Settled { state, first }));
-                }
-                Ruling::Refused(why) => {
-                    self.keep_evidence(principal, named, why, posted, parked).await?;
-                    return Ok(Some(Posting::Refused(why)));
-                }
-                Ruling::First(state) => {
-                    if self.settle(&record, call, posted, state, parked).await? {
-                        return Ok(Some(Posting::Settled { state, first: true }));
-                    }
-                }
-            }
-        }
-        Err(LateError::Busy)
-    }
-
-    /// Writes a result into its call, if nobody else has changed it.
-    async fn settle(
-        &self,
-        record: &Record,
-        mut call: Call,
-        posted: &Posted,
-        state: State,
-        parked: Option<&Step>,
-    ) -> Result<bool, LateError> {
+/// Extends the deadline of a call on which its service still works.
+pub(super) async fn extend_deadline(late: &Late, named: &Named<'_>) -> Result<Beat, LateError> {
+    for _ in 0..TRIES {
         let now = clock::since_1970();
-        let attached = self.is_attached(&call, now);
-        let settled = feed::Settled {
-            name: record.key.name,
-            call_id: call.id.clone(),
-            tool: call.tool.clone(),
-            failed: posted.failed,
+        let (record, mut call) = match find_call(late, named, now).await? {
+            Meant::None => return Ok(Beat::Unknown),
+            Meant::Several => return Ok(Beat::Ambiguous),
+            Meant::One(found) => *found,
         };
-        call.state = state;
-        call.posted = Some(Posted {
-            attached,
-            ..posted.clone()
-        });
-        let until = self.kept_until(&call);
+        if matching::is_terminal(&call) {
+            return Ok(Beat::Terminal);
+        }
+        if call.expires_at <= now {
+            return Ok(Beat::Expired);
+        }
+        let max_duration = late.0.settings.tool(&call.tool).max_duration;
+        call.heard_at = now;
+        // Never shortened: the configuration may have changed since the call was recorded.
+        call.deadline = call.deadline.max(now + max_duration.unwrap_or(late.0.settings.ttl));
+        call.expires_at = call.expires_at.max(call.deadline);
+        let deadline = call.deadline;
+        let steps = vec![replace_step(late, &record, &call)];
+        if late.0.ledger.commit(steps, now).await? == Outcome::Done {
+            return Ok(Beat::Open { deadline });
+        }
+    }
+    Err(LateError::Busy)
+}
+
+/// Settles the call that a service names. Returns `None` if no such call is recorded.
+///
+/// `parked` removes the parked record of the result. It is applied with whatever outcome the result has.
+async fn settle_named(
+    late: &Late,
+    named: &Named<'_>,
+    posted: &Posted,
+    parked: Option<&Step>,
+) -> Result<Option<Posting>, LateError> {
+    for _ in 0..TRIES {
+        let now = clock::since_1970();
+        let (record, call) = match find_call(late, named, now).await? {
+            Meant::None => return Ok(None),
+            Meant::Several => {
+                // The owner is not known, so the refused result belongs to the service.
+                store_refused(late, named.service.own, named, Why::Ambiguous, posted, parked).await?;
+                return Ok(Some(Posting::Refused(Why::Ambiguous)));
+            }
+            Meant::One(found) => *found,
+        };
         let principal = Principal::from_bytes(record.key.principal);
-        // What was only read is kept, and pushed to nobody.
-        let is_pushed = state == State::Settled && call.tier != Tier::Read;
-        let delivery = Step::Insert {
-            key: names::key(Kind::Delivery, principal, record.key.name),
-            index: None,
-            value: DELIVERY.into(),
-            expires_at: until,
-        };
-        let steps = [self.replace(record, &call)].into_iter();
-        let steps = steps.chain(is_pushed.then_some(delivery)).chain(parked.cloned());
-        if self.0.ledger.commit(steps.collect(), now).await? != Outcome::Done {
-            return Ok(false);
-        }
-        self.0
-            .telemetry
-            .record_late_event(if attached { "attached" } else { "detached" });
-        if is_pushed {
-            self.0.pending.add(principal, settled.name, until);
-            self.0.feed.tell(principal, settled);
-        }
-        Ok(true)
-    }
-
-    /// Keeps a result until its call is recorded.
-    async fn park(&self, named: &Named<'_>, posted: Posted) -> Result<Posting, LateError> {
-        let now = clock::since_1970();
-        let key = names::key(
-            Kind::Parked,
-            named.service.own,
-            names::of_parked(named.call_id, named.owner),
-        );
-        let parked = Parked {
-            call_id: named.call_id.to_vec(),
-            owner: named.owner,
-            posted,
-        };
-        let insert = Step::Insert {
-            key,
-            index: Some(names::index(named.call_id)),
-            value: parked.encode(),
-            expires_at: now + self.0.settings.parked_for,
-        };
-        if let Outcome::Conflict(standing) = self.0.ledger.commit(vec![insert], now).await? {
-            let known = standing.into_iter().flatten().next();
-            let known = known.and_then(|record| Parked::decode(&record.value));
-            if known.is_some_and(|known| known.posted.digest != parked.posted.digest) {
-                self.keep_evidence(named.service.own, named, Why::Conflict, &parked.posted, None)
-                    .await?;
-                return Ok(Posting::Refused(Why::Conflict));
+        match matching::judge(&call, &posted.digest, now) {
+            Ruling::Again => {
+                remove_parked(late, parked).await?;
+                let (state, first) = (call.state, false);
+                return Ok(Some(Posting::Settled { state, first }));
             }
-        } else {
-            self.0.telemetry.record_late_event("parked");
-        }
-        // The call may have been recorded just before; then nobody else looks for this.
-        let remove = Step::Remove { key, version: 1 };
-        let met = self.place(named, &parked.posted, Some(&remove)).await?;
-        Ok(met.unwrap_or(Posting::Parked))
-    }
-
-    /// Settles what is parked under the index of a call that was recorded.
-    pub(super) async fn meet(&self, index: Index) -> Result<(), LateError> {
-        let now = clock::since_1970();
-        let mut failed = None;
-        for record in self.0.ledger.find(Kind::Parked, index, ROWS_MAX, now).await? {
-            let Some(parked) = Parked::decode(&record.value) else {
-                continue;
-            };
-            let own = Principal::from_bytes(record.key.principal);
-            let Some(service) = self.0.services.iter().find(|service| service.own == own) else {
-                continue;
-            };
-            let named = Named {
-                service,
-                call_id: &parked.call_id,
-                owner: parked.owner,
-            };
-            let remove = Step::Remove {
-                key: record.key,
-                version: record.version,
-            };
-            match self.place(&named, &parked.posted, Some(&remove)).await {
-                Ok(Some(posting)) => tracing::debug!(?posting, "a parked result has met its call"),
-                Ok(None) => {}
-                // The others are not kept from theirs.
-                Err(error) => failed = Some(error),
+            Ruling::Refused(why) => {
+                store_refused(late, principal, named, why, posted, parked).await?;
+                return Ok(Some(Posting::Refused(why)));
+            }
+            Ruling::First(state) => {
+                // On a conflict the call has changed: the next round judges the result anew.
+                if write_result(late, &record, call, posted, state, parked).await? {
+                    return Ok(Some(Posting::Settled { state, first: true }));
+                }
             }
         }
-        failed.map_or(Ok(()), Err)
     }
+    Err(LateError::Busy)
+}
 
-    async fn meant(&self, named: &Named<'_>, now: Moment) -> Result<Meant, LateError> {
-        let records = self
-            .0
-            .ledger
-            .find(Kind::Call, names::index(named.call_id), ROWS_MAX, now)
-            .await?;
-        if records.len() >= ROWS_MAX {
-            // There may be more than were seen.
-            return Ok(Meant::Several);
+/// Writes a result into its call. Returns `false` if another writer changed the call first.
+async fn write_result(
+    late: &Late,
+    record: &Record,
+    mut call: Call,
+    posted: &Posted,
+    state: State,
+    parked: Option<&Step>,
+) -> Result<bool, LateError> {
+    let now = clock::since_1970();
+    let attached = is_attached(late, &call, now);
+    let settled = feed::Settled {
+        name: record.key.name,
+        call_id: call.id.clone(),
+        tool: call.tool.clone(),
+        failed: posted.failed,
+    };
+    call.state = state;
+    call.posted = Some(Posted {
+        attached,
+        ..posted.clone()
+    });
+    let until = late.kept_until(&call);
+    let principal = Principal::from_bytes(record.key.principal);
+    // The result of a read can be restored in its place, but no conversation must be told of it unasked.
+    let is_pushed = state == State::Settled && call.tier != Tier::Read;
+    let delivery = Step::Insert {
+        key: names::key(Kind::Delivery, principal, record.key.name),
+        index: None,
+        value: DELIVERY.into(),
+        expires_at: until,
+    };
+    // One commit: after a crash the result, its delivery and its parked copy agree with each other.
+    let steps = [replace_step(late, record, &call)].into_iter();
+    let steps = steps.chain(is_pushed.then_some(delivery)).chain(parked.cloned());
+    if late.0.ledger.commit(steps.collect(), now).await? != Outcome::Done {
+        return Ok(false);
+    }
+    late.0
+        .telemetry
+        .record_late_event(if attached { "attached" } else { "detached" });
+    if is_pushed {
+        late.0.pending.add(principal, settled.name, until);
+        late.0.feed.tell(principal, settled);
+    }
+    Ok(true)
+}
+
+/// Stores a result until its call is recorded.
+async fn park_result(late: &Late, named: &Named<'_>, posted: Posted) -> Result<Posting, LateError> {
+    let now = clock::since_1970();
+    let key = names::key(
+        Kind::Parked,
+        named.service.own,
+        names::of_parked(named.call_id, named.owner),
+    );
+    let parked = Parked {
+        call_id: named.call_id.to_vec(),
+        owner: named.owner,
+        posted,
+    };
+    let insert = Step::Insert {
+        key,
+        index: Some(names::index(named.call_id)),
+        value: parked.encode(),
+        expires_at: now + late.0.settings.parked_for,
+    };
+    if let Outcome::Conflict(standing) = late.0.ledger.commit(vec![insert], now).await? {
+        let known = standing.into_iter().flatten().next();
+        let known = known.and_then(|record| Parked::decode(&record.value));
+        // The first result wins, as it does for a recorded call.
+        if known.is_some_and(|known| known.posted.digest != parked.posted.digest) {
+            store_refused(late, named.service.own, named, Why::Conflict, &parked.posted, None).await?;
+            return Ok(Posting::Refused(Why::Conflict));
         }
-        let decoded = records.into_iter().filter_map(|record| {
-            let call = Call::decode(&record.value)?;
-            Some((record, call))
-        });
-        let mut calls: Vec<(Record, Call)> = decoded.collect();
-        let candidates: Vec<Candidate<'_>> = calls
-            .iter()
-            .map(|(record, call)| Candidate {
-                principal: Principal::from_bytes(record.key.principal),
-                call,
-            })
-            .collect();
-        Ok(match matching::choose(named, &self.0.owners, &candidates) {
-            Match::One(place) if place < calls.len() => Meant::One(Box::new(calls.swap_remove(place))),
-            Match::Several => Meant::Several,
-            Match::One(_) | Match::None => Meant::None,
-        })
+    } else {
+        late.0.telemetry.record_late_event("parked");
     }
+    // The worker may have recorded the call just before, and then looked for parked results too early.
+    let remove = Step::Remove { key, version: 1 };
+    let met = settle_named(late, named, &parked.posted, Some(&remove)).await?;
+    Ok(met.unwrap_or(Posting::Parked))
+}
 
-    /// Whether a call's turn is still the last of its lane, as far as is known.
-    fn is_attached(&self, call: &Call, now: Moment) -> bool {
-        let was_left = |name: &[u8; 32]| self.0.left.get(name).is_some_and(|at| at >= call.opened_at);
-        let left = call.lane.iter().chain(&call.session).any(was_left);
-        call.state == State::Open && !left && now < call.heard_at + self.0.settings.detach_after
-    }
-
-    fn replace(&self, record: &Record, call: &Call) -> Step {
-        Step::Replace {
+/// Settles the parked results that name a call of this index, once such a call was recorded.
+pub(super) async fn settle_parked(late: &Late, index: Index) -> Result<(), LateError> {
+    let now = clock::since_1970();
+    let mut failed = None;
+    for record in late.0.ledger.find(Kind::Parked, index, ROWS_MAX, now).await? {
+        let Some(parked) = Parked::decode(&record.value) else {
+            continue;
+        };
+        let own = Principal::from_bytes(record.key.principal);
+        // The service may have been removed from the configuration: its results then expire.
+        let Some(service) = late.0.services.iter().find(|service| service.own == own) else {
+            continue;
+        };
+        let named = Named {
+            service,
+            call_id: &parked.call_id,
+            owner: parked.owner,
+        };
+        let remove = Step::Remove {
             key: record.key,
             version: record.version,
-            value: call.encode(),
-            expires_at: record.expires_at.max(self.kept_until(call)),
-        }
-    }
-
-    /// Keeps a refused result for people to look at; `parked` goes.
-    async fn keep_evidence(
-        &self,
-        principal: Principal,
-        named: &Named<'_>,
-        why: Why,
-        posted: &Posted,
-        parked: Option<&Step>,
-    ) -> Result<(), LateError> {
-        let now = clock::since_1970();
-        let mut posted = posted.clone();
-        if posted.content.len() > EVIDENCE_BYTES_MAX {
-            // Its hash tells what it was.
-            "null".clone_into(&mut posted.content);
-        }
-        let key: Key = names::key(
-            Kind::Evidence,
-            principal,
-            names::of_evidence(named.call_id, &posted.digest),
-        );
-        let evidence = Evidence {
-            call_id: named.call_id.to_vec(),
-            why,
-            posted,
         };
-        let insert = Step::Insert {
-            key,
-            index: None,
-            value: evidence.encode(),
-            expires_at: now + self.0.settings.ttl + GRACE,
-        };
-        let steps = [insert].into_iter().chain(parked.cloned());
-        match self.0.ledger.commit(steps.collect(), now).await {
-            Ok(Outcome::Done) => {}
-            // Bounded: of all that fall on one place the first is kept.
-            Ok(Outcome::Conflict(_)) => self.remove(parked).await?,
-            // What a service is told stays the same. What is parked stays.
-            Err(error) => tracing::warn!(%error, "evidence of a refused result was not kept"),
+        match settle_named(late, &named, &parked.posted, Some(&remove)).await {
+            Ok(Some(posting)) => tracing::debug!(?posting, "a parked result was matched with its call"),
+            Ok(None) => {}
+            // An error of one result must not delay the others.
+            Err(error) => failed = Some(error),
         }
-        self.0.telemetry.record_late_event(why.label());
-        Ok(())
     }
+    failed.map_or(Ok(()), Err)
+}
 
-    async fn remove(&self, parked: Option<&Step>) -> Result<(), LateError> {
-        if let Some(step) = parked {
-            // Who came first has removed it.
-            self.0.ledger.commit(vec![step.clone()], clock::since_1970()).await?;
-        }
-        Ok(())
+/// Finds the recorded call that a service names.
+async fn find_call(late: &Late, named: &Named<'_>, now: Moment) -> Result<Meant, LateError> {
+    let records = late
+        .0
+        .ledger
+        .find(Kind::Call, names::index(named.call_id), ROWS_MAX, now)
+        .await?;
+    // The list may be cut off: a call that it does not contain could be meant as well.
+    if records.len() >= ROWS_MAX {
+        return Ok(Meant::Several);
     }
+    let decoded = records.into_iter().filter_map(|record| {
+        let call = Call::decode(&record.value)?;
+        Some((record, call))
+    });
+    let mut calls: Vec<(Record, Call)> = decoded.collect();
+    let candidates: Vec<Candidate<'_>> = calls
+        .iter()
+        .map(|(record, call)| Candidate {
+            principal: Principal::from_bytes(record.key.principal),
+            call,
+        })
+        .collect();
+    Ok(match matching::choose(named, &late.0.owners, &candidates) {
+        Match::One(place) if place < calls.len() => Meant::One(Box::new(calls.swap_remove(place))),
+        Match::Several => Meant::Several,
+        Match::One(_) | Match::None => Meant::None,
+    })
+}
+
+/// Returns `true` if the turn of a call is still the last of its lane, as far as this process knows.
+fn is_attached(late: &Late, call: &Call, now: Moment) -> bool {
+    let was_left = |name: &[u8; 32]| late.0.left.get(name).is_some_and(|at| at >= call.opened_at);
+    let left = call.lane.iter().chain(&call.session).any(was_left);
+    call.state == State::Open && !left && now < call.heard_at + late.0.settings.detach_after
+}
+
+/// Builds the step that writes a changed call.
+fn replace_step(late: &Late, record: &Record, call: &Call) -> Step {
+    Step::Replace {
+        key: record.key,
+        version: record.version,
+        value: call.encode(),
+        expires_at: record.expires_at.max(late.kept_until(call)),
+    }
+}
+
+/// Stores a refused result for operators, and removes the parked one.
+async fn store_refused(
+    late: &Late,
+    principal: Principal,
+    named: &Named<'_>,
+    why: Why,
+    posted: &Posted,
+    parked: Option<&Step>,
+) -> Result<(), LateError> {
+    let now = clock::since_1970();
+    let mut posted = posted.clone();
+    if posted.content.len() > EVIDENCE_BYTES_MAX {
+        // The digest stays, so that an operator can still compare the content with the service's own log.
+        "null".clone_into(&mut posted.content);
+    }
+    let key: Key = names::key(
+        Kind::Evidence,
+        principal,
+        names::of_evidence(named.call_id, &posted.digest),
+    );
+    let evidence = Evidence {
+        call_id: named.call_id.to_vec(),
+        why,
+        posted,
+    };
+    let insert = Step::Insert {
+        key,
+        index: None,
+        value: evidence.encode(),
+        expires_at: now + late.0.settings.ttl + GRACE,
+    };
+    let steps = [insert].into_iter().chain(parked.cloned());
+    match late.0.ledger.commit(steps.collect(), now).await {
+        Ok(Outcome::Done) => {}
+        // The few slots of a call are bounded: the first refused result in a slot stays.
+        Ok(Outcome::Conflict(_)) => remove_parked(late, parked).await?,
+        // The service gets the same refusal all the same. A parked result stays until it expires.
+        Err(error) => tracing::warn!(%error, "failed to store a refused result for operators"),
+    }
+    late.0.telemetry.record_late_event(why.label());
+    Ok(())
+}
+
+/// Removes a parked result.
+async fn remove_parked(late: &Late, parked: Option<&Step>) -> Result<(), LateError> {
+    if let Some(step) = parked {
+        // A conflict means that another task has removed it, so the outcome does not matter.
+        late.0.ledger.commit(vec![step.clone()], clock::since_1970()).await?;
+    }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! What late results are settled by: services, tools, times.
+//! Settings of late results: services, tools and times.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,44 +12,44 @@ use crate::{
     session_table::CallLimits,
 };
 
-/// A tool service as the operator describes it.
+/// A tool service as the operator configures it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceSettings {
     /// The name.
     pub name: String,
-    /// The hash of its token.
+    /// The hash of its bearer token. `None` if the service has none.
     pub token: Option<TokenHash>,
-    /// The key of its signatures.
+    /// The key of its webhook signatures. `None` if the service has none.
     pub key: Option<WebhookKey>,
-    /// The client tokens whose calls it answers, by name; none: everybody's.
+    /// The names of the client tokens whose calls it answers. `None` means every caller.
     pub principals: Option<BTreeSet<String>>,
-    /// The tools that it runs; none: all.
+    /// The tools whose calls it answers. `None` means every tool.
     pub tools: Option<BTreeSet<String>>,
 }
 
-/// What is known of a tool.
+/// Settings of one tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tool {
-    /// How far its effect can be taken back.
+    /// The reversibility of its effect.
     pub tier: Tier,
-    /// How long it may take.
+    /// The longest run of the tool. `None` means [`LateSettings::ttl`].
     pub max_duration: Option<Duration>,
 }
 
 /// Settings of late results.
 #[derive(Clone, Debug)]
 pub struct LateSettings {
-    /// Who may post results. Without any nothing is recorded.
+    /// Tool services. Without any, nothing is recorded.
     pub services: Vec<ServiceSettings>,
-    /// What is known of tools.
+    /// Settings of tools by name.
     pub tools: BTreeMap<String, Tool>,
-    /// How principals are told.
+    /// Settings that identify callers.
     pub principals: PrincipalSettings,
-    /// How long a call waits for its result, and a result for its owner.
+    /// Time that a call waits for its result, and a result for its caller. The default is 7 days.
     pub ttl: Duration,
-    /// How long nothing may come of a call before its turn counts as left.
+    /// Silence after which the turn of a call counts as left. The default is 5 minutes.
     pub detach_after: Duration,
-    /// How long a result waits for its call.
+    /// Time that a parked result waits for its call: 10 minutes by default.
     pub parked_for: Duration,
 }
 
@@ -67,7 +67,7 @@ impl Default for LateSettings {
 }
 
 impl LateSettings {
-    /// What sessions want to know of calls.
+    /// Returns the limits that the session table applies to open calls.
     pub fn call_limits(&self) -> CallLimits {
         let limited = |(name, tool): (&String, &Tool)| Some((name.as_str().into(), tool.max_duration?));
         CallLimits {
@@ -76,26 +76,26 @@ impl LateSettings {
         }
     }
 
-    /// The services, with the principals that they may answer for.
+    /// Returns the services, with the hashed principals of their accounts.
     pub(super) fn services(&self, key: &PrincipalKey) -> Vec<Service> {
-        let reach = |said: &ServiceSettings| match &said.principals {
-            // There is but one, so that ids which come again are no danger.
+        let reach = |configured: &ServiceSettings| match &configured.principals {
+            // Every client shares one principal, so the configured names would match no call.
             _ if self.principals.single => Reach::Only(BTreeSet::from([Principal::single(key)])),
             None => Reach::Everybody,
             Some(names) => Reach::Only(names.iter().map(|name| Principal::of_token(key, name)).collect()),
         };
-        let service = |said: &ServiceSettings| Service {
-            name: said.name.clone(),
-            own: Principal::of_service(key, &said.name),
-            token: said.token,
-            key: said.key.clone(),
-            reach: reach(said),
-            tools: said.tools.clone(),
+        let service = |configured: &ServiceSettings| Service {
+            name: configured.name.clone(),
+            own: Principal::of_service(key, &configured.name),
+            token: configured.token,
+            key: configured.key.clone(),
+            reach: reach(configured),
+            tools: configured.tools.clone(),
         };
         self.services.iter().map(service).collect()
     }
 
-    /// What is known of a tool.
+    /// Returns the settings of a tool, or the defaults if it is not configured.
     pub(super) fn tool(&self, name: &[u8]) -> Tool {
         let known = std::str::from_utf8(name).ok().and_then(|name| self.tools.get(name));
         known.copied().unwrap_or_default()

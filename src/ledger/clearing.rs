@@ -1,16 +1,16 @@
-//! What has expired is cleared away from time to time: nobody reads it any more, but it takes room.
+//! The hourly removal of expired records. No read returns them any more, but they use up space.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{Ledger, LedgerError, Moment};
 use crate::clock;
 
-/// From one clearing to the next.
+/// The time between two removals.
 const EVERY: Duration = Duration::from_secs(60 * 60);
-/// How far the clock of the world may run ahead of ours between two clearings: it is set a little now and then.
+/// The lead that the system clock may gain on the monotonic clock between two removals. NTP adjusts it a little.
 const AHEAD_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// Both clocks at once.
+/// One reading of the system clock and of the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 struct Clocks {
     world: Moment,
@@ -26,35 +26,38 @@ impl Clocks {
     }
 }
 
-/// How much further than ours the clock of the world went from one reading to the next, where that is too much to be
-/// true. What is cleared away under a wrong clock is gone for good, so that it must say the same for a round.
+/// Returns the lead that the system clock gained on the monotonic clock. `None` if it is plausible.
+///
+/// Records that are removed under a wrong clock are lost for good. A new time must therefore hold for one more hour.
 fn leap(before: Clocks, now: Clocks) -> Option<Duration> {
     let of_world = now.world.saturating_sub(before.world);
     let ours = now.ours.saturating_duration_since(before.ours);
+    // Only a lead matters: with a clock that was set back, too few records expire, which is harmless.
     let ahead = of_world.saturating_sub(ours);
     (ahead > AHEAD_MAX).then_some(ahead)
 }
 
-/// Clears `ledger` of what has expired every hour: to be run for as long as the process lives. Ends with the ledger.
+/// Removes the expired records of `ledger` every hour. Runs until the ledger is closed.
 pub async fn clearing(ledger: Arc<dyn Ledger>) {
     let mut before = Clocks::read();
     loop {
         tokio::time::sleep(EVERY).await;
         let now = Clocks::read();
+        // The next round compares with this reading, so that a correct new time is accepted after one hour.
         let leap = leap(std::mem::replace(&mut before, now), now);
         if let Some(ahead) = leap {
             let seconds = ahead.as_secs();
             tracing::warn!(
                 seconds,
-                "the system's clock has leapt forward, or the machine slept: expired records stay in the ledger for an hour more"
+                "the system clock jumped forward, or the machine slept: expired records stay for another hour"
             );
             continue;
         }
         match ledger.expire(now.world).await {
             Ok(0) => {}
-            Ok(gone) => tracing::debug!(gone, "expired records were cleared out of the ledger"),
+            Ok(gone) => tracing::debug!(gone, "removed expired records from the ledger"),
             Err(LedgerError::Closed) => return,
-            Err(error) => tracing::warn!(%error, "the ledger could not be cleared"),
+            Err(error) => tracing::warn!(%error, "failed to remove expired records from the ledger: retry in an hour"),
         }
     }
 }
@@ -86,7 +89,7 @@ mod tests {
         }
     }
 
-    /// The new time is believed once it has stood for a round, whether it was right or is set right again.
+    /// The new time is accepted once it has held for a round, whether it was right or is corrected again.
     #[test]
     fn the_round_after_a_leap_is_measured_from_the_leap() {
         let at = |world: u64, ours: u64, began: Clocks| Clocks {

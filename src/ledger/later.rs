@@ -1,4 +1,4 @@
-//! Writes that nobody waits for: done in order, and tried again while the store fails.
+//! Background writes, which no request waits for. They are done in order and retried while the store fails.
 
 use std::{
     sync::{
@@ -16,46 +16,48 @@ use tokio::sync::{
 use super::{Ledger, LedgerError, Moment, Step};
 use crate::clock;
 
-/// Writes that may wait. More are lost, and counted.
+/// The length of the queue. Further writes are lost, and counted.
 const WAITING_MAX: usize = 4096;
-/// Between two tries of one write, at first and at most.
+/// The pause between two attempts at one write: the first, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// How long one write is tried: those behind it wait, and it may be the only one that fails.
+/// The retry limit of one write. The writes behind it wait, and it may be the only one that fails.
 const TRIED_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// Where writes are handed in. Cheap to clone.
+/// A handle for queueing background writes. It is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Later {
     jobs: mpsc::Sender<Job>,
     lost: Arc<AtomicU64>,
-    /// Whether writes were lost since there was room for half of what may wait: of many only the first is told.
+    /// Set when a write was lost, until the queue is less than half full: of many losses only the first is logged.
     crowded: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
 enum Job {
     Write(Vec<Step>, Moment),
-    /// Told once everything before it is done.
+    /// Answered once every earlier write is done or lost.
     Flush(oneshot::Sender<()>),
 }
 
-/// What does the writes: to be run for as long as the process lives.
+/// The worker that does the writes. It runs for as long as the process.
 #[derive(Debug)]
 pub struct Writer {
     ledger: Arc<dyn Ledger>,
     jobs: mpsc::Receiver<Job>,
     lost: Arc<AtomicU64>,
-    /// Whether the last try failed: of many failures in a row only the first is told.
+    /// Set while attempts fail: of many failures in a row only the first is logged.
     failing: bool,
 }
 
-/// Writes into `ledger` that nobody waits for.
+/// Returns a handle for background writes into `ledger`, and the worker that does them.
 pub fn later(ledger: Arc<dyn Ledger>) -> (Later, Writer) {
     later_counting(ledger, Arc::default())
 }
 
-/// As [`later`]. In `lost` are counted the writes that were lost: too many waited, the store failed for too long, or the
-/// ledger was full or closed.
+/// Does the same as [`later`], and counts lost writes in `lost`.
+///
+/// A write is lost if the queue is full or the store fails for more than five minutes. It is also lost if the ledger is
+/// full or closed.
 pub fn later_counting(ledger: Arc<dyn Ledger>, lost: Arc<AtomicU64>) -> (Later, Writer) {
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     let writer = Writer {
@@ -73,52 +75,55 @@ pub fn later_counting(ledger: Arc<dyn Ledger>, lost: Arc<AtomicU64>) -> (Later, 
 }
 
 impl Later {
-    /// Hands in the steps of one commit. What stands in their way counts: then they are dropped.
+    /// Queues the steps of one commit. They are dropped if the commit conflicts: the existing record stays.
     pub fn write(&self, steps: Vec<Step>) {
         if steps.is_empty() {
             return;
         }
         match self.jobs.try_send(Job::Write(steps, clock::since_1970())) {
+            // One warning for each lost write would flood the log, so it is armed again only below half of the limit.
             Ok(()) if self.jobs.capacity() > WAITING_MAX / 2 => self.crowded.store(false, Ordering::Relaxed),
             Ok(()) => {}
             Err(error) => {
                 self.lost.fetch_add(1, Ordering::Relaxed);
                 if matches!(error, TrySendError::Full(_)) && !self.crowded.swap(true, Ordering::Relaxed) {
-                    tracing::warn!("too many writes wait for the ledger: those that come now are lost");
+                    tracing::warn!("too many writes wait for the ledger: further background writes are lost");
                 }
             }
         }
     }
 
-    /// Waits until everything that was handed in before is done or lost.
+    /// Waits until every write that was queued before is done or lost.
     pub async fn flush(&self) {
         let (done, told) = oneshot::channel();
         if self.jobs.send(Job::Flush(done)).await.is_ok() {
-            // An error says that the writer has ended: nothing will be done any more.
+            // An error means that the worker has ended: nothing is left to wait for.
             let _ = told.await;
         }
     }
 }
 
 impl Writer {
-    /// Does what is handed in until nobody can hand in any more.
+    /// Does the queued writes until all handles are dropped and the queue is empty.
     pub async fn run(mut self) {
         while let Some(job) = self.jobs.recv().await {
             match job {
                 Job::Write(steps, at) => self.write(steps, at).await,
-                // Who asked may have gone.
+                // The caller of `flush` may have given up on a timeout.
                 Job::Flush(done) => drop(done.send(())),
             }
         }
     }
 
     async fn write(&mut self, steps: Vec<Step>, at: Moment) {
+        // `at` is the time of queueing, so that a late write is judged against expiry as of then.
         let until = clock::now() + TRIED_MAX;
         let mut pause = BACKOFF.0;
         loop {
             let Err(error) = self.ledger.commit(steps.clone(), at).await else {
                 return self.works();
             };
+            // A full ledger or an oversized value fails in the same way again. Only the store itself recovers.
             let again = matches!(error, LedgerError::Store(_)) && clock::now() < until;
             if matches!(error, LedgerError::Store(_) | LedgerError::Closed) {
                 self.fails(&error);
@@ -134,14 +139,14 @@ impl Writer {
 
     fn fails(&mut self, error: &LedgerError) {
         if !std::mem::replace(&mut self.failing, true) {
-            tracing::warn!(%error, "background writes into the ledger fail; each is tried for five minutes at most");
+            tracing::warn!(%error, "background writes to the ledger failed; each is retried for up to five minutes");
         }
     }
 
     fn works(&mut self) {
         if std::mem::take(&mut self.failing) {
             let lost = self.lost.load(Ordering::Relaxed);
-            tracing::warn!(lost, "background writes into the ledger are done again");
+            tracing::warn!(lost, "background writes to the ledger work again");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A ledger that tells how long it takes, and how it fails.
+//! A ledger that reports the duration and the errors of its operations to telemetry.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use super::{Index, Key, Kind, Ledger, LedgerError, Moment, Outcome, PrincipalHash, Record, Reply, Step, Usage};
 use crate::{clock, telemetry::Telemetry};
 
-/// A ledger, measured: everything is done by the one within.
+/// A ledger that measures each operation and delegates it to another ledger.
 #[derive(Debug)]
 pub struct Measured {
     ledger: Arc<dyn Ledger>,
@@ -15,11 +15,11 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Measures `ledger`, and has `telemetry` ask it how much it holds.
+    /// Wraps `ledger`, and makes its size available to `telemetry`.
     pub fn new(ledger: Arc<dyn Ledger>, telemetry: &Telemetry) -> Self {
         let asked = Arc::clone(&ledger);
         telemetry.set_ledger_usage_source(Box::new(move || {
-            // A ledger that would have to look it up is not waited for.
+            // A metrics scrape must not wait for a ledger that would have to compute its size.
             let Usage { records, bytes } = asked.usage().now_or_never()?.ok()?;
             Some((records, bytes))
         }));
@@ -27,8 +27,9 @@ impl Measured {
         Self { ledger, telemetry }
     }
 
-    /// Waits for a reply that is asked for as `op`. One that nobody waits for any more is not told: whoever gave up
-    /// counts that.
+    /// Waits for a reply and records it as operation `op`.
+    ///
+    /// A dropped reply is not recorded here: the caller that gave up counts a timeout itself.
     fn told<'l, T: 'l>(&'l self, op: &'static str, reply: Reply<'l, T>) -> Reply<'l, T> {
         let began = clock::now();
         Box::pin(async move {
@@ -59,6 +60,7 @@ impl Ledger for Measured {
     }
 
     fn expire(&self, now: Moment) -> Reply<'_, u64> {
+        // The metric has one label for both kinds of removal.
         self.told("clear", self.ledger.expire(now))
     }
 
@@ -67,6 +69,7 @@ impl Ledger for Measured {
     }
 
     fn usage(&self) -> Reply<'_, Usage> {
+        // Not an operation of an exchange: each scrape of the metrics would be recorded.
         self.ledger.usage()
     }
 

@@ -1,4 +1,4 @@
-//! A ledger in memory: gone with its process.
+//! A ledger in memory. Its records are lost when the process ends.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::session::PrincipalHash;
 
-/// Records in memory.
+/// A ledger that stores its records in memory.
 pub struct MemoryLedger {
     settings: LedgerSettings,
     secret: [u8; 32],
@@ -28,20 +28,20 @@ impl fmt::Debug for MemoryLedger {
     }
 }
 
-/// A record, and its place in the order in which they were put in.
+/// A record, with its place in the order of inserts.
 type Placed = (u64, Record);
 
 #[derive(Debug, Default)]
 struct Kept {
     records: HashMap<Key, Placed>,
-    /// The names of what each principal has of a kind, in order.
+    /// The names of each principal's records of a kind, in the order of their inserts.
     of_principals: BTreeMap<(Kind, PrincipalHash, u64), Name>,
-    /// The keys of what stands under an index, in order.
+    /// The keys of the records under each index, in the order of their inserts.
     of_indexes: BTreeMap<(Kind, Index, u64), Key>,
     by_expiry: BTreeSet<(Moment, Key)>,
     next: u64,
     tally: Tally,
-    /// What stood under each key that was touched since a commit began, oldest first.
+    /// The earlier record of each key that the current commit has changed, oldest change first.
     undo: Vec<(Key, Option<Placed>)>,
 }
 
@@ -51,8 +51,9 @@ impl Kept {
         record.filter(|record| record.expires_at > now)
     }
 
-    /// From now on this stands under `key`; gives what stood there.
+    /// Stores `placed` under `key`, or removes the record if it is `None`. Returns the earlier record.
     fn set(&mut self, key: &Key, placed: Option<Placed>) -> Option<Placed> {
+        // Every index must lose the earlier record first: its place, index and expiry may differ from the new one's.
         let before = self.records.remove(key);
         if let Some((place, record)) = &before {
             self.of_principals.remove(&(key.kind, key.principal, *place));
@@ -71,6 +72,7 @@ impl Kept {
             self.tally.come(key.principal, record.value.len() as u64);
             self.records.insert(*key, (place, record));
         }
+        // No log of counts is needed: the undo log sets the earlier records again, which counts them too.
         self.tally.settle();
         before
     }
@@ -90,6 +92,7 @@ impl Kept {
     }
 
     fn list(&self, kind: Kind, principal: PrincipalHash, limit: usize, now: Moment) -> Vec<Record> {
+        // The map is ordered by place, so that a reverse range yields the latest first.
         let places = (kind, principal, 0)..=(kind, principal, u64::MAX);
         let key = |name: &Name| Key {
             kind,
@@ -106,7 +109,7 @@ impl Kept {
         self.latest(keys, limit, now)
     }
 
-    /// The first `limit` that live, turned round.
+    /// Returns the first `limit` live records of `keys`, in reverse order: keys come latest first.
     fn latest(&self, keys: impl Iterator<Item = Key>, limit: usize, now: Moment) -> Vec<Record> {
         let living = keys.filter_map(|key| self.living(&key, now));
         let mut found: Vec<Record> = living.take(limit.min(ROWS_MAX)).cloned().collect();
@@ -129,6 +132,7 @@ impl Shelf for Kept {
     }
 
     fn undo(&mut self) -> Result<(), Infallible> {
+        // Newest change first: one key may have changed several times in a commit.
         while let Some((key, before)) = self.undo.pop() {
             self.set(&key, before);
         }
@@ -171,7 +175,7 @@ impl Shelf for Kept {
 }
 
 impl MemoryLedger {
-    /// An empty ledger with this secret key.
+    /// Makes an empty ledger with this secret key.
     pub fn new(settings: LedgerSettings, secret: [u8; 32]) -> Self {
         Self {
             settings,
@@ -200,6 +204,7 @@ impl Ledger for MemoryLedger {
         if keys.len() > ROWS_MAX {
             return Box::pin(ready(Err(LedgerError::TooLarge)));
         }
+        // One lock for all keys: they are read from the same state.
         let kept = self.lock();
         let found = keys.iter().map(|key| kept.living(key, now).cloned()).collect();
         Box::pin(ready(Ok(found)))

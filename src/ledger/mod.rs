@@ -1,8 +1,8 @@
-//! The ledger: what is kept of calls, results, deliveries and frozen answers longer than a conversation lives.
+//! The ledger: a store for calls, results, deliveries and pinned answers. They must outlive a conversation.
 //!
-//! A ledger stores records and knows nothing of their meaning, which is in the rooms above. Every record belongs to one
-//! principal, and its principal is a part of its key: whoever cannot name it cannot reach the record. The one way
-//! around that is [`Ledger::find`], for services that answer calls of several principals.
+//! A ledger stores records and does not interpret them; the rooms above do. Every record belongs to one principal, and
+//! the principal is part of its key. A caller that cannot name the principal cannot reach the record. The only
+//! exception is [`Ledger::find`], for tool services that answer the calls of several principals.
 
 mod clearing;
 mod later;
@@ -26,48 +26,50 @@ pub use memory::MemoryLedger;
 pub use portions::read_all;
 pub use sqlite::{Entry, Short, SqliteLedger, Survey};
 
-/// Bytes of a value: a longer one is refused as [`LedgerError::TooLarge`].
+/// The longest value of a record, in bytes. A longer one fails with [`LedgerError::TooLarge`].
 pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Bytes that a record counts beside its value.
+/// Bytes that each record counts in addition to its value.
 pub const RECORD_BYTES: u64 = 256;
-/// Records that one read, list or find hands out at most.
+/// The most records that one read, list or find returns, and the most steps of one commit.
 pub const ROWS_MAX: usize = 1024;
 
-/// What a ledger's method gives: boxed, so that a ledger can be chosen when the process starts.
+/// The future that a ledger method returns. It is boxed so that the store can be chosen at startup.
 pub type Reply<'l, T> = Pin<Box<dyn Future<Output = Result<T, LedgerError>> + Send + 'l>>;
 
-/// A moment, since 1970. Time is a parameter: no ledger asks for it. It may go back: what had expired and was not cleared
-/// away is then there again.
+/// A point in time, as the duration since 1970.
+///
+/// Time is always a parameter: no ledger reads a clock. It may go backwards. An expired record that was not removed
+/// yet is then visible again.
 pub type Moment = Duration;
 
-/// The last moment, in 2262: a later one counts as this.
+/// The latest moment, in the year 2262. A later one is stored as this.
 pub const MOMENT_MAX: Moment = Duration::from_nanos(i64::MAX.unsigned_abs());
 
-/// The name of a record within its kind and principal: a hash, or an id of its own.
+/// The name of a record within its kind and principal: a hash, or another unique id.
 pub type Name = [u8; 32];
 
-/// By what services find a record without its principal: a hash of a call id's letters and digits.
+/// The index by which tool services find a record without its principal: a hash of a call id's letters and digits.
 pub type Index = [u8; 16];
 
-/// What a record is. The numbers stand in files: they are never given to another kind.
+/// The kind of a record. The numbers are stored in files, so a number is never reused for another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
-    /// A principal that a provider has answered with success.
+    /// A verified caller: a provider has answered this principal with success.
     Principal = 1,
-    /// A tool call, with its result once it has one.
+    /// A recorded tool call, with its posted result once there is one.
     Call = 2,
-    /// An answer that a call was given and keeps: the journal.
+    /// The pinned answer of a call.
     Frozen = 3,
-    /// Text that was put at the end of a message and stays there.
+    /// Late-result text that was appended to a message and stays there.
     Anchor = 4,
-    /// A result on its way to its owner.
+    /// A posted result that its owner has not received yet.
     Delivery = 5,
-    /// A result that came before its call was known.
+    /// A result that was posted before its call was recorded.
     Parked = 6,
-    /// A result that was refused.
+    /// A posted result that was refused.
     Evidence = 7,
-    /// A result that a caller brought in a request.
+    /// A result that a client brought in a request.
     Seen = 8,
 }
 
@@ -84,7 +86,7 @@ impl Kind {
         Self::Seen,
     ];
 
-    /// The name for people.
+    /// Returns the name that logs and `antiphon store` show.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Principal => "principal",
@@ -99,42 +101,44 @@ impl Kind {
     }
 }
 
-/// What a record is found by.
+/// The key of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// What it is.
+    /// The kind of the record.
     pub kind: Kind,
-    /// Whose it is.
+    /// The owner of the record.
     pub principal: PrincipalHash,
-    /// Its name within both.
+    /// The name of the record within its kind and principal.
     pub name: Name,
 }
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A principal and a name identify a caller and a call, so a log shows neither.
         write!(f, "Key({})", self.kind.label())
     }
 }
 
-/// A record as it is kept.
+/// A stored record.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What it is found by.
+    /// The key.
     pub key: Key,
-    /// By what services find it.
+    /// The index for tool services. `None` if they cannot find the record.
     pub index: Option<Index>,
-    /// What it says.
+    /// The content, which the ledger does not interpret.
     pub value: Bytes,
-    /// 1 when it was put in, and one more each time that it was replaced.
+    /// The number of times that the record was written: 1 after an insert, one more after each replace.
     pub version: u64,
-    /// When it was put in. Lists are in this order.
+    /// The time of the insert.
     pub made_at: Moment,
-    /// From when on it is gone.
+    /// The time from which the record no longer exists.
     pub expires_at: Moment,
 }
 
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The value may contain a conversation: a log shows its length only.
         write!(
             f,
             "Record({}, {} bytes, version {})",
@@ -148,31 +152,31 @@ impl fmt::Debug for Record {
 /// One step of a [`Ledger::commit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Puts a record in, where none of its key is. A record that has expired is none.
+    /// Inserts a record if its key is free. An expired record does not occupy its key.
     Insert {
-        /// What it is found by.
+        /// The key.
         key: Key,
-        /// By what services find it.
+        /// The index for tool services.
         index: Option<Index>,
-        /// What it says.
+        /// The content.
         value: Bytes,
-        /// From when on it is gone.
+        /// The time from which the record no longer exists.
         expires_at: Moment,
     },
-    /// Gives a record another value, if it is still of this version.
+    /// Replaces the value of a record if its version is still `version`.
     Replace {
-        /// What it is found by.
+        /// The key.
         key: Key,
         /// The version that was read.
         version: u64,
-        /// What it says from now on.
+        /// The new content.
         value: Bytes,
-        /// From when on it is gone.
+        /// The time from which the record no longer exists.
         expires_at: Moment,
     },
-    /// Takes a record away, if it is still of this version.
+    /// Removes a record if its version is still `version`.
     Remove {
-        /// What it is found by.
+        /// The key.
         key: Key,
         /// The version that was read.
         version: u64,
@@ -180,7 +184,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// What the record is found by.
+    /// Returns the key of the record that the step changes.
     pub const fn key(&self) -> &Key {
         match self {
             Self::Insert { key, .. } | Self::Replace { key, .. } | Self::Remove { key, .. } => key,
@@ -188,23 +192,25 @@ impl Step {
     }
 }
 
-/// What became of the steps of one commit.
+/// The outcome of one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of them were done, and are kept.
+    /// All steps were applied and are stored.
     Done,
-    /// None of them was done. For each step in order: the record that stands where the step wanted another, or none
-    /// where the step could have been done or nothing stands there. Each step sees what those before it would have done:
-    /// one that collides with its own batch is shown a record that is not kept.
+    /// No step was applied, because at least one found another record than it expected.
+    ///
+    /// There is one entry for each step, in order: the record that prevents the step. An entry is `None` if the step
+    /// was possible, or if no record exists under its key. Each step sees the effects of the steps before it. A step
+    /// that collides with its own batch therefore returns a record that is not stored.
     Conflict(Vec<Option<Record>>),
 }
 
-/// Bounds of a ledger.
+/// Size limits of a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerSettings {
-    /// Bytes of all records, each with [`RECORD_BYTES`] more than its value.
+    /// Bytes of all records. Each counts [`RECORD_BYTES`] in addition to its value. The default is 1 GiB.
     pub bytes_max: u64,
-    /// Bytes of one principal's records.
+    /// Bytes of the records of one principal. The default is 256 MiB.
     pub principal_bytes_max: u64,
 }
 
@@ -217,30 +223,33 @@ impl Default for LedgerSettings {
     }
 }
 
-/// How much a ledger holds.
+/// The size of a ledger's content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Records that have not expired, and those that have but were not cleared away.
+    /// Records, including those that have expired but were not removed yet.
     pub records: u64,
-    /// Bytes that they count.
+    /// Bytes of these records, with [`RECORD_BYTES`] for each.
     pub bytes: u64,
 }
 
-/// Why a ledger did not do what it was asked.
+/// The error of a ledger operation.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// A bound would be passed by records that grow. None of the steps was done; what has expired was cleared away first.
-    /// A conflict goes before it.
+    /// Records that grow would exceed a size limit. No step was applied, although expired records were removed first.
+    ///
+    /// A commit that conflicts reports the conflict instead.
     #[error("the ledger is full ({})", if *.of_principal { "for this caller" } else { "in total" })]
     Full {
-        /// Whether the bound is the principal's own.
+        /// `true` if the limit is the principal's own, `false` if it is that of the whole ledger.
         of_principal: bool,
     },
-    /// A value is longer than [`VALUE_BYTES_MAX`], or a batch reads or writes more than [`ROWS_MAX`] records.
+    /// A value exceeds [`VALUE_BYTES_MAX`], or a batch reads or writes more than [`ROWS_MAX`] records.
     #[error("too much for one record or one batch of the ledger")]
     TooLarge,
-    /// The store failed. Whether a commit was done is not known: it may be asked for again. The cause is told along, so it
-    /// holds nothing of what records say; it is no source, or those who tell whole chains would tell it twice.
+    /// The store failed. It is not known whether a commit was applied, so the caller may retry it.
+    ///
+    /// The message includes the cause, so the cause must not contain the content of records. It is not a
+    /// `source()`: a report that prints the whole chain would repeat it.
     #[error("the ledger's store failed: {0}")]
     Store(Box<dyn std::error::Error + Send + Sync>),
     /// The store is closed, or its thread has ended.
@@ -249,7 +258,7 @@ pub enum LedgerError {
 }
 
 impl LedgerError {
-    /// The stable name.
+    /// Returns the stable name, which is a metric label.
     pub const fn label(&self) -> &'static str {
         match self {
             Self::Full { .. } => "full",
@@ -260,81 +269,87 @@ impl LedgerError {
     }
 }
 
-/// Why a store was not opened. Nothing was written.
+/// The error of opening a store. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it open.
+    /// Another process has the file open.
     #[error("{path} is in use by another process: stop it, or set ledger.path to another file")]
     InUse {
         /// The file.
         path: PathBuf,
     },
-    /// The file is no ledger of ours.
-    #[error("{path} is no ledger of Antiphon ({why}): set ledger.path to another file, or move this one away")]
+    /// The file is not an Antiphon ledger.
+    #[error("{path} is not an Antiphon ledger ({why}): set ledger.path to another file, or move this one away")]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What tells.
+        /// The evidence for that.
         why: String,
     },
-    /// A later version wrote it.
-    #[error("{path} has schema version {found}, and this version of Antiphon knows {known}: use a later one")]
+    /// A later version of Antiphon wrote the file.
+    #[error("{path} has schema version {found}, but this version of Antiphon supports {known}: upgrade Antiphon")]
     Version {
         /// The file.
         path: PathBuf,
-        /// What it has.
+        /// The schema version of the file.
         found: i64,
-        /// The latest that is known.
+        /// The latest schema version that this build supports.
         known: i64,
     },
-    /// Folder or file cannot be made, read or written.
+    /// The folder or the file cannot be created, read or written.
     #[error("{path} cannot be opened: {why}")]
     Unusable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system or of SQLite.
         why: String,
     },
 }
 
-/// A store of records. Methods may be called from any task, and several at a time.
+/// A store of records. Its methods may be called from any task, and concurrently.
 ///
-/// A ledger that is slow or fails delays nobody beyond his own patience: callers bound the wait, and drop the reply. A
-/// dropped reply may still be carried out; one that was never polled need not be.
+/// Callers bound their wait with a timeout and drop the future. A dropped operation may still be carried out. One that
+/// was never polled may be skipped.
 pub trait Ledger: fmt::Debug + Send + Sync {
-    /// Does all of the steps or none, in order, as seen at `now`: later steps see what earlier ones did.
+    /// Applies all steps or none, in order, as of `now`. Later steps see the effects of earlier ones.
     ///
-    /// When this says [`Outcome::Done`], what was written survives the death of the process (where the ledger survives
-    /// it at all), and every later read of any caller sees it. Wrongly said, a result is lost that a service was told is safe.
+    /// After [`Outcome::Done`] every later read sees the new records. In a ledger that survives a restart they also
+    /// survive a crash of the process. A premature `Done` would lose a result that a tool service was told is safe.
     fn commit(&self, steps: Vec<Step>, now: Moment) -> Reply<'_, Outcome>;
 
-    /// The records of these keys, in their order; none where there is none, it has expired at `now`, or it does not match
-    /// its checksum: a damaged record is never handed out, and counts as not there for every other method too.
+    /// Returns the records of these keys, in their order.
+    ///
+    /// An entry is `None` if there is no record, if it has expired at `now`, or if its checksum does not match. A
+    /// damaged record is never returned, and every other method treats it as missing.
     fn read(&self, keys: Vec<Key>, now: Moment) -> Reply<'_, Vec<Option<Record>>>;
 
-    /// The latest `limit` records of one kind of one principal, in the order in which they were put in.
+    /// Returns the latest `limit` records of one kind of one principal, in the order of their inserts.
     fn list(&self, kind: Kind, principal: PrincipalHash, limit: usize, now: Moment) -> Reply<'_, Vec<Record>>;
 
-    /// The latest `limit` records of one kind under this index, whosever they are, in the order in which they were put in.
+    /// Returns the latest `limit` records of one kind under this index, in the order of their inserts.
+    ///
+    /// They may belong to several principals.
     fn find(&self, kind: Kind, index: Index, limit: usize, now: Moment) -> Reply<'_, Vec<Record>>;
 
-    /// Clears away what has expired at `now`, and says how many records that was. It costs what is cleared away, and
-    /// leaves what is damaged for people to see. A ledger in which nothing is ever damaged need not have this of its own.
+    /// Removes the records that have expired at `now`, and returns their number.
+    ///
+    /// The cost is proportional to the records that are removed. Damaged records stay, so that operators can inspect
+    /// them. The default implementation is enough for a ledger whose records cannot be damaged.
     fn expire(&self, now: Moment) -> Reply<'_, u64> {
         self.clear(now)
     }
 
-    /// Clears away what has expired at `now` and what is damaged, and says how many records that was. It may look at every
-    /// record.
+    /// Removes the expired and the damaged records, and returns their number. It may read every record.
     fn clear(&self, now: Moment) -> Reply<'_, u64>;
 
-    /// How much it holds, commits that were answered included.
+    /// Returns the size of the content, including every commit that was answered.
     fn usage(&self) -> Reply<'_, Usage>;
 
-    /// The secret key of this ledger: 32 bytes, random when it was made, the same for as long as it lives. Names of
-    /// callers are hashed under it, so that they mean the same after a restart.
+    /// Returns the secret key of this ledger: 32 random bytes, made with the ledger and never changed.
+    ///
+    /// Names of callers are hashed under this key, so they stay the same after a restart.
     fn secret(&self) -> [u8; 32];
 
-    /// Whether what it keeps is still there after the process was started anew.
+    /// Returns `true` if the records still exist after a restart of the process.
     fn survives_restart(&self) -> bool;
 }

@@ -1,8 +1,10 @@
-//! Reads of more records than one read hands out.
+//! Reads of more records than one [`Ledger::read`] returns.
 
 use super::{Key, Ledger, LedgerError, Moment, ROWS_MAX, Record};
 
-/// The records of all these keys, in their order: one read after the other, each of its own moment in the ledger's life.
+/// Returns the records of all these keys, in their order.
+///
+/// More than [`ROWS_MAX`] keys take several reads, so that the records may belong to different states of the ledger.
 pub async fn read_all(ledger: &dyn Ledger, keys: Vec<Key>, now: Moment) -> Result<Vec<Option<Record>>, LedgerError> {
     if keys.len() <= ROWS_MAX {
         return ledger.read(keys, now).await;

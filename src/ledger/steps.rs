@@ -1,38 +1,38 @@
-//! What the steps of a commit mean: the one place for every ledger that keeps its own records.
+//! The semantics of a commit, shared by every ledger that stores its own records.
 
 use super::{
     Key, LedgerError, LedgerSettings, MOMENT_MAX, Moment, Outcome, ROWS_MAX, Record, Step, VALUE_BYTES_MAX,
     tally::Tally,
 };
 
-/// Where records stand. What is done between [`Shelf::begin`] and [`Shelf::undo`] was never done.
+/// A transactional set of records. [`Shelf::undo`] reverts every change since [`Shelf::begin`].
 pub(super) trait Shelf {
-    /// Why the shelf fails.
+    /// The error of the underlying store.
     type Error;
 
-    /// From here on [`Shelf::undo`] can take back what is done.
+    /// Starts a commit that [`Shelf::undo`] can revert.
     fn begin(&mut self) -> Result<(), Self::Error>;
-    /// What was done since [`Shelf::begin`] stays.
+    /// Makes the changes since [`Shelf::begin`] permanent.
     fn keep(&mut self) -> Result<(), Self::Error>;
-    /// Takes back what was done since [`Shelf::begin`].
+    /// Reverts the changes since [`Shelf::begin`].
     fn undo(&mut self) -> Result<(), Self::Error>;
 
-    /// The record of this key, if it is sound and has not expired at `now`.
+    /// Returns the record of this key. `None` if there is none, it is damaged, or it has expired at `now`.
     fn living(&mut self, key: &Key, now: Moment) -> Result<Option<Record>, Self::Error>;
-    /// Puts a record in, as the latest; what stood under its key has expired or is damaged, and goes.
+    /// Inserts a record as the latest. An expired or damaged record under its key is removed.
     fn put(&mut self, record: Record) -> Result<(), Self::Error>;
-    /// Gives a living record what this one says; it keeps its place in the order.
+    /// Replaces a live record by this one, which takes over its place in the order of inserts.
     fn replace(&mut self, record: Record) -> Result<(), Self::Error>;
-    /// Takes a living record away.
+    /// Removes a live record.
     fn take(&mut self, key: &Key) -> Result<(), Self::Error>;
 
-    /// Takes away all that has expired at `now`.
+    /// Removes all records that have expired at `now`.
     fn clear_expired(&mut self, now: Moment) -> Result<(), Self::Error>;
-    /// How much stands there.
+    /// Returns the counter of the set's size.
     fn tally(&self) -> &Tally;
 }
 
-/// What can be told without a look at any record.
+/// Checks the limits that do not depend on stored records.
 pub(super) fn within_bounds(steps: &[Step]) -> Result<(), LedgerError> {
     let too_long = |step: &Step| match step {
         Step::Insert { value, .. } | Step::Replace { value, .. } => value.len() > VALUE_BYTES_MAX,
@@ -44,18 +44,22 @@ pub(super) fn within_bounds(steps: &[Step]) -> Result<(), LedgerError> {
     Ok(())
 }
 
-/// Does all of the steps or none. The outer error is the shelf's own: what it then holds is for its owner to say.
+/// Applies all steps or none.
+///
+/// The outer error is that of the store, whose state is then for the caller to restore.
 pub(super) fn carry_out<S: Shelf>(
     shelf: &mut S,
     settings: LedgerSettings,
     steps: &[Step],
     now: Moment,
 ) -> Result<Result<Outcome, LedgerError>, S::Error> {
+    // Stores save moments as 64-bit nanoseconds.
     let now = now.min(MOMENT_MAX);
     let tried = attempt(shelf, settings, steps, now)?;
     if !matches!(tried, Err(LedgerError::Full { .. })) {
         return Ok(tried);
     }
+    // Expired records still count towards the limits. Their removal is deferred until the space is needed.
     shelf.clear_expired(now)?;
     attempt(shelf, settings, steps, now)
 }
@@ -66,16 +70,18 @@ fn attempt<S: Shelf>(
     steps: &[Step],
     now: Moment,
 ) -> Result<Result<Outcome, LedgerError>, S::Error> {
+    // After a limit was lowered a principal may exceed it already. Commits that do not grow must still succeed then.
     let before: Vec<u64> = steps
         .iter()
         .map(|step| shelf.tally().of(&step.key().principal))
         .collect();
     let total_before = shelf.tally().usage().bytes;
     shelf.begin()?;
-    let standing = apply(shelf, steps, now)?;
+    let conflicts = apply(shelf, steps, now)?;
     let passes = |bytes: u64, before: u64, max: u64| bytes > max && bytes > before;
-    let refusal = if let Some(standing) = standing {
-        Ok(Outcome::Conflict(standing))
+    // A conflict comes first: the caller can resolve it, and then may need less space.
+    let refusal = if let Some(conflicts) = conflicts {
+        Ok(Outcome::Conflict(conflicts))
     } else {
         let tally = shelf.tally();
         let own = |(step, before): (&Step, &u64)| {
@@ -95,11 +101,14 @@ fn attempt<S: Shelf>(
     Ok(refusal)
 }
 
-/// Does the steps that can be done; where one could not, says for each what stands in its way.
+/// Applies the steps that are possible.
+///
+/// If one was impossible, returns for each step the record that prevents it. The caller then reverts the changes.
 fn apply<S: Shelf>(shelf: &mut S, steps: &[Step], now: Moment) -> Result<Option<Vec<Option<Record>>>, S::Error> {
-    let mut standing = Vec::with_capacity(steps.len());
-    let mut conflict = false;
+    let mut conflicts = Vec::with_capacity(steps.len());
+    let mut is_conflict = false;
     for step in steps {
+        // Impossible steps do not end the loop: the caller learns all its conflicts at once, and retries once.
         let found = shelf.living(step.key(), now)?;
         let (wrong, found) = match (step, found) {
             (Step::Insert { .. }, None) => (false, None),
@@ -110,15 +119,15 @@ fn apply<S: Shelf>(shelf: &mut S, steps: &[Step], now: Moment) -> Result<Option<
             }
             (_, found) => (true, found),
         };
-        conflict |= wrong;
+        is_conflict |= wrong;
         if wrong {
-            standing.push(found);
+            conflicts.push(found);
         } else {
-            standing.push(None);
+            conflicts.push(None);
             carry_out_one(shelf, step, found, now)?;
         }
     }
-    Ok(conflict.then_some(standing))
+    Ok(is_conflict.then_some(conflicts))
 }
 
 fn carry_out_one<S: Shelf>(shelf: &mut S, step: &Step, found: Option<Record>, now: Moment) -> Result<(), S::Error> {

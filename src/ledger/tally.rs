@@ -1,16 +1,16 @@
-//! How much a ledger holds, in total and of each principal; what was counted can be counted back.
+//! The counter of a ledger's size, in total and for each principal. Changes can be rolled back.
 
 use std::collections::HashMap;
 
 use super::{RECORD_BYTES, Usage};
 use crate::session::PrincipalHash;
 
-/// What is held.
+/// The size of a ledger's content.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     usage: Usage,
     of_principals: HashMap<PrincipalHash, u64>,
-    /// What was counted since the last [`Tally::settle`], oldest first.
+    /// The changes since the last [`Tally::settle`], oldest first.
     log: Vec<Counted>,
 }
 
@@ -22,12 +22,12 @@ struct Counted {
 }
 
 impl Tally {
-    /// What a record with a value of so many bytes counts.
+    /// Returns the bytes that a record counts whose value has `value` bytes.
     pub(super) const fn size(value: u64) -> u64 {
         RECORD_BYTES.saturating_add(value)
     }
 
-    /// A record came.
+    /// Counts a record that was added.
     pub(super) fn come(&mut self, principal: PrincipalHash, value: u64) {
         self.note(Counted {
             principal,
@@ -36,7 +36,7 @@ impl Tally {
         });
     }
 
-    /// A record went.
+    /// Counts a record that was removed.
     pub(super) fn go(&mut self, principal: PrincipalHash, value: u64) {
         self.note(Counted {
             principal,
@@ -45,22 +45,22 @@ impl Tally {
         });
     }
 
-    /// Everything that is held.
+    /// Returns the size in total.
     pub(super) const fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// Bytes of one principal.
+    /// Returns the bytes of one principal's records.
     pub(super) fn of(&self, principal: &PrincipalHash) -> u64 {
         self.of_principals.get(principal).copied().unwrap_or_default()
     }
 
-    /// The present, for [`Tally::back_to`].
+    /// Returns the current position in the log of changes, for [`Tally::back_to`].
     pub(super) const fn mark(&self) -> usize {
         self.log.len()
     }
 
-    /// Counts back whatever was counted since.
+    /// Rolls back the changes after `mark`.
     pub(super) fn back_to(&mut self, mark: usize) {
         while self.log.len() > mark {
             let Some(counted) = self.log.pop() else { return };
@@ -68,7 +68,7 @@ impl Tally {
         }
     }
 
-    /// What was counted stays: marks from before mean nothing any more.
+    /// Makes all changes permanent. Earlier marks become invalid.
     pub(super) fn settle(&mut self) {
         self.log.clear();
     }
@@ -89,6 +89,7 @@ impl Tally {
             self.usage.bytes = self.usage.bytes.saturating_sub(bytes);
             self.usage.records = self.usage.records.saturating_sub(1);
         }
+        // Principals without records must not accumulate in the map.
         if *own == 0 {
             self.of_principals.remove(&principal);
         }

@@ -1,4 +1,4 @@
-//! What is answered: JSON, and for every refusal a code of one closed list.
+//! JSON responses, and the closed list of error codes.
 
 use std::borrow::Cow;
 
@@ -12,28 +12,28 @@ use serde_json::{Value, json};
 use super::LedgerBody;
 use crate::{late::LateError, ledger::LedgerError, wire::CONTENT_DEPTH_MAX};
 
-/// Why a request is refused.
+/// The error code of a refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// Nothing is here, or nothing for who asks.
+    /// The path, the credential or the record is unknown, or the record belongs to another caller.
     NotFound,
-    /// The call has another result, or waits for none any more.
+    /// The call has a different result, or no longer waits for one.
     Conflict,
-    /// Several calls may be meant.
+    /// The id does not identify one call.
     AmbiguousCall,
-    /// The call was given up.
+    /// The call has expired or was undone.
     Expired,
     /// The body is too large.
     TooLarge,
-    /// The body does not say what it must.
+    /// The body cannot be read, or lacks something.
     Malformed,
-    /// A signed message of this id was another one.
+    /// The `webhook-id` was used for another signed message.
     Replayed,
     /// The ledger is full.
     Full,
-    /// Too many listen already.
+    /// The limit of feed listeners is reached.
     Busy,
-    /// The ledger does not answer.
+    /// The ledger failed, or did not answer in time.
     Unavailable,
 }
 
@@ -52,7 +52,7 @@ impl Code {
         Self::Unavailable,
     ];
 
-    /// The stable name.
+    /// Returns the stable name, which is `error.code` in the response.
     pub const fn label(self) -> &'static str {
         match self {
             Self::NotFound => "not_found",
@@ -68,7 +68,7 @@ impl Code {
         }
     }
 
-    /// The status of the answer.
+    /// Returns the status of the response.
     pub const fn status(self) -> StatusCode {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
@@ -81,40 +81,42 @@ impl Code {
         }
     }
 
-    /// What happened and what to do.
+    /// Returns the message: the fault, and what to do.
     pub const fn message(self) -> &'static str {
         match self {
-            Self::NotFound => "nothing is here for who asks",
-            Self::Conflict => "the call has another result already, or waits for none any more",
+            Self::NotFound => "not found, or not available with this credential",
+            Self::Conflict => "the call already has a different result, or no longer waits for one",
             Self::AmbiguousCall => {
-                "several calls may be meant: name the owner, as the answer header x-antiphon-owner says; an id that \
-                 comes again, as call_0, names none"
+                "the call id is ambiguous: send the owner from the response header x-antiphon-owner; a reusable id \
+                 such as call_0 never identifies a call"
             }
-            Self::Expired => "the call takes no result any more",
-            Self::TooLarge => "the body is too large: 8 MiB for a result, 64 KiB for anything else",
-            Self::Malformed => "the body is not the JSON object that is expected here",
-            Self::Replayed => "another message was signed under this webhook-id",
-            Self::Full => "the ledger is full",
-            Self::Busy => "too many listen already: try again later",
-            Self::Unavailable => "the ledger did not answer in time: try again",
+            Self::Expired => "the call has expired or was cancelled, and no longer accepts a result",
+            Self::TooLarge => "the body is too large: the limit is 8 MiB for a result and 64 KiB for any other request",
+            Self::Malformed => "the body cannot be read, or is not the expected JSON object",
+            Self::Replayed => "this webhook-id was used for a different message: send each message under its own id",
+            Self::Full => "the ledger is full: the operator can raise ledger.bytes_max or ledger.principal_bytes_max",
+            Self::Busy => "too many feed listeners: retry later",
+            Self::Unavailable => "the ledger failed or timed out: retry",
         }
     }
 }
 
-/// A refusal.
+/// A refused request.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
+    /// The error code.
     pub(super) code: Code,
-    /// What is wrong, where that is known. Never content.
+    /// The exact fault. `None` if the code's own message is enough. Never contains posted content.
     detail: Option<Cow<'static, str>>,
 }
 
 impl Refusal {
+    /// Creates a refusal with the code's own message.
     pub(super) const fn of(code: Code) -> Self {
         Self { code, detail: None }
     }
 
-    /// The body does not say what it must.
+    /// Creates a refusal of a body that cannot be read or lacks something.
     pub(super) const fn malformed(detail: &'static str) -> Self {
         Self {
             code: Code::Malformed,
@@ -122,7 +124,7 @@ impl Refusal {
         }
     }
 
-    /// The content is nested too deep, from this byte of it on.
+    /// Creates a refusal of a content that is nested too deep from its byte `at` on.
     pub(super) fn too_deep(at: usize) -> Self {
         let detail = format!("content is nested more than {CONTENT_DEPTH_MAX} levels deep, from its byte {at} on");
         Self {
@@ -131,17 +133,20 @@ impl Refusal {
         }
     }
 
+    /// Builds the response.
     pub(super) fn answer(self) -> Response<LedgerBody> {
         let message = self.detail.as_deref().unwrap_or_else(|| self.code.message());
         let body = json!({ "error": { "code": self.code.label(), "message": message } });
+        // Services depend on the code; the message may change.
         answer(self.code.status(), &body)
     }
 }
 
 impl From<LateError> for Refusal {
     fn from(error: LateError) -> Self {
-        tracing::warn!(%error, "the ledger did not do what was asked");
+        tracing::warn!(%error, "a ledger API request failed: the ledger returned an error");
         Self::of(match error {
+            // The cause goes to the log only: a caller learns the code, and nothing of the operator's store.
             LateError::Ledger(LedgerError::Full { .. }) => Code::Full,
             LateError::Ledger(LedgerError::TooLarge) => Code::TooLarge,
             LateError::Ledger(LedgerError::Store(_) | LedgerError::Closed) | LateError::Busy => Code::Unavailable,
@@ -149,15 +154,16 @@ impl From<LateError> for Refusal {
     }
 }
 
-/// An answer of JSON.
+/// Builds a JSON response.
 pub(super) fn answer(status: StatusCode, body: &Value) -> Response<LedgerBody> {
     raw(status, body.to_string().into())
 }
 
-/// An answer whose JSON is written already.
+/// Builds a response from finished JSON.
 pub(super) fn raw(status: StatusCode, body: Bytes) -> Response<LedgerBody> {
     let mut answer = Response::new(LedgerBody::full(body));
     *answer.status_mut() = status;
+    // Results are private to a caller, so no cache may store them, and no browser may guess another type.
     let plain = [
         (CONTENT_TYPE, "application/json"),
         (CACHE_CONTROL, "no-store"),

@@ -1,4 +1,4 @@
-//! What bodies of requests say. Content is never parsed into values: its bytes are kept as they came.
+//! Request bodies. Content is never parsed into values, so that its bytes stay as they were posted.
 
 use super::answer::Refusal;
 use crate::{
@@ -6,23 +6,25 @@ use crate::{
     wire::json::{Json, Kind, validate},
 };
 
-/// Ids that are looked up at once.
+/// Call ids of one lookup.
 const IDS_MAX: usize = 256;
-/// Bytes of an id.
+/// The longest call id, in bytes.
 pub(super) const ID_BYTES_MAX: usize = 1024;
 
-/// What a service says about a call.
+/// The body of a service's request.
 #[derive(Debug)]
 pub(super) struct Said {
-    /// The call, where the body names it too.
+    /// The call id. `None` if the body does not contain it.
     pub(super) call_id: Option<Vec<u8>>,
+    /// The owner of the call. `None` if the body does not contain it.
     pub(super) owner: Option<Owner>,
-    /// The content as JSON.
+    /// The content as JSON, in the bytes of the body.
     pub(super) content: Option<String>,
+    /// `true` if the tool reported an error.
     pub(super) is_error: bool,
 }
 
-/// Reads the body of a result or a heartbeat. An empty one says nothing.
+/// Reads the body of a result or a heartbeat. It may be empty.
 pub(super) fn said(body: &[u8]) -> Result<Said, Refusal> {
     let mut said = Said {
         call_id: None,
@@ -48,23 +50,25 @@ pub(super) fn said(body: &[u8]) -> Result<Said, Refusal> {
                     .ok()
                     .and_then(|text| text.parse().ok());
                 if owner.is_none() {
-                    flaw = Some("owner must be a value of the answer header x-antiphon-owner");
+                    flaw = Some("owner must be a value of the response header x-antiphon-owner");
                 }
                 said.owner = owner;
             }
             (b"is_error", _) if json.bytes(span) == b"true" => said.is_error = true,
             (b"is_error", _) if json.bytes(span) == b"false" => said.is_error = false,
+            // Copied as bytes: parsing and writing it would change numbers and escapes.
             (b"content", _) => said.content = std::str::from_utf8(json.bytes(span)).ok().map(str::to_owned),
             (b"owner" | b"call_id" | b"is_error", _) => {
-                flaw = Some("owner and call_id must be strings, is_error a boolean");
+                flaw = Some("owner and call_id must be strings, and is_error must be a boolean");
             }
+            // Unknown members are ignored, so that services may send more than this version reads.
             _ => {}
         }
     }
     flaw.map_or(Ok(said), |flaw| Err(Refusal::malformed(flaw)))
 }
 
-/// Reads the ids that are looked up.
+/// Reads the call ids of a lookup.
 pub(super) fn ids(body: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
     const IDS: &str = "call_ids must be an array of 1 to 256 strings";
     let json = object(body)?;
@@ -73,6 +77,7 @@ pub(super) fn ids(body: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
     let list = list.ok_or(Refusal::malformed(IDS))?;
     let mut ids = Vec::new();
     let mut is_good = true;
+    // Once one element is wrong nothing more is copied: the body may be 64 KiB of tiny strings.
     let walked = json.elements(list, |id| {
         is_good &= json.kind(id) == Kind::String && ids.len() < IDS_MAX && id.len() <= ID_BYTES_MAX;
         if is_good {
@@ -87,7 +92,9 @@ pub(super) fn ids(body: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
 
 const OBJECT: &str = "the body must be one JSON object";
 
+/// Validates a body as one JSON object.
 fn object(body: &[u8]) -> Result<Json<'_>, Refusal> {
+    // The scanner below expects valid JSON.
     validate(body).map_err(|_| Refusal::malformed(OBJECT))?;
     let json = Json::new(body);
     let is_object = json.root().is_ok_and(|root| json.kind(root) == Kind::Object);

@@ -1,4 +1,4 @@
-//! The live feed as server-sent events, and the body of every answer here.
+//! The live feed as server-sent events, and the response body type of the ledger API.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::{
     LedgerApi,
     answer::{Code, Refusal},
-    owners::shown,
+    delivery_id::format_delivery_id,
 };
 use crate::{
     auth::Caller,
@@ -29,17 +29,19 @@ use crate::{
     wire::json::quoted,
 };
 
-/// Time between two signs of life.
+/// Silence after which a feed sends a comment: 15 seconds. Proxies in between would cut an idle connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Listeners at once, and of one owner: nobody shuts others out.
+/// Concurrent listeners in total, and of one caller, so that one caller cannot take every slot.
 const LISTENERS_MAX: (usize, usize) = (256, 16);
 
-/// The body of an answer.
+/// The body of a ledger API response.
 pub struct LedgerBody(Inner);
 
+/// The two kinds of bodies.
 enum Inner {
+    /// A complete body. `None` once it was sent.
     Full(Option<Bytes>),
-    /// The next event, and who waits for it; none behind the last.
+    /// The future of the next event. It resolves to `None` behind the last event.
     Feed(BoxFuture<'static, Option<(Bytes, Listener)>>),
 }
 
@@ -50,11 +52,12 @@ impl std::fmt::Debug for LedgerBody {
 }
 
 impl LedgerBody {
+    /// Creates a complete body.
     pub(super) fn full(body: Bytes) -> Self {
         Self(Inner::Full(Some(body)))
     }
 
-    /// Bytes of a body that is whole.
+    /// Returns the length of a complete body in bytes, and 0 for a feed.
     pub fn length(&self) -> u64 {
         match &self.0 {
             Inner::Full(body) => body.as_ref().map_or(0, Bytes::len) as u64,
@@ -72,6 +75,7 @@ impl Body for LedgerBody {
             Inner::Full(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
             Inner::Feed(next) => {
                 let Some((event, listener)) = std::task::ready!(next.as_mut().poll(cx)) else {
+                    // A future must not be polled again after it has resolved.
                     self.0 = Inner::Full(None);
                     return Poll::Ready(None);
                 };
@@ -93,12 +97,12 @@ impl Body for LedgerBody {
     }
 }
 
-/// Who listens, and how often.
+/// The number of listeners of each caller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listeners(Arc<Mutex<HashMap<Caller, usize>>>);
 
 impl Listeners {
-    /// A place for one more, if there is one.
+    /// Takes a slot for one more listener. Returns `None` at a limit.
     fn place(&self, owner: Caller) -> Option<Place> {
         let mut listening = self.listening();
         let own = listening.get(&owner).copied().unwrap_or_default();
@@ -117,7 +121,7 @@ impl Listeners {
     }
 }
 
-/// A place among those who listen; free again once dropped.
+/// A listener's slot. Dropping it frees the slot.
 #[derive(Debug)]
 struct Place {
     listeners: Listeners,
@@ -129,11 +133,13 @@ impl Drop for Place {
         let mut listening = self.listeners.listening();
         match listening.get_mut(&self.owner) {
             Some(own) if *own > 1 => *own -= 1,
+            // Removed at zero, so that the map does not grow with every caller that ever listened.
             _ => drop(listening.remove(&self.owner)),
         }
     }
 }
 
+/// One connected listener.
 struct Listener {
     feed: Feed,
     stopping: Signal,
@@ -141,8 +147,9 @@ struct Listener {
 }
 
 impl Listener {
-    /// The next event or sign of life; none once the drain has begun.
+    /// Waits for the next event or heartbeat. Returns `None` once the drain has begun.
     async fn next(mut self) -> Option<(Bytes, Self)> {
+        // An open feed would otherwise hold up the drain until its timeout.
         let told = tokio::time::timeout(HEARTBEAT, self.feed.next());
         let told = self.stopping.until(Box::pin(told)).await?;
         let event = match told {
@@ -154,7 +161,7 @@ impl Listener {
                     "event: settled\ndata: {{\"call_id\":{},\"tool\":{},\"delivery\":\"{}\",\"is_error\":{}}}\n\n",
                     quoted(&String::from_utf8_lossy(&settled.call_id)),
                     quoted(&String::from_utf8_lossy(&settled.tool)),
-                    shown(&settled.name),
+                    format_delivery_id(&settled.name),
                     settled.failed,
                 );
                 event.into()
@@ -164,7 +171,7 @@ impl Listener {
     }
 }
 
-/// Opens the feed of one owner.
+/// Opens the feed of a caller.
 pub(super) fn open(api: &LedgerApi, owner: Caller) -> Result<Response<LedgerBody>, Refusal> {
     let place = api.listeners.place(owner).ok_or(Refusal::of(Code::Busy))?;
     let listener = Listener {
@@ -172,7 +179,7 @@ pub(super) fn open(api: &LedgerApi, owner: Caller) -> Result<Response<LedgerBody
         stopping: api.stopping.clone(),
         _place: place,
     };
-    // Something at once, so that the listener knows that it listens.
+    // Sent at once: the client then knows that no later result is missed, and can read `outstanding`.
     let first = async move { Some((Bytes::from_static(b": listening\n\n"), listener)) };
     let mut answer = Response::new(LedgerBody(Inner::Feed(first.boxed())));
     let fields = answer.headers_mut();

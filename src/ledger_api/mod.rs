@@ -1,10 +1,11 @@
-//! `/ledger/v1` on the data listener: tool services post results, owners look up and acknowledge their own.
+//! `/ledger/v1` on the data listener: tool services post results, and callers look up and acknowledge their own.
 //!
-//! A service proves itself by its token or its signature; an owner by the credential with which he asks providers. Whoever
-//! proves nothing is told that nothing is here.
+//! A service authenticates with its bearer token or with a webhook signature. A caller authenticates with the
+//! credential that it sends to providers. Any other request gets 404, whatever its path.
 
 mod answer;
 mod asked;
+mod delivery_id;
 mod feed;
 mod owners;
 mod services;
@@ -29,36 +30,39 @@ use crate::{
 };
 use answer::Refusal;
 
-/// What every path of ours begins with.
+/// The prefix of every path of this API.
 const BASE: &str = "/ledger/v1/";
-/// Bytes of a posted result's body, and of every other.
+/// The longest body in bytes: of a posted result (8 MiB), and of any other request (64 KiB).
 const BODY_BYTES_MAX: (usize, usize) = (8 * 1024 * 1024, 64 * 1024);
-/// Time for a body to come, and for the ledger to do what is asked.
+/// Timeout for reading the body and for the ledger operation together: 30 seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Signed messages that are remembered, and for how long: their times may be off by half of it, either way.
+/// Signed messages that are remembered to detect a reused `webhook-id`.
 const SEEN_MAX: u64 = 100_000;
+/// Time for which a signed message is remembered: 15 minutes.
+///
+/// It must exceed twice the tolerance of a message's timestamp, which is 5 minutes.
 const SEEN_FOR: Duration = Duration::from_secs(15 * 60);
 
-/// Whether a path is one of ours.
+/// Returns `true` if this API answers the path.
 pub fn is_ours(path: &str) -> bool {
     path == "/ledger" || path.starts_with("/ledger/")
 }
 
-/// The API. Cheap to clone.
+/// The ledger API. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LedgerApi {
     late: Late,
     sessions: Arc<SessionTable>,
     telemetry: Telemetry,
-    /// Given once the drain has begun.
+    /// The signal that the drain has begun.
     stopping: Signal,
-    /// Signed messages by their service and id.
+    /// Digests of signed messages by their service and id.
     seen: Cache<[u8; 32], [u8; 32]>,
     listeners: feed::Listeners,
 }
 
-/// What a path and method ask for.
+/// The operation that a method and path select, with the id from the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Ask {
     Result(Vec<u8>),
@@ -71,9 +75,11 @@ enum Ask {
 }
 
 impl Ask {
+    /// Reads the operation. Returns `None` for an unknown path or method.
     fn of(method: &Method, path: &str) -> Option<Self> {
         let rest = path.strip_prefix(BASE)?;
         let parts: Vec<&str> = rest.split('/').collect();
+        // Decoded bytes, not text: call ids may contain anything.
         let named = |text: &str| Some(decoded_segment(text).into_owned()).filter(|name| !name.is_empty());
         match (method, &parts[..]) {
             (&Method::POST, ["calls", id, "result"]) => named(id).map(Self::Result),
@@ -87,6 +93,7 @@ impl Ask {
         }
     }
 
+    /// Returns the longest body of the operation, in bytes.
     const fn bytes_max(&self) -> usize {
         match self {
             Self::Result(_) => BODY_BYTES_MAX.0,
@@ -96,7 +103,7 @@ impl Ask {
 }
 
 impl LedgerApi {
-    /// The API over late results; its feeds end when `stopping` is given.
+    /// Creates the API. Its feeds end when `stopping` is given.
     pub fn new(late: Late, sessions: Arc<SessionTable>, telemetry: Telemetry, stopping: Signal) -> Self {
         Self {
             late,
@@ -108,9 +115,10 @@ impl LedgerApi {
         }
     }
 
-    /// Answers a request. `reader` is who asks by his own credential; none where that can be nobody.
+    /// Answers a request. `reader` is the caller whom the credential identifies, or `None`.
     pub async fn answer(&self, request: Request<BoxedBody>, reader: Option<Caller>) -> Response<LedgerBody> {
         let (head, body) = request.into_parts();
+        // Boxed, because the future of all operations is large, and `timeout` would move it.
         let answered = tokio::time::timeout(PATIENCE, Box::pin(self.answered(&head, body, reader))).await;
         match answered.unwrap_or(Err(Refusal::of(Code::Unavailable))) {
             Ok(answer) => answer,
@@ -118,6 +126,7 @@ impl LedgerApi {
         }
     }
 
+    /// Authenticates a request, reads its body and carries it out.
     async fn answered(
         &self,
         head: &Parts,
@@ -125,25 +134,27 @@ impl LedgerApi {
         reader: Option<Caller>,
     ) -> Result<Response<LedgerBody>, Refusal> {
         let ask = Ask::of(&head.method, head.uri.path()).ok_or(Refusal::of(Code::NotFound))?;
+        // Without a service the API does not exist.
         if !self.late.is_used() {
             return Err(Refusal::of(Code::NotFound));
         }
         match ask {
             Ask::Result(_) | Ask::Heartbeat(_) => {
-                // Only who may be a service gets its body read.
-                let claim = services::claim(&head.headers, self.late.services())?;
+                // The head comes first: 8 MiB are read only for a client that may be a service.
+                let claim = services::read_claim(&head.headers, self.late.services())?;
                 let body = collected(body, ask.bytes_max()).await?;
-                self.service(&ask, &claim, &body).await
+                services::answer_service(self, &ask, &claim, &body).await
             }
             _ => {
+                // Likewise, no body is read for an unverified caller.
                 let reader = self.reader(reader).await?;
                 let body = collected(body, ask.bytes_max()).await?;
-                self.owner(&ask, reader, &body).await
+                owners::answer_owner(self, &ask, reader, &body).await
             }
         }
     }
 
-    /// Who asks, if a provider has ever answered him with success.
+    /// Returns the caller if it is verified: a provider has answered it with success.
     async fn reader(&self, reader: Option<Caller>) -> Result<Caller, Refusal> {
         let reader = reader.ok_or(Refusal::of(Code::NotFound))?;
         if self.late.callers().is_proven(reader).await {
@@ -153,13 +164,14 @@ impl LedgerApi {
     }
 }
 
-/// Reads a body of at most `limit` bytes.
+/// Collects a body of at most `limit` bytes.
 async fn collected(mut body: BoxedBody, limit: usize) -> Result<Bytes, Refusal> {
     let mut bytes = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Refusal::of(Code::Malformed))?;
-        // Trailers say nothing here.
+        // Trailers have no meaning in this API.
         let Ok(data) = frame.into_data() else { continue };
+        // Checked before the copy: `content-length` may be absent or wrong.
         if data.len() > limit.saturating_sub(bytes.len()) {
             return Err(Refusal::of(Code::TooLarge));
         }
@@ -168,9 +180,10 @@ async fn collected(mut body: BoxedBody, limit: usize) -> Result<Bytes, Refusal> 
     Ok(bytes.freeze())
 }
 
-/// The only value of a header; none where it is missing, repeated or no text.
+/// Returns the value of a header. `None` if it is missing, repeated or not text.
 fn only<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let mut values = headers.get_all(name).iter();
+    // A repeated credential could be read differently by a proxy in front.
     let value = values.next().filter(|_| values.next().is_none())?;
     value.to_str().ok().map(str::trim)
 }

@@ -1,4 +1,4 @@
-//! What owners ask about their own calls.
+//! Requests of callers about their own calls: lookup, outstanding results, feed, acknowledgement, close.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,9 @@ use serde_json::json;
 use super::{
     Ask, LedgerApi, LedgerBody,
     answer::{Code, Refusal, answer, raw},
-    asked, feed,
+    asked,
+    delivery_id::{format_delivery_id, parse_delivery_id},
+    feed,
 };
 use crate::{
     auth::Caller,
@@ -23,87 +25,88 @@ use crate::{
     },
 };
 
-impl LedgerApi {
-    /// Answers an owner. What is not his is not there.
-    pub(super) async fn owner(&self, ask: &Ask, owner: Caller, body: &[u8]) -> Result<Response<LedgerBody>, Refusal> {
-        match ask {
-            Ask::Lookup => {
-                let ids = asked::ids(body)?;
-                let found = self.late.lookup(owner, &ids).await?;
-                let named = ids.iter().zip(&found);
-                let rows = named.filter_map(|(id, found)| found.as_ref().map(|(name, call)| row(id, name, call, true)));
-                Ok(page("results", rows))
-            }
-            Ask::Outstanding => {
-                let waiting = self.late.outstanding(owner).await?;
-                let rows = waiting.iter().map(|(name, call)| row(&call.id, name, call, false));
-                Ok(page("outstanding", rows))
-            }
-            Ask::Feed => feed::open(self, owner),
-            Ask::Ack(id) => {
-                let name = named(id).ok_or(Refusal::of(Code::NotFound))?;
-                if self.late.ack(owner, name).await? {
-                    Ok(answer(StatusCode::OK, &json!({ "state": "acked" })))
-                } else {
-                    Err(Refusal::of(Code::NotFound))
-                }
-            }
-            Ask::Close(session) => {
-                if let Ok(session) = std::str::from_utf8(session) {
-                    self.late.close(owner, session);
-                    let lanes = LaneId::main_of(owner.principal().as_bytes(), session);
-                    let left = lanes.map(|lane| self.sessions.close(lane, clock::now()));
-                    self.telemetry
-                        .record_detached_calls(Detached::Closed, left.iter().sum());
-                }
-                // Whether there was such a session is not told.
-                Ok(answer(StatusCode::OK, &json!({ "state": "closed" })))
-            }
-            Ask::Result(_) | Ask::Heartbeat(_) => Err(Refusal::of(Code::NotFound)),
+/// Answers a request of a caller. Records of other callers look as if they did not exist.
+pub(super) async fn answer_owner(
+    api: &LedgerApi,
+    ask: &Ask,
+    owner: Caller,
+    body: &[u8],
+) -> Result<Response<LedgerBody>, Refusal> {
+    match ask {
+        Ask::Lookup => {
+            let ids = asked::ids(body)?;
+            let found = api.late.lookup(owner, &ids).await?;
+            // Rows repeat the id as the caller wrote it: a client may strip characters of the recorded one.
+            let named = ids.iter().zip(&found);
+            let rows =
+                named.filter_map(|(id, found)| found.as_ref().map(|(name, call)| result_row(id, name, call, true)));
+            Ok(list_response("results", rows))
         }
+        Ask::Outstanding => {
+            let waiting = api.late.outstanding(owner).await?;
+            // Without content: the list may name many results, and a lookup returns the content.
+            let rows = waiting
+                .iter()
+                .map(|(name, call)| result_row(&call.id, name, call, false));
+            Ok(list_response("outstanding", rows))
+        }
+        Ask::Feed => feed::open(api, owner),
+        Ask::Ack(id) => {
+            let name = parse_delivery_id(id).ok_or(Refusal::of(Code::NotFound))?;
+            if api.late.ack(owner, name).await? {
+                Ok(answer(StatusCode::OK, &json!({ "state": "acked" })))
+            } else {
+                Err(Refusal::of(Code::NotFound))
+            }
+        }
+        Ask::Close(session) => {
+            if let Ok(session) = std::str::from_utf8(session) {
+                api.late.close(owner, session);
+                // The path names no format, so the session's main lane of every format is closed.
+                let lanes = LaneId::main_of(owner.principal().as_bytes(), session);
+                let left = lanes.map(|lane| api.sessions.close(lane, clock::now()));
+                api.telemetry.record_detached_calls(Detached::Closed, left.iter().sum());
+            }
+            // The answer is the same for an unknown session, so that session names cannot be probed.
+            Ok(answer(StatusCode::OK, &json!({ "state": "closed" })))
+        }
+        Ask::Result(_) | Ask::Heartbeat(_) => Err(Refusal::of(Code::NotFound)),
     }
 }
 
-/// A list under its name, of rows that are JSON already.
-fn page(name: &str, rows: impl Iterator<Item = String>) -> Response<LedgerBody> {
+/// Builds an answer with one list, whose rows are JSON already.
+fn list_response(name: &str, rows: impl Iterator<Item = String>) -> Response<LedgerBody> {
     let rows: Vec<String> = rows.collect();
     raw(StatusCode::OK, format!("{{\"{name}\":[{}]}}", rows.join(",")).into())
 }
 
-/// A settled call. The content stands as it was posted, unless it is too deep for common readers: then as text.
-fn row(id: &[u8], name: &Name, call: &Call, with_content: bool) -> String {
+/// Writes a call with its posted result as a JSON object.
+fn result_row(id: &[u8], name: &Name, call: &Call, with_content: bool) -> String {
     let Some(posted) = &call.posted else {
         return "null".to_owned();
     };
     let content = if with_content {
-        format!(",\"content\":{}", readable(&posted.content))
+        format!(",\"content\":{}", readable_content(&posted.content))
     } else {
         String::new()
     };
+    // Written by hand, so that the content keeps the bytes that were posted.
     format!(
         "{{\"call_id\":{},\"tool\":{},\"delivery\":\"{}\",\"state\":\"{}\",\"is_error\":{},\"posted_at\":{}{content}}}",
         quoted(&String::from_utf8_lossy(id)),
         quoted(&String::from_utf8_lossy(&call.tool)),
-        shown(name),
+        format_delivery_id(name),
         call.state.label(),
         posted.failed,
         posted.posted_at.as_secs(),
     )
 }
 
-/// Returns a content, or its JSON as text where it was posted before there was a limit to its depth.
-fn readable(content: &str) -> Cow<'_, str> {
+/// Returns a content as JSON. One that is nested too deep for common JSON readers becomes a JSON string.
+fn readable_content(content: &str) -> Cow<'_, str> {
     if deeper_than(content.as_bytes(), CONTENT_DEPTH_MAX).is_none() {
         return Cow::Borrowed(content);
     }
+    // Such a content was posted by an earlier version, which did not limit the depth.
     Cow::Owned(quoted(&compact(content.as_bytes())))
-}
-
-/// How a delivery is named.
-pub(super) fn shown(name: &Name) -> String {
-    blake3::Hash::from_bytes(*name).to_hex().to_string()
-}
-
-fn named(text: &[u8]) -> Option<Name> {
-    blake3::Hash::from_hex(text).ok().map(|hash| *hash.as_bytes())
 }

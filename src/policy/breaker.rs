@@ -1,31 +1,31 @@
-//! The breaker of one endpoint and model: after failures in a row, our own retries stop. It never refuses a request, and
-//! never concerns a credential.
+//! The breaker of one endpoint and model: after failures in a row it stops the proxy's own retries. It never refuses a
+//! request and never concerns a credential.
 
 use std::time::{Duration, Instant};
 
-/// Halves of failures in a row that open it: five whole ones.
+/// Half failures in a row that open the breaker: five whole failures.
 const HALVES_MAX: u32 = 10;
-/// The first time that it stays open; the n-th is n times as long.
+/// Length of the first open period. The n-th period in a row is n times as long.
 const OPEN: Duration = Duration::from_secs(30);
-/// The longest time that it stays open.
+/// Longest open period.
 const OPEN_MAX: Duration = Duration::from_secs(300);
 
-/// How an endpoint stands.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Standing {
-    /// It works.
+    /// The endpoint works.
     Closed,
-    /// One exchange is trying it out.
+    /// The open period is over. The next failure opens the breaker again, the next success closes it.
     HalfOpen,
-    /// It has failed too often.
+    /// The endpoint failed too often.
     Open,
 }
 
 impl Standing {
-    /// Every standing.
+    /// Every state.
     pub const ALL: [Self; 3] = [Self::Closed, Self::HalfOpen, Self::Open];
 
-    /// The stable name.
+    /// Returns the stable name, for metrics and the admin API.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -35,19 +35,19 @@ impl Standing {
     }
 }
 
-/// The breaker.
+/// The failures in a row of one endpoint and model.
 #[derive(Clone, Debug, Default)]
 pub struct Breaker {
     halves: u32,
-    /// How often it opened since it last worked.
+    /// Open periods since the endpoint last worked.
     opened: u32,
     open_until: Option<Instant>,
-    /// The logical request that failed last: sent again by its client, it does not count again.
+    /// The logical request that failed last. A client's retry of it does not count again.
     last: Option<[u8; 32]>,
 }
 
 impl Breaker {
-    /// How the endpoint stands.
+    /// Returns the state at `now`.
     pub fn standing(&self, now: Instant) -> Standing {
         match self.open_until {
             None => Standing::Closed,
@@ -56,28 +56,32 @@ impl Breaker {
         }
     }
 
-    /// Until when it is open.
+    /// Returns the end of the open period; `None` if the breaker is closed.
     pub const fn open_until(&self) -> Option<Instant> {
         self.open_until
     }
 
-    /// Failures in a row, a half one rounded down.
+    /// Returns the failures in a row. A half failure is rounded down.
     pub const fn failures(&self) -> u32 {
         self.halves / 2
     }
 
-    /// Takes note of what an exchange says of the endpoint: zero `halves` is a sign that it works. `request` names the
-    /// logical request, the same in each send of it.
+    /// Records the outcome of an attempt: zero `halves` if the endpoint worked. `request` identifies the logical
+    /// request and is the same for each send of it.
     pub fn note(&mut self, halves: u32, request: [u8; 32], now: Instant) {
+        // Any sign that the endpoint works ends the row, however many failures came before.
         if halves == 0 {
             *self = Self::default();
             return;
         }
+        // One request that every attempt breaks on must not open the breaker for all others.
         if self.last.replace(request) == Some(request) {
             return;
         }
+        // Read before the count changes: a failure after the open period reopens at once.
         let probe = self.standing(now) == Standing::HalfOpen;
         self.halves = self.halves.saturating_add(halves).min(HALVES_MAX);
+        // A failure while the breaker is open must not lengthen the period: it may have been sent before.
         if probe || (self.open_until.is_none() && self.halves >= HALVES_MAX) {
             self.opened = self.opened.saturating_add(1);
             let open = OPEN.saturating_mul(self.opened).min(OPEN_MAX);

@@ -1,97 +1,97 @@
-//! `Class`: the verdict on what happened to an exchange, one variant a row of evidence, and what each may cost whom.
+//! `Class`: the verdict on an exchange, one variant for each row of evidence, and the consequences of each.
 //!
-//! Nothing else decides that: a class that has no consequence for a profile has none anywhere.
+//! No other code decides consequences. A class without one for the profile costs no profile anything.
 
-/// What happened, told by evidence of this exchange alone.
+/// The outcome of an attempt, judged by evidence of its own exchange alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// The answer came, and said that it was all of it.
+    /// A complete answer arrived.
     Success,
-    /// 401: the credential is not taken.
+    /// 401: the provider rejected the credential.
     Auth,
-    /// 402, or its disguise "credit balance is too low": nothing is left to pay with.
+    /// 402, or 400 with "credit balance is too low": the account has no credit left.
     Billing,
-    /// 400 "specified API usage limits": the limit that the organisation has set itself.
+    /// 400 "specified API usage limits": the spending limit that the organisation has set for itself is reached.
     SpendLimit,
-    /// 429 that no waiting of minutes mends: `insufficient_quota`, `usage_limit_reached`.
+    /// 429 that lasts for hours or days: `insufficient_quota`, `usage_limit_reached`.
     Quota,
-    /// 403: this credential may not do that.
+    /// 403: the credential lacks a permission.
     Permission,
-    /// 429: too much at once.
+    /// 429: too many requests or tokens at once.
     RateLimit,
-    /// 529, 503: the provider is overloaded, for everybody.
+    /// 529, 503: the provider is overloaded, whichever credential is used.
     Overloaded,
-    /// 500, 502, 504, 52x: the provider failed.
+    /// 500, 502, 504, 52x: an error inside the provider.
     ProviderFault,
-    /// 408, 504 `timeout_error`: the provider says that it took too long.
+    /// 408, 504 `timeout_error`: the provider reports its own timeout.
     ProviderTimeout,
-    /// 400, 422 and their like: the request is at fault.
+    /// 400, 422 and similar: the request is at fault.
     Request,
     /// Reasoning or other state that belongs to another organisation, prefix or model.
     Affinity,
-    /// 404: no such model or resource.
+    /// 404: the model or resource does not exist.
     NotFound,
-    /// 409.
+    /// 409: a conflict with another request.
     Conflict,
     /// 413, or a context that is too long.
     TooLarge,
-    /// The provider's content filter.
+    /// A block by the provider's content filter.
     Filtered,
-    /// No connection: name, TCP, the company's proxy.
+    /// A connection failure: DNS, TCP, or the corporate proxy.
     Unreachable,
-    /// No TLS in time.
+    /// A timeout of the TLS handshake.
     Handshake,
-    /// TLS failed for a reason that does not pass: a certificate.
+    /// A permanent TLS failure, such as an invalid certificate.
     Certificate,
-    /// The connection broke or stood still while the request was written, or before the head.
+    /// A broken or stalled connection while the request was written, or before the response head.
     Interrupted,
-    /// No head in time.
+    /// A timeout before the response head.
     Headless,
-    /// The answer is not HTTP.
+    /// An answer that is not valid HTTP.
     Malformed,
-    /// 200, and then nothing but signs of life, after the provider said that the request is queued or not.
+    /// A 200 that was followed by heartbeats alone until the timeout.
     Parked {
-        /// Whether it was said to be queued: nothing was begun.
+        /// `true` if the provider reported the request as queued: generation had not begun.
         queued: bool,
     },
-    /// The stream fell silent, or only signs of life came.
+    /// A stream that fell silent, or sent heartbeats alone, until the timeout.
     Stalled,
-    /// As `Stalled`, with a tool of the provider in flight.
+    /// Like `Stalled`, while a provider-side tool was running.
     ServerTool,
-    /// As `Stalled`, while the provider compacts the history.
+    /// Like `Stalled`, while the provider compacted the history.
     Compaction,
-    /// The stream ended without its end.
+    /// A stream that ended before its terminal event.
     Broken,
-    /// The client's own request broke or stalled.
+    /// A client request whose body broke off or stalled.
     Upload,
-    /// The client left.
+    /// A client that disconnected.
     ClientGone,
-    /// The client left after more than half of our own patience with a silent provider.
+    /// A client that disconnected after the provider had been silent for more than half of the proxy's timeout.
     ClientGaveUp,
-    /// The client stopped reading.
+    /// A client that stopped reading.
     ClientStalled,
-    /// No profile is able to serve.
+    /// No profile that could serve the request.
     Exhausted,
-    /// Our own limit on the whole exchange.
+    /// The proxy's own time limit for the whole exchange.
     Deadline,
-    /// Our own answer at the door: nothing was sent.
+    /// A rejection by the proxy itself, before anything was sent.
     Refused,
 }
 
-/// Whose doing it was.
+/// The party that caused an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Side {
     /// The client.
     Client,
     /// Antiphon.
     Proxy,
-    /// What lies between us and the provider.
+    /// The network between the proxy and the provider.
     Network,
     /// The provider.
     Provider,
     /// A tool that the provider runs.
     ProviderTool,
-    /// Compaction at the provider.
+    /// Compaction of the history at the provider.
     ProviderCompaction,
 }
 
@@ -106,7 +106,7 @@ impl Side {
         Self::ProviderCompaction,
     ];
 
-    /// The stable name, in log lines, metrics and `x-antiphon-fault`.
+    /// Returns the stable name, for log lines, metrics and `x-antiphon-fault`.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -119,25 +119,25 @@ impl Side {
     }
 }
 
-/// Why a profile rests: the only causes there are.
+/// The reason of a profile's cooldown. There are no other reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// The credential is not taken.
+    /// A rejected credential.
     Auth,
-    /// Nothing is left to pay with.
+    /// An account without credit.
     Billing,
     /// The organisation's own spending limit.
     SpendLimit,
     /// A quota of hours or days.
     Quota,
-    /// The model is not allowed.
+    /// A model that the credential may not use.
     Permission,
-    /// Too much at once.
+    /// Too many requests or tokens at once.
     RateLimit,
 }
 
 impl Reason {
-    /// Every reason, the gravest first.
+    /// Every reason, the most severe first.
     pub const ALL: [Self; 6] = [
         Self::Auth,
         Self::Billing,
@@ -147,7 +147,7 @@ impl Reason {
         Self::RateLimit,
     ];
 
-    /// The stable name.
+    /// Returns the stable name, for logs, metrics and the admin API.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Auth => "auth",
@@ -159,27 +159,27 @@ impl Reason {
         }
     }
 
-    /// Whether time alone mends it soon: what clients know as 429.
+    /// Returns `true` for limits that end with time alone. Clients get 429 for them.
     pub const fn is_limit(self) -> bool {
         matches!(self, Self::RateLimit | Self::Quota | Self::SpendLimit)
     }
 }
 
-/// How often another profile may be asked.
+/// The permission to try another profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotate {
-    /// Never: the credential has nothing to do with it.
+    /// Never: another credential would meet the same error.
     Never,
     /// At most once in an exchange.
     Once,
-    /// At most once, and only where another quota is behind it.
+    /// At most once, and only on a profile with another quota.
     OtherQuota,
-    /// As long as attempts are left.
+    /// Without a limit, until the exchange has no attempts left.
     Freely,
 }
 
 impl Class {
-    /// What the profile rests for; none for everything that is not its fault.
+    /// Returns the reason for which the profile cools down; `None` if the profile is not at fault.
     pub const fn reason(self) -> Option<Reason> {
         match self {
             Self::Auth => Some(Reason::Auth),
@@ -192,11 +192,12 @@ impl Class {
         }
     }
 
-    /// What it adds to the endpoint's failures in a row, in halves; none where it says nothing of the endpoint.
+    /// Returns the number of half failures that this class adds to the endpoint's failures in a row.
     ///
-    /// Zero is a sign that the endpoint works.
+    /// Zero is a sign that the endpoint works. `None` if the class proves nothing about the endpoint.
     pub const fn endpoint_halves(self) -> Option<u32> {
         match self {
+            // A well-formed answer, even an error, proves that the endpoint is reachable and works.
             Self::Success
             | Self::Auth
             | Self::Billing
@@ -210,6 +211,7 @@ impl Class {
             | Self::Conflict
             | Self::TooLarge
             | Self::Filtered => Some(0),
+            // The endpoint or the way to it failed: another request would probably fail too.
             Self::Overloaded
             | Self::ProviderFault
             | Self::Unreachable
@@ -221,7 +223,9 @@ impl Class {
             | Self::Parked { .. }
             | Self::Stalled
             | Self::Broken => Some(2),
+            // Weak evidence: the client's own timeout may have been too short.
             Self::ClientGaveUp => Some(1),
+            // The duration depended on this request, its tool or its client, not on the endpoint.
             Self::ProviderTimeout
             | Self::ServerTool
             | Self::Compaction
@@ -234,10 +238,12 @@ impl Class {
         }
     }
 
-    /// Sends on the same credential that may follow, before anything went to the client.
+    /// Returns the number of resends allowed on the same credential, before anything was relayed to the client.
     pub const fn retries(self) -> u32 {
         match self {
+            // Overload usually passes within seconds.
             Self::Overloaded => 2,
+            // One failure of these kinds may be chance, two in a row rarely are.
             Self::RateLimit
             | Self::ProviderFault
             | Self::ProviderTimeout
@@ -247,26 +253,31 @@ impl Class {
             | Self::Interrupted
             | Self::Broken
             | Self::Parked { queued: true } => 1,
+            // The same request would fail again, or a resend could repeat work that the provider has done.
             _ => 0,
         }
     }
 
-    /// Whether another profile may be asked, before anything went to the client.
+    /// Returns the permission to try another profile, before anything was relayed to the client.
     pub const fn rotate(self) -> Rotate {
         match self {
+            // These concern one credential, so that each further profile is a new chance.
             Self::Auth | Self::Billing | Self::SpendLimit | Self::Quota => Rotate::Freely,
+            // Another profile may work, but a whole pool must not be tried for one model or one outage.
             Self::Permission | Self::Overloaded | Self::Parked { .. } => Rotate::Once,
+            // Profiles of one organisation share the quota that is exhausted.
             Self::RateLimit => Rotate::OtherQuota,
             _ => Rotate::Never,
         }
     }
 
-    /// Whether not a byte of the request can have reached the provider.
+    /// Returns `true` if no byte of the request can have reached the provider.
     pub const fn is_unsent(self) -> bool {
+        // The request is written only after the TLS handshake.
         matches!(self, Self::Unreachable | Self::Handshake | Self::Certificate)
     }
 
-    /// Whether a clock of ours ran out: a retry of it costs double.
+    /// Returns `true` if a timeout of the proxy expired. A retry after it costs twice as much of the budget.
     pub const fn is_timeout(self) -> bool {
         matches!(
             self,
@@ -274,7 +285,7 @@ impl Class {
         )
     }
 
-    /// Whether it is a silence that one of our clocks has ended.
+    /// Returns `true` if a timeout of the proxy ended a silence.
     pub const fn is_silence(self) -> bool {
         matches!(
             self,
@@ -282,7 +293,7 @@ impl Class {
         )
     }
 
-    /// Whose doing it was; none for a success.
+    /// Returns the side that caused the outcome; `None` for a success.
     pub const fn side(self) -> Option<Side> {
         match self {
             Self::Success => None,
@@ -296,6 +307,7 @@ impl Class {
             | Self::ClientStalled
             | Self::Affinity
             | Self::Refused => Some(Side::Client),
+            // The proxy itself ended these exchanges, not a fault of the last attempt.
             Self::Exhausted | Self::Deadline => Some(Side::Proxy),
             Self::Unreachable
             | Self::Handshake
@@ -303,6 +315,7 @@ impl Class {
             | Self::Interrupted
             | Self::Malformed
             | Self::Broken => Some(Side::Network),
+            // Silence on an established connection counts as the provider's.
             Self::Auth
             | Self::Billing
             | Self::SpendLimit
@@ -321,7 +334,7 @@ impl Class {
         }
     }
 
-    /// The stable name, for log lines and metrics.
+    /// Returns the stable name, for log lines and metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Success => "ok",

@@ -1,7 +1,7 @@
-//! Evidence → [`Verdict`]: the one function through which every end of an exchange goes, ours and the client's too.
+//! Evidence → [`Verdict`]: the one function that judges every end of an exchange, on either side of the proxy.
 //!
-//! Evidence is of this exchange alone. An explicit error of the provider goes before the state of the stream, that
-//! before silence, and silence before the client's leaving.
+//! Evidence comes from this exchange alone. An explicit provider error takes precedence over the state of the stream.
+//! The state of the stream takes precedence over silence, and silence over a client's disconnect.
 
 use super::{
     class::Class,
@@ -12,104 +12,106 @@ use super::{
 };
 use crate::provider::Kind;
 
-/// What was observed.
+/// The observation that is judged.
 #[derive(Clone, Copy, Debug)]
 pub enum Evidence<'e> {
-    /// A status, and what the body said where it was read.
+    /// A status, and the provider's error if the body was read.
     Answered {
-        /// The provider's kind: some words count in the mouth of one alone.
+        /// The provider's kind: some error texts count for one kind only.
         kind: Kind,
-        /// The status.
+        /// The HTTP status.
         status: u16,
-        /// What its body said.
+        /// The error in the body; empty if the body was not read.
         said: &'e Said,
     },
     /// An error inside an answer that began with 200.
     InStream {
         /// The provider's kind.
         kind: Kind,
-        /// What the error said.
+        /// The error in the stream.
         said: &'e Said,
     },
-    /// The send gave no answer.
+    /// A send without an answer.
     Unanswered(Failure),
-    /// The answer's body came to its end, or broke off.
+    /// The end of an answer's body.
     Ended {
-        /// Whether the answer said that this is the end, or is of a kind that does not say so.
+        /// `true` if the answer announced its end, or is of a format without such an announcement.
         whole: bool,
-        /// Whether it broke off rather than ended.
+        /// `true` if the connection broke off.
         broken: bool,
     },
-    /// One of our clocks ran out while the provider was silent.
+    /// A timeout while the provider was silent.
     Silent {
-        /// The clock.
+        /// The timeout that expired.
         clock: Clock,
-        /// What was in flight.
+        /// The state of the stream at that time.
         state: State,
     },
-    /// The client left.
+    /// The client disconnected.
     ClientGone {
-        /// What was in flight.
+        /// The state of the stream at that time.
         state: State,
-        /// Whether the provider had been silent for more than half of our patience.
+        /// `true` if the provider had been silent for more than half of the timeout.
         late: bool,
     },
     /// The client stopped reading.
     ClientStalled,
-    /// The client's own request broke or stalled.
+    /// The client's own request broke off or stalled.
     Upload,
-    /// No profile is able to serve.
+    /// No profile could serve the request.
     Exhausted,
-    /// Our own limit on the whole exchange.
+    /// The proxy's time limit for the whole exchange expired.
     Deadline,
 }
 
-/// How a send failed.
+/// The way in which a send failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// The name does not resolve.
+    /// The host name does not resolve.
     Dns,
-    /// No connection.
+    /// The connection failed.
     Connect,
-    /// No connection in time.
+    /// The connection timed out.
     ConnectTimeout,
-    /// TLS failed: a certificate, a version.
+    /// TLS failed: an invalid certificate, an unsupported version.
     Tls,
-    /// TLS took too long.
+    /// The TLS handshake timed out.
     TlsTimeout,
     /// The connection broke while the request was written.
     Send,
-    /// The provider stopped taking the request.
+    /// The provider stopped reading the request.
     SendTimeout,
-    /// The connection broke before the head.
+    /// The connection broke before the response head.
     Head,
-    /// No head in time.
+    /// The response head timed out.
     HeadTimeout,
-    /// The connection broke in a body that was read whole.
+    /// The connection broke in a body that the proxy collects.
     Body,
-    /// Silence in a body that was read whole.
+    /// A body that the proxy collects timed out.
     BodyTimeout,
-    /// What came is not HTTP.
+    /// The answer is not valid HTTP.
     Protocol,
     /// The request's own body failed.
     Request,
 }
 
-/// What the evidence says.
+/// Judges one observation.
 pub fn classify(evidence: Evidence<'_>) -> Verdict {
     match evidence {
         Evidence::Answered { kind, status, said } => of_error(kind, status, said),
+        // The status of the head was 200, so the status is derived from the error.
         Evidence::InStream { kind, said } => of_error(kind, status_of(said), said),
         Evidence::Unanswered(failure) => of_failure(failure),
         Evidence::Ended {
             whole: true,
             broken: false,
         } => Verdict::of(Class::Success),
+        // A broken connection counts even after the terminal event: bytes may be missing.
         Evidence::Ended { broken: true, .. } => Verdict::named(Class::Broken, "answer_broken"),
         Evidence::Ended { broken: false, .. } => Verdict::named(Class::Broken, "incomplete_stream"),
         Evidence::Silent { clock, state } => of_silence(clock, state),
         Evidence::ClientGone { state, late } => {
-            // A tool or a compaction in flight explains the wait: the client's budget was too short.
+            // A running tool or compaction explains the wait: the client's timeout was too short.
             let blames = late && !matches!(state.open, Open::ServerTool | Open::Compaction);
             Verdict::of(if blames { Class::ClientGaveUp } else { Class::ClientGone })
         }
@@ -131,6 +133,7 @@ fn of_failure(failure: Failure) -> Verdict {
         Failure::SendTimeout => (Class::Interrupted, "send_timeout"),
         Failure::Head => (Class::Interrupted, "headers"),
         Failure::HeadTimeout => (Class::Headless, "headers_timeout"),
+        // The head arrived, so the failure is judged like that of a stream.
         Failure::Body => (Class::Broken, "answer_broken"),
         Failure::BodyTimeout => (Class::Stalled, "answer_stalled"),
         Failure::Protocol => (Class::Malformed, "answer_malformed"),
@@ -139,19 +142,19 @@ fn of_failure(failure: Failure) -> Verdict {
     Verdict::named(class, code)
 }
 
-/// Rows 7 and 10 to 14 of the decision table.
+/// Judges a timeout: rows 7 and 10 to 14 of the decision table.
 fn of_silence(clock: Clock, state: State) -> Verdict {
     match clock {
         Clock::Total => Verdict::of(Class::Deadline),
         Clock::ServerTool => Verdict::of(Class::ServerTool),
         Clock::Compaction => Verdict::of(Class::Compaction),
         Clock::FirstEvent => Verdict::of(Class::Parked { queued: state.queued }),
-        // Of bytes: the socket itself fell silent, whatever was in flight.
+        // After a timeout of bytes the connection itself was silent, whatever was in flight.
         Clock::Bytes | Clock::Progress | Clock::Reasoning => Verdict::named(Class::Stalled, "answer_stalled"),
     }
 }
 
-/// Reasoning that belongs to another prefix, organisation or model (Claude Code gateway guide; openai/codex#13724).
+/// Errors about reasoning of another prefix, organisation or model (Claude Code gateway guide; openai/codex#13724).
 const AFFINITY: &[&str] = &[
     "bound to a different conversation",
     "invalid signature in thinking block",
@@ -161,19 +164,20 @@ const AFFINITY: &[&str] = &[
 ];
 const LONG: &[&str] = &["prompt is too long", "maximum context length", "input token count"];
 
-/// Judges an answer by its status and words.
+/// Judges an answer by its status and its error text.
 fn of_error(kind: Kind, status: u16, said: &Said) -> Verdict {
     match status {
+        // Anthropic reports accounts that cannot pay with 400, like any faulty request.
         400 => of_account(kind, said).unwrap_or_else(|| Verdict::of(of_status(kind, status, said))),
-        // The key works, but not here: other paths have other scopes.
+        // The key works, but not on this path: other paths have other scopes.
         401 | 403 if lacks_scope(said) => Verdict::of(Class::Permission).within(Reach::Exchange),
         _ => Verdict::of(of_status(kind, status, said)),
     }
 }
 
-/// Judges a sentence of Anthropic's about the account; `None` if the error is none, or not Anthropic's.
+/// Judges Anthropic's sentences about an account; `None` for any other error, and for other providers.
 fn of_account(kind: Kind, said: &Said) -> Option<Verdict> {
-    // Any other provider's message may be what the client wrote.
+    // The message of any other provider may repeat text of the client.
     if kind != Kind::Anthropic || said.kind != "invalid_request_error" {
         return None;
     }
@@ -181,21 +185,22 @@ fn of_account(kind: Kind, said: &Said) -> Option<Verdict> {
         Sentence::Credit => Class::Billing,
         Sentence::Limit { .. } => Class::SpendLimit,
     };
+    // Evidence from text is weaker than a status, so it moves the exchange only once.
     Some(Verdict::of(class).within(Reach::Text))
 }
 
-/// Returns `true` if a restricted key of OpenAI's lacks the scope of the path. An echo of these words spares a key.
+/// Returns `true` if a restricted OpenAI key lacks the scope of the path. An echo of these words only spares a key.
 fn lacks_scope(said: &Said) -> bool {
     said.is_any(&["missing_scope"]) || said.mentions(&["missing scopes"])
 }
 
-/// The class of a status, the error table row by row.
+/// Returns the class of a status, row by row of the error table.
 fn of_status(kind: Kind, status: u16, said: &Said) -> Class {
     match status {
         200..=399 => Class::Success,
         401 => Class::Auth,
         402 => Class::Billing,
-        // Amazon answers a key that it does not know, or that has expired, with 403.
+        // Amazon answers an unknown or expired key with 403.
         403 if said.is_any(&[
             "ExpiredTokenException",
             "UnrecognizedClientException",
@@ -210,6 +215,7 @@ fn of_status(kind: Kind, status: u16, said: &Said) -> Class {
         408 => Class::ProviderTimeout,
         409 => Class::Conflict,
         413 => Class::TooLarge,
+        // A cooldown of seconds would only repeat the refusal until the quota resets.
         429 if said.daily
             || said.is_any(&[
                 "insufficient_quota",
@@ -221,18 +227,21 @@ fn of_status(kind: Kind, status: u16, said: &Said) -> Class {
         }
         429 => Class::RateLimit,
         400..=499 => of_refusal(kind, said),
+        // Both mean that the provider is short of capacity, and both pass by themselves.
         503 | 529 => Class::Overloaded,
         504 if said.is_any(&["timeout_error", "DEADLINE_EXCEEDED"]) => Class::ProviderTimeout,
         _ => Class::ProviderFault,
     }
 }
 
-/// A 400 or one like it: the request's own fault, but for a few phrases. A phrase costs no key: clients write them too.
+/// Classifies a 400 or similar: the request is at fault, except for a few phrases. Phrases never cost a key anything,
+/// because clients can write them too.
 fn of_refusal(kind: Kind, said: &Said) -> Class {
+    // Checked first: the profile that the lane left may still accept the history.
     if said.is_any(&["invalid_encrypted_content"]) || said.mentions(AFFINITY) {
         Class::Affinity
     } else if said.is_key_invalid && matches!(kind, Kind::Gemini | Kind::Vertex) {
-        // Google answers an unknown key with 400. Its message may hold words of the client, its reason may not.
+        // Google answers an unknown key with 400. Its message may repeat text of the client, its reason cannot.
         Class::Auth
     } else if said.is_any(&["context_length_exceeded", "request_too_large"]) || said.mentions(LONG) {
         Class::TooLarge
@@ -243,8 +252,9 @@ fn of_refusal(kind: Kind, said: &Said) -> Class {
     }
 }
 
-/// The status that an error inside a stream would have had.
+/// Returns the status that an error inside a stream would have had.
 pub fn status_of(said: &Said) -> u16 {
+    // Names of all dialects in one table: no name has different meanings in two of them.
     const NAMES: &[(&str, u16)] = &[
         ("authentication_error", 401),
         ("invalid_api_key", 401),
@@ -275,11 +285,13 @@ pub fn status_of(said: &Said) -> u16 {
         ("FAILED_PRECONDITION", 400),
         ("invalid_request_error", 400),
     ];
-    // The code is the closer of the two: a type like `invalid_request_error` stands over many.
+    // The code is more specific: a type like `invalid_request_error` covers many errors.
     let named = |text: &str| NAMES.iter().find(|(name, _)| *name == text).map(|(_, status)| *status);
+    // Google's code is the status itself.
     let number = |text: &str| text.parse().ok().filter(|status| (400..600).contains(status));
     named(&said.code)
         .or_else(|| named(&said.kind))
         .or_else(|| number(&said.code))
+        // An unknown name counts as the provider's own failure.
         .unwrap_or(500)
 }

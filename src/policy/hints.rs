@@ -1,7 +1,7 @@
-//! What an answer's headers and an error's body say about limits: when to come back, whose quota it is, whether to retry.
+//! Hints about limits in an answer's headers and error body: time to wait, owner of the quota, permission to retry.
 //!
-//! What is not believed: anything at or below zero, and anything above a day; above a week for windows of subscriptions;
-//! behind the end of the next month for the date of a spending limit, which ends with its month.
+//! Values at or below zero are ignored. Waits are capped at one day, and at seven days for subscription windows. The
+//! end of a spending limit is capped at the end of the next month, which it cannot outlast.
 
 use std::time::Duration;
 
@@ -14,61 +14,67 @@ use super::{
     spans::{duration, end_of_next_month, http_date, in_text, instant},
 };
 
-/// The longest wait that is believed.
+/// Longest wait that is believed.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// The longest wait that is believed of a subscription's window.
+/// Longest wait that is believed for a subscription window.
 const WINDOW_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Bytes of an organisation's id.
 const ORGANISATION_MAX: usize = 128;
 
-/// What an answer says about limits.
+/// The provider's hints about limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
-    /// How long a profile should rest: the longest that was said.
+    /// Cooldown of the profile: the longest wait that the provider named.
     pub rest: Option<Duration>,
-    /// The longest rest that is believed from where `rest` was said: chance adds nothing beyond it.
+    /// Longest cooldown that is believed for the source of that wait. Jitter adds nothing beyond it.
     pub rest_max: Option<Duration>,
-    /// How long a retry should wait: the shortest that was said.
+    /// Delay of a retry: the shortest wait that the provider named.
     pub delay: Option<Duration>,
-    /// Whether the limit is for every model of the organisation.
+    /// `true` if the limit covers every model of the organisation.
     pub every_model: bool,
-    /// `x-should-retry`.
+    /// The value of `x-should-retry`; `None` if absent or unknown.
     pub should_retry: Option<bool>,
 }
 
 impl Hints {
-    /// Reads an answer's head and what its body said. `class` is the verdict on it, `since_1970` the present.
+    /// Reads the hints of an answer's headers and error. `class` is the verdict on the answer, `since_1970` the current
+    /// time.
     pub fn read(headers: &HeaderMap, said: &Said, class: Class, since_1970: Duration) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let until = |at: Duration| at.checked_sub(since_1970);
-        // Words tell how long a limit of one model lasts, never how long a whole key is out of use.
+        // Prose describes how long a model's limit lasts, never how long a whole key is out of use.
         let is_of_model = matches!(class.reason(), None | Some(Reason::RateLimit));
         let waits = said.wait.max(in_text(&said.message).filter(|_| is_of_model));
         let named = [
             text("retry-after-ms").and_then(|ms| seconds(ms, 0.001)),
             text("x-ms-retry-after-ms").and_then(|ms| seconds(ms, 0.001)),
             text("retry-after").and_then(|value| seconds(value, 1.0).or_else(|| http_date(value).and_then(until))),
-            // Google names a delay of seconds beside a quota of a day.
+            // Google names a delay of seconds next to a quota of a day.
             waits.filter(|_| !said.daily),
         ];
         let named = || named.into_iter().flatten().filter(|wait| !wait.is_zero());
+        // Resets of buckets set the cooldown only: the delay of a retry must be named for it.
         let buckets = exhausted(headers, since_1970);
         let windows = windows(headers, since_1970);
         let reset = said.reset_at.and_then(until);
-        // In any other error a date is words.
+        // In any other error a date is prose.
         let regained = match said.sentence {
             Some(Sentence::Limit { until: Some(at) }) if class == Class::SpendLimit => until(at),
             _ => None,
         };
+        // Computed from the date, because months differ in length.
         let month_max = end_of_next_month(since_1970).and_then(until).unwrap_or(WINDOW_MAX);
         let day = named().chain(buckets).map(|wait| (wait, WAIT_MAX));
         let week = windows.rest.into_iter().chain(reset).map(|wait| (wait, WINDOW_MAX));
         let said = day.chain(week).chain(regained.map(|wait| (wait, month_max)));
+        // The cap belongs to the source: a date may lie further ahead than a number of seconds.
         let believed = said.map(|(wait, most)| (wait.min(most), most));
+        // The longest wins: every named limit has to end before a request passes.
         let longest = believed.filter(|(wait, _)| !wait.is_zero()).max();
         Self {
             rest: longest.map(|(wait, _)| wait),
             rest_max: longest.map(|(_, most)| most),
+            // The shortest wins: `retry-after` is often `retry-after-ms` rounded up.
             delay: named().map(|wait| wait.min(WAIT_MAX)).min(),
             every_model: windows.every_model,
             should_retry: match text("x-should-retry") {
@@ -80,14 +86,15 @@ impl Hints {
     }
 }
 
-/// The organisation that an answer says it was billed to: `anthropic-organization-id` (2025-02-10), `openai-organization`.
+/// Returns the billed organisation that an answer names: `anthropic-organization-id` (2025-02-10),
+/// `openai-organization`.
 pub fn organisation(headers: &HeaderMap) -> Option<&str> {
     let names = ["anthropic-organization-id", "openai-organization"];
     let mut values = names.iter().filter_map(|name| headers.get(*name)?.to_str().ok());
     values.find(|value| !value.is_empty() && value.len() <= ORGANISATION_MAX)
 }
 
-/// A number times `unit` seconds; none unless it is above zero.
+/// Parses a number times `unit` seconds; `None` unless it is above zero.
 fn seconds(text: &str, unit: f64) -> Option<Duration> {
     let number: f64 = text.trim().parse().ok()?;
     Duration::try_from_secs_f64(number * unit)
@@ -95,11 +102,12 @@ fn seconds(text: &str, unit: f64) -> Option<Duration> {
         .filter(|wait| !wait.is_zero())
 }
 
-/// The waits of buckets in which nothing remains: Anthropic's resets are instants, `OpenAI`'s durations.
+/// Returns the waits of exhausted buckets. Anthropic's resets are instants, `OpenAI`'s are durations.
 fn exhausted(headers: &HeaderMap, since_1970: Duration) -> impl Iterator<Item = Duration> {
     let anthropic = ["requests", "tokens", "input-tokens", "output-tokens"];
     let openai = ["requests", "tokens", "project-tokens"];
     let value = move |name: String| headers.get(name.as_str()).and_then(|value| value.to_str().ok());
+    // Providers report resets of buckets that are not exhausted too.
     let is_empty = move |name: String| value(name).is_some_and(|left| left.trim() == "0");
     let anthropic = anthropic.into_iter().filter_map(move |bucket| {
         let reset = value(format!("anthropic-ratelimit-{bucket}-reset"))?;
@@ -114,14 +122,14 @@ fn exhausted(headers: &HeaderMap, since_1970: Duration) -> impl Iterator<Item = 
     anthropic.chain(openai)
 }
 
-/// What the windows of a subscription say.
+/// Cooldown and scope of a subscription's windows.
 #[derive(Default)]
 struct Windows {
     rest: Option<Duration>,
     every_model: bool,
 }
 
-/// Anthropic's unified windows where they reject, and the Codex backend's where they are used up.
+/// Reads Anthropic's unified windows that reject, and the Codex backend's windows that are used up.
 fn windows(headers: &HeaderMap, since_1970: Duration) -> Windows {
     const UNIFIED: &str = "anthropic-ratelimit-unified-";
     let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
@@ -138,15 +146,17 @@ fn windows(headers: &HeaderMap, since_1970: Duration) -> Windows {
                 .as_str()
                 .strip_prefix(UNIFIED)
                 .and_then(|name| name.strip_suffix("-status"));
+            // `overage` is no window: its status concerns extra usage that is paid for.
             let Some(window) = window.filter(|window| *window != "overage") else {
                 continue;
             };
             if status == "rejected" {
                 some = true;
-                // `5h`, `7d`: everything; `7d_opus`: one family.
+                // `5h` and `7d` cover every model, `7d_opus` covers one family.
                 note(at(&format!("{UNIFIED}{window}-reset")), !window.contains('_'));
             }
         }
+        // Without a rejected window, the representative claim names the window that is meant.
         if !some {
             let claim = value("anthropic-ratelimit-unified-representative-claim").unwrap_or_default();
             let one_family = ["opus", "sonnet", "haiku"].iter().any(|family| claim.contains(family));
@@ -155,6 +165,7 @@ fn windows(headers: &HeaderMap, since_1970: Duration) -> Windows {
     }
     for window in ["primary", "secondary"] {
         let used = value(&format!("x-codex-{window}-used-percent")).and_then(|used| used.trim().parse::<f64>().ok());
+        // The Codex backend reports each window on every answer, used up or not.
         if used.is_some_and(|used| used >= 100.0) {
             note(at(&format!("x-codex-{window}-reset-at")), true);
         }
@@ -185,7 +196,7 @@ mod tests {
         )
     }
 
-    /// Header fields, a body, and in milliseconds what is read as the rest and as the delay.
+    /// Header fields, a body, and the expected cooldown and delay in milliseconds.
     type Row = (
         &'static [(&'static str, &'static str)],
         &'static str,
@@ -219,7 +230,7 @@ mod tests {
                 Some(1500),
             ),
             (&[("x-ms-retry-after-ms", "250.0")], "", Some(250), Some(250)),
-            // A bucket counts only if nothing remains in it; the greatest of those wins.
+            // Only exhausted buckets count, and the longest wait of those wins.
             (
                 &[
                     ("anthropic-ratelimit-requests-remaining", "10"),

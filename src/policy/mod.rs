@@ -1,4 +1,4 @@
-//! What an observation means, and what may be done about it: clocks, classes, retries, breakers. Pure: `now` is a
+//! The meaning of an observation and its consequences: timeouts, classes, retries, breakers. Pure: `now` is a
 //! parameter, nothing is measured or sent here.
 
 pub mod breaker;
@@ -23,39 +23,38 @@ pub use said::Said;
 pub use sentences::{PHRASES, Sentence};
 pub use verdict::{Reach, Verdict};
 
-/// Every clock of an exchange, each from its start event to its stop event. Defaults and reasons:
-/// `config.example.toml`.
+/// Every timeout of an exchange. Defaults and reasons: `config.example.toml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clocks {
-    /// DNS and TCP, the company's proxy included.
+    /// DNS and TCP, including the corporate proxy. Default 5 s.
     pub connect: Duration,
-    /// The TLS handshake behind it.
+    /// The TLS handshake. Default 5 s.
     pub tls: Duration,
-    /// Silence of the provider while it takes the request.
+    /// Silence of the provider while it reads the request. Default 30 s.
     pub send: Duration,
-    /// From the request sent to the answer's head, where the head comes when the model is done.
+    /// From the sent request to the response head, if the head comes when the model is done. Default 600 s.
     pub headers: Duration,
-    /// As `headers`, of streams whose head comes at once: Messages and Responses.
+    /// Like `headers`, for streams whose head comes at once: Messages and Responses. Default 60 s.
     pub stream_headers: Duration,
-    /// From the head to the first event that says something, where heartbeats were seen.
+    /// From the head to the first event of the answer, once a heartbeat was seen. Default 120 s.
     pub first_event: Duration,
-    /// No byte at all, where the stream has shown no heartbeat.
+    /// No byte at all, in a stream without heartbeats. Default 240 s.
     pub idle: Duration,
-    /// No byte at all, where the stream has shown a heartbeat.
+    /// No byte at all, in a stream with heartbeats. Default 90 s.
     pub heartbeat_idle: Duration,
-    /// Nothing but heartbeats.
+    /// Nothing but heartbeats. Default 240 s.
     pub progress: Duration,
-    /// As `progress`, while reasoning is open.
+    /// Like `progress`, while reasoning is open. Default 600 s.
     pub reasoning: Duration,
-    /// As `progress`, while a tool runs at the provider.
+    /// Like `progress`, while a provider-side tool is running. Default 900 s.
     pub server_tool: Duration,
-    /// As `progress`, while the provider compacts the history.
+    /// Like `progress`, while the provider compacts the history. Default 900 s.
     pub compaction: Duration,
-    /// The whole exchange.
+    /// The whole exchange. Default 3600 s.
     pub total: Duration,
-    /// How long an answer may be held back before its first event, while another attempt could still be made.
+    /// Time for which an answer may be held before its first event, while another attempt is possible. Default 10 s.
     pub gate: Duration,
-    /// How long a request may wait for a profile that rests.
+    /// Time for which a request may wait for a profile in cooldown. Default 30 s.
     pub queue: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! May this exchange be sent again, on which credential, and when. Answers from values alone.
+//! The decision to send an exchange again: on which credential, and after which delay. A function of its arguments
+//! alone.
 
 use std::time::Duration;
 
@@ -8,14 +9,14 @@ use super::{
     verdict::Verdict,
 };
 
-/// Sends of one exchange in all.
+/// Sends of one exchange in total.
 pub const SENDS_MAX: u32 = 3;
-/// The first delay of a retry; doubled each time.
+/// First delay of a retry, doubled each time.
 const BACKOFF: Duration = Duration::from_millis(500);
-/// The longest delay of a retry that nobody asked for.
+/// Longest delay of a retry if the provider names none.
 const BACKOFF_MAX: Duration = Duration::from_secs(8);
 
-/// Tokens that an upstream's retries are paid from.
+/// The tokens that pay for an upstream's retries.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget(u32);
 
@@ -26,11 +27,13 @@ impl Default for Budget {
 }
 
 impl Budget {
+    // A hundred retries in a row, then one for every five exchanges that succeed at once.
     const FULL: u32 = 500;
     const RETRY: u32 = 5;
+    // A timeout holds a connection and a client far longer than an error does.
     const TIMEOUT: u32 = 10;
 
-    /// Pays for a retry after `class`; false if there is not enough left.
+    /// Pays for a retry after `class`; returns `false` if too few tokens are left.
     pub const fn pay(&mut self, class: Class) -> bool {
         let price = if class.is_timeout() { Self::TIMEOUT } else { Self::RETRY };
         match self.0.checked_sub(price) {
@@ -42,76 +45,77 @@ impl Budget {
         }
     }
 
-    /// An exchange was a success without a retry.
+    /// Earns one token for an exchange that succeeded without a retry.
     pub const fn earn(&mut self) {
         if self.0 < Self::FULL {
             self.0 += 1;
         }
     }
 
-    /// What is left.
+    /// Returns the tokens that are left.
     pub const fn left(&self) -> u32 {
         self.0
     }
 }
 
-/// What bears on the question, all of one exchange.
+/// The state of one exchange that bears on a retry.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances {
     /// Sends so far.
     pub sends: u32,
-    /// Sends so far that followed on the same credential.
+    /// Retries so far on the present credential.
     pub same_key: u32,
-    /// Rotations so far, of a kind that is allowed once.
+    /// Rotations so far, of the kind that is allowed once.
     pub rotations: u32,
-    /// Whose credential goes up, and what the body binds it to.
+    /// The credential in use, and what binds the body to it.
     pub footing: Footing,
-    /// Whether the client itself sends this request again.
+    /// `true` if the client itself retries this request.
     pub client_retries: bool,
-    /// Whether the breaker lets our own retries pass.
+    /// `true` if the breaker of the endpoint and model blocks the proxy's own retries.
     pub breaker_open: bool,
-    /// How long a rest is waited for.
+    /// Longest cooldown for which an exchange waits.
     pub wait: Duration,
-    /// Whether the answer is streamed.
+    /// `true` if the answer is streamed.
     pub streamed: bool,
 }
 
-/// Whose credential goes up, and what the body binds it to.
+/// The credential in use, and what binds the body to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Footing {
-    /// The client's own: nothing is sent again but what never left.
+    /// The client's own credential: only a request that was never sent may be sent again.
     Passthrough,
-    /// A profile's, of a body that refers to state at the provider: it is never sent again once it may have arrived.
+    /// A profile, with a body that refers to provider-side state: it is never sent again once it may have arrived.
     Held,
-    /// A profile's.
+    /// A profile, with a body that any profile may send.
     Free,
 }
 
-/// What to do after a failed attempt.
+/// The step after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Hand it to the client.
+    /// Hand the outcome to the client.
     Surface,
     /// Send again on the same credential, after the delay.
     Again(Duration),
-    /// Ask another profile: of another quota, if `other_quota`.
+    /// Send on another profile.
     Rotate {
-        /// Whether the quota must be another.
+        /// `true` if the profile must have another quota.
         other_quota: bool,
     },
 }
 
-/// Decides what may follow an attempt that ended so. `jitter` is from 0 to 1.
+/// Decides the step after a failed attempt. `jitter` is from 0 to 1.
 ///
-/// The caller still has to find a profile for [`Next::Rotate`], and to pay for [`Next::Again`] from the budget.
+/// The caller has to find a profile for [`Next::Rotate`], and to pay for [`Next::Again`] from the budget.
 pub fn next(verdict: Verdict, hints: &Hints, at: &Circumstances, jitter: f64) -> Next {
     let class = verdict.class;
+    // Both limits hold for every class, so they are checked before anything else.
     if at.sends >= SENDS_MAX || (at.footing != Footing::Free && !class.is_unsent()) {
         return Next::Surface;
     }
     let again = again(class, hints, at, jitter);
     let rotate = rotate(verdict, hints, at);
-    // A lane leaves its profile only for a rest that is too long to wait for, or for what the profile itself lacks.
+    // A lane leaves its profile only if the cooldown is too long, or if the profile itself is at fault.
     match class {
         Class::Overloaded | Class::Parked { .. } | Class::RateLimit => again.or(rotate),
         _ => rotate.or(again),
@@ -120,11 +124,12 @@ pub fn next(verdict: Verdict, hints: &Hints, at: &Circumstances, jitter: f64) ->
 }
 
 fn rotate(verdict: Verdict, hints: &Hints, at: &Circumstances) -> Option<Next> {
-    // What is not the key's doing must not be spread over all keys while the endpoint is down.
+    // An error that is not the key's fault must not be repeated on all keys while the endpoint is down.
     let endpoint = verdict.class.reason().is_none();
     if endpoint && (at.breaker_open || hints.should_retry == Some(false)) {
         return None;
     }
+    // The cap is per exchange, whichever classes the attempts had.
     let once = at.rotations < 1;
     match verdict.rotate() {
         Rotate::Never => None,
@@ -134,27 +139,32 @@ fn rotate(verdict: Verdict, hints: &Hints, at: &Circumstances) -> Option<Next> {
     }
 }
 
-/// As [`next`], on the same credential only: what is left where no other profile could be found.
+/// Decides on a retry on the same credential, after no other profile was found; `None` if none is allowed.
 pub fn again(class: Class, hints: &Hints, at: &Circumstances, jitter: f64) -> Option<Next> {
+    // Checked here too: callers also use this function on its own.
     let sendable = at.footing == Footing::Free || class.is_unsent();
+    // A header cannot allow the resend of a request that may have arrived and changed state.
     let told = hints.should_retry.filter(|_| at.footing == Footing::Free);
     let allowed = match told {
         Some(false) => 0,
-        // The provider asks for it: once, if the class says nothing of its own.
+        // The provider invites a retry, which is allowed once if the class allows none.
         Some(true) if class.reason().is_none() => class.retries().max(1),
         _ => class.retries(),
     };
+    // A request that took too long as a whole would take as long again.
     let timed_out = class == Class::ProviderTimeout && !at.streamed;
+    // A client that retries by itself must not multiply its retries with those of the proxy.
     if at.sends >= SENDS_MAX || at.same_key >= allowed || at.client_retries || at.breaker_open || timed_out || !sendable
     {
         return None;
     }
     if class == Class::RateLimit {
+        // A blind retry would meet the same limit, so it needs a time from the provider.
         let rest = hints.rest.or(hints.delay)?;
         return (rest <= at.wait).then_some(Next::Again(rest));
     }
     let backoff = BACKOFF.saturating_mul(1 << at.same_key.min(8)).min(BACKOFF_MAX);
-    // Chance never adds to the longest delay that is allowed.
+    // Jitter never exceeds the longest delay that is allowed.
     let delay = match hints.delay {
         Some(delay) if delay > at.wait => return None,
         Some(delay) => stretched(delay, jitter).min(at.wait),
@@ -163,7 +173,7 @@ pub fn again(class: Class, hints: &Hints, at: &Circumstances, jitter: f64) -> Op
     Some(Next::Again(delay))
 }
 
-/// `delay` and up to a fifth more, so that those who were refused together do not come back together.
+/// Returns `delay` plus up to a fifth, so that requests that were refused together are not repeated together.
 pub fn stretched(delay: Duration, jitter: f64) -> Duration {
     delay.mul_f64(jitter.clamp(0.0, 1.0).mul_add(0.2, 1.0))
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-/// How requests move between the profiles of an upstream.
+/// Rules for moving requests between the profiles of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RotationSettings {
-    /// How long a lane waits for its own profile while that rests, rather than move to another.
+    /// Longest cooldown that a lane waits out before it moves to another profile. Default 10 s.
     pub wait: Duration,
-    /// What to do where only a profile of another organisation is left.
+    /// The action if only a profile of another organisation is left.
     pub on_organisation_change: OnOrganisationChange,
 }
 
@@ -20,13 +20,13 @@ impl Default for RotationSettings {
     }
 }
 
-/// What to do about a history that is bound to an organisation, where only another's profile is left.
+/// The action for a history that is bound to an organisation, if only another organisation's profile is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnOrganisationChange {
-    /// Hand the provider's refusal to the client.
+    /// Hand the provider's error to the client.
     #[default]
     Surface,
-    /// Move with the history as it is: Anthropic leaves out reasoning that is not its reader's, or is asked to
-    /// (`repair.on_binding_error`); others may refuse it.
+    /// Move with the history unchanged. Anthropic drops reasoning of another organisation, by itself or if asked to
+    /// (`repair.on_binding_error`). Other providers may refuse the history.
     Move,
 }

@@ -1,8 +1,8 @@
-//! What a provider's error says, in whichever dialect: type, code, message, and when to come back.
+//! A provider's error in any dialect: type, code, message, and time to wait.
 //!
-//! Shapes: Anthropic `{"type":"error","error":{…}}`; OpenAI `{"error":{type,code,message}}`; the Codex backend adds
-//! `resets_at`, `resets_in_seconds`; Google `{"error":{code,status,message,details[]}}`, in a list or not; Amazon
-//! `{"message"}` with its type in a header. What cannot be read says nothing.
+//! Shapes: Anthropic `{"type":"error","error":{…}}`; OpenAI `{"error":{type,code,message}}`. The Codex backend adds
+//! `resets_at` and `resets_in_seconds`. Google: `{"error":{code,status,message,details[]}}`, in a list or not. Amazon:
+//! `{"message"}` with the type in a header. Members that cannot be read are empty.
 
 use std::time::Duration;
 
@@ -11,28 +11,28 @@ use serde_json::Value;
 
 use super::{sentences::Sentence, spans::duration};
 
-/// What an error said.
+/// The readable parts of a provider's error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     /// `error.type`, or Google's `status`, or Amazon's error type.
     pub kind: String,
-    /// `error.code`, where it is a text.
+    /// `error.code`, if it is a text.
     pub code: String,
-    /// The message, lower case.
+    /// The message in lower case.
     pub message: Box<str>,
-    /// How long the provider asks to wait, as a member of its body says.
+    /// The wait that a member of the body names.
     pub wait: Option<Duration>,
-    /// Seconds since 1970 at which the provider takes requests again, as its body says.
+    /// The time at which the provider accepts requests again, in seconds since 1970, as the body names it.
     pub reset_at: Option<Duration>,
-    /// Whether a quota of a day or more is named.
+    /// `true` if the error names a quota of a day or more.
     pub daily: bool,
-    /// The sentence about the account that the message is from its first byte to its last.
+    /// The sentence about the account that makes up the whole message; `None` for any other message.
     pub sentence: Option<Sentence>,
-    /// `true` if Google names the API key as invalid, in its details.
+    /// `true` if Google's details name the API key as invalid.
     pub is_key_invalid: bool,
 }
 
-/// The members that matter; every one of them may be missing or of another type.
+/// The relevant members. Any of them may be missing or of another type.
 #[derive(Deserialize)]
 #[serde(default)]
 #[derive(Default)]
@@ -57,14 +57,14 @@ impl Said {
             Value::Array(list) => list.first().unwrap_or(&Value::Null),
             value => value,
         };
-        // Responses say it inside the response that failed.
+        // Responses nests the error in the response that failed.
         let nested = value.get("response").and_then(|response| response.get("error"));
         let error = nested.or_else(|| value.get("error")).filter(|error| error.is_object());
         let fields = Fields::deserialize(error.unwrap_or(value)).unwrap_or_default();
         Self::of(&fields)
     }
 
-    /// Reads the data of an error event whose type and code were told before.
+    /// Reads the data of an error event. The watcher's `kind` and `code` fill in what the data lacks.
     pub fn in_event(data: &[u8], kind: &str, code: &str) -> Self {
         let mut said = Self::read(data);
         for (own, told) in [(&mut said.kind, kind), (&mut said.code, code)] {
@@ -79,9 +79,11 @@ impl Said {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let status = text(&fields.status);
         let message = text(&fields.message);
+        // Before the message becomes lower case: a sentence counts only in its exact bytes.
         let sentence = Sentence::read(&message);
         let message = message.to_lowercase();
         let details = fields.details.as_array().map(Vec::as_slice).unwrap_or_default();
+        // Google's `RetryInfo`.
         let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str());
         let invalid = |detail: &Value| detail.get("reason").and_then(Value::as_str) == Some("API_KEY_INVALID");
         let quota = |detail: &Value| {
@@ -89,6 +91,7 @@ impl Said {
             let named = violations.into_iter().flatten();
             named
                 .filter_map(|one| one.get("quotaId")?.as_str())
+                // The quota's id is the only member that distinguishes a day from a minute.
                 .any(|id| id.contains("PerDay"))
         };
         let seconds = |value: &Value| {
@@ -98,6 +101,7 @@ impl Said {
         };
         let wait = [delay.and_then(duration), seconds(&fields.resets_in_seconds)];
         Self {
+            // Google's `status` is its error type; other dialects have no text there.
             kind: if status.is_empty() { text(&fields.kind) } else { status },
             code: text(&fields.code),
             wait: wait.into_iter().flatten().max(),
@@ -109,12 +113,12 @@ impl Said {
         }
     }
 
-    /// Whether the type or the code is one of `names`.
+    /// Returns `true` if the type or the code is one of `names`.
     pub fn is_any(&self, names: &[&str]) -> bool {
         names.iter().any(|name| self.kind == *name || self.code == *name)
     }
 
-    /// Whether the message holds one of `phrases`, given in lower case.
+    /// Returns `true` if the message contains one of `phrases`, which must be in lower case.
     pub fn mentions(&self, phrases: &[&str]) -> bool {
         phrases.iter().any(|phrase| self.message.contains(phrase))
     }

@@ -1,38 +1,38 @@
-//! The sentences in which Anthropic says, under 400, that an account cannot pay: the only texts that cost a key anything.
+//! Anthropic's sentences, under status 400, about an account that cannot pay. No other text costs a key anything.
 //!
-//! Providers echo what a client wrote in the texts of their errors. A sentence therefore counts only as the whole message,
-//! from its first byte to its last. The date is its only variable part.
+//! Providers repeat text of clients in their errors. A sentence therefore counts only as the whole message, from its
+//! first byte to its last. Its date is the only variable part.
 
 use std::time::Duration;
 
 use super::spans::regained;
 
-/// What the whole message of an error says about the account.
+/// The statement about an account that a whole message makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sentence {
-    /// No credit is left.
+    /// The account has no credit left.
     Credit,
-    /// The limit that the account has set itself is reached.
+    /// The account has reached the limit that it has set for itself.
     Limit {
-        /// Seconds since 1970 at which the limit ends; `None` if the sentence names no date.
+        /// End of the limit, in seconds since 1970; `None` if the sentence names no date.
         until: Option<Duration>,
     },
 }
 
-/// The parts of the sentences that a client would have to write for an echo: none is shorter than a sentence needs.
+/// Phrases that a client must write to produce a sentence as an echo. Each sentence contains one of them.
 pub const PHRASES: [&str; 3] = [
     "credit balance is too low",
     "specified API usage limits",
     "specified workspace API usage limits",
 ];
 
-/// Seen with each of the two names of the product (2025-01 to 2026-08).
+/// Seen with both names of the product (2025-01 to 2026-08).
 const CREDIT: [&str; 2] = [
     "Your credit balance is too low to access the Anthropic API.",
     "Your credit balance is too low to access the Claude API.",
 ];
 const TOP_UP: &str = " Please go to Plans & Billing to upgrade or purchase credits.";
-/// Seen of an organisation and of a workspace (2025-05 to 2026-10).
+/// Seen for an organisation and for a workspace (2025-05 to 2026-10).
 const LIMIT: [&str; 2] = [
     "You have reached your specified API usage limits.",
     "You have reached your specified workspace API usage limits.",
@@ -40,10 +40,11 @@ const LIMIT: [&str; 2] = [
 const REGAIN: &str = " You will regain access ";
 
 impl Sentence {
-    /// Reads a whole message; `None` if it is anything else than one of the sentences.
+    /// Reads a whole message; `None` if it is not one of the sentences.
     pub(super) fn read(message: &str) -> Option<Self> {
         let behind = |begins: &[&str]| begins.iter().find_map(|begin| message.strip_prefix(begin));
         if let Some(rest) = behind(&CREDIT) {
+            // Anything after the sentence makes it part of a longer text, which may be an echo.
             return (rest.is_empty() || rest == TOP_UP).then_some(Self::Credit);
         }
         let rest = behind(&LIMIT)?;
@@ -51,8 +52,10 @@ impl Sentence {
             return Some(Self::Limit { until: None });
         }
         let access = rest.strip_prefix(REGAIN)?;
+        // The form is checked strictly here; the date itself is parsed below and may not exist.
         let is_dated = access.strip_prefix("on ").is_some_and(is_date);
         (is_dated || access == "soon.").then(|| Self::Limit {
+            // The parser expects lower case.
             until: regained(&message.to_lowercase()),
         })
     }
@@ -65,7 +68,7 @@ fn is_date(text: &str) -> bool {
     fits(day, "0000-00-00") && fits(clock, "00:00 UTC")
 }
 
-/// Returns `true` if `text` is `shape` with any digit in place of each zero.
+/// Returns `true` if `text` has the form of `shape`, with any digit for each zero.
 fn fits(text: &str, shape: &str) -> bool {
     let same = |(byte, wanted): (u8, u8)| match wanted {
         b'0' => byte.is_ascii_digit(),
@@ -104,7 +107,7 @@ mod tests {
                 "You have reached your specified workspace API usage limits. You will regain access on 2026-12-01 at 00:00 UTC.",
                 limit(day),
             ),
-            // No such day: the sentence stands, and names no date.
+            // The date does not exist: the sentence counts, without a date.
             (
                 "You have reached your specified API usage limits. You will regain access on 2026-13-01.",
                 limit(None),

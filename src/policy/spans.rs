@@ -1,11 +1,11 @@
-//! The ways in which providers write a time to wait: Go durations, dates, and English.
+//! Parsers for the times to wait that providers write: Go durations, dates, and English.
 
 use std::{
     fmt::Write as _,
     time::{Duration, UNIX_EPOCH},
 };
 
-/// A duration as Go prints it: `1s`, `6m0s`, `120ms`, `11.054s`, `1h2m3.5s`.
+/// Parses a duration as Go prints it: `1s`, `6m0s`, `120ms`, `11.054s`, `1h2m3.5s`.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -32,14 +32,16 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
         total += number.parse::<f64>().ok()? * scale;
         rest = behind;
     }
+    // Fails for a sum that overflows, instead of a panic on the provider's input.
     Duration::try_from_secs_f64(total).ok()
 }
 
-/// "try again in 11.054s", "in 2 minutes": the wait that a message names. The text is lower case.
+/// Finds the wait that a message names: "try again in 11.054s", "in 2 minutes". The text is in lower case.
 pub(super) fn in_text(message: &str) -> Option<Duration> {
     let (_, behind) = message.split_once("try again in ")?;
     let mut words = behind.split_whitespace();
     let first = words.next()?.trim_end_matches(['.', ',', ';', ')']);
+    // OpenAI writes Go durations into prose.
     if let Some(found) = duration(first) {
         return Some(found);
     }
@@ -54,7 +56,8 @@ pub(super) fn in_text(message: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number * scale).ok()
 }
 
-/// "you will regain access on 2026-12-01 at 00:00 utc": the time since 1970. The text is lower case.
+/// Finds the date in "you will regain access on 2026-12-01 at 00:00 utc", as time since 1970. The text is in lower
+/// case.
 pub(super) fn regained(message: &str) -> Option<Duration> {
     let (_, behind) = message.split_once("regain access on ")?;
     let day = behind.get(..10)?;
@@ -63,28 +66,31 @@ pub(super) fn regained(message: &str) -> Option<Duration> {
         .and_then(|rest| rest.trim_start().strip_prefix("at "))
         .and_then(|rest| rest.get(..5))
         .filter(|clock| clock.as_bytes().get(2) == Some(&b':'))
+        // A date without a time begins at midnight.
         .unwrap_or("00:00");
     instant(&format!("{day}T{clock}:00Z"))
 }
 
-/// Returns the end of the month behind the present one, as time since 1970; `None` for a present that has no date.
+/// Returns the end of the next month, as time since 1970; `None` if the present has no date.
 pub(super) fn end_of_next_month(since_1970: Duration) -> Option<Duration> {
     let mut date = String::new();
+    // Checked, because a wrong system clock must not panic.
     let present = UNIX_EPOCH.checked_add(since_1970)?;
     write!(date, "{}", humantime::format_rfc3339_seconds(present)).ok()?;
     let year: u32 = date.get(..4)?.parse().ok()?;
     let month: u32 = date.get(5..7)?.parse().ok()?;
     let (year, month) = match month {
+        // The end of the next month is the first day of the month after it.
         11 | 12 => (year + 1, month - 10),
         _ => (year, month + 2),
     };
     instant(&format!("{year:04}-{month:02}-01T00:00:00Z"))
 }
 
-/// An RFC 3339 instant as time since 1970.
+/// Parses an RFC 3339 instant as time since 1970.
 pub(super) fn instant(text: &str) -> Option<Duration> {
     let text = text.trim().to_ascii_uppercase();
-    // humantime takes UTC alone; providers write no other.
+    // humantime accepts UTC in the form `Z` only; providers write no other zone.
     let utc = text
         .strip_suffix("+00:00")
         .map(|text| format!("{text}Z"))
@@ -92,7 +98,7 @@ pub(super) fn instant(text: &str) -> Option<Duration> {
     humantime::parse_rfc3339(&utc).ok()?.duration_since(UNIX_EPOCH).ok()
 }
 
-/// An HTTP date as time since 1970.
+/// Parses an HTTP date as time since 1970.
 pub(super) fn http_date(text: &str) -> Option<Duration> {
     httpdate::parse_http_date(text.trim())
         .ok()?

@@ -2,35 +2,35 @@
 
 use super::class::{Class, Reason, Rotate, Side};
 
-/// What happened, whose doing it was, and the stable name for it.
+/// The class of an outcome, with its stable name and its reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The class.
     pub class: Class,
-    /// The stable name: the class's, or a closer one.
+    /// The stable name: the class's own, or a more specific one.
     pub code: &'static str,
-    /// How far it reaches.
+    /// The extent of its consequences.
     pub reach: Reach,
 }
 
-/// The reach of a verdict: beyond its exchange it changes the state of a profile.
+/// The extent of a verdict's consequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Everything that the class allows.
+    /// All consequences of the class.
     Class,
-    /// As `Class`, but the verdict came from a text: the exchange moves to another profile once at most.
+    /// Like `Class`, but the evidence is a text: the exchange moves to another profile at most once.
     Text,
-    /// The exchange alone: it moves to another profile once at most, and no profile's state changes.
+    /// Only the exchange: it moves to another profile at most once, and no profile's state changes.
     Exchange,
 }
 
 impl Verdict {
-    /// Makes a verdict under the class's own name.
+    /// Creates a verdict under the class's own name.
     pub const fn of(class: Class) -> Self {
         Self::named(class, class.label())
     }
 
-    /// Makes a verdict under a closer name.
+    /// Creates a verdict under a more specific name.
     pub const fn named(class: Class, code: &'static str) -> Self {
         Self {
             class,
@@ -45,12 +45,12 @@ impl Verdict {
         Self { reach, ..self }
     }
 
-    /// Returns whose doing it was; `None` for a success.
+    /// Returns the side that caused the outcome; `None` for a success.
     pub const fn side(&self) -> Option<Side> {
         self.class.side()
     }
 
-    /// Returns what the profile rests for; `None` if the verdict costs the profile nothing.
+    /// Returns the reason of the profile's cooldown; `None` if the verdict costs the profile nothing.
     pub const fn reason(&self) -> Option<Reason> {
         match self.reach {
             Reach::Class | Reach::Text => self.class.reason(),
@@ -58,9 +58,10 @@ impl Verdict {
         }
     }
 
-    /// Returns how often another profile may be asked.
+    /// Returns the permission to try another profile.
     pub const fn rotate(&self) -> Rotate {
         match (self.class.rotate(), self.reach) {
+            // Weak evidence could otherwise send one request through the whole pool.
             (Rotate::Freely, Reach::Text | Reach::Exchange) => Rotate::Once,
             (rotate, _) => rotate,
         }

@@ -1,6 +1,6 @@
-//! What all exchanges share of each upstream: the locks around its rotation, its retries' budget and its breakers.
+//! The state that all exchanges of an upstream share: locks around its rotation, its retry budget and its breakers.
 //!
-//! Each lock is held for a look or a note, never across a wait.
+//! Each lock is held for one read or update, never across an await.
 
 use std::{
     collections::BTreeMap,
@@ -21,10 +21,10 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// Models of one upstream whose breakers are kept; of more, one breaker stands for all.
+/// Models of one upstream with a breaker of their own. Further models share one breaker.
 const MODELS_MAX: usize = 128;
 
-/// The upstreams' shared state. A cheap handle.
+/// The shared state of all upstreams. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Profiles(Arc<Inner>);
 
@@ -44,48 +44,48 @@ struct Pool {
 #[derive(Clone, Debug, Default)]
 struct Endpoint {
     budget: Budget,
-    /// By model; the empty name stands for requests without one, and for those that are too many.
+    /// Breakers by model. The empty name is for requests without a model, and for models beyond the limit.
     breakers: BTreeMap<Box<str>, Breaker>,
 }
 
-/// What one attempt has shown.
+/// The outcome of one attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'s> {
-    /// Whose endpoint it was.
+    /// The upstream that was used.
     pub upstream: &'s str,
-    /// Whose credential it was; none for the client's own.
+    /// The profile that was used; `None` for the client's own credential.
     pub profile: Option<ProfileId>,
-    /// What happened.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What the answer said about limits.
+    /// The provider's hints about limits.
     pub hints: &'s Hints,
-    /// The model that was asked.
+    /// The model of the request.
     pub model: Option<&'s str>,
-    /// When the attempt began.
+    /// The start of the attempt.
     pub began: Instant,
-    /// The name of the logical request: the same for each send of it.
+    /// The name of the logical request, the same for each send of it.
     pub request: [u8; 32],
-    /// Whether the attempt was the first of its exchange.
+    /// `true` if the attempt was the first of its exchange.
     pub first: bool,
-    /// `true` if a model was asked: no other answer says anything of the profile or of the model's breaker.
+    /// `true` if a model answers such requests. Other answers prove nothing about the profile or the model's breaker.
     pub asks_model: bool,
 }
 
-/// A breaker as it stands.
+/// The state of one breaker, for the admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BreakerView {
-    /// The model; empty where requests name none.
+    /// The model, empty for requests without one.
     pub model: Box<str>,
-    /// How it stands.
+    /// The state.
     pub standing: Standing,
     /// Failures in a row.
     pub failures: u32,
-    /// Until when it is open.
+    /// The end of the open period; `None` if the breaker is closed.
     pub until: Option<Instant>,
 }
 
 impl Profiles {
-    /// The state of `upstreams`; those without an entry in `profiles` pass their clients' credentials through.
+    /// Creates the state of `upstreams`. Upstreams without an entry in `profiles` pass the client's credential through.
     pub fn new<'u>(
         upstreams: impl IntoIterator<Item = &'u str>,
         mut profiles: BTreeMap<String, Vec<Profile>>,
@@ -107,44 +107,47 @@ impl Profiles {
         Self(Arc::new(Inner { pools, telemetry }))
     }
 
-    /// Takes over what `old` knows: of profiles with the same name and credential, and of upstreams of the same name.
+    /// Copies the state from `old` for profiles with the same name and credential, and for upstreams of the same name.
     pub fn inherit(&self, old: &Self) {
         for (name, pool) in &self.0.pools {
             let Some(known) = old.pool(name) else { continue };
             let same = |id: ProfileId| {
                 let profile = pool.profiles.get(id)?;
+                // A changed credential may work where the old one failed.
                 let is_it = |old: &Profile| old.label == profile.label && old.credential == profile.credential;
                 known.profiles.iter().position(is_it)
             };
+            // Exchanges use the new state only later, so holding both locks cannot deadlock.
             lock(&pool.rotation).inherit(&lock(&known.rotation), same);
             lock(&pool.endpoint).clone_from(&lock(&known.endpoint));
         }
     }
 
-    /// Whether requests to this upstream go up with profiles.
+    /// Returns `true` if requests to this upstream use profiles.
     pub fn has_profiles(&self, upstream: &str) -> bool {
         self.pool(upstream).is_some_and(|pool| !pool.profiles.is_empty())
     }
 
-    /// Whether some profile of this upstream signs what it is sent with, for which it needs all of the body.
+    /// Returns `true` if a profile of this upstream signs requests, which requires the whole body.
     pub fn needs_body(&self, upstream: &str) -> bool {
         let signs = |profile: &Profile| matches!(profile.credential, Credential::Aws(_));
         self.pool(upstream).is_some_and(|pool| pool.profiles.iter().any(signs))
     }
 
-    /// The profile behind an id.
+    /// Returns a profile by its id.
     pub fn profile(&self, upstream: &str, id: ProfileId) -> Option<&Profile> {
         self.pool(upstream)?.profiles.get(id)
     }
 
-    /// The id of the profile of this name.
+    /// Returns the id of the profile with this name.
     pub fn find(&self, upstream: &str, label: &str) -> Option<ProfileId> {
         lock(&self.pool(upstream)?.rotation).find(label)
     }
 
-    /// Chooses the profile of a send; none where the upstream has no profiles.
+    /// Selects the profile of a send; `None` if the upstream has no profiles.
     pub fn pick(&self, upstream: &str, ask: &Ask<'_>, now: Instant) -> Option<Pick> {
         let pool = self.pool(upstream).filter(|pool| !pool.profiles.is_empty())?;
+        // The lock is released before telemetry is called.
         let pick = lock(&pool.rotation).pick(ask, now);
         if let Pick::Use { moved: Some(moved), .. } = &pick {
             let from = pool
@@ -157,23 +160,24 @@ impl Profiles {
         Some(pick)
     }
 
-    /// The profile that a lane left, if it may go back for what only that one takes.
+    /// Returns the profile that a lane has left, if it can be used for a request that only it accepts.
     pub fn way_back(&self, upstream: &str, from: ProfileId, ask: &Ask<'_>, now: Instant) -> Option<ProfileId> {
         lock(&self.pool(upstream)?.rotation).way_back(from, ask, now)
     }
 
-    /// How many profiles could serve a request now.
+    /// Returns the number of profiles that could serve a request now.
     pub fn able(&self, upstream: &str, ask: &Ask<'_>, now: Instant) -> usize {
         self.pool(upstream)
             .map_or(0, |pool| lock(&pool.rotation).able(ask, now))
     }
 
-    /// Takes what one attempt has shown: of the profile, of the endpoint, and of retries.
+    /// Records the outcome of one attempt in the rotation, the breaker and the retry budget.
     pub fn note(&self, shown: &Shown<'_>, jitter: f64, now: Instant) {
         let Some(pool) = self.pool(shown.upstream) else { return };
         self.0
             .telemetry
             .record_attempt(shown.upstream, shown.verdict.class.label());
+        // An answer on a path without a model has limits of its own.
         if let Some(id) = shown.profile.filter(|_| shown.asks_model) {
             let report = Report {
                 verdict: shown.verdict,
@@ -187,7 +191,13 @@ impl Profiles {
             let rests = lock(&pool.rotation).report(id, &report, now);
             if let (Some(reason), Some(profile)) = (rests, pool.profiles.get(id)) {
                 let (upstream, profile) = (shown.upstream, profile.label.as_str());
-                tracing::warn!(upstream, profile, reason = reason.label(), "a profile rests");
+                tracing::warn!(
+                    upstream,
+                    profile,
+                    reason = reason.label(),
+                    "profile cooldown started or extended"
+                );
+                // Dashboards must not wait for the next refresh.
                 self.0.telemetry.announce_profiles();
             }
         }
@@ -195,6 +205,7 @@ impl Profiles {
             return;
         };
         let mut endpoint = lock(&pool.endpoint);
+        // Only a success without a retry earns, or retries would pay for themselves.
         if shown.first && shown.verdict.class == Class::Success {
             endpoint.budget.earn();
         }
@@ -204,7 +215,9 @@ impl Profiles {
         let model = shown.model.unwrap_or_default();
         if let Some(breaker) = endpoint.breakers.get_mut(model) {
             breaker.note(halves, shown.request, now);
+        // A breaker without failures needs no entry.
         } else if halves > 0 {
+            // Clients choose model names, so memory must be bounded.
             let model = if endpoint.breakers.len() < MODELS_MAX {
                 model
             } else {
@@ -215,20 +228,20 @@ impl Profiles {
         }
     }
 
-    /// Notes the organisation that a profile's answers name.
+    /// Stores the organisation that a profile's answers name.
     pub fn learn(&self, upstream: &str, id: ProfileId, organisation: &str) {
         if let Some(pool) = self.pool(upstream) {
             lock(&pool.rotation).learn(id, organisation);
         }
     }
 
-    /// Pays for a retry after `class`; false if the budget is used up.
+    /// Pays for a retry after `class`; returns `false` if the budget is used up.
     pub fn pay(&self, upstream: &str, class: Class) -> bool {
         self.pool(upstream)
             .is_some_and(|pool| lock(&pool.endpoint).budget.pay(class))
     }
 
-    /// Whether the breaker of an endpoint and model keeps our own retries back.
+    /// Returns `true` if the breaker of an endpoint and model blocks the proxy's own retries.
     pub fn is_open(&self, upstream: &str, model: Option<&str>, now: Instant) -> bool {
         let Some(pool) = self.pool(upstream) else { return false };
         let endpoint = lock(&pool.endpoint);
@@ -236,7 +249,7 @@ impl Profiles {
         breaker.is_some_and(|breaker| breaker.standing(now) != Standing::Closed)
     }
 
-    /// Every profile of every upstream that has some, as it stands.
+    /// Returns the state of every profile, by upstream. Upstreams without profiles are left out.
     pub fn view(&self, now: Instant) -> Vec<(&str, Vec<View>)> {
         let pools = self.0.pools.iter().filter(|(_, pool)| !pool.profiles.is_empty());
         pools
@@ -244,7 +257,7 @@ impl Profiles {
             .collect()
     }
 
-    /// Every breaker that has anything to say.
+    /// Returns every breaker with failures, by upstream.
     pub fn breakers(&self, now: Instant) -> Vec<(&str, Vec<BreakerView>)> {
         let view = |pool: &Pool| {
             let endpoint = lock(&pool.endpoint);
@@ -264,14 +277,14 @@ impl Profiles {
             .collect()
     }
 
-    /// An operator says that a profile is well again. False if there is no such profile.
+    /// Clears a profile's cooldowns on behalf of an operator. Returns `false` if the profile does not exist.
     pub fn clear(&self, upstream: &str, label: &str) -> bool {
         let Some(pool) = self.pool(upstream) else { return false };
         let mut rotation = lock(&pool.rotation);
         rotation.find(label).is_some_and(|id| rotation.clear(id))
     }
 
-    /// Brings the gauges up to date: windows end by themselves.
+    /// Updates the gauges. Cooldowns end without an event, so the gauges must be refreshed.
     pub fn publish(&self, now: Instant) {
         for (upstream, profiles) in self.view(now) {
             for profile in profiles {
@@ -306,5 +319,6 @@ fn member(profile: &Profile) -> Member {
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each update leaves valid state, so a panic elsewhere need not spread.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,31 +1,33 @@
-//! What the host of an Amazon endpoint says of the signatures that it wants.
+//! Region and service of AWS signatures, derived from the host of an Amazon endpoint.
 
-/// First labels of the hosts, with the name that their signatures hold.
+/// First labels of the hosts, with the service name in signatures.
 const SERVICES: &[(&str, &str)] = &[
     ("bedrock-runtime", "bedrock"),
     ("bedrock-runtime-fips", "bedrock"),
     ("bedrock-mantle", "bedrock-mantle"),
 ];
 
-/// The name of the service in signatures for this host (no port); `bedrock` where the host does not say.
+/// Returns the service name in signatures for this host (no port); `bedrock` for an unknown host.
 pub fn aws_service(host: &str) -> &'static str {
     named(host).map_or("bedrock", |(service, _)| service)
 }
 
-/// The region of this host (no port), where the host names it: `bedrock-runtime.REGION.amazonaws.com`, also behind the
-/// label of a VPC endpoint.
+/// Returns the region in this host (no port); `None` if it names none. Accepts `bedrock-runtime.REGION.amazonaws.com`,
+/// also behind the label of a VPC endpoint.
 pub fn aws_region(host: &str) -> Option<&str> {
     named(host).map(|(_, region)| region)
 }
 
 fn named(host: &str) -> Option<(&'static str, &str)> {
     let amazon = ["amazonaws.com", "amazonaws.com.cn", "api.aws"];
+    // The dot keeps out hosts like `notamazonaws.com`.
     let bare = |host: &str, end: &str| host.strip_suffix(end).is_some_and(|rest| rest.ends_with('.'));
     if !amazon.iter().any(|end| bare(host, end)) {
         return None;
     }
     let mut labels = host.split('.');
     let service = labels.find_map(|label| SERVICES.iter().find(|(first, _)| *first == label))?;
+    // The region is the label after the service.
     labels.next().map(|region| (service.1, region))
 }
 

@@ -1,12 +1,12 @@
-//! The ends of paths that carry a history, and the format that each tells.
+//! The path suffixes of requests that carry a history, and the format of each.
 
 use super::Kind;
 use crate::wire::{Format, Wire};
 
-/// Endings of paths that carry a history: no base URL ends so.
+/// Path suffixes that no base URL may have.
 pub(crate) const ENDPOINTS: [&str; 4] = ["/chat/completions", "/messages", "/responses", ":generateContent"];
 
-/// Where the author of a format takes a history and answers with the next turn; `model` where the path names it.
+/// Returns the path at which a format's own provider continues a conversation. Gemini's path contains `model`.
 pub fn asked_at(format: Format, model: &str) -> String {
     match format {
         Format::Anthropic => "/v1/messages".to_owned(),
@@ -16,13 +16,13 @@ pub fn asked_at(format: Format, model: &str) -> String {
     }
 }
 
-/// Ends of Messages paths that carry histories; a batch carries many.
+/// Messages path suffixes of requests with histories. A batch has several.
 const MESSAGES_ENDS: [&str; 3] = ["/messages", "/messages/count_tokens", "/messages/batches"];
 
-/// Ends of Responses paths that carry histories.
+/// Responses path suffixes of requests with histories.
 const RESPONSES_ENDS: [&str; 3] = ["/responses", "/responses/compact", "/responses/input_tokens"];
 
-/// Ends of Gemini, Vertex and Code Assist paths that carry histories.
+/// Gemini, Vertex and Code Assist path suffixes of requests with histories.
 const GEMINI_VERBS: [&str; 4] = [
     ":generateContent",
     ":streamGenerateContent",
@@ -30,11 +30,12 @@ const GEMINI_VERBS: [&str; 4] = [
     ":batchGenerateContent",
 ];
 
-/// The format that the end of a path tells, as this kind of upstream reads it.
+/// Returns the format and dialect of a path on this kind of upstream; `None` if it carries no history.
 pub(super) fn wire_of(path: &str, kind: Kind) -> Option<Wire> {
     let invoke = path
         .strip_suffix("/invoke")
         .or_else(|| path.strip_suffix("/invoke-with-response-stream"));
+    // Bedrock and Vertex put Anthropic's body on paths of their own, whichever kind is configured.
     if let Some((_, model)) = invoke.and_then(|path| path.rsplit_once("/model/")) {
         return is_anthropic_model(model).then(|| Kind::Bedrock.wire(Format::Anthropic));
     }
@@ -50,22 +51,24 @@ pub(super) fn wire_of(path: &str, kind: Kind) -> Option<Wire> {
     if path.ends_with("/chat/completions") {
         return Some(kind.wire(Format::OpenAiChat));
     }
+    // Adds items to a conversation that the provider stores.
     let items = path.ends_with("/items") && path.contains("/conversations/");
     if items || RESPONSES_ENDS.iter().any(|end| path.ends_with(end)) {
         return Some(kind.wire(Format::OpenAiResponses));
     }
-    // `/v1/threads/{id}/messages` adds one message to a thread that the provider holds.
+    // `/v1/threads/{id}/messages` adds one message to a thread that the provider stores.
     let messages = MESSAGES_ENDS.iter().any(|end| path.ends_with(end));
     (messages && !path.contains("/threads/")).then(|| kind.wire(Format::Anthropic))
 }
 
-/// The model that a path names, still percent-encoded.
+/// Returns the model in a path, still percent-encoded.
 pub(super) fn model_of(path: &str) -> Option<&str> {
     let (_, rest) = ["/models/", "/model/", "/deployments/"]
         .iter()
         .find_map(|segment| path.rsplit_once(segment))?;
+    // Google appends the method to the model with a colon.
     let end = rest.find(['/', ':']).unwrap_or(rest.len());
-    // Amazon's ids hold colons of their own: `anthropic.claude-v2:1/invoke`.
+    // Amazon's ids may contain colons: `anthropic.claude-v2:1/invoke`.
     let end = if path.contains("/model/") {
         rest.find('/').unwrap_or(end)
     } else {
@@ -74,7 +77,7 @@ pub(super) fn model_of(path: &str) -> Option<&str> {
     rest.get(..end).filter(|model| !model.is_empty())
 }
 
-/// Whether a path asks for a stream, where the body does not say.
+/// Returns `true` if a path requests a stream. Other paths leave this to the body.
 pub(super) fn is_stream(path: &str) -> bool {
     const ENDS: [&str; 4] = [
         ":streamGenerateContent",
@@ -85,7 +88,7 @@ pub(super) fn is_stream(path: &str) -> bool {
     ENDS.iter().any(|end| path.ends_with(end))
 }
 
-/// Whether a path that carries a history asks for the next turn: not where it is counted, compacted, stored, or one of many.
+/// Returns `true` if a path with a history requests the next turn. Counts, compactions, storage and batches do not.
 pub(super) fn asks_for_a_turn(path: &str) -> bool {
     const ENDS: [&str; 7] = [
         "/count_tokens",
@@ -99,18 +102,19 @@ pub(super) fn asks_for_a_turn(path: &str) -> bool {
     !ENDS.iter().any(|end| path.ends_with(end))
 }
 
-/// Whether only an Azure endpoint has such a path.
+/// Returns `true` if only Azure endpoints have such a path.
 pub(super) fn is_azure(path: &str, query: Option<&str>) -> bool {
     let versioned = |query: &str| query.split('&').any(|pair| pair.starts_with("api-version="));
     path.contains("/deployments/") || query.is_some_and(versioned)
 }
 
-/// Whether a Bedrock model id may stand for a Claude: other vendors' bodies have other shapes. An ARN does not tell.
+/// Returns `true` if a Bedrock model id may be a Claude model. Bodies of other vendors differ. An ARN does not name the
+/// vendor.
 fn is_anthropic_model(id: &str) -> bool {
     id.starts_with("arn") || id.split('.').any(|label| label == "anthropic")
 }
 
-/// Whether a path asks a model of Google's: newer SDKs say `/v1/models/{model}:generateContent`.
+/// Returns `true` if a path calls a Google model. Newer SDKs use `/v1/models/{model}:generateContent`.
 pub(crate) fn is_gemini(path: &str) -> bool {
     GEMINI_VERBS.iter().any(|verb| path.ends_with(verb))
 }

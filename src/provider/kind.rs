@@ -1,8 +1,8 @@
-//! The table of providers: whose API is where, and how each reads a format.
+//! The table of providers: the location of each API, and the dialect in which each reads a format.
 
 use crate::wire::{Dialect, Format, Wire};
 
-/// Whose API an upstream speaks: decides the dialect and the shape of our errors.
+/// The API of an upstream. It selects the dialect and the form of the proxy's errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// api.anthropic.com.
@@ -25,24 +25,24 @@ pub enum Kind {
     Xai,
     /// api.minimax.io, api.minimaxi.com.
     MiniMax,
-    /// Anything else that speaks one of the formats.
+    /// Any other server of one of the formats.
     Compatible,
 }
 
-/// One row of [`BUILT_IN`].
+/// A row of [`BUILT_IN`].
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Name of the upstream.
+    /// The name of the upstream.
     pub name: &'static str,
-    /// Whose API it speaks.
+    /// The API.
     pub kind: Kind,
-    /// Where it is; none where there is no host for everybody: defining it needs a URL.
+    /// The base URL; `None` if each customer has another host, so that the configuration must name it.
     pub url: Option<&'static str>,
     /// The header in which clients send their credential.
     pub credential: &'static str,
 }
 
-/// The upstreams that need no configuration, and names that give an upstream its kind.
+/// The upstreams that need no configuration, and the names that imply a kind.
 pub const BUILT_IN: &[Row] = &[
     row(
         "anthropic",
@@ -97,7 +97,7 @@ const fn row(name: &'static str, kind: Kind, url: Option<&'static str>, credenti
     }
 }
 
-/// How hosts that are not in [`BUILT_IN`] tell their kind: beginning, end, kind.
+/// Host patterns that imply a kind, beyond [`BUILT_IN`]: prefix, suffix, kind.
 const HOSTS: &[(&str, &str, Kind)] = &[
     ("bedrock-runtime", ".amazonaws.com", Kind::Bedrock),
     ("bedrock-runtime", ".amazonaws.com.cn", Kind::Bedrock),
@@ -109,7 +109,7 @@ const HOSTS: &[(&str, &str, Kind)] = &[
     ("", "aiplatform.googleapis.com", Kind::Vertex),
     ("api", ".minimax.io", Kind::MiniMax),
     ("api", ".minimaxi.com", Kind::MiniMax),
-    // Code Assist, which gemini-cli asks for users with a Google account.
+    // Code Assist, which gemini-cli uses for users with a Google account.
     ("cloudcode-pa", ".googleapis.com", Kind::Gemini),
 ];
 
@@ -129,7 +129,7 @@ impl Kind {
         Self::Compatible,
     ];
 
-    /// The name in configuration.
+    /// Returns the name in the configuration.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",
@@ -146,11 +146,12 @@ impl Kind {
         }
     }
 
-    /// The kind of an upstream that does not say: by its name, else by its host (without port), else [`Kind::Compatible`].
+    /// Infers the kind of an upstream: by its name, else by its host (no port), else [`Kind::Compatible`].
     pub fn of(name: &str, host: &str) -> Self {
+        // Host names are case-insensitive.
         let host = host.to_ascii_lowercase();
         let by_name = || BUILT_IN.iter().find(|row| row.name == name).map(|row| row.kind);
-        // It has a host for each region, so that no row stands for it.
+        // MiniMax has a host for each region, so it has no row.
         let minimax = || (name == Self::MiniMax.label()).then_some(Self::MiniMax);
         let by_url = || {
             let row = BUILT_IN
@@ -164,6 +165,7 @@ impl Kind {
                 .find(|(start, end, _)| host.starts_with(start) && host.ends_with(end));
             known.map(|(_, _, kind)| *kind)
         };
+        // The name first: an operator who calls an upstream `anthropic` behind a gateway means the API.
         by_name()
             .or_else(minimax)
             .or_else(by_url)
@@ -171,10 +173,10 @@ impl Kind {
             .unwrap_or(Self::Compatible)
     }
 
-    /// How an upstream of this kind reads a format: always one of [`Wire::NAMES`].
+    /// Returns the dialect in which upstreams of this kind read a format, always one of [`Wire::NAMES`].
     pub(super) const fn wire(self, format: Format) -> Wire {
         let dialect = match (self, format) {
-            // Google's rules are one and the same wherever they are met.
+            // Google's rules are the same on every host.
             (_, Format::Gemini)
             | (Self::Anthropic | Self::OpenAi | Self::Azure, _)
             | (Self::Vertex, Format::Anthropic) => Dialect::Standard,
@@ -183,6 +185,7 @@ impl Kind {
             (Self::Mistral, Format::OpenAiChat) => Dialect::Mistral,
             (Self::Xai, Format::OpenAiChat) => Dialect::Xai,
             (Self::MiniMax, Format::Anthropic) => Dialect::MiniMax,
+            // Nothing is known about such a server beyond the format.
             _ => Dialect::Compatible,
         };
         Wire { format, dialect }

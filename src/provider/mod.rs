@@ -25,7 +25,7 @@ pub(crate) use path::is_plain;
 pub use route::Route;
 pub use template::Operation;
 
-/// First path segments that mean something without a prefix: no upstream may take them for a name.
+/// First path segments with a meaning of their own. No upstream may have one of them as its name.
 pub const RESERVED_NAMES: &[&str] = &["api", "ledger", "model", "upload", "v1", "v1beta"];
 
 /// One configured provider endpoint.
@@ -33,48 +33,48 @@ pub const RESERVED_NAMES: &[&str] = &["api", "ledger", "model", "upload", "v1", 
 pub struct Upstream {
     /// The name: its path prefix, and its label in metrics and logs.
     pub name: String,
-    /// Whose API it speaks.
+    /// The API.
     pub kind: Kind,
     /// `http` or `https`.
     pub scheme: Scheme,
     /// Host and port.
     pub authority: Authority,
-    /// Path that is put in front of every request's; empty, or begins with a slash and ends without one.
+    /// The path in front of every request's path. Empty, or with a leading and without a trailing slash.
     pub base_path: String,
-    /// What its routes do about findings.
+    /// The action for findings on its routes.
     pub mode: Mode,
 }
 
-/// Why a request goes nowhere.
+/// The reason for which a request has no route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum NoRoute {
-    /// The path could be read in two ways: dot segments, encoded slashes, backslashes, control characters. Answer 400.
+    /// The path is ambiguous: dot segments, encoded slashes, backslashes, control characters. Answer 400.
     #[error("the path has dot segments, encoded slashes, backslashes or control characters")]
     BadPath,
-    /// No upstream owns the path. Answer 404 with [`Routes::base_urls`].
-    #[error("no upstream owns this path")]
+    /// No upstream matches the path. Answer 404 with [`Routes::base_urls`].
+    #[error("no upstream matches this path")]
     Unknown,
 }
 
-/// The configured upstreams, and the way from a request to one of them.
+/// The configured upstreams, which requests are routed to.
 #[derive(Clone, Debug)]
 pub struct Routes {
     upstreams: Vec<Upstream>,
 }
 
 impl Routes {
-    /// Routes over `upstreams`. Of two with one name the first is used.
+    /// Creates the routes to `upstreams`. Of two with the same name, the first is used.
     pub const fn new(upstreams: Vec<Upstream>) -> Self {
         Self { upstreams }
     }
 
-    /// The upstreams, in the order in which they were given.
+    /// Returns the upstreams in the order of the configuration.
     pub fn upstreams(&self) -> &[Upstream] {
         &self.upstreams
     }
 
-    /// Where a request goes. The path that is asked there is the client's own, byte for byte, behind the upstream's
-    /// base path and without the prefix; the host is never taken from the request.
+    /// Finds the route of a request. The target path is the upstream's base path and the client's own path, byte for
+    /// byte, without the prefix. The host is never taken from the request.
     pub fn route(&self, method: &Method, target: &PathAndQuery, headers: &HeaderMap) -> Result<Route<'_>, NoRoute> {
         let path = target.path();
         if !is_plain(path) {
@@ -84,18 +84,21 @@ impl Routes {
             Some(found) => found,
             None => (self.by_shape(path, headers).ok_or(NoRoute::Unknown)?, path),
         };
+        // A server could read `//name` as a host.
         if rest.starts_with("//") {
             return Err(NoRoute::BadPath);
         }
+        // An Azure path on another upstream would send the client's Azure key to the wrong provider.
         if upstream.kind != Kind::Azure && endpoint::is_azure(path, target.query()) {
             return Err(NoRoute::Unknown);
         }
+        // Only a POST carries a history.
         let wire = if *method == Method::POST {
             wire_of(rest, upstream.kind)
         } else {
             None
         };
-        // The client's part alone: a base path may hold any word.
+        // Only the client's part counts, because a base path may contain any word.
         let asks_model = *method == Method::POST && template::asks_model(rest);
         let target = upstream.target(rest, target.query()).ok_or(NoRoute::BadPath)?;
         Ok(Route {
@@ -106,9 +109,10 @@ impl Routes {
         })
     }
 
-    /// Name and base URL of every upstream, as a client on `host` (`name:port`) sets it.
+    /// Returns name and base URL of every upstream, for a client that reaches the proxy at `host` (`name:port`).
     pub fn base_urls(&self, host: &str) -> Vec<(String, String)> {
         let base = |upstream: &Upstream| {
+            // OpenAI's clients expect the version in the base URL, all others add it.
             let version = if upstream.kind == Kind::OpenAi { "/v1" } else { "" };
             (
                 upstream.name.clone(),
@@ -122,7 +126,7 @@ impl Routes {
         self.upstreams.iter().find(|upstream| upstream.name == name)
     }
 
-    /// The upstream whose name is the first segment, and the path behind it.
+    /// Returns the upstream that the first segment names, and the rest of the path.
     fn by_prefix<'p>(&self, path: &'p str) -> Option<(&Upstream, &'p str)> {
         let inner = path.strip_prefix('/')?;
         let end = inner.find('/').unwrap_or(inner.len());
@@ -130,14 +134,16 @@ impl Routes {
         Some((self.named(name)?, rest))
     }
 
-    /// The upstream of a path without prefix, for clients whose base URL is only the host.
+    /// Returns the upstream of a path without prefix, for clients whose base URL is only the host.
     fn by_shape(&self, path: &str, headers: &HeaderMap) -> Option<&Upstream> {
         let bears = |row: &Row, name: &str| row.name == name && headers.contains_key(row.credential);
+        // The header of the credential reveals the provider that the client means.
         let sent = |name: &str| BUILT_IN.iter().any(|row| bears(row, name));
         let v1 = path.starts_with("/v1/");
-        // A Google Cloud path, whose credential opens far more than a model: only ever by the upstream's prefix.
+        // Credentials of Google Cloud allow far more than models, so its paths require the upstream's prefix.
         let cloud = path.starts_with("/v1/projects/");
         let messages = path == "/v1/messages" || path.starts_with("/v1/messages/") || path.starts_with("/api/");
+        // Anthropic first: `/v1/` alone would select OpenAI below.
         if messages || (v1 && (headers.contains_key("anthropic-version") || sent("anthropic"))) {
             self.named("anthropic")
         } else if path.starts_with("/v1beta/")
@@ -157,9 +163,10 @@ impl Routes {
 }
 
 impl Upstream {
-    /// The path to ask for: base path and `rest`, with no part of the base path said twice.
+    /// Joins base path and `rest`, without a repetition of the base path.
     fn target(&self, rest: &str, query: Option<&str>) -> Option<PathAndQuery> {
         let base = self.base_path.as_str();
+        // Clients differ: some base URLs contain the version, some do not.
         let behind_v1 = if rest == "/v1" {
             Some("")
         } else {
@@ -184,7 +191,7 @@ impl Upstream {
     }
 }
 
-/// Whether a host (no port; IPv6 in brackets) is this machine's own loopback, by name or by address.
+/// Returns `true` if a host (no port; IPv6 in brackets) is loopback, by name or by address.
 pub fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())

@@ -1,10 +1,13 @@
-//! Which request paths have one reading only. Never decodes for others: a path is refused or forwarded as it came.
+//! The check that a request path has only one meaning. A path is refused or forwarded unchanged, never decoded for
+//! others.
 
-/// Whether a path has one reading only, so that our decision holds for whoever reads it next.
+/// Returns `true` if a path has only one meaning, so that the proxy's decision holds for every later reader.
 pub(crate) fn is_plain(path: &str) -> bool {
+    // Some servers read a backslash as a slash.
     if path.starts_with("//") || path.bytes().any(|byte| byte == b'\\' || byte.is_ascii_control()) {
         return false;
     }
+    // The usual path needs no closer look.
     if !path.contains(['%', ';']) {
         return path.split('/').all(|segment| segment != "." && segment != "..");
     }
@@ -14,7 +17,7 @@ pub(crate) fn is_plain(path: &str) -> bool {
         if is_dots(segment) || !escapes_are_plain(segment, Slashes::Refused) {
             return false;
         }
-        // AWS clients write the slash of an ARN as %2F; they do so in no other place.
+        // AWS clients write the slash of an ARN as %2F, and do so nowhere else.
         let arn =
             |next: &&str| in_model && (next.starts_with("arn:") || next.to_ascii_lowercase().starts_with("arn%3a"));
         if let Some(model) = segments.next_if(arn)
@@ -26,7 +29,7 @@ pub(crate) fn is_plain(path: &str) -> bool {
     true
 }
 
-/// Whether a segment is `.` or `..`, escaped or not, with or without parameters (`..;x`).
+/// Returns `true` if a segment is `.` or `..`, escaped or not, with or without parameters (`..;x`).
 fn is_dots(segment: &str) -> bool {
     let plain = segment.replace("%2e", ".").replace("%2E", ".");
     let end = plain
@@ -36,21 +39,22 @@ fn is_dots(segment: &str) -> bool {
     plain.get(..end).is_some_and(|name| name == "." || name == "..")
 }
 
-/// Whether an encoded slash is allowed.
+/// The rule for encoded slashes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Slashes {
     Refused,
     InArn,
 }
 
-/// Whether no escape hides a separator, a control character, or a further escape of a separator or dot.
+/// Returns `true` unless an escape hides a separator, a control character, or another escape of a separator or dot.
 fn escapes_are_plain(segment: &str, slashes: Slashes) -> bool {
     segment.split('%').skip(1).all(|escape| {
         let code = escape.get(..2).map(str::to_ascii_lowercase);
         match code.as_deref() {
             Some("2f") => slashes == Slashes::InArn,
+            // Encoded dots are harmless inside a name, and whole dot segments are rejected elsewhere.
             Some("2e") => slashes == Slashes::Refused,
-            // c0 and c1 begin overlong forms: other names of ASCII characters, never valid UTF-8.
+            // c0 and c1 begin overlong forms of ASCII characters, which are never valid UTF-8.
             Some("5c" | "7f" | "c0" | "c1") => false,
             Some("25") => !hides_separator(&escape[2..]),
             Some(code) => !matches!(u8::from_str_radix(code, 16), Ok(0..=0x1f)),
@@ -59,7 +63,7 @@ fn escapes_are_plain(segment: &str, slashes: Slashes) -> bool {
     })
 }
 
-/// Whether what stands behind `%25` is, decoded as often as it takes, a dot, a slash or a backslash.
+/// Returns `true` if the text after `%25`, decoded repeatedly, is a dot, a slash or a backslash.
 fn hides_separator(behind: &str) -> bool {
     let mut rest = behind;
     while let Some(deeper) = rest.strip_prefix("25") {

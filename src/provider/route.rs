@@ -1,44 +1,49 @@
-//! The route of one request: where it goes, and what its path asks for.
+//! The route of one request: its target, and the kind of request that its path implies.
 
 use http::uri::PathAndQuery;
 
-use super::{Kind, Upstream, endpoint};
+use super::{Kind, Operation, Upstream, endpoint, template};
 use crate::wire::{Format, Wire};
 
-/// Where one request goes.
+/// The target of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route<'a> {
     /// The upstream.
     pub upstream: &'a Upstream,
-    /// Path and query to ask there.
+    /// Path and query of the request to the provider.
     pub target: PathAndQuery,
-    /// The format of its history; none for a path that carries none.
+    /// The format and dialect of the history; `None` for a path without one.
     pub wire: Option<Wire>,
     /// `true` if a model answers the request.
     ///
-    /// Lists, files, counts and administration have permissions and limits of their own. Their answers say nothing
-    /// about a credential elsewhere.
+    /// Lists, files, counts and administration have their own permissions and limits. Their answers prove nothing about
+    /// a credential on other paths.
     pub asks_model: bool,
 }
 
 impl Route<'_> {
-    /// The model that the path names, still percent-encoded.
+    /// Returns the model in the path, still percent-encoded.
     pub fn model(&self) -> Option<&str> {
         endpoint::model_of(self.target.path())
     }
 
-    /// Whether the history is to be answered: not counted, compacted, stored, or one of many.
+    /// Returns the path as a template, without any word of the client, and the operation of a POST to it.
+    pub fn template(&self) -> Option<(&'static str, Option<Operation>)> {
+        template::find_template(self.target.path())
+    }
+
+    /// Returns `true` if the request asks for the next turn, and not a count, a compaction, storage or a batch.
     pub fn asks_for_a_turn(&self) -> bool {
         endpoint::asks_for_a_turn(self.target.path())
     }
 
-    /// Whether the path asks for a stream.
+    /// Returns `true` if the path requests a stream.
     pub fn is_stream(&self) -> bool {
         endpoint::is_stream(self.target.path())
     }
 
-    /// Whether the head of a stream comes at once. So it is with the authors of Messages and Responses; other servers of
-    /// these formats read the whole prompt first.
+    /// Returns `true` if the head of a stream comes at once. Anthropic and OpenAI do so for Messages and Responses.
+    /// Other servers of these formats read the whole prompt first.
     pub fn begins_at_once(&self) -> bool {
         let format = self.wire.map(|wire| wire.format);
         let at_once = matches!(format, Some(Format::Anthropic | Format::OpenAiResponses));

@@ -1,17 +1,15 @@
-//! Paths of providers' APIs as templates, and what each asks of a model: words that few traces share, none of a client's.
+//! Templates of the providers' API paths, and the model operation of each. A template contains no word of a client.
 
-use super::Route;
-
-/// What is asked of a model, as the conventions of OpenTelemetry tell it.
+/// A model operation, by the OpenTelemetry conventions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// The next turn of a conversation.
     Chat,
     /// The next turn of a conversation, in Google's API.
     GenerateContent,
-    /// The rest of a text.
+    /// The completion of a text.
     TextCompletion,
-    /// Vectors for texts.
+    /// Embeddings of texts.
     Embeddings,
 }
 
@@ -27,7 +25,7 @@ enum Asks {
 use Asks::{Model, Nothing};
 use Operation::{Chat, Embeddings, GenerateContent, TextCompletion};
 
-/// End of the path, template, and work. Of two ends that fit, the first is the longer.
+/// Suffix, template and work of each path. A longer suffix precedes the suffixes that it ends with.
 #[rustfmt::skip]
 const TEMPLATES: &[(&str, &str, Asks)] = &[
     ("/messages/count_tokens", "/v1/messages/count_tokens", Nothing),
@@ -69,7 +67,7 @@ const TEMPLATES: &[(&str, &str, Asks)] = &[
     ("/converse-stream", "/model/{model}/converse-stream", Model(Some(Chat))),
 ];
 
-/// Segments of paths under which a provider stores or administers something, with any ending.
+/// Path segments below which a provider stores or administers something, whatever the suffix.
 const HELD: [&str; 8] = [
     "/threads/",
     "/conversations/",
@@ -81,28 +79,22 @@ const HELD: [&str; 8] = [
     "/fine_tuning/",
 ];
 
-impl Route<'_> {
-    /// The path as a template that holds no word of the client's, and what it asks of a model when it is posted to.
-    pub fn template(&self) -> Option<(&'static str, Option<Operation>)> {
-        template(self.target.path())
-    }
-}
-
-/// The template of a path, and what it asks of a model when it is posted to; none for a path that is not known.
-fn template(path: &str) -> Option<(&'static str, Option<Operation>)> {
+/// Returns the template of a path and the operation of a POST to it; `None` if the path is unknown.
+pub(super) fn find_template(path: &str) -> Option<(&'static str, Option<Operation>)> {
     row(path).map(|(template, asks)| match asks {
         Model(operation) => (template, operation),
         Nothing => (template, None),
     })
 }
 
-/// Returns `true` if a model answers a POST to this path. An unknown path asks no model.
+/// Returns `true` if a model answers a POST to this path; `false` for an unknown path.
 pub(super) fn asks_model(path: &str) -> bool {
     row(path).is_some_and(|(_, asks)| asks != Nothing)
 }
 
 /// Finds the template and the work of a path; `None` if the path is unknown.
 fn row(path: &str) -> Option<(&'static str, Asks)> {
+    // Before the suffixes: `/threads/{id}/messages` is not a Messages request.
     if HELD.iter().any(|segment| path.contains(segment)) {
         return None;
     }
@@ -131,7 +123,7 @@ mod tests {
             ("/model/anthropic.m/invoke", Some(("/model/{model}/invoke", Some(Chat)))),
             ("/v1/files/f_1", None),
         ] {
-            assert_eq!(template(path), expected, "{path}");
+            assert_eq!(find_template(path), expected, "{path}");
         }
     }
 

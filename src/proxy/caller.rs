@@ -1,4 +1,4 @@
-//! The identity of an exchange: told by the credential that was presented, once, and never by a body alone.
+//! The caller of an exchange, identified once by the credential that it presents, never by a body alone.
 
 use http::{HeaderMap, Request};
 
@@ -11,8 +11,9 @@ use crate::{
     provider::Route,
 };
 
-/// Identifies the client of a request to a provider. Refuses clients without a token where one is needed.
+/// Identifies the caller of a request to a provider. Refuses a client that lacks a required client token.
 pub(super) fn identify<B>(path: &DataPath, route: &Route<'_>, request: &Request<B>) -> Result<Caller, ProxyError> {
+    // With profiles the client uses the operator's credentials, which needs a client token if any is configured.
     let has_profiles = path.profiles.has_profiles(&route.upstream.name);
     let (tokens, query) = (&path.settings.client_tokens, request.uri().query());
     let account = credential::authenticate(tokens, &path.principals, request.headers(), query, has_profiles);
@@ -20,16 +21,18 @@ pub(super) fn identify<B>(path: &DataPath, route: &Route<'_>, request: &Request<
     with_user(path, account.principal, request.headers()).map_err(ProxyError::Refused)
 }
 
-/// Identifies the client of a request to the ledger API, by the client token wherever it is presented.
+/// Identifies the caller of a request to the ledger API, by the client token wherever it is presented.
 ///
-/// Returns `None` if the request identifies nobody: a signature proves nothing to the proxy.
+/// Returns `None` if the request identifies no caller.
 pub(super) fn identify_reader<B>(path: &DataPath, request: &Request<B>) -> Option<Caller> {
     let (headers, query) = (request.headers(), request.uri().query());
+    // The proxy has no secret to verify a signature with.
     if is_signed(headers) {
         return None;
     }
     let tokens = &path.settings.client_tokens;
     let account = credential::authenticate(tokens, &path.principals, headers, query, false).ok()?;
+    // Upstreams with profiles take the token as an API key. Sent that way here, it must name the same caller.
     let token = || presented(headers, query).find_map(|secret| tokens.verify(&secret));
     let principal = match account.token {
         None => token().map_or(account.principal, |name| Principal::of_token(&path.principals, name)),
@@ -38,10 +41,11 @@ pub(super) fn identify_reader<B>(path: &DataPath, request: &Request<B>) -> Optio
     with_user(path, principal, headers).ok()
 }
 
-/// Adds the user whom a trusted header names.
+/// Re-scopes an account to the user that the trusted header names, if such a header is configured.
 fn with_user(path: &DataPath, account: Principal, headers: &HeaderMap) -> Result<Caller, Refusal> {
     let settings = &path.settings.principals;
     if settings.single {
+        // The operator has declared that all clients on this machine are one.
         return Ok(Caller::of_account(Principal::single(&path.principals)));
     }
     let caller = Caller::of_account(account);
@@ -54,6 +58,7 @@ fn with_user(path: &DataPath, account: Principal, headers: &HeaderMap) -> Result
         (Some(user), None) if !user.is_empty() && user.len() <= USER_BYTES_MAX => {
             Ok(caller.with_user(&path.principals, user.as_bytes()))
         }
+        // Empty, too long or repeated: a guess could mix the records of two users.
         _ => Err(Refusal::User),
     }
 }

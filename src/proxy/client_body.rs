@@ -1,4 +1,4 @@
-//! Bodies on the request side: bounded collect, the client's stream, spliced segments.
+//! Request bodies: the client's stream with its timeout, collecting it up to a limit, and segments in memory.
 
 use std::{
     collections::{TryReserveError, VecDeque},
@@ -18,30 +18,30 @@ use http_body_util::BodyExt;
 
 use crate::{clock::Silence, splice::Segments, upstream::BoxedBody};
 
-/// A body that the client did not bring to its end.
+/// Reason for which a client's body did not come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientFault {
     /// Malformed, cut short, or the connection is gone.
-    #[error("the request's body is broken")]
+    #[error("the client's request body is malformed or was cut short")]
     Broken,
-    /// Silence for longer than the upload's limit.
-    #[error("the request's body stalled")]
+    /// Timeout: the client was silent for longer than the limit for uploads.
+    #[error("timeout: the client's request body stalled")]
     Stalled,
 }
 
-/// A client's body as a stream. Trailers of requests are dropped.
+/// Client's body as a stream, without trailers.
 #[derive(Debug)]
 pub(super) struct ClientBody {
-    // Bytes that were collected before the stream turned out to be too large.
+    // Collected before the body turned out to be too large.
     prefix: VecDeque<Bytes>,
     inner: BoxedBody,
-    // Runs only while we wait for the client, not while the provider is slow to take.
+    // Runs only while the proxy waits for the client, not while the provider is slow to take data.
     idle: Silence,
     read: Arc<AtomicU64>,
 }
 
 impl ClientBody {
-    /// Wraps a body; `read` counts its bytes.
+    /// Wraps a client's body. Adds the bytes that are read to `read`.
     pub(super) fn new(inner: BoxedBody, idle_timeout: Duration, read: Arc<AtomicU64>) -> Self {
         Self {
             prefix: VecDeque::new(),
@@ -51,10 +51,13 @@ impl ClientBody {
         }
     }
 
-    /// Reads the whole body into one buffer if it is at most `limit` bytes, and if there is memory for it.
+    /// Collects a body of at most `limit` bytes into one buffer. Returns a larger body as a stream.
+    ///
+    /// Also returns a stream if memory does not suffice.
     pub(super) async fn collect(mut self, limit: usize) -> Result<Collected, ClientFault> {
         let claimed = self.size_hint().exact();
         if claimed.is_some_and(|claimed| claimed > limit as u64) {
+            // Not read at all: the stream starts without delay.
             return Ok(Collected::TooLarge(self));
         }
         let mut buffer = Buffer::new(claimed.and_then(|claimed| usize::try_from(claimed).ok()));
@@ -62,6 +65,7 @@ impl ClientBody {
             let Ok(data) = frame?.into_data() else { continue };
             let fits = data.len() <= limit.saturating_sub(buffer.bytes.len());
             if !fits || buffer.extend(&data).is_err() {
+                // What was collected comes first out of the stream. An empty piece would be an empty frame.
                 self.prefix = [Bytes::from(buffer.bytes), data].into();
                 self.prefix.retain(|piece| !piece.is_empty());
                 return Ok(Collected::TooLarge(self));
@@ -71,15 +75,17 @@ impl ClientBody {
     }
 }
 
-/// Bytes of room that a body gets at first, whatever length it claims.
+/// Maximum bytes that are reserved at first, whatever length the client claims.
 const FIRST_ROOM_MAX: usize = 1024 * 1024;
 
-/// A body that is being collected. Its memory grows with what has come, up to the length that the client claims: a claim
-/// alone costs the client nothing.
+/// Buffer of a body that is being collected.
+///
+/// It grows with what has arrived, up to the length that the client claims. A claim costs the client nothing, so it
+/// reserves little.
 #[derive(Debug)]
 struct Buffer {
     bytes: Vec<u8>,
-    /// The length that the client claims; `None` if it claims none.
+    /// Length that the client claims. `None` if it claims none.
     claimed: Option<usize>,
 }
 
@@ -89,15 +95,17 @@ impl Buffer {
         Self { bytes, claimed }
     }
 
-    /// Adds `data`, and doubles the memory where it does not suffice.
+    /// Adds `data`. Doubles the capacity if it does not suffice.
     fn extend(&mut self, data: &[u8]) -> Result<(), TryReserveError> {
         let wanted = self.bytes.len().saturating_add(data.len());
         if wanted > self.bytes.capacity() {
             let doubled = self.bytes.capacity().saturating_mul(2);
+            // Never beyond the claim, so that a body of the claimed length wastes no memory.
             let room = match self.claimed {
                 Some(claimed) => doubled.max(FIRST_ROOM_MAX).min(claimed),
                 None => doubled,
             };
+            // Reports missing memory as an error: an ordinary reserve would abort the process.
             self.bytes
                 .try_reserve_exact(room.max(wanted).saturating_sub(self.bytes.len()))?;
         }
@@ -106,12 +114,12 @@ impl Buffer {
     }
 }
 
-/// What [`ClientBody::collect`] has found.
+/// Result of [`ClientBody::collect`].
 #[derive(Debug)]
 pub(super) enum Collected {
-    /// The whole body.
+    /// Whole body.
     Whole(Bytes),
-    /// A body above the limit, or without memory for it; every byte of it is still to come out.
+    /// Body above the limit, or without memory for it. The stream yields all of it.
     TooLarge(ClientBody),
 }
 
@@ -126,11 +134,13 @@ impl Body for ClientBody {
         loop {
             match Pin::new(&mut self.inner).poll_frame(cx) {
                 Poll::Ready(frame) => {
+                    // Stopped until the next wait: a provider that is slow to take data costs the client nothing.
                     self.idle.heard();
                     match frame {
                         None => return Poll::Ready(None),
                         Some(Err(_)) => return Poll::Ready(Some(Err(ClientFault::Broken))),
                         Some(Ok(frame)) => {
+                            // Trailers are dropped: only the head's headers are filtered for the provider.
                             let Ok(data) = frame.into_data() else { continue };
                             self.read.fetch_add(data.len() as u64, Ordering::Relaxed);
                             return Poll::Ready(Some(Ok(Frame::data(data))));
@@ -138,6 +148,7 @@ impl Body for ClientBody {
                     }
                 }
                 Poll::Pending => {
+                    // Only here is it the client that is waited for.
                     ready!(self.idle.poll(cx));
                     return Poll::Ready(Some(Err(ClientFault::Stalled)));
                 }
@@ -150,6 +161,7 @@ impl Body for ClientBody {
     }
 
     fn size_hint(&self) -> SizeHint {
+        // The length that is sent upstream: what was collected is no longer counted by `inner`.
         let prefix = self.prefix.iter().map(Bytes::len).sum::<usize>() as u64;
         let inner = self.inner.size_hint();
         match inner.exact() {
@@ -159,7 +171,7 @@ impl Body for ClientBody {
     }
 }
 
-/// A body in memory; each piece is given away as it is sent.
+/// Body in memory. Each piece is released as it is sent.
 #[derive(Debug)]
 pub(super) struct Spliced {
     parts: VecDeque<Bytes>,
@@ -206,7 +218,7 @@ mod tests {
 
     const MIB: usize = 1024 * 1024;
 
-    /// The capacities of a buffer for `claimed` bytes into which so many pieces of this size come.
+    /// Returns the capacities of a buffer for `claimed` bytes while `pieces` pieces of `piece` bytes are added.
     fn grown(claimed: Option<usize>, piece: usize, pieces: usize) -> Vec<usize> {
         let mut buffer = Buffer::new(claimed);
         let mut rooms = vec![buffer.bytes.capacity()];

@@ -1,4 +1,4 @@
-//! Who may use the operator's credentials, and how one of them takes the place of the client's.
+//! Authentication of clients, and the replacement of a client's credential by a profile's.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     splice::Segments,
 };
 
-/// Headers that hold a credential, or say whose account a credential is used for.
+/// Headers that contain a credential, or select the account for which it is used.
 const CREDENTIALS: [&str; 10] = [
     "authorization",
     "x-api-key",
@@ -32,9 +32,9 @@ const CREDENTIALS: [&str; 10] = [
     "x-goog-user-project",
     "ocp-apim-subscription-key",
 ];
-/// What headers and parameters of AWS signatures begin with.
+/// Prefix of the headers and parameters of AWS signatures.
 const AMAZON: &str = "x-amz-";
-/// Query parameters that hold a credential.
+/// Query parameters that contain a credential.
 const PARAMETERS: [&str; 6] = [
     "key",
     "api_key",
@@ -44,19 +44,21 @@ const PARAMETERS: [&str; 6] = [
     "subscription-key",
 ];
 
-/// The account that a credential or a client token stands for.
+/// Account that a credential or a client token identifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account<'t> {
-    /// The name of the client token that was presented.
+    /// Name of the client token. `None` if the client presented none.
     pub token: Option<&'t str>,
-    /// Its principal.
+    /// Principal of the account.
     pub principal: Principal,
 }
 
-/// Tells who asks, and refuses who may not: a client token stands in `x-antiphon-client-token` or, where the upstream
-/// has profiles, in the place of the credential. Without any token configured, profiles are everybody's.
+/// Authenticates a client by its client token, or identifies it by its credential.
 ///
-/// A token that is presented and unknown is refused everywhere, so that nobody mistakes himself for known.
+/// A client token is sent in `x-antiphon-client-token`, or in place of the credential if the upstream has profiles.
+/// If no client token is configured, every client may use the profiles.
+///
+/// An unknown token is refused for every upstream, so that no client wrongly believes that it is identified.
 pub fn authenticate<'t>(
     tokens: &'t ClientTokens,
     key: &PrincipalKey,
@@ -74,46 +76,51 @@ pub fn authenticate<'t>(
             let name = tokens.verify(token.as_bytes().trim_ascii());
             return name.map(named).ok_or(Refusal::ClientToken);
         }
+        // Two tokens could name two accounts.
         (Some(_), Some(_)) => return Err(Refusal::ClientToken),
         (None, _) => {}
     }
+    // The client's credential is not sent, so no provider checks it: only a token gives access to profiles.
     if has_profiles && !tokens.is_empty() {
         let name = presented(headers, query).find_map(|secret| tokens.verify(&secret));
         return name.map(named).ok_or(Refusal::ClientToken);
     }
+    // The provider checks this credential. Its hash is enough to tell callers apart.
     Ok(Account {
         token: None,
         principal: Principal::of(key, headers, query),
     })
 }
 
-/// The body that goes up, as far as a signature can see it.
+/// Outgoing body, as far as a signature can cover it.
 #[derive(Clone, Copy, Debug)]
 pub enum Body<'b> {
-    /// All of it, as it will be sent: coded, if it is sent coded.
+    /// Complete, in the bytes that are sent: compressed if it is sent compressed.
     Whole(&'b Segments),
-    /// Still on its way: it cannot be signed.
+    /// Still arriving from the client: it cannot be signed.
     Streamed,
 }
 
-/// Why a profile cannot be used for a request.
+/// Reason for which a profile cannot be used for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
-    /// A signature needs the whole body, and it is too large to be kept: answer 413.
-    #[error("the body is too large to be signed")]
+    /// A signature needs the whole body, which is too large to be buffered: the client gets a 413.
+    #[error("signing failed: the body is too large to be buffered")]
     Streamed,
-    /// The request goes elsewhere than to the profile's upstream: a mistake of ours, and no credential is given away.
-    #[error("the request goes to another host than the profile's upstream")]
+    /// The request goes to another host than the profile's upstream. This would be a bug: no credential is sent.
+    #[error("credential not sent: the request goes to another host than the profile's upstream")]
     Elsewhere,
-    /// The request cannot be signed.
-    #[error("the request cannot be signed")]
+    /// The request cannot be signed, or the credential is no valid header value.
+    #[error("signing failed: the address, a header or the credential is not valid")]
     Unsignable,
 }
 
-/// Puts the profile's credential in the place of whatever the client or an earlier attempt has put there.
+/// Replaces the credential of the client, or of an earlier attempt, by the profile's.
 ///
-/// To be called last, on a head that [`headers::for_upstream`] has been over, once for every attempt: a signature holds
-/// for these very bytes, this `content-type` and `now`, the time since 1970. On an error nothing of the profile's is in the head.
+/// Call it last and once for every attempt, on a head that [`headers::for_upstream`] has filtered. A signature is valid
+/// only for these bytes, this `content-type` and `now`, the time since 1970.
+///
+/// On an error the head contains nothing of the profile's credential.
 pub fn apply(
     profile: &Profile,
     upstream: &Upstream,
@@ -121,8 +128,10 @@ pub fn apply(
     body: Body<'_>,
     now: Duration,
 ) -> Result<(), ApplyError> {
+    // Removed first: the client's own credential must never reach the provider beside the profile's.
     remove_credentials(&mut head.headers);
     head.uri = without_credentials(&head.uri).ok_or(ApplyError::Unsignable)?;
+    // A second check of the address: no bug in routing may send a credential to another host.
     let at_home = head.uri.scheme() == Some(&upstream.scheme) && head.uri.authority() == Some(&upstream.authority);
     if !at_home {
         return Err(ApplyError::Elsewhere);
@@ -144,6 +153,7 @@ fn set_key(headers: &mut HeaderMap, kind: Kind, key: &Secret) -> Result<(), Appl
         Kind::Anthropic => "x-api-key",
         Kind::Gemini => "x-goog-api-key",
         Kind::Azure => "api-key",
+        // OpenAI and compatible APIs.
         _ => return set_bearer(headers, key),
     };
     headers.insert(HeaderName::from_static(name), sensitive(key.reveal())?);
@@ -155,7 +165,7 @@ fn set_bearer(headers: &mut HeaderMap, token: &Secret) -> Result<(), ApplyError>
     Ok(())
 }
 
-/// A value that no log shows and no table of HTTP/2 keeps.
+/// Creates a header value that is never logged and never enters the header table of HTTP/2.
 fn sensitive(value: &str) -> Result<HeaderValue, ApplyError> {
     let mut value = HeaderValue::from_str(value).map_err(|_| ApplyError::Unsignable)?;
     value.set_sensitive(true);
@@ -164,7 +174,7 @@ fn sensitive(value: &str) -> Result<HeaderValue, ApplyError> {
 
 fn remove_credentials(headers: &mut HeaderMap) {
     let holds = |name: &&HeaderName| {
-        // CGI-like gateways read `_` as `-`.
+        // CGI-like gateways read `_` as `-`, so `x_api_key` may work as a credential too.
         let name = name.as_str().replace('_', "-");
         CREDENTIALS.contains(&name.as_str()) || name.starts_with(AMAZON)
     };
@@ -174,13 +184,15 @@ fn remove_credentials(headers: &mut HeaderMap) {
     }
 }
 
-/// The address without the parameters that hold a credential; all others stay byte for byte.
+/// Returns the address without query parameters that contain a credential. All others stay byte for byte.
 fn without_credentials(uri: &Uri) -> Option<Uri> {
     let holds = |pair: &&str| {
+        // Compared decoded: a provider reads `k%65y` as `key`.
         let name = decoded(pair.split('=').next().unwrap_or_default());
         let name = String::from_utf8_lossy(&name).to_ascii_lowercase();
         PARAMETERS.contains(&name.as_str()) || name.starts_with(AMAZON)
     };
+    // The usual address has no such parameter, and is not rebuilt.
     let Some(query) = uri.query().filter(|query| query.split('&').any(|pair| holds(&pair))) else {
         return Some(uri.clone());
     };

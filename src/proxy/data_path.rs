@@ -1,4 +1,4 @@
-//! Everything that exchanges share: settings, routes, and handles to the rooms below.
+//! State that all exchanges share: settings, routes, and handles to the modules below.
 
 use std::{hash::RandomState, sync::Arc, time::Duration};
 
@@ -17,44 +17,44 @@ use crate::{
     upstream::Sender,
 };
 
-/// The reaction to thinking that the provider has bound to another prefix, if nothing else helps.
+/// Reaction to thinking that the provider has bound to another prefix, if replacing results does not help.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnBindingError {
-    /// Ask the provider to drop it.
+    /// Resend with the setting that lets the provider drop the thinking.
     #[default]
     DropBlock,
-    /// Hand the provider's 400 to the client.
+    /// Return the provider's 400 to the client.
     Surface,
 }
 
 /// Settings of the data path.
 #[derive(Clone, Debug)]
 pub struct ProxySettings {
-    /// Bodies above this size, in bytes, are not inspected.
+    /// Maximum size of an inspected body, in bytes. Larger bodies are streamed unread, or refused in strict mode.
     pub inspect_bytes_max: usize,
-    /// Silence of a client in the middle of its body.
+    /// Timeout for a client that falls silent in the middle of its body.
     pub upload_idle_timeout: Duration,
-    /// Origins of web pages that may call us, exactly as browsers send them.
+    /// Origins of web pages that may call the proxy, exactly as browsers send them.
     pub allow_origins: Vec<String>,
-    /// Host names, besides loopback, under which we may be called; no port.
+    /// Host names under which the proxy may be called besides loopback, without a port.
     pub allow_hosts: Vec<String>,
-    /// Whether `x-antiphon-mode` may also make a route less strict.
+    /// `true` if `x-antiphon-mode` may also make a route less strict.
     pub trust_mode_header: bool,
-    /// What repair may do.
+    /// Repair policy.
     pub policy: RepairPolicy,
-    /// What to do about thinking that the provider has bound to another prefix, where nothing else helps.
+    /// Reaction to thinking that the provider has bound to another prefix.
     pub on_binding_error: OnBindingError,
-    /// The clocks of an exchange.
+    /// Timeouts of an exchange.
     pub clocks: Clocks,
-    /// How requests move between profiles.
+    /// Rules by which requests move between profiles.
     pub rotation: RotationSettings,
-    /// The tokens by which clients are known.
+    /// Tokens that identify clients to the proxy.
     pub client_tokens: ClientTokens,
-    /// How callers are told.
+    /// Rules by which callers are identified.
     pub principals: PrincipalSettings,
 }
 
-/// The data path of one configuration. Exchanges that began with it end with it.
+/// Data path of one configuration. An exchange uses the same one from its beginning to its end.
 #[derive(Debug)]
 pub(super) struct DataPath {
     pub(super) routes: Routes,
@@ -70,6 +70,6 @@ pub(super) struct DataPath {
     pub(super) late: Late,
     pub(super) api: LedgerApi,
     pub(super) principals: PrincipalKey,
-    /// Source of jitter.
+    /// Key of the hash that gives each exchange its jitter.
     pub(super) jitter: RandomState,
 }

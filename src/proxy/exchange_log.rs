@@ -1,4 +1,4 @@
-//! The log of one exchange: filled on its way, sent to telemetry exactly once, whoever ends it.
+//! The log of one exchange: filled as the exchange proceeds, sent to telemetry exactly once, however it ends.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -36,9 +36,9 @@ use crate::{
     wire::{Wire, watch::Facts},
 };
 
-/// Request ids: UUIDs of version 7.
+/// Generator of request ids: UUIDs of version 7.
 ///
-/// Their random bits are a keyed hash of a counter: the system's own randomness would cost one call into it an id.
+/// Their random bits are a keyed hash of a counter. The system's own random numbers would cost one system call per id.
 #[derive(Debug, Default)]
 pub(super) struct RequestIds {
     key: RandomState,
@@ -46,8 +46,10 @@ pub(super) struct RequestIds {
 }
 
 impl RequestIds {
+    /// Returns a new id in its text form.
     fn next(&self) -> String {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
+        // An id has 74 random bits, and one hash has 64.
         let [high, low] = [0_u8, 1].map(|half| u128::from(self.key.hash_one((count, half))));
         let random = ((high << 64) | low).to_be_bytes();
         let random = random.first_chunk().copied().unwrap_or_default();
@@ -57,41 +59,41 @@ impl RequestIds {
     }
 }
 
-/// The log of one exchange. If it is dropped before it was ended, the client has gone away.
+/// Log of one exchange. If it is dropped before its end, it records that the client has gone away.
 #[derive(Debug)]
 pub(super) struct ExchangeLog {
-    /// What is known so far.
+    /// Event for telemetry, as far as it is known.
     pub event: Box<ExchangeEnded>,
-    /// The phase the exchange is in.
+    /// Name of the present phase of the exchange.
     pub phase: &'static str,
-    /// The value of `x-antiphon-repair`; none where nothing was inspected.
+    /// Value of `x-antiphon-repair`. `None` if nothing was inspected.
     pub(super) repair: Option<HeaderValue>,
-    /// Bytes of the request's body read so far.
+    /// Bytes read so far of the request's body.
     pub bytes_in: Arc<AtomicU64>,
     telemetry: Telemetry,
     began: Instant,
     head_came: Option<Instant>,
-    /// The verdict that the answer's head has told already: a refusal.
+    /// Verdict of an answer whose head already was an error.
     told: Option<Verdict>,
-    /// While the provider is waited for: since when, and how long at most.
+    /// Start and timeout of the present wait for the provider. `None` if there is none.
     waits: Option<(Instant, Duration)>,
-    /// Whether the request asks for nothing but a compaction.
+    /// `true` if the request asks only for a compaction of the history.
     pub(super) compacts: bool,
-    /// Why the request went up once more after a refusal.
+    /// Reason of a resend after a refusal, as a metric label.
     again: Option<&'static str>,
-    /// What tells that the client has stopped reading.
+    /// Flag of the connection: the client has stopped reading.
     stalled: Option<Stalled>,
-    /// The profile that the lane had before, and the recorded reason why it left.
+    /// Profile that the lane had before, and the recorded reason for leaving it.
     pub(super) moved: Option<(String, Option<Reason>)>,
-    /// Outcome of the attempt at hand, not yet reported.
+    /// Outcome of the present attempt, not yet reported.
     pub(super) outcome: Option<AttemptOutcome>,
-    /// The caller for whom the answer's head mentions late results. `None` if no tool service is configured.
+    /// Caller whose late results the answer's head mentions. `None` if no tool service is configured.
     pub(super) reader: Option<(Late, Caller)>,
     ended: bool,
 }
 
 impl ExchangeLog {
-    /// Begins the log of a request.
+    /// Creates the log of a request.
     pub(super) fn begin<B>(telemetry: &Telemetry, ids: &RequestIds, request: &Request<B>) -> Self {
         let event = Box::new(ExchangeEnded {
             request_id: ids.next(),
@@ -118,6 +120,7 @@ impl ExchangeLog {
             side: None,
             phase: "request",
             code: "client_gone",
+            // Started before routing, so that a refused request has its span too.
             trace: telemetry.start_trace(request.headers()),
         });
         let telemetry = telemetry.clone();
@@ -142,12 +145,12 @@ impl ExchangeLog {
         }
     }
 
-    /// The sink, for what is counted on the way.
+    /// Returns the telemetry sink, for events during the exchange.
     pub(super) fn telemetry(&self) -> &Telemetry {
         &self.telemetry
     }
 
-    /// Notes that a request goes up now, and how long its answer may take to begin.
+    /// Records that a request is sent now, and the timeout for the head of its answer. Returns the present.
     pub(super) fn sends(&mut self, limit: Duration) -> Instant {
         let now = clock::now();
         self.phase = "headers";
@@ -159,13 +162,13 @@ impl ExchangeLog {
         now
     }
 
-    /// Notes that the request goes up once more, since the provider said what was wrong with it.
+    /// Records a resend after a refusal that named what was wrong with the request.
     pub(super) fn sends_again(&mut self, why: &'static str) {
         self.telemetry.record_second_repair(why);
         self.again = Some(why);
     }
 
-    /// Notes where the request goes.
+    /// Records the upstream of the request.
     pub(super) fn goes_to(&mut self, route: &Route<'_>) {
         self.event.upstream = Some(route.upstream.name.clone());
         if let Some(trace) = &mut self.event.trace {
@@ -173,43 +176,46 @@ impl ExchangeLog {
         }
     }
 
-    /// Notes what the request asks for. Returns the `traceparent` that is sent in place of the client's.
+    /// Records the model request for traces. Returns the `traceparent` that is sent in place of the client's, if any.
     pub(super) fn asks(&mut self, asking: ModelRequest<'_>) -> Option<HeaderValue> {
         let trace = self.event.trace.as_mut()?;
         trace.set_request(asking);
+        // Exporting traces is no reason to change requests: propagation is a setting of its own.
         self.telemetry
             .has_trace_propagation()
             .then(|| trace.traceparent())
             .flatten()
     }
 
-    /// Notes that bytes of a streamed answer come.
+    /// Records the arrival of bytes of a streamed answer.
     pub(super) fn chunk_came(&mut self) {
+        // The clock is read for the first bytes only, and only for sampled traces.
         if let Some(trace) = self.event.trace.as_mut().filter(|trace| trace.needs_first_chunk()) {
             trace.record_first_chunk(clock::now().duration_since(self.began));
         }
     }
 
-    /// Notes that nobody is asked for the moment.
+    /// Records that the exchange waits for its next attempt, and for no provider.
     pub(super) fn queues(&mut self) {
         self.phase = "queue";
         self.waits = None;
     }
 
-    /// The verdict on the attempt at hand: reported once, whatever follows.
+    /// Reports the verdict on the present attempt. Later calls for the same attempt do nothing.
     pub(super) fn judge(&mut self, verdict: Verdict, hints: &Hints) {
         self.waits = None;
+        // Taken, because each attempt may cost a profile or an endpoint something only once.
         if let Some(outcome) = self.outcome.take() {
             outcome.report(verdict, hints);
         }
     }
 
-    /// Notes what the head of the answer for the client says.
+    /// Records the verdict of an answer whose head already is an error.
     pub(super) fn tell(&mut self, verdict: Verdict) {
         self.told = Some(verdict);
     }
 
-    /// Notes that the provider's answer has begun; `sent` is when its request was ready.
+    /// Records the head of the provider's answer. `sent` is the time at which its request was ready.
     pub(super) fn head_came(&mut self, sent: Instant) {
         let now = clock::now();
         self.phase = "body";
@@ -218,20 +224,22 @@ impl ExchangeLog {
         self.head_came = Some(now);
     }
 
-    /// Notes so many bytes of the answer's body that go to the client.
+    /// Records bytes of the answer's body that are passed to the client.
     pub(super) fn passes(&mut self, bytes: usize) {
+        // Only the first bytes: the metric shows how long a stream stays empty behind its head.
         if let Some(came) = self.head_came.filter(|_| self.event.bytes_out == 0 && bytes > 0) {
             self.telemetry.record_first_byte(clock::now().duration_since(came));
         }
         self.event.bytes_out = self.event.bytes_out.saturating_add(bytes as u64);
     }
 
-    /// Puts our notes on a head that goes to the client, and notes its status.
+    /// Adds the proxy's headers to an answer's head for the client, and records its status.
     pub(super) fn answered(&mut self, status: StatusCode, fields: &mut HeaderMap) {
         self.event.status = status.as_u16();
         if let Ok(id) = HeaderValue::from_str(&self.event.request_id) {
             fields.insert(headers::REQUEST_ID, id);
         }
+        // Without an attempt no provider was asked: the proxy itself answers.
         if self.event.attempts > 0 {
             fields.insert(headers::ATTEMPTS, self.event.attempts.into());
         }
@@ -244,9 +252,10 @@ impl ExchangeLog {
         self.late_results(fields);
     }
 
-    /// Tells a caller that is known by which name services find his calls, and how many results wait for him.
+    /// Adds headers for a verified caller: its name for tool services, and the number of results that wait.
     fn late_results(&self, fields: &mut HeaderMap) {
         let Some((late, caller)) = &self.reader else { return };
+        // Others have no records. Their invented credentials must not be given names.
         if !late.callers().is_known(*caller) {
             return;
         }
@@ -259,7 +268,7 @@ impl ExchangeLog {
         }
     }
 
-    /// The value of `x-antiphon-profile`: `b`, or `b; from=a; reason=auth` where the lane has left another for it.
+    /// Returns the value of `x-antiphon-profile`: `b`, or `b; from=a; reason=auth` if the lane has left profile `a`.
     fn profile_words(&self) -> Option<String> {
         let label = self.event.profile.as_deref()?;
         Some(match &self.moved {
@@ -269,24 +278,26 @@ impl ExchangeLog {
         })
     }
 
-    /// Ends the record behind an answer's body; only the first end counts.
+    /// Ends the log after an answer's body. Only the first end counts.
     pub(super) fn end_of_body(&mut self, verdict: Verdict, hints: &Hints, facts: Option<&Facts>) {
         if self.ended {
             return;
         }
+        // Before the verdict is reported, which consumes the outcome.
         if let (Some(outcome), Some(facts)) = (&self.outcome, facts) {
             let dropped = outcome.note_answer(facts, verdict, self.event.tool.as_ref());
             self.telemetry.record_detached_calls(Detached::StreamDropped, dropped);
         }
         self.judge(verdict, hints);
         match self.told {
+            // An error in the head stays the cause, however its body ended.
             Some(told) => self.end(told, "headers"),
             None if verdict.class == Class::Success => self.end(verdict, "done"),
             None => self.end(verdict, "body"),
         }
     }
 
-    /// Shows those who watch how a body in which something was found stands, and how it goes up.
+    /// Queues the structure of a body with findings for the dashboard, before and after its repair.
     pub(super) fn draft(&self, report: &RepairReport, wire: Wire, before: Bytes, after: Option<Segments>) {
         self.telemetry.queue_structure(StructureJob {
             id: self.event.request_id.clone(),
@@ -297,12 +308,13 @@ impl ExchangeLog {
         });
     }
 
-    /// Ends the record; only the first end counts.
+    /// Ends the log. Only the first end counts.
     pub(super) fn end(&mut self, verdict: Verdict, phase: &'static str) {
         if self.ended {
             return;
         }
         self.ended = true;
+        // An attempt that was not judged before ends with its exchange.
         self.judge(verdict, &Hints::default());
         self.event.bytes_in = self.bytes_in.load(Ordering::Relaxed);
         let now = clock::now();
@@ -311,20 +323,22 @@ impl ExchangeLog {
         self.event.side = verdict.side().map(Side::label);
         self.event.stalled = phase == "body" && verdict.class.is_silence();
         (self.event.phase, self.event.code) = (phase, verdict.code);
+        // A 400 after a resend means that the resend was refused too.
         if let Some(why) = self.again.filter(|_| self.event.status == 400) {
             self.telemetry.record_second_refusal(why);
         }
         self.telemetry.record_exchange(&self.event);
     }
 
-    /// How long the exchange has taken so far.
+    /// Returns the time since the exchange began.
     pub(super) fn spent(&self) -> Duration {
         clock::now().duration_since(self.began)
     }
 
-    /// What it means that the client is gone.
+    /// Returns the verdict on a client that is gone. `late` is `true` if it waited for more than half of the timeout.
     pub(super) fn client_gone(&self, state: State, late: bool) -> Verdict {
         let stalled = self.stalled.as_ref().is_some_and(Stalled::is_so);
+        // The server cuts a connection that is not read: the client did not leave by itself.
         classify(if stalled {
             Evidence::ClientStalled
         } else {
@@ -332,7 +346,7 @@ impl ExchangeLog {
         })
     }
 
-    /// When the exchange began.
+    /// Returns the time at which the exchange began.
     pub(super) const fn began(&self) -> Instant {
         self.began
     }
@@ -343,10 +357,12 @@ impl Drop for ExchangeLog {
         if self.ended {
             return;
         }
+        // hyper drops an exchange whose client has closed the connection.
         let waited = self
             .waits
             .map(|(since, limit)| (clock::now().duration_since(since), limit));
         let open = if self.compacts { Open::Compaction } else { Open::Nothing };
+        // A long wait suggests a timeout of the client, which says something about the provider.
         let late = waited.is_some_and(|(waited, limit)| waited * 2 > limit);
         let state = State {
             open,
@@ -356,6 +372,7 @@ impl Drop for ExchangeLog {
     }
 }
 
+/// Returns the name of a method for telemetry. Unknown methods share one, since clients may invent any number.
 fn method(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

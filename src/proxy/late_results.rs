@@ -1,4 +1,4 @@
-//! Late-result context of one request: which calls are recorded, which posted results its body gets, and where they stand.
+//! Late results of one request: which calls are recorded, which posted results the body gets, and where.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,7 +20,7 @@ use crate::{
     wire::{Format, json::Json, watch::Calls},
 };
 
-/// Bytes of late results that one message takes; more wait for the next.
+/// Maximum bytes of late results in one message. More wait for the next message.
 const APPENDED_BYTES_MAX: usize = 256 * 1024;
 
 /// Late results and pinned answers of one caller in one conversation. Cheap to clone.
@@ -34,25 +34,25 @@ pub(super) struct LateResults {
     pub(super) session: Option<[u8; 32]>,
 }
 
-/// A body with late results at the end of messages.
+/// Body with late results at the end of messages.
 #[derive(Debug)]
 pub(super) struct WithLateTexts {
     pub(super) body: Bytes,
     pub(super) texts: LateTexts,
 }
 
-/// Late results that stand at the end of messages.
+/// Late results at the end of messages.
 #[derive(Debug, Default)]
 pub(super) struct LateTexts {
-    /// Number of messages that have some.
+    /// Number of messages with late results.
     pub(super) count: usize,
-    /// Calls whose results stand there.
+    /// Calls whose results they are.
     pub(super) told: HashSet<Name>,
-    /// Whether the last place of the body has some.
+    /// `true` if the last place of the body has some.
     pub(super) at_the_end: bool,
 }
 
-/// A body with results at the end of its last message, as a resend puts them there.
+/// Body of a resend with results at the end of its last message.
 #[derive(Debug)]
 pub(super) struct AppendedAtEnd {
     pub(super) body: Bytes,
@@ -60,11 +60,11 @@ pub(super) struct AppendedAtEnd {
     pub(super) appended: Appended,
 }
 
-/// Calls of a body by their ledger names.
+/// Calls of a body by their names.
 type CallsByName<'v> = HashMap<Name, &'v BodyCall>;
 
 impl LateResults {
-    /// Returns the owner of pinned answers. A lane that was only guessed identifies no call with a reusable id.
+    /// Returns the owner of pinned answers, without a guessed lane: it identifies no call with a reusable id.
     pub(super) fn scope(&self) -> Scope {
         let certain = self.lane.filter(|lane| lane.strength == Strength::Strong);
         Scope {
@@ -74,12 +74,12 @@ impl LateResults {
         }
     }
 
-    /// Records the calls of an answer that has ended. Calls of a client that left no longer wait in its lane.
+    /// Records the calls of an answer that has ended. Detaches them if the client has left.
     pub(super) fn record_answer(&self, calls: &Calls, client_left: bool) {
         if !self.late.is_used() {
             return;
         }
-        // Calls with reusable ids are recorded once a request shows them, with their input.
+        // A reusable id needs the call's input beside it: such calls are recorded once a request shows it.
         let strong = calls
             .list
             .iter()
@@ -91,7 +91,7 @@ impl LateResults {
         }
     }
 
-    /// Records the unanswered calls of the last turn that a request shows, and notes the results of the others.
+    /// Records the unanswered calls of a request's last turn, and marks the answered ones as settled.
     pub(super) fn record_shown(&self, body: &[u8], outline: &Outline) {
         if !self.late.is_used() {
             return;
@@ -100,11 +100,13 @@ impl LateResults {
         let mut open = Vec::new();
         for call in &outline.last_calls {
             let details = self.format.details(body, call.at);
+            // Tool services are configured by tool: a call without a name is of no use to them.
             let Some(tool) = details.name.map(|name| json.decode(name)) else {
                 continue;
             };
             let input = input_hash(details.input.map_or(b"", |span| json.bytes(span)));
             let answer = outline.last_results.iter().find(|answer| answer.id == call.id);
+            // A text that only says that the result was lost leaves the call open.
             if answer.is_some_and(|answer| !answer.lost) {
                 let wanted = Wanted {
                     id: call.id.to_vec(),
@@ -120,13 +122,14 @@ impl LateResults {
         self.late.record(self.caller, open);
     }
 
-    /// Detaches the calls that the lane went on without.
+    /// Detaches the calls of the lane: no client waits for their results any more.
     pub(super) fn detach_lane(&self) {
         if let Some(lane) = self.lane {
             self.late.detach(lane.id);
         }
     }
 
+    /// Describes a call to the ledger.
     fn opened(&self, id: &[u8], tool: &[u8], input: Option<[u8; 32]>) -> Opened {
         Opened {
             lane: self.lane.map(|lane| lane.id),
@@ -138,16 +141,18 @@ impl LateResults {
         }
     }
 
-    /// Returns the results that services posted for these calls, in their order. None if the ledger does not answer in time.
+    /// Returns the results that tool services posted for these calls, in the calls' order.
+    ///
+    /// Returns no result if the ledger fails or does not answer in time.
     pub(super) async fn posted(&self, calls: &[&BodyCall], deadline: Instant) -> Vec<Option<Found>> {
         let wanted: Vec<Wanted> = calls.iter().map(|call| wanted(call)).collect();
         let lane = self.lane.map(|lane| lane.id);
         self.late.results(self.caller, lane, &wanted, deadline).await
     }
 
-    /// Puts late results into a body: earlier ones where they were put before, new ones at its end if `adds` is set.
+    /// Puts late results into a body: earlier ones in their places again, new ones at its end if `adds` is set.
     ///
-    /// Returns `None` if there are none. Results that a later assistant turn has seen are acknowledged.
+    /// Returns `None` if there are none. Acknowledges results that a later assistant turn has seen.
     pub(super) async fn put_late_texts(
         &self,
         plain: &Bytes,
@@ -157,49 +162,54 @@ impl LateResults {
         deadline: Instant,
     ) -> Option<WithLateTexts> {
         let caller = self.caller;
+        // An unverified caller has no records.
         let is_verified = timeout_at(deadline, self.late.callers().is_proven(caller)).await;
         if !is_verified.unwrap_or(false) {
             return None;
         }
         let known = self.recall.appended(caller, deadline).await?;
+        // What a restart would forget is not put in: later requests would not contain the same prefix.
         let waiting = adds && self.recall.survives_restart() && self.late.pending(caller) > 0;
         if known.is_empty() && !waiting {
             return None;
         }
         let (places, calls) = catch_core_panic(|| Some((late_places(&paired), paired.all_calls())))?;
         let by_name = self.by_name(&calls);
-        let (mut texts, mut told): (Vec<(usize, String)>, HashSet<Name>) = (Vec::new(), HashSet::new());
+        let (mut texts, mut inserted): (Vec<(usize, String)>, HashSet<Name>) = (Vec::new(), HashSet::new());
         for place in &places {
-            // The same words may be said elsewhere: an anchor with other calls belongs to another conversation.
+            // Another conversation may have the same text. The anchor belongs to this one only if its calls do.
             let Some(appended) = known
                 .get(&place.anchor)
                 .filter(|appended| appended.calls.iter().all(|call| by_name.contains_key(call)))
             else {
                 continue;
             };
-            // Two branches of one conversation may have come together: a result is told once.
-            if !appended.calls.is_empty() && appended.calls.iter().all(|call| told.contains(call)) {
+            // Two branches of a conversation may have been merged: each result is inserted once.
+            if !appended.calls.is_empty() && appended.calls.iter().all(|call| inserted.contains(call)) {
                 continue;
             }
-            // A branch that was given the result in its place is not told it again.
+            // A branch that got these results in their places does not get them twice.
             if self.stand_in_place(&by_name, &appended.calls, deadline).await {
                 continue;
             }
             texts.push((place.message, appended.text.clone()));
-            told.extend(&appended.calls);
+            inserted.extend(&appended.calls);
+            // A turn of the assistant follows: the model has seen these results.
             if place.is_answered && waiting {
                 self.late.acknowledged(caller, appended.calls.iter().copied());
             }
         }
+        // New results go only to the user's present message. Any earlier one is part of a prefix that providers cached.
         let last = places.last().filter(|place| {
             waiting && outline.ends_with_user_text && !place.is_answered && !known.contains_key(&place.anchor)
         });
+        // While a tool runs at the provider, no text may follow the turn. A text stored first by another request wins.
         if let Some(place) = last.filter(|_| !paired.takes_only_results())
-            && let Some(appended) = self.waiting_texts(&calls, &by_name, &told, deadline).await
-            && let Some((standing, _)) = self.recall.append(caller, place.anchor, appended, deadline).await
+            && let Some(appended) = self.waiting_texts(&calls, &by_name, &inserted, deadline).await
+            && let Some((stored, _)) = self.recall.append(caller, place.anchor, appended, deadline).await
         {
-            texts.push((place.message, standing.text.clone()));
-            told.extend(&standing.calls);
+            texts.push((place.message, stored.text.clone()));
+            inserted.extend(&stored.calls);
         }
         if texts.is_empty() {
             return None;
@@ -208,18 +218,20 @@ impl LateResults {
         let body = catch_core_panic(|| append_texts(&paired, plain, &texts).ok())?;
         let texts = LateTexts {
             count: texts.len(),
-            told,
+            told: inserted,
             at_the_end: last.is_some() && texts.last().map(|(message, _)| *message) == last,
         };
         Some(WithLateTexts { body, texts })
     }
 
-    /// Collects the results to put at the end now: of calls in this body that a placeholder answers, ours or the client's.
+    /// Collects the results to append now: of calls in this body that only a placeholder answers.
+    ///
+    /// The placeholder may be the proxy's, or a client's text that the result was lost.
     async fn waiting_texts(
         &self,
         calls: &[BodyCall],
         by_name: &CallsByName<'_>,
-        told: &HashSet<Name>,
+        inserted: &HashSet<Name>,
         deadline: Instant,
     ) -> Option<Appended> {
         let waiting = self
@@ -227,17 +239,18 @@ impl LateResults {
             .waiting(self.caller, |name| by_name.contains_key(name), deadline);
         let waiting = waiting.await;
         let (mut texts, mut named, mut room) = (Vec::new(), Vec::new(), APPENDED_BYTES_MAX);
-        for (name, call) in waiting.iter().filter(|(name, _)| !told.contains(name)) {
+        for (name, call) in waiting.iter().filter(|(name, _)| !inserted.contains(name)) {
             let Some(in_body) = find_in_body(calls, call) else {
                 continue;
             };
+            // A real result in the body comes first: the model must not read two results of one call.
             if !self.has_placeholder(in_body, deadline).await {
                 continue;
             }
             let Some(posted) = &call.posted else { continue };
             let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
             let text = late_text(&id, &tool, &posted.content, posted.failed);
-            // A text that exceeds the limit by itself goes alone.
+            // A text above the limit is sent alone: it would otherwise wait for ever.
             if named.is_empty() || text.len() <= room {
                 room = room.saturating_sub(text.len());
                 texts.push(text);
@@ -251,11 +264,12 @@ impl LateResults {
         (!text.is_empty()).then_some(Appended { text, calls: named })
     }
 
-    /// Indexes the calls of a body by their names: as the ledger records them, and as pins name them.
+    /// Indexes the calls of a body by both of their names: the ledger's, and that of pins.
     fn by_name<'v>(&self, calls: &'v [BodyCall]) -> CallsByName<'v> {
         let lane = self.lane.map(|lane| lane.id);
         let mut by_name = CallsByName::new();
         for call in calls {
+            // Stored texts contain the ledger's names, or those of pins if a resend has appended the text.
             for name in [Late::name(lane, &wanted(call)), *call.key.as_bytes()] {
                 by_name.entry(name).or_insert(call);
             }
@@ -263,7 +277,7 @@ impl LateResults {
         by_name
     }
 
-    /// Whether the provider was given a placeholder for the call.
+    /// Returns `true` if the provider gets a placeholder for the call.
     async fn has_placeholder(&self, call: &BodyCall, deadline: Instant) -> bool {
         match call.answer {
             BodyAnswer::InPlace { is_lost } => is_lost,
@@ -275,7 +289,7 @@ impl LateResults {
         }
     }
 
-    /// Whether the client brings nothing for these calls, and the provider was given the result of each in its place.
+    /// Returns `true` if each of these calls has a pinned result in its place, and none from the client.
     async fn stand_in_place(&self, by_name: &CallsByName<'_>, calls: &[Name], deadline: Instant) -> bool {
         for name in calls {
             let Some(call) = by_name.get(name).filter(|call| call.answer == BodyAnswer::Nothing) else {
@@ -288,8 +302,9 @@ impl LateResults {
         !calls.is_empty()
     }
 
-    /// Returns the answer that the provider was given for a call to which the client brings nothing.
+    /// Returns the pinned answer of a call to which the client sends no result.
     async fn pinned_answer(&self, call: &BodyCall, deadline: Instant) -> Option<PinnedAnswer> {
+        // Memory first: only the ledger costs a wait.
         if let Some(known) = self.recall.recalled(self.scope(), call.key) {
             return Some(known);
         }
@@ -298,20 +313,22 @@ impl LateResults {
     }
 }
 
-/// Puts the results of these calls, which stand in their places, at the end of the last message.
+/// Appends the results of these calls, which the client sends in their places, to the last message.
 ///
-/// Returns `None` if that message contains no text of the user, or a result has no content that can be put there.
+/// Returns `None` if that message contains no user text, or a result cannot be written there.
 pub(super) fn append_at_end(
     plain: &Bytes,
     paired: &Paired<'_>,
     calls: &[(CallKey, Placeholder)],
 ) -> Option<AppendedAtEnd> {
-    // Each of them is searched in the whole body.
+    // Each call is searched in the whole body: the limit bounds the work.
     if calls.len() > APPENDED_CALLS_MAX {
         return None;
     }
+    // A message that a later turn answers is part of the prefix, and must stay as it is.
     let place = late_places(&paired).pop().filter(|place| !place.is_answered)?;
     let is_last = place.message.saturating_add(1) == paired.message_count();
+    // No text may follow while a tool runs at the provider. Only the very last message may still change.
     if paired.takes_only_results() || !is_last {
         return None;
     }
@@ -328,6 +345,7 @@ pub(super) fn append_at_end(
         text: texts?.join("\n\n"),
         calls: calls.iter().map(|(call, _)| *call.as_bytes()).collect(),
     };
+    // Larger results stay in their places. The text would be resent with every later request.
     if appended.text.len() > APPENDED_BYTES_MAX {
         return None;
     }
@@ -339,6 +357,7 @@ pub(super) fn append_at_end(
     })
 }
 
+/// Describes a call whose posted result is wanted.
 fn wanted(call: &BodyCall) -> Wanted {
     Wanted {
         id: call.id.clone(),
@@ -347,14 +366,16 @@ fn wanted(call: &BodyCall) -> Wanted {
     }
 }
 
-/// Finds a recorded call in a body: by its exact id first, else by letters and digits if they name one call alone.
+/// Finds a recorded call in a body: by its exact id first, else by the id's letters and digits.
 fn find_in_body<'v>(calls: &'v [BodyCall], recorded: &Call) -> Option<&'v BodyCall> {
     let fits =
         |call: &&BodyCall| call.tool == recorded.tool && recorded.input.is_none_or(|input| input == call.input_hash);
+    // Of several matches none is chosen: a result under the wrong call is worse than a placeholder.
     let only = |is_it: &dyn Fn(&BodyCall) -> bool| {
         let mut found = calls.iter().filter(fits).filter(|call| is_it(call));
         found.next().filter(|_| found.next().is_none())
     };
+    // Clients may change the other characters of an id.
     let own = id_letters(&recorded.id);
     only(&|call| call.id == recorded.id).or_else(|| only(&|call| id_letters(&call.id) == own))
 }

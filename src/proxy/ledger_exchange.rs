@@ -1,4 +1,4 @@
-//! Exchanges with the ledger API: answered by the proxy itself, behind the same guard as every other.
+//! Exchanges with the ledger API: the proxy itself answers them, behind the same guard as all others.
 
 use http::{Request, Response};
 
@@ -16,12 +16,14 @@ pub(super) async fn answer(
     request: Request<BoxedBody>,
 ) -> Result<Option<Response<LedgerBody>>, ProxyError> {
     let admission = path.guard.admit(&request).map_err(ProxyError::Refused)?;
+    // A path with two readings is refused, as on the way to a provider.
     if !is_plain(request.uri().path()) {
         return Err(ProxyError::Refused(Refusal::Path));
     }
     if admission == Admission::Preflight {
         return Ok(None);
     }
+    // No caller is no error here: tool services authenticate in their own way.
     let reader = caller::identify_reader(path, &request);
     Ok(Some(path.api.answer(request, reader).await))
 }

@@ -1,4 +1,4 @@
-//! Puts the client's own ids back into a provider's refusal, where it names those that we gave them.
+//! Restores the client's own ids in a provider's refusal that names the new ids of a repaired request.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -6,13 +6,13 @@
 
 use bytes::Bytes;
 
-/// Bytes of an id that is put back. A longer one stays as it went up: the work and the answer are bounded by it.
+/// Maximum length of a restored id in bytes. A longer id stays replaced, which bounds the work and the answer.
 const ID_BYTES_MAX: usize = 1024;
 
 /// Returns `text` with every new id replaced by the client's own.
 ///
-/// `renamed` holds pairs of a new id and the client's own. Where several new ids begin at one place, the longest is
-/// replaced. What was put in is not searched again. A text without new ids is returned as the same handle.
+/// `renamed` contains pairs of a new id and the client's own. If several new ids begin at one place, the longest is
+/// replaced. Restored ids are not searched again. A text without new ids is returned as the same handle.
 pub(super) fn put_back(text: Bytes, renamed: &[(String, String)]) -> Bytes {
     let ids = NewIds::new(renamed);
     let mut out = Vec::new();
@@ -27,6 +27,7 @@ pub(super) fn put_back(text: Bytes, renamed: &[(String, String)]) -> Bytes {
         at = at.saturating_add(id.new.len());
         copied = at;
     }
+    // Nothing was replaced, since no id is empty: the text needs no copy.
     if copied == 0 {
         return text;
     }
@@ -34,24 +35,24 @@ pub(super) fn put_back(text: Bytes, renamed: &[(String, String)]) -> Bytes {
     Bytes::from(out)
 }
 
-/// The new ids of one request.
+/// New ids of one request.
 struct NewIds<'r> {
-    /// Sorted by the new id, each once.
+    /// Ids sorted by the new id, each once.
     ids: Vec<NewId<'r>>,
-    /// For each byte whether a new id begins with it.
+    /// For each byte, `true` if a new id begins with it.
     begins: [bool; 256],
 }
 
-/// An id that we gave, and the client's own.
+/// New id that a repair gave, and the client's own.
 struct NewId<'r> {
     new: &'r [u8],
     old: &'r [u8],
-    /// The longest other new id that this one begins with.
+    /// Index of the longest other new id with which this one begins.
     head: Option<usize>,
 }
 
 impl<'r> NewIds<'r> {
-    /// Sorts the ids, which finds for each the others that it begins with.
+    /// Sorts the ids, and finds for each the longest other id with which it begins.
     fn new(renamed: &'r [(String, String)]) -> Self {
         let fits = |id: &str| id.len() <= ID_BYTES_MAX;
         let mut pairs: Vec<(&[u8], &[u8])> = renamed
@@ -59,6 +60,7 @@ impl<'r> NewIds<'r> {
             .filter(|(new, old)| !new.is_empty() && fits(new) && fits(old))
             .map(|(new, old)| (new.as_bytes(), old.as_bytes()))
             .collect();
+        // The sort is stable: of equal new ids the first pair stays.
         pairs.sort_by_key(|(new, _)| *new);
         pairs.dedup_by_key(|(new, _)| *new);
         let mut ids: Vec<NewId<'r>> = Vec::with_capacity(pairs.len());
@@ -67,7 +69,7 @@ impl<'r> NewIds<'r> {
             if let Some(slot) = new.first().and_then(|first| begins.get_mut(usize::from(*first))) {
                 *slot = true;
             }
-            // An id stands directly behind its longest head, or behind others that have the same head.
+            // In sorted order an id follows its longest head, or other ids that begin with this head too.
             let mut head = ids.len().checked_sub(1);
             while let Some(other) = head.and_then(|head| ids.get(head)) {
                 if new.starts_with(other.new) {
@@ -82,12 +84,12 @@ impl<'r> NewIds<'r> {
 
     /// Returns the longest new id that `text` begins with.
     fn longest_head(&self, text: &[u8]) -> Option<&NewId<'r>> {
+        // Most bytes of a text begin no id: one look at a table skips them.
         let first = text.first()?;
         if !*self.begins.get(usize::from(*first))? {
             return None;
         }
-        // The last id that does not stand behind the text in the order: it is the one that is looked for, or shares with
-        // the text the one that is.
+        // The last id that does not sort behind the text is the match, or begins with the match.
         let text = text.get(..text.len().min(ID_BYTES_MAX)).unwrap_or_default();
         let behind = self.ids.partition_point(|id| id.new <= text);
         let mut found = self.ids.get(behind.checked_sub(1)?)?;
@@ -97,6 +99,7 @@ impl<'r> NewIds<'r> {
             .zip(text)
             .take_while(|(one, other)| one == other)
             .count();
+        // Each head is shorter, and an id that the text begins with is never longer than the shared part.
         while found.new.len() > shared {
             found = self.ids.get(found.head?)?;
         }
@@ -120,7 +123,7 @@ mod tests {
     fn ids_are_put_back_in_one_pass() {
         let rows = [
             (vec![("a1", "a12"), ("a12", "b")], "a1 a12 a1x", "a12 b a12x"),
-            // Of ids that begin at one place the longest counts, and a shorter one where the longest is cut off.
+            // Of ids that begin at one place the longest counts, or a shorter one if the longest is cut off.
             (
                 vec![("t_1", "t 1!"), ("t_11", "t 11!")],
                 "t_11,t_1,t_1",
@@ -128,7 +131,7 @@ mod tests {
             ),
             (vec![("t", "T"), ("t_1_9", "N")], "t_1_8 t_1_9 t_", "T_1_8 N T_"),
             (vec![("t", "T"), ("t_1", "O"), ("t_1_8", "E")], "t_1_9", "O_9"),
-            // What is put in is not searched.
+            // Restored ids are not searched again.
             (vec![("a", "ab"), ("b", "a")], "aba", "abaab"),
             (vec![("x", "first"), ("x", "second")], "x", "first"),
             (vec![("", "never")], "x", "x"),
@@ -156,7 +159,7 @@ mod tests {
         }
     }
 
-    /// As [`put_back`], by a search for every id at every step.
+    /// Does the same as [`put_back`], by a search for every id at every step.
     fn slowly(text: &[u8], renamed: &[(String, String)]) -> Vec<u8> {
         let (mut out, mut rest) = (Vec::new(), text);
         let found = |rest: &[u8]| {

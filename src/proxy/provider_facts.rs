@@ -1,8 +1,7 @@
-//! Facts that providers' refusals have taught, in memory: about an upstream, a call, a conversation with bound thinking,
-//! remote calls.
+//! Facts learned from providers' refusals, in memory: about upstreams, calls, bound thinking and remote calls.
 //!
-//! Bounded, and stored by caller: a fact from one caller's refusals is never used for another's requests. A forgotten fact
-//! costs one more send, never a wrong answer.
+//! Their number is bounded. Apart from demands of an upstream, a fact learned from one caller's refusals is never used
+//! for another's requests. A forgotten fact costs one more send, never a wrong answer.
 
 use std::{
     collections::BTreeMap,
@@ -25,36 +24,36 @@ use crate::{
     repair::{CallKey, Placeholder},
 };
 
-/// Calls and conversations that are remembered, each 32 bytes and a little more.
+/// Maximum entries of each cache, of 32 bytes and a little more each.
 const ENTRIES_MAX: u64 = 20_000;
-/// Open calls of one answer that are remembered.
+/// Maximum open calls of one remote response that are remembered.
 const DUE_MAX: usize = 128;
-/// How long something unused is remembered.
+/// Time after which an unused entry is forgotten: 24 hours.
 const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A BLAKE3 hash: a name that tells nothing.
+/// BLAKE3 hash that names a fact without revealing it.
 pub(super) type FactKey = [u8; 32];
 
-/// The facts.
+/// Facts learned from providers' refusals.
 #[derive(Debug)]
 pub(super) struct ProviderFacts {
-    /// For each upstream whether a call id must be the only one of its body.
+    /// For each upstream, `true` if a call id must be unique in its body.
     unique: BTreeMap<String, AtomicBool>,
-    /// Calls that were answered by a placeholder although their result stands in the body: thinking is bound to it.
+    /// Calls answered by a placeholder although their result is in the body: thinking is bound to the placeholder.
     bound: Cache<FactKey, Placeholder>,
-    /// Callers with such a call in whose place the client has put a result since.
+    /// Callers with such a call to which the client has added a result in place since.
     overrides: Cache<Caller, ()>,
     /// Conversations whose bound thinking may be dropped.
     droppable: Cache<FactKey, ()>,
-    /// Whether the three above contain anything: most processes never look.
+    /// `true` once one of the three above has an entry. In most processes none ever has.
     has_bound: AtomicBool,
-    /// For each remote response the calls it left open, which a request that continues from it answers first.
+    /// Calls that each remote response left open. A request that continues from it answers them first.
     due: Cache<FactKey, Arc<[String]>>,
-    /// Remote calls that have their answer, with the response that left them open. `None` if that has no name.
+    /// Answered remote calls, with the response that left them open. `None` if that response is not known.
     answered: Cache<FactKey, Option<FactKey>>,
-    /// Whether the two above contain anything.
+    /// `true` once one of the two above has an entry.
     has_remote: AtomicBool,
-    /// Whether the warning about short-lived credentials was logged.
+    /// `true` once the warning about short-lived credentials was logged.
     has_warned: AtomicBool,
 }
 
@@ -75,20 +74,21 @@ impl ProviderFacts {
         }
     }
 
-    /// Logs once that everything stored for a short-lived credential ends with it. Client tokens do not expire.
+    /// Logs once that records are lost when a short-lived credential expires. Client tokens do not expire.
     pub(super) fn warn_of_short_lived_credential(&self, headers: &HeaderMap) {
         if self.has_warned.load(Ordering::Relaxed) || headers.contains_key(CLIENT_TOKEN) || !is_short_lived(headers) {
             return;
         }
+        // Of two requests at once only one logs it.
         if !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::info!(
-                "a caller is identified by a credential that expires: everything stored for this caller ends with it; \
-                 use a client token in x-antiphon-client-token to keep it"
+                "a caller is identified by a short-lived credential: its pinned answers and late results are lost when \
+                 the credential expires; send a client token in x-antiphon-client-token to keep them"
             );
         }
     }
 
-    /// Whether this upstream demands call ids that are unique in their body.
+    /// Returns `true` if this upstream demands call ids that are unique in their body.
     pub(super) fn wants_unique_ids(&self, upstream: &str) -> bool {
         self.unique
             .get(upstream)
@@ -102,18 +102,19 @@ impl ProviderFacts {
         }
     }
 
-    /// Whether the bound thinking of this conversation may be dropped. `key` is computed only if any such is known.
+    /// Returns `true` if the bound thinking of this conversation may be dropped. Calls `key` only if any entry exists.
     pub(super) fn may_drop_thinking(&self, key: impl FnOnce() -> Option<FactKey>) -> bool {
+        // The key is a hash over a whole block of thinking.
         self.has_bound.load(Ordering::Relaxed) && key().is_some_and(|key| self.droppable.contains_key(&key))
     }
 
-    /// Stores that the provider took this conversation with its bound thinking dropped.
+    /// Stores that the provider accepted this conversation with its bound thinking dropped.
     pub(super) fn learn_droppable_thinking(&self, key: FactKey) {
         self.droppable.insert(key, ());
         self.has_bound.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the placeholder that this call keeps in the place of a later result, because thinking is bound to it.
+    /// Returns the placeholder of a call to which thinking is bound. It replaces any later result.
     pub(super) fn bound_placeholder(&self, scope: FactScope<'_>, call: CallKey) -> Option<Placeholder> {
         if !self.has_bound.load(Ordering::Relaxed) {
             return None;
@@ -121,7 +122,7 @@ impl ProviderFacts {
         self.bound.get(&scope.call(call))
     }
 
-    /// Stores that the provider took these calls with placeholders in the place of later results.
+    /// Stores that the provider accepted these calls with placeholders in place of later results.
     pub(super) fn learn_bound_placeholders(&self, calls: impl IntoIterator<Item = (FactKey, Placeholder)>) {
         for (key, placeholder) in calls {
             self.bound.insert(key, placeholder);
@@ -129,17 +130,17 @@ impl ProviderFacts {
         }
     }
 
-    /// Whether a placeholder of any call of this caller replaces a result that the client has put in its place since.
+    /// Returns `true` if a placeholder overrides a result that this caller's client has added in place since.
     pub(super) fn has_overrides(&self, caller: Caller) -> bool {
         self.has_bound.load(Ordering::Relaxed) && self.overrides.contains_key(&caller)
     }
 
-    /// Stores that the provider took such a call.
+    /// Stores that the provider accepted such a placeholder.
     pub(super) fn learn_overrides(&self, caller: Caller) {
         self.overrides.insert(caller, ());
     }
 
-    /// Whether any remote call is known.
+    /// Returns `true` if any remote call is known.
     pub(super) fn knows_remote_calls(&self) -> bool {
         self.has_remote.load(Ordering::Relaxed)
     }
@@ -149,21 +150,22 @@ impl ProviderFacts {
         self.due.get(&origin).map(|ids| ids.to_vec()).unwrap_or_default()
     }
 
-    /// Whether a remote call has its answer, for a request that continues from `origin`.
+    /// Returns `true` if a remote call has its answer, for a request that continues from `origin`.
     ///
-    /// A request that continues from the response which left the call open is another branch: it answers anew.
+    /// A request that continues from the response which left the call open starts a branch, and must answer it again.
     pub(super) fn is_answered(&self, call: FactKey, origin: Option<FactKey>) -> bool {
         let known = self.answered.get(&call);
         known.is_some_and(|open| open.is_none() || open != origin)
     }
 
-    /// Stores that the provider took these remote calls with placeholders.
+    /// Stores that the provider accepted placeholders for these remote calls.
     pub(super) fn learn_answered(&self, remote: AnsweredRemoteCalls) {
         let AnsweredRemoteCalls { origin, calls } = remote;
         let (names, ids): (Vec<Option<FactKey>>, Vec<String>) = calls.into_iter().unzip();
         for name in names.into_iter().flatten() {
             self.answered.insert(name, origin);
         }
+        // A longer list is not worth its memory: the next refusal names the calls again.
         if let Some(origin) = origin.filter(|_| ids.len() <= DUE_MAX) {
             self.due.insert(origin, ids.into());
         }
@@ -174,12 +176,13 @@ impl ProviderFacts {
 /// Remote calls that were answered with placeholders.
 #[derive(Clone, Debug)]
 pub(super) struct AnsweredRemoteCalls {
-    /// The response that left them open. `None` if the body names none.
+    /// Response that left them open. `None` if the body names none.
     pub(super) origin: Option<FactKey>,
-    /// The id of each call, with its name unless another call may have the same id.
+    /// Id of each call, with its key. The key is `None` if another call may have the same id.
     pub(super) calls: Vec<(Option<FactKey>, String)>,
 }
 
+/// Creates an empty cache with the limits of this module.
 fn cache<K, V>() -> Cache<K, V>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -191,7 +194,7 @@ where
         .build()
 }
 
-/// The owner of a fact: one caller at one upstream.
+/// Owner of a fact: one caller at one upstream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FactScope<'r> {
     pub(super) upstream: &'r str,
@@ -200,27 +203,28 @@ pub(super) struct FactScope<'r> {
 
 impl FactScope<'_> {
     fn key(self, parts: &[&[u8]]) -> FactKey {
+        // Part of every key, so that no lookup can find a fact of another caller or upstream.
         let principal = self.caller.principal();
         let whose: [&[u8]; 2] = [self.upstream.as_bytes(), principal.as_bytes()];
         digest_of(whose.into_iter().chain(parts.iter().copied()))
     }
 
-    /// Names a remote response.
+    /// Returns the key of a remote response.
     pub(super) fn origin(self, id: &[u8]) -> FactKey {
         self.key(&[b"origin", id])
     }
 
-    /// Names a remote call.
+    /// Returns the key of a remote call.
     pub(super) fn remote_call(self, id: &[u8]) -> FactKey {
         self.key(&[b"held", id])
     }
 
-    /// Names a call of a body.
+    /// Returns the key of a call in a body.
     pub(super) fn call(self, call: CallKey) -> FactKey {
         self.key(&[b"call", call.as_bytes()])
     }
 
-    /// Names a conversation by its first block of thinking, which every request of it contains.
+    /// Returns the key of a conversation: its first block of thinking, which all of its requests contain.
     pub(super) fn conversation(self, first_thinking: &[u8]) -> FactKey {
         self.key(&[b"conversation", first_thinking])
     }

@@ -1,4 +1,4 @@
-//! The data path as a service whose settings may be swapped under running exchanges.
+//! The data path as a hyper service. A reload swaps its settings while exchanges run.
 
 use std::{convert::Infallible, hash::RandomState, net::IpAddr, pin::Pin, sync::Arc};
 
@@ -24,42 +24,42 @@ use crate::{
     upstream::{BoxError, BoxedBody, Sender},
 };
 
-/// What the data path shares with those who look at it.
+/// Services that the data path shares with the admin server and the background work.
 #[derive(Clone, Debug)]
 pub struct Shared {
-    /// The profiles of all upstreams.
+    /// Profiles of all upstreams.
     pub profiles: Profiles,
-    /// The sessions.
+    /// Lanes of all sessions.
     pub sessions: Arc<SessionTable>,
-    /// What is remembered of callers' calls.
+    /// Pinned answers and earlier results of callers' calls.
     pub recall: Recall,
-    /// The sink of events.
+    /// Sink for events of exchanges.
     pub telemetry: Telemetry,
     /// Recorded calls and late results.
     pub late: Late,
 }
 
-/// The data path as a service: one call is one exchange. Cheap to clone.
+/// Data path as a service: one call is one exchange. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Proxy(Arc<ArcSwap<DataPath>>);
 
-/// What of the data path may change while it runs.
+/// Parts of the data path that a reload replaces.
 #[derive(Debug)]
 pub struct Fresh {
-    /// The table of upstreams.
+    /// Table of upstreams.
     pub routes: Routes,
-    /// Its settings.
+    /// Settings of the data path.
     pub settings: ProxySettings,
-    /// The client towards providers; none: as it is.
+    /// HTTP client for providers. `None` if the present one stays in use.
     pub sender: Option<Sender>,
-    /// The profiles of all upstreams.
+    /// Profiles of all upstreams.
     pub profiles: Profiles,
 }
 
 impl Proxy {
-    /// Puts the data path together.
+    /// Creates the data path.
     ///
-    /// `listen` is the address under which we are called; `stopping` is given once the drain has begun.
+    /// `listen` is the address on which the proxy listens. `stopping` fires once the drain has begun.
     pub fn new(
         routes: Routes,
         settings: ProxySettings,
@@ -68,6 +68,7 @@ impl Proxy {
         listen: IpAddr,
         stopping: Signal,
     ) -> Self {
+        // The unspecified address means every interface: no client can name it as a host.
         let guard = guard(&settings, (!listen.is_unspecified()).then_some(listen));
         let facts = Arc::new(ProviderFacts::new(routes.upstreams()));
         let api = LedgerApi::new(
@@ -87,6 +88,7 @@ impl Proxy {
             telemetry: shared.telemetry,
             ids: Arc::default(),
             facts,
+            // Late results hash callers with the same key, so that a caller has one principal everywhere.
             principals: shared.late.principal_key().clone(),
             late: shared.late,
             api,
@@ -94,7 +96,7 @@ impl Proxy {
         })))
     }
 
-    /// Exchanges that begin from now on go by this; those that run end as they began.
+    /// Replaces settings, routes and profiles for new exchanges. Running exchanges end with those they began with.
     pub fn replace(&self, fresh: Fresh) {
         let old = self.0.load_full();
         let Fresh {
@@ -103,13 +105,15 @@ impl Proxy {
             sender,
             profiles,
         } = fresh;
-        // What refusals of a provider taught holds for that provider.
+        // Learned facts hold for the endpoints that taught them. Changed upstreams may be other endpoints.
         let facts = if routes.upstreams() == old.routes.upstreams() {
             Arc::clone(&old.facts)
         } else {
             Arc::new(ProviderFacts::new(routes.upstreams()))
         };
+        // One atomic swap: no exchange ever sees a mix of two configurations.
         self.0.store(Arc::new(DataPath {
+            // A reload does not move the listener.
             guard: guard(&settings, old.guard.own),
             routes,
             settings,
@@ -145,13 +149,13 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<B>) -> Self::Future {
-        // The only place that knows the server's body type.
+        // Boxed once here, so that nothing below depends on the server's body type.
         let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
         run_exchange(self.0.load_full(), request)
     }
 }
 
-/// Runs one exchange on the configuration that is current when it begins.
+/// Runs one exchange on the given configuration, whatever a reload does meanwhile.
 fn run_exchange(
     path: Arc<DataPath>,
     request: Request<BoxedBody>,

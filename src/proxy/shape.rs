@@ -1,4 +1,4 @@
-//! The shapes of our errors: each client gets the one that its SDK reads. Never holds inner detail.
+//! Shapes of the proxy's error answers: each client gets the one that its SDK reads. They contain no internal detail.
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -9,14 +9,14 @@ use crate::{
     wire::Format,
 };
 
-/// Whose error shape a client reads.
+/// Error shape of a client's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Anthropic Messages.
     Anthropic,
-    /// OpenAI, and what imitates it.
+    /// OpenAI and compatible APIs.
     OpenAi,
-    /// OpenAI Responses: as `OpenAI`, but its streams carry typed events.
+    /// OpenAI Responses: like `OpenAi`, but its streams consist of typed events.
     Responses,
     /// Google Gemini and Vertex.
     Gemini,
@@ -25,20 +25,23 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The shape of a route.
+    /// Returns the shape for a route.
     pub fn of(route: &Route<'_>) -> Self {
         let path = route.target.path();
         match (route.upstream.kind, route.wire.map(|wire| wire.format)) {
+            // Bedrock's SDKs read Amazon's errors, whatever the format of the model.
             (Kind::Bedrock, _) => Self::Bedrock,
             (_, Some(Format::Anthropic)) | (Kind::Anthropic, None) => Self::Anthropic,
             (_, Some(Format::Gemini)) | (Kind::Gemini | Kind::Vertex, None) => Self::Gemini,
+            // Only this path of the format streams.
             (_, Some(Format::OpenAiResponses)) if path.ends_with("/responses") => Self::Responses,
             _ => Self::OpenAi,
         }
     }
 
-    /// The likely shape where no route is known.
+    /// Guesses the shape before a route is known.
     pub fn guess(path: &str, headers: &HeaderMap) -> Self {
+        // Each of these headers and paths belongs to one provider's SDKs. OpenAI's are the most widely imitated.
         if headers.contains_key("anthropic-version") || headers.contains_key("x-api-key") || path.contains("/messages")
         {
             Self::Anthropic
@@ -51,7 +54,7 @@ impl Shape {
         }
     }
 
-    /// The body of an error.
+    /// Returns the body of an error.
     pub fn body(self, status: StatusCode, code: &str, message: &str, request_id: &str) -> Value {
         match self {
             Self::Anthropic => json!({
@@ -74,7 +77,7 @@ impl Shape {
         }
     }
 
-    /// The value of `x-amzn-errortype`, which Bedrock's SDKs read in place of the body.
+    /// Returns the value of `x-amzn-errortype`, which Bedrock's SDKs read instead of the body.
     pub fn error_type_header(self, status: StatusCode) -> Option<&'static str> {
         (self == Self::Bedrock).then(|| match status.as_u16() {
             401 | 403 => "AccessDeniedException",
@@ -86,7 +89,7 @@ impl Shape {
         })
     }
 
-    /// An error as an event of a stream that has begun; none where the shape has no text events.
+    /// Returns an error as an event of a stream that has begun. `None` if the shape has no text events.
     pub fn event(self, status: StatusCode, code: &str, message: &str, request_id: &str) -> Option<Bytes> {
         let text = match self {
             Self::Anthropic => {
@@ -95,11 +98,13 @@ impl Shape {
                     self.body(status, code, message, request_id)
                 )
             }
+            // The SDK reads the fields of an `error` event at its top level.
             Self::Responses => {
                 let data = json!({ "type": "error", "code": code, "message": message, "param": null });
                 format!("event: error\ndata: {data}\n\n")
             }
             Self::OpenAi | Self::Gemini => format!("data: {}\n\n", self.body(status, code, message, request_id)),
+            // Its streams are binary frames with checksums.
             Self::Bedrock => return None,
         };
         Some(Bytes::from(text))
@@ -127,7 +132,7 @@ pub(super) const fn openai_type(status: StatusCode) -> &'static str {
     }
 }
 
-/// Clients know a wrong key by OpenAI's own code.
+/// Returns OpenAI's code for a wrong key, which clients recognise. Other errors have the proxy's own code.
 fn openai_code(status: StatusCode, code: &str) -> &str {
     if status == StatusCode::UNAUTHORIZED {
         "invalid_api_key"

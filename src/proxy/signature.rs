@@ -16,15 +16,17 @@ use tracing::dispatcher::{Dispatch, with_default};
 
 use crate::{auth::AwsKeys, splice::Segments};
 
-/// Signs method, path, query, host, date, `content-type` and body; none where that cannot be done.
+/// Signs method, path, query, host, date, `content-type` and body. Returns `None` if the request cannot be signed.
 pub(super) fn sign(keys: &AwsKeys, head: &mut request::Parts, body: &Segments, now: Duration) -> Option<()> {
-    // The library tells the whole signed request to whoever listens at level trace, the session token with it.
+    // At level trace the library logs the whole signed request with its session token: its logging is off here.
     let signed = with_default(&Dispatch::none(), || signed(keys, head, body, now))?;
     let field = |(name, value): (String, String)| {
         let mut value = HeaderValue::from_str(&value).ok()?;
+        // The session token is a credential, and the signature is valid for minutes.
         value.set_sensitive(true);
         Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value))
     };
+    // All or nothing: a partial signature would only be refused by the provider.
     let signed: Vec<(HeaderName, HeaderValue)> = signed.into_iter().map(field).collect::<Option<_>>()?;
     for (name, value) in signed {
         head.headers.insert(name, value);
@@ -32,7 +34,7 @@ pub(super) fn sign(keys: &AwsKeys, head: &mut request::Parts, body: &Segments, n
     Some(())
 }
 
-/// The headers to add.
+/// Returns the headers that a signature adds.
 fn signed(keys: &AwsKeys, head: &request::Parts, body: &Segments, now: Duration) -> Option<Vec<(String, String)>> {
     let session = keys.session_token.as_ref().map(|token| token.reveal().to_owned());
     let (id, secret) = (keys.access_key_id.reveal(), keys.secret_access_key.reveal());
@@ -47,10 +49,12 @@ fn signed(keys: &AwsKeys, head: &request::Parts, body: &Segments, now: Duration)
         .ok()?
         .into();
     let host = host(&head.uri)?;
+    // SigV4 requires `host`, and `content-type` if it is sent. Gateways may change all other headers on the way.
     let mut fields = vec![("host", host.as_str())];
     if let Some(value) = head.headers.get(CONTENT_TYPE) {
         fields.push((CONTENT_TYPE.as_str(), value.to_str().ok()?));
     }
+    // Hashed piece by piece: the library would need a contiguous copy of the body.
     let body = SignableBody::Precomputed(digest(body));
     let request = SignableRequest::new(head.method.as_str(), head.uri.to_string(), fields.into_iter(), body).ok()?;
     let (instructions, _) = sign_request(request, &params).ok()?.into_parts();
@@ -58,8 +62,9 @@ fn signed(keys: &AwsKeys, head: &request::Parts, body: &Segments, now: Duration)
     Some(instructions.headers().map(owned).collect())
 }
 
-/// The `Host` that the HTTP client will send.
+/// Returns the `Host` that the HTTP client will send.
 fn host(uri: &Uri) -> Option<String> {
+    // The HTTP client leaves out the default port, and the signature must cover the same value.
     let usual = if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
     let host = uri.host()?;
     Some(match uri.port_u16().filter(|port| *port != usual) {
@@ -68,7 +73,7 @@ fn host(uri: &Uri) -> Option<String> {
     })
 }
 
-/// The SHA-256 of the body's pieces, one behind the other.
+/// Returns the SHA-256 of the concatenated pieces in lowercase hexadecimal.
 fn digest(body: &Segments) -> String {
     let mut hash = Sha256::new();
     for piece in body.parts() {

@@ -1,4 +1,6 @@
-//! Text that was put at the end of messages, by what stands there: it follows wherever they stand.
+//! Late-result texts that were appended to messages, by the anchor of the message.
+//!
+//! A text is appended again wherever its message occurs, so that the history stays the one that the provider has seen.
 
 use std::{
     collections::HashMap,
@@ -11,7 +13,7 @@ use bytes::{BufMut, Bytes};
 use moka::{ops::compute::Op, sync::Cache};
 use tokio::time::{Instant, timeout_at};
 
-use super::{FIRST, Recall};
+use super::{FIRST, Remembered};
 use crate::{
     auth::Caller,
     clock,
@@ -19,21 +21,21 @@ use crate::{
     repair::Anchor,
 };
 
-/// Bytes of anchors in memory; another caller's are read anew.
+/// The limit of the texts in memory, in bytes. The texts of an evicted caller are read again.
 const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
-/// Bytes that one takes beside its text.
+/// Bytes that a text counts in addition to its length.
 const ANCHOR_BYTES: usize = 192;
-/// How long a ledger that did not answer is not asked again.
+/// The cooldown of the ledger after an error or a timeout of a read.
 const SILENT: Duration = Duration::from_secs(5);
 /// The first byte of every record.
 const VERSION: u8 = 1;
 /// Bytes of a call's name.
 const NAME: usize = 32;
 
-/// Calls whose results one message takes.
+/// The most calls whose results one message takes. A record stores the number in one byte.
 pub const APPENDED_CALLS_MAX: usize = u8::MAX as usize;
 
-/// Text at the end of a message, and the calls whose results it holds.
+/// A text at the end of a message, and the calls whose results it contains.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Appended {
     /// The text.
@@ -43,14 +45,14 @@ pub struct Appended {
 }
 
 impl fmt::Debug for Appended {
-    // Never the text.
+    // The text is content, which must never be logged.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Appended({} bytes, {} calls)", self.text.len(), self.calls.len())
     }
 }
 
 impl Appended {
-    /// Its bytes; none with more than [`APPENDED_CALLS_MAX`] calls.
+    /// Encodes the record. `None` if there are more than [`APPENDED_CALLS_MAX`] calls.
     pub(super) fn encode(&self) -> Option<Bytes> {
         let count = u8::try_from(self.calls.len()).ok()?;
         let mut bytes = vec![VERSION, count];
@@ -74,19 +76,19 @@ impl Appended {
     }
 }
 
-/// A caller's, by what stands there.
+/// The texts of one caller, by the anchor of their message.
 pub type OfCaller = Arc<HashMap<Anchor, Arc<Appended>>>;
 
-/// The anchors of callers, once they were read.
+/// The texts of those callers whose texts were read.
 #[derive(Debug)]
 pub(super) struct Anchors {
     own: Cache<Caller, OfCaller>,
-    /// Until when the ledger, which did not answer, is not asked: healthy requests do not wait for it one after the other.
+    /// The end of the ledger's cooldown. Healthy requests must not wait for a failed ledger one after the other.
     silent: Mutex<Option<Instant>>,
 }
 
 impl Anchors {
-    /// What was read stays for as long as a record `lasts`.
+    /// Makes an empty cache whose entries expire after `lasts`, as the records do.
     pub(super) fn new(lasts: Duration) -> Self {
         let weigh = |_: &Caller, own: &OfCaller| {
             let bytes = own
@@ -105,19 +107,19 @@ impl Anchors {
         self.silent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A caller's; none where they were not read yet.
+    /// Returns the texts of a caller. `None` if they were not read yet.
     fn of(&self, caller: Caller) -> Option<OfCaller> {
         self.own.get(&caller)
     }
 
-    /// Notes what was read of a caller's. What was put meanwhile stays.
+    /// Caches the texts that were read for a caller. If another request was first, its entry stays.
     fn load(&self, caller: Caller, read: impl IntoIterator<Item = (Anchor, Appended)>) -> OfCaller {
         let read = read.into_iter().map(|(anchor, appended)| (anchor, Arc::new(appended)));
         let known = self.own.entry(caller).or_insert_with(|| Arc::new(read.collect()));
         known.into_value()
     }
 
-    /// Notes one of a caller whose others were read.
+    /// Adds a text to the cached texts of a caller.
     fn put(&self, caller: Caller, anchor: Anchor, appended: &Arc<Appended>) {
         self.change(caller, |own| drop(own.insert(anchor, Arc::clone(appended))));
     }
@@ -129,86 +131,85 @@ impl Anchors {
                 change(Arc::make_mut(&mut own));
                 Op::Put(own)
             }
+            // The next request reads all texts of a caller without an entry. A partial entry would hide the others.
             None => Op::Nop,
         }));
     }
 }
 
-impl Recall {
-    /// What was put at the end of this caller's messages. None where it is not known, since the ledger does not answer.
-    pub async fn appended(&self, caller: Caller, by: Instant) -> Option<OfCaller> {
-        if let Some(known) = self.0.anchors.of(caller) {
-            return Some(known);
-        }
-        if self.0.anchors.silent().is_some_and(|until| clock::now() < until) {
-            return None;
-        }
-        let list = self.0.ledger.list(
-            Kind::Anchor,
-            *caller.principal().as_bytes(),
-            ROWS_MAX,
-            clock::since_1970(),
-        );
-        let Ok(Ok(records)) = timeout_at(by, list).await else {
-            *self.0.anchors.silent() = Some(clock::now() + SILENT);
-            self.0.telemetry.record_ledger_timeout("read");
-            return None;
-        };
-        let read = records
-            .iter()
-            .filter_map(|record| Some((record.key.name, Appended::decode(&record.value)?)));
-        Some(self.0.anchors.load(caller, read))
+/// Returns the texts at the end of this caller's messages. `None` if they are unknown, since the ledger did not answer.
+pub(super) async fn appended(store: &Remembered, caller: Caller, deadline: Instant) -> Option<OfCaller> {
+    if let Some(known) = store.anchors.of(caller) {
+        return Some(known);
     }
+    if store.anchors.silent().is_some_and(|until| clock::now() < until) {
+        return None;
+    }
+    let list = store.ledger.list(
+        Kind::Anchor,
+        *caller.principal().as_bytes(),
+        ROWS_MAX,
+        clock::since_1970(),
+    );
+    let Ok(Ok(records)) = timeout_at(deadline, list).await else {
+        // Most requests need no late text, so a ledger that fails must not delay each of them.
+        *store.anchors.silent() = Some(clock::now() + SILENT);
+        store.telemetry.record_ledger_timeout("read");
+        return None;
+    };
+    let read = records
+        .iter()
+        .filter_map(|record| Some((record.key.name, Appended::decode(&record.value)?)));
+    Some(store.anchors.load(caller, read))
+}
 
-    /// Keeps what is put at the end of a message, before it is sent. Hands back what stands there, and whether it was put
-    /// now; none where it cannot be kept, so that nothing may be put.
-    pub async fn append(
-        &self,
-        caller: Caller,
-        anchor: Anchor,
-        appended: Appended,
-        by: Instant,
-    ) -> Option<(Arc<Appended>, bool)> {
-        if !self.0.callers.is_known(caller) {
+/// Stores a text before it is sent at the end of a message. See [`Recall::append`](super::Recall::append).
+pub(super) async fn append(
+    store: &Remembered,
+    caller: Caller,
+    anchor: Anchor,
+    appended: Appended,
+    deadline: Instant,
+) -> Option<(Arc<Appended>, bool)> {
+    if !store.callers.is_known(caller) {
+        return None;
+    }
+    // The text of an earlier request stays. Nothing is written then that would have to be rolled back.
+    if let Some(stored) = self::appended(store, caller, deadline).await?.get(&anchor) {
+        return Some((Arc::clone(stored), false));
+    }
+    let insert = Step::Insert {
+        key: anchor_key(caller, anchor),
+        index: None,
+        value: appended.encode()?,
+        expires_at: clock::since_1970() + store.settings.lasting,
+    };
+    let (stored, is_new) = match timeout_at(deadline, store.ledger.commit(vec![insert], clock::since_1970())).await {
+        Ok(Ok(Outcome::Done)) => (appended, true),
+        Ok(Ok(Outcome::Conflict(records))) => {
+            let record = records.into_iter().flatten().next()?;
+            (Appended::decode(&record.value)?, false)
+        }
+        Ok(Err(_)) | Err(_) => {
+            store.telemetry.record_ledger_timeout("write");
+            // The commit may still succeed, and must not leave a record of a text that was never sent.
+            unappend(store, caller, anchor);
             return None;
         }
-        // What another request has put there stands already: nothing is written that would have to be taken back.
-        if let Some(standing) = self.appended(caller, by).await?.get(&anchor) {
-            return Some((Arc::clone(standing), false));
-        }
-        let key = anchor_key(caller, anchor);
-        let insert = Step::Insert {
-            key,
-            index: None,
-            value: appended.encode()?,
-            expires_at: clock::since_1970() + self.0.settings.lasting,
-        };
-        let (standing, is_new) = match timeout_at(by, self.0.ledger.commit(vec![insert], clock::since_1970())).await {
-            Ok(Ok(Outcome::Done)) => (appended, true),
-            Ok(Ok(Outcome::Conflict(records))) => {
-                let record = records.into_iter().flatten().next()?;
-                (Appended::decode(&record.value)?, false)
-            }
-            Ok(Err(_)) | Err(_) => {
-                self.0.telemetry.record_ledger_timeout("write");
-                // It may be done all the same, and must not stand where nothing was put.
-                self.unappend(caller, anchor);
-                return None;
-            }
-        };
-        let standing = Arc::new(standing);
-        self.0.anchors.put(caller, anchor, &standing);
-        Some((standing, is_new))
-    }
+    };
+    let stored = Arc::new(stored);
+    store.anchors.put(caller, anchor, &stored);
+    Some((stored, is_new))
+}
 
-    /// Takes back what was put at the end of a message that no provider took.
-    pub fn unappend(&self, caller: Caller, anchor: Anchor) {
-        self.0.anchors.change(caller, |own| drop(own.remove(&anchor)));
-        self.0.later.write(vec![Step::Remove {
-            key: anchor_key(caller, anchor),
-            version: FIRST,
-        }]);
-    }
+/// Removes a text that no provider has accepted.
+pub(super) fn unappend(store: &Remembered, caller: Caller, anchor: Anchor) {
+    store.anchors.change(caller, |own| drop(own.remove(&anchor)));
+    // These records are never replaced, so they all have the first version.
+    store.later.write(vec![Step::Remove {
+        key: anchor_key(caller, anchor),
+        version: FIRST,
+    }]);
 }
 
 fn anchor_key(caller: Caller, anchor: Anchor) -> Key {

@@ -1,8 +1,8 @@
-//! What is remembered of a caller's calls: the answers that they were given, which stay as they are, and the results that
-//! came.
+//! The store of answers: the pinned answers of calls, results that clients brought, and appended late-result texts.
 //!
-//! Memory stands in front of the ledger. An exchange waits for the ledger until its deadline and no longer: what was not
-//! read in time counts as unknown, and what was not written in time is written later.
+//! A memory cache is in front of the ledger. An exchange waits for the ledger until its deadline, and no longer. A
+//! record that was not read in time counts as unknown. A record that was not written in time is written in the
+//! background.
 
 mod anchors;
 mod patience;
@@ -20,7 +20,7 @@ use crate::{
     clock,
     digest::{digest_of, keyed_digest_of},
     ledger::{Key, Kind, Later, Ledger, Name, Outcome, ROWS_MAX, Record, Step, read_all},
-    repair::{CallKey, ClientResult, PinnedAnswer, RealResult, names_call},
+    repair::{Anchor, CallKey, ClientResult, PinnedAnswer, RealResult, names_call},
     telemetry::Telemetry,
 };
 
@@ -32,30 +32,30 @@ pub use seen::{Scope, Wanted};
 use anchors::Anchors;
 use seen::Seen;
 
-/// Bytes of rows in memory.
+/// The limit of the rows in memory, in bytes.
 const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
-/// Bytes that a row takes beside its text.
+/// Bytes that a row counts in addition to its text.
 const ROW_BYTES: usize = 192;
-/// How long a row nobody asks for stays in memory.
+/// The time after which an unused row leaves the memory.
 const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Tries of one write against rows of others: each try adopts what stands there.
+/// The most attempts at one write. After a conflict the next attempt leaves out the rows that exist already.
 const TRIES: usize = 4;
-/// The version of a row that nobody has confirmed.
+/// The version of a row that was inserted and never replaced: no provider has accepted it yet.
 const FIRST: u64 = 1;
 
-/// An answer, by the call that it was given to.
+/// A call and its answer.
 pub type Given = (CallKey, PinnedAnswer);
 
-/// How long, and what.
+/// Settings of the store of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecallSettings {
-    /// How long a record lasts.
+    /// The lifetime of a record.
     pub lasting: Duration,
-    /// Whether results that were only seen in requests go into the ledger too.
+    /// `true` if results that clients bring are written to the ledger too.
     pub keeps_seen: bool,
 }
 
-/// What is remembered. A cheap handle.
+/// The store of answers. The handle is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Recall(Arc<Remembered>);
 
@@ -75,12 +75,12 @@ struct Remembered {
 #[derive(Clone, Debug)]
 struct Known {
     row: Row,
-    /// Whether it is in the ledger, or on its way there.
+    /// `true` if the row is in the ledger, or queued for it.
     stored: bool,
 }
 
 impl Recall {
-    /// Remembers in `ledger`.
+    /// Makes a store over `ledger`. Writes that no request waits for go to `later`.
     pub fn new(
         ledger: Arc<dyn Ledger>,
         later: Later,
@@ -106,18 +106,20 @@ impl Recall {
         }))
     }
 
-    /// The answer of a call, as far as memory knows.
+    /// Returns the pinned answer of a call from memory.
     pub fn recalled(&self, scope: Scope, call: CallKey) -> Option<PinnedAnswer> {
         self.0.rows.get(&name(scope, call)).map(|known| known.row.answer)
     }
 
-    /// Keeps results that a caller brought. Nobody's results are kept for nobody. Of a call that has brought another result
-    /// before, the ledger keeps the first.
+    /// Stores results that a caller brought in a request. Unauthenticated callers are never stored.
+    ///
+    /// If a call has several results over time, memory contains the last and the ledger the first.
     pub fn saw(&self, scope: Scope, brought: Vec<ClientResult>) {
         if !scope.caller.is_authenticated() {
             return;
         }
         for result in brought {
+            // A retried request brings the same results again: only new ones are written.
             let fresh = self.0.seen.keep(scope, result);
             let kept = self.0.settings.keeps_seen && self.0.callers.is_known(scope.caller);
             if let Some((name, block)) = fresh.filter(|_| kept) {
@@ -131,8 +133,8 @@ impl Recall {
         }
     }
 
-    /// The results that the caller brought for these calls, in their order.
-    pub async fn seen(&self, scope: Scope, calls: &[Wanted], by: Instant) -> Vec<Option<RealResult>> {
+    /// Returns the results that the caller brought for these calls, in their order.
+    pub async fn seen(&self, scope: Scope, calls: &[Wanted], deadline: Instant) -> Vec<Option<RealResult>> {
         let names: Vec<Option<Name>> = calls.iter().map(|call| call.name(scope)).collect();
         let known = |name: &Option<Name>| name.as_ref().and_then(|name| self.0.seen.find(name));
         let mut found: Vec<Option<String>> = names.iter().map(known).collect();
@@ -141,11 +143,12 @@ impl Recall {
                 names.get(*place).is_some_and(Option::is_some) && found.get(*place).is_some_and(Option::is_none)
             })
             .collect();
+        // One read for all results that memory does not have: the deadline covers it as a whole.
         if self.0.settings.keeps_seen && !wanted.is_empty() {
             let named = wanted.iter().filter_map(|place| names.get(*place).copied().flatten());
             let keys = named.map(|name| seen_key(scope.caller, name)).collect();
             let read = read_all(&*self.0.ledger, keys, clock::since_1970());
-            if let Ok(Ok(records)) = timeout_at(by, read).await {
+            if let Ok(Ok(records)) = timeout_at(deadline, read).await {
                 for (place, record) in wanted.into_iter().zip(records) {
                     let block = record.and_then(|record| String::from_utf8(record.value.to_vec()).ok());
                     if let Some(slot) = found.get_mut(place) {
@@ -157,20 +160,24 @@ impl Recall {
             }
         }
         let is_its = |(block, call): (Option<String>, &Wanted)| {
+            // Another call's id has the same letters and digits, so that both results have the same name.
             let block = block.filter(|block| !call.has_twin || names_call(block, &call.id))?;
             Some(RealResult::Block(block))
         };
         found.into_iter().zip(calls).map(is_its).collect()
     }
 
-    /// Whether what is kept outlives the process.
+    /// Returns `true` if the records still exist after a restart of the process.
     pub fn survives_restart(&self) -> bool {
         self.0.ledger.survives_restart()
     }
 
-    /// The answers of these calls. Of a caller whom nobody has proven the ledger holds none.
+    /// Reads the pinned answers of these calls from the ledger. Calls without one are left out.
+    ///
+    /// Returns nothing for a caller that is not verified, and nothing if the ledger does not answer by `deadline`.
     pub async fn fetch(&self, scope: Scope, calls: &[CallKey], deadline: Instant) -> HashMap<CallKey, PinnedAnswer> {
         let look = async {
+            // Only verified callers have records in the ledger.
             if !self.0.callers.is_proven(scope.caller).await {
                 return Ok(Vec::new());
             }
@@ -190,10 +197,11 @@ impl Recall {
         found
     }
 
-    /// Keeps these answers before they are sent. Hands back the answers of calls that were given others already: those
-    /// stand.
+    /// Pins these answers before they are sent.
+    ///
+    /// Returns the answers of calls that have another pinned answer already. It stays, and the request must use it.
     pub async fn freeze(&self, scope: Scope, given: &[Given], deadline: Instant) -> HashMap<CallKey, PinnedAnswer> {
-        let mut standing = HashMap::new();
+        let mut existing = HashMap::new();
         let mut fresh: Vec<(CallKey, Row)> = Vec::new();
         for (call, answer) in given {
             let row = Row {
@@ -204,36 +212,40 @@ impl Recall {
                 row: row.clone(),
                 stored: self.0.callers.is_known(scope.caller),
             };
+            // Atomic: of two requests at once for a call, one pins its answer and the other receives it.
             let entry = self.0.rows.entry(name(scope, *call)).or_insert(known);
             if entry.is_fresh() {
                 fresh.push((*call, row));
             } else if entry.value().row.answer != *answer {
-                standing.insert(*call, entry.into_value().row.answer);
+                existing.insert(*call, entry.into_value().row.answer);
             }
         }
+        // The pins of an unverified caller stay in memory until a provider accepts a request.
         if !self.0.callers.is_known(scope.caller) {
-            return standing;
+            return existing;
         }
+        // A commit takes `ROWS_MAX` steps at most.
         while !fresh.is_empty() {
             let rest = fresh.split_off(fresh.len().min(ROWS_MAX));
-            self.freeze_portion(scope, fresh, &mut standing, deadline).await;
+            self.freeze_portion(scope, fresh, &mut existing, deadline).await;
             fresh = rest;
         }
-        standing
+        existing
     }
 
-    /// Writes rows that memory holds since now. Of those that have others in the ledger, these stand.
+    /// Writes rows that memory has contained since now. Adds the rows that the ledger has instead to `existing`.
     async fn freeze_portion(
         &self,
         scope: Scope,
         mut fresh: Vec<(CallKey, Row)>,
-        standing: &mut HashMap<CallKey, PinnedAnswer>,
+        existing: &mut HashMap<CallKey, PinnedAnswer>,
         deadline: Instant,
     ) {
         for _ in 0..TRIES {
             if fresh.is_empty() {
                 return;
             }
+            // A commit applies all steps or none: one existing row rejects the others too. The next attempt omits it.
             let steps = fresh.iter().map(|(call, row)| self.insert(scope, *call, row));
             let commit = self.0.ledger.commit(steps.collect(), clock::since_1970());
             match timeout_at(deadline, commit).await {
@@ -244,25 +256,26 @@ impl Recall {
                         let Some(row) = records.next().flatten().as_ref().and_then(decode) else {
                             return true;
                         };
-                        standing.insert(*call, self.adopt(scope, *call, row));
+                        existing.insert(*call, self.adopt(scope, *call, row));
                         false
                     });
                 }
                 Ok(Err(_)) | Err(_) => break,
             }
         }
+        // The request goes on without the ledger. The answer stays pinned in memory, and reaches the ledger later.
         self.0.telemetry.record_ledger_timeout("write");
         for (call, row) in &fresh {
             self.0.later.write(vec![self.insert(scope, *call, row)]);
         }
     }
 
-    /// A request with these answers was answered with success: they are the calls' from now on.
+    /// Commits these answers: a provider has accepted a request with them. They are the calls' answers from now on.
     pub fn accepted(&self, scope: Scope, used: &[Given]) {
         let lasts = !used.is_empty() && self.0.callers.is_known(scope.caller);
         for (call, answer) in used {
             let known = self.0.rows.get(&name(scope, *call));
-            // What a provider took first stays.
+            // The first answer that a provider accepted stays: its history is cached with these bytes.
             if known.as_ref().is_some_and(|known| known.row.firm) {
                 continue;
             }
@@ -272,6 +285,7 @@ impl Recall {
             };
             if lasts {
                 let same = |known: &Known| known.row.answer == *answer && known.stored;
+                // The row is there already, and is only marked. The version protects a row that was marked before.
                 if known.as_ref().is_some_and(same) {
                     self.0.later.write(vec![Step::Replace {
                         key: key(scope, *call),
@@ -282,19 +296,21 @@ impl Recall {
                 } else if known.is_some_and(|known| known.stored) {
                     self.0.later.write(vec![remove(scope, *call)]);
                 }
-                // Where the row was taken back meanwhile it stands again; else this changes nothing.
+                // Restores a row that another request has rolled back since. Otherwise the insert changes nothing.
                 self.0.later.write(vec![self.insert(scope, *call, &row)]);
             }
             self.0.rows.insert(name(scope, *call), Known { row, stored: lasts });
         }
     }
 
-    /// No request with these answers, which this one gave first, was answered with success: they are taken back, unless
-    /// another's was.
+    /// Rolls back these answers, which this request was the first to use, and which no provider has accepted.
+    ///
+    /// An answer that another request has committed meanwhile stays.
     pub fn withdrawn<'g>(&self, scope: Scope, given: impl IntoIterator<Item = &'g Given>) {
         for (call, answer) in given {
             let name = name(scope, *call);
             let Some(known) = self.0.rows.get(&name) else { continue };
+            // Another request has committed or replaced the pin since.
             if known.row.firm || known.row.answer != *answer {
                 continue;
             }
@@ -305,7 +321,32 @@ impl Recall {
         }
     }
 
-    /// Takes over a row of the ledger.
+    /// Returns the texts at the end of this caller's messages. `None` if the ledger did not answer, so that they are
+    /// unknown.
+    pub async fn appended(&self, caller: Caller, deadline: Instant) -> Option<OfCaller> {
+        anchors::appended(&self.0, caller, deadline).await
+    }
+
+    /// Stores a text before it is sent at the end of a message.
+    ///
+    /// Returns the text that belongs there, and `true` if it is this one. An earlier text stays. `None` if the text
+    /// cannot be stored: it must not be sent then.
+    pub async fn append(
+        &self,
+        caller: Caller,
+        anchor: Anchor,
+        appended: Appended,
+        deadline: Instant,
+    ) -> Option<(Arc<Appended>, bool)> {
+        anchors::append(&self.0, caller, anchor, appended, deadline).await
+    }
+
+    /// Removes a text that no provider has accepted.
+    pub fn unappend(&self, caller: Caller, anchor: Anchor) {
+        anchors::unappend(&self.0, caller, anchor);
+    }
+
+    /// Caches a row of the ledger and returns its answer.
     fn adopt(&self, scope: Scope, call: CallKey, row: Row) -> PinnedAnswer {
         let answer = row.answer.clone();
         self.0.rows.insert(name(scope, call), Known { row, stored: true });
@@ -349,8 +390,9 @@ fn key(scope: Scope, call: CallKey) -> Key {
     }
 }
 
-/// The name of a row in memory. A result is of its format: another cannot hold it.
+/// Returns the name of a row in memory. It includes the format, since a result fits no other one.
 fn name(scope: Scope, call: CallKey) -> Name {
+    // Keyed with the principal: no caller can reach another one's row.
     let parts: [&[u8]; 2] = [scope.format.label().as_bytes(), call.as_bytes()];
     keyed_digest_of(scope.caller.principal().as_bytes(), parts)
 }

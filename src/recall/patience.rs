@@ -1,4 +1,4 @@
-//! How long one exchange waits for the ledger: a quarter of a second, all in all.
+//! The time that one exchange may wait for the ledger: 250 ms in total.
 
 use std::{future::Future, time::Duration};
 
@@ -6,15 +6,15 @@ use tokio::time::Instant;
 
 use crate::clock;
 
-/// What is left of it.
+/// The remaining waiting time of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience(Duration);
 
 impl Patience {
-    /// Nothing was waited for yet.
+    /// The waiting time of a new exchange.
     pub const WHOLE: Self = Self(Duration::from_millis(250));
 
-    /// Does `work`, which is told until when it may wait, and takes off how long that was.
+    /// Runs `work`, passes it the deadline, and subtracts the time that it took.
     pub async fn spend<W: Future>(&mut self, work: impl FnOnce(Instant) -> W) -> W::Output {
         let began = clock::now();
         let done = work(began + self.0).await;

@@ -1,4 +1,4 @@
-//! A frozen answer as it stands in the ledger.
+//! The encoding of a pinned answer in the ledger.
 
 use bytes::{BufMut, Bytes};
 
@@ -13,17 +13,17 @@ const BLOCK: u8 = b'b';
 const CONTENT: u8 = b'c';
 const FAILED: u8 = b'f';
 
-/// A frozen answer, and whether a provider took a request with it.
+/// A pinned answer, and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The answer.
     pub answer: PinnedAnswer,
-    /// Whether a request with it was answered with success.
+    /// `true` if a provider has accepted a request with this answer.
     pub firm: bool,
 }
 
 impl Row {
-    /// The row as bytes.
+    /// Encodes the row.
     pub fn encode(&self) -> Bytes {
         let mut bytes = vec![VERSION, if self.firm { FIRM } else { TENTATIVE }];
         match &self.answer {
@@ -40,8 +40,9 @@ impl Row {
         bytes.into()
     }
 
-    /// The row that these bytes are; none where they are none that this version knows.
+    /// Decodes a row. `None` if this version does not know the encoding.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
+        // Bytes of another version count as no row, so that the call is pinned anew.
         let [VERSION, state @ (TENTATIVE | FIRM), kind, said @ ..] = bytes else {
             return None;
         };
@@ -61,9 +62,10 @@ impl Row {
         })
     }
 
-    /// Bytes that it takes in memory.
+    /// Returns the bytes of the answer's text in memory.
     pub fn weight(&self) -> usize {
         match &self.answer {
+            // A placeholder is a number in the row itself.
             PinnedAnswer::Placeholder(_) => 0,
             PinnedAnswer::Result(real) => real.byte_len(),
         }

@@ -1,5 +1,6 @@
-//! Results that callers brought themselves: a history that has lost one gets it back. In memory, bounded; in the ledger only
-//! where the operator wants contents of conversations there.
+//! Results that clients brought in requests: a history that has lost one gets it back.
+//!
+//! Memory contains them up to a limit. The ledger contains them only if the operator allows conversation content there.
 
 use std::sync::Arc;
 
@@ -14,40 +15,40 @@ use crate::{
     wire::Format,
 };
 
-/// Bytes of results in memory.
+/// The limit of the results in memory, in bytes.
 const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
-/// Bytes that one takes beside its text.
+/// Bytes that a result counts in addition to its text.
 const RESULT_BYTES: usize = 192;
 
-/// Whose results, and in which format: nothing is found by another caller, or put into another format.
+/// The owner and the format of answers. No other caller can find them, and no other format receives them.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
     /// The caller.
     pub caller: Caller,
     /// The format.
     pub format: Format,
-    /// The lane, where one is told.
+    /// The lane, or `None` if it is unknown or only guessed.
     pub lane: Option<LaneId>,
 }
 
-/// A call whose result is wanted.
+/// A call whose result is looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The id, or the tool where there is no id.
+    /// The id, or the name of the tool if the call has no id.
     pub id: Vec<u8>,
-    /// The tool.
+    /// The name of the tool.
     pub tool: Vec<u8>,
-    /// The hash of its canonical input.
+    /// The hash of the canonical input.
     pub input: [u8; 32],
-    /// Where its id may come again: what it asks for, and what stands in front of it.
+    /// A hash of the call's input and of the message before it. `None` unless the id may be used again.
     pub asked: Option<[u8; 32]>,
-    /// How many calls of its id stand before it.
+    /// The number of earlier calls with the same id.
     pub occurrence: usize,
-    /// Whether another id of the body has the same letters and digits: then only the very id tells the call.
+    /// `true` if another id of the body has the same letters and digits. Only the exact id then identifies the call.
     pub has_twin: bool,
 }
 
-/// The results.
+/// The results in memory.
 #[derive(Debug)]
 pub(super) struct Seen(Cache<Name, Arc<String>>);
 
@@ -58,7 +59,9 @@ impl Seen {
         Self(Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh).build())
     }
 
-    /// Keeps a result; of one call the last that was brought. Gives it with its name, if it was not known.
+    /// Stores a result in place of an earlier one of its call.
+    ///
+    /// Returns its name and text. `None` if the same result was stored already, or if nothing identifies the call.
     pub(super) fn keep(&self, scope: Scope, result: ClientResult) -> Option<(Name, Arc<String>)> {
         let name = name(
             scope,
@@ -75,26 +78,31 @@ impl Seen {
         Some((name, block))
     }
 
-    /// The result under a name.
+    /// Returns the result with this name.
     pub(super) fn find(&self, name: &Name) -> Option<String> {
         self.0.get(name).map(|block| String::clone(&block))
     }
 }
 
 impl Wanted {
-    /// The name of its result.
+    /// Returns the name of the call's result. `None` if nothing identifies the call.
     pub(super) fn name(&self, scope: Scope) -> Option<Name> {
         name(scope, &self.id, &self.tool, self.occurrence, self.asked.as_ref())
     }
 }
 
-/// Where an id may come again, its input and its lane must be the same, and a lane be told.
+/// Returns the name of a result.
+///
+/// An id that may be used again has an `input` hash, and identifies a call only within one lane. Without a lane there
+/// is no name.
 fn name(scope: Scope, id: &[u8], tool: &[u8], occurrence: usize, input: Option<&[u8; 32]>) -> Option<Name> {
     let Scope { caller, format, lane } = scope;
     let mut hash = blake3::Hasher::new_keyed(caller.principal().as_bytes());
+    // Some clients strip all but letters and digits from ids.
     for part in [format.label().as_bytes(), &id_letters(id), tool] {
         hash.add(part);
     }
+    // Calls of one id are told apart by their order.
     hash.update(&(occurrence as u64).to_le_bytes());
     if let Some(input) = input {
         hash.update(input);

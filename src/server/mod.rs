@@ -1,4 +1,4 @@
-//! Listeners, connection limits, owned tasks, drain.
+//! Listeners, connections and their limits, tasks and the drain.
 
 pub mod framing;
 mod stall;
@@ -25,40 +25,40 @@ use stall::Impatient;
 pub use stall::Stalled;
 pub use tasks::{Signal, Tasks};
 
-/// Largest request head, and what hyper may hold of one connection.
+/// The largest request head, and the limit of hyper's read buffer for one connection: 64 KiB.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of an answer that the kernel may hold for a client that reads slowly.
+/// Bytes of an answer that the kernel may buffer for a slow client. A hint: the kernel may use another size.
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
-/// Streams at once on one HTTP/2 connection.
+/// Concurrent streams on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
-/// Silence after which the kernel asks whether a client is still there.
+/// Silence after which the kernel sends TCP keepalive probes to a client.
 const CLIENT_KEEPALIVE: Duration = Duration::from_secs(30);
-/// How long a connection is kept for the next request: longer than common clients keep it, so that they close first.
+/// Time for which an idle connection stays open. Longer than in common clients, so that the client closes first.
 const KEEP_ALIVE: Duration = Duration::from_secs(120);
-/// Rest after an accept that failed for want of resources.
+/// Pause after an accept that failed for lack of resources.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Settings of one listener.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// Connections at once; more wait in the kernel's queue.
+    /// Concurrent connections. More wait in the kernel's queue.
     pub connections_max: usize,
-    /// Time for a client to send its request's head.
+    /// Timeout for a client to send a request head.
     pub header_timeout: Duration,
-    /// How long a client may take nothing of its answer.
+    /// Timeout for a client that reads nothing of its answer.
     pub client_stall: Duration,
-    /// Time for what runs to finish after SIGTERM.
+    /// Time for running exchanges to finish after SIGTERM.
     pub drain_timeout: Duration,
 }
 
-/// An address could not be listened on.
+/// The error of binding a listener.
 #[derive(Debug, thiserror::Error)]
 pub struct BindError {
     /// The address.
     pub address: SocketAddr,
-    /// What the system said.
+    /// The error of the operating system.
     #[source]
     pub source: io::Error,
 }
@@ -66,14 +66,14 @@ pub struct BindError {
 impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.source.kind() == io::ErrorKind::AddrInUse {
-            write!(f, "address {} is taken", self.address)
+            write!(f, "address {} is already in use", self.address)
         } else {
             write!(f, "cannot listen on {}: {}", self.address, self.source)
         }
     }
 }
 
-/// Listens on `address`; port 0 picks a free one.
+/// Binds a listener. Port 0 selects a free port.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
     TcpListener::bind(address)
         .await
@@ -92,6 +92,7 @@ where
 {
     let permits = Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS)));
     let stopping = tasks.stopping();
+    // The permit comes before the accept: connections over the limit wait in the kernel's queue.
     while let Some(Ok(permit)) = stopping.until(pin!(Arc::clone(&permits).acquire_owned())).await {
         let Some(stream) = stopping.until(pin!(accept(&listener))).await else {
             break;
@@ -105,20 +106,22 @@ where
     }
 }
 
-/// The next connection. Waits a little where the system is out of descriptors or memory, so that it never spins.
+/// Accepts the next connection. Pauses while the system is out of descriptors or memory.
 async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
             Err(error) if is_of_one_connection(&error) => {}
+            // Without the pause this loop would spin until descriptors are free again.
             Err(error) => {
-                tracing::warn!(%error, "cannot accept connections for the moment");
+                tracing::warn!(%error, "failed to accept a connection: retrying in 100 ms");
                 tokio::time::sleep(ACCEPT_BACKOFF).await;
             }
         }
     }
 }
 
+/// Returns `true` if an accept error concerns only the one connection, so that the next accept may succeed.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(
@@ -127,7 +130,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Serves one connection until it ends; a drain lets its exchanges finish.
+/// Serves one connection until it ends. A drain lets its running exchanges finish.
 pub async fn connection<T, S, B>(stream: T, settings: ServerSettings, tasks: Tasks, service: S)
 where
     T: AsyncRead + AsyncWrite + Unpin + 'static,
@@ -153,25 +156,26 @@ where
         connection.await
     };
     if let Err(error) = ended {
-        tracing::debug!(error, "connection ended early");
+        tracing::debug!(error, "connection closed with an error");
     }
 }
 
-/// Hints only: a socket that refuses them still works.
+/// Sets socket options. Errors are ignored: the connection works without them.
 fn tune(stream: &TcpStream) {
     let socket = socket2::SockRef::from(stream);
     drop(socket.set_tcp_nodelay(true));
     drop(socket.set_send_buffer_size(SEND_BUFFER_BYTES));
-    // A client that vanished without a word must not hold a provider that thinks for minutes.
+    // A client that vanished without a FIN must not hold a provider's answer open for minutes.
     drop(socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(CLIENT_KEEPALIVE)));
 }
 
+/// Configures hyper for HTTP/1 and HTTP/2.
 fn builder(tasks: Tasks) -> auto::Builder<Tasks> {
     let mut builder = auto::Builder::new(tasks);
     builder
         .http1()
         .timer(TokioTimer::new())
-        // Counts from the end of the exchange before: the head itself has a clock of its own below.
+        // hyper counts it from the end of the last exchange, so it is the keep-alive. `framing` times the head itself.
         .header_read_timeout(KEEP_ALIVE)
         .max_buf_size(HEAD_BYTES_MAX)
         .http2()
@@ -183,7 +187,7 @@ fn builder(tasks: Tasks) -> auto::Builder<Tasks> {
     builder
 }
 
-/// Puts the framing of each request, and what tells of its connection, among its extensions.
+/// A service that adds the framing of each request, and the state of its connection, to the request's extensions.
 #[derive(Clone, Debug)]
 struct Framed<S> {
     heads: Heads,
@@ -200,6 +204,7 @@ where
     type Future = S::Future;
 
     fn call(&self, mut request: Request<Incoming>) -> S::Future {
+        // Called in the order of the requests on the connection, so the queues agree.
         if request.version() < Version::HTTP_2 {
             request.extensions_mut().insert(self.heads.next());
             request.extensions_mut().insert(self.heads.clone());

@@ -1,4 +1,4 @@
-//! A limit on clients that stop reading: their connection is cut, so that they hold no provider for ever.
+//! The write timeout of client connections. A client that stops reading must not hold a provider's answer open.
 
 use std::{
     io,
@@ -18,24 +18,24 @@ use tokio::{
 
 use crate::clock;
 
-/// Tells whether the client of a connection has stopped reading; among the extensions of its requests.
+/// A flag of a connection: its client has stopped reading. Each request carries it in its extensions.
 #[derive(Clone, Debug, Default)]
 pub struct Stalled(Arc<AtomicBool>);
 
 impl Stalled {
-    /// Whether the connection was cut for it.
+    /// Returns `true` if the connection was closed because the client stopped reading.
     pub fn is_so(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// A connection whose writes fail once nothing was taken for the limit.
+/// A connection whose writes fail after a timeout in which the client took no bytes.
 #[derive(Debug)]
 pub(super) struct Impatient<T> {
     inner: T,
     limit: Duration,
     stalled: Stalled,
-    // Armed while a write waits.
+    // The timeout, while a write waits.
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
@@ -49,12 +49,14 @@ impl<T> Impatient<T> {
         }
     }
 
-    /// What tells that the client has stopped reading.
+    /// Returns the flag that is set once the client has stopped reading.
     pub(super) fn stalled(&self) -> Stalled {
         self.stalled.clone()
     }
 
+    /// Fails a write that has waited for longer than the limit.
     fn judge<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        // Any progress restarts the timeout: a slow client is fine, a silent one is not.
         if written.is_ready() {
             self.alarm = None;
             return written;
@@ -64,10 +66,11 @@ impl<T> Impatient<T> {
             .alarm
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(clock::now() + limit)));
         ready!(alarm.as_mut().poll(cx));
+        // Set before the error: the exchange reads the flag when it is dropped.
         self.stalled.0.store(true, Ordering::Release);
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "the client stopped reading",
+            "timeout: the client stopped reading",
         )))
     }
 }

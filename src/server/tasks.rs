@@ -1,4 +1,4 @@
-//! Every task of the process has an owner here, so that the drain can wait for it.
+//! The owner of all tasks of the process, so that the drain can wait for each of them.
 
 use std::{
     future::{Future, poll_fn},
@@ -13,7 +13,7 @@ use std::{
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Something that is said once, to all tasks. Cheap to clone.
+/// A signal that is given once, to all tasks. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Signal {
     token: CancellationToken,
@@ -21,14 +21,16 @@ pub struct Signal {
 }
 
 impl Signal {
+    /// Gives the signal.
     fn give(&self) {
+        // Stored first: a task that the token wakes must see it.
         self.given.store(true, Ordering::Release);
         self.token.cancel();
     }
 
-    /// Runs `task` until the signal is given; none if the signal came first.
+    /// Runs `task` until the signal is given. Returns `None` if the signal came first.
     ///
-    /// The token is asked once a waker: its answer takes a lock that all tasks share, and would on every poll.
+    /// The token is polled only if the waker has changed, because its poll takes a lock that all tasks share.
     pub async fn until<F: Future + Unpin>(&self, mut task: F) -> Option<F::Output> {
         let mut cancelled = pin!(self.token.cancelled());
         let mut registered: Option<Waker> = None;
@@ -37,6 +39,7 @@ impl Signal {
             if !known {
                 registered = Some(cx.waker().clone());
             }
+            // A registered waker is woken by the token, so a read of the flag is enough here.
             let given = if known {
                 self.given.load(Ordering::Acquire)
             } else {
@@ -51,7 +54,7 @@ impl Signal {
     }
 }
 
-/// A task that can be cut. Boxed, as futures within futures hold what they were given twice: that was 9 kB a connection.
+/// Runs a task that can be cut. It is boxed: nested futures store their arguments twice, which cost 9 kB a connection.
 async fn run(cut: Signal, task: Pin<Box<impl Future<Output = ()>>>) {
     cut.until(task).await;
 }
@@ -59,40 +62,42 @@ async fn run(cut: Signal, task: Pin<Box<impl Future<Output = ()>>>) {
 /// The owner of all tasks. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
-    // Client connections and what runs on them: the drain waits for these.
+    // Client connections and their exchanges: the drain waits for these.
     connections: TaskTracker,
-    // Pool upkeep, accept loops: cut once the connections are done.
+    // Accept loops and connection pools: cut once the connections are done.
     background: TaskTracker,
     stop: Signal,
     cut: Signal,
 }
 
 impl Tasks {
-    /// Runs a client connection: the drain waits for it.
+    /// Spawns a client connection. The drain waits for it.
     pub fn spawn_connection(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.connections.spawn(run(self.cut.clone(), Box::pin(task)));
     }
 
-    /// Runs upkeep: the drain cuts it when the connections are done.
+    /// Spawns background work. The drain cuts it once the connections are done.
     pub fn spawn_background(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.background.spawn(run(self.cut.clone(), Box::pin(task)));
     }
 
-    /// Given once the drain has begun.
+    /// Returns the signal that the drain has begun.
     pub fn stopping(&self) -> Signal {
         self.stop.clone()
     }
 
-    /// Stops accepting, waits up to `timeout` for what runs, then cuts what is left.
+    /// Stops accepting, waits up to `timeout` for running connections, then cuts the rest.
     ///
-    /// Returns how many connections were cut.
+    /// Returns the number of connections that were cut.
     pub async fn drain(&self, timeout: Duration) -> usize {
         self.stop.give();
         self.connections.close();
         self.background.close();
+        // Background work continues meanwhile: running exchanges need the connection pools.
         let finished = tokio::time::timeout(timeout, self.connections.wait()).await;
         let left = if finished.is_ok() { 0 } else { self.connections.len() };
         self.cut.give();
+        // A cut task still drops its state: wait for that too, so that logs and counters are complete.
         self.connections.wait().await;
         self.background.wait().await;
         left

@@ -1,36 +1,38 @@
-//! What a request's head says of itself beside who speaks: a compaction, a retry, a client's patience.
+//! Hints in the head of a request: a compaction, a retry, the client's timeout.
 
 use std::time::Duration;
 
 use http::HeaderMap;
 
-/// The kind of subagent that compacts its thread.
+/// The codex subagent that compacts its thread.
 pub(super) const COMPACT: &str = "compact";
 
-/// The longest patience that is believed.
+/// The longest client timeout that is plausible. A longer one is ignored.
 const BUDGET_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a head says.
+/// The hints of one request head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// Whether the request is a compaction. A body may say so too: [`Outline::compaction`](crate::conversation::Outline).
+    /// Set if the request is a compaction. A body may indicate it too: see
+    /// [`Outline::compaction`](crate::conversation::Outline).
     pub compaction: bool,
-    /// Whether the history was compacted since the last request: what stood before is no prefix any more.
+    /// Set if the history was compacted since the last request. The earlier messages are then no prefix of this one.
     pub context_compacted: bool,
-    /// How often the client's library has tried before.
+    /// The number of earlier attempts by the client's library.
     pub retries: u32,
-    /// How long the client's library waits for an answer.
+    /// The timeout of the client's library.
     pub budget: Option<Duration>,
-    /// Whether the request replays a token by which the provider finds its turn.
+    /// Set if the request replays a token by which the provider finds its turn.
     pub turn_state: bool,
 }
 
-/// Reads the marks of a request for `path`.
+/// Reads the hints of a request for `path`.
 pub fn marks(headers: &HeaderMap, path: &str) -> Marks {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let is = |name: &str, words: &[&str]| {
         text(name).is_some_and(|text| words.iter().any(|word| text.eq_ignore_ascii_case(word)))
     };
+    // Some clients send the header with `false` instead of omitting it.
     let says = |name: &str| text(name).is_some_and(|text| !text.is_empty()) && !is(name, &["false", "0"]);
     let compaction = is("x-claude-code-compaction", &["auto", "manual", "reactive"])
         || is("x-claude-code-request-class", &["compaction"])
@@ -43,12 +45,13 @@ pub fn marks(headers: &HeaderMap, path: &str) -> Marks {
         retries: text("x-stainless-retry-count")
             .and_then(|count| count.parse().ok())
             .unwrap_or_default(),
+        // A client that sends both gives up at the read timeout if the proxy stays silent.
         budget: patience("x-stainless-read-timeout").or_else(|| patience("x-stainless-timeout")),
         turn_state: says("x-codex-turn-state"),
     }
 }
 
-/// Whether a request for `path` asks for the length of a history and no answer.
+/// Returns `true` if a request for `path` only counts the tokens of a history.
 pub fn counts(path: &str) -> bool {
     let path = path.trim_end_matches('/');
     ["/count_tokens", "/input_tokens", ":countTokens"]
@@ -56,7 +59,7 @@ pub fn counts(path: &str) -> bool {
         .any(|end| path.ends_with(end))
 }
 
-/// Seconds that somebody may mean: libraries write `NOT_GIVEN` and what they were configured with.
+/// Parses a plausible number of seconds. Libraries also write `NOT_GIVEN` and whatever they were configured with.
 fn seconds(text: &str) -> Option<Duration> {
     let seconds = text.parse::<f64>().ok()?;
     let budget = Duration::try_from_secs_f64(seconds).ok()?;

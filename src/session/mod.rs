@@ -1,6 +1,6 @@
-//! Who is speaking: the session, the agent within it, and the lane that both make up for one principal.
+//! The identification of the session, the agent within it, and the lane of both for one principal.
 //!
-//! A session id is a label that a client chose, never a credential: nothing is found by it without the principal.
+//! A session id is a label that the client chose, and never a credential. Every lookup by it also needs the principal.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -28,39 +28,39 @@ pub use labels::LABEL_BYTES_MAX;
 pub use marks::{Marks, counts, marks};
 pub use user::body_user;
 
-/// Letters of a lane's hash that are shown.
+/// The length of a lane's short name, in hex digits.
 const SHORT_LETTERS: usize = 12;
 
-/// A hash of the credential that was presented: the only name of a caller that counts.
+/// A hash of the credential that was presented. Nothing else identifies a caller.
 pub type PrincipalHash = [u8; 32];
 
-/// One request, as far as it tells who speaks.
+/// The parts of a request that identify its session.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'r> {
-    /// Who asks.
+    /// The caller.
     pub principal: &'r PrincipalHash,
     /// The format of the body.
     pub format: Format,
-    /// The head.
+    /// The headers.
     pub headers: &'r HeaderMap,
-    /// The body that was read; empty where none was.
+    /// The body, or empty if none was read.
     pub body: &'r [u8],
-    /// Its outline.
+    /// The outline of the body.
     pub outline: &'r Outline,
-    /// The model, where the path names it.
+    /// The model, if the path names it.
     pub path_model: Option<&'r str>,
 }
 
-/// How far a session id is to be trusted to name one conversation.
+/// The reliability of a session id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Strength {
-    /// Conversations that begin alike have it in common.
+    /// Guessed: conversations with the same beginning share the id.
     Weak,
-    /// The client, or the provider, names it.
+    /// Certain: the client or the provider names the conversation.
     Strong,
 }
 
-/// What told the session, in the order of precedence.
+/// The source of a session id, in the order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
     /// `x-antiphon-session`.
@@ -69,27 +69,27 @@ pub enum Source {
     ClaudeCode,
     /// The session in `metadata.user_id`.
     UserId,
-    /// Another client's header.
+    /// The header of another client.
     Header,
     /// `conversation`.
     Conversation,
-    /// The answer that the request goes on from.
+    /// The provider's answer that the request continues from.
     Answer,
     /// Calls in the history.
     Calls,
     /// `prompt_cache_key`.
     CacheKey,
-    /// How the history begins.
+    /// The beginning of the history.
     History,
 }
 
 impl Source {
-    /// Whether the next request of the session may name nothing but the answer that it goes on from.
+    /// Returns `true` if the next request of the session may name nothing but the answer that it continues from.
     pub const fn is_looked_up(self) -> bool {
         !matches!(self, Self::Antiphon | Self::ClaudeCode | Self::UserId | Self::Header)
     }
 
-    /// The name in logs and on the admin page.
+    /// Returns the name in logs and on the admin page.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Antiphon => "antiphon",
@@ -104,7 +104,7 @@ impl Source {
         }
     }
 
-    /// How far it is to be trusted.
+    /// Returns the reliability of this source.
     pub const fn strength(self) -> Strength {
         match self {
             Self::History => Strength::Weak,
@@ -113,7 +113,7 @@ impl Source {
     }
 }
 
-/// A session of one principal. What it is called is not shown.
+/// A session of one principal. `Debug` does not print its name.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SessionId {
     name: Box<[u8]>,
@@ -128,22 +128,22 @@ impl SessionId {
         }
     }
 
-    /// What told it.
+    /// Returns the source of the name.
     pub const fn source(&self) -> Source {
         self.source
     }
 
-    /// How far it is to be trusted.
+    /// Returns the reliability of the name.
     pub const fn strength(&self) -> Strength {
         self.source.strength()
     }
 
-    /// [`session_hash`] of its name.
+    /// Returns the [`session_hash`] of its name.
     pub fn hash(&self, principal: &PrincipalHash) -> [u8; 32] {
         session_hash(principal, &self.name)
     }
 
-    /// Whether it is called so.
+    /// Returns `true` if the session has this name.
     pub fn is_called(&self, name: &str) -> bool {
         *self.name == *name.as_bytes()
     }
@@ -157,7 +157,7 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// A hash of a session's name and its principal: what whoever knows both may speak of a session by.
+/// Returns the hash by which records and services refer to a session: it reveals neither principal nor name.
 pub fn session_hash(principal: &PrincipalHash, name: &[u8]) -> [u8; 32] {
     let mut hash = blake3::Hasher::new_keyed(principal);
     hash.update(b"session");
@@ -165,17 +165,18 @@ pub fn session_hash(principal: &PrincipalHash, name: &[u8]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// One agent's conversation within a session of a principal: a hash that tells none of them.
+/// The id of a lane: a hash of principal, format, session and agent that reveals none of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LaneId([u8; 32]);
 
 impl LaneId {
-    /// The lane of an agent, or the main one.
+    /// Returns the lane of an agent, or the main lane if `agent` is `None`.
     pub fn new(principal: &PrincipalHash, format: Format, session: &SessionId, agent: Option<&str>) -> Self {
         let mut hash = blake3::Hasher::new();
         hash.update(principal);
-        // What two sources call alike is one session; what was only guessed is none of those.
+        // Sources that give the same name mean the same session, but a guess must never match a name that was chosen.
         let guessed = session.strength() == Strength::Weak;
+        // Tagged, so that an agent with the label `main` is not in the main lane.
         let agent = agent.map_or([b"main", &b""[..]], |agent| [b"agent", agent.as_bytes()]);
         for part in [format.label().as_bytes(), &[u8::from(guessed)], &session.name]
             .into_iter()
@@ -186,23 +187,24 @@ impl LaneId {
         Self(hash.finalize().into())
     }
 
-    /// The lane of a hash that was kept.
+    /// Restores a lane id from its stored hash.
     pub const fn from_bytes(hash: [u8; 32]) -> Self {
         Self(hash)
     }
 
-    /// The main lanes of the session that a client calls so, in each format.
+    /// Returns the main lanes of the session with this name, one for each format.
     pub fn main_of(principal: &PrincipalHash, session: &str) -> [Self; Format::ALL.len()] {
+        // All certain sources give the same lane, so any of them will do.
         let session = SessionId::new(session.as_bytes(), Source::Antiphon);
         Format::ALL.map(|format| Self::new(principal, format, &session, None))
     }
 
-    /// The hash.
+    /// Returns the hash.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The first letters of the hash, for people.
+    /// Returns the first 12 hex digits of the hash, for logs and the admin page.
     pub fn short(self) -> String {
         blake3::Hash::from_bytes(self.0)
             .to_hex()
@@ -218,30 +220,30 @@ impl fmt::Debug for LaneId {
     }
 }
 
-/// A lane, and how it was found.
+/// The lane of a request, with the source that identified it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lane {
-    /// The lane.
+    /// The id.
     pub id: LaneId,
-    /// What told its session.
+    /// The source of its session id.
     pub source: Source,
-    /// How far that is to be trusted.
+    /// The reliability of its session id.
     pub strength: Strength,
 }
 
-/// What is remembered of earlier exchanges.
+/// A lookup of lanes by what earlier exchanges have shown.
 pub trait Known {
-    /// The lane of this principal that was given the answer of this id.
+    /// Returns the lane of this principal that received the answer with this id.
     fn lane_of_answer(&self, principal: &PrincipalHash, id: &str) -> Option<Lane>;
 
-    /// The lane of this principal that was given the calls which a body shows or answers.
+    /// Returns the lane of this principal that received the calls which a body contains or answers.
     fn lane_of_calls(&self, principal: &PrincipalHash, outline: &Outline) -> Option<Lane> {
         let _ = (principal, outline);
         None
     }
 }
 
-/// Nothing is remembered.
+/// A lookup that finds nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NothingKnown;
 
@@ -251,29 +253,32 @@ impl Known for NothingKnown {
     }
 }
 
-/// The lane of a request; none where nothing tells it. The first source that says something counts.
-pub fn lane(asked: &Asked<'_>, known: &dyn Known) -> Option<Lane> {
-    let of = |session: SessionId| asked.lane(&session);
-    asked
+/// Returns the lane of a request. `None` if nothing identifies it.
+///
+/// The sources are tried in the order of [`Source`].
+pub fn lane(request: &Asked<'_>, known: &dyn Known) -> Option<Lane> {
+    let of = |session: SessionId| request.lane(&session);
+    request
         .named_session()
         .map(of)
         .or_else(|| {
-            let id = asked.answer_before()?;
-            let lane = known.lane_of_answer(asked.principal, &id)?;
+            let id = request.answer_before()?;
+            let lane = known.lane_of_answer(request.principal, &id)?;
+            // Only the source is new: a lane that was guessed at first stays a guess.
             let source = Source::Answer;
             Some(Lane { source, ..lane })
         })
         .or_else(|| {
-            let lane = known.lane_of_calls(asked.principal, asked.outline)?;
+            let lane = known.lane_of_calls(request.principal, request.outline)?;
             let source = Source::Calls;
             Some(Lane { source, ..lane })
         })
-        .or_else(|| asked.string(BodyField::PromptCacheKey, Source::CacheKey).map(of))
-        .or_else(|| asked.guessed_session().map(of))
+        .or_else(|| request.string(BodyField::PromptCacheKey, Source::CacheKey).map(of))
+        .or_else(|| request.guessed_session().map(of))
 }
 
 impl Asked<'_> {
-    /// The session that the client names.
+    /// Returns the session that the client names.
     pub fn named_session(&self) -> Option<SessionId> {
         let header = |(name, source): &(&str, Source)| {
             let name = labels::header(self.headers, name)?;
@@ -287,7 +292,7 @@ impl Asked<'_> {
             .or_else(|| self.conversation())
     }
 
-    /// The agent within the session; none for the main one.
+    /// Returns the agent within the session. `None` for the main agent.
     pub fn agent(&self) -> Option<&str> {
         labels::agent(self.headers)
     }
@@ -309,7 +314,7 @@ impl Asked<'_> {
         labels::user_id(&json.decode(user)).map(|name| SessionId::new(name.into_bytes(), Source::UserId))
     }
 
-    /// `conversation` is an id, or an object that has one.
+    /// Returns the session in `conversation`, which is an id or an object with one.
     fn conversation(&self) -> Option<SessionId> {
         let json = Json::new(self.body);
         let span = self.outline.field(BodyField::Conversation)?;
@@ -321,7 +326,7 @@ impl Asked<'_> {
         Some(SessionId::new(name.into_bytes(), Source::Conversation))
     }
 
-    /// The id of the answer that the request goes on from.
+    /// Returns the id of the provider's answer that the request continues from.
     fn answer_before(&self) -> Option<String> {
         let json = Json::new(self.body);
         let thread = |span| json.member(span, "previous_message_id");

@@ -1,4 +1,4 @@
-//! The user that a body names: for operators who trust those that write it.
+//! The end user that a body names, for operators who trust the clients that write it.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -10,16 +10,18 @@ use crate::{
     wire::json::{Json, validate},
 };
 
-/// Parts of a `metadata.user_id` that stay the same from session to session; the first that is there counts.
+/// The members of a `metadata.user_id` that do not change with the session. The first one present is used.
 const PARTS: [&str; 2] = ["device_id", "account_uuid"];
 
-/// The user of a body: `safety_identifier`, else a part of `metadata.user_id` that does not change with the session.
-/// Never the whole of it: it holds the session.
+/// Returns the end user of a body: `safety_identifier`, or else a part of `metadata.user_id`.
+///
+/// The whole `metadata.user_id` is never used, since it contains the session.
 pub fn body_user(body: &[u8], outline: &Outline) -> Option<String> {
     let json = Json::new(body);
     let named = || labels::string(json, json.member(json.root().ok()?, "safety_identifier")?);
     let parted = || {
         let user = json.member(outline.field(BodyField::Metadata)?, "user_id")?;
+        // Bounds the work on a member that clients fill with anything.
         if user.len() > labels::USER_ID_BYTES_MAX {
             return None;
         }
@@ -37,9 +39,10 @@ fn part(user_id: &[u8]) -> Option<String> {
             .iter()
             .find_map(|name| labels::string(json, json.member(root, name)?));
     }
-    // Before 2.1.43: `user_<device>_account_<uuid>_session_<uuid>`.
+    // Claude Code before 2.1.43: `user_<device>_account_<uuid>_session_<uuid>`.
     let text = std::str::from_utf8(user_id).ok()?.strip_prefix("user_")?;
     let (device, _) = text.split_once("_account_")?;
+    // Claude Code's device is a hex number: another text of this shape has no stable part.
     let is_hex = !device.is_empty() && device.bytes().all(|byte| byte.is_ascii_hexdigit());
     (is_hex && device.len() <= labels::LABEL_BYTES_MAX).then(|| device.to_owned())
 }

@@ -1,4 +1,4 @@
-//! The name of a session that nobody names: a hash of how its history begins.
+//! The name of a session without a label: a hash of the beginning of its history.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -11,17 +11,19 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-/// Bytes of each part that are hashed, beside its length.
+/// Bytes of each part that are hashed, together with its length.
 const HEAD_BYTES: usize = 1024;
-/// A message up to this size is looked into; of a larger one the head is hashed as it stands.
+/// The longest message that is parsed, in bytes. A longer one is hashed from its start.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// The hash of model family, instructions, tools and the user's first words; none where the body has no user.
-pub(super) fn hash(asked: &Asked<'_>) -> Option<[u8; 32]> {
-    let (json, outline) = (Json::new(asked.body), asked.outline);
+/// Returns the hash of the model family, the instructions, the tools and the first text of the user.
+///
+/// `None` if the body has no user message.
+pub(super) fn hash(request: &Asked<'_>) -> Option<[u8; 32]> {
+    let (json, outline) = (Json::new(request.body), request.outline);
     let first = words(json, outline.first_user?);
     let model = outline.field(BodyField::Model).map(|model| json.decode(model));
-    let path_model = asked.path_model.map(str::as_bytes).unwrap_or_default();
+    let path_model = request.path_model.map(str::as_bytes).unwrap_or_default();
     let mut hash = blake3::Hasher::new();
     let bytes = |span: Option<Span>| span.map(|span| json.bytes(span)).unwrap_or_default();
     for part in [
@@ -30,22 +32,25 @@ pub(super) fn hash(asked: &Asked<'_>) -> Option<[u8; 32]> {
         bytes(outline.field(BodyField::Tools)),
         json.bytes(first),
     ] {
+        // The length separates long parts that begin alike.
         hash.update(&part.len().to_le_bytes());
         hash.update(part.get(..part.len().min(HEAD_BYTES)).unwrap_or_default());
     }
     Some(hash.finalize().into())
 }
 
-/// A model's name up to its version, without who serves it: a session may change between versions.
+/// Returns a model's name without its provider and version: a session may switch between versions.
 fn family(model: &[u8]) -> &[u8] {
     let name = model.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    // A name that begins with a digit, such as `4o`, consists of nothing else.
     let end = name.iter().position(u8::is_ascii_digit).filter(|end| *end > 0);
     let family = name.get(..end.unwrap_or(name.len())).unwrap_or_default();
     family.strip_suffix(b"-").unwrap_or(family)
 }
 
-/// The first text of a message. What stands around it changes while the session goes on: cache markers, and whether a
-/// text is a string or a list of one block.
+/// Returns the span of a message's first text.
+///
+/// Clients change the rest during a session: cache markers, and a string that becomes a list of one block.
 fn words(json: Json<'_>, message: Span) -> Span {
     if message.len() > MESSAGE_BYTES_MAX {
         return message;

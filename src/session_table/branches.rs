@@ -1,5 +1,6 @@
-//! The branches of one lane: histories that began alike and parted. One that grows on after another has parted from it
-//! is a second loop on the same log.
+//! The branches of one lane: histories that began alike and parted.
+//!
+//! A branch that grows after another one has parted from it is a fork: a second agent loop on the same history.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -7,18 +8,18 @@
 
 use crate::conversation::CallChain;
 
-/// Branches of one lane that are kept: of more the one that was seen least lately is forgotten.
+/// The most branches of one lane. Beyond that the branch that was least recently used is dropped.
 pub const BRANCHES_MAX: usize = 4;
 
 /// One branch.
 #[derive(Clone, Debug)]
 struct Branch {
     chain: CallChain,
-    /// Its name; no two branches of a lane have one.
+    /// The number of the branch, unique within its lane.
     number: u64,
-    /// The request that showed it last.
+    /// The number of the last request that contained it.
     seen: u64,
-    /// The older branches that it parted from, but for those that were seen to grow since.
+    /// The older branches that it parted from, without those that were seen to grow since.
     parted: Vec<u64>,
 }
 
@@ -30,7 +31,7 @@ pub(super) struct Branches {
 }
 
 impl Branches {
-    /// Bytes that they take.
+    /// Returns the bytes that the branches occupy.
     pub(super) fn weight(&self) -> usize {
         let weight = |branch: &Branch| {
             let parted = branch.parted.capacity().saturating_mul(size_of::<u64>());
@@ -41,7 +42,7 @@ impl Branches {
         self.list.iter().map(weight).fold(0, usize::saturating_add)
     }
 
-    /// A request shows a history with these calls: how many forks this is the first to prove, one a pair of branches.
+    /// Notes the calls in a request's history. Returns the number of forks, at most one for each pair of branches.
     pub(super) fn show(&mut self, chain: &CallChain) -> usize {
         if chain.is_empty() {
             return 0;
@@ -50,6 +51,7 @@ impl Branches {
         let goes_on = self.list.iter_mut().filter(|branch| branch.chain.is_prefix_of(chain));
         if let Some(branch) = goes_on.max_by_key(|branch| branch.chain.count()) {
             branch.seen = self.requests;
+            // A retry of the same history proves nothing.
             if branch.chain.count() == chain.count() {
                 return 0;
             }
@@ -57,25 +59,26 @@ impl Branches {
             let number = branch.number;
             return self.grown(number);
         }
-        // Cut back, to be asked again or edited: a branch begins with the first call that is new.
+        // A prefix of a known branch is a retry or an edit. A new branch begins with its first new call.
         if !self.list.iter().any(|branch| chain.is_prefix_of(&branch.chain)) {
             self.part(chain);
         }
         0
     }
 
-    /// A branch grew: the branches that had parted from it are forks.
+    /// Counts the branches that had parted from this one, which has grown now. Each of them is a fork.
     fn grown(&mut self, number: u64) -> usize {
         let mut forks = 0_usize;
         for other in &mut self.list {
             let before = other.parted.len();
+            // Each pair counts once.
             other.parted.retain(|older| *older != number);
             forks = forks.saturating_add(before.saturating_sub(other.parted.len()));
         }
         forks
     }
 
-    /// A branch begins. Histories that have no call in common are other conversations.
+    /// Adds a branch. Histories without a common call are other conversations.
     fn part(&mut self, chain: &CallChain) {
         let kin = self.list.iter().filter(|branch| branch.chain.shares_first_call(chain));
         let parted = kin.map(|branch| branch.number).collect();

@@ -1,4 +1,4 @@
-//! The open calls of one lane: how a request closes them.
+//! The open calls of one lane, and how a request closes them.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -20,20 +20,20 @@ use crate::{
     wire::watch::{Calls, TEXT_BYTES_MAX},
 };
 
-// An id is cut alike where it is emitted and where it comes back.
+// An id must be truncated in the same way where it is emitted and where it comes back.
 const _: () = assert!(ID_BYTES_MAX == TEXT_BYTES_MAX);
 
-/// Calls of one lane that are kept: of more the oldest is forgotten.
+/// The most open calls of one lane. Beyond that the oldest is dropped.
 pub const OPEN_MAX: usize = IDS_MAX;
-/// Calls of one lane that are kept after it has gone on without their results.
+/// The most calls that a lane went on without. A late result may still settle them.
 pub const LEFT_MAX: usize = 64;
 
-/// How long calls may take, and lanes be silent.
+/// The time limits of calls and silent lanes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallLimits {
-    /// How long the tools may take, by name.
+    /// The time limit of each tool, by name.
     pub tools: BTreeMap<Box<str>, Duration>,
-    /// How long a lane may be silent until nobody is believed to wait for its calls.
+    /// The silence after which no client is believed to wait for a lane's calls. The default is 5 minutes.
     pub detach_after: Duration,
 }
 
@@ -46,49 +46,49 @@ impl Default for CallLimits {
     }
 }
 
-/// A call that the client has not answered so far, for those who watch.
+/// A call that the client has not answered yet, for the admin page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallView {
     /// The tool.
     pub tool: Box<str>,
-    /// Since it was emitted.
+    /// The time since the call was emitted.
     pub age: Duration,
-    /// How long its tool may take; none where nobody said so.
+    /// The time limit of the tool. `None` if none is configured.
     pub max_duration: Option<Duration>,
-    /// Whether somebody is known to wait for it.
+    /// `true` if a client is believed to wait for the result.
     pub attached: bool,
-    /// Whether neither the end of its stream nor a request has shown that the client has it.
+    /// `true` until the end of the stream or a request shows that the client has the call.
     pub tentative: bool,
 }
 
-/// A call that the client has not answered so far.
+/// A call that the client has not answered yet.
 #[derive(Clone, Debug)]
 pub(super) struct OpenCall {
-    /// Empty where the format has none.
+    /// The id, or empty if the format has none.
     id: Box<str>,
     pub(super) tool: Box<str>,
     pub(super) opened_at: Instant,
-    /// When its tool should be done.
+    /// The time at which the tool should be done.
     deadline: Option<Instant>,
-    /// Why nobody waits for it; the first reason counts.
+    /// The first reason why no client waits for the call. `None` if one does.
     detached: Option<Detached>,
-    /// Whether neither the end of its stream nor a request has shown that the client has it.
+    /// `true` until the end of the stream or a request shows that the client has the call.
     tentative: bool,
-    /// The answer that it came with.
+    /// The number of the answer that brought the call.
     answer: u64,
-    /// The messages of the request that was answered.
+    /// The number of messages in the request that was answered.
     messages: usize,
 }
 
 impl OpenCall {
-    /// Bytes that it takes.
+    /// Returns the bytes that the call occupies.
     pub(super) fn weight(&self) -> usize {
         size_of::<Self>()
             .saturating_add(self.id.len())
             .saturating_add(self.tool.len())
     }
 
-    /// How it stands, for those who watch.
+    /// Returns the call as the admin page shows it.
     pub(super) fn view(&self, now: Instant) -> CallView {
         CallView {
             tool: self.tool.clone(),
@@ -100,12 +100,12 @@ impl OpenCall {
     }
 
     fn is_called(&self, id: &[u8]) -> bool {
-        // What was emitted was cut behind a whole letter.
+        // The emitted id was truncated at a character boundary, so it may be up to three bytes shorter.
         let cut = id.len() >= ID_BYTES_MAX && self.id.len() > ID_BYTES_MAX.saturating_sub(4);
         !self.id.is_empty() && (*id == *self.id.as_bytes() || (cut && id.starts_with(self.id.as_bytes())))
     }
 
-    /// Whether its id has these letters and digits: openclaw strips what stands between them.
+    /// Returns `true` if the letters and digits of its id are `wanted`. Openclaw strips all other characters.
     fn is_like(&self, wanted: &[u8]) -> bool {
         let own = self.id.bytes().filter(u8::is_ascii_alphanumeric);
         !wanted.is_empty() && own.eq(wanted.iter().copied())
@@ -116,13 +116,14 @@ impl OpenCall {
         calls.iter().any(is_it)
     }
 
-    /// A request shows that the client has the call, whatever became of its stream.
+    /// Notes that a request contains the call: the client has it, even if it left the stream.
     fn is_shown(&mut self) {
+        // The other reasons for detaching do not depend on the stream, so they stay.
         self.tentative = false;
         self.detached = self.detached.filter(|why| *why != Detached::StreamDropped);
     }
 
-    /// Notes why nobody waits for it; whether somebody did.
+    /// Detaches the call. Returns `true` if it was attached before.
     fn detach(&mut self, why: Detached) -> bool {
         let was_attached = self.detached.is_none();
         self.detached.get_or_insert(why);
@@ -142,40 +143,40 @@ fn letters(id: &[u8]) -> Vec<u8> {
     id.iter().copied().filter(u8::is_ascii_alphanumeric).collect()
 }
 
-/// What a request does with an open call.
+/// The effect of a request on an open call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Nothing.
+    /// The call stays open.
     Open,
-    /// Brings its result.
+    /// The request brings its result.
     Settled,
-    /// Says that its result was lost.
+    /// The request reports its result as lost.
     Lost,
 }
 
-/// The open calls of a lane, and how far its history went.
+/// The open calls of a lane, with the length of its history.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenCalls {
     pub(super) list: Vec<OpenCall>,
-    /// Calls that the lane went on without, in the order in which it did.
+    /// Calls that the lane went on without, in that order.
     left: VecDeque<OpenCall>,
-    /// Messages of the last request that was no side request.
+    /// The number of messages in the last request that was no side request.
     messages: usize,
-    /// Messages of the last request.
+    /// The number of messages in the last request.
     latest: usize,
     answers: u64,
-    /// When the last request or answer came.
+    /// The time of the last request or answer.
     heard: Option<Instant>,
 }
 
 impl OpenCalls {
-    /// Bytes that they take.
+    /// Returns the bytes that all calls occupy.
     pub(super) fn weight(&self) -> usize {
         let calls = self.list.iter().chain(&self.left);
         calls.map(OpenCall::weight).fold(0, usize::saturating_add)
     }
 
-    /// Opens the calls of an answer; how many of them nobody waits for already.
+    /// Opens the calls of an answer. Returns the number of calls that no client waits for.
     pub(super) fn open(&mut self, calls: &Calls, came: Came, limits: &CallLimits, now: Instant) -> usize {
         if calls.list.is_empty() {
             return 0;
@@ -199,10 +200,12 @@ impl OpenCalls {
         if dropped { calls.list.len() } else { 0 }
     }
 
-    /// Closes what a request answers, and what it shows that the lane went on without. A side request, shorter than
-    /// the one before and without any of the calls, closes nothing.
+    /// Closes the calls that a request answers, and those that it shows the lane went on without.
+    ///
+    /// A side request closes nothing: it is shorter than the request before, and contains none of the calls.
     pub(super) fn close(&mut self, outline: &Outline, limits: &CallLimits, now: Instant) -> Closed {
         let mut closed = Closed::default();
+        // Judged before this request counts as a sign of life.
         for call in &mut self.list {
             if is_silent(call, self.heard, limits, now) && call.detach(Detached::Silent) {
                 closed.detached.push(Detached::Silent);
@@ -211,12 +214,14 @@ impl OpenCalls {
         self.heard = Some(now);
         self.latest = outline.messages;
         let (fates, others) = self.fates(&outline.last_results);
+        // A result may still come for a call that an earlier request went on without.
         closed.settled = others
             .iter()
             .filter_map(|answer| self.comes_late(answer, now))
             .collect();
         let mut in_body: Vec<u64> = Vec::new();
         for (call, fate) in self.list.iter_mut().zip(&fates) {
+            // The last calls of the body count too: a request may contain a call that it does not answer.
             if *fate != Fate::Open || call.is_any_of(&outline.last_calls) {
                 call.is_shown();
                 in_body.push(call.answer);
@@ -228,7 +233,7 @@ impl OpenCalls {
         self.messages = outline.messages;
         let mut open = Vec::with_capacity(self.list.len());
         for (call, fate) in std::mem::take(&mut self.list).into_iter().zip(fates) {
-            // A request too short to go on from the call's answer is another agent's, unless it holds that answer.
+            // A request too short to follow the call's answer comes from another agent, unless it contains that answer.
             let goes_on = outline.messages >= call.messages || in_body.contains(&call.answer);
             match fate {
                 Fate::Settled => closed.settled.push(call.settled(now)),
@@ -247,7 +252,7 @@ impl OpenCalls {
         closed
     }
 
-    /// The lane went on without the call. One that the client was never seen to have is forgotten.
+    /// Moves a call to those that the lane went on without. A call that the client was never seen to have is dropped.
     fn leave(&mut self, mut call: OpenCall, closed: &mut Closed) {
         if call.tentative {
             return;
@@ -260,19 +265,20 @@ impl OpenCalls {
         self.left.drain(..over);
     }
 
-    /// The call that a result settles after the lane had gone on without it.
+    /// Settles a call that the lane had gone on without.
     fn comes_late(&mut self, answer: &OutlineResult, now: Instant) -> Option<Settled> {
+        // A text that reports a lost result settles nothing that was given up already.
         let index = index_of(self.left.iter(), &answer.id).filter(|_| !answer.lost)?;
         self.left.remove(index).map(|call| call.settled(now))
     }
 
-    /// Nobody waits for the open calls any more; for how many somebody did.
+    /// Detaches all open calls. Returns the number of calls that were attached.
     pub(super) fn detach(&mut self, why: Detached) -> usize {
         let waited = |call: &mut OpenCall| usize::from(call.detach(why));
         self.list.iter_mut().map(waited).fold(0, usize::saturating_add)
     }
 
-    /// How the call stands that `id` means: exactly, or by its letters and digits where they mean one call alone.
+    /// Returns the state of the call that `id` names: exactly, or by letters and digits if these identify one call.
     pub(super) fn standing(&self, id: &[u8], limits: &CallLimits, now: Instant) -> Option<Standing> {
         let all: Vec<&OpenCall> = self.left.iter().chain(&self.list).collect();
         let call = *all.get(index_of(all.iter().copied(), id)?)?;
@@ -288,11 +294,11 @@ impl OpenCalls {
         })
     }
 
-    /// For each open call what becomes of it, and the results that are none of theirs. Each result answers one call.
+    /// Returns the effect on each open call, and the results that match none. Each result matches one call.
     fn fates<'o>(&self, answers: &'o [OutlineResult]) -> (Vec<Fate>, Vec<&'o OutlineResult>) {
         let mut fates = vec![Fate::Open; self.list.len()];
         let mut results: Vec<&OutlineResult> = Vec::with_capacity(answers.len());
-        // A real result counts before a text that says that there is none.
+        // Real results go first, so that a text about a lost result cannot take their call.
         let (lost, real): (Vec<&OutlineResult>, Vec<&OutlineResult>) = answers.iter().partition(|answer| answer.lost);
         for answer in real.into_iter().chain(lost) {
             if !self.settle(&mut fates, answer, |call| call.is_called(&answer.id)) {
@@ -302,7 +308,7 @@ impl OpenCalls {
         if !fates.contains(&Fate::Open) {
             return (fates, results);
         }
-        // Letters are enough where they can mean one call and one result alone.
+        // Letters and digits are enough if they identify one call and one result.
         let letters_of: Vec<Vec<u8>> = results.iter().map(|answer| letters(&answer.id)).collect();
         let mut others = Vec::with_capacity(results.len());
         for (answer, own) in results.iter().zip(&letters_of) {
@@ -311,7 +317,7 @@ impl OpenCalls {
             let settled = if alike == 1 && letters_of.iter().filter(|other| *other == own).count() == 1 {
                 self.settle(&mut fates, answer, |call| call.is_like(own))
             } else {
-                // A call without an id, to which some clients give one of their own.
+                // Some clients invent an id for a call that came without one: the tool's name identifies it then.
                 let nameless = |call: &OpenCall| call.id.is_empty() && *call.tool.as_bytes() == *answer.name;
                 alike == 0 && !answer.name.is_empty() && self.settle(&mut fates, answer, nameless)
             };
@@ -322,7 +328,9 @@ impl OpenCalls {
         (fates, others)
     }
 
-    /// Settles the last open call that `is_it`, of several of one answer the first; whether there was one.
+    /// Settles the last open call that `is_it` accepts, or the first one if an answer has several.
+    ///
+    /// Returns `true` if there was one.
     fn settle(&self, fates: &mut [Fate], answer: &OutlineResult, is_it: impl Fn(&OpenCall) -> bool) -> bool {
         let open = |index: &usize| fates.get(*index) == Some(&Fate::Open);
         let found = self
@@ -330,6 +338,7 @@ impl OpenCalls {
             .iter()
             .enumerate()
             .filter(|(index, call)| open(index) && is_it(call));
+        // An id may be used again: the result belongs to the latest answer.
         let best = found.max_by_key(|(index, call)| (call.answer, std::cmp::Reverse(*index)));
         let slot = best.map(|(index, _)| index).and_then(|index| fates.get_mut(index));
         let fate = if answer.lost { Fate::Lost } else { Fate::Settled };
@@ -337,13 +346,13 @@ impl OpenCalls {
     }
 }
 
-/// Whether the lane has said nothing for too long since the call was emitted.
+/// Returns `true` if the lane has been silent for too long since the call was emitted.
 fn is_silent(call: &OpenCall, heard: Option<Instant>, limits: &CallLimits, now: Instant) -> bool {
     let since = heard.map_or(call.opened_at, |heard| heard.max(call.opened_at));
     now.saturating_duration_since(since) >= limits.detach_after
 }
 
-/// The last call that is called so; else the only one whose id has these letters and digits.
+/// Returns the index of the last call with this id, or of the only call whose id has these letters and digits.
 fn index_of<'c>(
     calls: impl DoubleEndedIterator<Item = &'c OpenCall> + ExactSizeIterator + Clone,
     id: &[u8],
@@ -353,6 +362,7 @@ fn index_of<'c>(
         let own = letters(id);
         let mut alike = calls.enumerate().filter(|(_, call)| call.is_like(&own));
         let first = alike.next().map(|(index, _)| index);
+        // Two calls with the same letters and digits: neither is identified.
         first.filter(|_| alike.next().is_none())
     })
 }

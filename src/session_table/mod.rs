@@ -1,6 +1,7 @@
-//! What is remembered of lanes while they live: the profile that serves them, their open calls, their branches, their answers' ids.
+//! The table of live lanes: the profile that serves each, its open calls, its branches, and the ids of its answers.
 //!
-//! In memory, bounded, and forgotten when idle. Every name is a hash with the principal in it: no lane reaches another's.
+//! The table is in memory, bounded, and drops idle lanes. Every key is a hash that includes the principal, so that no
+//! lane reaches another principal's.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -34,21 +35,21 @@ use calls::OpenCalls;
 pub use calls::{CallLimits, CallView, LEFT_MAX, OPEN_MAX};
 pub use standing::{Came, Closed, Detached, Settled, Standing};
 
-/// Bytes that a lane takes beside its texts and calls, with what the map itself needs.
+/// Bytes that a lane counts in addition to its texts and calls, including the overhead of the map.
 const LANE_BYTES: usize = 512;
-/// Bytes that an answer's id takes: the map keeps two hashes.
+/// Bytes that the id of an answer counts: the map stores two hashes.
 const ANSWER_BYTES: u64 = 256;
 
-/// Bounds of the table.
+/// Limits of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionSettings {
-    /// Lanes that are remembered, and as many answers.
+    /// The most lanes, and the most ids of answers. The default is 20,000.
     pub entries_max: u64,
-    /// Bytes that they may take.
+    /// Bytes of all lanes, and of all ids of answers. The default is 32 MiB.
     pub bytes_max: u64,
-    /// How long a lane is remembered that nobody uses.
+    /// The time after which an unused lane is dropped. The default is 24 hours.
     pub idle: Duration,
-    /// How long calls may take.
+    /// The time limits of calls.
     pub calls: CallLimits,
 }
 
@@ -68,7 +69,7 @@ impl Default for SessionSettings {
 pub struct Pin {
     /// The upstream.
     pub upstream: Box<str>,
-    /// The label of its profile.
+    /// The label of the profile.
     pub profile: Box<str>,
 }
 
@@ -81,40 +82,40 @@ pub struct SessionTable {
     limits: CallLimits,
 }
 
-/// What is remembered of one lane.
+/// The state of one lane.
 #[derive(Clone, Debug)]
 struct Session {
     pin: Option<Pin>,
     calls: OpenCalls,
     branches: Branches,
-    /// How often its history was seen to part.
+    /// The number of forks that were seen.
     forks: usize,
-    /// The tool of the provider's during which an answer last fell silent.
+    /// The provider-side tool that ran when an answer last stalled.
     stalled: Option<Snapshot>,
     last_seen: Instant,
 }
 
-/// One lane, for people.
+/// One lane, for the admin page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneView {
     /// The beginning of its hash.
     pub lane: String,
     /// The profile that serves it.
     pub pin: Option<Pin>,
-    /// Its open calls.
+    /// The open calls.
     pub calls: Vec<CallView>,
-    /// How often its history was seen to part.
+    /// The number of forks that were seen.
     pub forks: usize,
-    /// The tool of the provider's during which an answer last fell silent.
+    /// The provider-side tool that ran when an answer last stalled.
     pub stalled: Option<Snapshot>,
-    /// Since it was last seen.
+    /// The time since its last use.
     pub idle: Duration,
 }
 
 /// Sums over all lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Lanes.
+    /// The number of lanes.
     pub lanes: usize,
     /// Lanes with a profile of their own.
     pub pinned: usize,
@@ -124,11 +125,13 @@ pub struct Totals {
     pub open_calls: usize,
 }
 
-/// A lane in the map. It changes where it stands: only one that grows is put in anew, so that the map weighs it again.
+/// A lane in the map.
+///
+/// Its state changes in place. Only a lane that grows is inserted anew, so that the map weighs it again.
 #[derive(Debug)]
 struct Kept {
     session: Mutex<Session>,
-    /// Bytes that the map counts for it: a power of two that it has not outgrown.
+    /// Bytes that the map counts for the lane: a power of two that is at least its size.
     weight: AtomicU32,
 }
 
@@ -152,16 +155,16 @@ fn rounded(weight: usize) -> u32 {
     u32::try_from(rounded).unwrap_or(u32::MAX)
 }
 
-/// A lane as a request of it finds it.
+/// A lane as a request finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entered {
-    /// What the request closed.
+    /// The calls that the request closed.
     pub closed: Closed,
     /// The profile that serves the lane.
     pub pin: Option<Pin>,
-    /// Whether the client still works on calls of the lane.
+    /// `true` if the client still works on calls of the lane.
     pub has_open_calls: bool,
-    /// Pairs of the lane's branches that this request is the first to prove a fork: a second loop on the same log.
+    /// The number of pairs of branches that this request is the first to prove a fork.
     pub forks: usize,
 }
 
@@ -187,14 +190,14 @@ impl Session {
             .fold(LANE_BYTES, usize::saturating_add)
     }
 
-    /// For how long nobody spoke.
+    /// Returns the time since the last use of the lane.
     fn idle(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.last_seen)
     }
 }
 
 impl SessionTable {
-    /// An empty table.
+    /// Makes an empty table.
     pub fn new(settings: SessionSettings) -> Self {
         let SessionSettings {
             entries_max,
@@ -202,7 +205,7 @@ impl SessionTable {
             idle,
             calls: limits,
         } = settings;
-        // An entry counts its share of all bytes at least, so that one bound keeps both.
+        // Each entry counts at least its share of all bytes, so that one limit enforces both.
         let share = |entries: u64| bytes_max.checked_div(entries).unwrap_or(bytes_max).max(1);
         let least = u32::try_from(share(entries_max)).unwrap_or(u32::MAX);
         Self {
@@ -220,24 +223,26 @@ impl SessionTable {
         }
     }
 
-    /// The profile that serves a lane.
+    /// Returns the profile that serves a lane.
     pub fn pin(&self, lane: LaneId, now: Instant) -> Option<Pin> {
         self.look(lane, now, |session| session.pin.clone()).flatten()
     }
 
-    /// From now on this profile serves the lane; none: whichever comes.
+    /// Sets the profile that serves the lane. `None` removes it.
     pub fn set_pin(&self, lane: LaneId, pin: Option<Pin>, now: Instant) {
         self.change(lane, now, |session| session.pin = pin);
     }
 
-    /// A request of the lane came: closes the calls that it answers, and those that the lane went on without.
+    /// Notes a request of the lane: closes the calls that it answers, and those that the lane went on without.
     pub fn asked(&self, lane: LaneId, outline: &Outline, now: Instant) -> Closed {
         self.entered(lane, outline, true, now).closed
     }
 
-    /// As [`SessionTable::asked`], with what else the request wants to know of its lane. One that only counts or compacts
-    /// its history does not go on with it.
+    /// Does the same as [`SessionTable::asked`], and returns the rest of the lane's state too.
+    ///
+    /// `goes_on` is `false` for a request that only counts tokens or compacts its history.
     pub fn entered(&self, lane: LaneId, outline: &Outline, goes_on: bool, now: Instant) -> Entered {
+        // Such a request does not continue the history, so it proves no fork.
         let nothing = CallChain::default();
         let chain = if goes_on { &outline.chain } else { &nothing };
         self.change(lane, now, |session| {
@@ -253,8 +258,9 @@ impl SessionTable {
         })
     }
 
-    /// The lane was answered: opens the calls of the answer, and remembers the answer's id. How many of the calls nobody
-    /// waits for already.
+    /// Notes an answer of the lane: opens its calls, and stores its id.
+    ///
+    /// Returns the number of calls that no client waits for.
     pub fn answered(
         &self,
         principal: &PrincipalHash,
@@ -267,6 +273,7 @@ impl SessionTable {
         if let Some(id) = answer_id.filter(|id| !id.is_empty()) {
             self.answers.insert(answer_key(principal, id), lane);
         }
+        // No entry is created for a lane that has nothing to remember.
         if calls.list.is_empty() {
             return 0;
         }
@@ -275,33 +282,35 @@ impl SessionTable {
         })
     }
 
-    /// Nobody waits for the lane's calls any more, as somebody said who knows: for how many somebody did.
+    /// Detaches all calls of the lane, whose owner closed it. Returns the number of calls that were attached.
     pub fn close(&self, lane: LaneId, now: Instant) -> usize {
+        // A request about an unknown lane must not create one.
         let known = self.look(lane, now, |_| ()).is_some();
         let close = |session: &mut Session| session.calls.detach(Detached::Closed);
         if known { self.change(lane, now, close) } else { 0 }
     }
 
-    /// How a call of the lane stands that is not settled, by its id, or by the letters and digits of it.
+    /// Returns the state of an unsettled call of the lane, by its id or by the letters and digits of the id.
     pub fn standing(&self, lane: LaneId, call_id: &str, now: Instant) -> Option<Standing> {
         let standing = |session: &Session| session.calls.standing(call_id.as_bytes(), &self.limits, now);
         self.look(lane, now, standing).flatten()
     }
 
-    /// An answer of the lane fell silent while this tool ran at the provider.
+    /// Notes that an answer of the lane stalled while this tool ran at the provider.
     pub fn stalled(&self, lane: LaneId, tool: Snapshot, now: Instant) {
         self.change(lane, now, |session| session.stalled = Some(tool));
     }
 
-    /// Whether the client still works on calls of the lane.
+    /// Returns `true` if the client still works on calls of the lane.
     pub fn has_open_calls(&self, lane: LaneId, now: Instant) -> bool {
         self.look(lane, now, |session| !session.calls.list.is_empty())
             .unwrap_or_default()
     }
 
-    /// The lanes with open calls, then the others, each those first that were seen last: `limit` at most, behind `skip`.
+    /// Returns up to `limit` lanes behind the first `skip`: lanes with open calls first, then the most recently used.
     pub fn view(&self, skip: usize, limit: usize, now: Instant) -> Vec<LaneView> {
         let mut lanes: Vec<(Duration, LaneId, Arc<Kept>)> = self.living(now).collect();
+        // Cached keys, since each of them takes the lock of its lane.
         lanes.sort_by_cached_key(|(idle, lane, kept)| (kept.lock().calls.list.is_empty(), *idle, *lane));
         let lanes = lanes.into_iter().skip(skip).take(limit);
         let view = |(idle, lane, kept): (Duration, LaneId, Arc<Kept>)| {
@@ -319,8 +328,9 @@ impl SessionTable {
         lanes.map(view).collect()
     }
 
-    /// Sums over all lanes.
+    /// Returns the sums over all lanes.
     pub fn totals(&self, now: Instant) -> Totals {
+        // The cache evicts lazily: entries over the limit would be counted.
         self.lanes.run_pending_tasks();
         self.living(now).fold(Totals::default(), |sums, (_, _, kept)| {
             let session = kept.lock();
@@ -334,7 +344,7 @@ impl SessionTable {
         })
     }
 
-    /// The lanes that are not forgotten, and for how long nobody spoke in them.
+    /// Returns the lanes that are not idle for too long, each with its idle time.
     fn living(&self, now: Instant) -> impl Iterator<Item = (Duration, LaneId, Arc<Kept>)> {
         let living = self.lanes.iter().map(move |(lane, kept)| {
             let idle = kept.lock().idle(now);
@@ -349,16 +359,20 @@ impl SessionTable {
         (session.idle(now) <= self.idle).then(|| look(&session))
     }
 
-    /// Changes what is remembered of a lane; one at a time.
+    /// Changes the state of a lane, which is created if it is unknown. Changes of one lane exclude each other.
     fn change<T>(&self, lane: LaneId, now: Instant, change: impl FnOnce(&mut Session) -> T) -> T {
         let known = self.lanes.get(&lane);
+        // Two first requests of a lane must share one entry.
         let kept = known.unwrap_or_else(|| self.lanes.get_with(lane, || Arc::new(Kept::new(now))));
         let mut session = kept.lock();
+        // The cache evicts lazily, and by another clock: an idle lane may still be here.
         if session.idle(now) > self.idle {
             *session = Session::new(now);
         }
+        // Concurrent tasks may pass their times out of order.
         session.last_seen = session.last_seen.max(now);
         let done = change(&mut session);
+        // Rounding makes a lane that grows call by call be inserted anew only when its size doubles.
         let weight = rounded(session.weight());
         drop(session);
         if weight > kept.weight.fetch_max(weight, Ordering::Relaxed) {
@@ -374,7 +388,9 @@ impl Known for SessionTable {
     }
 }
 
-/// Ids are cut where answers are watched: two that agree so far are taken for one.
+/// Returns the key of an answer's id.
+///
+/// The watcher truncates ids, so this does the same. Ids with the same beginning count as one.
 fn answer_key(principal: &PrincipalHash, id: &str) -> [u8; 32] {
     let mut hash = blake3::Hasher::new_keyed(principal);
     let end = (0..=crate::wire::watch::TEXT_BYTES_MAX.min(id.len()))

@@ -1,27 +1,27 @@
-//! How a call stands: whether its lane still waits for it, and how it was closed.
+//! The state of a call: whether its lane still waits for it, and how it was closed.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Why nobody is known to wait for a call's result any more.
+/// The reason why a client is not believed to wait for a call's result any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Detached {
     /// The client left the stream that brought the call.
     StreamDropped,
-    /// The lane went on without the result, or with a text that says that it was lost.
+    /// The lane went on without the result, or with a text that reports it as lost.
     WentOn,
-    /// The lane has said nothing for too long.
+    /// The lane had no request and no answer for too long.
     Silent,
-    /// Somebody closed the lane.
+    /// The owner closed the session through the ledger API.
     Closed,
 }
 
 impl Detached {
-    /// Every reason: the values of the metric label.
+    /// Every reason, which are the values of the metric label.
     pub const ALL: [Self; 4] = [Self::StreamDropped, Self::WentOn, Self::Silent, Self::Closed];
 
-    /// The name in metrics.
+    /// Returns the name in metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Self::StreamDropped => "stream_dropped",
@@ -32,15 +32,15 @@ impl Detached {
     }
 }
 
-/// How the answer ended that calls came with.
+/// The end of the answer that brought calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Came {
-    /// It said that this was its end.
+    /// The answer reported its end.
     #[default]
     Whole,
-    /// It broke off, or ended in an error: the client may have thrown it away.
+    /// The answer broke off or ended in an error, so that the client may have discarded it.
     Broken,
-    /// The client left before its end.
+    /// The client left before the end.
     Dropped,
 }
 
@@ -49,37 +49,37 @@ pub enum Came {
 pub struct Settled {
     /// The tool.
     pub tool: Box<str>,
-    /// How long the call was open.
+    /// The time for which the call was open.
     pub open: Duration,
-    /// Whether the lane still waited for it.
+    /// `true` if the lane still waited for the call.
     pub attached: bool,
 }
 
-/// What a request closed.
+/// The calls that a request closed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Closed {
-    /// Calls whose results it brought.
+    /// Calls whose results the request brought.
     pub settled: Vec<Settled>,
-    /// Calls that it answers with a text which says that the result was lost.
+    /// The number of calls that the request answers with a text which reports the result as lost.
     pub placeholder: usize,
-    /// Calls that the lane went on without.
+    /// The number of calls that the lane went on without.
     pub abandoned: usize,
-    /// Calls, closed or not, that became detached since the last request, by why.
+    /// The reasons of the calls that were detached since the last request, closed or not.
     pub detached: Vec<Detached>,
 }
 
-/// How a call stands for who settles it.
+/// The state of an unsettled call, for the service that is about to settle it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Whether the call's turn is still the lane's tip, and somebody waits there.
+    /// `true` if the call's turn is still the last one of its lane, and a client waits there.
     pub attached: bool,
-    /// Why nobody does.
+    /// The reason why no client waits. `None` if one does.
     pub detached_because: Option<Detached>,
-    /// Whether neither the end of its stream nor a request has shown that the client has the call.
+    /// `true` until the end of the stream or a request shows that the client has the call.
     pub tentative: bool,
-    /// Since the call was emitted.
+    /// The time since the call was emitted.
     pub age: Duration,
-    /// When its tool should be done; none where nobody said how long it may take.
+    /// The time at which the tool should be done. `None` if the tool has no configured limit.
     pub deadline: Option<Instant>,
     /// The tool.
     pub tool: Box<str>,

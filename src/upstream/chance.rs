@@ -1,13 +1,13 @@
-//! Random bytes for keys and tokens, of the TLS library.
+//! Random bytes for keys and tokens, from the TLS library.
 
 use rustls::crypto::aws_lc_rs;
 
-/// The system gives no random bytes.
+/// A failure of the system's random number generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the system gives no random bytes")]
+#[error("the system's random number generator failed")]
 pub struct NoChance;
 
-/// 32 bytes that nobody can guess.
+/// Returns 32 unpredictable bytes.
 pub fn random() -> Result<[u8; 32], NoChance> {
     let mut bytes = [0; 32];
     let filled = aws_lc_rs::default_provider().secure_random.fill(&mut bytes);

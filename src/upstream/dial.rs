@@ -1,4 +1,4 @@
-//! Connections towards providers: name, TCP, the company's proxy, TLS. Never decides whether to try again.
+//! Connections to providers: DNS, TCP, the corporate proxy, TLS. Never decides on a retry.
 
 use std::{
     error::Error,
@@ -31,25 +31,24 @@ use tokio::{net::TcpStream, sync::Notify};
 use tower_service::Service;
 
 use super::{
-    Kind, Phase, ProxyEnvironment, SendError, UpstreamSettings,
+    BoxError, Kind, Phase, ProxyEnvironment, SendError, UpstreamSettings,
     ebb::Tidal,
     inside::{Dial, Stream},
 };
 use crate::{clock, provider};
 
-/// Bytes of an answer that the kernel may hold while the client reads slowly.
+/// Bytes of an answer that the kernel may buffer while the client reads slowly.
 const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
-type BoxError = Box<dyn Error + Send + Sync>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, SendError>> + Send>>;
 
-/// The name could not be resolved.
+/// A failed DNS lookup.
 #[derive(Debug, thiserror::Error)]
-#[error("the name does not resolve")]
+#[error("DNS lookup failed")]
 struct NameError(#[source] io::Error);
 
-/// Who is told how long new connections took, once there is somebody. A cheap handle.
+/// The observer of the time that new connections took. Cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct Told(Arc<OnceLock<Box<Hear>>>);
 
@@ -57,12 +56,12 @@ type Hear = dyn Fn(Duration) + Send + Sync;
 
 impl fmt::Debug for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Told").finish_non_exhaustive()
+        f.debug_struct("ConnectObserver").finish_non_exhaustive()
     }
 }
 
 impl Told {
-    /// Tells it from now on; only the first counts.
+    /// Sets the observer. Only the first call has an effect.
     pub(super) fn set(&self, hear: impl Fn(Duration) + Send + Sync + 'static) {
         drop(self.0.set(Box::new(hear)));
     }
@@ -74,7 +73,7 @@ impl Told {
     }
 }
 
-/// The system's resolver, with errors that can be told from others.
+/// The system's resolver, with its own error type.
 #[derive(Clone, Debug)]
 struct Resolver(GaiResolver);
 
@@ -92,24 +91,28 @@ impl Service<Name> for Resolver {
     }
 }
 
-/// TCP to the provider, or a tunnel through the company's proxy, under one clock.
+/// TCP to the provider, or a tunnel through the corporate proxy, under one timeout.
 #[derive(Clone, Debug)]
 pub(super) struct Dialer {
     http: HttpConnector<Resolver>,
     proxies: Arc<Matcher>,
     timeout: Duration,
-    /// Told when the way is there.
+    /// Notified once the connection is there.
     dialed: Arc<Notify>,
 }
 
 impl Dialer {
     fn new(environment: &ProxyEnvironment, timeout: Duration) -> Self {
         let mut http = HttpConnector::new_with_resolver(Resolver(GaiResolver::new()));
+        // The TLS connector above passes `https` targets.
         http.enforce_http(false);
+        // Small writes, such as the end of a request, must not wait for an acknowledgement.
         http.set_nodelay(true);
         http.set_keepalive(Some(TCP_KEEPALIVE));
+        // A bounded buffer lets backpressure of a slow client reach the provider.
         http.set_recv_buffer_size(Some(RECEIVE_BUFFER_BYTES));
         let value = |value: &Option<String>| value.clone().unwrap_or_default();
+        // From values, because the environment is read in the configuration only.
         let proxies = Matcher::builder()
             .all(value(&environment.all))
             .http(value(&environment.http))
@@ -124,7 +127,7 @@ impl Dialer {
         }
     }
 
-    /// The same, with a bell of its own.
+    /// Returns a copy with a notification of its own.
     fn fresh(&self) -> Self {
         Self {
             dialed: Arc::default(),
@@ -144,6 +147,7 @@ impl Service<Uri> for Dialer {
 
     fn call(&mut self, target: Uri) -> Self::Future {
         let mut http = self.http.clone();
+        // A proxy elsewhere cannot reach this machine's loopback.
         let intercept = if target.host().is_some_and(provider::is_loopback) {
             None
         } else {
@@ -157,8 +161,10 @@ impl Service<Uri> for Dialer {
             }
         };
         Box::pin(async move {
+            // DNS, TCP and the proxy's answer share one timeout.
             let stream = tokio::time::timeout(timeout, dialing).await;
             let stream = stream.unwrap_or_else(|_| Err(late(Phase::Connect)))?;
+            // The timeout of the TLS handshake begins here.
             dialed.notify_one();
             Ok(stream)
         })
@@ -173,7 +179,7 @@ fn late(phase: Phase) -> SendError {
     }
 }
 
-/// A tunnel through a proxy, for `http` targets too: the proxy sees no request of ours.
+/// Opens a tunnel through a proxy, for `http` targets too, so that the proxy sees no request.
 async fn through(
     proxy: &Intercept,
     http: HttpConnector<Resolver>,
@@ -189,17 +195,19 @@ async fn through(
             Ok(tunnel.call(target).await?)
         }
         Some(socks @ ("socks5" | "socks5h")) => {
+            // `socks5h` leaves the lookup to the proxy.
             let mut tunnel = SocksV5::new(address.clone(), http).local_dns(socks == "socks5");
             if let Some((user, password)) = proxy.raw_auth() {
                 tunnel = tunnel.with_auth(user.to_owned(), password.to_owned());
             }
             Ok(tunnel.call(target).await?)
         }
-        _ => Err("only http and socks5 proxies are supported".into()),
+        _ => Err("unsupported proxy scheme: use http, socks5 or socks5h".into()),
     }
 }
 
 fn dial_error(source: BoxError) -> SendError {
+    // hyper-util wraps errors, so the chain of sources is searched.
     let resolving = find::<NameError>(source.as_ref()).is_some();
     let phase = if resolving { Phase::Resolve } else { Phase::Connect };
     SendError {
@@ -209,7 +217,7 @@ fn dial_error(source: BoxError) -> SendError {
     }
 }
 
-/// The first error of type `E` in the chain of sources.
+/// Returns the first error of type `E` in the chain of sources.
 pub(super) fn find<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e E> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -221,19 +229,19 @@ pub(super) fn find<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> 
     None
 }
 
-/// The whole way to a provider.
+/// The connector of the HTTP client.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     way: Way,
-    // How long a provider may take nothing of what is written.
+    // Longest wait while the provider reads nothing of what is written.
     patience: Duration,
-    /// Who is told how long new connections took.
+    /// The observer of the time that new connections took.
     told: Told,
 }
 
 #[derive(Clone, Debug)]
 enum Way {
-    /// Over the network, with TLS where the scheme wants it.
+    /// Over the network, with TLS if the scheme requires it.
     Net {
         dialer: Dialer,
         tls: Arc<ClientConfig>,
@@ -244,9 +252,10 @@ enum Way {
 }
 
 impl Connector {
-    /// Builds the connector; fails only where the TLS library has no usable protocol version.
+    /// Creates the connector. Fails only if the TLS library has no usable protocol version.
     pub(super) fn new(settings: &UpstreamSettings) -> Result<Self, rustls::Error> {
         let mut tls = tls()?;
+        // HTTP/2 first: one connection then serves many requests.
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self {
             way: Way::Net {
@@ -259,7 +268,7 @@ impl Connector {
         })
     }
 
-    /// A connector to providers in this process.
+    /// Creates a connector to providers in this process.
     pub(super) fn inside(settings: &UpstreamSettings, dial: Dial) -> Self {
         Self {
             way: Way::Inside {
@@ -271,23 +280,24 @@ impl Connector {
         }
     }
 
-    /// Where to put who is told how long new connections took.
+    /// Returns the observer, which may be set later.
     pub(super) fn told(&self) -> Told {
         self.told.clone()
     }
 }
 
-/// TLS 1.2 and 1.3 with the platform's roots, or Mozilla's where the platform has none.
+/// Configures TLS 1.2 and 1.3 with the platform's roots, or Mozilla's if the platform has none.
 fn tls() -> Result<ClientConfig, rustls::Error> {
-    // The provider is named here: a second one in the tree must not make rustls panic.
+    // The crypto provider is explicit: rustls panics if the build contains two and none is chosen.
     let builder = || {
         ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
     };
+    // The platform's roots include those of a company's inspection proxy.
     if let Ok(config) = builder()?.with_platform_verifier() {
         return Ok(config.with_no_client_auth());
     }
-    tracing::info!("the system has no CA certificates, using the built-in ones");
+    tracing::info!("the system has no CA certificates: using the built-in ones");
     let roots: RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
     Ok(builder()?.with_root_certificates(roots).with_no_client_auth())
 }
@@ -304,6 +314,7 @@ impl Service<Uri> for Connector {
     fn call(&mut self, target: Uri) -> Self::Future {
         let (patience, told, began) = (self.patience, self.told(), clock::now());
         let connecting: Connecting<Stream> = match &mut self.way {
+            // Each connection has its own notification: a shared one could start another's TLS timeout.
             Way::Net {
                 dialer,
                 tls,
@@ -320,13 +331,14 @@ impl Service<Uri> for Connector {
         };
         Box::pin(async move {
             let stream = connecting.await?;
+            // Failed connections are not measured here.
             told.hear(clock::now().duration_since(began));
             Ok(Tidal::new(stream, patience))
         })
     }
 }
 
-/// Over the network; the handshake's clock starts behind the dialer's.
+/// Connects over the network. The timeout of the handshake begins after the dialer's.
 fn net(
     dialer: &Dialer,
     tls: Arc<ClientConfig>,
@@ -341,6 +353,7 @@ fn net(
     };
     async move {
         let connected = tokio::select! {
+            // A connection that is ready together with the timeout counts as ready.
             biased;
             connected = connecting => connected,
             () = too_late => return Err(late(Phase::Tls)),
@@ -349,7 +362,7 @@ fn net(
     }
 }
 
-/// What is not the dialer's own is the handshake's.
+/// Attributes an error to the dialer, or else to the TLS handshake.
 fn net_error(error: BoxError) -> SendError {
     match error.downcast::<SendError>() {
         Ok(dialing) => *dialing,

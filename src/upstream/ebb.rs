@@ -1,5 +1,5 @@
-//! Whether more of an answer is ready: a connection tells whenever it finds its socket empty; one that takes no more of
-//! a request ends. Never changes a byte.
+//! Read idleness and write timeouts of connections: reports each time the socket is empty, and ends a connection whose
+//! provider stops reading. Never changes a byte.
 
 use std::{
     io::{self, IoSlice},
@@ -18,10 +18,11 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 
 use crate::clock::Silence;
 
-/// Tells when a connection has nothing more to read for now; among the extensions of its answers. Cheap to clone.
+/// A counter of the moments at which a connection had nothing left to read. It is an extension of the connection's
+/// answers and cheap to clone.
 ///
-/// An HTTP/1 connection reads its socket only once every frame that it holds was taken: found empty, nothing of the
-/// answer is left on this side.
+/// An HTTP/1 connection reads its socket only after every buffered frame was taken. An empty socket therefore means
+/// that no received part of the answer is left.
 #[derive(Clone, Debug, Default)]
 pub struct Ebb(Arc<Shared>);
 
@@ -32,13 +33,14 @@ struct Shared {
 }
 
 impl Ebb {
-    /// How often the socket was found empty.
+    /// Returns the number of times that the socket was empty.
     pub fn times(&self) -> u64 {
         self.0.times.load(Ordering::Acquire)
     }
 
-    /// Ready once the socket was found empty more often than `times`; wakes one task, the last that asked.
+    /// Returns `Ready` once the socket was empty more often than `times`. Wakes only the task that polled last.
     pub fn poll_past(&self, times: u64, cx: &mut Context<'_>) -> Poll<()> {
+        // Registered before the check, or a wake between the two would be lost.
         self.0.waiting.register(cx.waker());
         if self.times() == times {
             Poll::Pending
@@ -53,24 +55,24 @@ impl Ebb {
     }
 }
 
-/// The other end takes nothing of what is written.
+/// The error of a connection whose peer reads nothing.
 #[derive(Debug, thiserror::Error)]
-#[error("the provider stopped reading")]
+#[error("write timeout: the provider stopped reading")]
 pub(super) struct Deaf;
 
-/// A connection that tells its [`Ebb`], and whose writes fail once nothing was taken for a while.
+/// A connection with an [`Ebb`], whose writes fail if the peer reads nothing for a while.
 ///
-/// Without that, hyper waits for ever to flush what it holds, even after its request was given up.
+/// Otherwise hyper would wait forever to flush its buffer, even after the request was dropped.
 #[derive(Debug)]
 pub(super) struct Tidal<T> {
     inner: T,
     ebb: Ebb,
-    // Runs while a write waits.
+    // Runs while a write is pending.
     deaf: Silence,
 }
 
 impl<T> Tidal<T> {
-    /// Over `inner`; `patience` is the longest wait of a write.
+    /// Wraps `inner`. `patience` is the longest wait of a write.
     pub(super) fn new(inner: T, patience: Duration) -> Self {
         Self {
             inner,
@@ -80,6 +82,7 @@ impl<T> Tidal<T> {
     }
 
     fn judge<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        // Any progress of a write stops the timeout, even a single byte.
         if written.is_ready() {
             self.deaf.heard();
             return written;
@@ -102,6 +105,7 @@ impl<T: Read + Unpin> Read for Tidal<T> {
         buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<(), io::Error>> {
         let read = Pin::new(&mut self.inner).poll_read(cx, buffer);
+        // `Pending` is the only sign of an empty socket that hyper passes on.
         if read.is_pending() {
             self.ebb.found_empty();
         }

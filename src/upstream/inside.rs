@@ -1,4 +1,4 @@
-//! Providers that live in this process, and a connection that may lead to one or over the network.
+//! Providers in this process, and connections that lead to one of them or over the network.
 
 use std::{
     fmt,
@@ -28,15 +28,15 @@ pub trait Line: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Line for T {}
 
-/// A connection on its way, or why there is none.
+/// The future of a connection to a provider in this process.
 pub type Dialing = Pin<Box<dyn Future<Output = Result<Box<dyn Line>, SendError>> + Send>>;
 
-/// Dials providers in this process: no name is looked up, and `https` means no TLS. Cheap to clone.
+/// The connector to providers in this process: no DNS lookup, and no TLS for `https`. Cheap to clone.
 #[derive(Clone)]
 pub struct Dial(Arc<dyn Fn(Uri) -> Dialing + Send + Sync>);
 
 impl Dial {
-    /// Every connection is made by `dial`; the connect clock runs over it as over a real one.
+    /// Creates a connector from a function. The connect timeout covers the returned future.
     pub fn new(dial: impl Fn(Uri) -> Dialing + Send + Sync + 'static) -> Self {
         Self(Arc::new(dial))
     }
@@ -48,7 +48,7 @@ impl Dial {
 
 impl fmt::Debug for Dial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dial").finish_non_exhaustive()
+        f.debug_struct("InProcessDialer").finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The HTTP client: one send with its deadlines. Never retries what may have been processed, never follows a redirect.
+//! The HTTP client: one send with its timeouts. Never resends what may have been processed, never follows a redirect.
 
 mod chance;
 mod dial;
@@ -27,27 +27,27 @@ pub use ebb::Ebb;
 pub use inside::{Dial, Dialing, Line};
 use sending::{Progress, Tracked};
 
-/// Largest head of an answer, and what hyper may hold of one connection.
+/// Largest response head in bytes, and largest buffer of one HTTP/1 connection.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Clocks and pool limits towards providers.
+/// Timeouts and pool limits of connections to providers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamSettings {
-    /// DNS and TCP, the company's proxy included.
+    /// DNS and TCP, including the corporate proxy.
     pub connect_timeout: Duration,
-    /// The TLS handshake behind it.
+    /// The TLS handshake.
     pub tls_timeout: Duration,
-    /// Silence of the other end while it takes the request.
+    /// Silence of the provider while it reads the request.
     pub send_timeout: Duration,
-    /// How long a connection is kept for the next request.
+    /// Time for which an idle connection is pooled.
     pub pool_idle_timeout: Duration,
-    /// Connections kept per host.
+    /// Idle connections pooled per host.
     pub pool_idle_max: usize,
-    /// The proxies of the environment.
+    /// The proxies from the environment.
     pub proxies: ProxyEnvironment,
 }
 
-/// What the environment says about proxies, as it was written; loopback upstreams are never proxied.
+/// The proxy variables of the environment, unparsed. Loopback upstreams never use a proxy.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ProxyEnvironment {
     /// `HTTPS_PROXY`.
@@ -61,7 +61,7 @@ pub struct ProxyEnvironment {
 }
 
 impl fmt::Debug for ProxyEnvironment {
-    // The values may hold a password.
+    // The values may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let set = |value: &Option<String>| value.is_some();
         f.debug_struct("ProxyEnvironment")
@@ -73,49 +73,49 @@ impl fmt::Debug for ProxyEnvironment {
     }
 }
 
-/// Where a send failed.
+/// The phase in which a send failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Looking up the name.
+    /// The DNS lookup.
     Resolve,
-    /// TCP, or the company's proxy.
+    /// TCP, or the corporate proxy.
     Connect,
     /// The TLS handshake.
     Tls,
     /// Writing the request.
     Send,
-    /// Waiting for the answer's head.
+    /// The wait for the response head.
     Headers,
-    /// Reading the answer's body.
+    /// Reading the response body.
     Body,
 }
 
-/// How a send failed.
+/// The way in which a send failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The network or the other end broke off.
+    /// The network or the peer closed the connection.
     Io,
-    /// A clock of ours ran out.
+    /// A timeout of the proxy expired.
     TimedOut,
-    /// The answer is not HTTP, or can be read in two ways.
+    /// The answer is not valid HTTP, or is ambiguous.
     Protocol,
-    /// The request's own body failed: nobody upstream is at fault.
+    /// The request's own body failed. The provider is not at fault.
     Request,
 }
 
-/// A send that gave no answer.
+/// A send without an answer.
 #[derive(Debug)]
 pub struct SendError {
-    /// Where.
+    /// The phase.
     pub phase: Phase,
-    /// How.
+    /// The kind of failure.
     pub kind: Kind,
-    /// The inner cause, for the log alone; for [`Kind::Request`] the error of the request's body.
+    /// The inner cause, for the log only. For [`Kind::Request`] it is the error of the request's body.
     pub source: Option<BoxError>,
 }
 
 impl SendError {
-    /// What it is evidence of.
+    /// Returns the failure for the verdict.
     pub const fn failure(&self) -> Failure {
         match (self.phase, self.kind) {
             (_, Kind::Request) => Failure::Request,
@@ -134,7 +134,7 @@ impl SendError {
         }
     }
 
-    /// The first cause of type `E`.
+    /// Returns the first cause of type `E`.
     pub fn cause<E: Error + 'static>(&self) -> Option<&E> {
         self.source.as_deref().and_then(|source| dial::find(source))
     }
@@ -152,24 +152,24 @@ impl Error for SendError {
     }
 }
 
-/// An error of the request's body or of the stack below.
+/// An error of a request's body or of the HTTP stack.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The body of a request.
 pub type BoxedBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// The client towards every provider. Cheap to clone.
+/// The HTTP client for every provider. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Sender {
     client: Client<Connector, Tracked>,
-    /// Everything that comes before a connection takes the request.
+    /// Time limit for everything before a connection accepts the request.
     connect_timeout: Duration,
     send_timeout: Duration,
     told: Told,
 }
 
 impl Sender {
-    /// Builds the client; `tasks` runs its connections.
+    /// Creates the client. `tasks` runs its connections.
     pub fn new<E>(settings: &UpstreamSettings, tasks: E) -> Result<Self, rustls::Error>
     where
         E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
@@ -177,7 +177,7 @@ impl Sender {
         Ok(Self::over(settings, tasks, Connector::new(settings)?))
     }
 
-    /// As [`new`](Self::new), towards providers that live in this process.
+    /// Like [`new`](Self::new), for providers in this process.
     pub fn with_dial<E>(settings: &UpstreamSettings, tasks: E, dial: Dial) -> Self
     where
         E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
@@ -196,10 +196,12 @@ impl Sender {
             .pool_idle_timeout(settings.pool_idle_timeout)
             .pool_max_idle_per_host(settings.pool_idle_max)
             .http1_max_buf_size(HEAD_BYTES_MAX)
+            // Detects a dead HTTP/2 connection during a long silence.
             .http2_keep_alive_interval(Duration::from_secs(20))
             .http2_keep_alive_timeout(Duration::from_secs(10))
+            // The same limit for both protocols.
             .http2_max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
-            // Only what was never written is sent again.
+            // hyper resends only a request that was never written, after a pooled connection had closed.
             .retry_canceled_requests(true)
             .build(connector);
         Self {
@@ -210,21 +212,22 @@ impl Sender {
         }
     }
 
-    /// Has `hear` told how long new connections took; only the first counts.
+    /// Reports to `hear` the time that each new connection took. Only the first call has an effect.
     pub fn tell(&self, hear: impl Fn(Duration) + Send + Sync + 'static) {
         self.told.set(hear);
     }
 
-    /// Sends one request and waits for the answer's head; an HTTP/1 answer has an [`Ebb`] among its extensions.
+    /// Sends one request and waits for the response head. An HTTP/1 answer has an [`Ebb`] among its extensions.
     ///
-    /// Both clocks run from the last piece of the request that was taken: a slow upload is not a slow provider.
-    /// `headers_timeout` is that of the answer's head, once all was taken.
+    /// Both timeouts restart when the connection takes a part of the request: a slow upload is not a slow provider.
+    /// `headers_timeout` limits the wait for the response head after the whole request was taken.
     pub async fn send(
         &self,
         request: Request<BoxedBody>,
         headers_timeout: Duration,
     ) -> Result<Response<Incoming>, SendError> {
         let (head, body) = request.into_parts();
+        // Shared with the body, which reports each part that the connection takes.
         let progress = Progress::start();
         let request = Request::from_parts(head, Tracked::new(body, progress.clone()));
         let sent = tokio::select! {
@@ -235,11 +238,11 @@ impl Sender {
         };
         let mut answer = sent.map_err(|error| send_error(error, &progress))?;
         if answer.version() == Version::HTTP_2 {
-            // Frames of other answers come over the same connection.
+            // Frames of other answers share the connection, so an empty socket means nothing for this one.
             answer.extensions_mut().remove::<Ebb>();
         }
         if is_ambiguous(answer.headers()) {
-            // Dropping the answer closes its connection: nothing behind it can reach another exchange.
+            // Dropping the answer closes its connection, so no later bytes can reach another exchange.
             return Err(SendError {
                 phase: Phase::Headers,
                 kind: Kind::Protocol,
@@ -250,7 +253,7 @@ impl Sender {
     }
 }
 
-/// Whether two readers could find different ends of the body, or it has a coding that hyper would hand on.
+/// Returns `true` if two readers could disagree on the end of the body, or if hyper would pass a transfer coding on.
 fn is_ambiguous(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {
@@ -262,15 +265,16 @@ fn is_ambiguous(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Whether the provider took nothing of the request for too long.
+/// Returns `true` if the provider read nothing of the request until the timeout.
 fn is_deaf(error: &legacy::Error) -> bool {
-    // An io error hides what it wraps from `source`.
+    // An io error does not expose its inner error through `source`.
     let io = dial::find::<std::io::Error>(error);
     io.and_then(std::io::Error::get_ref)
         .is_some_and(<dyn Error + Send + Sync>::is::<ebb::Deaf>)
 }
 
 fn send_error(error: legacy::Error, progress: &Progress) -> SendError {
+    // hyper reports a failed body like a broken connection, so the body is checked first.
     if let Some(source) = progress.take_failure() {
         return SendError {
             phase: Phase::Send,
@@ -279,12 +283,14 @@ fn send_error(error: legacy::Error, progress: &Progress) -> SendError {
         };
     }
     let (phase, kind) = match dial::find::<SendError>(&error) {
+        // The dialer knows the phase exactly.
         Some(dialing) => (dialing.phase, dialing.kind),
         None if is_deaf(&error) => (Phase::Send, Kind::TimedOut),
         None if error.is_connect() => (Phase::Connect, Kind::Io),
         None if dial::find::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse) => {
             (Phase::Headers, Kind::Protocol)
         }
+        // hyper does not report the phase, but the progress of the body implies it.
         None => (progress.phase(), Kind::Io),
     };
     SendError {

@@ -1,4 +1,4 @@
-//! The request's body on its way up: how far it is, and whether it failed by itself.
+//! The progress of a request's body: the bytes that the connection has taken, and a failure of the body itself.
 
 use std::{
     pin::Pin,
@@ -14,19 +14,19 @@ use tokio::time::Instant;
 use super::{BoxError, BoxedBody, Phase};
 use crate::clock;
 
-/// Bytes that a connection is given at once.
+/// Largest part that a connection gets at once.
 const PART_BYTES_MAX: usize = 256 * 1024;
 
-/// How far the request's body is. Cheap to clone.
+/// The progress of a request's body. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Progress(Arc<Mutex<Shared>>);
 
 #[derive(Debug)]
 struct Shared {
     moved: Instant,
-    // Whether a connection has begun to take the body.
+    // `true` once a connection has begun to take the body.
     taken: bool,
-    // The body itself is not ready: nobody upstream is waited for.
+    // `true` while the body itself is not ready, so that the wait is not the provider's fault.
     starved: bool,
     done: bool,
     failure: Option<BoxError>,
@@ -43,16 +43,17 @@ impl Progress {
         })))
     }
 
-    /// Ready once the other end has let us wait: for `send` while it takes the request, for `headers` once it has it
-    /// all; until a connection takes it, for `connect` more.
+    /// Returns after a silence of the provider: `send` while it reads the request, `headers` after it has read all.
+    /// Until a connection takes the request, `connect` is added.
     pub(super) async fn silence(&self, send: Duration, headers: Duration, connect: Duration) {
         let least = send.min(headers);
-        // Never late, whatever happens meanwhile: nothing of that has to wake us.
+        // The earliest possible end. No event needs to wake this task, because it computes the deadline anew each time.
         let mut look = self.lock().moved + least;
         loop {
             tokio::time::sleep_until(look).await;
             let now = clock::now();
             let mut shared = self.lock();
+            // The client is slow, so the timeout of the provider starts again.
             if shared.starved {
                 shared.moved = now;
             }
@@ -61,18 +62,18 @@ impl Progress {
             if deadline <= now {
                 return;
             }
-            // Nothing moves it once all was taken.
+            // After the last byte was taken nothing moves the deadline.
             let settled = shared.taken && shared.done;
             look = if settled { deadline } else { deadline.min(now + least) };
         }
     }
 
-    /// The phase that a failure now falls into.
+    /// Returns the phase of a failure that happens now.
     pub(super) fn phase(&self) -> Phase {
         if self.lock().done { Phase::Headers } else { Phase::Send }
     }
 
-    /// The error of the body itself.
+    /// Returns the error of the body itself.
     pub(super) fn take_failure(&self) -> Option<BoxError> {
         self.lock().failure.take()
     }
@@ -82,22 +83,23 @@ impl Progress {
     }
 }
 
-/// The request's body has failed by itself; the cause is in [`Progress`].
+/// The error of a request's body. The cause is in [`Progress`].
 #[derive(Debug, thiserror::Error)]
-#[error("the request's body failed")]
+#[error("the request body failed")]
 pub(super) struct BodyFailed;
 
-/// A body that reports its progress: large pieces are given in parts, so that what is taken was nearly written.
+/// A body that reports its progress. Large frames are split, so that bytes taken are bytes nearly written.
 #[derive(Debug)]
 pub(super) struct Tracked {
     body: BoxedBody,
-    /// What is left of a large piece.
+    /// The rest of a large frame.
     rest: Bytes,
     progress: Progress,
 }
 
 impl Tracked {
     pub(super) fn new(body: BoxedBody, progress: Progress) -> Self {
+        // An empty body is never polled.
         progress.lock().done = body.is_end_stream();
         Self {
             body,
@@ -119,6 +121,7 @@ impl Tracked {
                 Err(frame) => return Poll::Ready(Some(Ok(frame))),
             }
         }
+        // Whole frames of a fast client would hide a provider that reads slowly.
         let part = self.rest.split_to(self.rest.len().min(PART_BYTES_MAX));
         Poll::Ready(Some(Ok(Frame::data(part))))
     }
@@ -130,6 +133,7 @@ impl Body for Tracked {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFailed>>> {
         let polled = self.poll_part(cx);
+        // Computed before the lock: the body's own code must not run under it.
         let ended = self.is_end_stream();
         let mut shared = self.progress.lock();
         shared.taken = true;
@@ -140,6 +144,7 @@ impl Body for Tracked {
         shared.moved = clock::now();
         let frame = match frame {
             Some(Err(error)) => {
+                // Stored here, because hyper replaces the body's error by its own.
                 shared.failure = Some(error);
                 Some(Err(BodyFailed))
             }

@@ -1,4 +1,4 @@
-//! Calls that nobody waits for any more, and what became of results that came late.
+//! Detached calls and late results, for the admin API.
 
 use std::collections::BTreeMap;
 
@@ -14,27 +14,28 @@ use crate::{
 /// Detached calls and late results, since the start.
 #[derive(Debug, Serialize, ToSchema)]
 pub(in crate::admin) struct LatePage {
-    /// Calls that nobody is known to wait for any more, by why.
+    /// Tool calls that no client is known to wait for, by reason.
     detached: BTreeMap<&'static str, u64>,
-    /// Posted results, by what became of them.
+    /// Events of posted results, by name.
     events: BTreeMap<&'static str, u64>,
-    /// Posted results that wait for their owners, as far as those were seen since the start.
+    /// Posted results that wait for delivery to callers that were seen since the start.
     outstanding: usize,
-    /// What last became of posted results, the newest first.
+    /// The latest events of posted results, the newest first.
     recent: Vec<LateRow>,
 }
 
-/// What became of a posted result.
+/// An event in the life of a posted result.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LateRow)]
 pub(in crate::admin) struct LateRow {
-    /// When, RFC 3339.
+    /// The time of the event, RFC 3339.
     at: String,
     event: &'static str,
-    /// Since it was posted, where it was delivered.
+    /// Seconds since the result was posted; null unless it was delivered.
     age_seconds: Option<f64>,
 }
 
-/// The page of late results.
+/// Returns the page of late results.
 pub(in crate::admin) fn late(telemetry: &Telemetry, late: &Late) -> LatePage {
     LatePage {
         detached: telemetry.detached_calls().into_iter().collect(),
@@ -44,11 +45,11 @@ pub(in crate::admin) fn late(telemetry: &Telemetry, late: &Late) -> LatePage {
     }
 }
 
-/// One row of it.
-pub(in crate::admin) fn row(news: LateResultChange) -> LateRow {
+/// Converts one event.
+pub(in crate::admin) fn row(change: LateResultChange) -> LateRow {
     LateRow {
-        at: date(news.at),
-        event: news.event,
-        age_seconds: news.age.map(|age| age.as_secs_f64()),
+        at: date(change.at),
+        event: change.event,
+        age_seconds: change.age.map(|age| age.as_secs_f64()),
     }
 }

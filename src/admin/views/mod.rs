@@ -1,4 +1,4 @@
-//! What `/admin/v1` shows, as JSON. Labels, counts, times and structure; never content, a key or a session's name.
+//! The JSON answers of `/admin/v1`: labels, counts, times and structure; never content, keys or session names.
 
 pub(super) mod late;
 pub(super) mod profiles;
@@ -11,20 +11,21 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use crate::clock;
 
-/// A time since 1970, as RFC 3339 in UTC.
+/// Returns a time since 1970 as RFC 3339 in UTC.
 pub(super) fn date(since_1970: Duration) -> String {
-    // Years behind 9999 cannot be written.
+    // RFC 3339 has four digits for the year: 9999-12-31T23:59:59 is the last time that can be written.
     const LAST: Duration = Duration::from_secs(253_402_300_799);
     humantime::format_rfc3339_seconds(UNIX_EPOCH + since_1970.min(LAST)).to_string()
 }
 
-/// Instants as dates.
+/// A pair of the same moment on both clocks, to convert instants to dates.
 pub(super) struct Dates {
     now: Instant,
     since_1970: Duration,
 }
 
 impl Dates {
+    /// Reads both clocks.
     fn present() -> Self {
         Self {
             now: clock::instant(),
@@ -32,12 +33,15 @@ impl Dates {
         }
     }
 
+    /// Returns an instant as a date.
     fn show(&self, at: Instant) -> String {
+        // An instant may be before or after now, and durations cannot be negative: one of the two is zero.
         let ahead = at.saturating_duration_since(self.now);
         let behind = self.now.saturating_duration_since(at);
         date((self.since_1970 + ahead).saturating_sub(behind))
     }
 
+    /// Returns the seconds until an instant; 0 if it has passed.
     fn left(&self, until: Instant) -> u64 {
         until.saturating_duration_since(self.now).as_secs()
     }

@@ -1,4 +1,4 @@
-//! Profiles and breakers: labels, reasons and times; never a key.
+//! Profiles with their cooldowns, and breakers, for the admin API. Never a key.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -16,27 +16,32 @@ pub(in crate::admin) struct ProfilesPage {
     breakers: Vec<Breaker>,
 }
 
-/// One profile.
+/// The state of one profile.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Profile)]
 struct Profile {
     upstream: String,
     #[serde(rename = "profile")]
     label: String,
     /// `ready`, `cooling` or `disabled`.
     state: &'static str,
+    /// The provider's organisation, configured or learned; null if unknown.
     organisation: Option<String>,
+    /// The cooldowns in force.
     rests: Vec<Rest>,
 }
 
-/// One reason why a profile rests.
+/// One cooldown of a profile.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Rest)]
 struct Rest {
-    /// The recorded reason.
+    /// The reason for the cooldown.
     reason: &'static str,
-    /// The only model that it concerns; empty for requests that name none, null for all.
+    /// The only model that is affected; empty for requests without a model, null for all models.
     model: Option<String>,
+    /// True if the profile is disabled.
     disables: bool,
-    /// Whether it came through another profile of the same organisation.
+    /// True if another profile of the same organisation caused it.
     shared: bool,
     since: String,
     until: String,
@@ -45,25 +50,29 @@ struct Rest {
 
 /// The breaker of one endpoint and model.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Breaker)]
 struct Breaker {
     upstream: String,
-    /// Null where requests name none.
+    /// The model; null for requests without a model.
     model: Option<String>,
     /// `closed`, `half_open` or `open`.
     state: &'static str,
+    /// Failures in a row.
     failures: u32,
+    /// The end of the open period; null if the breaker is closed.
     until: Option<String>,
 }
 
-/// The page of profiles and breakers.
-pub(in crate::admin) fn profiles(of: &Profiles) -> ProfilesPage {
+/// Returns the page of profiles and breakers.
+pub(in crate::admin) fn profiles(pools: &Profiles) -> ProfilesPage {
+    // Read once, so that all states and dates of the page are of the same moment.
     let dates = Dates::present();
     let mut profiles = Vec::new();
-    for (upstream, views) in of.view(dates.now) {
+    for (upstream, views) in pools.view(dates.now) {
         profiles.extend(views.into_iter().map(|view| profile(upstream, view, &dates)));
     }
     let mut breakers = Vec::new();
-    for (upstream, views) in of.breakers(dates.now) {
+    for (upstream, views) in pools.breakers(dates.now) {
         breakers.extend(views.into_iter().map(|view| breaker(upstream, view, &dates)));
     }
     ProfilesPage { profiles, breakers }
@@ -91,6 +100,7 @@ fn profile(upstream: &str, view: rotation::View, dates: &Dates) -> Profile {
 fn breaker(upstream: &str, view: BreakerView, dates: &Dates) -> Breaker {
     Breaker {
         upstream: upstream.to_owned(),
+        // The table stores requests without a model under the empty name.
         model: Some(String::from(view.model)).filter(|model| !model.is_empty()),
         state: view.standing.label(),
         failures: view.failures,

@@ -1,4 +1,4 @@
-//! Requests in whose bodies something was found: in words, and in structure.
+//! Requests with findings in their bodies, for the admin API: findings, repair actions and structure.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -12,20 +12,21 @@ use crate::{
     },
 };
 
-/// The last requests in whose bodies something was found, the newest first.
+/// The last requests with findings in their bodies, the newest first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(in crate::admin) struct RepairsPage {
-    /// How many are kept.
+    /// The number of stored requests with findings.
     kept: usize,
     repairs: Vec<Repair>,
 }
 
-/// One of them.
+/// A request with findings in its body.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Repair)]
 pub(in crate::admin) struct Repair {
-    /// `x-antiphon-request-id`.
+    /// The value of `x-antiphon-request-id`.
     id: String,
-    /// When it ended, RFC 3339.
+    /// The end of the exchange, RFC 3339.
     at: String,
     upstream: Option<String>,
     format: Option<&'static str>,
@@ -33,52 +34,58 @@ pub(in crate::admin) struct Repair {
     mode: Option<&'static str>,
     /// `repaired`, `rejected` or `observed`.
     outcome: &'static str,
-    /// What the client was given; 0 where it left before.
+    /// The status sent to the client; 0 if the client disconnected before.
     status: u16,
-    /// Messages of the body as it came; null where it was not sketched.
+    /// Messages in the received body; null if its structure was not built.
     messages: Option<usize>,
-    /// The first of what was found.
+    /// The first findings, 20 at most.
     findings: Vec<Found>,
-    /// How much was found in all.
+    /// The number of all findings.
     finding_count: usize,
+    /// The repair actions, each with its count.
     actions: Vec<Done>,
-    /// Whether `before` is there to be asked for.
+    /// True if the structure was built, so that `before` can be requested.
     sketched: bool,
-    /// The structure of the body as it came.
+    /// The structure of the received body.
     before: Option<Sketch>,
-    /// The structure of the body as it went up, where it was changed.
+    /// The structure of the body that was sent to the provider; null if it was sent unchanged.
     after: Option<Sketch>,
 }
 
 /// A breach of the pairing rules.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Found)]
 struct Found {
     kind: &'static str,
+    /// The index of the message, from 0.
     message: usize,
     call_id: Option<String>,
     tool: Option<String>,
     explanation: &'static str,
 }
 
-/// What was done, how often.
+/// A kind of repair action with its count.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Done)]
 struct Done {
     action: &'static str,
     count: usize,
     explanation: &'static str,
 }
 
-/// The structure of a body around what was found and done. Never content.
+/// The structure of a body around its findings and repairs. Never content.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Sketch)]
 struct Sketch {
-    /// Messages of the body.
+    /// The number of messages in the body.
     messages: usize,
-    /// Those that are shown; a jump in `index` leaves some out.
+    /// The messages that are shown. A jump in `index` marks messages that are left out.
     shown: Vec<Message>,
 }
 
-/// One message.
+/// The structure of one message.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Message)]
 struct Message {
     index: usize,
     /// `user`, `assistant`, `tool` or `system`.
@@ -86,8 +93,9 @@ struct Message {
     blocks: Vec<Block>,
 }
 
-/// One block.
+/// The structure of one block.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Block)]
 struct Block {
     /// `call`, `result`, `server_call`, `server_result`, `thinking`, `compaction` or `other`.
     #[serde(rename = "type")]
@@ -96,46 +104,50 @@ struct Block {
     id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<String>,
-    /// Whether the body before has nothing like it in this place.
+    /// True if the received body has no such block in this place.
     new: bool,
-    /// Whether the body behind has nothing like it in this place.
+    /// True if the sent body has no such block in this place.
     gone: bool,
 }
 
-/// The page of the last `limit`.
+/// Returns the page of the last `limit` requests.
 pub(in crate::admin) fn repairs(telemetry: &Telemetry, limit: usize) -> RepairsPage {
-    let shown = telemetry.dashboard().repairs(limit);
+    let entries = telemetry.dashboard().repairs(limit);
     RepairsPage {
         kept: telemetry.dashboard().repair_count(),
-        repairs: shown.iter().map(|mended| repair(mended, true)).collect(),
+        repairs: entries.iter().map(|entry| repair(entry, true)).collect(),
     }
 }
 
-/// One of them, with its structure if that is asked for.
-pub(in crate::admin) fn repair(mended: &RepairEntry, structure: bool) -> Repair {
-    let tools = mended.tool_names();
+/// Returns one request, with the structure of its body if `with_structure`.
+pub(in crate::admin) fn repair(entry: &RepairEntry, with_structure: bool) -> Repair {
+    // A finding has only the call's id; the structure knows its tool.
+    let tools = entry.tool_names();
     let found = |finding: &Finding| Found {
         kind: finding.kind.code(),
         message: finding.message,
         tool: tools.get(finding.id.as_str()).map(|tool| (*tool).to_owned()),
+        // Some formats have calls without an id.
         call_id: Some(finding.id.clone()).filter(|id| !id.is_empty()),
         explanation: finding.kind.explanation(),
     };
-    let sketches = mended.structure.as_deref();
-    let before = sketches.and_then(|sketches| sketches.before.as_ref());
-    let after = sketches.and_then(|sketches| sketches.after.as_ref());
-    let shown = |body: Option<&BodyStructure>, is_after| body.filter(|_| structure).map(|body| sketch(body, is_after));
+    let change = entry.structure.as_deref();
+    let before = change.and_then(|change| change.before.as_ref());
+    let after = change.and_then(|change| change.after.as_ref());
+    let shown = |body: Option<&BodyStructure>, is_after| {
+        body.filter(|_| with_structure).map(|body| sketch(body, is_after))
+    };
     Repair {
-        id: mended.id.clone(),
-        at: date(mended.at),
-        upstream: mended.upstream.clone(),
-        format: mended.format.map(crate::wire::Format::label),
-        mode: mended.mode.map(crate::repair::Mode::label),
-        outcome: mended.outcome,
-        status: mended.status,
+        id: entry.id.clone(),
+        at: date(entry.at),
+        upstream: entry.upstream.clone(),
+        format: entry.format.map(crate::wire::Format::label),
+        mode: entry.mode.map(crate::repair::Mode::label),
+        outcome: entry.outcome,
+        status: entry.status,
         messages: before.map(|body| body.messages),
-        findings: mended.findings.iter().map(found).collect(),
-        finding_count: mended.finding_count,
+        findings: entry.findings.iter().map(found).collect(),
+        finding_count: entry.finding_count,
         actions: mended
             .actions
             .iter()
@@ -151,6 +163,7 @@ pub(in crate::admin) fn repair(mended: &RepairEntry, structure: bool) -> Repair 
     }
 }
 
+/// Converts the structure of a body. Changed blocks are `new` in the sent body and `gone` in the received one.
 fn sketch(body: &BodyStructure, is_after: bool) -> Sketch {
     let block = |block: &BlockStructure| Block {
         kind: block.kind,

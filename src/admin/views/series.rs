@@ -1,4 +1,4 @@
-//! The last hour, as columns: what charts draw.
+//! The counts of the last hour as time series, for charts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,32 +10,35 @@ use crate::telemetry::{
     dashboard::{CountName, HISTORY_STEP, HistoryStep},
 };
 
-/// Counts of the last hour, step by step.
+/// The counts of the last hour, step by step.
 #[derive(Debug, Serialize, ToSchema)]
 pub(in crate::admin) struct SeriesPage {
+    /// The length of a step, in seconds.
     step_seconds: u64,
-    /// When each step began, in seconds since 1970; the last one runs. Steps without anything are zero.
+    /// The start of each step, in seconds since 1970. The last step is still running.
     at: Vec<u64>,
     series: Vec<Series>,
 }
 
-/// One count over time.
+/// One count or percentile over time.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Series)]
 struct Series {
     name: &'static str,
     label: &'static str,
-    /// One a step; null where there is nothing to tell.
+    /// One value per step: 0 if nothing was counted, null if there is no latency to report.
     values: Vec<Option<u64>>,
 }
 
 /// The counts of one step: by name, then by label.
 pub(in crate::admin) type Point = BTreeMap<&'static str, BTreeMap<&'static str, Option<u64>>>;
 
-/// The page of the last hour: from the first step that anything happened in to the running one.
+/// Returns the page of the last hour, from the first step with a count to the current one.
 pub(in crate::admin) fn series(telemetry: &Telemetry) -> SeriesPage {
-    let (steps, running) = (telemetry.dashboard().history(), telemetry.dashboard().current_step());
-    let first = steps.first().map_or(running.at, |step| step.at);
-    let steps_since = running.at.saturating_sub(first) / HISTORY_STEP.as_secs();
+    let (steps, current) = (telemetry.dashboard().history(), telemetry.dashboard().current_step());
+    let first = steps.first().map_or(current.at, |step| step.at);
+    let steps_since = current.at.saturating_sub(first) / HISTORY_STEP.as_secs();
+    // The history omits empty steps, but a chart needs a regular time axis.
     let at: Vec<u64> = (0..=steps_since)
         .map(|step| first + step * HISTORY_STEP.as_secs())
         .collect();
@@ -59,6 +62,7 @@ pub(in crate::admin) fn series(telemetry: &Telemetry) -> SeriesPage {
         values: at.iter().map(|at| by_time.get(at)?.overhead_us(share)).collect(),
     };
     let mut series: Vec<Series> = names.into_iter().map(count).collect();
+    // Without any exchange, charts should show no latency and not an empty line.
     if !steps.is_empty() {
         series.extend(SHARES.map(share));
     }
@@ -69,9 +73,10 @@ pub(in crate::admin) fn series(telemetry: &Telemetry) -> SeriesPage {
     }
 }
 
+/// The percentiles of the added latency, each with its share of exchanges.
 const SHARES: [(&str, f64); 2] = [("overhead_p50_us", 0.5), ("overhead_p99_us", 0.99)];
 
-/// One step by itself.
+/// Returns the counts and percentiles of one step.
 pub(in crate::admin) fn point(step: &HistoryStep) -> Point {
     let mut point = Point::new();
     for ((name, label), count) in &step.counts {

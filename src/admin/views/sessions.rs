@@ -1,4 +1,4 @@
-//! Lanes: what clients work on, and for how long.
+//! Lanes with their open tool calls, for the admin API.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -8,72 +8,76 @@ use crate::{
     session_table::{CallView, LaneView, SessionTable},
 };
 
-/// The lanes: those with open calls first, then those that were seen last.
+/// The lanes: those with open calls first, then the most recently used.
 #[derive(Debug, Serialize, ToSchema)]
 pub(in crate::admin) struct SessionsPage {
-    /// Lanes that are remembered.
+    /// Lanes in the session table.
     lanes: usize,
-    /// Lanes that keep to a profile.
+    /// Lanes that are pinned to a profile.
     pinned: usize,
     /// Lanes with open calls.
     with_open_calls: usize,
-    /// Calls that clients have not answered.
+    /// Tool calls that clients have not answered.
     open_calls: usize,
     latest: Vec<Lane>,
-    /// What `after` takes to see more; null behind the last.
+    /// The value of `after` for the next page; null on the last page.
     next: Option<String>,
 }
 
-/// One agent's conversation within a session.
+/// The conversation of one agent within a session.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Lane)]
 struct Lane {
-    /// The beginning of its hash.
+    /// The start of the lane's hash.
     #[serde(rename = "lane")]
     hash: String,
     upstream: Option<String>,
     profile: Option<String>,
     idle_seconds: u64,
-    /// How often its history was seen to part.
+    /// The number of times that two agent loops continued its history.
     forks: usize,
-    /// Calls that the client has not answered.
+    /// Tool calls that the client has not answered.
     open_calls: Vec<OpenCall>,
-    /// The tool of the provider during which an answer last fell silent.
+    /// The provider-side tool that ran when an answer last stalled; null if none did.
     stalled: Option<Stalled>,
 }
 
-/// A call that the client has not answered.
+/// A tool call that the client has not answered.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = OpenCall)]
 struct OpenCall {
     tool: String,
-    /// Since the model made it.
+    /// Seconds since the model made the call.
     seconds: u64,
-    /// How long the tool may take; null where nobody said so.
+    /// The configured limit of the tool's duration; null without one.
     max_duration_seconds: Option<f64>,
-    /// Whether somebody is known to wait for its result.
+    /// True if a client is known to wait for the result.
     attached: bool,
-    /// Whether it is not known that the client has it.
+    /// True until the end of the stream, or a request, shows that the client received the call.
     tentative: bool,
 }
 
-/// A tool of the provider's that gave no sign.
+/// A provider-side tool during which an answer stalled.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Stalled)]
 struct Stalled {
     tool: String,
     id: String,
     seconds: u64,
 }
 
-/// The page of `limit` lanes behind `skip`.
-pub(in crate::admin) fn sessions(of: &SessionTable, skip: usize, limit: usize) -> SessionsPage {
+/// Returns the page of `limit` lanes after the first `skip`.
+pub(in crate::admin) fn sessions(table: &SessionTable, skip: usize, limit: usize) -> SessionsPage {
     let now = clock::now();
-    let totals = of.totals(now);
-    let latest: Vec<Lane> = of.view(skip, limit, now).into_iter().map(lane).collect();
+    let totals = table.totals(now);
+    let latest: Vec<Lane> = table.view(skip, limit, now).into_iter().map(lane).collect();
     let end = skip.saturating_add(latest.len());
     SessionsPage {
         lanes: totals.lanes,
         pinned: totals.pinned,
         with_open_calls: totals.waiting,
         open_calls: totals.open_calls,
+        // A full page may still be the last one.
         next: (latest.len() == limit && end < totals.lanes).then(|| end.to_string()),
         latest,
     }

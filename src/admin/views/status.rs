@@ -1,4 +1,4 @@
-//! The process as it stands: version, addresses, configuration.
+//! The status of the process, for the admin API: version, addresses and configuration.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -9,49 +9,53 @@ use crate::{
     clock,
 };
 
-/// The process as it stands.
+/// The status of the process.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Status)]
 pub(in crate::admin) struct Status {
     version: &'static str,
-    /// RFC 3339.
+    /// The start of the process, RFC 3339.
     started_at: String,
     uptime_seconds: f64,
-    /// Where the proxy listens; null where it does not.
+    /// The address of the proxy's listener; null before it is bound.
     listen: Option<String>,
-    /// Whether what runs is finished and nothing new is taken.
+    /// True during a drain: running exchanges may finish, and the readiness check fails.
     draining: bool,
     upstreams: Vec<UpstreamRow>,
-    /// Answers whose bodies are flowing.
+    /// Streamed answers that the proxy is relaying.
     streams_active: i64,
     config: ConfigRow,
     log_level: String,
 }
 
-/// An upstream.
+/// A configured upstream.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = UpstreamRow)]
 struct UpstreamRow {
     name: String,
     url: String,
-    /// What its routes do about findings: `repair`, `strict` or `observe`.
+    /// The mode of its routes: `repair`, `strict` or `observe`.
     mode: &'static str,
 }
 
 /// The configuration in force.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ConfigRow)]
 struct ConfigRow {
-    /// The file; null where there is none.
+    /// The path of the file; null if the process runs on defaults.
     path: Option<String>,
-    /// RFC 3339.
+    /// The time of the last load, RFC 3339.
     loaded_at: String,
-    /// How often it was loaded anew.
+    /// The number of successful reloads.
     reloads: u64,
-    /// Why the last attempt to load it anew failed; null where it did not.
+    /// The reason why the last reload failed; null if it succeeded.
     last_error: Option<String>,
 }
 
-/// The status.
+/// Returns the status of the process.
 pub(in crate::admin) fn status(parts: &Parts) -> Status {
     let (control, now) = (&parts.control, clock::since_1970());
+    // One snapshot: a reload in between must not mix two configurations.
     let in_force = control.in_force();
     let upstream = |view: &UpstreamView| UpstreamRow {
         name: view.name.clone(),

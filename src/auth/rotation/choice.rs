@@ -1,147 +1,191 @@
-//! The choice of a profile for one send: the lane's own first, then its organisation's, then others.
+//! The choice of a profile for one send: the lane's own first, then profiles of its organisation, then others.
 //!
-//! Among equals a lane's choice is a hash of lane and profile, weighted: always the same, and even over lanes.
+//! Among equals, a weighted hash of lane and profile decides. The choice is stable and distributes lanes evenly.
 
 use std::time::Instant;
 
 use super::{Member, ProfileId, Rest, Rotation, windows::name_of};
 use crate::policy::Reason;
 
-/// What a send asks for.
+/// The request for a profile.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ask<'a> {
-    /// The lane, or whatever tells one client's requests from another's.
+    /// The lane, or another value that separates clients.
     pub lane: [u8; 32],
-    /// The model.
+    /// The model of the request.
     pub model: Option<&'a str>,
     /// The profile that the lane is pinned to.
     pub pinned: Option<ProfileId>,
-    /// Profiles that this exchange has tried.
+    /// The profiles that this exchange has tried.
     pub tried: &'a [ProfileId],
-    /// Whether a profile that shares a quota with one that was tried is of no use.
+    /// `true` if the profile must not share a quota with one that was tried.
     pub other_quota: bool,
-    /// What binds the lane to its profile.
+    /// The reasons for which the lane must keep its profile.
     pub bound: Bound,
 }
 
-/// What binds a lane to its profile.
+/// The reasons for which a lane must keep its profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bound {
-    /// State at the provider that the body refers to: nobody else has it.
+    /// The body refers to provider-side state that other profiles cannot see.
     pub state: bool,
-    /// Reasoning in the history, which another organisation may not take.
+    /// The history contains reasoning that another organisation may not accept.
     pub reasoning: bool,
-    /// Calls of the lane that are still in flight: only a disabled profile is left.
+    /// Calls of the lane are open. The lane leaves its profile only if that is disabled.
     pub calls: bool,
 }
 
-/// A profile for a send.
+/// The selected profile, or the reason for none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pick {
-    /// Send with this one.
+    /// Send with this profile.
     Use {
         /// The profile.
         id: ProfileId,
-        /// Why the lane leaves the one that it had.
+        /// The change of profile; `None` if the lane stays.
         moved: Option<Moved>,
     },
-    /// Wait for this one, which is the lane's own.
+    /// Wait for the lane's own profile.
     Wait {
         /// The profile.
         id: ProfileId,
-        /// Until when.
+        /// The end of its cooldown.
         until: Instant,
     },
-    /// Nobody can serve.
+    /// No profile can serve the request.
     None(Stuck),
 }
 
-/// Why a lane leaves its profile.
+/// A lane's change of profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// The profile that it leaves.
+    /// The profile that the lane leaves.
     pub from: ProfileId,
-    /// The recorded reason of that one's rest; none if it only does not serve the model.
+    /// The reason of its cooldown; `None` if it only does not serve the model.
     pub reason: Option<Reason>,
 }
 
-/// Why nobody can serve.
+/// The reasons for which no profile can serve a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// The recorded reasons of those that could serve but for their rest.
+    /// The reasons of the cooldowns that stand in the way.
     pub reasons: Vec<Reason>,
-    /// The soonest end of a rest.
+    /// The earliest end of these cooldowns.
     pub until: Option<Instant>,
-    /// Whether others could serve, but what binds the lane holds it.
+    /// `true` if other profiles could serve, but the lane is bound to its own.
     pub bound: bool,
 }
 
-impl Rotation {
-    /// Chooses the profile of a send.
-    pub fn pick(&self, ask: &Ask<'_>, now: Instant) -> Pick {
-        let serving: Vec<ProfileId> = (0..self.members.len()).filter(|id| self.serves(*id, ask)).collect();
+/// One choice: the profiles, the request for one of them, and the present.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Selector<'r> {
+    rotation: &'r Rotation,
+    ask: &'r Ask<'r>,
+    now: Instant,
+}
+
+impl<'r> Selector<'r> {
+    /// Prepares the choice for one request.
+    pub(super) const fn new(rotation: &'r Rotation, ask: &'r Ask<'r>, now: Instant) -> Self {
+        Self { rotation, ask, now }
+    }
+
+    /// Selects the profile of a send.
+    pub(super) fn select(&self) -> Pick {
+        let (members, ask, now) = (&self.rotation.members, self.ask, self.now);
+        let serving: Vec<ProfileId> = (0..members.len()).filter(|id| self.serves_model(*id)).collect();
         let pinned = ask.pinned.filter(|id| serving.contains(id));
-        let lone = self.lone(&serving, ask, now);
-        let usable = |id: &ProfileId| lone == Some(*id) || self.rest(*id, ask, now).is_none();
+        // A cooldown of the last usable profile would only turn a possible failure into a certain one.
+        let last = self.last_enabled(&serving);
+        let usable = |id: &ProfileId| last == Some(*id) || self.blocking_cooldown(*id).is_none();
+        // The lane's own profile first: its prompt cache and its reasoning are there.
         if let Some(id) = pinned.filter(|id| !ask.tried.contains(id)) {
             if usable(&id) {
                 return Pick::Use { id, moved: None };
             }
-            let waits = self.rest(id, ask, now).filter(|rest| !rest.disables);
-            if let Some(rest) = waits.filter(|rest| rest.until.saturating_duration_since(now) <= self.wait) {
+            // A disabled profile is not worth a wait.
+            let waits = self.blocking_cooldown(id).filter(|rest| !rest.disables);
+            let wait = self.rotation.wait;
+            if let Some(rest) = waits.filter(|rest| rest.until.saturating_duration_since(now) <= wait) {
                 return Pick::Wait { id, until: rest.until };
             }
         }
+        // The distance counts from the profile that was used last.
         let left = ask.tried.last().copied().or(ask.pinned);
-        let open = |id: &ProfileId| !ask.tried.contains(id) && usable(id) && !self.is_spent(*id, ask);
+        let open = |id: &ProfileId| !ask.tried.contains(id) && usable(id) && !self.shares_spent_quota(*id);
         let ranked = serving.iter().filter(|id| open(id));
         let best = ranked.min_by(|one, other| {
-            let key = |id: ProfileId| (self.distance(left, id), -score(&ask.lane, self.members.get(id)));
+            let key = |id: ProfileId| (self.distance(left, id), -score(&ask.lane, members.get(id)));
             let (one, other) = (key(**one), key(**other));
+            // Distance decides before the score: reasoning and prompt caches belong to an organisation.
             one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
         });
         match (best, left) {
-            (Some(id), Some(from)) if from != *id && self.holds(ask, from, *id, now) => {
-                Pick::None(self.stuck(&serving, ask, now, true))
+            // A bound lane gets an error with the cooldown of its own profile.
+            (Some(id), Some(from)) if from != *id && self.is_bound(from, *id) => {
+                Pick::None(self.none_available(&serving, true))
             }
             (Some(id), Some(from)) if from != *id => Pick::Use {
                 id: *id,
                 moved: Some(Moved {
                     from,
-                    reason: self.rest(from, ask, now).map(|rest| rest.reason),
+                    reason: self.blocking_cooldown(from).map(|rest| rest.reason),
                 }),
             },
             (Some(id), _) => Pick::Use { id: *id, moved: None },
-            (None, _) => Pick::None(self.stuck(&serving, ask, now, false)),
+            (None, _) => Pick::None(self.none_available(&serving, false)),
         }
     }
 
-    fn serves(&self, id: ProfileId, ask: &Ask<'_>) -> bool {
-        self.members.get(id).is_some_and(|member| member.serves(ask.model))
+    /// Returns `from`, the profile that a lane has left, if it can be used for a request that only it accepts.
+    pub(super) fn former_profile(&self, from: ProfileId) -> Option<ProfileId> {
+        // A short cooldown is no obstacle: no other profile can accept this history.
+        (self.serves_model(from) && !self.is_disabled(from) && !self.ask.tried.contains(&from)).then_some(from)
     }
 
-    /// The rest that keeps a profile from serving this request for longest; none if it can serve.
-    fn rest(&self, id: ProfileId, ask: &Ask<'_>, now: Instant) -> Option<Rest> {
-        let asked = name_of(ask.model);
+    /// Returns the number of profiles that could serve this request now.
+    pub(super) fn count_ready(&self) -> usize {
+        let is_ready = |id: &ProfileId| self.serves_model(*id) && self.blocking_cooldown(*id).is_none();
+        (0..self.rotation.members.len()).filter(is_ready).count()
+    }
+
+    fn serves_model(&self, id: ProfileId) -> bool {
+        let member = self.rotation.members.get(id);
+        member.is_some_and(|member| member.serves(self.ask.model))
+    }
+
+    /// Returns the cooldown that blocks a profile for this request for the longest time; `None` if the profile is
+    /// ready.
+    fn blocking_cooldown(&self, id: ProfileId) -> Option<Rest> {
+        let asked = name_of(self.ask.model);
+        // A cooldown of another model does not concern this request.
         let concerned = |rest: &Rest| rest.model.as_deref().is_none_or(|model| model == asked);
-        let rests = self.rests(id, now).into_iter().filter(concerned);
+        let rests = self.rotation.rests(id, self.now).into_iter().filter(concerned);
         rests.max_by_key(|rest| (rest.disables, rest.until))
     }
 
-    /// The only profile that is not disabled: no cooldown takes it away.
-    fn lone(&self, serving: &[ProfileId], ask: &Ask<'_>, now: Instant) -> Option<ProfileId> {
-        let disabled = |id: ProfileId| self.rest(id, ask, now).is_some_and(|rest| rest.disables);
-        let mut able = serving.iter().copied().filter(|id| !disabled(*id));
-        able.next().filter(|_| able.next().is_none())
+    fn is_disabled(&self, id: ProfileId) -> bool {
+        self.blocking_cooldown(id).is_some_and(|rest| rest.disables)
     }
 
-    /// Whether the quota behind a profile is that of one which was just refused for it.
-    fn is_spent(&self, id: ProfileId, ask: &Ask<'_>) -> bool {
-        ask.other_quota && ask.tried.iter().any(|tried| self.same_quota(*tried, id))
+    /// Returns the only profile that is not disabled, which stays usable in spite of cooldowns; `None` if there are
+    /// several.
+    fn last_enabled(&self, serving: &[ProfileId]) -> Option<ProfileId> {
+        let mut enabled = serving.iter().copied().filter(|id| !self.is_disabled(*id));
+        // The second `next` proves that there is no other.
+        enabled.next().filter(|_| enabled.next().is_none())
+    }
+
+    /// Returns `true` if a profile shares its quota with one that this exchange has tried, and another quota is
+    /// required.
+    fn shares_spent_quota(&self, id: ProfileId) -> bool {
+        let shares = |tried: &ProfileId| self.rotation.same_quota(*tried, id);
+        self.ask.other_quota && self.ask.tried.iter().any(shares)
     }
 
     fn distance(&self, from: Option<ProfileId>, to: ProfileId) -> Distance {
-        let of = |id: ProfileId| self.members.get(id).and_then(|member| member.organisation.as_deref());
+        let members = &self.rotation.members;
+        let of = |id: ProfileId| members.get(id).and_then(|member| member.organisation.as_deref());
         match (from, from.and_then(of), of(to)) {
             (None, ..) => Distance::Same,
             (Some(from), ..) if from == to => Distance::Same,
@@ -151,36 +195,26 @@ impl Rotation {
         }
     }
 
-    /// Whether what binds a lane keeps it from this move.
-    fn holds(&self, ask: &Ask<'_>, from: ProfileId, to: ProfileId, now: Instant) -> bool {
+    /// Returns `true` if the lane is bound to `from` and must not move to `to`.
+    fn is_bound(&self, from: ProfileId, to: ProfileId) -> bool {
         let Bound {
             state,
             reasoning,
             calls,
-        } = ask.bound;
+        } = self.ask.bound;
         let other = self.distance(Some(from), to) == Distance::Other;
-        let disabled = || self.rest(from, ask, now).is_some_and(|rest| rest.disables);
-        state || (reasoning && other && !self.may_leave_organisation) || (calls && !disabled())
+        // A disabled profile will not return while the calls are open.
+        state || (reasoning && other && !self.rotation.may_leave_organisation) || (calls && !self.is_disabled(from))
     }
 
-    /// The profile that a lane left goes back for what only that one takes; none if it is disabled.
-    pub fn way_back(&self, from: ProfileId, ask: &Ask<'_>, now: Instant) -> Option<ProfileId> {
-        let disabled = self.rest(from, ask, now).is_some_and(|rest| rest.disables);
-        (self.serves(from, ask) && !disabled && !ask.tried.contains(&from)).then_some(from)
-    }
-
-    /// How many profiles could serve this request now.
-    pub fn able(&self, ask: &Ask<'_>, now: Instant) -> usize {
-        let able = |id: &ProfileId| self.serves(*id, ask) && self.rest(*id, ask, now).is_none();
-        (0..self.members.len()).filter(able).count()
-    }
-
-    fn stuck(&self, serving: &[ProfileId], ask: &Ask<'_>, now: Instant, bound: bool) -> Stuck {
-        let asked = |id: &&ProfileId| !bound || Some(**id) == ask.tried.last().copied().or(ask.pinned);
+    fn none_available(&self, serving: &[ProfileId], bound: bool) -> Stuck {
+        let own = self.ask.tried.last().copied().or(self.ask.pinned);
+        // For a bound lane only its own profile counts, because no other end of a cooldown helps it.
+        let asked = |id: &&ProfileId| !bound || Some(**id) == own;
         let rests: Vec<Rest> = serving
             .iter()
             .filter(asked)
-            .filter_map(|id| self.rest(*id, ask, now))
+            .filter_map(|id| self.blocking_cooldown(*id))
             .collect();
         let mut reasons: Vec<Reason> = rests.iter().map(|rest| rest.reason).collect();
         reasons.sort_unstable();
@@ -193,23 +227,24 @@ impl Rotation {
     }
 }
 
-/// How far another profile is.
+/// The distance between a lane's profile and another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Distance {
-    /// Of the same organisation.
+    /// The same organisation.
     Same,
-    /// Nobody knows.
+    /// An organisation that is unknown.
     Unknown,
-    /// Of another one.
+    /// Another organisation.
     Other,
 }
 
-/// How well a profile suits a lane: weighted rendezvous hashing.
+/// Scores a profile for a lane: weighted rendezvous hashing.
 fn score(lane: &[u8; 32], member: Option<&Member>) -> f64 {
     let Some(member) = member else { return f64::MIN };
     let mut hash = blake3::Hasher::new_keyed(lane);
     hash.update(member.label.as_bytes());
     let [a, b, c, d, ..] = *hash.finalize().as_bytes();
+    // Strictly between 0 and 1, where the logarithm is finite and not zero.
     let point = (f64::from(u32::from_le_bytes([a, b, c, d])) + 1.0) / (f64::from(u32::MAX) + 2.0);
     -f64::from(member.weight.max(1)) / point.ln()
 }

@@ -1,7 +1,8 @@
-//! Which profile serves, and which of them rests: a state machine over values; `now` is a parameter.
+//! The state of each profile and the choice among them: a state machine over values, with `now` as a parameter.
 //!
-//! A window is never shortened, and lengthened only by a time that the provider names. A success clears only windows
-//! that are older than its exchange. The last profile that is not disabled never rests.
+//! A cooldown is never shortened, and lengthened only by a time that the provider names. A success clears only
+//! cooldowns that began before its exchange. The last profile that is not disabled stays usable in spite of its
+//! cooldowns.
 
 mod choice;
 mod windows;
@@ -11,86 +12,87 @@ use std::{
     time::{Duration, Instant},
 };
 
+use choice::Selector;
 pub use choice::{Ask, Bound, Moved, Pick, Stuck};
 use windows::{Scope, Windows};
 
 use super::profile::serves;
 use crate::policy::{Class, Reason, Verdict};
 
-/// A profile of one upstream, by its place in the configuration.
+/// The index of a profile in the configuration of its upstream.
 pub type ProfileId = usize;
 
-/// What rotation knows of a profile.
+/// The facts about a profile that bear on the choice.
 #[derive(Clone, Debug, Default)]
 pub struct Member {
-    /// Its name: a label, never a secret.
+    /// The profile's name: a label, never a secret.
     pub label: Arc<str>,
-    /// Its share of the lanes.
+    /// Share of the lanes.
     pub weight: u32,
-    /// Its organisation, where it was configured or learned.
+    /// The organisation, configured or learned from answers.
     pub organisation: Option<Arc<str>>,
-    /// The models it serves, a trailing `*` standing for any ending; empty is every model.
+    /// The models it serves. A trailing `*` matches any ending, an empty list every model.
     pub models: Vec<String>,
 }
 
 impl Member {
-    /// Whether it may be asked for a model.
+    /// Returns `true` if the profile may be used for `model`.
     pub fn serves(&self, model: Option<&str>) -> bool {
         serves(&self.models, model)
     }
 }
 
-/// One exchange's report about a profile.
+/// The outcome of one attempt with a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'r> {
-    /// What happened.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The model that was asked.
+    /// The model of the request.
     pub model: Option<&'r str>,
-    /// How long the provider says that it lasts.
+    /// The duration of the limit, as the provider names it.
     pub rest: Option<Duration>,
-    /// The longest rest that is believed of what the provider says.
+    /// Longest duration that is believed from the provider.
     pub rest_max: Option<Duration>,
-    /// Whether the provider says that it is for every model.
+    /// `true` if the provider limits every model.
     pub every_model: bool,
-    /// When the attempt began.
+    /// The start of the attempt.
     pub began: Instant,
-    /// From 0 to 1: stretches a rest that many would end at once.
+    /// From 0 to 1: lengthens a cooldown, so that many do not end at the same time.
     pub jitter: f64,
 }
 
-/// The profiles of one upstream.
+/// The profiles of one upstream and their cooldowns.
 #[derive(Clone, Debug)]
 pub struct Rotation {
     members: Vec<Member>,
     windows: Vec<Windows>,
-    /// How long a lane waits for its own profile.
+    /// Longest cooldown that a lane waits out for its own profile.
     wait: Duration,
-    /// Whether a lane whose history holds reasoning may move to another organisation.
+    /// `true` if a lane with reasoning in its history may move to another organisation.
     may_leave_organisation: bool,
 }
 
-/// A profile as it stands.
+/// The state of one profile, for the admin API.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
-    /// Its name.
+    /// The profile's name.
     pub label: Arc<str>,
-    /// Its organisation, as far as it is known.
+    /// The organisation, if it is known.
     pub organisation: Option<Arc<str>>,
-    /// Whether it is usable, for the models that are not named below.
+    /// The state over all models.
     pub state: ProfileState,
-    /// Why it rests.
+    /// The cooldowns in force.
     pub rests: Vec<Rest>,
 }
 
-/// How a profile stands.
+/// The state of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProfileState {
-    /// It serves.
+    /// It serves requests.
     Ready,
-    /// It rests for a while, of one model or of all.
+    /// It cools down for a short time, for one model or for all.
     Cooling,
-    /// It cannot serve until somebody acts, or hours have passed.
+    /// It is disabled until an operator acts, or for hours.
     Disabled,
 }
 
@@ -98,7 +100,7 @@ impl ProfileState {
     /// Every state.
     pub const ALL: [Self; 3] = [Self::Ready, Self::Cooling, Self::Disabled];
 
-    /// The stable name.
+    /// Returns the stable name, for metrics and the admin API.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -108,25 +110,25 @@ impl ProfileState {
     }
 }
 
-/// One reason why a profile rests.
+/// One cooldown of a profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rest {
     /// The recorded reason.
     pub reason: Reason,
-    /// The only model that it concerns, empty for requests that name none; `None` for every model.
+    /// The only model that is affected, empty for requests without a model; `None` for every model.
     pub model: Option<Box<str>>,
-    /// Whether it disables.
+    /// `true` if the profile is disabled.
     pub disables: bool,
-    /// Whether it came through another profile of the same organisation.
+    /// `true` if another profile of the same organisation caused it.
     pub shared: bool,
-    /// Since when.
+    /// The start.
     pub since: Instant,
-    /// Until when.
+    /// The end.
     pub until: Instant,
 }
 
 impl Rotation {
-    /// Profiles that all may serve.
+    /// Creates a rotation in which every profile is ready.
     pub fn new(members: Vec<Member>, wait: Duration, may_leave_organisation: bool) -> Self {
         let windows = members.iter().map(|_| Windows::default()).collect();
         Self {
@@ -137,65 +139,87 @@ impl Rotation {
         }
     }
 
-    /// Takes over the windows, and the organisations that answers named, of those profiles that `same` knows in `old`.
+    /// Copies cooldowns and learned organisations from `old`. `same` maps an id of this rotation to its id in `old`.
     pub fn inherit(&mut self, old: &Self, same: impl Fn(ProfileId) -> Option<ProfileId>) {
         for (id, (member, windows)) in self.members.iter_mut().zip(&mut self.windows).enumerate() {
+            // A new profile, or one with a new credential, starts without cooldowns.
             let Some(before) = same(id) else { continue };
             if let Some(known) = old.windows.get(before) {
                 windows.clone_from(known);
             }
+            // A configured organisation takes precedence over a learned one.
             if let Some(known) = old.members.get(before).filter(|_| member.organisation.is_none()) {
                 member.organisation.clone_from(&known.organisation);
             }
         }
     }
 
-    /// The profiles, by their ids.
+    /// Returns the profiles by id.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// The profile of this name.
+    /// Returns the id of the profile with this name.
     pub fn find(&self, label: &str) -> Option<ProfileId> {
         self.members.iter().position(|member| *member.label == *label)
     }
 
-    /// Notes the organisation that a profile's answers name, unless one was configured or learned before.
+    /// Stores the organisation that a profile's answers name, unless one is configured or learned.
     pub fn learn(&mut self, id: ProfileId, organisation: &str) {
         if let Some(member) = self.members.get_mut(id) {
+            // The first answer decides: a key never changes its organisation.
             member.organisation.get_or_insert_with(|| Arc::from(organisation));
         }
     }
 
-    /// Takes an exchange's evidence about the profile that it was sent with.
+    /// Records the outcome of an attempt.
     ///
-    /// Gives the reason if this begins or lengthens a rest.
+    /// Returns the reason if a cooldown begins or becomes longer.
     pub fn report(&mut self, id: ProfileId, report: &Report<'_>, now: Instant) -> Option<Reason> {
         let verdict = report.verdict;
         if verdict.class == Class::Success {
+            // Collected first, because clearing needs the windows mutably.
             let group: Vec<ProfileId> = self.group(id).collect();
             for member in group {
                 if let Some(windows) = self.windows.get_mut(member) {
+                    // Another profile's success proves that the shared quota has room, and nothing else.
                     let shared_only = member != id;
                     windows.succeeded(report.model, report.began, shared_only);
                 }
             }
             return None;
         }
+        // Verdicts without a reason cost the profile nothing.
         let reason = verdict.reason()?;
         self.windows.get_mut(id)?.failed(reason, report, now).then_some(reason)
     }
 
-    /// An operator says that a profile is well again. False if there is no such profile.
+    /// Clears a profile's cooldowns on behalf of an operator. Returns `false` if the profile does not exist.
     pub fn clear(&mut self, id: ProfileId) -> bool {
         let known = self.windows.get_mut(id);
         known.map(|windows| *windows = Windows::default()).is_some()
     }
 
-    /// Every profile as it stands.
+    /// Selects the profile of a send.
+    pub fn pick(&self, ask: &Ask<'_>, now: Instant) -> Pick {
+        Selector::new(self, ask, now).select()
+    }
+
+    /// Returns `from`, the profile that a lane has left, if it can be used for a request that only it accepts.
+    pub fn way_back(&self, from: ProfileId, ask: &Ask<'_>, now: Instant) -> Option<ProfileId> {
+        Selector::new(self, ask, now).former_profile(from)
+    }
+
+    /// Returns the number of profiles that could serve this request now.
+    pub fn able(&self, ask: &Ask<'_>, now: Instant) -> usize {
+        Selector::new(self, ask, now).count_ready()
+    }
+
+    /// Returns the state of every profile.
     pub fn view(&self, now: Instant) -> Vec<View> {
         let view = |(id, member): (ProfileId, &Member)| {
             let rests = self.rests(id, now);
+            // The most severe cooldown decides.
             let state = if rests.iter().any(|rest| rest.disables) {
                 ProfileState::Disabled
             } else if rests.is_empty() {
@@ -213,21 +237,22 @@ impl Rotation {
         self.members.iter().enumerate().map(view).collect()
     }
 
-    /// The profiles that share this one's quota, itself included.
+    /// Returns the profiles that share this one's quota, including itself.
     fn group(&self, id: ProfileId) -> impl Iterator<Item = ProfileId> {
         let same = move |other: &ProfileId| self.same_quota(id, *other);
         (0..self.members.len()).filter(same)
     }
 
-    /// Whether two profiles are known to share a quota.
+    /// Returns `true` if two profiles are known to share a quota.
     fn same_quota(&self, one: ProfileId, other: ProfileId) -> bool {
         one == other || {
             let of = |id: ProfileId| self.members.get(id).and_then(|member| member.organisation.as_deref());
+            // Two unknown organisations are not assumed to be the same.
             of(one).is_some() && of(one) == of(other)
         }
     }
 
-    /// Why a profile rests now, the rests of its quota included.
+    /// Returns the cooldowns in force for a profile, including those of its quota.
     fn rests(&self, id: ProfileId, now: Instant) -> Vec<Rest> {
         let mut rests = Vec::new();
         for member in self.group(id) {
@@ -235,6 +260,7 @@ impl Rotation {
                 continue;
             };
             for window in windows.active(now) {
+                // Another profile's own trouble does not affect this one.
                 if member == id || window.scope == Scope::Quota {
                     rests.push(Rest {
                         reason: window.reason,
@@ -247,6 +273,7 @@ impl Rotation {
                 }
             }
         }
+        // The most severe reason first, and of one reason the longest cooldown first.
         rests.sort_by_key(|rest| (rest.reason, std::cmp::Reverse(rest.until)));
         rests
     }

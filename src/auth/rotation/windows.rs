@@ -1,37 +1,37 @@
-//! The windows in which one profile rests, and the counters that tell how long the next will be.
+//! The cooldowns of one profile, and the counters from which the next one's length follows.
 //!
-//! A counter goes back to nothing with a success, or a day after the last rest. (The design would forget it with its
-//! window; then no second failure in a row could ever be counted.)
+//! A success resets a counter, and so does a day after the last cooldown. (The design would forget a counter with its
+//! cooldown, but then no second failure in a row could be counted.)
 
 use std::time::{Duration, Instant};
 
 use super::Report;
 use crate::policy::{Reason, retry::stretched};
 
-/// Rests of a minute's kind: the first, the second, and all that follow.
+/// Short cooldowns: the first, the second, and all that follow.
 const COOLDOWNS: [Duration; 3] = [
     Duration::from_secs(30),
     Duration::from_secs(60),
     Duration::from_secs(300),
 ];
-/// Refusals of a credential in a row that disable it.
+/// Rejections of a credential in a row that disable the profile.
 const REFUSALS_MAX: u32 = 3;
-/// How long a refused credential is disabled, doubled each time.
+/// Time for which a rejected credential is disabled, doubled each time.
 const REFUSED: Duration = Duration::from_secs(600);
 const REFUSED_MAX: Duration = Duration::from_secs(3600);
-/// How long a profile without means is disabled, doubled each time.
+/// Time for which a profile without credit or quota is disabled, doubled each time.
 const UNPAID: Duration = Duration::from_secs(5 * 3600);
 const UNPAID_MAX: Duration = Duration::from_secs(24 * 3600);
-/// How long a model that is not allowed is not asked for.
+/// Cooldown of a model that the credential may not use.
 const NOT_ALLOWED: Duration = Duration::from_secs(600);
-/// When a counter is forgotten.
+/// Time after a cooldown at which its counter is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
-/// Windows and counters of one profile that are kept.
+/// Cooldowns, and counters, of one profile that are stored.
 const KEPT_MAX: usize = 64;
-/// Bytes of a model's name that are kept.
+/// Bytes of a model's name that are stored.
 const MODEL_MAX: usize = 128;
 
-/// Whom a window is for.
+/// The extent of a cooldown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// This profile.
@@ -40,12 +40,12 @@ pub(super) enum Scope {
     Quota,
 }
 
-/// One rest.
+/// One cooldown.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     pub(super) reason: Reason,
     pub(super) scope: Scope,
-    /// The only model that it concerns, empty for requests that name none; `None` for every model.
+    /// The only model that is affected, empty for requests without a model; `None` for every model.
     pub(super) model: Option<Box<str>>,
     pub(super) disables: bool,
     pub(super) since: Instant,
@@ -58,14 +58,14 @@ struct Streak {
     reason: Reason,
     model: Option<Box<str>>,
     count: u32,
-    /// Times that it disabled.
+    /// Number of times that these failures disabled the profile.
     disabled: u32,
     last: Instant,
-    /// The end of the rest that the last one brought.
+    /// The end of the cooldown after the last failure.
     until: Instant,
 }
 
-/// What one profile has behind it.
+/// The cooldowns and counters of one profile.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Windows {
     windows: Vec<Window>,
@@ -73,13 +73,14 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// The windows that are not over.
+    /// Returns the cooldowns in force.
     pub(super) fn active(&self, now: Instant) -> impl Iterator<Item = &Window> {
         self.windows.iter().filter(move |window| now < window.until)
     }
 
-    /// Takes note of a failure. True if a window begins or becomes longer.
+    /// Records a failure. Returns `true` if a cooldown begins or becomes longer.
     pub(super) fn failed(&mut self, reason: Reason, report: &Report<'_>, now: Instant) -> bool {
+        // Expired entries must not use up the space of new ones.
         self.windows.retain(|window| now < window.until);
         self.streaks
             .retain(|streak| now.saturating_duration_since(streak.until) < FORGOTTEN);
@@ -88,20 +89,23 @@ impl Windows {
         let stated = stated.map(|rest| now + bounded(rest, report.rest_max, report.jitter));
         let same = |window: &&mut Window| window.reason == reason && window.model == model;
         if let Some(window) = self.windows.iter_mut().find(same) {
-            // Immutable, but for a later time that the provider names.
+            // A cooldown never changes, except for a later time that the provider names.
             let later = stated.filter(|until| *until > window.until);
             return later.map(|until| window.until = until).is_some();
         }
         let streak = self.streak(reason, model.clone(), now);
+        // Counted only for a new cooldown: a burst of failures within one cooldown is one failure.
         streak.count = streak.count.saturating_add(1);
         streak.last = now;
         let (length, most, disables) = length(streak);
         let until = stated.unwrap_or_else(|| now + bounded(length, most, report.jitter));
         streak.until = until;
         let scope = match reason {
+            // These limits belong to the organisation, all others to one credential.
             Reason::RateLimit | Reason::SpendLimit => Scope::Quota,
             _ => Scope::Profile,
         };
+        // Clients choose model names, so memory must be bounded. The cooldown that ends first is lost.
         if self.windows.len() >= KEPT_MAX {
             let soonest = self.windows.iter().enumerate().min_by_key(|(_, window)| window.until);
             if let Some((at, _)) = soonest {
@@ -119,12 +123,13 @@ impl Windows {
         true
     }
 
-    /// An exchange that began at `began` was a success: what is older is over. Of another's success with the same
-    /// quota, only the quota's windows.
+    /// Records the success of an exchange that began at `began`, and removes older cooldowns. With `shared_only`, it
+    /// removes those of the quota only.
     pub(super) fn succeeded(&mut self, model: Option<&str>, began: Instant, shared_only: bool) {
         let concerned = |of: Option<&str>| of.is_none_or(|of| of == name_of(model));
         let mut cleared = Vec::new();
         self.windows.retain(|window| {
+            // A cooldown that began during the exchange is newer evidence than its success.
             let older = window.since < began && concerned(window.model.as_deref());
             let goes = older && (!shared_only || window.scope == Scope::Quota);
             if goes {
@@ -143,6 +148,7 @@ impl Windows {
         let at = self.streaks.iter().position(known).unwrap_or_else(|| {
             if self.streaks.len() >= KEPT_MAX {
                 let oldest = self.streaks.iter().enumerate().min_by_key(|(_, streak)| streak.last);
+                // The least recent failures matter least.
                 if let Some((at, _)) = oldest {
                     self.streaks.swap_remove(at);
                 }
@@ -164,6 +170,7 @@ impl Windows {
 
 /// Returns the model that a failure concerns; `None` for every model.
 fn concerned(reason: Reason, report: &Report<'_>) -> Option<Box<str>> {
+    // A rejected or unpaid credential fails for every model.
     let of_model = match reason {
         Reason::RateLimit | Reason::Permission => !report.every_model,
         Reason::Auth | Reason::Billing | Reason::SpendLimit | Reason::Quota => false,
@@ -171,8 +178,8 @@ fn concerned(reason: Reason, report: &Report<'_>) -> Option<Box<str>> {
     of_model.then(|| Box::from(name_of(report.model)))
 }
 
-/// Returns the name under which a model's windows are kept. Requests whose model is unknown share the empty one: what
-/// they meet must not take the known models away.
+/// Returns the name under which a model's cooldowns are stored. Requests without a known model share the empty name, so
+/// that their failures do not block known models.
 pub(super) fn name_of(model: Option<&str>) -> &str {
     let model = model.unwrap_or_default();
     let end = (0..=model.len().min(MODEL_MAX))
@@ -181,18 +188,19 @@ pub(super) fn name_of(model: Option<&str>) -> &str {
     model.get(..end.unwrap_or(0)).unwrap_or_default()
 }
 
-/// Returns a rest with what chance adds to it, but no more than `most`.
+/// Returns a cooldown plus jitter, limited to `most`.
 fn bounded(rest: Duration, most: Option<Duration>, jitter: f64) -> Duration {
     let rest = stretched(rest, jitter);
     most.map_or(rest, |most| rest.min(most))
 }
 
-/// Whether a provider's word on when it ends is taken for the end.
+/// Returns `true` if a time that the provider names is accepted as the end.
 const fn names_its_end(reason: Reason) -> bool {
+    // A rejected credential works again after a change by the operator, not at a certain time.
     !matches!(reason, Reason::Auth | Reason::Permission)
 }
 
-/// Returns how long a rest is if the provider names no end, how long it may be, and whether it disables.
+/// Returns the default length of a cooldown, its limit, and `true` if it disables the profile.
 fn length(streak: &mut Streak) -> (Duration, Option<Duration>, bool) {
     let doubled = |first: Duration, times: u32, most: Duration| {
         first
@@ -205,6 +213,7 @@ fn length(streak: &mut Streak) -> (Duration, Option<Duration>, bool) {
             (length, Some(UNPAID_MAX), true)
         }
         Reason::Permission => (NOT_ALLOWED, None, false),
+        // A single 401 may be a fault of the provider, three in a row are not.
         Reason::Auth if streak.count >= REFUSALS_MAX => {
             let length = doubled(REFUSED, streak.disabled, REFUSED_MAX);
             streak.disabled = streak.disabled.saturating_add(1);

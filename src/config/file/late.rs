@@ -1,53 +1,53 @@
-//! `[principals]`, `[ledger]` and `[services.NAME]` in the file. The secrets of services never get this far.
+//! `[principals]`, `[ledger]` and `[services.NAME]` of the file. Secrets of services never reach these types.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ClientToken;
 
-/// `[principals]`.
+/// `[principals]`: how the proxy identifies callers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Principals {
-    /// How callers are told.
+    /// Rule by which the proxy tells callers apart.
     pub mode: PrincipalsMode,
-    /// The request header in which somebody that you trust names the user within a caller.
+    /// Request header in which a gateway that you trust names the end user. Each user is then a caller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_header: Option<String>,
-    /// Whether the user that a body names is believed.
+    /// Trusts the end user that a request body names, in the same way as `user_header`.
     pub trust_body_user: bool,
 }
 
-/// How callers are told.
+/// Rule by which the proxy tells callers apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PrincipalsMode {
-    /// Each credential is a caller of its own.
+    /// Each credential is a separate caller.
     #[default]
     #[serde(rename = "each")]
     Each,
-    /// There is one caller, whatever is presented.
+    /// All requests come from one caller, whatever credential they present.
     #[serde(rename = "single")]
     Single,
 }
 
-/// `[ledger]`.
+/// `[ledger]`: the store of pinned answers, calls and late results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ledger {
-    /// Where calls and late results are kept.
+    /// Kind of store.
     pub store: StoreName,
-    /// The file of the store; by default where the system keeps such data.
+    /// File of the store. Default: `antiphon/ledger.db` in the user's state directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// How long a call waits for its result, and a result for its owner.
+    /// Time that a call waits for its result, and a result for its owner.
     pub ttl: String,
-    /// How long nothing may come of a call before its turn counts as left.
+    /// Silence of a call, from its lane and its service, after which its turn counts as abandoned.
     pub detach_after: String,
-    /// Where results are kept that were only seen in requests.
+    /// Store of results that were seen in requests but not posted by a service.
     pub keep_seen: KeepSeenName,
-    /// Bytes of everything that is kept.
+    /// Maximum size of the ledger.
     pub bytes_max: String,
-    /// Bytes of what is kept for one caller.
+    /// Maximum size of the records of one caller.
     pub principal_bytes_max: String,
 }
 
@@ -65,41 +65,41 @@ impl Default for Ledger {
     }
 }
 
-/// Where calls and late results are kept.
+/// Kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StoreName {
-    /// In a file of its own.
+    /// A SQLite file that survives a restart.
     #[serde(rename = "sqlite")]
     Sqlite,
-    /// In memory: gone with the process.
+    /// Memory of the process, lost when it ends.
     #[serde(rename = "memory")]
     Memory,
 }
 
-/// Where results are kept that were only seen in requests.
+/// Store of results that were only seen in requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum KeepSeenName {
-    /// In memory.
+    /// Memory of the process.
     #[serde(rename = "memory")]
     Memory,
-    /// In the ledger's store.
+    /// The ledger's store.
     #[serde(rename = "disk")]
     Disk,
 }
 
-/// `[services.NAME]`: a tool service that may post results of calls. It needs a token, a secret, or both.
+/// `[services.NAME]`: a tool service that may post results of calls. It needs a token, a secret or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Service {
-    /// The hash of its token, as `antiphon config token` prints it.
+    /// Hash of its token, as `antiphon config token NAME` prints it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<ClientToken>,
-    /// The secret of its Standard Webhooks signatures, as `${NAME}`.
+    /// Secret of its Standard Webhooks signatures, written as `${NAME}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("writeOnly" = true))]
     pub secret: Option<String>,
-    /// The client tokens whose calls it answers, by name, or `*`.
+    /// Names of the client tokens whose calls it answers, or `*` for all.
     pub principals: Vec<String>,
-    /// The tools that it runs, or `*`.
+    /// Names of the tools that it runs, or `*` for all.
     pub tools: Vec<String>,
 }

@@ -1,6 +1,7 @@
-//! What may be written in the configuration file: every key, its default and its meaning. Values are still text here.
+//! Types of the configuration file: every key, its default and its meaning. Values are still text.
 //!
-//! The one list of keys: the JSON Schema, the reader's "did you mean", `config print` and the defaults all come from it.
+//! These types are the only list of keys. The JSON Schema, the reader's "did you mean", `config print` and the
+//! defaults are derived from them. Operators read these doc comments in the schema.
 
 use std::collections::BTreeMap;
 
@@ -21,66 +22,67 @@ pub use words::{
     OnOrganisationChangeName, TierName,
 };
 
-/// Configuration of Antiphon: one TOML file, in which every key may be left out.
+/// Configuration of Antiphon: one TOML file in which every key is optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "File")]
 #[serde(default, deny_unknown_fields)]
 pub struct File {
-    /// Where to listen, who may call, and how much at once.
+    /// Listeners, access and limits.
     pub server: Server,
-    /// Clocks of an exchange, each from its start event to its stop event.
+    /// Timeouts of an exchange.
     pub timeouts: Timeouts,
-    /// How requests move between the profiles of an upstream.
+    /// Rules for moving requests between the profiles of an upstream.
     pub rotation: Rotation,
-    /// What is done about breaches of the pairing rules.
+    /// Handling of breaches of the pairing rules.
     pub repair: Repair,
     /// Log lines on stderr.
     pub log: Log,
-    /// Traces of OpenTelemetry, sent to a collector. Never content.
+    /// OpenTelemetry traces, sent to a collector. They never contain content.
     pub traces: Traces,
     /// Provider endpoints by name. The name is the path prefix: `http://127.0.0.1:4747/NAME`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub upstreams: BTreeMap<String, Upstream>,
-    /// What is known of tools, by their name.
+    /// Properties of tools by tool name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, Tool>,
-    /// Who may use the profiles, by name: the hash of each client's token, as `antiphon config token` prints it.
+    /// Clients that may use the profiles: a name for each, and the hash that `antiphon config token NAME` prints.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub client_tokens: BTreeMap<String, ClientToken>,
-    /// How callers are told.
+    /// Identification of callers.
     pub principals: Principals,
-    /// What outlives a conversation: calls, and results that came late.
+    /// Store of pinned answers, calls and late results.
     pub ledger: Ledger,
-    /// Tool services that may post results of calls, by name.
+    /// Tool services that may post results of calls, by service name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub services: BTreeMap<String, Service>,
 }
 
-/// `[server]`.
+/// `[server]`: listeners, access and limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
     /// Address and port of the proxy.
     pub listen: String,
-    /// Address and port of the dashboard, health, metrics and administration; loopback, unless there is a token.
+    /// Address and port of the dashboard, health, metrics and administration. Other than loopback requires a token.
     pub admin_listen: String,
-    /// The hash of the token that is asked for there, as `antiphon config token` prints it.
+    /// Hash of the admin token, as `antiphon config token NAME` prints it. Health and the page itself need no token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_token: Option<ClientToken>,
-    /// Origins of web pages that may call the proxy, exactly as browsers send them: `https://app.example.com`.
+    /// Origins of web pages that may call the proxy, as browsers send them: `https://app.example.com`.
     pub allow_origins: Vec<String>,
-    /// Host names, besides loopback, under which the proxy may be called; no port.
+    /// Host names without port, besides loopback, under which clients may call the proxy.
     pub allow_hosts: Vec<String>,
-    /// Whether the request header `x-antiphon-mode` may also make a route less strict.
+    /// Allows the request header `x-antiphon-mode` to make a route less strict, not only stricter.
     pub trust_mode_header: bool,
-    /// Client connections at once; more wait in the kernel's queue.
+    /// Maximum number of open client connections. More of them wait in the kernel's queue.
     pub connections_max: usize,
-    /// Time for a client to send its request's head.
+    /// Timeout for a client to send the head of its request.
     pub header_timeout: String,
-    /// Silence of a client in the middle of its request's body.
+    /// Timeout for silence of a client in the middle of its request body.
     pub upload_idle_timeout: String,
-    /// Time for running exchanges to finish after SIGTERM.
+    /// Time for running exchanges to finish after SIGTERM. The proxy then cuts the rest.
     pub drain_timeout: String,
-    /// Request bodies above this size are forwarded without being read.
+    /// Size above which request bodies are forwarded without being inspected.
     pub inspect_bytes_max: String,
 }
 
@@ -102,19 +104,19 @@ impl Default for Server {
     }
 }
 
-/// `[repair]`.
+/// `[repair]`: handling of breaches of the pairing rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Repair {
-    /// What routes do about findings, unless their upstream says otherwise.
+    /// Reaction of routes to findings, unless their upstream sets `mode`.
     pub mode: ModeName,
-    /// The least safe class of action that is still applied.
+    /// Least safe class of action that the proxy still applies.
     pub least: LeastName,
-    /// Whether field values that the provider rejects are mended too.
+    /// Also repairs field values that the provider rejects, not only the pairing of calls and results.
     pub hygiene: bool,
-    /// What to do about thinking that Anthropic has bound to another beginning of the conversation.
+    /// Reaction if Anthropic rejects thinking as bound to another beginning of the conversation.
     pub on_binding_error: OnBindingErrorName,
-    /// What to do about a real result that stands elsewhere in the body, where its call was answered by a placeholder before.
+    /// Handling of a real result elsewhere in the body if its call was already answered by a placeholder.
     pub late: LateName,
 }
 
@@ -130,13 +132,13 @@ impl Default for Repair {
     }
 }
 
-/// `[log]`.
+/// `[log]`: log lines on stderr.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
-    /// How a line looks.
+    /// Format of a line.
     pub format: LogFormatName,
-    /// Level, or directives as `RUST_LOG` takes them: `info`, `antiphon=debug,warn`.
+    /// Level, or directives in the syntax of `RUST_LOG`: `info`, `antiphon=debug,warn`.
     pub level: String,
 }
 
@@ -149,60 +151,61 @@ impl Default for Log {
     }
 }
 
-/// `[traces]`.
+/// `[traces]`: OpenTelemetry traces. They never contain content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Traces {
-    /// The collector's URL for OTLP over HTTP: `http://127.0.0.1:4318`; without a path, `/v1/traces` is asked there. By
-    /// default no traces are sent.
+    /// URL of the collector for OTLP over HTTP: `http://127.0.0.1:4318`. Without a path, `/v1/traces` is added.
+    /// Default: no traces are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// Whether requests go up with a span of ours as their parent, in place of the client's.
+    /// Sends `traceparent` upstream with the proxy's span as parent, instead of the client's.
     pub propagate: bool,
 }
 
-/// `[upstreams.NAME]`.
+/// `[upstreams.NAME]`: a provider endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Upstream {
-    /// `http` or `https`, host, optional port, optional path. May be left out for a built-in name.
+    /// URL with scheme `http` or `https`, host, optional port and optional path. Optional for a built-in name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Whose API it speaks; by default told from the name, then from the host, then `compatible`.
+    /// Provider whose API it speaks. Default: derived from the name, then from the host, else `compatible`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<KindName>,
-    /// What its routes do about findings; by default `repair.mode`.
+    /// Reaction of its routes to findings. Default: `repair.mode`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<ModeName>,
-    /// Whose credential goes up; by default `profiles` where there are any, else `passthrough`.
+    /// Credential to send upstream. Default: `profiles` if there are any, else `passthrough`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credentials: Option<CredentialsName>,
-    /// Credentials of yours, one of which goes up in place of the client's.
+    /// Your own credentials. The proxy sends one of them instead of the client's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<Profile>,
 }
 
-/// `[tools."NAME"]`.
+/// `[tools."NAME"]`: properties of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tool {
-    /// How far its effect can be taken back: picks the words that stand in for a result that never came.
+    /// Degree to which its effect can be undone. It selects the placeholder text for a missing result.
     pub tier: TierName,
-    /// How long it may take: its calls and sessions are remembered that long.
+    /// Longest time that a call of the tool takes. At most one day and at most `ledger.ttl`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<String>,
 }
 
-/// The JSON Schema of the file, for editors; all in one piece, without references.
+/// Returns the JSON Schema of the file, for editors. All subschemas are inlined.
 pub fn schema() -> Schema {
     SchemaSettings::draft2020_12()
+        // The reader walks the schema beside the file and does not follow references.
         .with(|settings| settings.inline_subschemas = true)
         .with_transform(RecursiveTransform(without_null))
         .into_generator()
         .into_root_schema_for::<File>()
 }
 
-/// TOML has no null: a key that may be left out has the schema of its value.
+/// Replaces "value or null" by the schema of the value, since TOML has no null.
 fn without_null(schema: &mut Schema) {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|name| name != "null");
@@ -216,6 +219,7 @@ fn without_null(schema: &mut Schema) {
         match choices.pop() {
             Some(Value::Object(only)) if choices.is_empty() => {
                 for (key, value) in only {
+                    // The description of the key is more specific than that of its type.
                     if !(key == "description" && schema.get("description").is_some()) {
                         schema.insert(key, value);
                     }
@@ -228,6 +232,7 @@ fn without_null(schema: &mut Schema) {
             None => {}
         }
     }
+    // An optional key without a default has no default in TOML either.
     if schema.get("default").is_some_and(Value::is_null) {
         schema.remove("default");
     }

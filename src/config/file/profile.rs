@@ -1,61 +1,61 @@
-//! `[[upstreams.NAME.profiles]]` and `[client_tokens]` in the file. Secrets never get this far.
+//! `[[upstreams.NAME.profiles]]` and `[client_tokens]` of the file. Secrets never reach these types.
 //!
-//! The reader keeps the value of a key with `writeOnly` apart, and leaves here what may be shown in its place: the
-//! reference `${NAME}` that it was written as, or `***`.
+//! The reader stores the value of a key with `writeOnly` elsewhere. Here it leaves text that may be shown: the
+//! reference `${NAME}` as it was written, or `***`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One of your credentials at an upstream: exactly one of an API key, a bearer token, or the keys of AWS.
+/// One of your credentials at an upstream: an API key, a bearer token or AWS keys, exactly one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Profile {
-    /// Its label in logs, metrics and headers; the only one of its upstream.
+    /// Label in logs, metrics and headers. Unique within its upstream.
     pub name: String,
-    /// An API key, as `${NAME}`: sent in the header that the provider wants it in.
+    /// API key, written as `${NAME}`. The proxy sends it in the header that the provider expects.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("writeOnly" = true))]
     pub api_key: Option<String>,
-    /// A file that holds the API key; like all such files read once, at the start, without its last line break.
+    /// File that contains only the API key. It is read when the configuration is loaded, without its last line break.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_file: Option<String>,
-    /// A token, as `${NAME}`: sent as `Authorization: Bearer`, and never refreshed.
+    /// Token, written as `${NAME}`. The proxy sends it as `Authorization: Bearer` and never refreshes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("writeOnly" = true))]
     pub bearer: Option<String>,
-    /// A file that holds the token.
+    /// File that contains only the token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bearer_file: Option<String>,
-    /// Which key of AWS signs: of upstreams of the kind `bedrock` only.
+    /// ID of the AWS key that signs requests, written as `${NAME}`. Only for upstreams of kind `bedrock`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("writeOnly" = true))]
     pub aws_access_key_id: Option<String>,
-    /// A file that holds the id of the key of AWS.
+    /// File that contains only the ID of the AWS key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aws_access_key_id_file: Option<String>,
-    /// The key of AWS itself.
+    /// Secret AWS key, written as `${NAME}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("writeOnly" = true))]
     pub aws_secret_access_key: Option<String>,
-    /// A file that holds the key of AWS.
+    /// File that contains only the secret AWS key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aws_secret_access_key_file: Option<String>,
-    /// What goes with temporary keys of AWS.
+    /// Session token of temporary AWS keys, written as `${NAME}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("writeOnly" = true))]
     pub aws_session_token: Option<String>,
-    /// A file that holds the session token of AWS.
+    /// File that contains only the AWS session token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aws_session_token_file: Option<String>,
-    /// The region of AWS; by default told from the host of the upstream's URL.
+    /// AWS region. Default: derived from the host of the upstream's URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aws_region: Option<String>,
-    /// Its share of the requests, beside the others of its upstream: from 1 to 1000.
+    /// Share of requests relative to the other profiles of its upstream, from 1 to 1000.
     pub weight: u64,
-    /// Whose account it is; by default learned from answers.
+    /// Organisation that owns the account. Default: learned from the provider's answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub organisation: Option<String>,
-    /// Models that it may be used for, by name or by beginning (`claude-*`); none named: all.
+    /// Models that it may be used for, by name or prefix (`claude-*`). Empty: all models.
     pub models: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ impl Default for Profile {
     }
 }
 
-/// The hash of a client's token: `sha256:` and 64 hexadecimal digits.
+/// Hash of a client's token: `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct ClientToken(pub String);

@@ -1,47 +1,47 @@
-//! `[timeouts]` and `[rotation]` in the file.
+//! `[timeouts]` and `[rotation]` of the file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::OnOrganisationChangeName;
 
-/// `[timeouts]`.
+/// `[timeouts]`: timeouts of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timeouts {
-    /// DNS and TCP, the company's proxy included.
+    /// Timeout for DNS and TCP, including a forward proxy.
     pub connect: String,
-    /// The TLS handshake behind it.
+    /// Timeout for the TLS handshake that follows.
     pub tls: String,
-    /// Silence of the provider while it takes the request.
+    /// Timeout while the provider accepts no further bytes of the request.
     pub send: String,
-    /// From the request sent to the head of the answer, where the head comes when the model is done.
+    /// Timeout from the sent request to the response head, if the head comes when the model is done.
     pub headers: String,
-    /// As `headers`, of streams whose head comes at once: Messages and Responses.
+    /// Same as `headers`, for streams whose head comes at once: Messages and Responses.
     pub stream_headers: String,
-    /// From the head to the first event that says something, where heartbeats were seen.
+    /// Timeout from the response head to the first content event, on a stream that has sent heartbeats.
     pub first_event: String,
-    /// No byte at all of an answer's body, where its stream has shown no heartbeat.
+    /// Timeout without any byte of a response body, on a stream that has sent no heartbeat.
     pub idle: String,
-    /// No byte at all, where the stream has shown a heartbeat.
+    /// Timeout without any byte, on a stream that has sent a heartbeat.
     pub heartbeat_idle: String,
-    /// Nothing but heartbeats.
+    /// Timeout while only heartbeats arrive.
     pub progress: String,
-    /// As `progress`, while reasoning is open.
+    /// Same as `progress`, while the model reasons.
     pub reasoning: String,
-    /// As `progress`, while a tool runs at the provider.
+    /// Same as `progress`, while a tool runs at the provider.
     pub server_tool: String,
-    /// As `progress`, while the provider compacts the history.
+    /// Same as `progress`, while the provider compacts the history.
     pub compaction: String,
-    /// The whole exchange.
+    /// Timeout for the whole exchange.
     pub total: String,
-    /// How long an answer may be held back before its first event, while another attempt could still be made.
+    /// Time that a stream is held back before its first event, if a retry is still possible. `0s` turns it off.
     pub gate: String,
-    /// How long a request may wait for a profile that rests.
+    /// Time that a request may wait for a profile in cooldown. `0s` turns waiting off.
     pub queue: String,
-    /// How long a client may take nothing of its answer.
+    /// Timeout while a client reads nothing of its response.
     pub client_stall: String,
-    /// How long an idle connection is kept for the next request.
+    /// Time that an idle connection to a provider stays open for reuse.
     pub pool_idle: String,
 }
 
@@ -69,13 +69,13 @@ impl Default for Timeouts {
     }
 }
 
-/// `[rotation]`.
+/// `[rotation]`: rules for moving requests between the profiles of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rotation {
-    /// How long a lane waits for its own profile while that rests, rather than move to another.
+    /// Longest cooldown of its own profile that a lane waits for, instead of moving to another profile.
     pub wait: String,
-    /// What to do where only a profile of another organisation is left.
+    /// Reaction if only a profile of another organisation is left.
     pub on_organisation_change: OnOrganisationChangeName,
 }
 

@@ -1,4 +1,4 @@
-//! The closed lists of words in the file, and the way to their twins in the code.
+//! Closed lists of words in the file, and their conversion to and from the enums of the rooms below.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,9 +11,10 @@ use crate::{
     telemetry::LogFormat,
 };
 
-/// A closed list of words: the enum of the file, its twin in the code, and the way between them.
+/// Defines a closed list of words: an enum of the file and its conversion to and from an enum of another room.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident => $twin:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        // The other rooms know neither serde names nor the schema, so the file has enums of its own.
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
         pub enum $name { $($(#[$variant_doc])* #[serde(rename = $word)] $variant),+ }
@@ -31,66 +32,66 @@ macro_rules! words {
         }
 
         impl $name {
-            /// The words, in the order of the documentation.
+            /// Words with their values, in the order of the documentation.
             pub const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant)),+];
         }
     };
 }
 
 words! {
-    /// What a route does about findings.
+    /// Reaction of a route to findings.
     ModeName => Mode {
-        /// Mend what can be mended and forward.
+        /// Repair the body as far as possible and forward it.
         Repair = "repair",
-        /// Answer 400 in the provider's own shape, naming every finding.
+        /// Answer 400 in the provider's format, with every finding.
         Strict = "strict",
-        /// Forward unchanged and count.
+        /// Forward the body unchanged and count the findings.
         Observe = "observe",
     }
 }
 
 words! {
-    /// A class of repair, from the least safe to the safest.
+    /// Class of repair actions, from the least safe to the safest.
     LeastName => Applicability {
-        /// Also remove bytes that said nothing of their own.
+        /// Also remove redundant bytes, such as an equal duplicate.
         Lossy = "lossy",
-        /// At most write a result, marked as such, where nobody gave one.
+        /// At most write a marked placeholder for a missing result.
         Inventive = "inventive",
         /// At most keep a result as marked text.
         Salvage = "salvage",
-        /// Only put real results where they belong.
+        /// Only move real results to their calls.
         Lossless = "lossless",
     }
 }
 
 words! {
-    /// What to do about thinking that the provider has bound to another prefix.
+    /// Reaction if the provider rejects thinking as bound to another prefix.
     OnBindingErrorName => OnBindingError {
-        /// Ask the provider to drop it.
+        /// Resend and ask the provider to drop the thinking block.
         DropBlock = "drop_block",
-        /// Hand the refusal to the client.
+        /// Return the refusal to the client.
         Surface = "surface",
     }
 }
 
 words! {
-    /// What to do about a real result that stands elsewhere, where its call was given a placeholder before.
+    /// Handling of a real result elsewhere in the body if its call already has a placeholder.
     LateName => OnLate {
-        /// The placeholder stays.
+        /// Keep the placeholder and quote the result in place.
         Keep = "keep",
-        /// The result goes to its call.
+        /// Move the result to its call.
         Move = "move",
     }
 }
 
 words! {
-    /// How far a tool's effect can be taken back.
+    /// Degree to which the effect of a tool can be undone.
     TierName => Tier {
-        /// Reads only: safe to run again.
+        /// Reads only, safe to run again.
         Read = "read",
         /// Can be undone.
         Revertible = "revertible",
-        /// Stays.
+        /// Permanent.
         Durable = "durable",
         /// Cannot be undone.
         OneWay = "one_way",
@@ -104,7 +105,7 @@ impl Default for TierName {
 }
 
 words! {
-    /// Whose API an upstream speaks.
+    /// Provider whose API an upstream speaks.
     KindName => Kind {
         /// Anthropic.
         Anthropic = "anthropic",
@@ -132,11 +133,11 @@ words! {
 }
 
 words! {
-    /// How a log line looks.
+    /// Format of a log line.
     LogFormatName => LogFormat {
         /// Text on a terminal, else JSON.
         Auto = "auto",
-        /// One JSON object a line.
+        /// One JSON object per line.
         Json = "json",
         /// Text for people.
         Text = "text",
@@ -144,22 +145,22 @@ words! {
 }
 
 words! {
-    /// What to do where only a profile of another organisation is left.
+    /// Reaction if only a profile of another organisation is left.
     OnOrganisationChangeName => OnOrganisationChange {
-        /// Hand the refusal to the client.
+        /// Return the refusal to the client.
         Surface = "surface",
-        /// Move with the history as it is.
+        /// Move to it with the unchanged history.
         Move = "move",
     }
 }
 
-/// Whose credential goes up.
+/// Credential that the proxy sends upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CredentialsName {
-    /// The client's own.
+    /// The client's own credential, unchanged.
     #[serde(rename = "passthrough")]
     Passthrough,
-    /// That of a profile.
+    /// The credential of one of your profiles.
     #[serde(rename = "profiles")]
     Profiles,
 }

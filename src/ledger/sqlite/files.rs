@@ -1,4 +1,4 @@
-//! The files of a store: whose they are, who may read them, and who holds them. Nothing here writes to a store.
+//! The files of a store: identification, permissions and locking. Nothing here writes to a store.
 
 use std::{
     ffi::OsString,
@@ -9,24 +9,24 @@ use std::{
 
 use crate::ledger::OpenError;
 
-/// `Anti`, in the header of every store of ours.
+/// The SQLite application id of every Antiphon store: the ASCII letters `Anti`.
 pub(super) const APPLICATION_ID: i32 = 0x416E_7469;
-/// The schema that this version writes.
+/// The schema version that this build writes.
 pub(super) const SCHEMA_VERSION: i64 = 1;
 
 const MAGIC: &[u8] = b"SQLite format 3\0";
 const HEADER_BYTES: usize = 100;
 
-/// Whether there is a store yet.
+/// The presence of a store at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// No file, or one without a byte.
+    /// No file, or an empty one.
     None,
-    /// A file that calls itself ours.
+    /// A file with the header of an Antiphon store.
     Ours,
 }
 
-/// `path` with an ending of ours behind its own.
+/// Returns `path` with `ending` appended to its file name.
 pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);
@@ -47,21 +47,22 @@ pub(super) fn foreign(path: &Path, why: impl Into<String>) -> OpenError {
     }
 }
 
-/// The one path by which a store is known, whichever links lead to it: two locks of one store would be none.
+/// Returns the canonical path of a store, with all links resolved. Two paths of one store would get two locks.
 pub(super) fn true_path(path: &Path) -> Result<PathBuf, OpenError> {
     let failed = |error: io::Error| unusable(path, error.to_string());
-    // SQLite takes `file:` at the beginning of a path for more than a name.
+    // SQLite parses a path that begins with `file:` as a URI.
     let whole = std::path::absolute(path).map_err(failed)?;
+    // A dangling link counts as existing and fails: the lock would be beside the link, and not beside its target.
     if fs::symlink_metadata(&whole).is_ok() {
         return fs::canonicalize(&whole).map_err(failed);
     }
     let (Some(folder), Some(name)) = (whole.parent(), whole.file_name()) else {
-        return Err(unusable(path, "it names no file"));
+        return Err(unusable(path, "it does not name a file"));
     };
     Ok(fs::canonicalize(folder).map_or_else(|_| whole.clone(), |folder| folder.join(name)))
 }
 
-/// Makes the folder of a store; those that were not there are for their owner alone.
+/// Creates the folder of a store. Folders that did not exist are accessible to their owner only.
 pub(super) fn make_folder(path: &Path) -> Result<(), OpenError> {
     let Some(folder) = path.parent() else { return Ok(()) };
     let mut builder = DirBuilder::new();
@@ -73,7 +74,7 @@ pub(super) fn make_folder(path: &Path) -> Result<(), OpenError> {
         .map_err(|error| unusable(path, error.to_string()))
 }
 
-/// A file for its owner alone, made if it is not there.
+/// Opens a file that only its owner may access, and creates it if it does not exist.
 pub(super) fn private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -82,7 +83,7 @@ pub(super) fn private(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Takes from others what rights they have to a store. SQLite gives the files beside it the same.
+/// Removes the access of other users to a store. SQLite gives new files beside it the same permissions.
 pub(super) fn make_private(path: &Path) -> Result<(), OpenError> {
     #[cfg(unix)]
     for ending in ["", "-wal", "-shm"] {
@@ -98,8 +99,9 @@ pub(super) fn make_private(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Holds a store for this process until the file is dropped.
+/// Locks a store for this process until the returned file is dropped.
 pub(super) fn hold(path: &Path) -> Result<File, OpenError> {
+    // The lock has a file of its own: closing any handle of the store itself would drop SQLite's locks on it.
     let name = beside(path, ".lock");
     let file = private(&name).map_err(|error| unusable(&name, error.to_string()))?;
     match file.try_lock() {
@@ -109,10 +111,10 @@ pub(super) fn hold(path: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// What the header says, read without SQLite, which may write when it opens a file.
+/// Reads the header of a store without SQLite, which may write when it opens a file.
 ///
-/// Never while this process has the store open: closing any handle of a file gives up all locks that the process has on
-/// it. [`hold`] tells.
+/// Must not be called while this process has the store open. Closing any handle of a file releases all locks that the
+/// process has on it. Callers ensure this with [`hold`].
 pub(super) fn presence(path: &Path) -> Result<Presence, OpenError> {
     let failed = |error: io::Error| unusable(path, error.to_string());
     let metadata = match fs::metadata(path) {
@@ -121,8 +123,9 @@ pub(super) fn presence(path: &Path) -> Result<Presence, OpenError> {
         Err(error) => return Err(failed(error)),
     };
     if !metadata.is_file() {
-        return Err(foreign(path, "it is no regular file"));
+        return Err(foreign(path, "it is not a regular file"));
     }
+    // SQLite treats an empty file as a new database.
     if metadata.len() == 0 {
         return absent(path);
     }
@@ -132,17 +135,18 @@ pub(super) fn presence(path: &Path) -> Result<Presence, OpenError> {
         .read_to_end(&mut header)
         .map_err(failed)?;
     if !header.starts_with(MAGIC) || header.len() < HEADER_BYTES {
-        return Err(foreign(path, "it is no SQLite file"));
+        return Err(foreign(path, "it is not an SQLite file"));
     }
     let number = |at: usize| {
         let bytes = header.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
         bytes.map_or(0, i32::from_be_bytes)
     };
+    // The offsets of the application id and of the user version in the SQLite header.
     identify(path, i64::from(number(68)), i64::from(number(60)))?;
     Ok(Presence::Ours)
 }
 
-/// Whether these numbers of a header are those of a store that we can use.
+/// Checks the application id and the schema version of a store.
 pub(super) fn identify(path: &Path, application_id: i64, version: i64) -> Result<(), OpenError> {
     if application_id != i64::from(APPLICATION_ID) {
         return Err(foreign(path, "it is another program's SQLite file"));
@@ -154,24 +158,29 @@ pub(super) fn identify(path: &Path, application_id: i64, version: i64) -> Result
             found,
             known: SCHEMA_VERSION,
         }),
-        found => Err(foreign(path, format!("it has no schema version of ours, but {found}"))),
+        found => Err(foreign(
+            path,
+            format!("its schema version {found} is not one of Antiphon's"),
+        )),
     }
 }
 
-/// A log without its store would be played into a new one.
+/// Returns [`Presence::None`], or an error if a write-ahead log exists without its store. SQLite would replay it into
+/// a new store.
 fn absent(path: &Path) -> Result<Presence, OpenError> {
     let log = beside(path, "-wal");
     match fs::metadata(&log) {
         Ok(metadata) if metadata.len() > 0 => Err(unusable(
             path,
-            format!("there is {} without it; move that one away", log.display()),
+            format!("there is {} without it: move that file away", log.display()),
         )),
         _ => Ok(Presence::None),
     }
 }
 
-/// Waits until the names in a store's folder are on the disk.
+/// Waits until the directory entries of a store's folder are on disk.
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+    // Without it a power failure may undo the rename that put a new store in its place.
     #[cfg(unix)]
     if let Some(folder) = path.parent() {
         File::open(folder)?.sync_all()?;

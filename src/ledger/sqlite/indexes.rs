@@ -1,19 +1,20 @@
-//! Whether the indexes say what the table says. Looked at when a store is opened: a search that went astray would find
-//! nothing under a key that has a record, and put in a second.
+//! The check of the indexes against the table, done when a store is opened.
+//!
+//! A damaged index may hide an existing record. An insert would then add a second record under the same key.
 
 use std::hash::{DefaultHasher, Hasher as _};
 
 use rusqlite::{Connection, Row, types::ValueRef};
 
-/// What of each row stands in indexes; [`Index::cells`] are counted from here.
+/// Reads every column that any index contains. [`Index::cells`] are positions in this list.
 const OF_TABLE: &str = "SELECT kind, principal, name, idx, expires_at, place FROM records NOT INDEXED";
 
 struct Index {
-    /// Its entries in its own order, and nothing of the table.
+    /// Reads the index entries in index order, without reading the table.
     entries: &'static str,
-    /// What an entry is made of.
+    /// The columns that make up an entry.
     cells: &'static [usize],
-    /// Whether it leaves out rows without an index.
+    /// Set if the index leaves out records without an index value.
     partial: bool,
 }
 
@@ -40,8 +41,9 @@ const INDEXES: [Index; 4] = [
     },
 ];
 
-/// Whether all of them do.
+/// Returns `true` if every index contains exactly the entries that the table implies.
 pub(super) fn are_sound(connection: &Connection) -> rusqlite::Result<bool> {
+    // Sums do not depend on the order of rows, so that the table is read once and nothing is sorted.
     let mut entry = Vec::new();
     let mut wanted = [0_u64; INDEXES.len()];
     let mut statement = connection.prepare(OF_TABLE)?;
@@ -63,13 +65,14 @@ pub(super) fn are_sound(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(true)
 }
 
-/// The sum of all entries; none where they are out of order.
+/// Returns the sum of the hashes of all entries. `None` if the entries are out of order.
 fn sum_in_order(connection: &Connection, index: &Index) -> rusqlite::Result<Option<u64>> {
     let (mut sum, mut entry, mut before) = (0_u64, Vec::new(), Vec::new());
     let mut statement = connection.prepare(index.entries)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         write(row, index.cells, &mut entry)?;
+        // A search in an index without order misses entries, even if all of them are there.
         if entry <= before {
             return Ok(None);
         }
@@ -79,14 +82,15 @@ fn sum_in_order(connection: &Connection, index: &Index) -> rusqlite::Result<Opti
     Ok(Some(sum))
 }
 
-/// Writes an entry so that entries are in order as their bytes are.
+/// Encodes an entry so that the order of the bytes is the order of the entries.
 fn write(row: &Row<'_>, cells: &[usize], entry: &mut Vec<u8>) -> rusqlite::Result<()> {
     entry.clear();
     for cell in cells {
         match row.get_ref(*cell)? {
+            // The flipped sign bit makes negative numbers sort before positive ones.
             ValueRef::Integer(number) => entry.extend((number ^ i64::MIN).to_be_bytes()),
             ValueRef::Blob(bytes) => entry.extend(bytes),
-            // Nothing else is ever written.
+            // Antiphon never writes other types into these columns.
             ValueRef::Null | ValueRef::Real(_) | ValueRef::Text(_) => entry.push(0),
         }
     }

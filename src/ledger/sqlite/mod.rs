@@ -1,7 +1,7 @@
-//! A ledger in an SQLite file: what was answered with [`Outcome::Done`] is on the disk.
+//! A ledger in an SQLite file. A commit that was answered with [`Outcome::Done`] is on disk.
 //!
-//! One thread writes, two read; whoever asks waits for an answer and blocks no thread of his own. The file belongs to
-//! one process, which holds a lock beside it; others may read.
+//! One thread writes and two threads read. Callers wait for a reply and block no thread of their own. One process owns
+//! the file and locks a second file beside it. Other processes may read the store.
 
 mod files;
 mod indexes;
@@ -35,22 +35,22 @@ use writer::{Asker, Job, Waiting, Writer};
 
 pub use survey::{Entry, Short, Survey};
 
-/// What may wait for a thread; whoever comes then waits to be let in.
+/// The requests that may wait for a thread. Further callers wait for room in the queue.
 const QUEUE: usize = 128;
 const READERS: usize = 2;
-/// How long who drops a ledger waits for its threads. What was answered is on the disk before that; a disk that stalls
-/// must not keep the process from its end.
+/// The timeout of the drop, which waits for the threads to end. Commits that were answered are on disk before that. A
+/// stalled disk must not prevent the exit of the process.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Records in a file.
+/// A ledger that stores its records in an SQLite file.
 pub struct SqliteLedger {
     path: PathBuf,
     secret: [u8; 32],
     usage: Arc<Mutex<Usage>>,
-    /// Taken when the ledger is dropped: the threads end when nobody can ask.
+    /// `None` once the ledger is being dropped. The threads end when the queues are closed.
     jobs: Option<mpsc::Sender<Job>>,
     questions: Option<mpsc::Sender<Question>>,
-    /// Comes when the file is closed and its lock is given up.
+    /// Reports that the file is closed and the lock is released.
     closed: Turn,
 }
 
@@ -63,8 +63,9 @@ impl fmt::Debug for SqliteLedger {
 }
 
 impl SqliteLedger {
-    /// Opens the ledger at `path` for this process alone, and makes it with `new_secret` if it is not there. Blocks: it
-    /// counts what is there.
+    /// Opens the ledger at `path` for this process alone. Creates it with `new_secret` if it does not exist.
+    ///
+    /// Blocks the thread: it reads every row to compute the size.
     pub fn open(path: &Path, settings: LedgerSettings, new_secret: [u8; 32]) -> Result<Self, OpenError> {
         let held = schema::open(path, new_secret)?;
         let path = held.path;
@@ -82,19 +83,20 @@ impl SqliteLedger {
             questions: Some(questions),
             closed,
         };
-        // Dropped before the ledger where this fails: the writer waits for it.
+        // Declared after the ledger, so dropped before it if a thread fails to start. The writer waits for this drop.
         let reading = reading;
         let path = &ledger.path;
         let of_system = |error: std::io::Error| files::unusable(path, error.to_string());
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
         let lock = held.lock;
         let write = move || {
-            // The last connection is the one that closes the file, and nobody else may have it before.
+            // The last connection closes the file, so the writer waits for the readers. The lock must cover the close.
             writer.run(asked, &read);
             drop(lock);
             drop(open);
         };
         named("ledger-writer").spawn(write).map_err(of_system)?;
+        // Both readers take requests from one queue.
         let questioned = Arc::new(Mutex::new(questioned));
         for _ in 0..READERS {
             let connection = schema::open_to_read(path)?;
@@ -115,16 +117,19 @@ impl SqliteLedger {
     }
 }
 
-/// Asks a thread, and waits for what it answers.
+/// Sends a request to a thread and waits for the reply. Fails with [`LedgerError::Closed`] if the thread has ended.
 async fn ask<J, T>(threads: Option<&mpsc::Sender<J>>, job: impl FnOnce(Asker<T>) -> J) -> Result<T, LedgerError> {
     let (reply, answer) = oneshot::channel();
     let threads = threads.ok_or(LedgerError::Closed)?;
     threads.send(job(reply)).await.map_err(|_| LedgerError::Closed)?;
+    // A sender that was dropped without a reply means that the thread has ended.
     answer.await.unwrap_or(Err(LedgerError::Closed))
 }
 
-/// What SQLite's error is to those who asked. Several may be told of one, so it is told by its text; SQLite's texts hold
-/// nothing of what records say.
+/// Converts an SQLite error.
+///
+/// The error becomes text, because several callers may receive the same one. SQLite's messages contain no record
+/// content.
 fn failure(error: &rusqlite::Error) -> LedgerError {
     LedgerError::Store(error.to_string().into())
 }
@@ -132,6 +137,7 @@ fn failure(error: &rusqlite::Error) -> LedgerError {
 impl Ledger for SqliteLedger {
     fn commit(&self, steps: Vec<Step>, now: Moment) -> Reply<'_, Outcome> {
         Box::pin(async move {
+            // Checked here, so that an oversized commit costs the writer nothing.
             steps::within_bounds(&steps)?;
             ask(self.jobs.as_ref(), |reply| Job::Commit(Waiting { steps, now, reply })).await
         })
@@ -177,6 +183,7 @@ impl Ledger for SqliteLedger {
     }
 
     fn usage(&self) -> Reply<'_, Usage> {
+        // The writer publishes the size after each transaction, so this never waits.
         let usage = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         Box::pin(std::future::ready(Ok(usage)))
     }
@@ -191,14 +198,15 @@ impl Ledger for SqliteLedger {
 }
 
 impl Drop for SqliteLedger {
-    /// Waits until what was asked is done and the log is moved into the file, within two seconds.
+    /// Waits up to two seconds until all requests are done and the write-ahead log is in the file.
     fn drop(&mut self) {
+        // The threads end once their queues are closed.
         self.questions = None;
         self.jobs = None;
         if !self.closed.comes_within(FAREWELL) {
             tracing::warn!(
                 path = %self.path.display(),
-                "the disk is slow: the ledger is left without being closed; what was answered is kept"
+                "timeout while closing the ledger: the disk is slow; all answered commits are on disk"
             );
         }
     }

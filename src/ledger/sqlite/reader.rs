@@ -1,4 +1,4 @@
-//! The threads that read, each with a connection of its own: no read waits for a disk that writes.
+//! The reader threads, each with its own connection. A read never waits for a write to reach the disk.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +15,7 @@ use crate::{
     session::PrincipalHash,
 };
 
-/// What a reader is asked.
+/// A request to a reader thread.
 pub(super) enum Question {
     Read {
         keys: Vec<Key>,
@@ -38,10 +38,10 @@ pub(super) enum Question {
     },
 }
 
-/// Answers until nobody can ask any more.
+/// Answers requests until the queue is closed and empty.
 pub(super) fn run(connection: &Connection, questions: &Arc<Mutex<mpsc::Receiver<Question>>>) {
     loop {
-        // Whoever waits for the next question holds the lock; the others wait for the lock.
+        // One idle reader holds the lock while it waits for a request. The others wait for the lock.
         let question = questions.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
         match question {
             None => return,
@@ -65,13 +65,14 @@ pub(super) fn run(connection: &Connection, questions: &Arc<Mutex<mpsc::Receiver<
 }
 
 fn answer<T>(reply: Asker<T>, ask: impl FnOnce() -> rusqlite::Result<T>) {
+    // A caller that hit its timeout has dropped the receiver: the read would be wasted work.
     if !reply.is_closed() {
         drop(reply.send(ask().map_err(|error| failure(&error))));
     }
 }
 
 fn read(connection: &Connection, keys: &[Key], now: Moment) -> rusqlite::Result<Vec<Option<Record>>> {
-    // All of them as they stood at one moment.
+    // The transaction makes all keys be read from the same state.
     let snapshot = connection.unchecked_transaction()?;
     let one = |key: &Key| Ok(rows::by_key(&snapshot, key)?.and_then(|found| found.living(now)));
     keys.iter().map(one).collect()

@@ -1,7 +1,7 @@
-//! Records as rows, each with a checksum over all that it says.
+//! Records as table rows, each with a checksum over all its columns.
 //!
-//! SQLite protects no content: a flipped bit in a value is handed out as it stands. So nothing leaves a row before its
-//! checksum was compared, its key, times and place among what is summed.
+//! SQLite does not protect content: a flipped bit in a value is returned as is. Every row that is read is therefore
+//! compared with its checksum, which also covers its key, times and place.
 
 use blake3::Hasher;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use crate::{
     session::PrincipalHash,
 };
 
-/// The columns of a row, as [`Found::of`] wants them.
+/// Builds a query for the columns that [`Found::of`] reads.
 macro_rules! select {
     ($rest:literal) => {
         concat!(
@@ -23,14 +23,14 @@ macro_rules! select {
 }
 pub(super) use select;
 
-/// What stands first in every sum: another layout has another.
+/// The version of the checksum's input, which is its first byte. A change of the input needs a new version.
 const LAYOUT: u8 = 1;
 
-/// A row: its place, and its record if it is sound.
+/// A row that was read.
 pub(super) struct Found {
-    /// The rowid: lists are in this order.
+    /// The rowid. Lists are in this order.
     pub(super) place: i64,
-    /// None where the row is damaged.
+    /// The record, or `None` if the row is damaged.
     pub(super) record: Option<Record>,
 }
 
@@ -44,13 +44,15 @@ impl Found {
         })
     }
 
-    /// The record, if it is sound and has not expired.
+    /// Returns the record if it is sound and has not expired.
     pub(super) fn living(self, now: Moment) -> Option<Record> {
         self.record.filter(|record| record.expires_at > now)
     }
 }
 
-/// The row that the index names for a key. It may be damaged, or be another's where the index is.
+/// Finds the row that the index names for a key.
+///
+/// Its record is `None` if the row is damaged, or if the damaged index names the row of another key.
 pub(super) fn by_key(connection: &Connection, key: &Key) -> rusqlite::Result<Option<Found>> {
     let mut statement = connection.prepare_cached(select!(
         "INDEXED BY by_key WHERE kind = ?1 AND principal = ?2 AND name = ?3"
@@ -63,13 +65,13 @@ pub(super) fn by_key(connection: &Connection, key: &Key) -> rusqlite::Result<Opt
     }))
 }
 
-/// The row at a place, as the table itself has it.
+/// Finds the row at a place without any index.
 pub(super) fn by_place(connection: &Connection, place: i64) -> rusqlite::Result<Option<Found>> {
     let mut statement = connection.prepare_cached(select!("NOT INDEXED WHERE place = ?1"))?;
     statement.query_row([place], Found::of).optional()
 }
 
-/// The first `limit` records of rows, latest first, as a list from the earliest on.
+/// Returns the first `limit` live records of `rows`, in reverse order: rows come latest first.
 pub(super) fn collect(
     mut rows: Rows<'_>,
     limit: usize,
@@ -79,14 +81,14 @@ pub(super) fn collect(
     let mut records = Vec::new();
     while records.len() < limit {
         let Some(row) = rows.next()? else { break };
-        // An index that is damaged leads to rows of others.
+        // A damaged index may lead to rows of other principals, which must never be returned.
         records.extend(Found::of(row)?.living(now).filter(&is_it));
     }
     records.reverse();
     Ok(records)
 }
 
-/// The record of a row; none where anything of it is not as it was written.
+/// Decodes the record of a row. `None` if any column differs from what was written.
 fn sound(row: &Row<'_>, place: i64) -> rusqlite::Result<Option<Record>> {
     let cell = |at: usize| row.get_ref(at);
     let index = match cell(4)? {
@@ -123,6 +125,7 @@ fn sound(row: &Row<'_>, place: i64) -> rusqlite::Result<Option<Record>> {
     if blob(checksum) != Some(sum(place, &record, value)) {
         return Ok(None);
     }
+    // Copied after the check only: a damaged value may be large.
     record.value = Bytes::copy_from_slice(value);
     Ok(Some(record))
 }
@@ -138,34 +141,35 @@ fn blob<const LENGTH: usize>(cell: ValueRef<'_>) -> Option<[u8; LENGTH]> {
     }
 }
 
-/// The kind of this number.
+/// Returns the kind with this number.
 pub(super) fn kind_of(number: u64) -> Option<Kind> {
     Kind::ALL.into_iter().find(|kind| *kind as u64 == number)
 }
 
-/// A moment as it stands in a row.
+/// Converts a moment to the nanoseconds that a row stores.
 pub(super) fn nanoseconds(moment: Moment) -> i64 {
     i64::try_from(moment.min(MOMENT_MAX).as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// A version as it stands in a row.
+/// Converts a record's version to the number that a row stores.
 pub(super) fn version(record: &Record) -> i64 {
     i64::try_from(record.version).unwrap_or(i64::MAX)
 }
 
-/// The checksum of a record at its place. `value` is its value.
+/// Computes the checksum of a record at its place. It hashes `value` instead of the record's own value.
 pub(super) fn sum(place: i64, record: &Record, value: &[u8]) -> [u8; 32] {
     let Key { kind, principal, name } = record.key;
     let principal: PrincipalHash = principal;
     let index: Index = record.index.unwrap_or_default();
     let mut hash = Hasher::new();
     hash.update(&[LAYOUT, kind as u8, u8::from(record.index.is_some())]);
+    // The place is included, so that a row whose order was changed counts as damaged.
     hash.update(&place.to_le_bytes());
     hash.update(&principal).update(&name).update(&index);
     hash.update(&record.version.to_le_bytes());
     hash.update(&nanoseconds(record.made_at).to_le_bytes());
     hash.update(&nanoseconds(record.expires_at).to_le_bytes());
-    // Everything before it has one length, so the value needs none of its own.
+    // All other inputs have a fixed length, so the value needs no length prefix.
     hash.update(value);
     hash.finalize().into()
 }

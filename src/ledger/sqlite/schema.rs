@@ -1,4 +1,4 @@
-//! From a path to an open store: made if it is not there, and opened only if all of it is as we make it.
+//! Opening a store. It is created if it does not exist, and opened only if its whole schema is as expected.
 
 use std::{
     fs::{self, File},
@@ -11,10 +11,10 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 use super::files::{self, APPLICATION_ID, Presence, SCHEMA_VERSION, foreign, unusable};
 use crate::ledger::OpenError;
 
-/// How long a statement waits for another program that has the file locked, as an operator's own look into it.
+/// The timeout for a statement while another program has locked the file, such as an operator's SQLite shell.
 const BUSY: Duration = Duration::from_millis(500);
 
-/// Every table, as it stands in the file.
+/// Every table, with the exact SQL that the file contains.
 const TABLES: [(&str, &str); 2] = [
     (
         "meta",
@@ -28,7 +28,7 @@ const TABLES: [(&str, &str); 2] = [
     ),
 ];
 
-/// Every index, as it stands in the file.
+/// Every index, with the exact SQL that the file contains.
 pub(super) const INDEXES: [(&str, &str); 4] = [
     ("by_expiry", "CREATE INDEX by_expiry ON records (expires_at)"),
     (
@@ -42,11 +42,11 @@ pub(super) const INDEXES: [(&str, &str); 4] = [
     ("by_principal", "CREATE INDEX by_principal ON records (kind, principal)"),
 ];
 
-/// A store that this process holds.
+/// An open store that this process has locked.
 pub(super) struct Held {
-    /// Its true path.
+    /// The canonical path.
     pub(super) path: PathBuf,
-    /// Held until it is dropped.
+    /// The lock file. Dropping it releases the lock.
     pub(super) lock: File,
     /// The connection that writes.
     pub(super) connection: Connection,
@@ -54,23 +54,27 @@ pub(super) struct Held {
     pub(super) secret: [u8; 32],
 }
 
-/// Opens a store for this process alone, and makes it with `new_secret` if it is not there.
+/// Opens a store for this process alone, and creates it with `new_secret` if it does not exist.
 pub(super) fn open(path: &Path, new_secret: [u8; 32]) -> Result<Held, OpenError> {
     let path = files::true_path(path)?;
-    // Nobody holds a store without a lock file: what is not ours is told before anything is written beside it.
+    // No process holds a store that has no lock file. A foreign file is rejected before anything is written beside it.
     if !files::beside(&path, ".lock").exists() {
         files::presence(&path)?;
     }
     files::make_folder(&path)?;
+    // The folder exists now, so links in its path can be resolved.
     let path = files::true_path(&path)?;
     let lock = files::hold(&path)?;
+    // Checked again under the lock: another process may have created the store since.
     if files::presence(&path)? == Presence::None {
         make(&path, new_secret)?;
     }
+    // SQLite copies these permissions to the files that it creates beside the store.
     files::make_private(&path)?;
     let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let secret = examine(&path, &connection)?;
     prepare(&connection).map_err(|error| failed(&path, &error))?;
+    // Once more, for the files that SQLite has opened in between.
     files::make_private(&path)?;
     Ok(Held {
         path,
@@ -80,12 +84,13 @@ pub(super) fn open(path: &Path, new_secret: [u8; 32]) -> Result<Held, OpenError>
     })
 }
 
-/// A connection that only reads. The store may be held by another process.
+/// Opens a read-only connection. Another process may hold the store.
 pub(super) fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
     let path = files::true_path(path)?;
     let metadata = fs::metadata(&path).map_err(|error| unusable(&path, error.to_string()))?;
+    // Opening a pipe or a device could block forever.
     if !metadata.is_file() {
-        return Err(foreign(&path, "it is no regular file"));
+        return Err(foreign(&path, "it is not a regular file"));
     }
     let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     examine(&path, &connection)?;
@@ -97,7 +102,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
         let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         connection.busy_timeout(BUSY)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-        // Nothing that stands in the file is carried out, and no page is taken for more than it is.
+        // The file may be damaged or manipulated: its schema must not run code, and each page is checked before use.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
         connection.pragma_update(None, "cell_size_check", true)?;
         connection.pragma_update(None, "temp_store", "MEMORY")?;
@@ -106,22 +111,26 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
     open().map_err(|error| failed(path, &error))
 }
 
-/// How commits are written. A commit is answered when it is on the disk.
+/// Configures the write-ahead log. A commit returns when it is on disk.
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
-        let why = format!("its folder can hold no write-ahead log (journal mode {mode})");
+        let why = format!("its folder does not support a write-ahead log (journal mode {mode})");
         return Err(rusqlite::Error::SqliteFailure(error, Some(why)));
     }
+    // With WAL, lower levels lose the latest commits in a power failure.
     connection.pragma_update(None, "synchronous", "FULL")?;
+    // Overwrites removed values where that costs no additional write.
     connection.pragma_update(None, "secure_delete", "FAST")?;
+    // Shrinks the log file to 64 MiB after a burst.
     connection.query_row("PRAGMA journal_size_limit = 67108864", [], |_| Ok(()))
 }
 
-/// Makes a store under another name and gives it its own when it is whole: nobody ever sees half of one.
+/// Creates a store under a temporary name and renames it when it is complete. No process ever sees a partial store.
 fn make(path: &Path, secret: [u8; 32]) -> Result<(), OpenError> {
     let rough = files::beside(path, ".new");
+    // A crash may have left a partial file behind.
     for ending in ["", "-journal"] {
         drop(fs::remove_file(files::beside(&rough, ending)));
     }
@@ -157,7 +166,7 @@ fn fill(connection: &Connection, secret: &[u8; 32]) -> rusqlite::Result<()> {
     connection.execute_batch("COMMIT")
 }
 
-/// The secret of a store that is all ours.
+/// Verifies header, schema and secret key of a store. Returns the secret key.
 fn examine(path: &Path, connection: &Connection) -> Result<[u8; 32], OpenError> {
     let of_sqlite = |error: rusqlite::Error| failed(path, &error);
     let number = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
@@ -165,7 +174,10 @@ fn examine(path: &Path, connection: &Connection) -> Result<[u8; 32], OpenError> 
     let version = number("PRAGMA user_version").map_err(of_sqlite)?;
     files::identify(path, application_id, version)?;
     if schema(connection).map_err(of_sqlite)? != expected() {
-        return Err(unusable(path, "it is damaged: its tables are not those that were made"));
+        return Err(unusable(
+            path,
+            "it is damaged: its tables differ from the expected schema",
+        ));
     }
     let read = connection.query_row("SELECT secret, checksum FROM meta WHERE id = 1", [], |row| {
         Ok((row.get::<_, [u8; 32]>(0)?, row.get::<_, [u8; 32]>(1)?))
@@ -173,10 +185,7 @@ fn examine(path: &Path, connection: &Connection) -> Result<[u8; 32], OpenError> 
     match read {
         Ok((secret, checksum)) if blake3::hash(&secret) == checksum => Ok(secret),
         Err(error @ rusqlite::Error::SqliteFailure(..)) => Err(of_sqlite(error)),
-        Ok(_) | Err(_) => Err(unusable(
-            path,
-            "it is damaged: its secret key is not the one that was made",
-        )),
+        Ok(_) | Err(_) => Err(unusable(path, "it is damaged: its secret key is missing or wrong")),
     }
 }
 
@@ -198,10 +207,10 @@ fn expected() -> Vec<(String, String)> {
     all
 }
 
-/// What SQLite's error means for somebody who wants to open the file.
+/// Converts an SQLite error that occurred while opening the file.
 pub(super) fn failed(path: &Path, error: &rusqlite::Error) -> OpenError {
     match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => foreign(path, "it is no SQLite file"),
+        Some(ErrorCode::NotADatabase) => foreign(path, "it is not an SQLite file"),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::InUse { path: path.to_owned() },
         Some(ErrorCode::DatabaseCorrupt) => unusable(path, format!("it is damaged: {error}")),
         _ => unusable(path, error.to_string()),

@@ -1,5 +1,6 @@
-//! A look over a whole store, for people: what stands in it, and what of that is damaged. It changes nothing, and the
-//! store may be in use.
+//! The inspection of a whole store for operators: its rows, and which of them are damaged.
+//!
+//! It is read-only, and another process may use the store at the same time.
 
 use std::{fmt, path::Path};
 
@@ -12,42 +13,42 @@ use super::{
 };
 use crate::ledger::{Kind, LedgerError, Moment, OpenError};
 
-/// What SQLite's own check tells at most.
+/// The most problems that SQLite's own check reports.
 const FLAWS_MAX: u8 = 50;
 
-/// A store that is looked at.
+/// A store under inspection.
 #[derive(Debug)]
 pub struct Survey {
     connection: Connection,
 }
 
-/// A row, without what it says. Where it is damaged, anything may be.
+/// A row without its content. Any field may be wrong in a damaged row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its place in the order; SQLite's rowid.
+    /// The place in the order of inserts, which is the SQLite rowid.
     pub place: i64,
-    /// Whether it is as it was written.
+    /// `true` if the row matches its checksum.
     pub sound: bool,
-    /// What it is; none where that is damaged.
+    /// The kind, or `None` if the number of the kind is damaged.
     pub kind: Option<Kind>,
-    /// The beginning of its principal.
+    /// The first bytes of the principal.
     pub principal: Short,
-    /// The beginning of its name.
+    /// The first bytes of the name.
     pub name: Short,
-    /// Bytes of its value.
+    /// The length of the value in bytes.
     pub bytes: u64,
-    /// When it was put in.
+    /// The time of the insert.
     pub made_at: Moment,
-    /// From when on it is gone.
+    /// The time from which the record no longer exists.
     pub expires_at: Moment,
 }
 
-/// The beginning of a hash, enough to tell one from another.
+/// The first four bytes of a hash, enough to tell one from another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Short([u8; 4]);
 
 impl Short {
-    /// The beginning of these bytes.
+    /// Takes the first four bytes. Fewer bytes give zeros.
     pub fn of(bytes: &[u8]) -> Self {
         Self(bytes.first_chunk().copied().unwrap_or_default())
     }
@@ -60,14 +61,15 @@ impl fmt::Display for Short {
 }
 
 impl Survey {
-    /// Opens the store at `path`, which must be there.
+    /// Opens the existing store at `path`.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         schema::open_to_read(path).map(|connection| Self { connection })
     }
 
-    /// Shows every row, in the order in which they were put in. What it says is read, and compared with its checksum.
+    /// Calls `show` with every row, in the order of inserts. Reads each value and compares the row with its checksum.
     pub fn each<E: From<LedgerError>>(&self, mut show: impl FnMut(Entry) -> Result<(), E>) -> Result<(), E> {
         let failed = |error: rusqlite::Error| failure(&error);
+        // Without an index: a damaged one could hide rows.
         let mut statement = self
             .connection
             .prepare(select!("NOT INDEXED ORDER BY place"))
@@ -79,7 +81,7 @@ impl Survey {
         Ok(())
     }
 
-    /// What SQLite's own check of the whole file finds.
+    /// Returns the problems that SQLite's own check of the whole file finds, at most 50.
     pub fn flaws(&self) -> Result<Vec<String>, LedgerError> {
         let ask = || {
             let mut statement = self
@@ -89,12 +91,14 @@ impl Survey {
             lines.collect::<rusqlite::Result<Vec<String>>>()
         };
         let mut lines = ask().map_err(|error| failure(&error))?;
+        // SQLite answers `ok` if it found nothing.
         lines.retain(|line| line != "ok");
         Ok(lines)
     }
 }
 
 fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+    // A damaged row may contain any type: it is shown with zeros, and must not end the inspection.
     let found = Found::of(row)?;
     let number = |at: usize| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_i64().unwrap_or_default());
     let moment = |at: usize| Ok::<_, rusqlite::Error>(Moment::from_nanos(number(at)?.try_into().unwrap_or_default()));

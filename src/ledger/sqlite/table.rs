@@ -1,4 +1,4 @@
-//! The table of records as a commit sees it: changes within one transaction, and what is counted with them.
+//! The table of records within one write transaction, with its size counter.
 
 use rusqlite::{Connection, ErrorCode, ffi};
 
@@ -12,41 +12,41 @@ use crate::{
     session::PrincipalHash,
 };
 
-/// Places from here on were not given by us.
+/// The first place that Antiphon never assigns. A damaged row may have a larger one.
 const PLACES_MAX: i64 = 1 << 60;
 
-/// The records, and what is known of them without a look.
+/// The table of records, with its size and the next free place.
 pub(super) struct Table {
     pub(super) connection: Connection,
     tally: Tally,
     next_place: i64,
-    /// The tally when the commit began that is under way.
+    /// The position of the tally at the beginning of the current commit.
     mark: usize,
 }
 
-/// What a walk takes away.
+/// The records that a walk removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rubbish {
-    /// What is sound and has expired: it walks along the index of ends.
+    /// Sound records that have expired. The walk follows the index of expiry times.
     Expired,
-    /// What is damaged too: it walks over every row.
+    /// Damaged records too. The walk reads every row.
     ExpiredOrDamaged,
 }
 
-/// Where a walk has come to, and what it found.
+/// The progress of one removal, which is done in portions.
 #[derive(Debug)]
 pub(super) struct Walk {
     rubbish: Rubbish,
-    /// The end and the place of the last row that was seen: rows come in the order of both, or of places alone.
+    /// The expiry time and the place of the last row that was read. Rows come in the order of both, or of places alone.
     seen: (i64, i64),
-    /// Rows taken away.
+    /// The number of removed rows.
     pub(super) gone: u64,
-    /// Whether all were seen.
+    /// Set when all rows were read.
     pub(super) ended: bool,
 }
 
 impl Walk {
-    /// A walk that begins.
+    /// Starts a walk.
     pub(super) const fn over(rubbish: Rubbish) -> Self {
         Self {
             rubbish,
@@ -58,7 +58,7 @@ impl Walk {
 }
 
 impl Table {
-    /// The table of a store that was just opened. Indexes that are damaged are made anew.
+    /// Wraps the connection of a store that was just opened. Damaged indexes are rebuilt.
     pub(super) fn new(connection: Connection) -> rusqlite::Result<Self> {
         let mut table = Self {
             connection,
@@ -75,14 +75,15 @@ impl Table {
         Ok(table)
     }
 
-    /// How much it holds.
+    /// Returns the size of the content.
     pub(super) const fn usage(&self) -> Usage {
         self.tally.usage()
     }
 
-    /// Counts everything anew.
+    /// Computes the size and the next place from the table.
     pub(super) fn count(&mut self) -> rusqlite::Result<()> {
         let mut tally = Tally::default();
+        // Without an index: a damaged one would hide rows from the count.
         let mut statement = self
             .connection
             .prepare("SELECT principal, length(value) FROM records NOT INDEXED")?;
@@ -93,38 +94,41 @@ impl Table {
         }
         drop(rows);
         drop(statement);
+        // A damaged rowid must not use up the range of places.
         let latest = self.connection.query_row(
             "SELECT coalesce(max(place), 0) FROM records WHERE place < ?1",
             [PLACES_MAX],
             |row| row.get::<_, i64>(0),
         )?;
         self.tally = tally;
+        // Never lower than before: a place must not be assigned twice while this process runs.
         self.next_place = self.next_place.max(latest.saturating_add(1)).max(1);
         Ok(())
     }
 
     pub(super) fn begin_all(&mut self) -> rusqlite::Result<()> {
         self.tally.settle();
+        // `IMMEDIATE` takes the write lock at once, so that no later statement fails because the file is busy.
         self.connection.execute_batch("BEGIN IMMEDIATE")
     }
 
-    /// Everything since [`Table::begin_all`] is on the disk when this returns.
+    /// Commits the transaction. Everything since [`Table::begin_all`] is on disk when this returns.
     pub(super) fn keep_all(&mut self) -> rusqlite::Result<()> {
         self.connection.execute_batch("COMMIT")?;
         self.tally.settle();
         Ok(())
     }
 
-    /// Nothing since [`Table::begin_all`] was done.
+    /// Rolls the transaction back to [`Table::begin_all`].
     pub(super) fn undo_all(&mut self) {
-        // SQLite rolls back on its own after some errors, and a rollback that fails is done when the file is next used.
+        // SQLite rolls back by itself after some errors. A rollback that fails is completed when the file is next used.
         if !self.connection.is_autocommit() {
             drop(self.connection.execute_batch("ROLLBACK"));
         }
         self.tally.back_to(0);
     }
 
-    /// Takes away the rubbish among the next rows: up to `rows` of them, or `bytes` of their values.
+    /// Removes the records in the walk's scope among the next rows. Reads up to `rows` rows or `bytes` bytes of values.
     pub(super) fn clear_some(&mut self, walk: &mut Walk, now: Moment, rows: usize, bytes: u64) -> rusqlite::Result<()> {
         let (mut looked, mut read, mut gone, mut seen) = (0, 0_u64, Vec::new(), walk.seen);
         {
@@ -151,12 +155,14 @@ impl Table {
                     Rubbish::Expired => further(seen, row.get_ref(8)?.as_i64().ok(), found.place)?,
                     Rubbish::ExpiredOrDamaged => (seen.0, found.place),
                 };
+                // A damaged row is not live either, but only the larger scope includes it.
                 let sound = found.record.is_some();
                 if (sound || walk.rubbish == Rubbish::ExpiredOrDamaged) && found.living(now).is_none() {
                     gone.push(seen.1);
                 }
             }
         }
+        // Rows are deleted after the query has ended, since a delete under a running query changes what it returns.
         if !gone.is_empty() {
             self.begin_all()?;
             for place in &gone {
@@ -169,13 +175,14 @@ impl Table {
         Ok(())
     }
 
-    /// Makes the indexes anew out of the table: what they said of damaged rows stands in the way of taking those away.
+    /// Rebuilds the indexes from the table. Index entries of damaged rows would prevent the removal of these rows.
     pub(super) fn mend(&mut self) -> rusqlite::Result<()> {
         self.begin_all()?;
+        // Dropped first: the delete below must not search in a damaged index.
         for (name, _) in INDEXES {
             self.connection.execute_batch(&format!("DROP INDEX {name}"))?;
         }
-        // Two of one key come of an index that did not know the first.
+        // A damaged index may have allowed two rows of one key. The unique index can only be rebuilt with the latest.
         self.connection.execute_batch(
             "DELETE FROM records WHERE place NOT IN (SELECT max(place) FROM records GROUP BY kind, principal, name)",
         )?;
@@ -187,6 +194,7 @@ impl Table {
     }
 
     fn remove(&mut self, place: i64) -> rusqlite::Result<()> {
+        // Reads the bare columns: a damaged row has no record, and must be removable too.
         let counted = {
             let mut statement = self
                 .connection
@@ -200,7 +208,7 @@ impl Table {
         Ok(())
     }
 
-    /// Takes away what the index names for a key that nothing sound stands under.
+    /// Removes the expired or damaged row that the index names for a key, to make room for an insert.
     fn make_room(&mut self, key: &Key, now: Moment) -> rusqlite::Result<()> {
         let Some(found) = rows::by_key(&self.connection, key)? else {
             return Ok(());
@@ -208,7 +216,7 @@ impl Table {
         let there = rows::by_place(&self.connection, found.place)?;
         let another = |record: &Record| record.key != *key || record.expires_at > now;
         if there.is_none_or(|there| there.record.as_ref().is_some_and(another)) {
-            // The row is sound, and another's: it is the index that is damaged.
+            // No row, the row of another key, or a live one: the index is damaged, and must be rebuilt first.
             return Err(damaged_index());
         }
         self.remove(found.place)
@@ -237,7 +245,7 @@ impl Table {
         Ok(())
     }
 
-    /// The place of a living record.
+    /// Returns the place of a live record.
     fn place_of(&self, key: &Key) -> rusqlite::Result<i64> {
         let mut statement = self.connection.prepare_cached(
             "SELECT place FROM records INDEXED BY by_key WHERE kind = ?1 AND principal = ?2 AND name = ?3",
@@ -250,6 +258,7 @@ impl Shelf for Table {
     type Error = rusqlite::Error;
 
     fn begin(&mut self) -> rusqlite::Result<()> {
+        // Several commits share one transaction, so each needs a savepoint of its own.
         self.mark = self.tally.mark();
         self.connection.execute_batch("SAVEPOINT one")
     }
@@ -260,6 +269,7 @@ impl Shelf for Table {
 
     fn undo(&mut self) -> rusqlite::Result<()> {
         self.tally.back_to(self.mark);
+        // `ROLLBACK TO` alone would leave the savepoint open.
         self.connection.execute_batch("ROLLBACK TO one; RELEASE one")
     }
 
@@ -302,6 +312,7 @@ impl Shelf for Table {
     }
 
     fn clear_expired(&mut self, now: Moment) -> rusqlite::Result<()> {
+        // Collected first: the deletes change the index that this query reads.
         let expired = {
             let mut statement = self
                 .connection
@@ -317,15 +328,18 @@ impl Shelf for Table {
     }
 }
 
-/// Whether an error says that the file is not as it was written.
+/// Returns `true` if an error indicates a damaged file.
 pub(super) fn tells_damage(error: &rusqlite::Error) -> bool {
+    // The statements here violate no constraint and miss no row, unless an index disagrees with the table.
     matches!(
         error.sqlite_error_code(),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::ConstraintViolation)
     ) || matches!(error, rusqlite::Error::QueryReturnedNoRows)
 }
 
-/// Where a walk along the index of ends goes on. One that does not go forward would never end.
+/// Returns the position after a row in the index of expiry times.
+///
+/// Fails if the walk would not advance, since it would then never end.
 fn further(seen: (i64, i64), end: Option<i64>, place: i64) -> rusqlite::Result<(i64, i64)> {
     let next = end.map(|end| (end, place));
     next.filter(|next| *next > seen).ok_or_else(damaged_index)
@@ -335,7 +349,7 @@ fn damaged_index() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT_INDEX), None)
 }
 
-/// Whose a row is; what is damaged is nobody's.
+/// Returns the principal of a row. A damaged one gives zeros.
 fn owner(cell: rusqlite::types::ValueRef<'_>) -> PrincipalHash {
     cell.as_blob()
         .ok()

@@ -1,4 +1,4 @@
-//! Who waits until others have ended: a thread ends a turn by dropping its part of it, however it ends.
+//! A latch that opens when every guard is dropped. A thread drops its guard however it ends, even by a panic.
 
 use std::{
     convert::Infallible,
@@ -9,30 +9,30 @@ use std::{
     time::Duration,
 };
 
-/// A part in a turn. Whoever has one keeps those waiting who come after.
+/// A guard: the latch stays closed until all of them are dropped.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     _held: Sender<Infallible>,
 }
 
-/// What comes when every part is dropped.
+/// The side that waits for all guards to be dropped.
 #[derive(Debug)]
 pub(super) struct Turn(Mutex<Receiver<Infallible>>);
 
-/// A turn, and the first part before it.
+/// Returns a closed latch with its first guard. Further guards are clones.
 pub(super) fn turn() -> (Part, Turn) {
     let (sender, receiver) = channel();
     (Part { _held: sender }, Turn(Mutex::new(receiver)))
 }
 
 impl Turn {
-    /// Waits for it.
+    /// Waits until all guards are dropped.
     pub(super) fn comes(&self) {
-        // Nothing is ever sent: this ends when nobody can send.
+        // Nothing is ever sent: `recv` fails when the last sender is dropped.
         let Err(_) = self.0.lock().unwrap_or_else(PoisonError::into_inner).recv();
     }
 
-    /// Waits for it so long, and says whether it came.
+    /// Waits for at most `wait`. Returns `true` if all guards are dropped.
     pub(super) fn comes_within(&self, wait: Duration) -> bool {
         let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         matches!(parts.recv_timeout(wait), Err(RecvTimeoutError::Disconnected))

@@ -1,4 +1,4 @@
-//! The one thread that writes: all commits that wait go into one transaction, and are answered when it is on the disk.
+//! The writer thread. All waiting commits go into one transaction, and are answered when it is on disk.
 
 use std::{
     collections::VecDeque,
@@ -14,18 +14,18 @@ use super::{
 };
 use crate::ledger::{LedgerError, LedgerSettings, Moment, Outcome, Step, Usage, steps};
 
-/// Commits in one transaction at most.
+/// The most commits in one transaction.
 const COMMITS_MAX: usize = 128;
 /// Bytes of values after which a transaction takes no further commit.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
-/// What is cleared away between two transactions at most: commits wait that long.
+/// The limits of one portion of a removal. Waiting commits are delayed by one portion at most.
 const CLEARED_ROWS: usize = 64;
 const CLEARED_BYTES: u64 = 1024 * 1024;
 
-/// Who waits for an answer.
+/// The channel for the reply to one request.
 pub(super) type Asker<T> = oneshot::Sender<Result<T, LedgerError>>;
 
-/// What the writer is asked.
+/// A request to the writer thread.
 pub(super) enum Job {
     Commit(Waiting),
     Clear {
@@ -35,7 +35,7 @@ pub(super) enum Job {
     },
 }
 
-/// One commit.
+/// A commit that waits for its transaction.
 pub(super) struct Waiting {
     pub(super) steps: Vec<Step>,
     pub(super) now: Moment,
@@ -52,27 +52,28 @@ impl Waiting {
     }
 }
 
-/// A clearing under way.
+/// A removal that is in progress.
 struct Clearing {
     now: Moment,
     walk: Walk,
     reply: Asker<u64>,
 }
 
-/// Why a transaction was not done.
+/// The error of a transaction.
 struct Failed {
     error: rusqlite::Error,
-    /// Whether all of its steps were.
+    /// `true` if every step succeeded and the final `COMMIT` failed.
     at_the_end: bool,
 }
 
-/// What the thread owns.
+/// The state of the writer thread.
 pub(super) struct Writer {
     table: Table,
     settings: LedgerSettings,
     usage: Arc<Mutex<Usage>>,
     clearings: VecDeque<Clearing>,
-    /// Indexes are made anew once, and once more by each clearing: what that does not heal costs no more.
+    /// Set while a rebuild of the indexes is allowed: once per process, and once more for each removal. A rebuild reads
+    /// the whole table, and a second one in a row would not repair what the first did not.
     may_mend: bool,
 }
 
@@ -89,9 +90,12 @@ impl Writer {
         writer
     }
 
-    /// Works until nobody can ask any more and all that was asked is done, and closes the file when `read` has come.
+    /// Handles requests until the queue is closed and all removals are done.
+    ///
+    /// Then waits until `read` reports the end of the readers, and closes the file.
     pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>, read: &Turn) {
         loop {
+            // With a removal in progress the thread must not block: it continues with the next portion.
             let mut next = if self.clearings.is_empty() {
                 let Some(job) = jobs.blocking_recv() else { break };
                 Some(job)
@@ -99,6 +103,7 @@ impl Writer {
                 jobs.try_recv().ok()
             };
             let (mut batch, mut bytes) = (Vec::new(), 0);
+            // One disk sync then serves every commit that waits already.
             while let Some(job) = next {
                 match job {
                     Job::Commit(waiting) => {
@@ -118,7 +123,7 @@ impl Writer {
             self.clear_some();
         }
         read.comes();
-        // What is not moved out of the log now is when the file is next opened.
+        // A failed checkpoint loses nothing: SQLite moves the rest of the log when the file is next opened.
         drop(
             self.table
                 .connection
@@ -138,11 +143,12 @@ impl Writer {
             Ok(outcomes) => {
                 self.publish();
                 for (waiting, outcome) in batch.into_iter().zip(outcomes) {
-                    // Nobody listens to a reply that was dropped.
+                    // A caller that hit its timeout has dropped the receiver.
                     drop(waiting.reply.send(outcome));
                 }
             }
-            // One commit that cannot be done is no reason to refuse the others.
+            // One bad commit must not fail the others, so each gets a transaction of its own. After a failed `COMMIT`
+            // the state on disk is unknown: a second attempt could report a conflict with the batch's own records.
             Err(failed) if batch.len() > 1 && !failed.at_the_end => {
                 for waiting in batch {
                     self.commit_all(vec![waiting]);
@@ -156,7 +162,7 @@ impl Writer {
         }
     }
 
-    /// All of it in one transaction; what this gives may be told.
+    /// Applies the batch in one transaction. Returned outcomes are on disk and may be sent.
     fn transact(&mut self, batch: &[Waiting]) -> Result<Vec<Result<Outcome, LedgerError>>, Failed> {
         let done = self
             .steps(batch)
@@ -174,11 +180,12 @@ impl Writer {
         batch.iter().map(one).collect()
     }
 
-    /// A portion of the clearing that is first.
+    /// Does one portion of the oldest removal.
     fn clear_some(&mut self) {
         let Some(mut clearing) = self.clearings.pop_front() else {
             return;
         };
+        // The caller gave up, so the removal ends here. Its earlier portions stay removed.
         if clearing.reply.is_closed() {
             return;
         }
@@ -193,6 +200,7 @@ impl Writer {
         self.publish();
         match cleared {
             Ok(()) if clearing.walk.ended => drop(clearing.reply.send(Ok(clearing.walk.gone))),
+            // Removals are done one after the other, each with its own time.
             Ok(()) => self.clearings.push_front(clearing),
             Err(error) => drop(clearing.reply.send(Err(failure(&error)))),
         }

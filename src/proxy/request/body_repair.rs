@@ -38,27 +38,27 @@ use crate::{
     wire::{Unreadable, Wire},
 };
 
-/// The repair of the body of one request.
+/// Repair of the body of one request.
 pub(super) struct BodyRepair<'x> {
     pub(super) path: &'x DataPath,
     pub(super) route: &'x Route<'x>,
     pub(super) headers: &'x HeaderMap,
     pub(super) wire: Wire,
-    /// The mode of the route, or the client's stricter one.
+    /// Effective mode. The body of a signed request is observed only, whatever the mode.
     pub(super) mode: Mode,
     pub(super) policy: &'x RepairPolicy,
 }
 
-/// A body that was read, and the bytes it was read from.
+/// Body that was read, with the bytes it was read from.
 struct Read<'b> {
     plain: &'b Bytes,
     paired: Paired<'b>,
     outline: Outline,
 }
 
-/// A repaired body with everything that was known of its calls.
+/// Repaired body, with the answers that were known for its calls.
 struct Repaired {
-    /// The body that the plan was made for: the client's, or with late results at the end of messages.
+    /// Body for which the plan was made: the client's, with late results at the end of messages.
     plain: Bytes,
     body: Segments,
     report: RepairReport,
@@ -68,7 +68,7 @@ struct Repaired {
 }
 
 impl BodyRepair<'_> {
-    /// Reads the body and decides what is sent in its place.
+    /// Collects the body, and returns what is sent in its place.
     pub(super) async fn run(
         &self,
         caller: Caller,
@@ -77,6 +77,7 @@ impl BodyRepair<'_> {
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
         let Some(coding) = Coding::of(self.headers) else {
+            // What cannot be decoded need not be collected either.
             let payload = Payload::Passing(Some(streamed(body)));
             return Ok(self.unread(caller, log, Unreadable::Coding, payload));
         };
@@ -85,29 +86,33 @@ impl BodyRepair<'_> {
             log.event.unreadable = Some(Unreadable::TooLarge);
             ProxyError::TooLarge { limit }
         };
-        let came = match body.collect(limit).await.map_err(ProxyError::Body)? {
-            Collected::Whole(came) => came,
+        let raw = match body.collect(limit).await.map_err(ProxyError::Body)? {
+            Collected::Whole(raw) => raw,
+            // A client must not escape strict mode by sending a larger body.
             Collected::TooLarge(_) if self.mode == Mode::Strict => return Err(too_large(log)),
             Collected::TooLarge(body) => {
                 let payload = Payload::Passing(Some(streamed(body)));
                 return Ok(self.unread(caller, log, Unreadable::TooLarge, payload));
             }
         };
+        // From here on the proxy itself costs the time. Before, it waited for the client.
         let began = clock::now();
-        let decoded = coding.decode(&came, limit);
+        let decoded = coding.decode(&raw, limit);
         let outgoing = match &decoded {
             Ok(plain) => match self.read(caller, plain) {
-                Ok((of_body, read)) => {
+                Ok((body_caller, read)) => {
                     let mut patience = patience;
-                    if of_body != caller {
-                        super::introduce(self.path, of_body, &mut patience, log).await;
+                    if body_caller != caller {
+                        // The user that the body names has late results of its own.
+                        super::introduce(self.path, body_caller, &mut patience, log).await;
                     }
-                    self.decide(of_body, &came, coding, read, patience, log).await
+                    self.decide(body_caller, &raw, coding, read, patience, log).await
                 }
-                Err(reason) => Ok(self.unread(caller, log, reason, Payload::Held(Segments::whole(came)))),
+                // The provider judges what the proxy cannot read.
+                Err(reason) => Ok(self.unread(caller, log, reason, Payload::Held(Segments::whole(raw)))),
             },
             Err(Unreadable::TooLarge) if self.mode == Mode::Strict => Err(too_large(log)),
-            Err(reason) => Ok(self.unread(caller, log, *reason, Payload::Held(Segments::whole(came)))),
+            Err(reason) => Ok(self.unread(caller, log, *reason, Payload::Held(Segments::whole(raw)))),
         };
         log.event.overhead = clock::now().duration_since(began);
         outgoing
@@ -115,6 +120,7 @@ impl BodyRepair<'_> {
 
     /// Reads a body. Re-scopes the caller to the user that the body names if `trust_body_user` is set.
     fn read<'b>(&self, caller: Caller, plain: &'b Bytes) -> Result<(Caller, Read<'b>), Unreadable> {
+        // One parse serves both: the outline names the user, and the user decides what is known for the pairing.
         let (parsed, outline) = catch_read(|| {
             let parsed = parse(plain, self.wire)?;
             let outline = parsed.outline();
@@ -131,7 +137,7 @@ impl BodyRepair<'_> {
         Ok((caller, read))
     }
 
-    /// Pairs a body. Fails if it has findings and is no JSON: the walk stumbled over bytes that are not judged.
+    /// Pairs calls and results. Fails if there are findings but the body is not valid JSON.
     fn pair<'b>(&self, caller: Caller, parsed: Parsed<'b>) -> Result<Paired<'b>, Unreadable> {
         let memory = self.memory(caller);
         catch_read(|| {
@@ -140,11 +146,13 @@ impl BodyRepair<'_> {
                 remote: &remote,
                 ..PairingContext::new(self.policy)
             });
+            // The scan skips bytes that it need not understand. Findings in invalid JSON may be wrong.
             paired.check_json()?;
             Ok(paired)
         })
     }
 
+    /// Returns what this process remembers for a caller at this upstream.
     fn memory(&self, caller: Caller) -> Memory<'_> {
         Memory {
             facts: &self.path.facts,
@@ -165,30 +173,32 @@ impl BodyRepair<'_> {
         }
     }
 
-    /// Decides what is sent for a body that was read.
+    /// Repairs, rejects or only observes a body, by the effective mode.
     async fn decide(
         &self,
         caller: Caller,
-        came: &Bytes,
+        raw: &Bytes,
         coding: Coding,
         read: Read<'_>,
         patience: Patience,
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
         let context = self.builder(caller).enter(read.plain, &read.outline);
-        // With a profile the signature is ours, and comes last.
+        // Any edit would break the client's signature. A profile's signature is made after all edits.
         let is_signed = context.footing == Footing::Passthrough && is_signed(self.headers);
         let mode = if is_signed { Mode::Observe } else { self.mode };
         log.event.mode = Some(mode);
         if mode == Mode::Repair {
-            return Ok(self.repair(came, coding, read, context, patience, log).await);
+            return Ok(self.repair(raw, coding, read, context, patience, log).await);
         }
+        // Without known answers: only the findings count, and nothing is edited.
         let report = catch_read(|| plan(&read.paired, &KnownAnswers::default(), self.policy));
         let report = report.map(|plan| plan.report).unwrap_or_default();
         log.event.unreadable = report.unread;
         if !report.findings.is_empty() {
             log.draft(&report, self.wire, read.plain.clone(), None);
         }
+        // Strict: every body with findings is an error for the client, never sent and never edited.
         if mode == Mode::Strict && !report.findings.is_empty() {
             log.event.rejected = true;
             log.repair = Some(HeaderValue::from_static("rejected"));
@@ -203,21 +213,22 @@ impl BodyRepair<'_> {
         let words = match (mode, is_signed) {
             (Mode::Observe, true) => "observed; reason=signed",
             (Mode::Observe, false) => "observed",
+            // Strict, and without findings.
             _ => "none",
         };
         log.repair = Some(HeaderValue::from_static(words));
-        Ok(self.as_it_came(came, read, context, patience))
+        Ok(self.as_it_came(raw, read, context, patience))
     }
 
-    /// Sends the bytes that came. Its calls are recorded all the same.
-    fn as_it_came(&self, came: &Bytes, read: Read<'_>, context: RequestContext, patience: Patience) -> OutgoingBody {
+    /// Returns the client's own bytes. The calls in them are recorded for late results all the same.
+    fn as_it_came(&self, raw: &Bytes, read: Read<'_>, context: RequestContext, patience: Patience) -> OutgoingBody {
         let results = self.results(&context);
         let is_used = results.late.is_used();
         let pins = (is_used && self.asks_for_turn(&context)).then(|| {
             if context.went_on {
                 results.detach_lane();
             }
-            // Nothing was put in: no call was given an answer.
+            // The body is not edited, so the proxy answers none of its calls.
             PendingPins {
                 results: results.clone(),
                 patience,
@@ -231,14 +242,14 @@ impl BodyRepair<'_> {
         OutgoingBody {
             pins,
             results: is_used.then_some(results),
-            ..OutgoingBody::untouched(Payload::Held(Segments::whole(came.clone())), context)
+            ..OutgoingBody::untouched(Payload::Held(Segments::whole(raw.clone())), context)
         }
     }
 
-    /// Repairs the body and pins the answers that its calls are given now.
+    /// Repairs the body, and pins the answers that its calls get for the first time.
     async fn repair(
         &self,
-        came: &Bytes,
+        raw: &Bytes,
         coding: Coding,
         read: Read<'_>,
         context: RequestContext,
@@ -249,11 +260,11 @@ impl BodyRepair<'_> {
         let work = |deadline| self.answer_calls(read, &context, &results, deadline);
         let repaired = match patience.spend(work).await {
             Ok(repaired) => repaired,
-            // A bug of ours: the provider judges the original.
+            // A bug of the proxy must not fail the exchange: the provider judges the original.
             Err(reason) => {
                 log.event.unreadable = Some(reason);
                 log.repair = Some(HeaderValue::from_static("unreadable"));
-                return OutgoingBody::untouched(Payload::Held(Segments::whole(came.clone())), context);
+                return OutgoingBody::untouched(Payload::Held(Segments::whole(raw.clone())), context);
             }
         };
         let Repaired {
@@ -264,10 +275,12 @@ impl BodyRepair<'_> {
             lookup,
             mut pins,
         } = repaired;
+        // Resends get what is left of the budget for the ledger.
         if let Some(pins) = &mut pins {
             pins.patience = patience;
         }
         log.event.unreadable = report.unread;
+        // Late texts were put in before the plan, which does not count them.
         if texts.count > 0 {
             report.actions.insert(Action::Append, texts.count);
         }
@@ -278,7 +291,7 @@ impl BodyRepair<'_> {
         let renamed = report.renamed.clone();
         let asks_for_binding_controls = report.actions.contains_key(&Action::Unbind);
         log.event.report = Some(report);
-        // Untouched, the very bytes that came are sent, coded as they were.
+        // Without any edit the client's own bytes are sent, compressed as they were.
         let is_untouched = body.is_original() && texts.count == 0;
         let sent = SentBody {
             plain,
@@ -290,7 +303,7 @@ impl BodyRepair<'_> {
         };
         OutgoingBody {
             payload: Payload::Held(if is_untouched {
-                Segments::whole(came.clone())
+                Segments::whole(raw.clone())
             } else {
                 body
             }),
@@ -304,6 +317,7 @@ impl BodyRepair<'_> {
         }
     }
 
+    /// Returns the late-result context of this request.
     fn results(&self, context: &RequestContext) -> LateResults {
         LateResults {
             late: self.path.late.clone(),
@@ -315,9 +329,9 @@ impl BodyRepair<'_> {
         }
     }
 
-    /// Puts late results in, looks the open calls up, plans, and pins what the plan assigns before it is sent.
+    /// Appends late results, looks up the open calls, plans, and pins what the plan assigns before it is sent.
     ///
-    /// Counts, batches and compactions read, and pin nothing.
+    /// Counts, batches and compactions use what is known, but pin nothing.
     async fn answer_calls(
         &self,
         read: Read<'_>,
@@ -331,9 +345,11 @@ impl BodyRepair<'_> {
             mut outline,
         } = read;
         let (asks, caller) = (self.asks_for_turn(context), context.caller);
+        // The lane continued without results of its calls: tool services may learn that no client waits for them.
         if asks && context.went_on {
             results.detach_lane();
         }
+        // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
         let conversation = results.scope().lane.map(|lane| *lane.as_bytes());
         paired.set_conversation(conversation);
         let (mut plain, mut texts) = (plain.clone(), LateTexts::default());
@@ -341,7 +357,7 @@ impl BodyRepair<'_> {
         let late_body;
         if let Some(late) = late.await {
             late_body = late.body;
-            // The only second parse of a request: the bytes have changed.
+            // The bytes have changed: the only second parse of a request. If it fails, late texts are left out.
             if let Ok(again) = catch_read(|| parse(&late_body, self.wire))
                 && let Ok(mut again) = self.pair(caller, again)
             {
@@ -349,6 +365,7 @@ impl BodyRepair<'_> {
                 (paired, plain, texts) = (again, late_body.clone(), late.texts);
             }
         }
+        // Memory first: most requests have no unknown call, and then never wait for the ledger.
         let memory = self.memory(caller);
         let mut lookup = CallLookup::default();
         let unknown = lookup.recall(&paired, memory, results);
@@ -357,7 +374,7 @@ impl BodyRepair<'_> {
         }
         let mut plan = self.plan(&paired, &lookup, caller)?;
         let mut answers = given_answers(&paired, &plan, &lookup, caller);
-        // The first writer wins: the plan is made once more with its answers.
+        // Another request may have pinned a call meanwhile. The first writer wins: plan once more with its answers.
         if asks && self.pin(&answers, results, &mut lookup, deadline).await {
             plan = self.plan(&paired, &lookup, caller)?;
             answers = given_answers(&paired, &plan, &lookup, caller);
@@ -368,11 +385,13 @@ impl BodyRepair<'_> {
                 self.path.telemetry.record_frozen_answer(lookup.label_of(*call, answer));
             }
             if texts.count > 0 {
+                // Late texts have moved the spans of the first outline.
                 outline = paired.outline();
             }
         }
         let pins = asks.then(|| PendingPins {
             results: results.clone(),
+            // A stand-in: `repair` sets what is left once this wait is over.
             patience: Patience::WHOLE,
             answers,
             posted: lookup.posted.clone(),
@@ -390,7 +409,9 @@ impl BodyRepair<'_> {
         })
     }
 
-    /// Pins the answers that a plan assigns. Adopts those that another request has pinned first, and returns whether it did.
+    /// Pins the answers that a plan assigns. Returns `true` if another request was first for some of the calls.
+    ///
+    /// Adds those answers of other requests to `lookup`.
     async fn pin(
         &self,
         answers: &GivenAnswers,
@@ -401,6 +422,7 @@ impl BodyRepair<'_> {
         if answers.assigned.is_empty() {
             return false;
         }
+        // Pins are stored under the credential: the operator should know if it is short-lived.
         self.path.facts.warn_of_short_lived_credential(self.headers);
         let pin = self.path.recall.freeze(results.scope(), &answers.assigned, deadline);
         let conflicts = pin.await;
@@ -409,11 +431,13 @@ impl BodyRepair<'_> {
         has_conflicts
     }
 
+    /// Plans the repair, including what refusals have taught about this conversation's thinking.
     fn plan(&self, paired: &Paired<'_>, lookup: &CallLookup, caller: Caller) -> Result<Plan, Unreadable> {
         catch_read(|| {
             let mut plan = plan(paired, &lookup.known, self.policy)?;
             let scope = self.memory(caller).scope;
             let key = || paired.first_thinking().map(|thinking| scope.conversation(thinking));
+            // Known from an earlier refusal: asking at once saves another refused send.
             if self.path.facts.may_drop_thinking(key) {
                 plan.drop_bound_thinking(paired)?;
             }
@@ -421,12 +445,12 @@ impl BodyRepair<'_> {
         })
     }
 
-    /// Whether the request asks the model for a turn of the conversation itself.
+    /// Returns `true` if the request asks for the conversation's next turn: not for a count, a batch or a compaction.
     fn asks_for_turn(&self, context: &RequestContext) -> bool {
         self.route.asks_for_a_turn() && !context.compacts
     }
 
-    /// Sends a body as it came, unread.
+    /// Returns a body that is sent unread, and logs the reason.
     fn unread(&self, caller: Caller, log: &mut ExchangeLog, reason: Unreadable, payload: Payload) -> OutgoingBody {
         log.event.unreadable = Some(reason);
         log.repair = Some(HeaderValue::from_static("unreadable"));
@@ -435,14 +459,14 @@ impl BodyRepair<'_> {
     }
 }
 
-/// Returns the answers of the calls of a plan: those it assigns and pins, and those that earlier requests gave.
+/// Returns the answers in a plan's body: those that it assigns and that are to be pinned, and those pinned before.
 pub(in crate::proxy) fn given_answers(
     paired: &Paired<'_>,
     plan: &Plan,
     lookup: &CallLookup,
     caller: Caller,
 ) -> GivenAnswers {
-    // A result of a call that may be another one's too is derived anew from each body.
+    // A result under a key that may name another call too is not pinned, but derived again from each body.
     let is_pinned = |assigned: &&Assignment| {
         let is_own = caller.is_authenticated() && assigned.is_unique;
         is_own || matches!(assigned.answer, PinnedAnswer::Placeholder(_))
@@ -460,7 +484,7 @@ pub(in crate::proxy) fn given_answers(
     }
 }
 
-/// Runs the core. A panic would be our own bug: the provider then judges the original.
+/// Runs the core. A panic would be a bug of the proxy, and becomes an error: the provider judges the original.
 fn catch_read<T>(work: impl FnOnce() -> Result<T, Unreadable>) -> Result<T, Unreadable> {
     catch_core_panic(|| Some(work())).unwrap_or(Err(Unreadable::Overlap))
 }

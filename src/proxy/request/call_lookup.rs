@@ -1,6 +1,6 @@
-//! The look-up of everything known about the open calls of one body: memory first, then the ledger, under one deadline.
+//! Look-up of everything known about the open calls of one body: memory first, then the ledger, under one deadline.
 //!
-//! Gives plain data for a plan. Nothing here decides which answer a call takes.
+//! It returns plain data for a plan, which alone decides the answer of each call.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,24 +20,24 @@ use crate::{
     },
 };
 
-/// Bytes of results that a client once brought which one request gets back: what it prunes on purpose must not come back.
+/// Maximum bytes of earlier client results that are restored in one request. Clients may prune results on purpose.
 const RESTORED_BYTES_MAX: usize = 1024 * 1024;
-/// Assistant turns, from the last on, whose calls get such results back.
+/// Number of last assistant turns in which such results are restored.
 const TURNS_BEHIND_MAX: usize = 20;
 
 /// Everything known about the open calls of one request.
 #[derive(Clone, Debug, Default)]
 pub(in crate::proxy) struct CallLookup {
-    /// What a plan takes.
+    /// Input of a plan.
     pub(in crate::proxy) known: KnownAnswers,
-    /// Ledger names of calls whose results a service posted.
+    /// Ledger names of calls whose results a tool service posted.
     pub(in crate::proxy) posted: HashMap<CallKey, Name>,
-    /// Calls that were looked up in the ledger. Pins that this very request leaves in memory are not theirs: a resend
-    /// replaces them.
+    /// Calls that were looked up in the ledger. For them a resend ignores later pins in memory: they are this request's
+    /// own, and the resend replaces them.
     looked_up: HashSet<CallKey>,
 }
 
-/// The sources of a look-up that never wait.
+/// Sources of a look-up that never wait.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::proxy) struct Memory<'m> {
     pub(in crate::proxy) facts: &'m ProviderFacts,
@@ -46,11 +46,12 @@ pub(in crate::proxy) struct Memory<'m> {
 }
 
 impl Memory<'_> {
-    /// Returns the remote calls that each history refers to, as far as this caller's earlier requests showed them.
+    /// Returns the remote calls of each history, as far as earlier requests of this caller have taught them.
     pub(in crate::proxy) fn remote_calls(
         &self,
         references: impl FnOnce() -> Vec<RemoteReferences>,
     ) -> Vec<RemoteCalls> {
+        // Finding the references costs a pass over the body, and few processes ever see a remote call.
         if !self.facts.knows_remote_calls() {
             return Vec::new();
         }
@@ -67,7 +68,7 @@ impl Memory<'_> {
 }
 
 impl CallLookup {
-    /// Adds what memory knows of the open calls. Returns the calls that it does not know.
+    /// Adds the answers of open calls that are in memory. Returns the calls without one.
     pub(in crate::proxy) fn recall<'p>(
         &mut self,
         paired: &'p Paired<'_>,
@@ -76,65 +77,70 @@ impl CallLookup {
     ) -> Vec<&'p BodyCall> {
         let mut unknown = Vec::new();
         for call in paired.open_calls() {
-            // Thinking is bound to this placeholder: it outranks whatever else is known.
+            // Thinking is bound to this placeholder: any other answer would be refused.
             if let Some(placeholder) = memory.facts.bound_placeholder(memory.scope, call.key) {
                 self.known
                     .pinned
                     .insert(call.key, PinnedAnswer::Placeholder(placeholder));
             } else if self.looked_up.contains(&call.key) || self.known.pinned.contains_key(&call.key) {
-                // Already in its final state for this request.
+                // Already looked up for this request, whose answer must not change between its sends.
             } else if let Some(pinned) = memory.recall.recalled(results.scope(), call.key) {
                 self.known.pinned.insert(call.key, pinned);
             } else {
                 unknown.push(call);
             }
         }
+        // Only callers with such a placeholder pay for this pass over the answered calls.
         if memory.facts.has_overrides(memory.scope.caller) {
             self.override_results(paired, |call| memory.facts.bound_placeholder(memory.scope, call.key));
         }
         unknown
     }
 
-    /// Puts placeholders back where the client has put results behind which thinking was generated without them.
+    /// Overrides results that the client has added in front of thinking which was generated with a placeholder.
     pub(in crate::proxy) fn override_results(
         &mut self,
         paired: &Paired<'_>,
         placeholder: impl Fn(&BodyCall) -> Option<crate::repair::Placeholder>,
     ) {
         let answered = paired.answered_calls().into_iter();
+        // Without thinking behind it nothing is bound. A key that is not unique could override another call.
         let bound = answered.filter(|call| call.is_unique && call.has_thinking_behind);
         let overrides = bound.filter_map(|call| Some((call.key, placeholder(&call)?)));
         self.known.overrides.extend(overrides);
     }
 
-    /// Adds what the ledger knows of these calls: pinned answers, posted results, results that the client once brought.
+    /// Adds answers of these calls from the ledger: pinned answers, posted results, and earlier client results.
     ///
-    /// A posted result that stands elsewhere in the body already, as one of `told`, is not restored too.
+    /// A posted result in `in_texts` is not restored: it is already in the body, at the end of a message.
     pub(in crate::proxy) async fn fetch(
         &mut self,
         calls: &[&BodyCall],
         results: &LateResults,
-        told: &HashSet<Name>,
+        in_texts: &HashSet<Name>,
         deadline: Instant,
     ) {
         let scope = results.scope();
         let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
         let pinned = results.recall.fetch(scope, &keys, deadline).await;
+        // A pinned answer is final: only the other calls need a result.
         let open: Vec<&BodyCall> = calls
             .iter()
             .copied()
             .filter(|call| !pinned.contains_key(&call.key))
             .collect();
         self.known.pinned.extend(pinned);
+        // Noted even if the ledger did not answer: from now on memory may hold this request's own pins.
         self.looked_up.extend(keys);
         let posted = results.posted(&open, deadline).await;
         let wanted: Vec<Wanted> = open.iter().map(|call| wanted(call)).collect();
         let seen = results.recall.seen(scope, &wanted, deadline).await;
         let mut room = RESTORED_BYTES_MAX;
         for ((call, posted), seen) in open.into_iter().zip(posted).zip(seen) {
+            // The ledger's name covers letters and digits only: among twins the exact id tells whose result it is.
             let is_its = |posted: &Found| {
                 let exact = call.spelling == IdSpelling::Alone || posted.id == call.id;
-                exact && !told.contains(&posted.call)
+                exact && !in_texts.contains(&posted.call)
             };
             if let Some(posted) = posted.filter(is_its) {
                 let (content, failed) = (without_cache_control(&posted.content), posted.failed);
@@ -142,6 +148,7 @@ impl CallLookup {
                     .results
                     .insert(call.key, RealResult::Content { content, failed });
                 self.posted.insert(call.key, posted.call);
+                // Restored near the end only: further back the client may have pruned results on purpose.
             } else if let Some(real) = seen.filter(|_| call.turns_behind < TURNS_BEHIND_MAX)
                 && let Some(left) = room.checked_sub(real.byte_len())
             {
@@ -151,7 +158,7 @@ impl CallLookup {
         }
     }
 
-    /// Returns the counter's label for an answer that a call was given now.
+    /// Returns the metric label of an answer that a plan has assigned.
     pub(in crate::proxy) fn label_of(&self, call: CallKey, answer: &PinnedAnswer) -> &'static str {
         match answer {
             PinnedAnswer::Placeholder(_) => "placeholder",
@@ -161,8 +168,9 @@ impl CallLookup {
     }
 }
 
-/// Describes a call for the store of results that clients brought.
+/// Describes a call to the store of earlier client results.
 fn wanted(call: &BodyCall) -> Wanted {
+    // A call without an id is stored under its tool.
     let id = if call.id.is_empty() { &call.tool } else { &call.id };
     Wanted {
         id: id.clone(),

@@ -1,4 +1,4 @@
-//! Content codings of request bodies, decoded into memory for inspection under a limit. Never forwards what it decodes.
+//! Content codings of request bodies, decoded into memory for inspection, up to a limit.
 
 use std::io::{self, Read};
 
@@ -8,13 +8,13 @@ use http::{HeaderMap, header::CONTENT_ENCODING};
 
 use crate::wire::Unreadable;
 
-/// Largest window of a zstd body, as RFC 8878 recommends: 8 MiB.
+/// Maximum window of a zstd body as a power of two: 8 MiB, as RFC 8878 recommends.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
-/// How a body is coded.
+/// Content coding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
-    /// Not at all.
+    /// No coding.
     Identity,
     /// RFC 1952.
     Gzip,
@@ -25,13 +25,14 @@ pub(super) enum Coding {
 }
 
 impl Coding {
-    /// The coding that the headers name; none for lists and for codings that we do not decode.
+    /// Returns the coding that the headers name. `None` for a list of codings, or one that the proxy cannot decode.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(CONTENT_ENCODING).iter();
         let (first, second) = (values.next(), values.next());
         let Some(value) = first else {
             return Some(Self::Identity);
         };
+        // Names of codings are case-insensitive (RFC 9110, 8.4.1).
         let name = value.as_bytes().trim_ascii().to_ascii_lowercase();
         match (name.as_slice(), second) {
             (b"" | b"identity", None) => Some(Self::Identity),
@@ -42,15 +43,16 @@ impl Coding {
         }
     }
 
-    /// The plain bytes, at most `limit` of them. Identity gives the same handle.
+    /// Decodes a body to at most `limit` bytes. Without a coding it returns the same handle, whatever its length.
     pub(super) fn decode(self, body: &Bytes, limit: usize) -> Result<Bytes, Unreadable> {
         match self {
             Self::Identity => Ok(body.clone()),
+            // A gzip file may consist of several members (RFC 1952, 2.2).
             Self::Gzip => read(MultiGzDecoder::new(body.as_ref()), limit),
             Self::Deflate => {
                 let mut decoder = ZlibDecoder::new(body.as_ref());
                 let plain = read(&mut decoder, limit)?;
-                // Bytes behind the stream are not part of any coding.
+                // Trailing bytes belong to no coding: the provider could read another body than the proxy.
                 if decoder.total_in() == body.len() as u64 {
                     Ok(plain)
                 } else {
@@ -59,6 +61,7 @@ impl Coding {
             }
             Self::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::new(body.as_ref()).map_err(|_| Unreadable::Coding)?;
+                // The window is memory that `limit` does not bound.
                 decoder
                     .window_log_max(ZSTD_WINDOW_LOG_MAX)
                     .map_err(|_| Unreadable::Coding)?;
@@ -68,12 +71,15 @@ impl Coding {
     }
 }
 
+/// Reads a decoder to its end, or to just beyond `limit` bytes.
 fn read(decoder: impl Read, limit: usize) -> Result<Bytes, Unreadable> {
     let mut plain = Vec::new();
+    // One byte more than the limit shows that the body is too large. A small body may decode to gigabytes.
     let read = decoder.take((limit as u64).saturating_add(1)).read_to_end(&mut plain);
     match read {
         Ok(_) if plain.len() > limit => Err(Unreadable::TooLarge),
         Ok(_) => Ok(Bytes::from(plain)),
+        // `read_to_end` reports a failed allocation as an error instead of aborting the process.
         Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Err(Unreadable::TooLarge),
         Err(_) => Err(Unreadable::Coding),
     }

@@ -16,45 +16,45 @@ use crate::{
     wire::json::Json,
 };
 
-/// Bytes at the end of a history that tell it from others.
+/// Bytes at the end of a history by which requests are told apart.
 const TAIL_BYTES: usize = 1024;
-/// Bytes of a model's name: longer ones are none.
+/// Maximum length of a model's name in bytes. A longer name counts as no name.
 const MODEL_MAX: usize = 256;
 
 /// The context of one request.
 #[derive(Clone, Debug)]
 pub(in crate::proxy) struct RequestContext {
-    /// The model, as the body or the path names it.
+    /// Model, as the body or the path names it.
     pub(in crate::proxy) model: Option<String>,
-    /// Whether the answer is to be a stream.
+    /// `true` if the client asks for a stream.
     pub(in crate::proxy) stream: bool,
-    /// How many tokens the answer may have; noted for traces alone.
+    /// Maximum tokens of the answer, as the body sets it. Read only for traces.
     pub(in crate::proxy) max_tokens: Option<u64>,
-    /// Whether nothing but a compaction of the history is asked for.
+    /// `true` if the request asks only for a compaction of the history.
     pub(in crate::proxy) compacts: bool,
-    /// How often the client's library has tried before.
+    /// Number of the client library's earlier tries of this request.
     pub(in crate::proxy) retries: u32,
-    /// How long the client's library waits.
+    /// Timeout of the client's library. `None` if it reports none.
     pub(in crate::proxy) budget: Option<Duration>,
-    /// Whose credential goes up.
+    /// Origin of the credential that is sent, and what the body binds it to.
     pub(in crate::proxy) footing: Footing,
-    /// What binds the lane to its profile.
+    /// Reasons that bind the lane to its profile.
     pub(in crate::proxy) bound: Bound,
-    /// The client. Nothing else in an exchange says who asks.
+    /// Identity of the client. No other value in an exchange identifies it.
     pub(in crate::proxy) caller: Caller,
-    /// Whose conversation it is.
+    /// Lane of the request. `None` if nothing identifies it.
     pub(in crate::proxy) lane: Option<Lane>,
-    /// The session that the client names, as its calls are recorded under it.
+    /// Hash of the session that the client names, under which its calls are recorded.
     pub(in crate::proxy) session: Option<[u8; 32]>,
-    /// Whether the lane has gone on without calls of its.
+    /// `true` if calls of the lane became detached since its last request.
     pub(in crate::proxy) went_on: bool,
-    /// The label of the lane's profile.
+    /// Label of the lane's profile. `None` if this upstream's profiles do not serve it yet.
     pub(in crate::proxy) pin: Option<Box<str>>,
-    /// The name of the logical request: the same each time that it is sent.
+    /// Hash of the logical request: the same each time that the client sends it.
     pub(in crate::proxy) name: [u8; 32],
 }
 
-/// Everything that a context is made from besides the body.
+/// Everything that a context is built from besides the body.
 #[derive(Debug)]
 pub(in crate::proxy) struct ContextBuilder<'s> {
     pub(in crate::proxy) path: &'s DataPath,
@@ -75,15 +75,19 @@ impl ContextBuilder<'_> {
             .get(BodyField::Model)
             .map(|span| Json::new(body).decode(span));
         let named = named.and_then(|name| String::from_utf8(name.into_owned()).ok());
+        // Gemini, Bedrock and Azure name the model in the path.
         let path_model = self.route.model();
         let model = named.or_else(|| path_model.map(ToOwned::to_owned));
         let compacts = marks.compaction || outline.compaction;
+        // A count or a compaction reads the history, but is not the conversation's next request.
         let goes_on = !compacts && !session::counts(path);
         let (lane, entered) = self.lane(body, outline, path_model, goes_on);
+        // The label of another upstream's profile means nothing here.
         let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
         RequestContext {
             model: model.filter(|model| !model.is_empty() && model.len() <= MODEL_MAX),
             stream: outline.stream || self.route.is_stream(),
+            // Searched only if traces are on: nothing else reads it.
             max_tokens: self
                 .path
                 .telemetry
@@ -108,7 +112,7 @@ impl ContextBuilder<'_> {
         }
     }
 
-    /// Enters the lane: the calls that this request answers are closed.
+    /// Enters the lane, which closes the calls that this request answers.
     fn lane(&self, body: &[u8], outline: &Outline, path_model: Option<&str>, goes_on: bool) -> (Option<Lane>, Entered) {
         let Some(asked) = self.session_asked(body, outline, path_model) else {
             return (None, Entered::default());
@@ -121,12 +125,14 @@ impl ContextBuilder<'_> {
         (Some(lane), entered)
     }
 
+    /// Returns what the request shows of its session. `None` if its body was not read.
     fn session_asked<'r>(
         &'r self,
         body: &'r [u8],
         outline: &'r Outline,
         path_model: Option<&'r str>,
     ) -> Option<session::Asked<'r>> {
+        // An unread body is passed as empty: entering its lane would count the results in it as missing.
         let wire = self.route.wire.filter(|_| !body.is_empty())?;
         Some(session::Asked {
             principal: self.caller.principal_bytes(),
@@ -138,7 +144,7 @@ impl ContextBuilder<'_> {
         })
     }
 
-    /// Names the session for recorded calls. `None` if no tool service is configured.
+    /// Returns the hash of the named session. `None` if it has no name, or no tool service is configured.
     fn session(&self, body: &[u8], outline: &Outline, path_model: Option<&str>) -> Option<[u8; 32]> {
         if !self.path.late.is_used() {
             return None;
@@ -147,18 +153,21 @@ impl ContextBuilder<'_> {
         Some(session.hash(self.caller.principal_bytes()))
     }
 
+    /// Returns the origin of the credential, and what the body binds it to.
     fn footing(&self, outline: &Outline, marks: Marks) -> Footing {
         if !self.path.profiles.has_profiles(&self.route.upstream.name) {
             Footing::Passthrough
         } else if outline.names_remote_state || marks.turn_state {
+            // Another profile would not find the state, and a second send could repeat its effect.
             Footing::Held
         } else {
             Footing::Free
         }
     }
 
-    /// Told by lane and history alone, where they are known: a stream that died is asked for again as no stream, and with
-    /// other limits.
+    /// Hashes the lane and the end of the history, or of the whole body if its history is not known.
+    ///
+    /// Other fields do not count: after a broken stream, clients repeat it without `stream`, or with other limits.
     fn name(&self, body: &[u8], outline: &Outline, lane: Option<Lane>) -> [u8; 32] {
         let mut hash = blake3::Hasher::new_keyed(self.caller.principal_bytes());
         if let Some(lane) = lane {
@@ -170,14 +179,17 @@ impl ContextBuilder<'_> {
             .and_then(|(from, last)| body.get(from..last.end));
         let told = history.unwrap_or(body);
         if history.is_none() {
+            // Without a history, equal bodies for two paths are two requests.
             hash.update(self.route.target.path().as_bytes());
         }
         hash.update(&(told.len() as u64).to_le_bytes());
+        // The end tells one turn from the next: hashing all of a long history would cost every request time.
         hash.update(told.get(told.len().saturating_sub(TAIL_BYTES)..).unwrap_or_default());
         hash.finalize().into()
     }
 }
 
+/// Reads the maximum tokens of the answer. `None` if the body sets no number.
 fn max_tokens(body: &[u8], outline: &Outline) -> Option<u64> {
     let digits = body.get(outline.field(BodyField::MaxTokens)?.range())?;
     std::str::from_utf8(digits).ok()?.parse().ok()

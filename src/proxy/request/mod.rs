@@ -1,4 +1,4 @@
-//! The request side: reads the client's body, repairs it, and builds what is sent. Never parses a body itself.
+//! The request side: collects the client's body, has it repaired, and builds the outgoing request.
 
 mod body_repair;
 mod call_lookup;
@@ -45,7 +45,7 @@ use body_repair::BodyRepair;
 use context::ContextBuilder;
 use outgoing::{OutgoingBody, Payload, ask_for_binding_controls, streamed};
 
-/// Turns the client's request into the one that is sent.
+/// Turns the client's request into the outgoing request.
 pub(super) async fn prepare(
     path: &DataPath,
     route: &Route<'_>,
@@ -53,12 +53,15 @@ pub(super) async fn prepare(
     request: Request<BoxedBody>,
     log: &mut ExchangeLog,
 ) -> Result<OutgoingRequest, ProxyError> {
+    // One budget for all waits: a slow ledger cannot delay the request any further.
     let mut patience = Patience::WHOLE;
     introduce(path, caller, &mut patience, log).await;
     let (parts, body) = request.into_parts();
     let settings = &path.settings;
+    // A bad header is refused before the body is read.
     let mode = mode_in_force(&parts.headers, route.upstream.mode, settings.trust_mode_header)?;
     let body = ClientBody::new(body, settings.upload_idle_timeout, Arc::clone(&log.bytes_in));
+    // Without a known format or a body there is no history to repair.
     let Some(wire) = route.wire.filter(|_| !body.is_end_stream()) else {
         let builder = ContextBuilder {
             path,
@@ -71,6 +74,7 @@ pub(super) async fn prepare(
         return Ok(build(parts, route, OutgoingBody::untouched(payload, context)));
     };
     (log.event.format, log.event.mode) = (Some(wire.format), Some(mode));
+    // Read once, so that a fact learned meanwhile cannot change the rules between two plans of one request.
     let policy = policy_for(path, &route.upstream.name);
     let repair = BodyRepair {
         path,
@@ -85,14 +89,16 @@ pub(super) async fn prepare(
     Ok(build(parts, route, outgoing))
 }
 
-/// Notes the caller for what the answer's head says of late results, and loads what waits for this caller.
+/// Sets the caller whose late results the answer's head mentions, and loads the results that wait for it.
 async fn introduce(path: &DataPath, caller: Caller, patience: &mut Patience, log: &mut ExchangeLog) {
+    // Without a tool service there are no late results.
     if !path.late.is_used() {
         return;
     }
     log.reader = Some((path.late.clone(), caller));
     let load = |deadline| async move {
-        // What is not there in time is not mentioned in this answer.
+        // Anyone can send an invented credential: only a verified caller's results are read.
+        // What is not loaded in time is missing in this answer's head, and is loaded with a later request.
         if let Ok(true) = tokio::time::timeout_at(deadline, path.late.callers().is_proven(caller)).await {
             path.late.load(caller, deadline).await;
         }
@@ -100,7 +106,7 @@ async fn introduce(path: &DataPath, caller: Caller, patience: &mut Patience, log
     patience.spend(load).await;
 }
 
-/// Takes a body that is not inspected: whole if a signature or a resend needs it, else streamed.
+/// Returns the payload of a body that is not inspected: in memory if a signature needs it, else streamed.
 async fn uninspected(
     path: &DataPath,
     route: &Route<'_>,
@@ -109,22 +115,24 @@ async fn uninspected(
 ) -> Result<Payload, ProxyError> {
     if path.profiles.needs_body(&route.upstream.name) {
         let collected = body.collect(path.settings.inspect_bytes_max).await;
+        // Above the limit a profile that signs cannot send the body (413), but a profile with a key can.
         return Ok(match collected.map_err(ProxyError::Body)? {
             Collected::Whole(body) => Payload::Held(Segments::whole(body)),
             Collected::TooLarge(body) => Payload::Passing(Some(streamed(body))),
         });
     }
     if body.is_end_stream() && matches!(parts.method, Method::GET | Method::HEAD) {
-        // A request that changes nothing may be sent again.
+        // GET and HEAD change nothing at the provider: an empty body in memory allows a retry.
         return Ok(Payload::Held(Segments::whole(Bytes::new())));
     }
+    // Each piece costs a write upstream, so the server should read large pieces of this body.
     if let Some(heads) = parts.extensions.get::<Heads>() {
         heads.streamed();
     }
     Ok(Payload::Passing(Some(streamed(body))))
 }
 
-/// Returns the policy, with what was learned of this upstream.
+/// Returns the repair policy for an upstream, including what its refusals have taught about call ids.
 pub(super) fn policy_for<'p>(path: &'p DataPath, upstream: &str) -> Cow<'p, RepairPolicy> {
     if !path.facts.wants_unique_ids(upstream) {
         return Cow::Borrowed(&path.settings.policy);
@@ -135,17 +143,18 @@ pub(super) fn policy_for<'p>(path: &'p DataPath, upstream: &str) -> Cow<'p, Repa
     })
 }
 
-/// Puts head and body together, addressed to the upstream.
+/// Builds the outgoing request from its head and body.
 fn build(mut parts: Parts, route: &Route<'_>, outgoing: OutgoingBody) -> OutgoingRequest {
     if outgoing.asks_for_binding_controls {
         ask_for_binding_controls(&mut parts.headers);
     }
+    // The client's coding no longer describes the body.
     if outgoing.is_decoded {
         parts.headers.remove(CONTENT_ENCODING);
     }
     let claimed = parts.headers.contains_key(CONTENT_LENGTH);
     let mut headers = headers::for_upstream(parts.headers, route.wire.is_some());
-    // Our own length, never the client's: a POST without a body has one too.
+    // Always the length of what is sent: an edit makes the client's wrong. A POST without a body needs a 0.
     let length = outgoing.payload.length();
     let wanted = claimed || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
     if let Some(length) = length.filter(|length| *length > 0 || wanted) {
@@ -164,16 +173,17 @@ fn build(mut parts: Parts, route: &Route<'_>, outgoing: OutgoingBody) -> Outgoin
     }
 }
 
+/// Returns the URL that is called at the upstream.
 fn address(route: &Route<'_>) -> Uri {
     let mut parts = http::uri::Parts::default();
     parts.scheme = Some(route.upstream.scheme.clone());
     parts.authority = Some(route.upstream.authority.clone());
     parts.path_and_query = Some(route.target.clone());
-    // All three are set, so that this cannot fail; an empty URL is an error of the client below.
+    // This cannot fail with all three parts set. The HTTP client would refuse an empty URL.
     Uri::from_parts(parts).unwrap_or_default()
 }
 
-/// Returns the mode in force: the route's, or the header's if that is stricter or trusted.
+/// Returns the effective mode: the header's if it is stricter or trusted, else the route's.
 fn mode_in_force(headers: &HeaderMap, route: Mode, trusted: bool) -> Result<Mode, ProxyError> {
     let mut values = headers.get_all(headers::MODE).iter();
     let (first, second) = (values.next(), values.next());
@@ -182,9 +192,11 @@ fn mode_in_force(headers: &HeaderMap, route: Mode, trusted: bool) -> Result<Mode
     let asked = known
         .into_iter()
         .find(|mode| mode.label().as_bytes() == value.as_bytes());
+    // A repeated header is refused: another reader could take the other value.
     let Some(asked) = asked.filter(|_| second.is_none()) else {
         return Err(ProxyError::Refused(Refusal::Mode));
     };
+    // The operator decides how lax a route may be. A client may only ask for more strictness.
     Ok(if trusted || strictness(asked) > strictness(route) {
         asked
     } else {
@@ -200,7 +212,7 @@ const fn strictness(mode: Mode) -> u8 {
     }
 }
 
-/// Returns the value of `x-antiphon-repair`: `none`, or the actions taken: `moved=1, merged=1`.
+/// Returns the value of `x-antiphon-repair`: `none`, or counts of actions such as `moved=1, merged=1`.
 pub(super) fn actions_header(report: &RepairReport) -> HeaderValue {
     let mut text = String::new();
     for action in Action::ALL {

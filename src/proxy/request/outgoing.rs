@@ -1,4 +1,4 @@
-//! A request that is ready to be sent: with whichever credential, as often as it may.
+//! The outgoing request: ready to be sent with any credential, and again for each retry.
 
 use bytes::Bytes;
 use http::{
@@ -26,31 +26,31 @@ use crate::{
     wire::Wire,
 };
 
-/// The header that asks for Anthropic's betas.
+/// Header that enables betas of Anthropic's API.
 const BETA: &str = "anthropic-beta";
-/// The beta that knows the setting of bound thinking (Anthropic, "Preserved thinking", 2026-11).
+/// Beta with the setting for bound thinking (Anthropic, "Preserved thinking", 2026-11).
 const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// What is sent in place of the client's body.
+/// Body that is sent in place of the client's.
 pub(in crate::proxy) struct OutgoingBody {
     pub(in crate::proxy) payload: Payload,
-    /// Whether a coded body is sent decoded.
+    /// `true` if a compressed body is sent decompressed.
     pub(in crate::proxy) is_decoded: bool,
     /// Ids that were replaced: (new, old).
     pub(in crate::proxy) renamed: Vec<(String, String)>,
-    /// What a resend is made from. `None` if the provider's first word is final.
+    /// Data for a resend. `None` if the provider's first answer is final.
     pub(in crate::proxy) sent: Option<SentBody>,
     /// Pins of its calls. `None` if the request may pin nothing.
     pub(in crate::proxy) pins: Option<PendingPins>,
     /// Late-result context. `None` if no tool service is configured.
     pub(in crate::proxy) results: Option<LateResults>,
-    /// Whether the body contains a setting of bound thinking, which needs a header.
+    /// `true` if the body contains the setting for bound thinking, which needs a header.
     pub(in crate::proxy) asks_for_binding_controls: bool,
     pub(in crate::proxy) context: RequestContext,
 }
 
 impl OutgoingBody {
-    /// Sends the bytes that came.
+    /// Creates a body that is sent as it is.
     pub(in crate::proxy) fn untouched(payload: Payload, context: RequestContext) -> Self {
         Self {
             payload,
@@ -65,22 +65,22 @@ impl OutgoingBody {
     }
 }
 
-/// A body that was sent, with everything that a resend needs.
+/// Body that was sent, with everything that a resend needs.
 #[derive(Debug)]
 pub(in crate::proxy) struct SentBody {
-    /// The body as it came, decoded, with late results at the end of messages.
+    /// Client's body, decoded, with late results at the end of messages.
     pub(in crate::proxy) plain: Bytes,
-    /// Whether the last message has some.
+    /// `true` if the last place for late results has some.
     pub(in crate::proxy) ends_with_late: bool,
-    /// The bytes that were sent.
+    /// Bytes that were sent.
     pub(in crate::proxy) body: Segments,
-    /// What was known of its calls.
+    /// Answers that were known for its calls.
     pub(in crate::proxy) lookup: CallLookup,
     pub(in crate::proxy) wire: Wire,
     pub(in crate::proxy) results: LateResults,
 }
 
-/// A request that is ready to be sent, once or more often.
+/// Request that is ready to be sent, once or more often.
 #[derive(Debug)]
 pub(in crate::proxy) struct OutgoingRequest {
     pub(in crate::proxy) method: Method,
@@ -89,7 +89,7 @@ pub(in crate::proxy) struct OutgoingRequest {
     pub(in crate::proxy) payload: Payload,
     /// Ids that were replaced: (new, old).
     pub(in crate::proxy) renamed: Vec<(String, String)>,
-    /// What a resend is made from. `None` if the provider's first word is final.
+    /// Data for a resend. `None` if the provider's first answer is final.
     pub(in crate::proxy) sent: Option<SentBody>,
     /// Pins of its calls. `None` if the request may pin nothing.
     pub(in crate::proxy) pins: Option<PendingPins>,
@@ -98,17 +98,17 @@ pub(in crate::proxy) struct OutgoingRequest {
     pub(in crate::proxy) context: RequestContext,
 }
 
-/// The bytes of a request's body.
+/// Bytes of a request's body.
 #[derive(Debug)]
 pub(in crate::proxy) enum Payload {
-    /// In memory: it can be sent again.
+    /// In memory: can be sent again.
     Held(Segments),
-    /// Streamed from the client. `None` once it was sent.
+    /// Streamed from the client: can be sent once. `None` after that.
     Passing(Option<BoxedBody>),
 }
 
 impl Payload {
-    /// Returns its length in bytes, if it is known.
+    /// Returns the length in bytes. `None` if it is not known.
     pub(in crate::proxy) fn length(&self) -> Option<u64> {
         match self {
             Self::Held(body) => Some(body.len() as u64),
@@ -118,14 +118,14 @@ impl Payload {
 }
 
 impl OutgoingRequest {
-    /// Whether it can be sent again.
+    /// Returns `true` if the request can be sent again.
     pub(in crate::proxy) const fn is_repeatable(&self) -> bool {
         matches!(self.payload, Payload::Held(_))
     }
 
-    /// Whether one of `phrases` is in the address, a header or the body, decoded up to `limit` bytes.
+    /// Returns `true` if the address, a header or the body contains one of `phrases`.
     ///
-    /// A body that is streamed unread is not searched.
+    /// Decodes up to `limit` bytes of the body. Does not search a body that is streamed unread.
     pub(in crate::proxy) fn contains_any(&self, phrases: &[&str], limit: usize) -> bool {
         let is_in = |text: &[u8]| {
             phrases
@@ -133,7 +133,7 @@ impl OutgoingRequest {
                 .any(|phrase| memmem::find(text, phrase.as_bytes()).is_some())
         };
         let address = self.uri.path_and_query().map_or("", |address| address.as_str());
-        // Clients write a blank in an address in three ways.
+        // In an address a space is written as `%20` or `+`.
         let address = address.replace("%20", " ").replace('+', " ");
         if is_in(address.as_bytes()) || self.headers.values().any(|value| is_in(value.as_bytes())) {
             return true;
@@ -142,14 +142,15 @@ impl OutgoingRequest {
             return false;
         };
         match (Coding::of(&self.headers), body.parts()) {
+            // Only a body in one piece may be compressed: an edited one is sent decompressed.
             (Some(coding), [whole]) => coding.decode(whole, limit).is_ok_and(|plain| is_in(&plain)),
             (_, parts) => parts.iter().any(|part| is_in(part)),
         }
     }
 
-    /// Replaces the body that was sent by that of a resend.
+    /// Replaces the body that was sent with that of a resend.
     pub(in crate::proxy) fn replace(&mut self, body: Segments, asks_for_binding_controls: bool) {
-        // The new body is plain, and its length is our own.
+        // The resend's body is not compressed and has a length of its own.
         self.headers.remove(CONTENT_ENCODING);
         self.headers.insert(CONTENT_LENGTH, body.len().into());
         if asks_for_binding_controls {
@@ -158,7 +159,7 @@ impl OutgoingRequest {
         self.payload = Payload::Held(body);
     }
 
-    /// Sets the parent span. Headers that the client has signed stay as they are.
+    /// Sets `traceparent`, unless the client has signed its headers.
     pub(in crate::proxy) fn set_trace_parent(&mut self, parent: HeaderValue) {
         if !is_signed(&self.headers) {
             self.headers.insert(TRACEPARENT, parent);
@@ -174,37 +175,40 @@ impl OutgoingRequest {
         let (mut head, ()) = Request::new(()).into_parts();
         head.method = self.method.clone();
         head.uri = self.uri.clone();
+        // Copied, so that `self` never contains a profile's credential: a retry may use another one.
         head.headers = self.headers.clone();
         if let Some(profile) = profile {
             let body = match &self.payload {
                 Payload::Held(body) => credential::Body::Whole(body),
                 Payload::Passing(_) => credential::Body::Streamed,
             };
+            // The last change to the head: a signature covers all of it.
             credential::apply(profile, upstream, &mut head, body, clock::since_1970())?;
         }
         let body = match &mut self.payload {
             Payload::Held(body) => in_memory(body.clone()),
-            // A streamed body is built once only: it cannot be repeated.
+            // A streamed body is taken by the first send: `is_repeatable` rules out a second.
             Payload::Passing(body) => body.take().unwrap_or_else(|| in_memory(Segments::whole(Bytes::new()))),
         };
         Ok(Request::from_parts(head, body))
     }
 }
 
-/// Boxes a body of slices in memory.
+/// Boxes a body that is in memory.
 fn in_memory(body: Segments) -> BoxedBody {
     Spliced::from(body).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Boxes a client's body, to be streamed.
+/// Boxes a client's body for streaming.
 pub(in crate::proxy) fn streamed(body: ClientBody) -> BoxedBody {
     body.map_err(Into::into).boxed_unsync()
 }
 
-/// Asks for the beta that knows the setting of bound thinking.
+/// Adds the beta header that the setting for bound thinking needs, unless the client has sent it.
 pub(in crate::proxy) fn ask_for_binding_controls(headers: &mut HeaderMap) {
     let asks = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains(BINDING_BETA));
     if !headers.get_all(BETA).iter().any(asks) {
+        // Appended, so that the client's own betas stay enabled.
         headers.append(BETA, HeaderValue::from_static(BINDING_BETA));
     }
 }

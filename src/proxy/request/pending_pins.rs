@@ -12,44 +12,46 @@ use crate::{
     repair::{Anchor, CallKey, PinnedAnswer, client_results},
 };
 
-/// Answers of the calls of one request.
+/// Answers that one request contains for calls to which its client sends no result in place.
 #[derive(Clone, Debug, Default)]
 pub(in crate::proxy) struct GivenAnswers {
-    /// Answers that this request gives for the first time.
+    /// Answers that this request is the first to give.
     pub(in crate::proxy) assigned: Vec<Given>,
     /// Answers that earlier requests gave.
     pub(in crate::proxy) used: Vec<Given>,
 }
 
-/// The pins of a request on its way.
+/// Pins of an in-flight request.
 #[derive(Debug)]
 pub(in crate::proxy) struct PendingPins {
     pub(in crate::proxy) results: LateResults,
-    /// How long resends may still wait for the ledger.
+    /// Time that resends may still wait for the ledger.
     pub(in crate::proxy) patience: Patience,
     pub(in crate::proxy) answers: GivenAnswers,
-    /// Ledger names of calls whose results a service posted.
+    /// Ledger names of calls whose results a tool service posted.
     pub(in crate::proxy) posted: HashMap<CallKey, Name>,
-    /// Place where a resend has put text that stood nowhere before.
+    /// Anchor of the late text that a resend was the first to store. `None` if there is none.
     pub(in crate::proxy) placed: Option<Anchor>,
-    /// The body as it came, decoded, with late results at the end of messages. It may bring results.
+    /// Client's body, decoded, with late results at the end of messages. It may contain new results.
     pub(in crate::proxy) plain: Bytes,
     pub(in crate::proxy) outline: Outline,
 }
 
 impl PendingPins {
-    /// Makes the pins permanent: the provider has answered the request with success.
+    /// Makes the pins permanent. Call it once the provider has answered the request with success.
     pub(in crate::proxy) fn commit(mut self) {
         let (scope, LateResults { late, recall, .. }) = (self.results.scope(), &self.results);
-        // A resend may have put a placeholder in the place of a result since.
+        // Only results count as delivered: a resend may have replaced one by a placeholder.
         let real = |(call, answer): &Given| matches!(answer, PinnedAnswer::Result(_)).then_some(*call);
         let assigned = self.answers.assigned.iter().filter_map(real);
         let delivered = assigned.filter_map(|call| self.posted.get(&call)).copied();
         late.delivered(scope.caller, delivered);
         let mut used = std::mem::take(&mut self.answers.used);
+        // `append` empties the list, so that the drop at the end rolls nothing back.
         used.append(&mut self.answers.assigned);
         recall.accepted(scope, &used);
         self.placed = None;
+        // Read only now: a request that no provider accepts must leave no records.
         let brought = catch_core_panic(|| {
             self.results.record_shown(&self.plain, &self.outline);
             let in_lane = scope.lane.is_some();
@@ -58,9 +60,9 @@ impl PendingPins {
         recall.saw(scope, brought.unwrap_or_default());
     }
 
-    /// Replaces the pins by those of a resend: rolls back what it does not assign again, and pins what it assigns.
+    /// Replaces the pins with those of a resend: rolls back those that it does not assign again, and pins the others.
     ///
-    /// Returns `false` if the text that the resend puts at the end of a message cannot be stored.
+    /// Returns `false` if the text that the resend appends to a message cannot be stored.
     pub(in crate::proxy) async fn replace(
         &mut self,
         answers: GivenAnswers,
@@ -76,17 +78,19 @@ impl PendingPins {
         self.answers = answers;
         let assigned = &self.answers.assigned;
         let store = async |deadline| {
-            // An answer that another request pinned meanwhile stays with the call; this resend goes out without it.
+            // An answer that another request has pinned meanwhile stays pinned. The resend is sent as planned.
             drop(recall.freeze(scope, assigned, deadline).await);
             match late_text {
                 Some((anchor, appended)) => {
                     let stored = recall.append(scope.caller, anchor, appended, deadline).await;
+                    // Text that another request stored must survive the rollback of this one.
                     stored.map(|(_, is_new)| is_new.then_some(anchor))
                 }
                 None => Some(None),
             }
         };
         let stored = self.patience.spend(store).await;
+        // The resend's body no longer contains the text of an earlier resend.
         self.remove_placed_text();
         self.placed = stored.flatten();
         stored.is_some()
@@ -100,7 +104,7 @@ impl PendingPins {
 }
 
 impl Drop for PendingPins {
-    // No provider took the request, or its pins were committed and are no longer here.
+    // No provider accepted the request. After `commit` nothing is left to roll back.
     fn drop(&mut self) {
         self.results
             .recall

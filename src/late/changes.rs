@@ -1,0 +1,90 @@
+//! Changes of the state of a recorded call: delivered or acknowledged.
+
+use super::{
+    Late, LateError, TRIES,
+    entry::{Call, State},
+    names,
+};
+use crate::{
+    auth::Principal,
+    clock,
+    ledger::{Kind, Name, Outcome, Step},
+};
+
+/// Marks a posted result as acknowledged. Returns `false` if the principal has no such result.
+pub(super) async fn acknowledge_call(late: &Late, principal: Principal, name: Name) -> Result<bool, LateError> {
+    let acked = change_call(late, principal, name, |call| {
+        let waits = call.posted.is_some() && call.state != State::Acked;
+        waits.then(|| call.state = State::Acked).is_some()
+    });
+    let Some((call, changed)) = acked.await? else {
+        return Ok(false);
+    };
+    // A repeated acknowledgement succeeds too, but is counted once.
+    if changed {
+        late.0.telemetry.record_late_event("acked");
+    }
+    Ok(call.state == State::Acked)
+}
+
+/// Marks a call as delivered, and records the time since its result was posted.
+pub(super) async fn mark_delivered(late: &Late, principal: Principal, name: Name) -> Result<(), LateError> {
+    let delivered = change_call(late, principal, name, |call| {
+        // An acknowledged call stays acknowledged: the client has more than received it.
+        let open = matches!(call.state, State::Open | State::Settled | State::Abandoned);
+        open.then(|| call.state = State::Delivered).is_some()
+    });
+    if let Some((call, true)) = delivered.await?
+        && let Some(posted) = call.posted
+    {
+        let age = clock::since_1970().saturating_sub(posted.posted_at);
+        late.0.telemetry.record_late_delivery(age);
+    }
+    Ok(())
+}
+
+/// Applies `change` to a recorded call, and writes it if `change` returns `true`.
+///
+/// Returns the call, and `true` if it was written. Returns `None` if there is no such call.
+async fn change_call(
+    late: &Late,
+    principal: Principal,
+    name: Name,
+    change: impl Fn(&mut Call) -> bool,
+) -> Result<Option<(Call, bool)>, LateError> {
+    let keys = [Kind::Call, Kind::Delivery].map(|kind| names::key(kind, principal, name));
+    for _ in 0..TRIES {
+        let now = clock::since_1970();
+        let mut records = late.0.ledger.read(keys.to_vec(), now).await?.into_iter();
+        let (record, waiting) = (records.next().flatten(), records.next().flatten());
+        let Some((record, mut call)) = record.and_then(|record| {
+            let call = Call::decode(&record.value)?;
+            Some((record, call))
+        }) else {
+            return Ok(None);
+        };
+        if !change(&mut call) {
+            return Ok(Some((call, false)));
+        }
+        let mut steps = vec![Step::Replace {
+            key: record.key,
+            version: record.version,
+            value: call.encode(),
+            expires_at: record.expires_at.max(late.kept_until(&call)),
+        }];
+        let waits = call.state == State::Settled;
+        // The delivery goes in the same commit: a crash must not leave an acknowledged result that still waits.
+        steps.extend(waiting.filter(|_| !waits).map(|record| Step::Remove {
+            key: record.key,
+            version: record.version,
+        }));
+        // A conflict means that another writer was first: the loop reads the record again.
+        if late.0.ledger.commit(steps, now).await? == Outcome::Done {
+            if !waits {
+                late.0.pending.remove(principal, name);
+            }
+            return Ok(Some((call, true)));
+        }
+    }
+    Err(LateError::Busy)
+}
