@@ -10,21 +10,21 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     callers::Callers,
-    late::{Keeper, Late, LateSettings},
-    ledger::{self, Later, Ledger, Measured, Writer},
+    late::{LateSettings, LateStore, LateWorker},
+    ledger::{self, Ledger, MeasuredLedger, WriteBehind, WriteBehindWorker},
     profiles::Profiles,
     provider::Routes,
-    proxy::{Fresh, Proxy, ProxySettings, Shared},
-    recall::{Recall, RecallSettings},
+    proxy::{Proxy, ProxyReload, ProxyServices, ProxySettings},
+    recall::{AnswerStore, AnswerStoreSettings},
     server::{self, BindError, ServerSettings, Tasks},
     telemetry::{Telemetry, TraceExporter},
-    upstream::{Dial, Sender, UpstreamSettings},
+    upstream::{InProcessDialer, Sender, UpstreamSettings},
 };
 
 /// Timeout of a drain for the ledger, and at the same time for the collector of traces.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// Parts and settings from which [`start`] builds a proxy.
+/// Parts and settings that [`start`] makes into a running proxy.
 #[derive(Debug)]
 pub struct Parts {
     /// Table of upstreams.
@@ -40,7 +40,7 @@ pub struct Parts {
     /// Settings of the HTTP client towards providers.
     pub upstream: UpstreamSettings,
     /// State that the data path shares with other parts.
-    pub shared: Shared,
+    pub shared: ProxyServices,
     /// Background work of the ledger and of late results.
     pub upkeep: Upkeep,
     /// Exporter of traces. `None` if no traces are sent.
@@ -51,18 +51,18 @@ pub struct Parts {
 #[derive(Debug)]
 pub struct Upkeep {
     ledger: Arc<dyn Ledger>,
-    writer: Writer,
-    keeper: Keeper,
-    late: Late,
-    later: Later,
+    writer: WriteBehindWorker,
+    keeper: LateWorker,
+    late: LateStore,
+    later: WriteBehind,
 }
 
 /// Running background work.
 #[derive(Debug)]
 struct Keeping {
     tasks: Tasks,
-    late: Late,
-    later: Later,
+    late: LateStore,
+    later: WriteBehind,
     telemetry: Telemetry,
 }
 
@@ -71,7 +71,7 @@ impl Upkeep {
     fn start(self, tasks: Tasks, telemetry: Telemetry) -> Keeping {
         tasks.spawn_background(self.writer.run());
         tasks.spawn_background(self.keeper.run());
-        tasks.spawn_background(ledger::clearing(self.ledger));
+        tasks.spawn_background(ledger::remove_expired_hourly(self.ledger));
         Keeping {
             tasks,
             late: self.late,
@@ -85,18 +85,18 @@ impl Keeping {
     /// Waits until all queued work is done, or a timeout ends the wait.
     async fn drain(self) {
         let flush = async {
-            self.late.flush().await;
+            self.late.flush_jobs().await;
             self.later.flush().await;
         };
         // Side by side, so that a slow ledger and a slow collector together cost one timeout.
-        let (kept, sent) = tokio::join!(
+        let (flushed, exported) = tokio::join!(
             tokio::time::timeout(FLUSH, flush),
             tokio::time::timeout(FLUSH, self.telemetry.flush_traces()),
         );
-        if kept.is_err() {
+        if flushed.is_err() {
             tracing::warn!("timeout while flushing the ledger: its last writes are lost");
         }
-        if sent.is_err() {
+        if exported.is_err() {
             tracing::warn!("timeout while sending the last traces to the collector: they are lost");
         }
         self.tasks.drain(Duration::ZERO).await;
@@ -107,9 +107,9 @@ impl Keeping {
 #[derive(Debug)]
 pub struct Lasting {
     /// Late results.
-    pub late: Late,
+    pub late: LateStore,
     /// Pinned answers.
-    pub recall: Recall,
+    pub recall: AnswerStore,
     /// Background work of both.
     pub upkeep: Upkeep,
 }
@@ -118,17 +118,18 @@ impl Lasting {
     /// Builds the services over `ledger`. With `keeps_seen` it also stores results that were only seen in requests.
     pub fn over(ledger: &Arc<dyn Ledger>, settings: LateSettings, keeps_seen: bool, telemetry: &Telemetry) -> Self {
         // All access from here on is counted and timed.
-        let ledger: &Arc<dyn Ledger> = &(Arc::new(Measured::new(Arc::clone(ledger), telemetry)) as Arc<dyn Ledger>);
-        let (later, writer) = ledger::later_counting(Arc::clone(ledger), telemetry.lost_ledger_writes());
+        let ledger: &Arc<dyn Ledger> =
+            &(Arc::new(MeasuredLedger::new(Arc::clone(ledger), telemetry)) as Arc<dyn Ledger>);
+        let (later, writer) = ledger::write_behind_counting(Arc::clone(ledger), telemetry.lost_ledger_writes());
         let callers = Callers::new(Arc::clone(ledger), later.clone());
-        let kept = Arc::clone(ledger);
-        let recalls = RecallSettings {
-            lasting: settings.ttl,
-            keeps_seen,
+        let shared = Arc::clone(ledger);
+        let recalls = AnswerStoreSettings {
+            record_ttl: settings.ttl,
+            stores_client_results: keeps_seen,
         };
-        let recall = Recall::new(kept, later.clone(), callers.clone(), telemetry.clone(), recalls);
-        let kept = Arc::clone(ledger);
-        let (late, keeper) = Late::new(kept, callers, settings, telemetry.clone());
+        let recall = AnswerStore::new(shared, later.clone(), callers.clone(), telemetry.clone(), recalls);
+        let shared = Arc::clone(ledger);
+        let (late, keeper) = LateStore::new(shared, callers, settings, telemetry.clone());
         let upkeep = Upkeep {
             ledger: Arc::clone(ledger),
             writer,
@@ -154,7 +155,7 @@ pub enum StartError {
 /// Reports the duration of new connections to telemetry.
 fn tell(sender: &Sender, telemetry: &Telemetry) {
     let telemetry = telemetry.clone();
-    sender.tell(move |took| telemetry.record_connect(took));
+    sender.observe_connects(move |took| telemetry.record_connect(took));
 }
 
 /// Binds both listeners and starts serving.
@@ -172,8 +173,8 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
     } = parts;
     let tasks = Tasks::default();
     // Both before anything is started, so that a port in use leaves nothing behind.
-    let data = server::bind(server.listen).await?;
-    let admin_listener = server::bind(admin_listen).await?;
+    let data = server::bind_listener(server.listen).await?;
+    let admin_listener = server::bind_listener(admin_listen).await?;
     let data_address = data.local_addr().unwrap_or(server.listen);
     let admin_address = admin_listener.local_addr().unwrap_or(admin_listen);
     let sender = Sender::new(&upstream_settings, tasks.clone())?;
@@ -186,9 +187,10 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
         let collector = Sender::new(&upstream_settings, keeping.tasks.clone())?;
         keeping.tasks.spawn_background(exporter.run(collector));
     }
-    let proxy = Proxy::new(routes, proxy, sender, shared, data_address.ip(), tasks.stopping());
+    // The address that was bound, since the guard accepts it as a host name.
+    let proxy = Proxy::new(routes, proxy, sender, shared, data_address.ip(), tasks.stop_signal());
     let drain_timeout = server.drain_timeout;
-    tasks.spawn_background(server::serve(data, server, tasks.clone(), proxy.clone()));
+    tasks.spawn_background(server::serve_listener(data, server, tasks.clone(), proxy.clone()));
     tasks.spawn_background(telemetry.clone().build_structures());
     // A background task, so that the admin listener answers until the end and the drain can be watched.
     tasks.spawn_background(async move {
@@ -239,7 +241,7 @@ impl Running {
         let is_same = upstream == self.upstream;
         let sender = (!is_same).then(|| Sender::new(&upstream, self.tasks.clone()));
         let sender = sender.transpose()?.inspect(|sender| tell(sender, &self.telemetry));
-        self.proxy.replace(Fresh {
+        self.proxy.reload_settings(ProxyReload {
             routes,
             settings,
             sender,
@@ -261,7 +263,7 @@ impl Running {
 }
 
 /// Starts the data path without sockets, for clients and providers in this process. Listeners' addresses are ignored.
-pub fn within(parts: Parts, dial: Dial) -> Within {
+pub fn within(parts: Parts, dial: InProcessDialer) -> Within {
     let Parts {
         routes,
         server,
@@ -277,7 +279,7 @@ pub fn within(parts: Parts, dial: Dial) -> Within {
     let listen = server.listen.ip();
     upkeep.start(tasks.clone(), shared.telemetry.clone());
     Within {
-        proxy: Proxy::new(routes, proxy, sender, shared, listen, tasks.stopping()),
+        proxy: Proxy::new(routes, proxy, sender, shared, listen, tasks.stop_signal()),
         tasks,
         server,
     }
@@ -296,7 +298,7 @@ impl Within {
     pub fn serve(&self, client: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
         let (server, tasks, proxy) = (self.server.clone(), self.tasks.clone(), self.proxy.clone());
         self.tasks
-            .spawn_connection(server::connection(client, server, tasks, proxy));
+            .spawn_connection(server::serve_connection(client, server, tasks, proxy));
     }
 
     /// Waits for running exchanges up to the drain timeout, and cuts the rest. Returns the number of cut connections.

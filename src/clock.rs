@@ -15,13 +15,13 @@ pub fn now() -> Instant {
 }
 
 /// Returns the present for rooms that do not use tokio.
-pub fn instant() -> std::time::Instant {
+pub fn std_now() -> std::time::Instant {
     now().into_std()
 }
 
 /// Returns the time since 1970, for people and other machines; zero if the system clock is before 1970.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
-pub fn since_1970() -> Duration {
+pub fn unix_time() -> Duration {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()
@@ -31,11 +31,11 @@ pub fn since_1970() -> Duration {
 ///
 /// The underlying timer is expensive to reset. It is reset only for an earlier deadline, or after it fired too early.
 #[derive(Debug, Default)]
-pub struct Alarm {
+pub struct DeadlineTimer {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Alarm {
+impl DeadlineTimer {
     /// Returns `Ready` once `deadline` has passed.
     pub fn poll(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self
@@ -57,25 +57,25 @@ impl Alarm {
 
 /// A timeout that runs while nothing arrives.
 #[derive(Debug)]
-pub struct Silence {
+pub struct SilenceTimeout {
     limit: Duration,
     // Set while the timeout runs.
     deadline: Option<Instant>,
-    alarm: Alarm,
+    alarm: DeadlineTimer,
 }
 
-impl Silence {
+impl SilenceTimeout {
     /// Creates a stopped timeout for silences of up to `limit`.
     pub const fn new(limit: Duration) -> Self {
         Self {
             limit,
             deadline: None,
-            alarm: Alarm { timer: None },
+            alarm: DeadlineTimer { timer: None },
         }
     }
 
     /// Stops the timeout until the next poll, because something arrived.
-    pub const fn heard(&mut self) {
+    pub const fn reset(&mut self) {
         self.deadline = None;
     }
 
@@ -95,12 +95,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_silence_without_a_break_counts() {
-        let mut silence = Silence::new(Duration::from_secs(10));
+        let mut silence = SilenceTimeout::new(Duration::from_secs(10));
         let began = now();
         for _ in 0..5 {
             let wait = tokio::time::timeout(Duration::from_secs(7), poll_fn(|cx| silence.poll(cx)));
             assert!(wait.await.is_err());
-            silence.heard();
+            silence.reset();
         }
         poll_fn(|cx| silence.poll(cx)).await;
         assert_eq!((now() - began).as_secs(), 45);

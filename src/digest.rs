@@ -1,13 +1,13 @@
 //! Hashes of lists of texts. Each text is preceded by its length, so that no two lists have the same input.
 
 /// A hash that accepts texts.
-pub(crate) trait Digest {
+pub(crate) trait HashTexts {
     /// Adds a text with its length in front.
-    fn add(&mut self, text: &[u8]);
+    fn add_text(&mut self, text: &[u8]);
 }
 
-impl Digest for blake3::Hasher {
-    fn add(&mut self, text: &[u8]) {
+impl HashTexts for blake3::Hasher {
+    fn add_text(&mut self, text: &[u8]) {
         self.update(&(text.len() as u64).to_le_bytes());
         self.update(text);
     }
@@ -16,19 +16,19 @@ impl Digest for blake3::Hasher {
 /// Hashes a list of texts.
 #[cfg(feature = "server")]
 pub(crate) fn digest_of<'t>(texts: impl IntoIterator<Item = &'t [u8]>) -> [u8; 32] {
-    hashed(blake3::Hasher::new(), texts)
+    hash_texts(blake3::Hasher::new(), texts)
 }
 
 /// Hashes a list of texts under a key.
 #[cfg(feature = "server")]
 pub(crate) fn keyed_digest_of<'t>(key: &[u8; 32], texts: impl IntoIterator<Item = &'t [u8]>) -> [u8; 32] {
-    hashed(blake3::Hasher::new_keyed(key), texts)
+    hash_texts(blake3::Hasher::new_keyed(key), texts)
 }
 
 #[cfg(feature = "server")]
-fn hashed<'t>(mut hash: blake3::Hasher, texts: impl IntoIterator<Item = &'t [u8]>) -> [u8; 32] {
+fn hash_texts<'t>(mut hash: blake3::Hasher, texts: impl IntoIterator<Item = &'t [u8]>) -> [u8; 32] {
     for text in texts {
-        hash.add(text);
+        hash.add_text(text);
     }
     hash.finalize().into()
 }

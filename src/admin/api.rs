@@ -112,7 +112,7 @@ struct RowsQuery {
 
 /// Lists the last requests with findings in their bodies, the newest first
 #[utoipa::path(get, path = "/admin/v1/repairs", tag = "watch", params(RowsQuery), responses(
-    (status = 200, description = "findings, repair actions and the structure of the body; never content", body = RepairsPage),
+    (status = 200, description = "findings, repair actions and structure; never content", body = RepairsPage),
     (status = 400, description = "a query parameter is invalid", body = Problem),
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
@@ -124,7 +124,7 @@ async fn list_repairs(State(parts): State<Parts>, Asked(rows): Asked<RowsQuery>)
 /// Returns one request with findings in its body
 #[utoipa::path(get, path = "/admin/v1/repairs/{id}", tag = "watch",
     params(("id" = String, Path, description = "the value of `x-antiphon-request-id`")), responses(
-    (status = 200, description = "findings, repair actions and the structure of the body; never content", body = Repair),
+    (status = 200, description = "findings, repair actions and structure; never content", body = Repair),
     (status = 401, description = "the token is missing or wrong", body = Problem),
     (status = 404, description = "not among the last 500 requests with findings", body = Problem),
 ))]
@@ -156,6 +156,7 @@ async fn list_sessions(
     State(parts): State<Parts>,
     Asked(lanes): Asked<LanesQuery>,
 ) -> Result<Json<SessionsPage>, Problem> {
+    // More lanes than repairs by default: a lane is one short row.
     let limit = within(lanes.limit, LANES)?;
     // `parse` alone would also accept a sign, which the document does not allow.
     let is_cursor = |text: &String| (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -181,7 +182,10 @@ async fn list_profiles(State(parts): State<Parts>) -> Json<ProfilesPage> {
 
 /// Ends every cooldown of a profile, so that it serves requests again
 #[utoipa::path(post, path = "/admin/v1/profiles/{upstream}/{profile}/clear", tag = "operate",
-    params(("upstream" = String, Path, description = "the name of the upstream"), ("profile" = String, Path, description = "the name of the profile")),
+    params(
+        ("upstream" = String, Path, description = "the name of the upstream"),
+        ("profile" = String, Path, description = "the name of the profile"),
+    ),
     responses(
     (status = 204, description = "the profile serves requests again"),
     (status = 401, description = "the token is missing or wrong", body = Problem),
@@ -191,7 +195,7 @@ async fn clear_profile(
     State(parts): State<Parts>,
     Path((upstream, profile)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    if !parts.control.in_force().profiles.clear(&upstream, &profile) {
+    if !parts.control.in_force().profiles.clear_cooldowns(&upstream, &profile) {
         return Err(not_found("no such profile; GET /admin/v1/profiles lists all profiles"));
     }
     tracing::info!(upstream, profile, "an operator cleared the cooldowns of a profile");
@@ -215,6 +219,7 @@ async fn show_late(State(parts): State<Parts>) -> Json<LatePage> {
     (status = 401, description = "the token is missing or wrong", body = Problem),
 ))]
 async fn show_config(State(parts): State<Parts>) -> Response {
+    // The text was rendered without secrets when the configuration was loaded.
     let toml = (CONTENT_TYPE, HeaderValue::from_static("application/toml"));
     ([toml], parts.control.in_force().effective.clone()).into_response()
 }
@@ -255,7 +260,7 @@ async fn set_log_level(
     level: Result<Json<LogLevel>, JsonRejection>,
 ) -> Result<Json<LogLevel>, Problem> {
     let Json(level) = level.map_err(|error| {
-        // Axum answers 422 to JSON of the wrong shape. Here 422 means an invalid level, so the shape is a 400.
+        // Axum answers 422 to JSON of the wrong shape. Here 422 means an invalid level, so a wrong shape is a 400.
         let status = match error.status() {
             StatusCode::UNPROCESSABLE_ENTITY => StatusCode::BAD_REQUEST,
             status => status,
@@ -283,7 +288,7 @@ struct ReloadPage {
 #[utoipa::path(post, path = "/admin/v1/reload", operation_id = "reload", tag = "operate", responses(
     (status = 200, description = "the changed keys", body = ReloadPage),
     (status = 401, description = "the token is missing or wrong", body = Problem),
-    (status = 422, description = "reload failed: the old configuration stays in force, the message has the reason", body = Problem),
+    (status = 422, description = "reload failed; the old configuration stays in force", body = Problem),
 ))]
 async fn reload_config(State(parts): State<Parts>) -> Result<Json<ReloadPage>, Problem> {
     let refused = |why| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not_reloaded", why);
@@ -301,6 +306,7 @@ fn within(limit: Option<usize>, usual: usize) -> Result<usize, Problem> {
     if (1..=ROWS_MAX).contains(&limit) {
         Ok(limit)
     } else {
+        // Not clamped: a client that asks for more would take a short page for everything.
         Err(bad_query("`limit` must be from 1 to 500"))
     }
 }

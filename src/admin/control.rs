@@ -73,7 +73,8 @@ impl InForce {
             upstreams: routes.upstreams().iter().map(view).collect(),
             profiles,
             hosts,
-            loaded_at: clock::since_1970(),
+            // A reload builds a new description, so this is the time of the last load.
+            loaded_at: clock::unix_time(),
             reloads: 0,
         }
     }
@@ -109,11 +110,12 @@ struct Inner {
 impl Control {
     /// Creates the handle. Returns it with the receiver of reload requests, which the process must serve.
     pub fn new(in_force: InForce, log: LogControl) -> (Self, mpsc::Receiver<Reload>) {
+        // Bounded: each waiting request holds a connection of the admin listener.
         let (reload, requests) = mpsc::channel(WAITING_MAX);
         let inner = Inner {
             in_force: ArcSwap::from_pointee(in_force),
             last_error: Mutex::default(),
-            started_at: clock::since_1970(),
+            started_at: clock::unix_time(),
             listen: OnceLock::new(),
             log,
             reload,
@@ -167,7 +169,7 @@ impl Control {
     /// Requests a reload and waits for its outcome. Fails with the reason if the configuration was not reloaded.
     pub async fn reload(&self) -> Result<Reloaded, String> {
         let (done, outcome) = oneshot::channel();
-        let unavailable = || "reload failed: this process does not reload its configuration".to_owned();
+        let unavailable = || "reload failed: this process does not reload its configuration, or is stopping".to_owned();
         // Never waits for room: an operator who repeats the command must get an answer at once.
         if self.0.reload.try_send(done).is_err() {
             return Err(if self.0.reload.is_closed() {

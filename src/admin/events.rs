@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     clock,
-    session_table::{SessionTable, Totals},
+    session_table::{LaneTotals, SessionTable},
     telemetry::dashboard::DashboardUpdate,
 };
 
@@ -48,7 +48,7 @@ const RETRY: Duration = Duration::from_secs(2);
 pub(super) struct Listeners {
     permits: Arc<Semaphore>,
     /// The last totals, with their time. Computed once for all streams, because there may be many lanes.
-    totals: Arc<Mutex<Option<(Instant, Totals)>>>,
+    totals: Arc<Mutex<Option<(Instant, LaneTotals)>>>,
 }
 
 impl Default for Listeners {
@@ -62,14 +62,14 @@ impl Default for Listeners {
 
 impl Listeners {
     /// Returns the totals of the session table, at most half a second old.
-    fn totals(&self, table: &SessionTable) -> Totals {
+    fn totals(&self, table: &SessionTable) -> LaneTotals {
         let now = clock::now();
         // Locked while counting, so that concurrent streams wait for one count and do not start their own.
         let mut cached = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         match *cached {
             Some((at, totals)) if now.saturating_duration_since(at) < TICK / 2 => totals,
             _ => {
-                let totals = table.totals(now);
+                let totals = table.lane_totals(now);
                 *cached = Some((now, totals));
                 totals
             }
@@ -114,6 +114,7 @@ struct Listener {
     (status = 503, description = "all 32 event streams are in use", body = Problem),
 ))]
 pub(super) async fn stream_events(State(parts): State<Parts>, Extension(listeners): Extension<Listeners>) -> Response {
+    // Each stream holds a task, a buffer and a connection, so their number must be bounded.
     let Ok(permit) = Arc::clone(&listeners.permits).try_acquire_owned() else {
         let text = "all 32 event streams are in use: close another dashboard and retry";
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_listeners", text).into_response();
@@ -166,7 +167,7 @@ impl Listener {
         let complete = parts.telemetry.dashboard().previous_step();
         let totals = self.listeners.totals(&parts.sessions);
         let tick = Tick {
-            at: clock::since_1970().as_secs(),
+            at: clock::unix_time().as_secs(),
             streams_active: parts.telemetry.active_streams(),
             lanes: totals.lanes,
             open_calls: totals.open_calls,

@@ -44,6 +44,7 @@ pub(super) async fn guard(State(parts): State<Parts>, request: Request, next: Ne
         answer
             .headers_mut()
             .entry(name)
+            // A handler's own value takes precedence.
             .or_insert(HeaderValue::from_static(value));
     }
     answer
@@ -58,6 +59,7 @@ fn admit(parts: &Parts, request: &Request) -> Result<(), Problem> {
             server.allow_hosts";
         return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", text));
     }
+    // Without a configured token, loopback is the only protection, and it was checked above.
     let Some(token) = parts.token.filter(|_| is_guarded(request.uri().path())) else {
         return Ok(());
     };
@@ -80,7 +82,7 @@ fn bears(headers: &HeaderMap, token: &TokenHash) -> bool {
         .unwrap_or_default();
     let (scheme, rest) = value.split_at_checked("Bearer ".len()).unwrap_or_default();
     // `matches` takes constant time, so that timing reveals nothing about the token.
-    scheme.eq_ignore_ascii_case(b"Bearer ") && TokenHash::of(rest).matches(token)
+    scheme.eq_ignore_ascii_case(b"Bearer ") && TokenHash::hash_token(rest).matches(token)
 }
 
 /// Returns `true` if all hosts and origins of a request are allowed.
@@ -98,6 +100,7 @@ fn is_from_here(headers: &HeaderMap, target: Option<&Authority>, named: &[String
     let text = |value: &HeaderValue| value.to_str().map(ToOwned::to_owned).unwrap_or_default();
     // Every value counts: proxies and servers disagree on which of several `Host` headers is used.
     let mut hosts: Vec<String> = headers.get_all(HOST).iter().map(text).collect();
+    // The target of HTTP/2 and of absolute-form requests names the host too.
     hosts.extend(target.map(ToString::to_string));
     let is_ours = |authority: &Authority| {
         let host = authority.host();
@@ -115,7 +118,7 @@ fn is_from_here(headers: &HeaderMap, target: Option<&Authority>, named: &[String
             hosts.iter().any(|host| host.eq_ignore_ascii_case(page)) || parse(page).is_some_and(local)
         })
     };
-    // A request without `Origin` does not come from a page of another origin.
+    // Browsers send `Origin` with every request that changes state. Without one there is nothing to check.
     let mut origins = headers.get_all(ORIGIN).iter().map(text);
     host_is_ours && origins.all(|origin| from_here(&origin))
 }

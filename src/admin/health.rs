@@ -15,6 +15,7 @@ const LEDGER_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Answers the liveness check: 200 for as long as the process answers at all, also during a drain.
 pub(super) async fn live(RawQuery(query): RawQuery) -> Response {
+    // No check of dependencies: a failed liveness check makes orchestrators restart the process.
     health(&[("serving", true)], query.as_deref())
 }
 
@@ -34,7 +35,11 @@ pub(super) async fn ready(State(parts): State<Parts>, RawQuery(query): RawQuery)
     }
     // Not part of `checks`: a failed ledger must not take the proxy out of rotation.
     let status = health(&checks, None).status();
-    (status, page(&checks, "[-]ledger failed; requests continue without it\n")).into_response()
+    (
+        status,
+        page(&checks, "[-]ledger failed; requests continue without it\n"),
+    )
+        .into_response()
 }
 
 /// Returns 200 if every check holds, else 503. With `verbose` the body has one line for each check, as in Kubernetes.

@@ -25,7 +25,9 @@ use axum::{
     routing::get,
 };
 
-use crate::{auth::TokenHash, clock, late::Late, ledger::Ledger, session_table::SessionTable, telemetry::Telemetry};
+use crate::{
+    auth::TokenHash, clock, late::LateStore, ledger::Ledger, session_table::SessionTable, telemetry::Telemetry,
+};
 use control::Control;
 use events::Listeners;
 use problem::Problem;
@@ -69,7 +71,7 @@ pub struct Parts {
     /// The sessions of clients, with their open tool calls.
     pub sessions: Arc<SessionTable>,
     /// The late results of tool services.
-    pub late: Late,
+    pub late: LateStore,
     /// The ledger, for its health check.
     pub ledger: Arc<dyn Ledger>,
     /// The configuration in force, and the controls that change the running process.
@@ -107,8 +109,8 @@ pub fn router(parts: Parts) -> Router {
 
 async fn metrics(State(parts): State<Parts>) -> Response {
     // Cooldowns end without an event, so the gauges are refreshed on each scrape.
-    parts.control.in_force().profiles.publish(clock::instant());
-    let totals = parts.sessions.totals(clock::now());
+    parts.control.in_force().profiles.publish_gauges(clock::std_now());
+    let totals = parts.sessions.lane_totals(clock::now());
     parts.telemetry.set_session_totals(totals.lanes, totals.open_calls);
     (
         [(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))],

@@ -14,7 +14,7 @@ use crate::{
     ledger::Ledger,
     profiles::Profiles,
     provider::Routes,
-    proxy::Shared,
+    proxy::ProxyServices,
     session_table::{SessionSettings, SessionTable},
     telemetry::{LogControl, Telemetry},
 };
@@ -87,7 +87,7 @@ pub async fn launch(config: Config, shown: Shown, ledger: &Arc<dyn Ledger>) -> R
         control: control.clone(),
         token: config.admin_token,
     });
-    let shared = Shared {
+    let shared = ProxyServices {
         profiles,
         sessions,
         recall,

@@ -9,9 +9,9 @@ pub mod secret;
 pub mod tokens;
 pub mod webhook;
 
-pub use owner::{NotAnOwner, Owner, OwnerKey};
+pub use owner::{Owner, OwnerKey, OwnerParseError};
 pub use principal::{Caller, Principal, PrincipalKey, PrincipalSettings};
 pub use profile::{AwsKeys, Credential, Profile};
 pub use secret::Secret;
-pub use tokens::{ClientTokens, NotAHash, TokenHash};
-pub use webhook::{NotAKey, Signed, WebhookKey};
+pub use tokens::{ClientTokens, TokenHash, TokenHashParseError};
+pub use webhook::{SignedRequest, WebhookKey, WebhookKeyParseError};

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use super::Principal;
 
 /// Context of the key derivation.
-const CONTEXT: &str = "antiphon owner v1";
+const OWNER_KEY_CONTEXT: &str = "antiphon owner v1";
 
 /// The key of all owner names.
 #[derive(Clone)]
@@ -13,8 +13,8 @@ pub struct OwnerKey([u8; 32]);
 
 impl OwnerKey {
     /// Derives the key from a ledger's secret.
-    pub fn of(secret: &[u8; 32]) -> Self {
-        Self(blake3::derive_key(CONTEXT, secret))
+    pub fn from_ledger_secret(secret: &[u8; 32]) -> Self {
+        Self(blake3::derive_key(OWNER_KEY_CONTEXT, secret))
     }
 }
 
@@ -31,7 +31,7 @@ pub struct Owner([u8; 16]);
 
 impl Owner {
     /// Returns the owner name of a principal.
-    pub fn of(key: &OwnerKey, principal: Principal) -> Self {
+    pub fn of_principal(key: &OwnerKey, principal: Principal) -> Self {
         let hash = blake3::keyed_hash(&key.0, principal.as_bytes());
         // 128 bits rule out collisions and keep the header short.
         let (name, _) = hash.as_bytes().split_at(16);
@@ -58,16 +58,16 @@ impl fmt::Display for Owner {
 /// The error for a text that is not an owner name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected 32 hexadecimal digits")]
-pub struct NotAnOwner;
+pub struct OwnerParseError;
 
 impl FromStr for Owner {
-    type Err = NotAnOwner;
+    type Err = OwnerParseError;
 
-    fn from_str(text: &str) -> Result<Self, NotAnOwner> {
+    fn from_str(text: &str) -> Result<Self, OwnerParseError> {
         // `from_str_radix` alone would accept a leading `+`.
         let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let name = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
-        name.map(|name| Self(name.to_be_bytes())).ok_or(NotAnOwner)
+        name.map(|name| Self(name.to_be_bytes())).ok_or(OwnerParseError)
     }
 }
 
@@ -82,16 +82,19 @@ mod tests {
     fn an_owner_is_read_as_it_is_shown_and_depends_on_the_key() {
         let key = PrincipalKey::new([7; 32]);
         let (one, two) = (Principal::of_token(&key, "a"), Principal::of_token(&key, "b"));
-        let owners = OwnerKey::of(&[1; 32]);
-        let shown = Owner::of(&owners, one).to_string();
+        let owners = OwnerKey::from_ledger_secret(&[1; 32]);
+        let shown = Owner::of_principal(&owners, one).to_string();
         assert_eq!(shown.len(), 32);
-        assert_eq!(shown.parse(), Ok(Owner::of(&owners, one)));
-        assert_eq!(shown.to_uppercase().parse(), Ok(Owner::of(&owners, one)));
-        assert_ne!(Owner::of(&owners, one), Owner::of(&owners, two));
-        assert_ne!(Owner::of(&owners, one), Owner::of(&OwnerKey::of(&[2; 32]), one));
+        assert_eq!(shown.parse(), Ok(Owner::of_principal(&owners, one)));
+        assert_eq!(shown.to_uppercase().parse(), Ok(Owner::of_principal(&owners, one)));
+        assert_ne!(Owner::of_principal(&owners, one), Owner::of_principal(&owners, two));
         assert_ne!(
-            Owner::of(&owners, Principal::of(&key, &HeaderMap::new(), None)),
-            Owner::of(&owners, one)
+            Owner::of_principal(&owners, one),
+            Owner::of_principal(&OwnerKey::from_ledger_secret(&[2; 32]), one)
+        );
+        assert_ne!(
+            Owner::of_principal(&owners, Principal::of_credentials(&key, &HeaderMap::new(), None)),
+            Owner::of_principal(&owners, one)
         );
         for wrong in [
             "",
@@ -100,7 +103,7 @@ mod tests {
             &format!("+{}", &shown[1..]),
             &shown.replace(|_| true, "g"),
         ] {
-            assert_eq!(wrong.parse::<Owner>(), Err(NotAnOwner), "{wrong}");
+            assert_eq!(wrong.parse::<Owner>(), Err(OwnerParseError), "{wrong}");
         }
     }
 }

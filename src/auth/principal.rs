@@ -10,7 +10,7 @@ use crate::{digest::keyed_digest_of, provider::BUILT_IN};
 const KEY_PARAMETER: &str = "key";
 
 /// Context of the key derivation for a ledger's principals.
-const CONTEXT: &str = "antiphon principal v1";
+const PRINCIPAL_KEY_CONTEXT: &str = "antiphon principal v1";
 /// Longest user name in bytes. Longer names are refused.
 pub const USER_BYTES_MAX: usize = 256;
 
@@ -18,7 +18,7 @@ pub const USER_BYTES_MAX: usize = 256;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrincipalSettings {
     /// `true` for one principal for all clients. Allowed only if the proxy listens on loopback.
-    pub single: bool,
+    pub is_single: bool,
     /// The header in which a trusted intermediary names the user.
     pub user_header: Option<HeaderName>,
     /// `true` if the user named in a body is trusted.
@@ -92,8 +92,8 @@ impl PrincipalKey {
     }
 
     /// Derives the key from a ledger's secret. Principals stay the same for as long as the ledger exists.
-    pub fn of_ledger(secret: &[u8; 32]) -> Self {
-        Self(blake3::derive_key(CONTEXT, secret))
+    pub fn from_ledger_secret(secret: &[u8; 32]) -> Self {
+        Self(blake3::derive_key(PRINCIPAL_KEY_CONTEXT, secret))
     }
 }
 
@@ -113,26 +113,26 @@ impl Principal {
 
     /// Returns the principal of the presented credentials. One secret is one principal, whichever header or parameter
     /// carries it.
-    pub fn of(key: &PrincipalKey, headers: &HeaderMap, query: Option<&str>) -> Self {
+    pub fn of_credentials(key: &PrincipalKey, headers: &HeaderMap, query: Option<&str>) -> Self {
         // Sorted, because the order of the headers must not matter.
-        let mut secrets: Vec<Cow<'_, [u8]>> = presented(headers, query).collect();
+        let mut secrets: Vec<Cow<'_, [u8]>> = presented_secrets(headers, query).collect();
         secrets.sort_unstable();
         // Some clients send one key in two headers.
         secrets.dedup();
         if secrets.is_empty() {
             return Self::NONE;
         }
-        Self::hashed(key, b"secret", secrets.iter().map(AsRef::as_ref))
+        Self::hash_parts(key, b"secret", secrets.iter().map(AsRef::as_ref))
     }
 
     /// Returns the principal of the client token with this name.
     pub fn of_token(key: &PrincipalKey, name: &str) -> Self {
-        Self::hashed(key, b"token", [name.as_bytes()].into_iter())
+        Self::hash_parts(key, b"token", [name.as_bytes()].into_iter())
     }
 
     /// Returns the principal that all clients share.
-    pub fn single(key: &PrincipalKey) -> Self {
-        Self::hashed(key, b"single", std::iter::empty())
+    pub fn of_all_clients(key: &PrincipalKey) -> Self {
+        Self::hash_parts(key, b"single", std::iter::empty())
     }
 
     /// Returns the principal of a user within `within`, isolated from all others. Clients without a credential stay
@@ -142,12 +142,12 @@ impl Principal {
         if within == Self::NONE {
             return Self::NONE;
         }
-        Self::hashed(key, b"user", [&within.0[..], user].into_iter())
+        Self::hash_parts(key, b"user", [&within.0[..], user].into_iter())
     }
 
     /// Returns the principal of a tool service itself.
     pub fn of_service(key: &PrincipalKey, name: &str) -> Self {
-        Self::hashed(key, b"service", [name.as_bytes()].into_iter())
+        Self::hash_parts(key, b"service", [name.as_bytes()].into_iter())
     }
 
     /// Restores a principal from its stored hash.
@@ -160,7 +160,7 @@ impl Principal {
         &self.0
     }
 
-    fn hashed<'p>(key: &PrincipalKey, kind: &'p [u8], parts: impl Iterator<Item = &'p [u8]>) -> Self {
+    fn hash_parts<'p>(key: &PrincipalKey, kind: &'p [u8], parts: impl Iterator<Item = &'p [u8]>) -> Self {
         // The kind comes first, so that a token's name never equals a secret.
         Self(keyed_digest_of(&key.0, [kind].into_iter().chain(parts)))
     }
@@ -178,19 +178,23 @@ impl fmt::Debug for Principal {
 
 /// The headers in which clients send their credentials.
 // Taken from the table of providers, so that a new provider's header is never forgotten.
-static NAMES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| BUILT_IN.iter().map(|row| row.credential).collect());
+static CREDENTIAL_HEADERS: LazyLock<BTreeSet<&str>> =
+    LazyLock::new(|| BUILT_IN.iter().map(|row| row.credential).collect());
 
 /// Returns every bare secret of a request: the values of credential headers, without `Bearer`, and of the query
 /// parameter `key`.
-pub fn presented<'r>(headers: &'r HeaderMap, query: Option<&'r str>) -> impl Iterator<Item = Cow<'r, [u8]>> {
-    let in_headers = NAMES.iter().flat_map(|name| headers.get_all(*name)).map(|value| {
-        // A scheme is not part of the secret, in whichever header it appears.
-        Cow::Borrowed(bare(value.as_bytes()))
-    });
+pub fn presented_secrets<'r>(headers: &'r HeaderMap, query: Option<&'r str>) -> impl Iterator<Item = Cow<'r, [u8]>> {
+    let in_headers = CREDENTIAL_HEADERS
+        .iter()
+        .flat_map(|name| headers.get_all(*name))
+        .map(|value| {
+            // A scheme is not part of the secret, in whichever header it appears.
+            Cow::Borrowed(strip_scheme(value.as_bytes()))
+        });
     let pairs = query.unwrap_or_default().split('&');
     let in_query = pairs.filter_map(|pair| {
         let (name, value) = pair.split_once('=')?;
-        (*decoded(name) == *KEY_PARAMETER.as_bytes()).then(|| decoded(value))
+        (*decode_query(name) == *KEY_PARAMETER.as_bytes()).then(|| decode_query(value))
     });
     // An empty secret would make all its senders one principal.
     in_headers.chain(in_query).filter(|secret| !secret.is_empty())
@@ -198,15 +202,15 @@ pub fn presented<'r>(headers: &'r HeaderMap, query: Option<&'r str>) -> impl Ite
 
 /// Prefixes of credentials that expire within hours, so that the principal changes with each renewal: signed tokens,
 /// Anthropic's and Google's OAuth tokens.
-const SHORT_LIVED: [&[u8]; 3] = [b"eyJ", b"sk-ant-oat", b"ya29."];
+const SHORT_LIVED_PREFIXES: [&[u8]; 3] = [b"eyJ", b"sk-ant-oat", b"ya29."];
 
 /// Returns `true` if a request presents a credential that will expire.
 pub fn is_short_lived(headers: &HeaderMap) -> bool {
     // OAuth tokens are never sent in the query.
-    presented(headers, None).any(|secret| SHORT_LIVED.iter().any(|begin| secret.starts_with(begin)))
+    presented_secrets(headers, None).any(|secret| SHORT_LIVED_PREFIXES.iter().any(|begin| secret.starts_with(begin)))
 }
 
-fn bare(value: &[u8]) -> &[u8] {
+fn strip_scheme(value: &[u8]) -> &[u8] {
     const BEARER: &[u8] = b"bearer ";
     // Blanks around a header's value are not part of it.
     let value = value.trim_ascii();
@@ -217,16 +221,16 @@ fn bare(value: &[u8]) -> &[u8] {
 }
 
 /// Decodes a name or value of a query. Invalid escapes stay unchanged.
-pub fn decoded(text: &str) -> Cow<'_, [u8]> {
-    decoded_with(text, b' ')
+pub fn decode_query(text: &str) -> Cow<'_, [u8]> {
+    percent_decode(text, b' ')
 }
 
 /// Decodes a segment of a path: `%20` is a blank, `+` is itself.
-pub fn decoded_segment(text: &str) -> Cow<'_, [u8]> {
-    decoded_with(text, b'+')
+pub fn decode_segment(text: &str) -> Cow<'_, [u8]> {
+    percent_decode(text, b'+')
 }
 
-fn decoded_with(text: &str, plus: u8) -> Cow<'_, [u8]> {
+fn percent_decode(text: &str, plus: u8) -> Cow<'_, [u8]> {
     // The usual case needs no copy.
     if !text.contains(['%', '+']) {
         return Cow::Borrowed(text.as_bytes());
@@ -262,7 +266,7 @@ mod tests {
             )
         };
         let headers: HeaderMap = headers.iter().map(pair).collect();
-        Principal::of(&PrincipalKey::new([7; 32]), &headers, query)
+        Principal::of_credentials(&PrincipalKey::new([7; 32]), &headers, query)
     }
 
     type Form<'t> = (&'t [(&'t str, &'t str)], Option<&'t str>);
@@ -294,7 +298,7 @@ mod tests {
             of(&[("x-api-key", "K%1 L")], None),
             of(&[("x-api-key", "K%1L")], None),
             Principal::of_token(&PrincipalKey::new([7; 32]), "K%1"),
-            Principal::of(&PrincipalKey::new([8; 32]), &HeaderMap::new(), Some("key=K%251")),
+            Principal::of_credentials(&PrincipalKey::new([8; 32]), &HeaderMap::new(), Some("key=K%251")),
             Principal::NONE,
         ];
         assert!(others.iter().all(|other| *other != k));
@@ -340,7 +344,7 @@ mod tests {
             user(one, ""),
             Principal::of_token(&key, "ann"),
             Principal::of_service(&key, "a"),
-            Principal::single(&key),
+            Principal::of_all_clients(&key),
             Principal::NONE,
         ];
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
@@ -349,10 +353,10 @@ mod tests {
         let who = Caller::of_account(one).with_user(&key, b"ann");
         assert_eq!((who.principal, who.account), (user(one, "ann"), one));
         assert_eq!(who.with_user(&key, b"ben").principal, user(one, "ben"));
-        let ours = PrincipalKey::of_ledger(&[1; 32]);
+        let ours = PrincipalKey::from_ledger_secret(&[1; 32]);
         assert_ne!(
             Principal::of_token(&ours, "a"),
-            Principal::of_token(&PrincipalKey::of_ledger(&[2; 32]), "a")
+            Principal::of_token(&PrincipalKey::from_ledger_secret(&[2; 32]), "a")
         );
     }
 
@@ -375,8 +379,8 @@ mod tests {
         fn what_is_escaped_is_meant(bytes in any::<Vec<u8>>(), text in "[ -~é]{0,20}") {
             let escaped: Vec<String> = bytes.iter().map(|byte| format!("%{byte:02X}")).collect();
             let escaped = escaped.concat();
-            prop_assert_eq!(decoded(&escaped), bytes);
-            prop_assert!(decoded(&text).len() <= text.len());
+            prop_assert_eq!(decode_query(&escaped), bytes);
+            prop_assert!(decode_query(&text).len() <= text.len());
         }
     }
 }

@@ -45,14 +45,14 @@ pub struct AwsKeys {
 
 impl Profile {
     /// Returns `true` if the profile may be used for `model`. Requests without a model may use any profile.
-    pub fn serves(&self, model: Option<&str>) -> bool {
-        serves(&self.models, model)
+    pub fn serves_model(&self, model: Option<&str>) -> bool {
+        allows_model(&self.models, model)
     }
 }
 
 /// Returns `true` if `models` allows `model`. A trailing `*` matches any ending, an empty list any model. Requests
 /// without a model are always allowed.
-pub(super) fn serves(models: &[String], model: Option<&str>) -> bool {
+pub(super) fn allows_model(models: &[String], model: Option<&str>) -> bool {
     let Some(model) = model else { return true };
     let allows = |allowed: &String| match allowed.strip_suffix('*') {
         Some(beginning) => model.starts_with(beginning),
@@ -89,7 +89,7 @@ mod tests {
             (&["*"], Some(""), true),
         ];
         for (models, model, serves) in rows {
-            assert_eq!(profile(models).serves(*model), *serves, "{models:?} {model:?}");
+            assert_eq!(profile(models).serves_model(*model), *serves, "{models:?} {model:?}");
         }
     }
 

@@ -6,9 +6,9 @@ use sha2::{Digest, Sha256};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 /// Prefix of a written hash.
-const SCHEME: &str = "sha256:";
+const HASH_PREFIX: &str = "sha256:";
 /// Marker for "no entry".
-const NONE: u64 = u64::MAX;
+const NO_ENTRY: u64 = u64::MAX;
 
 /// The SHA-256 of a client token. Tokens are random, so no slower hash is needed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,7 +16,7 @@ pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
     /// Hashes a token.
-    pub fn of(token: &[u8]) -> Self {
+    pub fn hash_token(token: &[u8]) -> Self {
         Self(Sha256::digest(token).into())
     }
 
@@ -28,7 +28,7 @@ impl TokenHash {
 
 impl fmt::Display for TokenHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(SCHEME)?;
+        f.write_str(HASH_PREFIX)?;
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
@@ -42,31 +42,31 @@ impl fmt::Debug for TokenHash {
 /// The error for a text that is not a hash. The text may be a token, so it is never repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected sha256: and 64 hexadecimal digits")]
-pub struct NotAHash;
+pub struct TokenHashParseError;
 
 impl FromStr for TokenHash {
-    type Err = NotAHash;
+    type Err = TokenHashParseError;
 
-    fn from_str(text: &str) -> Result<Self, NotAHash> {
-        let digits = text.strip_prefix(SCHEME).ok_or(NotAHash)?.as_bytes();
+    fn from_str(text: &str) -> Result<Self, TokenHashParseError> {
+        let digits = text.strip_prefix(HASH_PREFIX).ok_or(TokenHashParseError)?.as_bytes();
         let (pairs, rest) = digits.as_chunks::<2>();
         let mut hash = [0; 32];
         if !rest.is_empty() || pairs.len() != hash.len() {
-            return Err(NotAHash);
+            return Err(TokenHashParseError);
         }
         for (byte, [high, low]) in hash.iter_mut().zip(pairs) {
-            *byte = digit(*high)? << 4 | digit(*low)?;
+            *byte = parse_hex_digit(*high)? << 4 | parse_hex_digit(*low)?;
         }
         Ok(Self(hash))
     }
 }
 
-const fn digit(letter: u8) -> Result<u8, NotAHash> {
+const fn parse_hex_digit(letter: u8) -> Result<u8, TokenHashParseError> {
     match letter {
         b'0'..=b'9' => Ok(letter - b'0'),
         b'a'..=b'f' => Ok(letter - b'a' + 10),
         b'A'..=b'F' => Ok(letter - b'A' + 10),
-        _ => Err(NotAHash),
+        _ => Err(TokenHashParseError),
     }
 }
 
@@ -89,9 +89,9 @@ impl ClientTokens {
 
     /// Returns the name of a presented token; `None` if it is unknown. Compares every entry, so that the time reveals
     /// nothing.
-    pub fn verify(&self, presented: &[u8]) -> Option<&str> {
-        let TokenHash(hash) = TokenHash::of(presented);
-        let mut found = NONE;
+    pub fn find_name(&self, presented: &[u8]) -> Option<&str> {
+        let TokenHash(hash) = TokenHash::hash_token(presented);
+        let mut found = NO_ENTRY;
         for (place, (_, TokenHash(known))) in (0_u64..).zip(&self.entries) {
             // No early exit: the time must not depend on the entry that matches.
             found.conditional_assign(&place, known.ct_eq(&hash));
@@ -111,7 +111,7 @@ mod tests {
     fn a_hash_is_read_as_it_is_written_and_nothing_else_is() {
         // printf %s antiphon_0 | sha256sum
         let written = "sha256:d3c037b9d7d9dfb130eec88d77c88858f5d900b0bc0e01af7b74363caafa0bae";
-        let hash = TokenHash::of(b"antiphon_0");
+        let hash = TokenHash::hash_token(b"antiphon_0");
         assert_eq!(hash.to_string(), written);
         assert_eq!(hash.to_string().parse(), Ok(hash));
         assert_eq!(
@@ -129,7 +129,7 @@ mod tests {
             &written.replace('f', "g"),
             "antiphon_0",
         ] {
-            assert_eq!(wrong.parse::<TokenHash>(), Err(NotAHash), "{wrong}");
+            assert_eq!(wrong.parse::<TokenHash>(), Err(TokenHashParseError), "{wrong}");
         }
     }
 
@@ -137,16 +137,16 @@ mod tests {
         #[test]
         fn a_token_is_known_by_its_own_name_only(tokens in prop::collection::btree_set("[ -~]{1,40}", 1..8), other in "[ -~]{0,40}") {
             let tokens: Vec<String> = tokens.into_iter().collect();
-            let entry = |(i, token): (usize, &String)| (format!("t{i}"), TokenHash::of(token.as_bytes()));
+            let entry = |(i, token): (usize, &String)| (format!("t{i}"), TokenHash::hash_token(token.as_bytes()));
             let known = ClientTokens::new(tokens.iter().enumerate().map(entry).collect());
             for (i, token) in tokens.iter().enumerate() {
                 let name = format!("t{i}");
-                prop_assert_eq!(known.verify(token.as_bytes()), Some(name.as_str()));
+                prop_assert_eq!(known.find_name(token.as_bytes()), Some(name.as_str()));
             }
             if !tokens.contains(&other) {
-                prop_assert_eq!(known.verify(other.as_bytes()), None);
+                prop_assert_eq!(known.find_name(other.as_bytes()), None);
             }
-            prop_assert!(ClientTokens::default().verify(other.as_bytes()).is_none());
+            prop_assert!(ClientTokens::default().find_name(other.as_bytes()).is_none());
         }
     }
 }

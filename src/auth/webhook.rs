@@ -6,15 +6,15 @@ use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
 /// Prefix of a written key.
-const SCHEME: &str = "whsec_";
+const KEY_PREFIX: &str = "whsec_";
 /// Prefix of the supported kind of signature.
-const VERSION: &str = "v1,";
+const SIGNATURE_PREFIX: &str = "v1,";
 /// Longest difference between the sender's time and the proxy's, in either direction.
-const TOLERANCE: Duration = Duration::from_secs(300);
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(300);
 /// Allowed lengths of a key in bytes, from the standard.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// Block size of SHA-256 in bytes.
-const BLOCK: usize = 64;
+const BLOCK_BYTES: usize = 64;
 /// Signatures of one body that are checked. Further ones are ignored.
 const SIGNATURES_MAX: usize = 16;
 
@@ -31,11 +31,11 @@ impl fmt::Debug for WebhookKey {
 /// The error for a text that is not a key. The text is never repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected whsec_ and 24 to 64 bytes in base64")]
-pub struct NotAKey;
+pub struct WebhookKeyParseError;
 
 /// The signed parts of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Signed<'r> {
+pub struct SignedRequest<'r> {
     /// `webhook-id`.
     pub id: &'r str,
     /// `webhook-timestamp`: seconds since 1970.
@@ -48,16 +48,18 @@ pub struct Signed<'r> {
 
 impl WebhookKey {
     /// Parses a written key.
-    pub fn parse(text: &str) -> Result<Self, NotAKey> {
-        let key = text.strip_prefix(SCHEME).and_then(|text| base64(text.as_bytes()));
+    pub fn parse(text: &str) -> Result<Self, WebhookKeyParseError> {
+        let key = text
+            .strip_prefix(KEY_PREFIX)
+            .and_then(|text| decode_base64(text.as_bytes()));
         key.filter(|key| KEY_BYTES.contains(&key.len()))
             .map(Self)
-            .ok_or(NotAKey)
+            .ok_or(WebhookKeyParseError)
     }
 
     /// Returns `true` if a signature is valid and the time is within 300 seconds of `now`. Compares every signature in
     /// full.
-    pub fn verify(&self, signed: &Signed<'_>, now: Duration) -> bool {
+    pub fn is_authentic(&self, signed: &SignedRequest<'_>, now: Duration) -> bool {
         // `parse` alone would accept a leading `+`.
         let is_time = !signed.timestamp.is_empty() && signed.timestamp.bytes().all(|byte| byte.is_ascii_digit());
         let Some(at) = signed
@@ -70,7 +72,7 @@ impl WebhookKey {
             return false;
         };
         // A dot in the id could shift bytes between the id and the time.
-        if signed.id.is_empty() || signed.id.contains('.') || at.abs_diff(now) > TOLERANCE {
+        if signed.id.is_empty() || signed.id.contains('.') || at.abs_diff(now) > CLOCK_TOLERANCE {
             return false;
         }
         let parts = [
@@ -80,17 +82,17 @@ impl WebhookKey {
             b".",
             signed.body,
         ];
-        let own = self.mac(&parts);
+        let own = self.compute_hmac(&parts);
         // The standard sends several signatures while a key is rotated.
         let said = signed.signatures.split(' ').take(SIGNATURES_MAX);
-        let known = said.filter_map(|one| base64(one.strip_prefix(VERSION)?.as_bytes()));
+        let known = said.filter_map(|one| decode_base64(one.strip_prefix(SIGNATURE_PREFIX)?.as_bytes()));
         // No early exit: the time must not reveal which signature matched.
         known.fold(Choice::from(0), |found, mac| found | mac.ct_eq(&own)).into()
     }
 
     /// Computes the HMAC (RFC 2104) with SHA-256.
-    fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
-        let mut block = [0_u8; BLOCK];
+    fn compute_hmac(&self, parts: &[&[u8]]) -> [u8; 32] {
+        let mut block = [0_u8; BLOCK_BYTES];
         // A key is never longer than a block, so it is never hashed first.
         block.iter_mut().zip(&self.0).for_each(|(byte, key)| *byte = *key);
         let inner = block.map(|byte| byte ^ 0x36);
@@ -107,7 +109,7 @@ impl WebhookKey {
 }
 
 /// Decodes base64 with or without padding; `None` for anything else.
-fn base64(text: &[u8]) -> Option<Vec<u8>> {
+fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
     let bare = text
         .strip_suffix(b"==")
         .or_else(|| text.strip_suffix(b"="))
@@ -173,13 +175,13 @@ mod tests {
                 "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe",
             ),
         ] {
-            assert_eq!(hex(&key(bytes).mac(&[data])), mac);
+            assert_eq!(hex(&key(bytes).compute_hmac(&[data])), mac);
         }
     }
 
     // The example of the standard's own libraries (svix-webhooks, rust/src/webhooks.rs).
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-    const SIGNED: Signed<'static> = Signed {
+    const SIGNED: SignedRequest<'static> = SignedRequest {
         id: "msg_p5jXN8AQM9LWM0D4loKWxJek",
         timestamp: "1614265330",
         signatures: "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
@@ -190,62 +192,65 @@ mod tests {
     #[test]
     fn a_signature_holds_for_these_bytes_this_id_and_about_this_time() {
         let key = WebhookKey::parse(SECRET).unwrap();
-        assert!(key.verify(&SIGNED, NOW));
-        assert!(key.verify(&SIGNED, NOW + TOLERANCE) && key.verify(&SIGNED, NOW.saturating_sub(TOLERANCE)));
+        assert!(key.is_authentic(&SIGNED, NOW));
+        assert!(
+            key.is_authentic(&SIGNED, NOW + CLOCK_TOLERANCE)
+                && key.is_authentic(&SIGNED, NOW.saturating_sub(CLOCK_TOLERANCE))
+        );
         let second = Duration::from_secs(1);
-        assert!(!key.verify(&SIGNED, NOW + TOLERANCE + second));
-        assert!(!key.verify(&SIGNED, NOW.saturating_sub(TOLERANCE + second)));
+        assert!(!key.is_authentic(&SIGNED, NOW + CLOCK_TOLERANCE + second));
+        assert!(!key.is_authentic(&SIGNED, NOW.saturating_sub(CLOCK_TOLERANCE + second)));
         let several = format!("v1a,AAAA v1,AAAA {} v2,x", SIGNED.signatures);
-        assert!(key.verify(
-            &Signed {
+        assert!(key.is_authentic(
+            &SignedRequest {
                 signatures: &several,
                 ..SIGNED
             },
             NOW
         ));
         for wrong in [
-            Signed {
+            SignedRequest {
                 id: "msg_p5jXN8AQM9LWM0D4loKWxJel",
                 ..SIGNED
             },
-            Signed { id: "", ..SIGNED },
-            Signed {
+            SignedRequest { id: "", ..SIGNED },
+            SignedRequest {
                 timestamp: "1614265331",
                 ..SIGNED
             },
-            Signed {
+            SignedRequest {
                 timestamp: "+1614265330",
                 ..SIGNED
             },
-            Signed {
+            SignedRequest {
                 timestamp: "",
                 ..SIGNED
             },
-            Signed {
+            SignedRequest {
                 body: br#"{"test": 2432232315}"#,
                 ..SIGNED
             },
-            Signed {
+            SignedRequest {
                 signatures: "",
                 ..SIGNED
             },
-            Signed {
+            SignedRequest {
                 signatures: "g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
                 ..SIGNED
             },
-            Signed {
+            SignedRequest {
                 signatures: "v1a,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
                 ..SIGNED
             },
-            Signed {
+            SignedRequest {
                 signatures: "v1,",
                 ..SIGNED
             },
         ] {
-            assert!(!key.verify(&wrong, NOW), "{wrong:?}");
+            assert!(!key.is_authentic(&wrong, NOW), "{wrong:?}");
         }
         let other = WebhookKey::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSx").unwrap();
-        assert!(!other.verify(&SIGNED, NOW));
+        assert!(!other.is_authentic(&SIGNED, NOW));
         assert_eq!(format!("{key:?}"), "WebhookKey(***)");
     }
 
@@ -258,7 +263,7 @@ mod tests {
             "whsec_MfKQ",
             "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS!",
         ] {
-            assert_eq!(WebhookKey::parse(wrong), Err(NotAKey), "{wrong}");
+            assert_eq!(WebhookKey::parse(wrong), Err(WebhookKeyParseError), "{wrong}");
         }
         for (text, bytes) in [
             ("", Some(&b""[..])),
@@ -273,7 +278,7 @@ mod tests {
             ("Zm9v=", None),
             ("Zm 9", None),
         ] {
-            assert_eq!(base64(text.as_bytes()).as_deref(), bytes, "{text}");
+            assert_eq!(decode_base64(text.as_bytes()).as_deref(), bytes, "{text}");
         }
     }
 }

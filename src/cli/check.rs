@@ -33,7 +33,7 @@ pub(super) struct Args {
 /// Format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
-    /// One line per finding, for people
+    /// Lines of text, for people
     Text,
     /// One JSON document, for programs
     Json,
@@ -70,6 +70,7 @@ fn look(path: &std::path::Path, wire: Option<Wire>) -> Seen {
     let name = path.display().to_string();
     let verdict = input::read(path, wire).and_then(|input| {
         let (name, wire) = (input.name, input.wire);
+        // `check` reads no configuration, so it reports what the default policy finds.
         repair::check(&input.body, wire, &RepairPolicy::default())
             .map(|findings| (wire, findings))
             .map_err(|source| input::InputError::Unreadable { name, wire, source })
@@ -86,6 +87,7 @@ fn text(out: &mut impl Write, file: &Seen) -> io::Result<()> {
     };
     for finding in findings {
         let place = wire.format.place(finding);
+        // Not every finding concerns a call with an id.
         let id = if finding.id.is_empty() {
             String::new()
         } else {

@@ -13,7 +13,7 @@ use clap::Subcommand;
 use crate::{
     auth::TokenHash,
     config::{self, Flags, Loaded},
-    upstream::{NoChance, random},
+    upstream::{RandomError, random_bytes},
 };
 
 /// Arguments of `antiphon config`.
@@ -100,7 +100,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let token = client_token()?;
             // Alone on stdout, so that scripts can capture it without the rest.
             writeln!(out, "{token}")?;
-            let hash = TokenHash::of(token.as_bytes());
+            let hash = TokenHash::hash_token(token.as_bytes());
             writeln!(
                 io::stderr().lock(),
                 "[client_tokens]\n{name:?} = \"{hash}\"\n\n# Or, for a tool service that posts results:\n# [services.{name:?}]\n# token = \"{hash}\""
@@ -111,9 +111,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Creates a token from 32 random bytes.
-fn client_token() -> Result<String, NoChance> {
+fn client_token() -> Result<String, RandomError> {
     let mut token = "antiphon_".to_owned();
-    for byte in random()? {
+    for byte in random_bytes()? {
         // Writing to a string cannot fail.
         let _ = write!(token, "{byte:02x}");
     }

@@ -64,6 +64,7 @@ pub(super) fn read(path: &Path, wire: Option<Wire>) -> Result<Input, InputError>
         Ok(bytes) => Bytes::from(bytes),
         Err(source) => return Err(InputError::Io { name, source }),
     };
+    // `--wire` overrides the detection, since a broken body may look like another format.
     match wire.map_or_else(|| detect(&body), Ok) {
         Ok(wire) => Ok(Input { name, body, wire }),
         Err(source) => Err(InputError::Undetected { name, source }),

@@ -27,7 +27,7 @@ use std::{
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{app::StartError, config::ConfigError, ledger::OpenError};
+use crate::{app::StartError, config::ConfigError, ledger::LedgerOpenError};
 use input::InputError;
 
 /// Exit code for wrong usage, bad configuration or unreadable input.
@@ -104,6 +104,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             };
         }
     };
+    // `antiphon` alone is `antiphon serve`, with the same flags.
     let result = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
         Command::Serve(args) => serve::run(&args),
         Command::Run(args) => run::run(&args),
@@ -142,7 +143,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
         ));
     }
     // Errors that the operator fixes by other arguments, other files or another configuration.
-    let unusable = error.is::<OpenError>() || error.is::<store::StoreError>();
+    let unusable = error.is::<LedgerOpenError>() || error.is::<store::StoreError>();
     if taken || unusable || error.is::<ConfigError>() || error.is::<InputError>() {
         ExitCode::from(EXIT_USAGE)
     } else {

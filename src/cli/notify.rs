@@ -9,7 +9,7 @@ pub(super) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// Reports that a reload begins. [`ready`] must follow, even if the reload fails.
+/// Reports that a reload begins. "ready" must follow, even if the reload fails.
 pub(super) fn reloading() {
     // systemd requires the time beside RELOADING, to match it with the READY that follows.
     match NotifyState::monotonic_usec_now() {

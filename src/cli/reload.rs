@@ -37,7 +37,10 @@ impl Reloader {
                 }
             }
             Err(why) => {
-                tracing::error!(why, "failed to reload the configuration: the previous one stays in effect");
+                tracing::error!(
+                    why,
+                    "failed to reload the configuration: the previous one stays in effect"
+                );
                 self.control.failed(why.clone());
             }
         }
@@ -58,7 +61,7 @@ impl Reloader {
         let named = names.iter().map(String::as_str);
         let profiles = Profiles::new(named, config.profiles, &config.proxy.rotation, self.telemetry.clone());
         // Cooldowns must survive a reload, or each reload would send requests to exhausted keys.
-        profiles.inherit(&old.profiles);
+        profiles.inherit_state(&old.profiles);
         let routes = Routes::new(config.upstreams);
         let mut settings = config.proxy;
         // The ledger and the session table use these as well and are not rebuilt, so all keep the old values.

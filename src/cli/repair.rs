@@ -47,6 +47,7 @@ pub(super) struct Args {
 
 /// Parses a class of action.
 fn least_parser(name: &str) -> Result<Applicability, String> {
+    // Not a `ValueEnum`: the core, which defines the classes, does not know clap.
     let classes = [
         ("lossy", Applicability::Lossy),
         ("inventive", Applicability::Inventive),

@@ -19,7 +19,7 @@ use super::{banner, healthcheck, serve};
 use crate::{
     app::{self, Launched, Shown},
     config::{self, Config, Flags, Loaded, process_environment},
-    ledger::{Ledger, OpenError},
+    ledger::{Ledger, LedgerOpenError},
     provider::{self, Routes},
     telemetry::{self, LogControl},
 };
@@ -120,8 +120,8 @@ async fn is_ours(at: SocketAddr) -> bool {
     let Ok(url) = format!("http://{at}/").parse::<Uri>() else {
         return false;
     };
-    let asked = tokio::time::timeout(ANSWER, healthcheck::ask(&url)).await;
-    asked.is_ok_and(|answer| answer.is_ok_and(|head| head.headers.contains_key("x-antiphon-request-id")))
+    let response = tokio::time::timeout(ANSWER, healthcheck::ask(&url)).await;
+    response.is_ok_and(|answer| answer.is_ok_and(|head| head.headers.contains_key("x-antiphon-request-id")))
 }
 
 /// Starts a proxy, on free ports unless the flags give an address.
@@ -149,7 +149,7 @@ async fn start(loaded: Loaded, flags: &Flags, log: LogControl) -> anyhow::Result
 /// Opens the ledger. If another process uses the default file, this command stores its records in memory.
 fn ledger(config: &mut Config) -> anyhow::Result<Arc<dyn Ledger>> {
     let opened = serve::ledger(&config.ledger);
-    let in_use = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(OpenError::InUse { .. }));
+    let in_use = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(LedgerOpenError::InUse { .. }));
     match opened {
         Err(error) if config.ledger.path.is_none() && in_use(&error) => {
             tracing::warn!(why = %error, "the ledger's records will be lost when this command ends");

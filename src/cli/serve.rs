@@ -21,10 +21,10 @@ use super::{EXIT_INTERRUPTED, banner, notify, reload::Reloader};
 use crate::{
     app::{self, Launched, Shown},
     config::{self, Flags, LedgerConfig, Loaded, default_ledger_path, process_environment},
-    ledger::{Ledger, MemoryLedger, OpenError, SqliteLedger},
+    ledger::{Ledger, LedgerOpenError, MemoryLedger, SqliteLedger},
     provider::{self, Upstream},
     telemetry::{self, LogControl},
-    upstream::random,
+    upstream::random_bytes,
 };
 
 /// Time for the runtime to stop after the drain, or after a second SIGINT.
@@ -91,6 +91,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let runtime = runtime().context("cannot start threads")?;
     // Boxed, since the future is large and would otherwise be on the stack of the main thread.
     let result = runtime.block_on(Box::pin(serve(flags, loaded, log)));
+    // A blocking task, such as a DNS lookup, must not delay the exit.
     runtime.shutdown_timeout(STOP_TIMEOUT);
     telemetry::flush_log_lines();
     result
@@ -130,7 +131,12 @@ async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<
         telemetry,
         routes,
     } = app::launch(config, shown, &ledger).await?;
-    tracing::info!(listen = %running.data, admin_listen = %running.admin, version = env!("CARGO_PKG_VERSION"), "serving");
+    tracing::info!(
+        listen = %running.data,
+        admin_listen = %running.admin,
+        version = env!("CARGO_PKG_VERSION"),
+        "serving"
+    );
     if io::stderr().is_terminal() {
         // The banner is only a hint. A terminal that is gone is no reason to stop.
         let banner = banner::text(&routes, running.data, running.admin);
@@ -143,6 +149,7 @@ async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<
         control,
         telemetry,
     };
+    // Only now, since units that depend on this one may connect at once.
     notify::ready();
     loop {
         tokio::select! {
@@ -178,7 +185,7 @@ async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<
 /// If no file is configured and the default file cannot be created, the ledger is in memory. That is the case in a
 /// container without a home directory.
 pub(super) fn ledger(config: &LedgerConfig) -> anyhow::Result<Arc<dyn Ledger>> {
-    let secret = random().context("cannot generate the secret of the ledger")?;
+    let secret = random_bytes().context("cannot generate the secret of the ledger")?;
     let in_memory = || Arc::new(MemoryLedger::new(config.settings, secret));
     if !config.is_file {
         return Ok(in_memory());
@@ -191,7 +198,7 @@ pub(super) fn ledger(config: &LedgerConfig) -> anyhow::Result<Arc<dyn Ledger>> {
     match SqliteLedger::open(&path, config.settings, secret) {
         Ok(ledger) => Ok(Arc::new(ledger)),
         // Only if the default file does not exist: an existing one has records that must not be ignored.
-        Err(error @ OpenError::Unusable { .. }) if config.path.is_none() && !path.exists() => {
+        Err(error @ LedgerOpenError::Unusable { .. }) if config.path.is_none() && !path.exists() => {
             warn_of_short_memory(&error.to_string());
             Ok(in_memory())
         }

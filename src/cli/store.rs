@@ -16,8 +16,11 @@ use super::check::Output;
 use crate::{
     clock,
     config::{self, default_ledger_path},
-    ledger::{Entry, Kind, Ledger as _, LedgerError, LedgerSettings, Moment, OpenError, SqliteLedger, Survey},
-    upstream::random,
+    ledger::{
+        InspectedRow, Ledger as _, LedgerError, LedgerInspector, LedgerOpenError, LedgerSettings, Moment, RecordKind,
+        SqliteLedger,
+    },
+    upstream::random_bytes,
 };
 
 /// Text below the flags in the help.
@@ -73,7 +76,7 @@ pub(super) enum StoreError {
     Missing(PathBuf),
     /// The file cannot be opened.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] LedgerOpenError),
 }
 
 impl Store {
@@ -92,8 +95,8 @@ impl Store {
     }
 
     /// Opens the file for reading. A proxy may have it open.
-    fn survey(&self) -> Result<Survey, StoreError> {
-        Ok(Survey::open(&self.path()?)?)
+    fn survey(&self) -> Result<LedgerInspector, StoreError> {
+        Ok(LedgerInspector::open(&self.path()?)?)
     }
 }
 
@@ -102,9 +105,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // A ledger may have many records, and stdout would be flushed after each line.
     let mut out = BufWriter::new(io::stdout().lock());
     let code = match &args.action {
-        Action::Ls(store) => list(&mut out, store, clock::since_1970()),
+        Action::Ls(store) => list(&mut out, store, clock::unix_time()),
         Action::Verify(store) => verify(&mut out, store),
-        Action::Gc(store) => clear(&mut out, store, clock::since_1970()),
+        Action::Gc(store) => clear(&mut out, store, clock::unix_time()),
     }?;
     out.flush()?;
     Ok(code)
@@ -122,12 +125,13 @@ fn list(out: &mut impl Write, store: &Store, now: Moment) -> anyhow::Result<Exit
     let survey = store.survey()?;
     let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
     let mut records = Vec::new();
-    survey.each(|entry| {
+    survey.for_each_row(|entry| {
         let sum = sums.entry(label(&entry)).or_default();
         sum.records = sum.records.saturating_add(1);
         sum.bytes = sum.bytes.saturating_add(entry.bytes);
         match store.output {
             Output::Text => line(out, &entry, now)?,
+            // One JSON document needs all records at once. Text is written while reading.
             Output::Json => records.push(document(&entry)),
         }
         anyhow::Ok(())
@@ -160,16 +164,16 @@ fn list(out: &mut impl Write, store: &Store, now: Moment) -> anyhow::Result<Exit
 fn verify(out: &mut impl Write, store: &Store) -> anyhow::Result<ExitCode> {
     let survey = store.survey()?;
     let (mut records, mut damaged) = (0_u64, Vec::new());
-    let read: Result<(), LedgerError> = survey.each(|entry| {
+    let read: Result<(), LedgerError> = survey.for_each_row(|entry| {
         records = records.saturating_add(1);
-        if !entry.sound {
+        if !entry.is_sound {
             damaged.push(entry);
         }
         Ok(())
     });
     // Even if reading the records fails, the check of the file may tell why.
     let mut flaws: Vec<String> = read.err().iter().map(told).collect();
-    match survey.flaws() {
+    match survey.file_problems() {
         Ok(found) => flaws.extend(found),
         Err(error) => flaws.push(told(&error)),
     }
@@ -203,9 +207,13 @@ fn verify(out: &mut impl Write, store: &Store) -> anyhow::Result<ExitCode> {
 /// Removes expired and damaged records.
 fn clear(out: &mut impl Write, store: &Store, now: Moment) -> anyhow::Result<ExitCode> {
     // The secret is only used for a new file, and this one exists.
-    let ledger = SqliteLedger::open(&store.path()?, LedgerSettings::default(), random()?).map_err(StoreError::from)?;
+    let ledger =
+        SqliteLedger::open(&store.path()?, LedgerSettings::default(), random_bytes()?).map_err(StoreError::from)?;
+    // The trait of ledgers is async, but nothing else runs here.
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    let cleared = runtime.block_on(ledger.clear(now)).context("clearing ended early")?;
+    let cleared = runtime
+        .block_on(ledger.remove_unusable(now))
+        .context("clearing ended early")?;
     let left = runtime.block_on(ledger.usage())?;
     match store.output {
         Output::Text => writeln!(
@@ -220,9 +228,10 @@ fn clear(out: &mut impl Write, store: &Store, now: Moment) -> anyhow::Result<Exi
 }
 
 /// Writes one record as a line.
-fn line(out: &mut impl Write, entry: &Entry, now: Moment) -> io::Result<()> {
+fn line(out: &mut impl Write, entry: &InspectedRow, now: Moment) -> io::Result<()> {
     let ends = match entry.expires_at.checked_sub(now) {
         Some(left) if !left.is_zero() => format!("expires in {}", span(left)),
+        // A running proxy removes expired records only once an hour.
         _ => "expired".to_owned(),
     };
     writeln!(
@@ -237,21 +246,22 @@ fn line(out: &mut impl Write, entry: &Entry, now: Moment) -> io::Result<()> {
 }
 
 /// Returns the kind of a record, or `damaged`.
-fn label(entry: &Entry) -> &'static str {
-    if entry.sound { kind(entry) } else { "damaged" }
+fn label(entry: &InspectedRow) -> &'static str {
+    // The kind of a damaged record may be wrong as well.
+    if entry.is_sound { kind(entry) } else { "damaged" }
 }
 
 /// Returns the kind of a record.
-fn kind(entry: &Entry) -> &'static str {
-    entry.kind.map_or("unknown", Kind::label)
+fn kind(entry: &InspectedRow) -> &'static str {
+    entry.kind.map_or("unknown", RecordKind::label)
 }
 
 /// Returns a record as JSON, without its content.
-fn document(entry: &Entry) -> Value {
+fn document(entry: &InspectedRow) -> Value {
     json!({
         "row": entry.place,
-        "sound": entry.sound,
-        "kind": entry.kind.map(Kind::label),
+        "sound": entry.is_sound,
+        "kind": entry.kind.map(RecordKind::label),
         "principal": entry.principal.to_string(),
         "name": entry.name.to_string(),
         "bytes": entry.bytes,

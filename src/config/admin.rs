@@ -39,7 +39,7 @@ pub(super) fn overlay_admin_token(lowering: &mut Lowering, variable: &Lookup<'_>
         }
         Ok(token) => {
             // Only the hash is stored, so that `config print` cannot show the token.
-            let hash = TokenHash::of(token.as_bytes()).to_string();
+            let hash = TokenHash::hash_token(token.as_bytes()).to_string();
             lowering.file.server.admin_token = Some(ClientToken(hash));
         }
         Err(problem) => lowering.push(problem),
@@ -48,8 +48,8 @@ pub(super) fn overlay_admin_token(lowering: &mut Lowering, variable: &Lookup<'_>
 
 /// Returns the hash of the admin token. `None` if anybody on this machine may use the admin listener.
 pub(super) fn lower_admin_token(lowering: &mut Lowering) -> Option<TokenHash> {
-    let said = lowering.file.server.admin_token.clone()?;
-    let hash = said.0.parse().map_err(|error: crate::auth::NotAHash| {
+    let token = lowering.file.server.admin_token.clone()?;
+    let hash = token.0.parse().map_err(|error: crate::auth::TokenHashParseError| {
         Flaw::new(error.to_string()).hint("`antiphon config token NAME` makes a token and prints its hash")
     });
     lowering.take(TOKEN, hash)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::lowering::{Lowering, TIMEOUT_MIN};
 use crate::{
-    policy::{Clocks, RotationSettings},
+    policy::{ExchangeTimeouts, RotationSettings},
     upstream::{ProxyEnvironment, UpstreamSettings},
 };
 
@@ -12,39 +12,39 @@ use crate::{
 const POOL_IDLE_MAX: usize = 64;
 
 /// Builds the timeouts of an exchange.
-pub(super) fn lower_clocks(lowering: &mut Lowering) -> Clocks {
-    let said = lowering.file.timeouts.clone();
+pub(super) fn lower_clocks(lowering: &mut Lowering) -> ExchangeTimeouts {
+    let section = lowering.file.timeouts.clone();
     let mut clock = |key: &str, text: &str| lowering.duration(&format!("timeouts.{key}"), text, TIMEOUT_MIN);
-    Clocks {
-        connect: clock("connect", &said.connect),
-        tls: clock("tls", &said.tls),
-        send: clock("send", &said.send),
-        headers: clock("headers", &said.headers),
-        stream_headers: clock("stream_headers", &said.stream_headers),
-        first_event: clock("first_event", &said.first_event),
-        idle: clock("idle", &said.idle),
-        heartbeat_idle: clock("heartbeat_idle", &said.heartbeat_idle),
-        progress: clock("progress", &said.progress),
-        reasoning: clock("reasoning", &said.reasoning),
-        server_tool: clock("server_tool", &said.server_tool),
-        compaction: clock("compaction", &said.compaction),
-        total: clock("total", &said.total),
+    ExchangeTimeouts {
+        connect: clock("connect", &section.connect),
+        tls: clock("tls", &section.tls),
+        send: clock("send", &section.send),
+        headers: clock("headers", &section.headers),
+        stream_headers: clock("stream_headers", &section.stream_headers),
+        first_event: clock("first_event", &section.first_event),
+        idle: clock("idle", &section.idle),
+        heartbeat_idle: clock("heartbeat_idle", &section.heartbeat_idle),
+        progress: clock("progress", &section.progress),
+        reasoning: clock("reasoning", &section.reasoning),
+        server_tool: clock("server_tool", &section.server_tool),
+        compaction: clock("compaction", &section.compaction),
+        total: clock("total", &section.total),
         // Zero turns these two off. For every other timeout it would end each exchange at once.
-        gate: lowering.duration("timeouts.gate", &said.gate, Duration::ZERO),
-        queue: lowering.duration("timeouts.queue", &said.queue, Duration::ZERO),
+        gate: lowering.duration("timeouts.gate", &section.gate, Duration::ZERO),
+        queue: lowering.duration("timeouts.queue", &section.queue, Duration::ZERO),
     }
 }
 
 /// Returns the timeout for clients that read nothing.
 pub(super) fn lower_client_stall(lowering: &mut Lowering) -> Duration {
-    let said = lowering.file.timeouts.client_stall.clone();
-    lowering.duration("timeouts.client_stall", &said, TIMEOUT_MIN)
+    let section = lowering.file.timeouts.client_stall.clone();
+    lowering.duration("timeouts.client_stall", &section, TIMEOUT_MIN)
 }
 
 /// Builds the settings of the HTTP client towards providers, with the timeouts of `clocks`.
 pub(super) fn lower_upstream_settings(
     lowering: &mut Lowering,
-    clocks: &Clocks,
+    clocks: &ExchangeTimeouts,
     proxies: ProxyEnvironment,
 ) -> UpstreamSettings {
     let pool_idle = lowering.file.timeouts.pool_idle.clone();
@@ -60,10 +60,10 @@ pub(super) fn lower_upstream_settings(
 
 /// Builds the settings of rotation.
 pub(super) fn lower_rotation(lowering: &mut Lowering) -> RotationSettings {
-    let said = lowering.file.rotation.clone();
+    let section = lowering.file.rotation.clone();
     RotationSettings {
         // Zero is allowed: a lane then never waits for its own profile.
-        wait: lowering.duration("rotation.wait", &said.wait, Duration::ZERO),
-        on_organisation_change: said.on_organisation_change.into(),
+        wait: lowering.duration("rotation.wait", &section.wait, Duration::ZERO),
+        on_organisation_change: section.on_organisation_change.into(),
     }
 }

@@ -35,7 +35,7 @@ impl Hidden {
             self.values.insert(key.to_owned(), Secret::new(value));
             return Ok(written.to_owned());
         }
-        // The messages of `interpolate` repeat the text between the braces, which may be part of a secret.
+        // The messages of the interpolation repeat the text between the braces, which may be part of a secret.
         let value = interpolate(written, variable)
             .map_err(|_| Flaw::new("names no variable that is set").hint("write ${NAME} and nothing else"))?;
         self.values.insert(key.to_owned(), Secret::new(value));

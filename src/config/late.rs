@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     auth::{PrincipalSettings, TokenHash, WebhookKey},
-    late::{LateSettings, ServiceSettings, Tool},
+    late::{LateSettings, ServiceSettings, ToolSettings},
     ledger::LedgerSettings,
     server::ServerSettings,
     session_table::SessionSettings,
@@ -38,15 +38,15 @@ pub struct LedgerConfig {
 
 /// Builds the settings that tell callers apart.
 pub(super) fn lower_principals(lowering: &mut Lowering) -> PrincipalSettings {
-    let said = lowering.file.principals.clone();
-    let name = said.user_header.as_ref().map(|name| {
+    let section = lowering.file.principals.clone();
+    let name = section.user_header.as_ref().map(|name| {
         name.parse()
             .map_err(|_| Flaw::new("expected the name of a header").hint("write it like \"x-user\""))
     });
     PrincipalSettings {
-        single: said.mode == PrincipalsMode::Single,
+        is_single: section.mode == PrincipalsMode::Single,
         user_header: name.and_then(|name| lowering.take("principals.user_header", name)),
-        trust_body_user: said.trust_body_user,
+        trust_body_user: section.trust_body_user,
     }
 }
 
@@ -54,14 +54,14 @@ pub(super) fn lower_principals(lowering: &mut Lowering) -> PrincipalSettings {
 pub(super) fn check_principals(lowering: &mut Lowering, server: &ServerSettings, principals: &PrincipalSettings) {
     const KEY: &str = "principals.mode";
     // Other people's clients would be the same caller, and could read each other's results.
-    if principals.single && !server.listen.ip().is_loopback() {
+    if principals.is_single && !server.listen.ip().is_loopback() {
         let flaw = Flaw::new(format!(
             "{} is reachable from other machines, and all clients would be the same caller",
             server.listen
         ));
         lowering.report(KEY, flaw.hint("write \"each\", or listen on 127.0.0.1"));
     }
-    if principals.single && principals.has_users() {
+    if principals.is_single && principals.has_users() {
         let flaw = Flaw::new("there is one caller, but user_header or trust_body_user tells users apart");
         lowering.report(
             KEY,
@@ -72,7 +72,7 @@ pub(super) fn check_principals(lowering: &mut Lowering, server: &ServerSettings,
 
 /// Builds the settings of the ledger.
 pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
-    let said = lowering.file.ledger.clone();
+    let section = lowering.file.ledger.clone();
     let mut size = |key: &str, text: &str| {
         let size = lowering
             .take(&format!("ledger.{key}"), values::size(text))
@@ -80,23 +80,23 @@ pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
         u64::try_from(size).unwrap_or(u64::MAX)
     };
     LedgerConfig {
-        is_file: said.store == StoreName::Sqlite,
-        keeps_seen: said.keep_seen == KeepSeenName::Disk,
+        is_file: section.store == StoreName::Sqlite,
+        keeps_seen: section.keep_seen == KeepSeenName::Disk,
         settings: LedgerSettings {
-            bytes_max: size("bytes_max", &said.bytes_max),
-            principal_bytes_max: size("principal_bytes_max", &said.principal_bytes_max),
+            bytes_max: size("bytes_max", &section.bytes_max),
+            principal_bytes_max: size("principal_bytes_max", &section.principal_bytes_max),
         },
-        path: said.path.map(PathBuf::from),
+        path: section.path.map(PathBuf::from),
     }
 }
 
 /// Builds the settings of late results.
 pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings) -> LateSettings {
-    let said = lowering.file.ledger.clone();
-    let ttl = lowering.take("ledger.ttl", values::long_duration(&said.ttl, TIMEOUT_MIN));
+    let section = lowering.file.ledger.clone();
+    let ttl = lowering.take("ledger.ttl", values::long_duration(&section.ttl, TIMEOUT_MIN));
     LateSettings {
         ttl: ttl.unwrap_or_default(),
-        detach_after: lowering.duration("ledger.detach_after", &said.detach_after, TIMEOUT_MIN),
+        detach_after: lowering.duration("ledger.detach_after", &section.detach_after, TIMEOUT_MIN),
         // A time to live with a problem is `None`, so that tools are not compared with a stand-in.
         tools: lower_tools(lowering, ttl),
         services: lower_services(lowering),
@@ -106,12 +106,12 @@ pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings)
 }
 
 /// Builds the properties of tools. Reports a tool that may run longer than its session or its call is remembered.
-fn lower_tools(lowering: &mut Lowering, ttl: Option<Duration>) -> BTreeMap<String, Tool> {
+fn lower_tools(lowering: &mut Lowering, ttl: Option<Duration>) -> BTreeMap<String, ToolSettings> {
     let session = SessionSettings::default().idle;
     let mut tools = BTreeMap::new();
-    for (name, said) in lowering.file.tools.clone() {
+    for (name, section) in lowering.file.tools.clone() {
         let key = read::join(&read::join("tools", &name), "max_duration");
-        let text = said.max_duration.as_deref();
+        let text = section.max_duration.as_deref();
         let max_duration = text.and_then(|text| lowering.take(&key, values::long_duration(text, TIMEOUT_MIN)));
         let shown = |duration| humantime::format_duration(duration).to_string();
         let longer = |than: Option<Duration>| max_duration.zip(than).filter(|(max, than)| max > than);
@@ -129,8 +129,8 @@ fn lower_tools(lowering: &mut Lowering, ttl: Option<Duration>) -> BTreeMap<Strin
             ));
             lowering.report(&key, flaw.hint(format!("set ledger.ttl to {:?} or more", shown(max))));
         }
-        let tier = said.tier.into();
-        tools.insert(name, Tool { tier, max_duration });
+        let tier = section.tier.into();
+        tools.insert(name, ToolSettings { tier, max_duration });
     }
     tools
 }
@@ -138,10 +138,10 @@ fn lower_tools(lowering: &mut Lowering, ttl: Option<Duration>) -> BTreeMap<Strin
 /// Builds the tool services.
 fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
     let mut services: Vec<ServiceSettings> = Vec::new();
-    for (name, said) in lowering.file.services.clone() {
+    for (name, section) in lowering.file.services.clone() {
         let key = read::join("services", &name);
         let named = lowering.take(&key, values::label(&name));
-        let token = lower_service_token(lowering, &key, &said);
+        let token = lower_service_token(lowering, &key, &section);
         let secret = lower_service_secret(lowering, &key);
         // By the places and not by the values: an unusable token already has its own problem.
         if !["token", "secret"]
@@ -162,8 +162,8 @@ fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
                 flaw.hint("make a separate token for each service"),
             );
         }
-        let principals = lower_names(lowering, &key, "principals", &said.principals);
-        for (i, principal) in said.principals.iter().enumerate() {
+        let principals = lower_names(lowering, &key, "principals", &section.principals);
+        for (i, principal) in section.principals.iter().enumerate() {
             let known = principal == ALL || lowering.file.client_tokens.contains_key(principal);
             let item = format!("{}[{i}]", read::join(&key, "principals"));
             // An item that is not a string already has its own problem.
@@ -172,7 +172,7 @@ fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
                 lowering.report(&item, flaw.hint("use names from [client_tokens], or write \"*\""));
             }
         }
-        let tools = lower_names(lowering, &key, "tools", &said.tools);
+        let tools = lower_names(lowering, &key, "tools", &section.tools);
         if named.is_some() {
             services.push(ServiceSettings {
                 name,
@@ -187,27 +187,32 @@ fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
 }
 
 /// Returns the names of a list. `None` if it means all.
-fn lower_names(lowering: &mut Lowering, key: &str, list: &str, said: &[String]) -> Option<BTreeSet<String>> {
-    let all = said.iter().any(|name| name == ALL);
+fn lower_names(lowering: &mut Lowering, key: &str, list: &str, names: &[String]) -> Option<BTreeSet<String>> {
+    let all = names.iter().any(|name| name == ALL);
     let key_of_list = read::join(key, list);
     // An empty list would make the service useless. Access to all must be written out.
-    if said.is_empty() && !lowering.has_problem(&key_of_list) {
+    if names.is_empty() && !lowering.has_problem(&key_of_list) {
         let flaw = Flaw::new(format!("has no {list}"));
         lowering.report(key, flaw.hint(format!("write {list} = [\"NAME\"], or [\"*\"] for all")));
     }
-    if all && said.len() > 1 {
+    if all && names.len() > 1 {
         let flaw = Flaw::new("lists \"*\" together with names");
         lowering.report(&key_of_list, flaw.hint("keep \"*\" alone, or remove it"));
     }
-    (!all).then(|| said.iter().cloned().collect())
+    (!all).then(|| names.iter().cloned().collect())
 }
 
 /// Returns the hash of a service's token.
-fn lower_service_token(lowering: &mut Lowering, key: &str, said: &file::Service) -> Option<TokenHash> {
+fn lower_service_token(lowering: &mut Lowering, key: &str, section: &file::Service) -> Option<TokenHash> {
     let key = read::join(key, "token");
-    let hash = said.token.as_ref()?.0.parse().map_err(|error: crate::auth::NotAHash| {
-        Flaw::new(error.to_string()).hint("`antiphon config token NAME` makes a token and prints its hash")
-    });
+    let hash = section
+        .token
+        .as_ref()?
+        .0
+        .parse()
+        .map_err(|error: crate::auth::TokenHashParseError| {
+            Flaw::new(error.to_string()).hint("`antiphon config token NAME` makes a token and prints its hash")
+        });
     lowering.take(&key, hash)
 }
 

@@ -22,7 +22,7 @@ use super::{
     variables::{ADMIN_LISTEN, CONFIG, LISTEN, LOG, LOG_FORMAT, RUST_LOG, UPSTREAM},
 };
 use crate::{
-    policy::Clocks,
+    policy::ExchangeTimeouts,
     proxy::ProxySettings,
     repair::RepairPolicy,
     server::ServerSettings,
@@ -159,7 +159,7 @@ fn proxy_environment(variable: &Lookup<'_>) -> ProxyEnvironment {
 /// Overrides the file with variables, and both with flags.
 fn overlay(lowering: &mut Lowering, flags: &Flags, variable: &Lookup<'_>) {
     // The origin is recorded too, so that a problem names the flag or variable and not the file.
-    let given = |name: &str, flag: &str, said: Option<&String>| match said {
+    let given = |name: &str, flag: &str, value: Option<&String>| match value {
         Some(value) => Some((value.clone(), flag.to_owned())),
         None => variable(name).map(|value| (value, name.to_owned())),
     };
@@ -191,7 +191,7 @@ fn overlay(lowering: &mut Lowering, flags: &Flags, variable: &Lookup<'_>) {
 
 /// Overrides the log level. `-v` and `-q` come first, then `ANTIPHON_LOG`, then `RUST_LOG`.
 fn overlay_level(lowering: &mut Lowering, verbosity: i8, variable: &Lookup<'_>) {
-    let said = match verbosity {
+    let by_flags = match verbosity {
         0 => None,
         1 => Some("debug"),
         2.. => Some("trace"),
@@ -200,7 +200,7 @@ fn overlay_level(lowering: &mut Lowering, verbosity: i8, variable: &Lookup<'_>) 
     };
     // `RUST_LOG` is often set for another program, so an unusable value is ignored.
     let foreign = || variable(RUST_LOG).filter(|level| LogSettings::check_level(level).is_ok());
-    if let Some(level) = said {
+    if let Some(level) = by_flags {
         level.clone_into(&mut lowering.file.log.level);
         lowering.origins.insert("log.level".into(), "-v/-q".into());
     } else if let Some(level) = variable(LOG) {
@@ -304,7 +304,7 @@ fn lower_server(lowering: &mut Lowering) -> ServerSettings {
 }
 
 /// Builds the settings of the data path.
-fn lower_proxy(lowering: &mut Lowering, clocks: Clocks) -> ProxySettings {
+fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettings {
     let file = lowering.file.server.clone();
     let each = |this: &mut Lowering, list: &str, texts: &[String], parse: fn(&str) -> Result<String, Flaw>| {
         let mut parsed = Vec::new();
@@ -336,7 +336,7 @@ fn lower_proxy(lowering: &mut Lowering, clocks: Clocks) -> ProxySettings {
             unique_ids: false,
         },
         on_binding_error: lowering.file.repair.on_binding_error.into(),
-        clocks,
+        timeouts: clocks,
         rotation: clocks::lower_rotation(lowering),
         client_tokens: profiles::lower_client_tokens(lowering),
         principals: late::lower_principals(lowering),

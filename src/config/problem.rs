@@ -164,6 +164,7 @@ impl std::error::Error for ConfigError {}
 
 /// Returns the word of `known` that a typing mistake may have turned into `word`.
 pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    // All known words are in lower case with underscores, so these two mistakes cost no distance.
     let word = word.to_lowercase().replace('-', "_");
     // One mistake in three letters, but never more than three: beyond that a suggestion is a guess.
     let allowed = (word.chars().count() / 3).clamp(1, 3);

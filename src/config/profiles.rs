@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     auth::{AwsKeys, ClientTokens, Credential, Profile, Secret, TokenHash},
-    provider::{self, Kind},
+    provider::{self, ProviderKind},
     server::ServerSettings,
 };
 
@@ -61,7 +61,7 @@ impl From<Option<Secret>> for Given {
 struct At<'a> {
     /// Key of the profile: `upstreams.NAME.profiles[0]`.
     key: String,
-    kind: Kind,
+    kind: ProviderKind,
     host: &'a str,
     read_file: &'a ReadFile<'a>,
 }
@@ -76,16 +76,18 @@ impl At<'_> {
 /// Builds the profiles of every upstream that has some.
 pub(super) fn lower_profiles(lowering: &mut Lowering, read_file: &ReadFile<'_>) -> BTreeMap<String, Vec<Profile>> {
     let mut all = BTreeMap::new();
-    for (name, said) in lowering.file.upstreams.clone() {
+    for (name, section) in lowering.file.upstreams.clone() {
         let key = read::join("upstreams", &name);
-        check_credentials(lowering, &key, &said);
+        check_credentials(lowering, &key, &section);
         // A bad URL or kind is reported with the upstream. Here it only decides which checks apply.
-        let url = said.url.as_deref().and_then(|url| values::url(url).ok());
+        let url = section.url.as_deref().and_then(|url| values::url(url).ok());
         let host = url.as_ref().map_or("", |url| url.authority.host());
-        let kind = said.kind.map_or_else(|| Kind::of(&name, host), Kind::from);
+        let kind = section
+            .kind
+            .map_or_else(|| ProviderKind::infer_kind(&name, host), ProviderKind::from);
         let mut names = BTreeSet::new();
         let mut profiles = Vec::new();
-        for (i, profile) in said.profiles.iter().enumerate() {
+        for (i, profile) in section.profiles.iter().enumerate() {
             let key = format!("{key}.profiles[{i}]");
             let at = At {
                 key,
@@ -108,11 +110,11 @@ pub(super) fn lower_profiles(lowering: &mut Lowering, read_file: &ReadFile<'_>) 
 }
 
 /// Reports `credentials` that contradict the list of profiles.
-fn check_credentials(lowering: &mut Lowering, key: &str, said: &file::Upstream) {
+fn check_credentials(lowering: &mut Lowering, key: &str, section: &file::Upstream) {
     let key = read::join(key, "credentials");
     // The reader removed an unusable word, so the default would be compared instead.
-    let unusable = lowering.places.contains_key(&key) && said.credentials.is_none();
-    match (credentials_of(said), said.profiles.is_empty()) {
+    let unusable = lowering.places.contains_key(&key) && section.credentials.is_none();
+    match (credentials_of(section), section.profiles.is_empty()) {
         _ if unusable => {}
         (CredentialsName::Passthrough, false) => {
             let flaw = Flaw::new("profiles are configured, but clients' own credentials are passed through");
@@ -130,18 +132,18 @@ fn check_credentials(lowering: &mut Lowering, key: &str, said: &file::Upstream) 
 }
 
 /// Builds one profile. `None` if it has a problem.
-fn lower_profile(lowering: &mut Lowering, at: &At<'_>, said: &file::Profile) -> Option<Profile> {
+fn lower_profile(lowering: &mut Lowering, at: &At<'_>, section: &file::Profile) -> Option<Profile> {
     let name_key = at.of("name");
-    let named = if said.name.is_empty() && !lowering.places.contains_key(&name_key) {
+    let named = if section.name.is_empty() && !lowering.places.contains_key(&name_key) {
         lowering.report(
             &at.key,
             Flaw::new("has no name").hint("write name = \"…\": a label for logs and metrics"),
         );
         None
     } else {
-        lowering.take(&name_key, values::label(&said.name))
+        lowering.take(&name_key, values::label(&section.name))
     };
-    let weight = u32::try_from(said.weight)
+    let weight = u32::try_from(section.weight)
         .ok()
         .filter(|weight| WEIGHTS.contains(weight));
     if weight.is_none() {
@@ -152,10 +154,10 @@ fn lower_profile(lowering: &mut Lowering, at: &At<'_>, said: &file::Profile) -> 
         ));
         lowering.report(&at.of("weight"), flaw);
     }
-    if let Some(text) = &said.organisation {
+    if let Some(text) = &section.organisation {
         lowering.take(&at.of("organisation"), word(text));
     }
-    for (i, model) in said.models.iter().enumerate() {
+    for (i, model) in section.models.iter().enumerate() {
         let key = format!("{}[{i}]", at.of("models"));
         // A lone `*` at the end is the only pattern that the match supports.
         let usable = word(model).is_ok() && !model.trim_end_matches('*').contains('*') && !model.ends_with("**");
@@ -166,41 +168,41 @@ fn lower_profile(lowering: &mut Lowering, at: &At<'_>, said: &file::Profile) -> 
         }
     }
     // The credential is checked even if the name is unusable, so that all problems are reported at once.
-    let credential = lower_credential(lowering, at, said);
+    let credential = lower_credential(lowering, at, section);
     named?;
     Some(Profile {
-        label: said.name.clone(),
+        label: section.name.clone(),
         credential: credential?,
         weight: weight?,
-        organisation: said.organisation.clone(),
-        models: said.models.clone(),
+        organisation: section.organisation.clone(),
+        models: section.models.clone(),
     })
 }
 
 /// Builds the credential of a profile. Reports a profile with none or with several.
-fn lower_credential(lowering: &mut Lowering, at: &At<'_>, said: &file::Profile) -> Option<Credential> {
-    let key = lower_secret(lowering, at, "api_key", said.api_key_file.as_deref());
-    let bearer = lower_secret(lowering, at, "bearer", said.bearer_file.as_deref());
+fn lower_credential(lowering: &mut Lowering, at: &At<'_>, section: &file::Profile) -> Option<Credential> {
+    let key = lower_secret(lowering, at, "api_key", section.api_key_file.as_deref());
+    let bearer = lower_secret(lowering, at, "bearer", section.bearer_file.as_deref());
     let id = lower_secret(
         lowering,
         at,
         "aws_access_key_id",
-        said.aws_access_key_id_file.as_deref(),
+        section.aws_access_key_id_file.as_deref(),
     );
     let secret = lower_secret(
         lowering,
         at,
         "aws_secret_access_key",
-        said.aws_secret_access_key_file.as_deref(),
+        section.aws_secret_access_key_file.as_deref(),
     );
     let session = lower_secret(
         lowering,
         at,
         "aws_session_token",
-        said.aws_session_token_file.as_deref(),
+        section.aws_session_token_file.as_deref(),
     );
     // A region alone counts as AWS, so that the problem names the missing keys.
-    let aws = id.is_given() || secret.is_given() || session.is_given() || said.aws_region.is_some();
+    let aws = id.is_given() || secret.is_given() || session.is_given() || section.aws_region.is_some();
     match [key.is_given(), bearer.is_given(), aws]
         .iter()
         .filter(|given| **given)
@@ -211,7 +213,7 @@ fn lower_credential(lowering: &mut Lowering, at: &At<'_>, said: &file::Profile) 
         _ => lowering.report(&at.key, Flaw::new("has several credentials").hint(ONE_CREDENTIAL)),
     }
     if aws {
-        let keys = lower_aws_keys(lowering, at, said, id, secret)?;
+        let keys = lower_aws_keys(lowering, at, section, id, secret)?;
         let session_token = session.secret();
         return Some(Credential::Aws(AwsKeys { session_token, ..keys }));
     }
@@ -223,11 +225,11 @@ fn lower_credential(lowering: &mut Lowering, at: &At<'_>, said: &file::Profile) 
 fn lower_aws_keys(
     lowering: &mut Lowering,
     at: &At<'_>,
-    said: &file::Profile,
+    section: &file::Profile,
     id: Given,
     secret: Given,
 ) -> Option<AwsKeys> {
-    if at.kind != Kind::Bedrock {
+    if at.kind != ProviderKind::Bedrock {
         let flaw = Flaw::new("AWS keys can be used only for upstreams of kind bedrock");
         lowering.report(
             &at.key,
@@ -242,15 +244,15 @@ fn lower_aws_keys(
             );
         }
     }
-    let region = said.aws_region.as_deref().or_else(|| provider::aws_region(at.host));
+    let region = section.aws_region.as_deref().or_else(|| provider::aws_region(at.host));
     // The region becomes part of the signature's scope, which slashes and spaces would break.
     let is_region = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    if said.aws_region.as_deref().is_some_and(|region| !is_region(region)) {
+    if section.aws_region.as_deref().is_some_and(|region| !is_region(region)) {
         lowering.report(
             &at.of("aws_region"),
             Flaw::new("expected the name of a region, such as \"us-east-1\""),
         );
-    } else if region.is_none() && at.kind == Kind::Bedrock {
+    } else if region.is_none() && at.kind == ProviderKind::Bedrock {
         let flaw = Flaw::new("has no aws_region, and the upstream's host names none");
         lowering.report(&at.key, flaw.hint("write aws_region = \"us-east-1\""));
     }
@@ -300,10 +302,10 @@ fn lower_secret(lowering: &mut Lowering, at: &At<'_>, name: &str, path: Option<&
 /// Builds the client tokens by name.
 pub(super) fn lower_client_tokens(lowering: &mut Lowering) -> ClientTokens {
     let mut entries: Vec<(String, TokenHash)> = Vec::new();
-    for (name, said) in lowering.file.client_tokens.clone() {
+    for (name, section) in lowering.file.client_tokens.clone() {
         let key = read::join("client_tokens", &name);
         let named = lowering.take(&key, values::label(&name));
-        let hash = said.0.parse().map_err(|error: crate::auth::NotAHash| {
+        let hash = section.0.parse().map_err(|error: crate::auth::TokenHashParseError| {
             Flaw::new(error.to_string()).hint("`antiphon config token NAME` makes a token and prints this line")
         });
         let Some(hash) = lowering.take(&key, hash) else {

@@ -1,6 +1,6 @@
-//! Reader of the configuration file: from its text to [`File`], with every problem and its line.
+//! Reader of the configuration file: from its text to the types of `file`, with every problem and its line.
 //!
-//! The reader walks the parsed text along the JSON Schema of [`File`]. It reports an unusable value and leaves it out,
+//! The reader walks the parsed text along their JSON Schema. It reports an unusable value and leaves it out,
 //! so that one mistake hides no other.
 
 use std::{collections::BTreeMap, ops::Range};

@@ -7,7 +7,7 @@ use super::{
     read, values,
 };
 use crate::{
-    provider::{self, BUILT_IN, Kind, Upstream},
+    provider::{self, BUILT_IN, ProviderKind, Upstream},
     repair::Mode,
     server::ServerSettings,
 };
@@ -21,15 +21,15 @@ pub(super) fn lower_upstreams(lowering: &mut Lowering, server: &ServerSettings) 
     }
     let mode = lowering.file.repair.mode;
     let mut upstreams = Vec::new();
-    for (name, said) in lowering.file.upstreams.clone() {
-        let Some(upstream) = lower_upstream(lowering, &name, &said, mode.into(), server) else {
+    for (name, section) in lowering.file.upstreams.clone() {
+        let Some(upstream) = lower_upstream(lowering, &name, &section, mode.into(), server) else {
             continue;
         };
         // The derived values go back into the file, so that `config print` shows what is in effect.
         if let Some(entry) = lowering.file.upstreams.get_mut(&name) {
             entry.kind = Some(upstream.kind.into());
             entry.mode = Some(upstream.mode.into());
-            entry.credentials = Some(credentials_of(&said));
+            entry.credentials = Some(credentials_of(&section));
         }
         upstreams.push(upstream);
     }
@@ -42,7 +42,7 @@ pub(super) fn lower_upstreams(lowering: &mut Lowering, server: &ServerSettings) 
 fn lower_upstream(
     lowering: &mut Lowering,
     name: &str,
-    said: &file::Upstream,
+    section: &file::Upstream,
     mode: Mode,
     server: &ServerSettings,
 ) -> Option<Upstream> {
@@ -50,7 +50,7 @@ fn lower_upstream(
     let url_key = read::join(&key, "url");
     // Without a usable name the other problems of the table would have no useful key.
     lowering.take(&key, values::upstream_name(name))?;
-    let Some(text) = &said.url else {
+    let Some(text) = &section.url else {
         // A URL that is present but unusable already has its own problem.
         if !lowering.places.contains_key(&url_key) {
             let flaw = Flaw::new("has no url, and there is no default for this name");
@@ -59,9 +59,10 @@ fn lower_upstream(
         return None;
     };
     let url = lowering.take(&url_key, values::url(text))?;
-    let kind = said
-        .kind
-        .map_or_else(|| Kind::of(name, url.authority.host()), Kind::from);
+    let kind = section.kind.map_or_else(
+        || ProviderKind::infer_kind(name, url.authority.host()),
+        ProviderKind::from,
+    );
     let port = url.authority.port_u16();
     // Only loopback is recognised: which other names lead to this machine is unknown here.
     if provider::is_loopback(url.authority.host()) && port == Some(server.listen.port()) {
@@ -74,13 +75,13 @@ fn lower_upstream(
         scheme: url.scheme,
         authority: url.authority,
         base_path: url.base_path,
-        mode: said.mode.map_or(mode, Mode::from),
+        mode: section.mode.map_or(mode, Mode::from),
     })
 }
 
 /// Returns the kind of credential to send, with the default if the file does not set it.
-pub(super) fn credentials_of(said: &file::Upstream) -> CredentialsName {
-    said.credentials.unwrap_or(if said.profiles.is_empty() {
+pub(super) fn credentials_of(section: &file::Upstream) -> CredentialsName {
+    section.credentials.unwrap_or(if section.profiles.is_empty() {
         CredentialsName::Passthrough
     } else {
         CredentialsName::Profiles

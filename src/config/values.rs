@@ -5,7 +5,7 @@ use std::{net::SocketAddr, str::FromStr, time::Duration};
 use http::uri::{Authority, Scheme};
 
 use super::flaw::Flaw;
-use crate::provider::{self, is_plain};
+use crate::provider::{self, is_unambiguous};
 
 /// Longest timeout that may be configured: one day.
 const DURATION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -70,6 +70,7 @@ pub(super) fn size(text: &str) -> Result<usize, Flaw> {
     let number: u64 = number.parse().map_err(|_| bad())?;
     let bytes = number.checked_mul(unit).filter(|bytes| (1..=SIZE_MAX).contains(bytes));
     let bytes = bytes.ok_or_else(|| Flaw::new(format!("expected a size from 1B to 4GiB, found {text:?}")))?;
+    // Fails only on a machine with 32 bits.
     usize::try_from(bytes).map_err(|_| bad())
 }
 
@@ -125,7 +126,7 @@ pub(super) fn url(text: &str) -> Result<Url, Flaw> {
     }
     let base_path = path.trim_end_matches('/');
     // The client's path is appended to the base path, so a whole endpoint here would appear twice.
-    for endpoint in provider::ENDPOINTS {
+    for endpoint in provider::HISTORY_SUFFIXES {
         if let Some(base) = base_path.strip_suffix(endpoint) {
             return Err(
                 Flaw::new(format!("the URL names one endpoint, {endpoint}")).hint(format!(
@@ -135,7 +136,7 @@ pub(super) fn url(text: &str) -> Result<Url, Flaw> {
         }
     }
     let parses = base_path.is_empty() || http::uri::PathAndQuery::from_str(base_path).is_ok();
-    if !is_plain(base_path) || !parses {
+    if !is_unambiguous(base_path) || !parses {
         return Err(Flaw::new(
             "the URL's path has dot segments, leading double slashes or characters that need escaping",
         ));
@@ -195,6 +196,7 @@ fn is_label(name: &str) -> bool {
 /// Parses an origin as browsers send it. Returns it in lower case.
 pub(super) fn origin(text: &str) -> Result<String, Flaw> {
     let flaw = || Flaw::new(format!("expected an origin, found {text:?}"));
+    // Sandboxed pages and local files of any origin send `null`.
     if matches!(text, "*" | "null") {
         return Err(flaw().hint("name every origin: otherwise any web page could call the proxy"));
     }

@@ -2,7 +2,8 @@
 //! behind.
 
 use crate::ledger::{
-    Index, Key, Kind, Ledger, LedgerSettings, MemoryLedger, Moment, Outcome, Record, Reply, Step, Usage,
+    CommitOutcome, CommitStep, Index, Ledger, LedgerReply, LedgerSettings, LedgerSize, MemoryLedger, Moment, Record,
+    RecordKey, RecordKind,
 };
 use crate::session::PrincipalHash;
 
@@ -17,27 +18,33 @@ impl InPlaceOfAFile {
 }
 
 impl Ledger for InPlaceOfAFile {
-    fn commit(&self, steps: Vec<Step>, now: Moment) -> Reply<'_, Outcome> {
+    fn commit(&self, steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome> {
         self.0.commit(steps, now)
     }
 
-    fn read(&self, keys: Vec<Key>, now: Moment) -> Reply<'_, Vec<Option<Record>>> {
+    fn read(&self, keys: Vec<RecordKey>, now: Moment) -> LedgerReply<'_, Vec<Option<Record>>> {
         self.0.read(keys, now)
     }
 
-    fn list(&self, kind: Kind, principal: PrincipalHash, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
-        self.0.list(kind, principal, limit, now)
+    fn list_records(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<Record>> {
+        self.0.list_records(kind, principal, limit, now)
     }
 
-    fn find(&self, kind: Kind, index: Index, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
-        self.0.find(kind, index, limit, now)
+    fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {
+        self.0.find_by_index(kind, index, limit, now)
     }
 
-    fn clear(&self, now: Moment) -> Reply<'_, u64> {
-        self.0.clear(now)
+    fn remove_unusable(&self, now: Moment) -> LedgerReply<'_, u64> {
+        self.0.remove_unusable(now)
     }
 
-    fn usage(&self) -> Reply<'_, Usage> {
+    fn usage(&self) -> LedgerReply<'_, LedgerSize> {
         self.0.usage()
     }
 

@@ -24,7 +24,7 @@ use crate::{
     ledger::Ledger,
     server::{self, BindError, ServerSettings, Tasks},
     telemetry::LogControl,
-    upstream::random,
+    upstream::random_bytes,
 };
 use ledger::InPlaceOfAFile;
 use stage::Stage;
@@ -168,7 +168,7 @@ impl Place {
 }
 
 async fn serve(provider: &Provider, listen: SocketAddr, tasks: &Tasks) -> Result<SocketAddr, app::StartError> {
-    let listener = server::bind(listen).await?;
+    let listener = server::bind_listener(listen).await?;
     let at = listener.local_addr().map_err(|source| BindError {
         address: listen,
         source,
@@ -185,13 +185,17 @@ async fn serve(provider: &Provider, listen: SocketAddr, tasks: &Tasks) -> Result
         let provider = provider.clone();
         async move { Ok::<_, Infallible>(provider.answer(request).await) }
     });
-    tasks.spawn_background(server::serve(listener, settings, tasks.clone(), service));
+    tasks.spawn_background(server::serve_listener(listener, settings, tasks.clone(), service));
     Ok(at)
 }
 
 /// Returns a strict provider that records the last request of each of these credentials.
 fn provider(credentials: &'static [&'static str]) -> anyhow::Result<Provider> {
-    let run = blake3::Hash::from_bytes(random()?).to_hex().chars().take(12).collect();
+    let run = blake3::Hash::from_bytes(random_bytes()?)
+        .to_hex()
+        .chars()
+        .take(12)
+        .collect();
     Ok(Provider::new(Settings {
         recording: Recording::LastOf(credentials),
         calls_tools: true,
@@ -203,7 +207,7 @@ fn provider(credentials: &'static [&'static str]) -> anyhow::Result<Provider> {
 
 /// A token for the service, of this run alone.
 fn token() -> anyhow::Result<String> {
-    Ok(blake3::Hash::from_bytes(random()?).to_hex().to_string())
+    Ok(blake3::Hash::from_bytes(random_bytes()?).to_hex().to_string())
 }
 
 /// The configuration, as a file would say it. Its clocks are short, so that the stories are.
@@ -229,7 +233,7 @@ fn settings(provider: SocketAddr, token: &str) -> String {
     let _ = writeln!(
         text,
         "[services.tools]\ntoken = \"{}\"\nprincipals = [\"*\"]\ntools = [\"*\"]",
-        TokenHash::of(token.as_bytes())
+        TokenHash::hash_token(token.as_bytes())
     );
     for tool in ["lint", "test", "package", "render"] {
         let _ = writeln!(text, "[tools.{tool}]\ntier = \"durable\"");
@@ -253,7 +257,7 @@ async fn start(settings: &str, listen: SocketAddr, admin_listen: SocketAddr) -> 
     )?;
     let shown = Shown::of(&loaded, None, LogControl::default())?;
     let config = loaded.config;
-    let ledger: Arc<dyn Ledger> = Arc::new(InPlaceOfAFile::new(config.ledger.settings, random()?));
+    let ledger: Arc<dyn Ledger> = Arc::new(InPlaceOfAFile::new(config.ledger.settings, random_bytes()?));
     Ok(app::launch(config, shown, &ledger).await?.running)
 }
 

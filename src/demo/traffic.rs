@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use strict_provider::{Reply, ToolCall};
 
 use super::{client::Ask, stage::Stage};
-use crate::{provider::asked_at, wire::Format};
+use crate::{provider::next_turn_path, wire::Format};
 
 /// The credential of all of it.
 pub(super) const KEY: &str = "demo-live";
@@ -28,7 +28,7 @@ pub(super) async fn run(stage: &Stage) -> io::Result<()> {
             };
             stage.provider.reply_to(KEY, Reply::Calls(vec![call]));
         }
-        let path = format!("/{upstream}{}", asked_at(format, "gemini-3.5-pro"));
+        let path = format!("/{upstream}{}", next_turn_path(format, "gemini-3.5-pro"));
         let session = format!("live-{}", number % SESSIONS);
         let bearer = format!("Bearer {KEY}");
         let headers = [

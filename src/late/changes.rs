@@ -1,21 +1,24 @@
 //! Changes of the state of a recorded call: delivered or acknowledged.
 
 use super::{
-    Late, LateError, TRIES,
-    entry::{Call, State},
-    names,
+    CHANGE_TRIES_MAX, LateError, LateStore, record_names,
+    records::{RecordedCall, RecordedCallState},
 };
 use crate::{
     auth::Principal,
     clock,
-    ledger::{Kind, Name, Outcome, Step},
+    ledger::{CommitOutcome, CommitStep, RecordKind, RecordName},
 };
 
 /// Marks a posted result as acknowledged. Returns `false` if the principal has no such result.
-pub(super) async fn acknowledge_call(late: &Late, principal: Principal, name: Name) -> Result<bool, LateError> {
+pub(super) async fn acknowledge_call(
+    late: &LateStore,
+    principal: Principal,
+    name: RecordName,
+) -> Result<bool, LateError> {
     let acked = change_call(late, principal, name, |call| {
-        let waits = call.posted.is_some() && call.state != State::Acked;
-        waits.then(|| call.state = State::Acked).is_some()
+        let waits = call.posted.is_some() && call.state != RecordedCallState::Acked;
+        waits.then(|| call.state = RecordedCallState::Acked).is_some()
     });
     let Some((call, changed)) = acked.await? else {
         return Ok(false);
@@ -24,20 +27,23 @@ pub(super) async fn acknowledge_call(late: &Late, principal: Principal, name: Na
     if changed {
         late.0.telemetry.record_late_event("acked");
     }
-    Ok(call.state == State::Acked)
+    Ok(call.state == RecordedCallState::Acked)
 }
 
 /// Marks a call as delivered, and records the time since its result was posted.
-pub(super) async fn mark_delivered(late: &Late, principal: Principal, name: Name) -> Result<(), LateError> {
+pub(super) async fn mark_delivered(late: &LateStore, principal: Principal, name: RecordName) -> Result<(), LateError> {
     let delivered = change_call(late, principal, name, |call| {
         // An acknowledged call stays acknowledged: the client has more than received it.
-        let open = matches!(call.state, State::Open | State::Settled | State::Abandoned);
-        open.then(|| call.state = State::Delivered).is_some()
+        let open = matches!(
+            call.state,
+            RecordedCallState::Open | RecordedCallState::Settled | RecordedCallState::Abandoned
+        );
+        open.then(|| call.state = RecordedCallState::Delivered).is_some()
     });
     if let Some((call, true)) = delivered.await?
         && let Some(posted) = call.posted
     {
-        let age = clock::since_1970().saturating_sub(posted.posted_at);
+        let age = clock::unix_time().saturating_sub(posted.posted_at);
         late.0.telemetry.record_late_delivery(age);
     }
     Ok(())
@@ -47,18 +53,18 @@ pub(super) async fn mark_delivered(late: &Late, principal: Principal, name: Name
 ///
 /// Returns the call, and `true` if it was written. Returns `None` if there is no such call.
 async fn change_call(
-    late: &Late,
+    late: &LateStore,
     principal: Principal,
-    name: Name,
-    change: impl Fn(&mut Call) -> bool,
-) -> Result<Option<(Call, bool)>, LateError> {
-    let keys = [Kind::Call, Kind::Delivery].map(|kind| names::key(kind, principal, name));
-    for _ in 0..TRIES {
-        let now = clock::since_1970();
+    name: RecordName,
+    change: impl Fn(&mut RecordedCall) -> bool,
+) -> Result<Option<(RecordedCall, bool)>, LateError> {
+    let keys = [RecordKind::Call, RecordKind::Delivery].map(|kind| record_names::record_key(kind, principal, name));
+    for _ in 0..CHANGE_TRIES_MAX {
+        let now = clock::unix_time();
         let mut records = late.0.ledger.read(keys.to_vec(), now).await?.into_iter();
         let (record, waiting) = (records.next().flatten(), records.next().flatten());
         let Some((record, mut call)) = record.and_then(|record| {
-            let call = Call::decode(&record.value)?;
+            let call = RecordedCall::decode(&record.value)?;
             Some((record, call))
         }) else {
             return Ok(None);
@@ -66,20 +72,20 @@ async fn change_call(
         if !change(&mut call) {
             return Ok(Some((call, false)));
         }
-        let mut steps = vec![Step::Replace {
+        let mut steps = vec![CommitStep::Replace {
             key: record.key,
             version: record.version,
             value: call.encode(),
-            expires_at: record.expires_at.max(late.kept_until(&call)),
+            expires_at: record.expires_at.max(late.retained_until(&call)),
         }];
-        let waits = call.state == State::Settled;
+        let waits = call.state == RecordedCallState::Settled;
         // The delivery goes in the same commit: a crash must not leave an acknowledged result that still waits.
-        steps.extend(waiting.filter(|_| !waits).map(|record| Step::Remove {
+        steps.extend(waiting.filter(|_| !waits).map(|record| CommitStep::Remove {
             key: record.key,
             version: record.version,
         }));
         // A conflict means that another writer was first: the loop reads the record again.
-        if late.0.ledger.commit(steps, now).await? == Outcome::Done {
+        if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
             if !waits {
                 late.0.pending.remove(principal, name);
             }

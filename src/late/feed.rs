@@ -2,16 +2,16 @@
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use crate::{auth::Principal, ledger::Name};
+use crate::{auth::Principal, ledger::RecordName};
 
-/// Events that a listener may lag behind. A slower listener gets [`Told::Missed`].
-const BEHIND_MAX: usize = 256;
+/// Events that a listener may lag behind. A slower listener gets one `Missed` event.
+const LAG_MAX: usize = 256;
 
 /// The announcement of a posted result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settled {
+pub struct SettledEvent {
     /// The record name of the call. The client acknowledges the delivery by it.
-    pub name: Name,
+    pub name: RecordName,
     /// The call id.
     pub call_id: Vec<u8>,
     /// The name of the tool.
@@ -22,33 +22,33 @@ pub struct Settled {
 
 /// An event of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum FeedEvent {
     /// A result of the caller was posted.
-    Settled(Settled),
+    Settled(SettledEvent),
     /// The listener was too slow: some events were dropped.
     Missed,
 }
 
 /// The sending end of every feed.
 #[derive(Clone, Debug)]
-pub(super) struct Sender(broadcast::Sender<(Principal, Settled)>);
+pub(super) struct FeedSender(broadcast::Sender<(Principal, SettledEvent)>);
 
-impl Default for Sender {
+impl Default for FeedSender {
     fn default() -> Self {
-        Self(broadcast::Sender::new(BEHIND_MAX))
+        Self(broadcast::Sender::new(LAG_MAX))
     }
 }
 
-impl Sender {
+impl FeedSender {
     /// Sends an event to the listeners of a principal.
-    pub(super) fn tell(&self, principal: Principal, settled: Settled) {
+    pub(super) fn send_settled(&self, principal: Principal, settled: SettledEvent) {
         // The send fails if no client listens, which is normal.
         drop(self.0.send((principal, settled)));
     }
 
     /// Subscribes to the events of a principal.
-    pub(super) fn listen(&self, principal: Principal) -> Feed {
-        Feed {
+    pub(super) fn subscribe(&self, principal: Principal) -> ResultFeed {
+        ResultFeed {
             principal,
             receiver: self.0.subscribe(),
         }
@@ -57,21 +57,21 @@ impl Sender {
 
 /// One subscription. Invariant: it returns no event of another principal.
 #[derive(Debug)]
-pub struct Feed {
+pub struct ResultFeed {
     principal: Principal,
-    receiver: broadcast::Receiver<(Principal, Settled)>,
+    receiver: broadcast::Receiver<(Principal, SettledEvent)>,
 }
 
-impl Feed {
+impl ResultFeed {
     /// Waits for the next event. Returns `None` once the sender is gone.
-    pub async fn next(&mut self) -> Option<Told> {
+    pub async fn next_event(&mut self) -> Option<FeedEvent> {
         loop {
             match self.receiver.recv().await {
-                Ok((principal, settled)) if principal == self.principal => return Some(Told::Settled(settled)),
+                Ok((principal, settled)) if principal == self.principal => return Some(FeedEvent::Settled(settled)),
                 // All principals share one channel: skip the events of others.
                 Ok(_) => {}
                 // Some of the dropped events may have been the caller's own.
-                Err(RecvError::Lagged(_)) => return Some(Told::Missed),
+                Err(RecvError::Lagged(_)) => return Some(FeedEvent::Missed),
                 Err(RecvError::Closed) => return None,
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::entry::{Call, State, Why};
+use super::records::{PostRefusal, RecordedCall, RecordedCallState};
 use crate::{
     auth::{Owner, OwnerKey, Principal, TokenHash, WebhookKey},
     ledger::Moment,
@@ -11,9 +11,9 @@ use crate::{
 
 /// The accounts whose calls a service may answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum ServiceReach {
     /// Every account.
-    Everybody,
+    Everyone,
     /// These accounts, with all their users.
     Only(BTreeSet<Principal>),
 }
@@ -24,23 +24,23 @@ pub struct Service {
     /// The name, for logs and in stored results.
     pub name: String,
     /// The principal of the service. It owns parked results, which belong to no caller yet.
-    pub own: Principal,
+    pub principal: Principal,
     /// The hash of its bearer token. `None` if the service has none.
     pub token: Option<TokenHash>,
     /// The key of its webhook signatures. `None` if the service has none.
     pub key: Option<WebhookKey>,
     /// The accounts whose calls it answers.
-    pub reach: Reach,
+    pub reach: ServiceReach,
     /// The tools whose calls it answers. `None` means every tool.
     pub tools: Option<BTreeSet<String>>,
 }
 
 impl Service {
     /// Returns `true` if the service may answer calls of this tool and account.
-    pub fn serves(&self, account: Principal, tool: &[u8]) -> bool {
+    pub fn may_answer(&self, account: Principal, tool: &[u8]) -> bool {
         let reaches = match &self.reach {
-            Reach::Everybody => true,
-            Reach::Only(principals) => principals.contains(&account),
+            ServiceReach::Everyone => true,
+            ServiceReach::Only(principals) => principals.contains(&account),
         };
         let runs = |tools: &BTreeSet<String>| std::str::from_utf8(tool).is_ok_and(|tool| tools.contains(tool));
         reaches && self.tools.as_ref().is_none_or(runs)
@@ -49,16 +49,16 @@ impl Service {
 
 /// A recorded call that was found by the letters and digits of the posted id.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'c> {
+pub struct CandidateCall<'c> {
     /// The principal that the call belongs to.
     pub principal: Principal,
     /// The recorded call.
-    pub call: &'c Call,
+    pub call: &'c RecordedCall,
 }
 
 /// The result of matching a posted id with recorded calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Match {
+pub enum CallMatch {
     /// No recorded call fits.
     None,
     /// The candidate at this index.
@@ -69,7 +69,7 @@ pub enum Match {
 
 /// The call that a service names in a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Named<'n> {
+pub struct NamedCall<'n> {
     /// The service that sends the request.
     pub service: &'n Service,
     /// The call id, as the service sent it.
@@ -82,66 +82,66 @@ pub struct Named<'n> {
 ///
 /// A wrong choice would put a result into a foreign conversation. A reusable id such as `call_0` therefore never
 /// identifies a call, even if only one is recorded: the call that is meant may not be recorded yet.
-pub fn choose(named: &Named<'_>, owners: &OwnerKey, candidates: &[Candidate<'_>]) -> Match {
+pub fn choose_call(named: &NamedCall<'_>, owners: &OwnerKey, candidates: &[CandidateCall<'_>]) -> CallMatch {
     let wanted = id_letters(named.call_id);
     // The configured scope comes first: an owner can narrow it, but never widen it.
-    let is_open_to = |candidate: &Candidate<'_>| {
+    let is_open_to = |candidate: &CandidateCall<'_>| {
         named
             .service
-            .serves(Principal::from_bytes(candidate.call.account), &candidate.call.tool)
+            .may_answer(Principal::from_bytes(candidate.call.account), &candidate.call.tool)
             && named
                 .owner
-                .is_none_or(|owner| owner == Owner::of(owners, candidate.principal))
+                .is_none_or(|owner| owner == Owner::of_principal(owners, candidate.principal))
     };
     // The ledger's index is a truncated hash, so the letters are compared again.
-    let fits = |candidate: &Candidate<'_>| id_letters(&candidate.call.id) == wanted && is_open_to(candidate);
+    let fits = |candidate: &CandidateCall<'_>| id_letters(&candidate.call.id) == wanted && is_open_to(candidate);
     let mut found = candidates.iter().enumerate().filter(|(_, candidate)| fits(candidate));
     match (found.next(), found.next()) {
-        (None, _) => Match::None,
-        (Some((place, candidate)), None) if is_sure(candidate) => Match::One(place),
-        _ => Match::Several,
+        (None, _) => CallMatch::None,
+        (Some((place, candidate)), None) if has_strong_id(candidate) => CallMatch::One(place),
+        _ => CallMatch::Several,
     }
 }
 
 /// Returns `true` if no other call can have this id.
-fn is_sure(candidate: &Candidate<'_>) -> bool {
+fn has_strong_id(candidate: &CandidateCall<'_>) -> bool {
     is_strong(&candidate.call.id, &candidate.call.tool)
 }
 
 /// The decision on a result that names a recorded call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ruling {
+pub enum PostRuling {
     /// The result becomes the call's result, and the call gets this state.
-    First(State),
+    Accepted(RecordedCallState),
     /// The call already has the same result.
-    Again,
+    Repeated,
     /// The result is refused, and stored for operators.
-    Refused(Why),
+    Refused(PostRefusal),
 }
 
 /// Judges a result by its digest. The first result wins. A call that was delivered or acknowledged stays so.
-pub fn judge(call: &Call, digest: &[u8; 32], now: Moment) -> Ruling {
+pub fn judge_result(call: &RecordedCall, digest: &[u8; 32], now: Moment) -> PostRuling {
     // A service may post again after a timeout: the same result must succeed, whatever happened to the call since.
     if let Some(posted) = &call.posted {
         return if posted.digest == *digest {
-            Ruling::Again
+            PostRuling::Repeated
         } else {
-            Ruling::Refused(Why::Conflict)
+            PostRuling::Refused(PostRefusal::Conflict)
         };
     }
     // An effect that cannot be undone must reach the conversation, however late its result comes.
     let is_always_accepted = call.tier == Tier::OneWay;
     match call.state {
         // The tool has confirmed that the effect is undone: a result would contradict that.
-        State::Cancelled if call.tier == Tier::Revertible => Ruling::Refused(Why::Cancelled),
-        State::Expired if !is_always_accepted => Ruling::Refused(Why::Expired),
-        _ if call.expires_at <= now && !is_always_accepted => Ruling::Refused(Why::Expired),
-        State::Delivered | State::Acked => Ruling::First(call.state),
-        _ => Ruling::First(State::Settled),
+        RecordedCallState::Cancelled if call.tier == Tier::Revertible => PostRuling::Refused(PostRefusal::Cancelled),
+        RecordedCallState::Expired if !is_always_accepted => PostRuling::Refused(PostRefusal::Expired),
+        _ if call.expires_at <= now && !is_always_accepted => PostRuling::Refused(PostRefusal::Expired),
+        RecordedCallState::Delivered | RecordedCallState::Acked => PostRuling::Accepted(call.state),
+        _ => PostRuling::Accepted(RecordedCallState::Settled),
     }
 }
 
 /// Returns `true` if the call waits for no result: a heartbeat for it is pointless.
-pub const fn is_terminal(call: &Call) -> bool {
-    call.posted.is_some() || !matches!(call.state, State::Open | State::Abandoned)
+pub const fn is_terminal(call: &RecordedCall) -> bool {
+    call.posted.is_some() || !matches!(call.state, RecordedCallState::Open | RecordedCallState::Abandoned)
 }

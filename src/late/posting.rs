@@ -4,47 +4,46 @@
 //! names the version that was read. Of several posts at once, exactly one becomes the result.
 
 use super::{
-    GRACE, Late, LateError, TRIES,
-    entry::{Call, Evidence, Parked, Posted, State, Why},
-    feed,
-    matching::{self, Candidate, Match, Named, Ruling},
-    names,
+    CHANGE_TRIES_MAX, LateError, LateStore, RETENTION_GRACE, feed,
+    matching::{self, CallMatch, CandidateCall, NamedCall, PostRuling},
+    record_names,
+    records::{ParkedResult, PostRefusal, PostedResult, RecordedCall, RecordedCallState, RefusedResult},
 };
 use crate::{
     auth::Principal,
     clock,
-    ledger::{Index, Key, Kind, Moment, Outcome, ROWS_MAX, Record, Step},
+    ledger::{CommitOutcome, CommitStep, Index, Moment, ROWS_MAX, Record, RecordKey, RecordKind},
     repair::{Tier, is_strong},
 };
 
 /// The longest content, in bytes, that is stored with a refused result: 64 KiB.
 const EVIDENCE_BYTES_MAX: usize = 64 * 1024;
 /// The value of a delivery record: its format version and its kind. The key contains everything else.
-const DELIVERY: &[u8] = &[1, 4];
+const DELIVERY_VALUE: &[u8] = &[1, 4];
 
 /// The outcome of a posted result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Posting {
+pub enum PostOutcome {
     /// The result is stored as the result of a call.
     Settled {
         /// The state of the call.
-        state: State,
+        state: RecordedCallState,
         /// `false` if the same result had been posted before.
         first: bool,
     },
     /// No such call is recorded yet: the result waits for it.
     Parked,
     /// The result was refused, and stored for operators.
-    Refused(Why),
+    Refused(PostRefusal),
     /// No such call is recorded, and the id is reusable, so that the result cannot wait for one.
     Unknown,
 }
 
 /// The outcome of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beat {
+pub enum HeartbeatOutcome {
     /// The call waits longer.
-    Open {
+    Extended {
         /// The new deadline.
         deadline: Moment,
     },
@@ -59,20 +58,20 @@ pub enum Beat {
 }
 
 /// The recorded call that a service names, with its record.
-enum Meant {
-    One(Box<(Record, Call)>),
+enum MatchedCall {
+    One(Box<(Record, RecordedCall)>),
     Several,
     None,
 }
 
 /// Stores a posted result: with its call, or parked until the call is recorded.
 pub(super) async fn post_result(
-    late: &Late,
-    named: &Named<'_>,
+    late: &LateStore,
+    named: &NamedCall<'_>,
     content: String,
     failed: bool,
-) -> Result<Posting, LateError> {
-    let posted = Posted::new(content, failed, &named.service.name, clock::since_1970());
+) -> Result<PostOutcome, LateError> {
+    let posted = PostedResult::new(content, failed, &named.service.name, clock::unix_time());
     if let Some(posting) = settle_named(late, named, &posted, None).await? {
         return Ok(posting);
     }
@@ -80,34 +79,34 @@ pub(super) async fn post_result(
     if is_strong(named.call_id, b"") {
         park_result(late, named, posted).await
     } else {
-        Ok(Posting::Unknown)
+        Ok(PostOutcome::Unknown)
     }
 }
 
 /// Extends the deadline of a call on which its service still works.
-pub(super) async fn extend_deadline(late: &Late, named: &Named<'_>) -> Result<Beat, LateError> {
-    for _ in 0..TRIES {
-        let now = clock::since_1970();
+pub(super) async fn extend_deadline(late: &LateStore, named: &NamedCall<'_>) -> Result<HeartbeatOutcome, LateError> {
+    for _ in 0..CHANGE_TRIES_MAX {
+        let now = clock::unix_time();
         let (record, mut call) = match find_call(late, named, now).await? {
-            Meant::None => return Ok(Beat::Unknown),
-            Meant::Several => return Ok(Beat::Ambiguous),
-            Meant::One(found) => *found,
+            MatchedCall::None => return Ok(HeartbeatOutcome::Unknown),
+            MatchedCall::Several => return Ok(HeartbeatOutcome::Ambiguous),
+            MatchedCall::One(found) => *found,
         };
         if matching::is_terminal(&call) {
-            return Ok(Beat::Terminal);
+            return Ok(HeartbeatOutcome::Terminal);
         }
         if call.expires_at <= now {
-            return Ok(Beat::Expired);
+            return Ok(HeartbeatOutcome::Expired);
         }
-        let max_duration = late.0.settings.tool(&call.tool).max_duration;
-        call.heard_at = now;
+        let max_duration = late.0.settings.tool_settings(&call.tool).max_duration;
+        call.heartbeat_at = now;
         // Never shortened: the configuration may have changed since the call was recorded.
         call.deadline = call.deadline.max(now + max_duration.unwrap_or(late.0.settings.ttl));
         call.expires_at = call.expires_at.max(call.deadline);
         let deadline = call.deadline;
         let steps = vec![replace_step(late, &record, &call)];
-        if late.0.ledger.commit(steps, now).await? == Outcome::Done {
-            return Ok(Beat::Open { deadline });
+        if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+            return Ok(HeartbeatOutcome::Extended { deadline });
         }
     }
     Err(LateError::Busy)
@@ -117,37 +116,45 @@ pub(super) async fn extend_deadline(late: &Late, named: &Named<'_>) -> Result<Be
 ///
 /// `parked` removes the parked record of the result. It is applied with whatever outcome the result has.
 async fn settle_named(
-    late: &Late,
-    named: &Named<'_>,
-    posted: &Posted,
-    parked: Option<&Step>,
-) -> Result<Option<Posting>, LateError> {
-    for _ in 0..TRIES {
-        let now = clock::since_1970();
+    late: &LateStore,
+    named: &NamedCall<'_>,
+    posted: &PostedResult,
+    parked: Option<&CommitStep>,
+) -> Result<Option<PostOutcome>, LateError> {
+    for _ in 0..CHANGE_TRIES_MAX {
+        let now = clock::unix_time();
         let (record, call) = match find_call(late, named, now).await? {
-            Meant::None => return Ok(None),
-            Meant::Several => {
+            MatchedCall::None => return Ok(None),
+            MatchedCall::Several => {
                 // The owner is not known, so the refused result belongs to the service.
-                store_refused(late, named.service.own, named, Why::Ambiguous, posted, parked).await?;
-                return Ok(Some(Posting::Refused(Why::Ambiguous)));
+                store_refused(
+                    late,
+                    named.service.principal,
+                    named,
+                    PostRefusal::Ambiguous,
+                    posted,
+                    parked,
+                )
+                .await?;
+                return Ok(Some(PostOutcome::Refused(PostRefusal::Ambiguous)));
             }
-            Meant::One(found) => *found,
+            MatchedCall::One(found) => *found,
         };
         let principal = Principal::from_bytes(record.key.principal);
-        match matching::judge(&call, &posted.digest, now) {
-            Ruling::Again => {
+        match matching::judge_result(&call, &posted.digest, now) {
+            PostRuling::Repeated => {
                 remove_parked(late, parked).await?;
                 let (state, first) = (call.state, false);
-                return Ok(Some(Posting::Settled { state, first }));
+                return Ok(Some(PostOutcome::Settled { state, first }));
             }
-            Ruling::Refused(why) => {
+            PostRuling::Refused(why) => {
                 store_refused(late, principal, named, why, posted, parked).await?;
-                return Ok(Some(Posting::Refused(why)));
+                return Ok(Some(PostOutcome::Refused(why)));
             }
-            Ruling::First(state) => {
+            PostRuling::Accepted(state) => {
                 // On a conflict the call has changed: the next round judges the result anew.
                 if write_result(late, &record, call, posted, state, parked).await? {
-                    return Ok(Some(Posting::Settled { state, first: true }));
+                    return Ok(Some(PostOutcome::Settled { state, first: true }));
                 }
             }
         }
@@ -157,40 +164,40 @@ async fn settle_named(
 
 /// Writes a result into its call. Returns `false` if another writer changed the call first.
 async fn write_result(
-    late: &Late,
+    late: &LateStore,
     record: &Record,
-    mut call: Call,
-    posted: &Posted,
-    state: State,
-    parked: Option<&Step>,
+    mut call: RecordedCall,
+    posted: &PostedResult,
+    state: RecordedCallState,
+    parked: Option<&CommitStep>,
 ) -> Result<bool, LateError> {
-    let now = clock::since_1970();
+    let now = clock::unix_time();
     let attached = is_attached(late, &call, now);
-    let settled = feed::Settled {
+    let settled = feed::SettledEvent {
         name: record.key.name,
         call_id: call.id.clone(),
         tool: call.tool.clone(),
         failed: posted.failed,
     };
     call.state = state;
-    call.posted = Some(Posted {
+    call.posted = Some(PostedResult {
         attached,
         ..posted.clone()
     });
-    let until = late.kept_until(&call);
+    let until = late.retained_until(&call);
     let principal = Principal::from_bytes(record.key.principal);
-    // The result of a read can be restored in its place, but no conversation must be told of it unasked.
-    let is_pushed = state == State::Settled && call.tier != Tier::Read;
-    let delivery = Step::Insert {
-        key: names::key(Kind::Delivery, principal, record.key.name),
+    // The result of a read is restored if a request shows its call, but it is never pushed to a conversation.
+    let is_pushed = state == RecordedCallState::Settled && call.tier != Tier::Read;
+    let delivery = CommitStep::Insert {
+        key: record_names::record_key(RecordKind::Delivery, principal, record.key.name),
         index: None,
-        value: DELIVERY.into(),
+        value: DELIVERY_VALUE.into(),
         expires_at: until,
     };
     // One commit: after a crash the result, its delivery and its parked copy agree with each other.
     let steps = [replace_step(late, record, &call)].into_iter();
     let steps = steps.chain(is_pushed.then_some(delivery)).chain(parked.cloned());
-    if late.0.ledger.commit(steps.collect(), now).await? != Outcome::Done {
+    if late.0.ledger.commit(steps.collect(), now).await? != CommitOutcome::Done {
         return Ok(false);
     }
     late.0
@@ -198,66 +205,79 @@ async fn write_result(
         .record_late_event(if attached { "attached" } else { "detached" });
     if is_pushed {
         late.0.pending.add(principal, settled.name, until);
-        late.0.feed.tell(principal, settled);
+        late.0.feed.send_settled(principal, settled);
     }
     Ok(true)
 }
 
 /// Stores a result until its call is recorded.
-async fn park_result(late: &Late, named: &Named<'_>, posted: Posted) -> Result<Posting, LateError> {
-    let now = clock::since_1970();
-    let key = names::key(
-        Kind::Parked,
-        named.service.own,
-        names::of_parked(named.call_id, named.owner),
+async fn park_result(late: &LateStore, named: &NamedCall<'_>, posted: PostedResult) -> Result<PostOutcome, LateError> {
+    let now = clock::unix_time();
+    let key = record_names::record_key(
+        RecordKind::Parked,
+        named.service.principal,
+        record_names::parked_name(named.call_id, named.owner),
     );
-    let parked = Parked {
+    let parked = ParkedResult {
         call_id: named.call_id.to_vec(),
         owner: named.owner,
         posted,
     };
-    let insert = Step::Insert {
+    let insert = CommitStep::Insert {
         key,
-        index: Some(names::index(named.call_id)),
+        index: Some(record_names::call_index(named.call_id)),
         value: parked.encode(),
         expires_at: now + late.0.settings.parked_for,
     };
-    if let Outcome::Conflict(standing) = late.0.ledger.commit(vec![insert], now).await? {
+    if let CommitOutcome::Conflict(standing) = late.0.ledger.commit(vec![insert], now).await? {
         let known = standing.into_iter().flatten().next();
-        let known = known.and_then(|record| Parked::decode(&record.value));
+        let known = known.and_then(|record| ParkedResult::decode(&record.value));
         // The first result wins, as it does for a recorded call.
         if known.is_some_and(|known| known.posted.digest != parked.posted.digest) {
-            store_refused(late, named.service.own, named, Why::Conflict, &parked.posted, None).await?;
-            return Ok(Posting::Refused(Why::Conflict));
+            store_refused(
+                late,
+                named.service.principal,
+                named,
+                PostRefusal::Conflict,
+                &parked.posted,
+                None,
+            )
+            .await?;
+            return Ok(PostOutcome::Refused(PostRefusal::Conflict));
         }
     } else {
         late.0.telemetry.record_late_event("parked");
     }
     // The worker may have recorded the call just before, and then looked for parked results too early.
-    let remove = Step::Remove { key, version: 1 };
+    let remove = CommitStep::Remove { key, version: 1 };
     let met = settle_named(late, named, &parked.posted, Some(&remove)).await?;
-    Ok(met.unwrap_or(Posting::Parked))
+    Ok(met.unwrap_or(PostOutcome::Parked))
 }
 
 /// Settles the parked results that name a call of this index, once such a call was recorded.
-pub(super) async fn settle_parked(late: &Late, index: Index) -> Result<(), LateError> {
-    let now = clock::since_1970();
+pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), LateError> {
+    let now = clock::unix_time();
     let mut failed = None;
-    for record in late.0.ledger.find(Kind::Parked, index, ROWS_MAX, now).await? {
-        let Some(parked) = Parked::decode(&record.value) else {
+    for record in late
+        .0
+        .ledger
+        .find_by_index(RecordKind::Parked, index, ROWS_MAX, now)
+        .await?
+    {
+        let Some(parked) = ParkedResult::decode(&record.value) else {
             continue;
         };
         let own = Principal::from_bytes(record.key.principal);
         // The service may have been removed from the configuration: its results then expire.
-        let Some(service) = late.0.services.iter().find(|service| service.own == own) else {
+        let Some(service) = late.0.services.iter().find(|service| service.principal == own) else {
             continue;
         };
-        let named = Named {
+        let named = NamedCall {
             service,
             call_id: &parked.call_id,
             owner: parked.owner,
         };
-        let remove = Step::Remove {
+        let remove = CommitStep::Remove {
             key: record.key,
             version: record.version,
         };
@@ -272,88 +292,88 @@ pub(super) async fn settle_parked(late: &Late, index: Index) -> Result<(), LateE
 }
 
 /// Finds the recorded call that a service names.
-async fn find_call(late: &Late, named: &Named<'_>, now: Moment) -> Result<Meant, LateError> {
+async fn find_call(late: &LateStore, named: &NamedCall<'_>, now: Moment) -> Result<MatchedCall, LateError> {
     let records = late
         .0
         .ledger
-        .find(Kind::Call, names::index(named.call_id), ROWS_MAX, now)
+        .find_by_index(RecordKind::Call, record_names::call_index(named.call_id), ROWS_MAX, now)
         .await?;
     // The list may be cut off: a call that it does not contain could be meant as well.
     if records.len() >= ROWS_MAX {
-        return Ok(Meant::Several);
+        return Ok(MatchedCall::Several);
     }
     let decoded = records.into_iter().filter_map(|record| {
-        let call = Call::decode(&record.value)?;
+        let call = RecordedCall::decode(&record.value)?;
         Some((record, call))
     });
-    let mut calls: Vec<(Record, Call)> = decoded.collect();
-    let candidates: Vec<Candidate<'_>> = calls
+    let mut calls: Vec<(Record, RecordedCall)> = decoded.collect();
+    let candidates: Vec<CandidateCall<'_>> = calls
         .iter()
-        .map(|(record, call)| Candidate {
+        .map(|(record, call)| CandidateCall {
             principal: Principal::from_bytes(record.key.principal),
             call,
         })
         .collect();
-    Ok(match matching::choose(named, &late.0.owners, &candidates) {
-        Match::One(place) if place < calls.len() => Meant::One(Box::new(calls.swap_remove(place))),
-        Match::Several => Meant::Several,
-        Match::One(_) | Match::None => Meant::None,
+    Ok(match matching::choose_call(named, &late.0.owners, &candidates) {
+        CallMatch::One(place) if place < calls.len() => MatchedCall::One(Box::new(calls.swap_remove(place))),
+        CallMatch::Several => MatchedCall::Several,
+        CallMatch::One(_) | CallMatch::None => MatchedCall::None,
     })
 }
 
 /// Returns `true` if the turn of a call is still the last of its lane, as far as this process knows.
-fn is_attached(late: &Late, call: &Call, now: Moment) -> bool {
-    let was_left = |name: &[u8; 32]| late.0.left.get(name).is_some_and(|at| at >= call.opened_at);
+fn is_attached(late: &LateStore, call: &RecordedCall, now: Moment) -> bool {
+    let was_left = |name: &[u8; 32]| late.0.left_at.get(name).is_some_and(|at| at >= call.opened_at);
     let left = call.lane.iter().chain(&call.session).any(was_left);
-    call.state == State::Open && !left && now < call.heard_at + late.0.settings.detach_after
+    call.state == RecordedCallState::Open && !left && now < call.heartbeat_at + late.0.settings.detach_after
 }
 
 /// Builds the step that writes a changed call.
-fn replace_step(late: &Late, record: &Record, call: &Call) -> Step {
-    Step::Replace {
+fn replace_step(late: &LateStore, record: &Record, call: &RecordedCall) -> CommitStep {
+    CommitStep::Replace {
         key: record.key,
         version: record.version,
         value: call.encode(),
-        expires_at: record.expires_at.max(late.kept_until(call)),
+        expires_at: record.expires_at.max(late.retained_until(call)),
     }
 }
 
 /// Stores a refused result for operators, and removes the parked one.
 async fn store_refused(
-    late: &Late,
+    late: &LateStore,
     principal: Principal,
-    named: &Named<'_>,
-    why: Why,
-    posted: &Posted,
-    parked: Option<&Step>,
+    named: &NamedCall<'_>,
+    why: PostRefusal,
+    posted: &PostedResult,
+    parked: Option<&CommitStep>,
 ) -> Result<(), LateError> {
-    let now = clock::since_1970();
+    let now = clock::unix_time();
     let mut posted = posted.clone();
     if posted.content.len() > EVIDENCE_BYTES_MAX {
         // The digest stays, so that an operator can still compare the content with the service's own log.
         "null".clone_into(&mut posted.content);
     }
-    let key: Key = names::key(
-        Kind::Evidence,
+    let key: RecordKey = record_names::record_key(
+        RecordKind::RefusedResult,
         principal,
-        names::of_evidence(named.call_id, &posted.digest),
+        record_names::evidence_name(named.call_id, &posted.digest),
     );
-    let evidence = Evidence {
+    let evidence = RefusedResult {
         call_id: named.call_id.to_vec(),
-        why,
+        reason: why,
         posted,
     };
-    let insert = Step::Insert {
+    let insert = CommitStep::Insert {
         key,
         index: None,
         value: evidence.encode(),
-        expires_at: now + late.0.settings.ttl + GRACE,
+        expires_at: now + late.0.settings.ttl + RETENTION_GRACE,
     };
     let steps = [insert].into_iter().chain(parked.cloned());
     match late.0.ledger.commit(steps.collect(), now).await {
-        Ok(Outcome::Done) => {}
+        Ok(CommitOutcome::Done) => {}
         // The few slots of a call are bounded: the first refused result in a slot stays.
-        Ok(Outcome::Conflict(_)) => remove_parked(late, parked).await?,
+        Ok(CommitOutcome::Conflict(_)) => remove_parked(late, parked).await?,
         // The service gets the same refusal all the same. A parked result stays until it expires.
         Err(error) => tracing::warn!(%error, "failed to store a refused result for operators"),
     }
@@ -362,10 +382,10 @@ async fn store_refused(
 }
 
 /// Removes a parked result.
-async fn remove_parked(late: &Late, parked: Option<&Step>) -> Result<(), LateError> {
+async fn remove_parked(late: &LateStore, parked: Option<&CommitStep>) -> Result<(), LateError> {
     if let Some(step) = parked {
         // A conflict means that another task has removed it, so the outcome does not matter.
-        late.0.ledger.commit(vec![step.clone()], clock::since_1970()).await?;
+        late.0.ledger.commit(vec![step.clone()], clock::unix_time()).await?;
     }
     Ok(())
 }

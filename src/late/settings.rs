@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::matching::{Reach, Service};
+use super::matching::{Service, ServiceReach};
 use crate::{
     auth::{Principal, PrincipalKey, PrincipalSettings, TokenHash, WebhookKey},
     repair::Tier,
@@ -29,7 +29,7 @@ pub struct ServiceSettings {
 
 /// Settings of one tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tool {
+pub struct ToolSettings {
     /// The reversibility of its effect.
     pub tier: Tier,
     /// The longest run of the tool. `None` means [`LateSettings::ttl`].
@@ -42,7 +42,7 @@ pub struct LateSettings {
     /// Tool services. Without any, nothing is recorded.
     pub services: Vec<ServiceSettings>,
     /// Settings of tools by name.
-    pub tools: BTreeMap<String, Tool>,
+    pub tools: BTreeMap<String, ToolSettings>,
     /// Settings that identify callers.
     pub principals: PrincipalSettings,
     /// Time that a call waits for its result, and a result for its caller. The default is 7 days.
@@ -69,7 +69,7 @@ impl Default for LateSettings {
 impl LateSettings {
     /// Returns the limits that the session table applies to open calls.
     pub fn call_limits(&self) -> CallLimits {
-        let limited = |(name, tool): (&String, &Tool)| Some((name.as_str().into(), tool.max_duration?));
+        let limited = |(name, tool): (&String, &ToolSettings)| Some((name.as_str().into(), tool.max_duration?));
         CallLimits {
             tools: self.tools.iter().filter_map(limited).collect(),
             detach_after: self.detach_after,
@@ -77,16 +77,16 @@ impl LateSettings {
     }
 
     /// Returns the services, with the hashed principals of their accounts.
-    pub(super) fn services(&self, key: &PrincipalKey) -> Vec<Service> {
+    pub(super) fn resolve_services(&self, key: &PrincipalKey) -> Vec<Service> {
         let reach = |configured: &ServiceSettings| match &configured.principals {
             // Every client shares one principal, so the configured names would match no call.
-            _ if self.principals.single => Reach::Only(BTreeSet::from([Principal::single(key)])),
-            None => Reach::Everybody,
-            Some(names) => Reach::Only(names.iter().map(|name| Principal::of_token(key, name)).collect()),
+            _ if self.principals.is_single => ServiceReach::Only(BTreeSet::from([Principal::of_all_clients(key)])),
+            None => ServiceReach::Everyone,
+            Some(names) => ServiceReach::Only(names.iter().map(|name| Principal::of_token(key, name)).collect()),
         };
         let service = |configured: &ServiceSettings| Service {
             name: configured.name.clone(),
-            own: Principal::of_service(key, &configured.name),
+            principal: Principal::of_service(key, &configured.name),
             token: configured.token,
             key: configured.key.clone(),
             reach: reach(configured),
@@ -96,7 +96,7 @@ impl LateSettings {
     }
 
     /// Returns the settings of a tool, or the defaults if it is not configured.
-    pub(super) fn tool(&self, name: &[u8]) -> Tool {
+    pub(super) fn tool_settings(&self, name: &[u8]) -> ToolSettings {
         let known = std::str::from_utf8(name).ok().and_then(|name| self.tools.get(name));
         known.copied().unwrap_or_default()
     }

@@ -4,23 +4,26 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 
-use super::{Index, Key, Kind, Ledger, LedgerError, Moment, Outcome, PrincipalHash, Record, Reply, Step, Usage};
+use super::{
+    CommitOutcome, CommitStep, Index, Ledger, LedgerError, LedgerReply, LedgerSize, Moment, PrincipalHash, Record,
+    RecordKey, RecordKind,
+};
 use crate::{clock, telemetry::Telemetry};
 
 /// A ledger that measures each operation and delegates it to another ledger.
 #[derive(Debug)]
-pub struct Measured {
+pub struct MeasuredLedger {
     ledger: Arc<dyn Ledger>,
     telemetry: Telemetry,
 }
 
-impl Measured {
+impl MeasuredLedger {
     /// Wraps `ledger`, and makes its size available to `telemetry`.
     pub fn new(ledger: Arc<dyn Ledger>, telemetry: &Telemetry) -> Self {
         let asked = Arc::clone(&ledger);
         telemetry.set_ledger_usage_source(Box::new(move || {
             // A metrics scrape must not wait for a ledger that would have to compute its size.
-            let Usage { records, bytes } = asked.usage().now_or_never()?.ok()?;
+            let LedgerSize { records, bytes } = asked.usage().now_or_never()?.ok()?;
             Some((records, bytes))
         }));
         let telemetry = telemetry.clone();
@@ -30,7 +33,7 @@ impl Measured {
     /// Waits for a reply and records it as operation `op`.
     ///
     /// A dropped reply is not recorded here: the caller that gave up counts a timeout itself.
-    fn told<'l, T: 'l>(&'l self, op: &'static str, reply: Reply<'l, T>) -> Reply<'l, T> {
+    fn measure_op<'l, T: 'l>(&'l self, op: &'static str, reply: LedgerReply<'l, T>) -> LedgerReply<'l, T> {
         let began = clock::now();
         Box::pin(async move {
             let done = reply.await;
@@ -42,33 +45,39 @@ impl Measured {
     }
 }
 
-impl Ledger for Measured {
-    fn commit(&self, steps: Vec<Step>, now: Moment) -> Reply<'_, Outcome> {
-        self.told("commit", self.ledger.commit(steps, now))
+impl Ledger for MeasuredLedger {
+    fn commit(&self, steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome> {
+        self.measure_op("commit", self.ledger.commit(steps, now))
     }
 
-    fn read(&self, keys: Vec<Key>, now: Moment) -> Reply<'_, Vec<Option<Record>>> {
-        self.told("read", self.ledger.read(keys, now))
+    fn read(&self, keys: Vec<RecordKey>, now: Moment) -> LedgerReply<'_, Vec<Option<Record>>> {
+        self.measure_op("read", self.ledger.read(keys, now))
     }
 
-    fn list(&self, kind: Kind, principal: PrincipalHash, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
-        self.told("list", self.ledger.list(kind, principal, limit, now))
+    fn list_records(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<Record>> {
+        self.measure_op("list", self.ledger.list_records(kind, principal, limit, now))
     }
 
-    fn find(&self, kind: Kind, index: Index, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
-        self.told("find", self.ledger.find(kind, index, limit, now))
+    fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {
+        self.measure_op("find", self.ledger.find_by_index(kind, index, limit, now))
     }
 
-    fn expire(&self, now: Moment) -> Reply<'_, u64> {
+    fn remove_expired(&self, now: Moment) -> LedgerReply<'_, u64> {
         // The metric has one label for both kinds of removal.
-        self.told("clear", self.ledger.expire(now))
+        self.measure_op("clear", self.ledger.remove_expired(now))
     }
 
-    fn clear(&self, now: Moment) -> Reply<'_, u64> {
-        self.told("clear", self.ledger.clear(now))
+    fn remove_unusable(&self, now: Moment) -> LedgerReply<'_, u64> {
+        self.measure_op("clear", self.ledger.remove_unusable(now))
     }
 
-    fn usage(&self) -> Reply<'_, Usage> {
+    fn usage(&self) -> LedgerReply<'_, LedgerSize> {
         // Not an operation of an exchange: each scrape of the metrics would be recorded.
         self.ledger.usage()
     }

@@ -4,14 +4,14 @@
 //! the principal is part of its key. A caller that cannot name the principal cannot reach the record. The only
 //! exception is [`Ledger::find`], for tool services that answer the calls of several principals.
 
-mod clearing;
-mod later;
+mod batched_reads;
+mod expiry;
 mod measured;
 mod memory;
-mod portions;
 mod sqlite;
 mod steps;
-mod tally;
+mod usage_counter;
+mod write_behind;
 
 use std::{fmt, future::Future, path::PathBuf, pin::Pin, time::Duration};
 
@@ -19,12 +19,12 @@ use bytes::Bytes;
 
 use crate::session::PrincipalHash;
 
-pub use clearing::clearing;
-pub use later::{Later, Writer, later, later_counting};
-pub use measured::Measured;
+pub use batched_reads::read_all;
+pub use expiry::remove_expired_hourly;
+pub use measured::MeasuredLedger;
 pub use memory::MemoryLedger;
-pub use portions::read_all;
-pub use sqlite::{Entry, Short, SqliteLedger, Survey};
+pub use sqlite::{HashPrefix, InspectedRow, LedgerInspector, SqliteLedger};
+pub use write_behind::{WriteBehind, WriteBehindWorker, write_behind, write_behind_counting};
 
 /// The longest value of a record, in bytes. A longer one fails with [`LedgerError::TooLarge`].
 pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -34,7 +34,7 @@ pub const RECORD_BYTES: u64 = 256;
 pub const ROWS_MAX: usize = 1024;
 
 /// The future that a ledger method returns. It is boxed so that the store can be chosen at startup.
-pub type Reply<'l, T> = Pin<Box<dyn Future<Output = Result<T, LedgerError>> + Send + 'l>>;
+pub type LedgerReply<'l, T> = Pin<Box<dyn Future<Output = Result<T, LedgerError>> + Send + 'l>>;
 
 /// A point in time, as the duration since 1970.
 ///
@@ -46,7 +46,7 @@ pub type Moment = Duration;
 pub const MOMENT_MAX: Moment = Duration::from_nanos(i64::MAX.unsigned_abs());
 
 /// The name of a record within its kind and principal: a hash, or another unique id.
-pub type Name = [u8; 32];
+pub type RecordName = [u8; 32];
 
 /// The index by which tool services find a record without its principal: a hash of a call id's letters and digits.
 pub type Index = [u8; 16];
@@ -54,36 +54,36 @@ pub type Index = [u8; 16];
 /// The kind of a record. The numbers are stored in files, so a number is never reused for another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Kind {
+pub enum RecordKind {
     /// A verified caller: a provider has answered this principal with success.
     Principal = 1,
     /// A recorded tool call, with its posted result once there is one.
     Call = 2,
     /// The pinned answer of a call.
-    Frozen = 3,
+    PinnedAnswer = 3,
     /// Late-result text that was appended to a message and stays there.
-    Anchor = 4,
+    AppendedText = 4,
     /// A posted result that its owner has not received yet.
     Delivery = 5,
     /// A result that was posted before its call was recorded.
     Parked = 6,
     /// A posted result that was refused.
-    Evidence = 7,
+    RefusedResult = 7,
     /// A result that a client brought in a request.
-    Seen = 8,
+    ClientResult = 8,
 }
 
-impl Kind {
+impl RecordKind {
     /// Every kind.
     pub const ALL: [Self; 8] = [
         Self::Principal,
         Self::Call,
-        Self::Frozen,
-        Self::Anchor,
+        Self::PinnedAnswer,
+        Self::AppendedText,
         Self::Delivery,
         Self::Parked,
-        Self::Evidence,
-        Self::Seen,
+        Self::RefusedResult,
+        Self::ClientResult,
     ];
 
     /// Returns the name that logs and `antiphon store` show.
@@ -91,28 +91,28 @@ impl Kind {
         match self {
             Self::Principal => "principal",
             Self::Call => "call",
-            Self::Frozen => "frozen",
-            Self::Anchor => "anchor",
+            Self::PinnedAnswer => "frozen",
+            Self::AppendedText => "anchor",
             Self::Delivery => "delivery",
             Self::Parked => "parked",
-            Self::Evidence => "evidence",
-            Self::Seen => "seen",
+            Self::RefusedResult => "evidence",
+            Self::ClientResult => "seen",
         }
     }
 }
 
 /// The key of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
+pub struct RecordKey {
     /// The kind of the record.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// The owner of the record.
     pub principal: PrincipalHash,
     /// The name of the record within its kind and principal.
-    pub name: Name,
+    pub name: RecordName,
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A principal and a name identify a caller and a call, so a log shows neither.
         write!(f, "Key({})", self.kind.label())
@@ -123,7 +123,7 @@ impl fmt::Debug for Key {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Record {
     /// The key.
-    pub key: Key,
+    pub key: RecordKey,
     /// The index for tool services. `None` if they cannot find the record.
     pub index: Option<Index>,
     /// The content, which the ledger does not interpret.
@@ -151,11 +151,11 @@ impl fmt::Debug for Record {
 
 /// One step of a [`Ledger::commit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum CommitStep {
     /// Inserts a record if its key is free. An expired record does not occupy its key.
     Insert {
         /// The key.
-        key: Key,
+        key: RecordKey,
         /// The index for tool services.
         index: Option<Index>,
         /// The content.
@@ -166,7 +166,7 @@ pub enum Step {
     /// Replaces the value of a record if its version is still `version`.
     Replace {
         /// The key.
-        key: Key,
+        key: RecordKey,
         /// The version that was read.
         version: u64,
         /// The new content.
@@ -177,15 +177,15 @@ pub enum Step {
     /// Removes a record if its version is still `version`.
     Remove {
         /// The key.
-        key: Key,
+        key: RecordKey,
         /// The version that was read.
         version: u64,
     },
 }
 
-impl Step {
+impl CommitStep {
     /// Returns the key of the record that the step changes.
-    pub const fn key(&self) -> &Key {
+    pub const fn key(&self) -> &RecordKey {
         match self {
             Self::Insert { key, .. } | Self::Replace { key, .. } | Self::Remove { key, .. } => key,
         }
@@ -194,7 +194,7 @@ impl Step {
 
 /// The outcome of one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CommitOutcome {
     /// All steps were applied and are stored.
     Done,
     /// No step was applied, because at least one found another record than it expected.
@@ -225,7 +225,7 @@ impl Default for LedgerSettings {
 
 /// The size of a ledger's content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct LedgerSize {
     /// Records, including those that have expired but were not removed yet.
     pub records: u64,
     /// Bytes of these records, with [`RECORD_BYTES`] for each.
@@ -271,7 +271,7 @@ impl LedgerError {
 
 /// The error of opening a store. Nothing was written.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum LedgerOpenError {
     /// Another process has the file open.
     #[error("{path} is in use by another process: stop it, or set ledger.path to another file")]
     InUse {
@@ -315,35 +315,41 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     ///
     /// After [`Outcome::Done`] every later read sees the new records. In a ledger that survives a restart they also
     /// survive a crash of the process. A premature `Done` would lose a result that a tool service was told is safe.
-    fn commit(&self, steps: Vec<Step>, now: Moment) -> Reply<'_, Outcome>;
+    fn commit(&self, steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome>;
 
     /// Returns the records of these keys, in their order.
     ///
     /// An entry is `None` if there is no record, if it has expired at `now`, or if its checksum does not match. A
     /// damaged record is never returned, and every other method treats it as missing.
-    fn read(&self, keys: Vec<Key>, now: Moment) -> Reply<'_, Vec<Option<Record>>>;
+    fn read(&self, keys: Vec<RecordKey>, now: Moment) -> LedgerReply<'_, Vec<Option<Record>>>;
 
     /// Returns the latest `limit` records of one kind of one principal, in the order of their inserts.
-    fn list(&self, kind: Kind, principal: PrincipalHash, limit: usize, now: Moment) -> Reply<'_, Vec<Record>>;
+    fn list_records(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<Record>>;
 
     /// Returns the latest `limit` records of one kind under this index, in the order of their inserts.
     ///
     /// They may belong to several principals.
-    fn find(&self, kind: Kind, index: Index, limit: usize, now: Moment) -> Reply<'_, Vec<Record>>;
+    fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>>;
 
     /// Removes the records that have expired at `now`, and returns their number.
     ///
     /// The cost is proportional to the records that are removed. Damaged records stay, so that operators can inspect
     /// them. The default implementation is enough for a ledger whose records cannot be damaged.
-    fn expire(&self, now: Moment) -> Reply<'_, u64> {
-        self.clear(now)
+    fn remove_expired(&self, now: Moment) -> LedgerReply<'_, u64> {
+        self.remove_unusable(now)
     }
 
     /// Removes the expired and the damaged records, and returns their number. It may read every record.
-    fn clear(&self, now: Moment) -> Reply<'_, u64>;
+    fn remove_unusable(&self, now: Moment) -> LedgerReply<'_, u64>;
 
     /// Returns the size of the content, including every commit that was answered.
-    fn usage(&self) -> Reply<'_, Usage>;
+    fn usage(&self) -> LedgerReply<'_, LedgerSize>;
 
     /// Returns the secret key of this ledger: 32 random bytes, made with the ledger and never changed.
     ///

@@ -3,11 +3,11 @@
 //! A service authenticates with its bearer token or with a webhook signature. A caller authenticates with the
 //! credential that it sends to providers. Any other request gets 404, whatever its path.
 
-mod answer;
-mod asked;
 mod delivery_id;
 mod feed;
 mod owners;
+mod request_body;
+mod response;
 mod services;
 
 use std::{sync::Arc, time::Duration};
@@ -17,54 +17,54 @@ use http::{HeaderMap, Method, Request, Response, request::Parts};
 use http_body_util::BodyExt;
 use moka::sync::Cache;
 
-pub use answer::Code;
 pub use feed::LedgerBody;
+pub use response::ApiErrorCode;
 
 use crate::{
-    auth::{Caller, principal::decoded_segment},
-    late::Late,
-    server::Signal,
+    auth::{Caller, principal::decode_segment},
+    late::LateStore,
+    server::StopSignal,
     session_table::SessionTable,
     telemetry::Telemetry,
     upstream::BoxedBody,
 };
-use answer::Refusal;
+use response::ApiRefusal;
 
 /// The prefix of every path of this API.
-const BASE: &str = "/ledger/v1/";
+const PATH_PREFIX: &str = "/ledger/v1/";
 /// The longest body in bytes: of a posted result (8 MiB), and of any other request (64 KiB).
 const BODY_BYTES_MAX: (usize, usize) = (8 * 1024 * 1024, 64 * 1024);
 /// Timeout for reading the body and for the ledger operation together: 30 seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Signed messages that are remembered to detect a reused `webhook-id`.
-const SEEN_MAX: u64 = 100_000;
+const SIGNED_MESSAGES_MAX: u64 = 100_000;
 /// Time for which a signed message is remembered: 15 minutes.
 ///
 /// It must exceed twice the tolerance of a message's timestamp, which is 5 minutes.
-const SEEN_FOR: Duration = Duration::from_secs(15 * 60);
+const SIGNED_MESSAGE_TTL: Duration = Duration::from_secs(15 * 60);
 
 /// Returns `true` if this API answers the path.
-pub fn is_ours(path: &str) -> bool {
+pub fn is_ledger_path(path: &str) -> bool {
     path == "/ledger" || path.starts_with("/ledger/")
 }
 
 /// The ledger API. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LedgerApi {
-    late: Late,
+    late: LateStore,
     sessions: Arc<SessionTable>,
     telemetry: Telemetry,
     /// The signal that the drain has begun.
-    stopping: Signal,
+    stopping: StopSignal,
     /// Digests of signed messages by their service and id.
-    seen: Cache<[u8; 32], [u8; 32]>,
-    listeners: feed::Listeners,
+    signed_messages: Cache<[u8; 32], [u8; 32]>,
+    listeners: feed::FeedListeners,
 }
 
 /// The operation that a method and path select, with the id from the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Ask {
+enum LedgerOperation {
     Result(Vec<u8>),
     Heartbeat(Vec<u8>),
     Lookup,
@@ -74,13 +74,13 @@ enum Ask {
     Close(Vec<u8>),
 }
 
-impl Ask {
+impl LedgerOperation {
     /// Reads the operation. Returns `None` for an unknown path or method.
-    fn of(method: &Method, path: &str) -> Option<Self> {
-        let rest = path.strip_prefix(BASE)?;
+    fn from_request(method: &Method, path: &str) -> Option<Self> {
+        let rest = path.strip_prefix(PATH_PREFIX)?;
         let parts: Vec<&str> = rest.split('/').collect();
         // Decoded bytes, not text: call ids may contain anything.
-        let named = |text: &str| Some(decoded_segment(text).into_owned()).filter(|name| !name.is_empty());
+        let named = |text: &str| Some(decode_segment(text).into_owned()).filter(|name| !name.is_empty());
         match (method, &parts[..]) {
             (&Method::POST, ["calls", id, "result"]) => named(id).map(Self::Result),
             (&Method::POST, ["calls", id, "heartbeat"]) => named(id).map(Self::Heartbeat),
@@ -104,76 +104,80 @@ impl Ask {
 
 impl LedgerApi {
     /// Creates the API. Its feeds end when `stopping` is given.
-    pub fn new(late: Late, sessions: Arc<SessionTable>, telemetry: Telemetry, stopping: Signal) -> Self {
+    pub fn new(late: LateStore, sessions: Arc<SessionTable>, telemetry: Telemetry, stopping: StopSignal) -> Self {
         Self {
             late,
             sessions,
             telemetry,
             stopping,
-            seen: Cache::builder().max_capacity(SEEN_MAX).time_to_live(SEEN_FOR).build(),
-            listeners: feed::Listeners::default(),
+            signed_messages: Cache::builder()
+                .max_capacity(SIGNED_MESSAGES_MAX)
+                .time_to_live(SIGNED_MESSAGE_TTL)
+                .build(),
+            listeners: feed::FeedListeners::default(),
         }
     }
 
     /// Answers a request. `reader` is the caller whom the credential identifies, or `None`.
-    pub async fn answer(&self, request: Request<BoxedBody>, reader: Option<Caller>) -> Response<LedgerBody> {
+    pub async fn answer_request(&self, request: Request<BoxedBody>, reader: Option<Caller>) -> Response<LedgerBody> {
         let (head, body) = request.into_parts();
         // Boxed, because the future of all operations is large, and `timeout` would move it.
-        let answered = tokio::time::timeout(PATIENCE, Box::pin(self.answered(&head, body, reader))).await;
-        match answered.unwrap_or(Err(Refusal::of(Code::Unavailable))) {
+        let answered = tokio::time::timeout(REQUEST_TIMEOUT, Box::pin(self.run_request(&head, body, reader))).await;
+        match answered.unwrap_or(Err(ApiRefusal::from_code(ApiErrorCode::Unavailable))) {
             Ok(answer) => answer,
-            Err(refusal) => refusal.answer(),
+            Err(refusal) => refusal.into_response(),
         }
     }
 
     /// Authenticates a request, reads its body and carries it out.
-    async fn answered(
+    async fn run_request(
         &self,
         head: &Parts,
         body: BoxedBody,
         reader: Option<Caller>,
-    ) -> Result<Response<LedgerBody>, Refusal> {
-        let ask = Ask::of(&head.method, head.uri.path()).ok_or(Refusal::of(Code::NotFound))?;
+    ) -> Result<Response<LedgerBody>, ApiRefusal> {
+        let ask = LedgerOperation::from_request(&head.method, head.uri.path())
+            .ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
         // Without a service the API does not exist.
         if !self.late.is_used() {
-            return Err(Refusal::of(Code::NotFound));
+            return Err(ApiRefusal::from_code(ApiErrorCode::NotFound));
         }
         match ask {
-            Ask::Result(_) | Ask::Heartbeat(_) => {
+            LedgerOperation::Result(_) | LedgerOperation::Heartbeat(_) => {
                 // The head comes first: 8 MiB are read only for a client that may be a service.
                 let claim = services::read_claim(&head.headers, self.late.services())?;
-                let body = collected(body, ask.bytes_max()).await?;
+                let body = collect_body(body, ask.bytes_max()).await?;
                 services::answer_service(self, &ask, &claim, &body).await
             }
             _ => {
                 // Likewise, no body is read for an unverified caller.
-                let reader = self.reader(reader).await?;
-                let body = collected(body, ask.bytes_max()).await?;
+                let reader = self.verified_reader(reader).await?;
+                let body = collect_body(body, ask.bytes_max()).await?;
                 owners::answer_owner(self, &ask, reader, &body).await
             }
         }
     }
 
     /// Returns the caller if it is verified: a provider has answered it with success.
-    async fn reader(&self, reader: Option<Caller>) -> Result<Caller, Refusal> {
-        let reader = reader.ok_or(Refusal::of(Code::NotFound))?;
-        if self.late.callers().is_proven(reader).await {
+    async fn verified_reader(&self, reader: Option<Caller>) -> Result<Caller, ApiRefusal> {
+        let reader = reader.ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
+        if self.late.callers().is_verified(reader).await {
             return Ok(reader);
         }
-        Err(Refusal::of(Code::NotFound))
+        Err(ApiRefusal::from_code(ApiErrorCode::NotFound))
     }
 }
 
 /// Collects a body of at most `limit` bytes.
-async fn collected(mut body: BoxedBody, limit: usize) -> Result<Bytes, Refusal> {
+async fn collect_body(mut body: BoxedBody, limit: usize) -> Result<Bytes, ApiRefusal> {
     let mut bytes = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Refusal::of(Code::Malformed))?;
+        let frame = frame.map_err(|_| ApiRefusal::from_code(ApiErrorCode::Malformed))?;
         // Trailers have no meaning in this API.
         let Ok(data) = frame.into_data() else { continue };
         // Checked before the copy: `content-length` may be absent or wrong.
         if data.len() > limit.saturating_sub(bytes.len()) {
-            return Err(Refusal::of(Code::TooLarge));
+            return Err(ApiRefusal::from_code(ApiErrorCode::TooLarge));
         }
         bytes.extend_from_slice(&data);
     }
@@ -181,7 +185,7 @@ async fn collected(mut body: BoxedBody, limit: usize) -> Result<Bytes, Refusal> 
 }
 
 /// Returns the value of a header. `None` if it is missing, repeated or not text.
-fn only<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+fn single_header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let mut values = headers.get_all(name).iter();
     // A repeated credential could be read differently by a proxy in front.
     let value = values.next().filter(|_| values.next().is_none())?;

@@ -6,19 +6,18 @@ use http::{Response, StatusCode};
 use serde_json::json;
 
 use super::{
-    Ask, LedgerApi, LedgerBody,
-    answer::{Code, Refusal, answer, raw},
-    asked,
+    LedgerApi, LedgerBody, LedgerOperation,
     delivery_id::{format_delivery_id, parse_delivery_id},
-    feed,
+    feed, request_body,
+    response::{ApiErrorCode, ApiRefusal, json_response, raw_json_response},
 };
 use crate::{
     auth::Caller,
     clock,
-    late::entry::Call,
-    ledger::Name,
+    late::records::RecordedCall,
+    ledger::RecordName,
     session::LaneId,
-    session_table::Detached,
+    session_table::DetachReason,
     wire::{
         CONTENT_DEPTH_MAX,
         json::{compact, deeper_than, quoted},
@@ -28,60 +27,63 @@ use crate::{
 /// Answers a request of a caller. Records of other callers look as if they did not exist.
 pub(super) async fn answer_owner(
     api: &LedgerApi,
-    ask: &Ask,
+    ask: &LedgerOperation,
     owner: Caller,
     body: &[u8],
-) -> Result<Response<LedgerBody>, Refusal> {
+) -> Result<Response<LedgerBody>, ApiRefusal> {
     match ask {
-        Ask::Lookup => {
-            let ids = asked::ids(body)?;
-            let found = api.late.lookup(owner, &ids).await?;
+        LedgerOperation::Lookup => {
+            let ids = request_body::read_call_ids(body)?;
+            let found = api.late.look_up_calls(owner, &ids).await?;
             // Rows repeat the id as the caller wrote it: a client may strip characters of the recorded one.
             let named = ids.iter().zip(&found);
             let rows =
                 named.filter_map(|(id, found)| found.as_ref().map(|(name, call)| result_row(id, name, call, true)));
             Ok(list_response("results", rows))
         }
-        Ask::Outstanding => {
-            let waiting = api.late.outstanding(owner).await?;
+        LedgerOperation::Outstanding => {
+            let waiting = api.late.outstanding_results(owner).await?;
             // Without content: the list may name many results, and a lookup returns the content.
             let rows = waiting
                 .iter()
                 .map(|(name, call)| result_row(&call.id, name, call, false));
             Ok(list_response("outstanding", rows))
         }
-        Ask::Feed => feed::open(api, owner),
-        Ask::Ack(id) => {
-            let name = parse_delivery_id(id).ok_or(Refusal::of(Code::NotFound))?;
-            if api.late.ack(owner, name).await? {
-                Ok(answer(StatusCode::OK, &json!({ "state": "acked" })))
+        LedgerOperation::Feed => feed::open_feed(api, owner),
+        LedgerOperation::Ack(id) => {
+            let name = parse_delivery_id(id).ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
+            if api.late.ack_result(owner, name).await? {
+                Ok(json_response(StatusCode::OK, &json!({ "state": "acked" })))
             } else {
-                Err(Refusal::of(Code::NotFound))
+                Err(ApiRefusal::from_code(ApiErrorCode::NotFound))
             }
         }
-        Ask::Close(session) => {
+        LedgerOperation::Close(session) => {
             if let Ok(session) = std::str::from_utf8(session) {
-                api.late.close(owner, session);
+                api.late.note_session_closed(owner, session);
                 // The path names no format, so the session's main lane of every format is closed.
-                let lanes = LaneId::main_of(owner.principal().as_bytes(), session);
-                let left = lanes.map(|lane| api.sessions.close(lane, clock::now()));
-                api.telemetry.record_detached_calls(Detached::Closed, left.iter().sum());
+                let lanes = LaneId::main_lanes(owner.principal().as_bytes(), session);
+                let left = lanes.map(|lane| api.sessions.close_lane(lane, clock::now()));
+                api.telemetry
+                    .record_detached_calls(DetachReason::Closed, left.iter().sum());
             }
             // The answer is the same for an unknown session, so that session names cannot be probed.
-            Ok(answer(StatusCode::OK, &json!({ "state": "closed" })))
+            Ok(json_response(StatusCode::OK, &json!({ "state": "closed" })))
         }
-        Ask::Result(_) | Ask::Heartbeat(_) => Err(Refusal::of(Code::NotFound)),
+        LedgerOperation::Result(_) | LedgerOperation::Heartbeat(_) => {
+            Err(ApiRefusal::from_code(ApiErrorCode::NotFound))
+        }
     }
 }
 
 /// Builds an answer with one list, whose rows are JSON already.
 fn list_response(name: &str, rows: impl Iterator<Item = String>) -> Response<LedgerBody> {
     let rows: Vec<String> = rows.collect();
-    raw(StatusCode::OK, format!("{{\"{name}\":[{}]}}", rows.join(",")).into())
+    raw_json_response(StatusCode::OK, format!("{{\"{name}\":[{}]}}", rows.join(",")).into())
 }
 
 /// Writes a call with its posted result as a JSON object.
-fn result_row(id: &[u8], name: &Name, call: &Call, with_content: bool) -> String {
+fn result_row(id: &[u8], name: &RecordName, call: &RecordedCall, with_content: bool) -> String {
     let Some(posted) = &call.posted else {
         return "null".to_owned();
     };

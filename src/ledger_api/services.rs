@@ -4,19 +4,19 @@ use http::{HeaderMap, Response, StatusCode};
 use serde_json::json;
 
 use super::{
-    Ask, LedgerApi, LedgerBody,
-    answer::{Code, Refusal, answer},
-    asked::{self, ID_BYTES_MAX, Said},
-    only,
+    LedgerApi, LedgerBody, LedgerOperation,
+    request_body::{self, ID_BYTES_MAX, ServiceBody},
+    response::{ApiErrorCode, ApiRefusal, json_response},
+    single_header,
 };
 use crate::{
-    auth::{Signed, TokenHash},
+    auth::{SignedRequest, TokenHash},
     clock,
     digest::digest_of,
     late::{
-        Beat, Posting,
-        entry::{State, Why},
-        matching::{Named, Service},
+        HeartbeatOutcome, PostOutcome,
+        matching::{NamedCall, Service},
+        records::{PostRefusal, RecordedCallState},
     },
     telemetry::events::ResultPosted,
     wire::{CONTENT_DEPTH_MAX, json::deeper_than},
@@ -26,7 +26,7 @@ use crate::{
 const WEBHOOK_ID_BYTES_MAX: usize = 256;
 
 /// The credential in the head of a service's request.
-pub(super) enum Claim<'h> {
+pub(super) enum ServiceClaim<'h> {
     /// A known bearer token.
     Token(&'h Service),
     /// The webhook headers. The signature is verified once the body is read.
@@ -38,57 +38,59 @@ pub(super) enum Claim<'h> {
 }
 
 /// Reads the credential of a service from the head of its request.
-pub(super) fn read_claim<'h>(headers: &'h HeaderMap, services: &'h [Service]) -> Result<Claim<'h>, Refusal> {
-    let bearer = only(headers, "authorization").and_then(|value| {
+pub(super) fn read_claim<'h>(headers: &'h HeaderMap, services: &'h [Service]) -> Result<ServiceClaim<'h>, ApiRefusal> {
+    let bearer = single_header(headers, "authorization").and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
     if let Some(token) = bearer {
-        let hash = TokenHash::of(token.as_bytes());
+        let hash = TokenHash::hash_token(token.as_bytes());
         // Every token is compared, so that the time does not depend on which one matches.
         let known = |found: Option<&'h Service>, service: &'h Service| {
             let is_it = service.token.is_some_and(|token| token.matches(&hash));
             if is_it { Some(service) } else { found }
         };
         let service = services.iter().fold(None, known);
-        return service.map(Claim::Token).ok_or(Refusal::of(Code::NotFound));
+        return service
+            .map(ServiceClaim::Token)
+            .ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound));
     }
     let signed = (
-        only(headers, "webhook-id"),
-        only(headers, "webhook-timestamp"),
-        only(headers, "webhook-signature"),
+        single_header(headers, "webhook-id"),
+        single_header(headers, "webhook-timestamp"),
+        single_header(headers, "webhook-signature"),
     );
     let known = services.iter().any(|service| service.key.is_some());
     match signed {
         // Without a configured signature key the body would be read for nothing.
         (Some(id), Some(timestamp), Some(signatures)) if known && id.len() <= WEBHOOK_ID_BYTES_MAX => {
-            Ok(Claim::Signature {
+            Ok(ServiceClaim::Signature {
                 id,
                 timestamp,
                 signatures,
             })
         }
-        _ => Err(Refusal::of(Code::NotFound)),
+        _ => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
     }
 }
 
 /// Answers a request of a service, and records a posted result with its outcome.
 pub(super) async fn answer_service(
     api: &LedgerApi,
-    ask: &Ask,
-    claim: &Claim<'_>,
+    ask: &LedgerOperation,
+    claim: &ServiceClaim<'_>,
     body: &[u8],
-) -> Result<Response<LedgerBody>, Refusal> {
-    let (Ask::Result(call_id) | Ask::Heartbeat(call_id)) = ask else {
-        return Err(Refusal::of(Code::NotFound));
+) -> Result<Response<LedgerBody>, ApiRefusal> {
+    let (LedgerOperation::Result(call_id) | LedgerOperation::Heartbeat(call_id)) = ask else {
+        return Err(ApiRefusal::from_code(ApiErrorCode::NotFound));
     };
     let service = verify_claim(api, claim, body)?;
-    let is_result = matches!(ask, Ask::Result(_));
-    let checked = asked::said(body).and_then(|said| check_body(said, claim, call_id, is_result));
+    let is_result = matches!(ask, LedgerOperation::Result(_));
+    let checked = request_body::read_service_body(body).and_then(|said| check_body(said, claim, call_id, is_result));
     let mut bytes = 0;
     let answered = match checked {
         Ok(said) => {
-            let named = Named {
+            let named = NamedCall {
                 service,
                 call_id,
                 owner: said.owner,
@@ -119,122 +121,134 @@ pub(super) async fn answer_service(
 }
 
 /// Returns the service that a credential belongs to.
-fn verify_claim<'c>(api: &'c LedgerApi, claim: &Claim<'c>, body: &[u8]) -> Result<&'c Service, Refusal> {
+fn verify_claim<'c>(api: &'c LedgerApi, claim: &ServiceClaim<'c>, body: &[u8]) -> Result<&'c Service, ApiRefusal> {
     let (id, timestamp, signatures) = match claim {
-        Claim::Token(service) => return Ok(service),
-        Claim::Signature {
+        ServiceClaim::Token(service) => return Ok(service),
+        ServiceClaim::Signature {
             id,
             timestamp,
             signatures,
         } => (*id, *timestamp, *signatures),
     };
-    let signed = Signed {
+    let signed = SignedRequest {
         id,
         timestamp,
         signatures,
         body,
     };
-    let now = clock::since_1970();
+    let now = clock::unix_time();
     // As with tokens, every key is tried.
     let known = |found: Option<&'c Service>, service: &'c Service| {
-        let is_it = service.key.as_ref().is_some_and(|key| key.verify(&signed, now));
+        let is_it = service.key.as_ref().is_some_and(|key| key.is_authentic(&signed, now));
         if is_it { Some(service) } else { found }
     };
     let service = api.late.services().iter().fold(None, known);
-    service.ok_or(Refusal::of(Code::NotFound))
+    service.ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))
 }
 
 /// Refuses a signed message whose id was used for another message. The same message may be sent again.
 fn check_replay(
     api: &LedgerApi,
     service: &Service,
-    claim: &Claim<'_>,
+    claim: &ServiceClaim<'_>,
     call_id: &[u8],
     body: &[u8],
-) -> Result<(), Refusal> {
-    let Claim::Signature { id, .. } = claim else {
+) -> Result<(), ApiRefusal> {
+    let ServiceClaim::Signature { id, .. } = claim else {
         return Ok(());
     };
     let name = digest_of([service.name.as_bytes(), id.as_bytes()]);
     let digest = digest_of([call_id, body]);
     // One atomic step: of two concurrent messages under one id the second sees the first.
-    if api.seen.get_with(name, || digest) == digest {
+    if api.signed_messages.get_with(name, || digest) == digest {
         return Ok(());
     }
-    Err(Refusal::of(Code::Replayed))
+    Err(ApiRefusal::from_code(ApiErrorCode::Replayed))
 }
 
 /// Posts a result. Returns its metric label with the answer.
 async fn post_result(
     api: &LedgerApi,
-    named: &Named<'_>,
+    named: &NamedCall<'_>,
     content: String,
     failed: bool,
-) -> Result<(&'static str, Response<LedgerBody>), Refusal> {
-    Ok(match api.late.post(named, content, failed).await? {
-        Posting::Settled { state, first } => {
+) -> Result<(&'static str, Response<LedgerBody>), ApiRefusal> {
+    Ok(match api.late.post_result(named, content, failed).await? {
+        PostOutcome::Settled { state, first } => {
             let body = json!({ "state": state.label(), "first": first });
             (
                 if first { "settled" } else { "repeated" },
-                answer(StatusCode::OK, &body),
+                json_response(StatusCode::OK, &body),
             )
         }
-        Posting::Parked => ("parked", answer(StatusCode::ACCEPTED, &json!({ "state": "parked" }))),
-        Posting::Refused(Why::Conflict) => return Err(Refusal::of(Code::Conflict)),
-        Posting::Refused(Why::Ambiguous) => return Err(Refusal::of(Code::AmbiguousCall)),
-        Posting::Refused(Why::Expired | Why::Cancelled) => return Err(Refusal::of(Code::Expired)),
-        Posting::Unknown => return Err(Refusal::of(Code::NotFound)),
+        PostOutcome::Parked => (
+            "parked",
+            json_response(StatusCode::ACCEPTED, &json!({ "state": "parked" })),
+        ),
+        PostOutcome::Refused(PostRefusal::Conflict) => return Err(ApiRefusal::from_code(ApiErrorCode::Conflict)),
+        PostOutcome::Refused(PostRefusal::Ambiguous) => return Err(ApiRefusal::from_code(ApiErrorCode::AmbiguousCall)),
+        PostOutcome::Refused(PostRefusal::Expired | PostRefusal::Cancelled) => {
+            return Err(ApiRefusal::from_code(ApiErrorCode::Expired));
+        }
+        PostOutcome::Unknown => return Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
     })
 }
 
 /// Extends the deadline of a call.
-async fn send_heartbeat(api: &LedgerApi, named: &Named<'_>) -> Result<Response<LedgerBody>, Refusal> {
-    match api.late.heartbeat(named).await? {
-        Beat::Open { deadline } => {
-            let body = json!({ "state": State::Open.label(), "deadline": deadline.as_secs() });
-            Ok(answer(StatusCode::OK, &body))
+async fn send_heartbeat(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Response<LedgerBody>, ApiRefusal> {
+    match api.late.extend_deadline(named).await? {
+        HeartbeatOutcome::Extended { deadline } => {
+            let body = json!({ "state": RecordedCallState::Open.label(), "deadline": deadline.as_secs() });
+            Ok(json_response(StatusCode::OK, &body))
         }
-        Beat::Terminal => Err(Refusal::of(Code::Conflict)),
-        Beat::Expired => Err(Refusal::of(Code::Expired)),
-        Beat::Ambiguous => Err(Refusal::of(Code::AmbiguousCall)),
-        Beat::Unknown => Err(Refusal::of(Code::NotFound)),
+        HeartbeatOutcome::Terminal => Err(ApiRefusal::from_code(ApiErrorCode::Conflict)),
+        HeartbeatOutcome::Expired => Err(ApiRefusal::from_code(ApiErrorCode::Expired)),
+        HeartbeatOutcome::Ambiguous => Err(ApiRefusal::from_code(ApiErrorCode::AmbiguousCall)),
+        HeartbeatOutcome::Unknown => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
     }
 }
 
 /// Checks that a body names the call of its path, and that a result has a readable content.
-fn check_body(said: Said, claim: &Claim<'_>, call_id: &[u8], is_result: bool) -> Result<Said, Refusal> {
+fn check_body(
+    said: ServiceBody,
+    claim: &ServiceClaim<'_>,
+    call_id: &[u8],
+    is_result: bool,
+) -> Result<ServiceBody, ApiRefusal> {
     if call_id.len() > ID_BYTES_MAX {
-        return Err(Refusal::malformed("the call id in the path is longer than 1024 bytes"));
+        return Err(ApiRefusal::malformed(
+            "the call id in the path is longer than 1024 bytes",
+        ));
     }
     let named = said.call_id.as_deref();
     // The signature covers the body and not the path: without a call id it would be valid for every call.
-    let is_signed = matches!(claim, Claim::Signature { .. });
+    let is_signed = matches!(claim, ServiceClaim::Signature { .. });
     if named.is_some_and(|named| named != call_id) || (is_signed && named.is_none()) {
-        return Err(Refusal::malformed(
+        return Err(ApiRefusal::malformed(
             "call_id in the body must equal the call id in the path; a signed body must contain it",
         ));
     }
     if is_result {
         let content = said.content.as_deref();
-        check_depth(content.ok_or(Refusal::malformed("content is missing"))?)?;
+        check_depth(content.ok_or(ApiRefusal::malformed("content is missing"))?)?;
     }
     Ok(said)
 }
 
 /// Refuses a content that is nested too deep for common JSON readers.
-fn check_depth(content: &str) -> Result<(), Refusal> {
+fn check_depth(content: &str) -> Result<(), ApiRefusal> {
     let too_deep = deeper_than(content.as_bytes(), CONTENT_DEPTH_MAX);
-    too_deep.map_or(Ok(()), |at| Err(Refusal::too_deep(at)))
+    too_deep.map_or(Ok(()), |at| Err(ApiRefusal::too_deep(at)))
 }
 
 /// Returns the metric label of a refused post.
-const fn post_label(code: Code) -> &'static str {
+const fn post_label(code: ApiErrorCode) -> &'static str {
     match code {
-        Code::Conflict | Code::Replayed => "conflict",
-        Code::AmbiguousCall => "ambiguous_call",
-        Code::Expired => "expired",
-        Code::NotFound => "unknown",
-        Code::Malformed | Code::TooLarge => "malformed",
-        Code::Full | Code::Busy | Code::Unavailable => "unavailable",
+        ApiErrorCode::Conflict | ApiErrorCode::Replayed => "conflict",
+        ApiErrorCode::AmbiguousCall => "ambiguous_call",
+        ApiErrorCode::Expired => "expired",
+        ApiErrorCode::NotFound => "unknown",
+        ApiErrorCode::Malformed | ApiErrorCode::TooLarge => "malformed",
+        ApiErrorCode::Full | ApiErrorCode::Busy | ApiErrorCode::Unavailable => "unavailable",
     }
 }

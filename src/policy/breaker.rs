@@ -4,15 +4,15 @@
 use std::time::{Duration, Instant};
 
 /// Half failures in a row that open the breaker: five whole failures.
-const HALVES_MAX: u32 = 10;
+const HALF_FAILURES_MAX: u32 = 10;
 /// Length of the first open period. The n-th period in a row is n times as long.
-const OPEN: Duration = Duration::from_secs(30);
+const OPEN_PERIOD: Duration = Duration::from_secs(30);
 /// Longest open period.
-const OPEN_MAX: Duration = Duration::from_secs(300);
+const OPEN_PERIOD_MAX: Duration = Duration::from_secs(300);
 
 /// The state of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Standing {
+pub enum BreakerState {
     /// The endpoint works.
     Closed,
     /// The open period is over. The next failure opens the breaker again, the next success closes it.
@@ -21,7 +21,7 @@ pub enum Standing {
     Open,
 }
 
-impl Standing {
+impl BreakerState {
     /// Every state.
     pub const ALL: [Self; 3] = [Self::Closed, Self::HalfOpen, Self::Open];
 
@@ -38,21 +38,21 @@ impl Standing {
 /// The failures in a row of one endpoint and model.
 #[derive(Clone, Debug, Default)]
 pub struct Breaker {
-    halves: u32,
+    half_failures: u32,
     /// Open periods since the endpoint last worked.
-    opened: u32,
+    open_periods: u32,
     open_until: Option<Instant>,
     /// The logical request that failed last. A client's retry of it does not count again.
-    last: Option<[u8; 32]>,
+    last_request: Option<[u8; 32]>,
 }
 
 impl Breaker {
     /// Returns the state at `now`.
-    pub fn standing(&self, now: Instant) -> Standing {
+    pub fn state_at(&self, now: Instant) -> BreakerState {
         match self.open_until {
-            None => Standing::Closed,
-            Some(until) if now < until => Standing::Open,
-            Some(_) => Standing::HalfOpen,
+            None => BreakerState::Closed,
+            Some(until) if now < until => BreakerState::Open,
+            Some(_) => BreakerState::HalfOpen,
         }
     }
 
@@ -62,29 +62,29 @@ impl Breaker {
     }
 
     /// Returns the failures in a row. A half failure is rounded down.
-    pub const fn failures(&self) -> u32 {
-        self.halves / 2
+    pub const fn failures_in_row(&self) -> u32 {
+        self.half_failures / 2
     }
 
     /// Records the outcome of an attempt: zero `halves` if the endpoint worked. `request` identifies the logical
     /// request and is the same for each send of it.
-    pub fn note(&mut self, halves: u32, request: [u8; 32], now: Instant) {
+    pub fn record_outcome(&mut self, halves: u32, request: [u8; 32], now: Instant) {
         // Any sign that the endpoint works ends the row, however many failures came before.
         if halves == 0 {
             *self = Self::default();
             return;
         }
         // One request that every attempt breaks on must not open the breaker for all others.
-        if self.last.replace(request) == Some(request) {
+        if self.last_request.replace(request) == Some(request) {
             return;
         }
         // Read before the count changes: a failure after the open period reopens at once.
-        let probe = self.standing(now) == Standing::HalfOpen;
-        self.halves = self.halves.saturating_add(halves).min(HALVES_MAX);
+        let probe = self.state_at(now) == BreakerState::HalfOpen;
+        self.half_failures = self.half_failures.saturating_add(halves).min(HALF_FAILURES_MAX);
         // A failure while the breaker is open must not lengthen the period: it may have been sent before.
-        if probe || (self.open_until.is_none() && self.halves >= HALVES_MAX) {
-            self.opened = self.opened.saturating_add(1);
-            let open = OPEN.saturating_mul(self.opened).min(OPEN_MAX);
+        if probe || (self.open_until.is_none() && self.half_failures >= HALF_FAILURES_MAX) {
+            self.open_periods = self.open_periods.saturating_add(1);
+            let open = OPEN_PERIOD.saturating_mul(self.open_periods).min(OPEN_PERIOD_MAX);
             self.open_until = Some(now + open);
         }
     }
@@ -107,25 +107,25 @@ mod tests {
     fn five_failures_in_a_row_open_it_and_a_success_closes_it() {
         let (start, mut breaker) = (start(), Breaker::default());
         for number in 0..5 {
-            assert_eq!(breaker.standing(start), Standing::Closed);
-            breaker.note(2, [number; 32], start);
+            assert_eq!(breaker.state_at(start), BreakerState::Closed);
+            breaker.record_outcome(2, [number; 32], start);
         }
-        assert_eq!(breaker.standing(at(start, 29)), Standing::Open);
-        assert_eq!(breaker.standing(at(start, 30)), Standing::HalfOpen);
-        breaker.note(0, [9; 32], at(start, 31));
-        assert_eq!(breaker.standing(at(start, 31)), Standing::Closed);
-        assert_eq!(breaker.failures(), 0);
+        assert_eq!(breaker.state_at(at(start, 29)), BreakerState::Open);
+        assert_eq!(breaker.state_at(at(start, 30)), BreakerState::HalfOpen);
+        breaker.record_outcome(0, [9; 32], at(start, 31));
+        assert_eq!(breaker.state_at(at(start, 31)), BreakerState::Closed);
+        assert_eq!(breaker.failures_in_row(), 0);
     }
 
     #[test]
     fn each_failed_probe_opens_it_for_longer_up_to_five_minutes() {
         let (start, mut breaker) = (start(), Breaker::default());
         for number in 0..5 {
-            breaker.note(2, [number; 32], start);
+            breaker.record_outcome(2, [number; 32], start);
         }
         let (mut now, mut open) = (30, vec![30]);
         for number in 5..20 {
-            breaker.note(2, [number; 32], at(start, now));
+            breaker.record_outcome(2, [number; 32], at(start, now));
             let until = breaker.open_until().unwrap().duration_since(at(start, now)).as_secs();
             open.push(until);
             now += until;
@@ -138,17 +138,20 @@ mod tests {
     fn one_request_counts_once_however_often_it_is_sent_and_a_success_between_starts_anew() {
         let (start, mut breaker) = (start(), Breaker::default());
         for _ in 0..50 {
-            breaker.note(2, [1; 32], start);
+            breaker.record_outcome(2, [1; 32], start);
         }
-        assert_eq!((breaker.failures(), breaker.standing(start)), (1, Standing::Closed));
+        assert_eq!(
+            (breaker.failures_in_row(), breaker.state_at(start)),
+            (1, BreakerState::Closed)
+        );
         for number in 0..9 {
-            breaker.note(1, [number + 2; 32], start);
+            breaker.record_outcome(1, [number + 2; 32], start);
         }
-        assert_eq!(breaker.standing(start), Standing::Open);
+        assert_eq!(breaker.state_at(start), BreakerState::Open);
         let mut breaker = Breaker::default();
         for number in 0..100 {
-            breaker.note(if number % 5 == 4 { 0 } else { 2 }, [number; 32], start);
-            assert_eq!(breaker.standing(start), Standing::Closed);
+            breaker.record_outcome(if number % 5 == 4 { 0 } else { 2 }, [number; 32], start);
+            assert_eq!(breaker.state_at(start), BreakerState::Closed);
         }
     }
 
@@ -156,7 +159,7 @@ mod tests {
     fn failures_while_open_change_nothing() {
         let (start, mut breaker) = (start(), Breaker::default());
         for number in 0..100 {
-            breaker.note(2, [number; 32], start);
+            breaker.record_outcome(2, [number; 32], start);
         }
         assert_eq!(breaker.open_until(), Some(at(start, 30)));
     }

@@ -167,7 +167,7 @@ impl Reason {
 
 /// The permission to try another profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rotate {
+pub enum RotationLimit {
     /// Never: another credential would meet the same error.
     Never,
     /// At most once in an exchange.
@@ -180,7 +180,7 @@ pub enum Rotate {
 
 impl Class {
     /// Returns the reason for which the profile cools down; `None` if the profile is not at fault.
-    pub const fn reason(self) -> Option<Reason> {
+    pub const fn cooldown_reason(self) -> Option<Reason> {
         match self {
             Self::Auth => Some(Reason::Auth),
             Self::Billing => Some(Reason::Billing),
@@ -195,7 +195,7 @@ impl Class {
     /// Returns the number of half failures that this class adds to the endpoint's failures in a row.
     ///
     /// Zero is a sign that the endpoint works. `None` if the class proves nothing about the endpoint.
-    pub const fn endpoint_halves(self) -> Option<u32> {
+    pub const fn endpoint_half_failures(self) -> Option<u32> {
         match self {
             // A well-formed answer, even an error, proves that the endpoint is reachable and works.
             Self::Success
@@ -239,7 +239,7 @@ impl Class {
     }
 
     /// Returns the number of resends allowed on the same credential, before anything was relayed to the client.
-    pub const fn retries(self) -> u32 {
+    pub const fn max_retries(self) -> u32 {
         match self {
             // Overload usually passes within seconds.
             Self::Overloaded => 2,
@@ -259,15 +259,15 @@ impl Class {
     }
 
     /// Returns the permission to try another profile, before anything was relayed to the client.
-    pub const fn rotate(self) -> Rotate {
+    pub const fn rotation_limit(self) -> RotationLimit {
         match self {
             // These concern one credential, so that each further profile is a new chance.
-            Self::Auth | Self::Billing | Self::SpendLimit | Self::Quota => Rotate::Freely,
+            Self::Auth | Self::Billing | Self::SpendLimit | Self::Quota => RotationLimit::Freely,
             // Another profile may work, but a whole pool must not be tried for one model or one outage.
-            Self::Permission | Self::Overloaded | Self::Parked { .. } => Rotate::Once,
+            Self::Permission | Self::Overloaded | Self::Parked { .. } => RotationLimit::Once,
             // Profiles of one organisation share the quota that is exhausted.
-            Self::RateLimit => Rotate::OtherQuota,
-            _ => Rotate::Never,
+            Self::RateLimit => RotationLimit::OtherQuota,
+            _ => RotationLimit::Never,
         }
     }
 
@@ -294,7 +294,7 @@ impl Class {
     }
 
     /// Returns the side that caused the outcome; `None` for a success.
-    pub const fn side(self) -> Option<Side> {
+    pub const fn fault_side(self) -> Option<Side> {
         match self {
             Self::Success => None,
             Self::Request

@@ -4,60 +4,60 @@
 //! The state of the stream takes precedence over silence, and silence over a client's disconnect.
 
 use super::{
+    account_sentences::AccountSentence,
     class::Class,
-    course::{Clock, Open, State},
-    said::Said,
-    sentences::Sentence,
-    verdict::{Reach, Verdict},
+    provider_error::ProviderErrorInfo,
+    stream_timeouts::{InFlight, StreamState, TimeoutKind},
+    verdict::{Verdict, VerdictScope},
 };
-use crate::provider::Kind;
+use crate::provider::ProviderKind;
 
 /// The observation that is judged.
 #[derive(Clone, Copy, Debug)]
-pub enum Evidence<'e> {
+pub enum Observation<'e> {
     /// A status, and the provider's error if the body was read.
-    Answered {
+    Response {
         /// The provider's kind: some error texts count for one kind only.
-        kind: Kind,
+        kind: ProviderKind,
         /// The HTTP status.
         status: u16,
         /// The error in the body; empty if the body was not read.
-        said: &'e Said,
+        error: &'e ProviderErrorInfo,
     },
     /// An error inside an answer that began with 200.
-    InStream {
+    StreamError {
         /// The provider's kind.
-        kind: Kind,
+        kind: ProviderKind,
         /// The error in the stream.
-        said: &'e Said,
+        error: &'e ProviderErrorInfo,
     },
     /// A send without an answer.
-    Unanswered(Failure),
+    SendFailed(SendFailure),
     /// The end of an answer's body.
-    Ended {
+    BodyEnded {
         /// `true` if the answer announced its end, or is of a format without such an announcement.
-        whole: bool,
+        is_complete: bool,
         /// `true` if the connection broke off.
-        broken: bool,
+        is_broken: bool,
     },
     /// A timeout while the provider was silent.
-    Silent {
+    TimedOut {
         /// The timeout that expired.
-        clock: Clock,
+        timeout: TimeoutKind,
         /// The state of the stream at that time.
-        state: State,
+        state: StreamState,
     },
     /// The client disconnected.
     ClientGone {
         /// The state of the stream at that time.
-        state: State,
+        state: StreamState,
         /// `true` if the provider had been silent for more than half of the timeout.
-        late: bool,
+        is_late: bool,
     },
     /// The client stopped reading.
     ClientStalled,
     /// The client's own request broke off or stalled.
-    Upload,
+    UploadFailed,
     /// No profile could serve the request.
     Exhausted,
     /// The proxy's time limit for the whole exchange expired.
@@ -66,7 +66,7 @@ pub enum Evidence<'e> {
 
 /// The way in which a send failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Failure {
+pub enum SendFailure {
     /// The host name does not resolve.
     Dns,
     /// The connection failed.
@@ -96,112 +96,122 @@ pub enum Failure {
 }
 
 /// Judges one observation.
-pub fn classify(evidence: Evidence<'_>) -> Verdict {
+pub fn classify(evidence: Observation<'_>) -> Verdict {
     match evidence {
-        Evidence::Answered { kind, status, said } => of_error(kind, status, said),
+        Observation::Response {
+            kind,
+            status,
+            error: said,
+        } => judge_error(kind, status, said),
         // The status of the head was 200, so the status is derived from the error.
-        Evidence::InStream { kind, said } => of_error(kind, status_of(said), said),
-        Evidence::Unanswered(failure) => of_failure(failure),
-        Evidence::Ended {
-            whole: true,
-            broken: false,
-        } => Verdict::of(Class::Success),
+        Observation::StreamError { kind, error: said } => judge_error(kind, status_of_error(said), said),
+        Observation::SendFailed(failure) => judge_send_failure(failure),
+        Observation::BodyEnded {
+            is_complete: true,
+            is_broken: false,
+        } => Verdict::from_class(Class::Success),
         // A broken connection counts even after the terminal event: bytes may be missing.
-        Evidence::Ended { broken: true, .. } => Verdict::named(Class::Broken, "answer_broken"),
-        Evidence::Ended { broken: false, .. } => Verdict::named(Class::Broken, "incomplete_stream"),
-        Evidence::Silent { clock, state } => of_silence(clock, state),
-        Evidence::ClientGone { state, late } => {
+        Observation::BodyEnded { is_broken: true, .. } => Verdict::with_code(Class::Broken, "answer_broken"),
+        Observation::BodyEnded { is_broken: false, .. } => Verdict::with_code(Class::Broken, "incomplete_stream"),
+        Observation::TimedOut { timeout: clock, state } => judge_timeout(clock, state),
+        Observation::ClientGone { state, is_late: late } => {
             // A running tool or compaction explains the wait: the client's timeout was too short.
-            let blames = late && !matches!(state.open, Open::ServerTool | Open::Compaction);
-            Verdict::of(if blames { Class::ClientGaveUp } else { Class::ClientGone })
+            let blames = late && !matches!(state.in_flight, InFlight::ServerTool | InFlight::Compaction);
+            Verdict::from_class(if blames { Class::ClientGaveUp } else { Class::ClientGone })
         }
-        Evidence::ClientStalled => Verdict::of(Class::ClientStalled),
-        Evidence::Upload => Verdict::of(Class::Upload),
-        Evidence::Exhausted => Verdict::of(Class::Exhausted),
-        Evidence::Deadline => Verdict::of(Class::Deadline),
+        Observation::ClientStalled => Verdict::from_class(Class::ClientStalled),
+        Observation::UploadFailed => Verdict::from_class(Class::Upload),
+        Observation::Exhausted => Verdict::from_class(Class::Exhausted),
+        Observation::Deadline => Verdict::from_class(Class::Deadline),
     }
 }
 
-fn of_failure(failure: Failure) -> Verdict {
+fn judge_send_failure(failure: SendFailure) -> Verdict {
     let (class, code) = match failure {
-        Failure::Dns => (Class::Unreachable, "dns"),
-        Failure::Connect => (Class::Unreachable, "connect"),
-        Failure::ConnectTimeout => (Class::Unreachable, "connect_timeout"),
-        Failure::Tls => (Class::Certificate, "tls"),
-        Failure::TlsTimeout => (Class::Handshake, "tls_timeout"),
-        Failure::Send => (Class::Interrupted, "send"),
-        Failure::SendTimeout => (Class::Interrupted, "send_timeout"),
-        Failure::Head => (Class::Interrupted, "headers"),
-        Failure::HeadTimeout => (Class::Headless, "headers_timeout"),
+        SendFailure::Dns => (Class::Unreachable, "dns"),
+        SendFailure::Connect => (Class::Unreachable, "connect"),
+        SendFailure::ConnectTimeout => (Class::Unreachable, "connect_timeout"),
+        SendFailure::Tls => (Class::Certificate, "tls"),
+        SendFailure::TlsTimeout => (Class::Handshake, "tls_timeout"),
+        SendFailure::Send => (Class::Interrupted, "send"),
+        SendFailure::SendTimeout => (Class::Interrupted, "send_timeout"),
+        SendFailure::Head => (Class::Interrupted, "headers"),
+        SendFailure::HeadTimeout => (Class::Headless, "headers_timeout"),
         // The head arrived, so the failure is judged like that of a stream.
-        Failure::Body => (Class::Broken, "answer_broken"),
-        Failure::BodyTimeout => (Class::Stalled, "answer_stalled"),
-        Failure::Protocol => (Class::Malformed, "answer_malformed"),
-        Failure::Request => (Class::Upload, "body_broken"),
+        SendFailure::Body => (Class::Broken, "answer_broken"),
+        SendFailure::BodyTimeout => (Class::Stalled, "answer_stalled"),
+        SendFailure::Protocol => (Class::Malformed, "answer_malformed"),
+        SendFailure::Request => (Class::Upload, "body_broken"),
     };
-    Verdict::named(class, code)
+    Verdict::with_code(class, code)
 }
 
 /// Judges a timeout: rows 7 and 10 to 14 of the decision table.
-fn of_silence(clock: Clock, state: State) -> Verdict {
+fn judge_timeout(clock: TimeoutKind, state: StreamState) -> Verdict {
     match clock {
-        Clock::Total => Verdict::of(Class::Deadline),
-        Clock::ServerTool => Verdict::of(Class::ServerTool),
-        Clock::Compaction => Verdict::of(Class::Compaction),
-        Clock::FirstEvent => Verdict::of(Class::Parked { queued: state.queued }),
+        TimeoutKind::Total => Verdict::from_class(Class::Deadline),
+        TimeoutKind::ServerTool => Verdict::from_class(Class::ServerTool),
+        TimeoutKind::Compaction => Verdict::from_class(Class::Compaction),
+        TimeoutKind::FirstEvent => Verdict::from_class(Class::Parked {
+            queued: state.is_queued,
+        }),
         // After a timeout of bytes the connection itself was silent, whatever was in flight.
-        Clock::Bytes | Clock::Progress | Clock::Reasoning => Verdict::named(Class::Stalled, "answer_stalled"),
+        TimeoutKind::Bytes | TimeoutKind::Progress | TimeoutKind::Reasoning => {
+            Verdict::with_code(Class::Stalled, "answer_stalled")
+        }
     }
 }
 
 /// Errors about reasoning of another prefix, organisation or model (Claude Code gateway guide; openai/codex#13724).
-const AFFINITY: &[&str] = &[
+const AFFINITY_PHRASES: &[&str] = &[
     "bound to a different conversation",
     "invalid signature in thinking block",
     "invalid `signature` in `thinking` block",
     "corrupted thought signature",
     "thought signature is not valid",
 ];
-const LONG: &[&str] = &["prompt is too long", "maximum context length", "input token count"];
+const TOO_LONG_PHRASES: &[&str] = &["prompt is too long", "maximum context length", "input token count"];
 
 /// Judges an answer by its status and its error text.
-fn of_error(kind: Kind, status: u16, said: &Said) -> Verdict {
+fn judge_error(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Verdict {
     match status {
         // Anthropic reports accounts that cannot pay with 400, like any faulty request.
-        400 => of_account(kind, said).unwrap_or_else(|| Verdict::of(of_status(kind, status, said))),
+        400 => {
+            judge_account_error(kind, said).unwrap_or_else(|| Verdict::from_class(class_of_status(kind, status, said)))
+        }
         // The key works, but not on this path: other paths have other scopes.
-        401 | 403 if lacks_scope(said) => Verdict::of(Class::Permission).within(Reach::Exchange),
-        _ => Verdict::of(of_status(kind, status, said)),
+        401 | 403 if lacks_scope(said) => Verdict::from_class(Class::Permission).with_scope(VerdictScope::Exchange),
+        _ => Verdict::from_class(class_of_status(kind, status, said)),
     }
 }
 
 /// Judges Anthropic's sentences about an account; `None` for any other error, and for other providers.
-fn of_account(kind: Kind, said: &Said) -> Option<Verdict> {
+fn judge_account_error(kind: ProviderKind, said: &ProviderErrorInfo) -> Option<Verdict> {
     // The message of any other provider may repeat text of the client.
-    if kind != Kind::Anthropic || said.kind != "invalid_request_error" {
+    if kind != ProviderKind::Anthropic || said.kind != "invalid_request_error" {
         return None;
     }
     let class = match said.sentence? {
-        Sentence::Credit => Class::Billing,
-        Sentence::Limit { .. } => Class::SpendLimit,
+        AccountSentence::NoCredit => Class::Billing,
+        AccountSentence::SpendLimit { .. } => Class::SpendLimit,
     };
     // Evidence from text is weaker than a status, so it moves the exchange only once.
-    Some(Verdict::of(class).within(Reach::Text))
+    Some(Verdict::from_class(class).with_scope(VerdictScope::Text))
 }
 
 /// Returns `true` if a restricted OpenAI key lacks the scope of the path. An echo of these words only spares a key.
-fn lacks_scope(said: &Said) -> bool {
-    said.is_any(&["missing_scope"]) || said.mentions(&["missing scopes"])
+fn lacks_scope(said: &ProviderErrorInfo) -> bool {
+    said.has_code(&["missing_scope"]) || said.contains_phrase(&["missing scopes"])
 }
 
 /// Returns the class of a status, row by row of the error table.
-fn of_status(kind: Kind, status: u16, said: &Said) -> Class {
+fn class_of_status(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Class {
     match status {
         200..=399 => Class::Success,
         401 => Class::Auth,
         402 => Class::Billing,
         // Amazon answers an unknown or expired key with 403.
-        403 if said.is_any(&[
+        403 if said.has_code(&[
             "ExpiredTokenException",
             "UnrecognizedClientException",
             "InvalidSignatureException",
@@ -216,8 +226,8 @@ fn of_status(kind: Kind, status: u16, said: &Said) -> Class {
         409 => Class::Conflict,
         413 => Class::TooLarge,
         // A cooldown of seconds would only repeat the refusal until the quota resets.
-        429 if said.daily
-            || said.is_any(&[
+        429 if said.is_daily_quota
+            || said.has_code(&[
                 "insufficient_quota",
                 "usage_limit_reached",
                 "billing_hard_limit_reached",
@@ -226,26 +236,27 @@ fn of_status(kind: Kind, status: u16, said: &Said) -> Class {
             Class::Quota
         }
         429 => Class::RateLimit,
-        400..=499 => of_refusal(kind, said),
+        400..=499 => class_of_bad_request(kind, said),
         // Both mean that the provider is short of capacity, and both pass by themselves.
         503 | 529 => Class::Overloaded,
-        504 if said.is_any(&["timeout_error", "DEADLINE_EXCEEDED"]) => Class::ProviderTimeout,
+        504 if said.has_code(&["timeout_error", "DEADLINE_EXCEEDED"]) => Class::ProviderTimeout,
         _ => Class::ProviderFault,
     }
 }
 
 /// Classifies a 400 or similar: the request is at fault, except for a few phrases. Phrases never cost a key anything,
 /// because clients can write them too.
-fn of_refusal(kind: Kind, said: &Said) -> Class {
+fn class_of_bad_request(kind: ProviderKind, said: &ProviderErrorInfo) -> Class {
     // Checked first: the profile that the lane left may still accept the history.
-    if said.is_any(&["invalid_encrypted_content"]) || said.mentions(AFFINITY) {
+    if said.has_code(&["invalid_encrypted_content"]) || said.contains_phrase(AFFINITY_PHRASES) {
         Class::Affinity
-    } else if said.is_key_invalid && matches!(kind, Kind::Gemini | Kind::Vertex) {
+    } else if said.is_key_invalid && matches!(kind, ProviderKind::Gemini | ProviderKind::Vertex) {
         // Google answers an unknown key with 400. Its message may repeat text of the client, its reason cannot.
         Class::Auth
-    } else if said.is_any(&["context_length_exceeded", "request_too_large"]) || said.mentions(LONG) {
+    } else if said.has_code(&["context_length_exceeded", "request_too_large"]) || said.contains_phrase(TOO_LONG_PHRASES)
+    {
         Class::TooLarge
-    } else if said.is_any(&["content_filter", "content_policy_violation"]) {
+    } else if said.has_code(&["content_filter", "content_policy_violation"]) {
         Class::Filtered
     } else {
         Class::Request
@@ -253,7 +264,7 @@ fn of_refusal(kind: Kind, said: &Said) -> Class {
 }
 
 /// Returns the status that an error inside a stream would have had.
-pub fn status_of(said: &Said) -> u16 {
+pub fn status_of_error(said: &ProviderErrorInfo) -> u16 {
     // Names of all dialects in one table: no name has different meanings in two of them.
     const NAMES: &[(&str, u16)] = &[
         ("authentication_error", 401),

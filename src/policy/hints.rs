@@ -8,74 +8,81 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use super::{
+    account_sentences::AccountSentence,
     class::{Class, Reason},
-    said::Said,
-    sentences::Sentence,
-    spans::{duration, end_of_next_month, http_date, in_text, instant},
+    provider_error::ProviderErrorInfo,
+    time_formats::{end_of_next_month, find_wait, parse_go_duration, parse_http_date, parse_rfc3339},
 };
 
 /// Longest wait that is believed.
-const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const NAMED_WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest wait that is believed for a subscription window.
-const WINDOW_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const SUBSCRIPTION_WAIT_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Bytes of an organisation's id.
 const ORGANISATION_MAX: usize = 128;
 
 /// The provider's hints about limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hints {
+pub struct LimitHints {
     /// Cooldown of the profile: the longest wait that the provider named.
-    pub rest: Option<Duration>,
+    pub cooldown: Option<Duration>,
     /// Longest cooldown that is believed for the source of that wait. Jitter adds nothing beyond it.
-    pub rest_max: Option<Duration>,
+    pub cooldown_max: Option<Duration>,
     /// Delay of a retry: the shortest wait that the provider named.
-    pub delay: Option<Duration>,
+    pub retry_delay: Option<Duration>,
     /// `true` if the limit covers every model of the organisation.
     pub every_model: bool,
     /// The value of `x-should-retry`; `None` if absent or unknown.
     pub should_retry: Option<bool>,
 }
 
-impl Hints {
+impl LimitHints {
     /// Reads the hints of an answer's headers and error. `class` is the verdict on the answer, `since_1970` the current
     /// time.
-    pub fn read(headers: &HeaderMap, said: &Said, class: Class, since_1970: Duration) -> Self {
+    pub fn read(headers: &HeaderMap, said: &ProviderErrorInfo, class: Class, since_1970: Duration) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let until = |at: Duration| at.checked_sub(since_1970);
         // Prose describes how long a model's limit lasts, never how long a whole key is out of use.
-        let is_of_model = matches!(class.reason(), None | Some(Reason::RateLimit));
-        let waits = said.wait.max(in_text(&said.message).filter(|_| is_of_model));
+        let is_of_model = matches!(class.cooldown_reason(), None | Some(Reason::RateLimit));
+        let waits = said.retry_after.max(find_wait(&said.message).filter(|_| is_of_model));
         let named = [
-            text("retry-after-ms").and_then(|ms| seconds(ms, 0.001)),
-            text("x-ms-retry-after-ms").and_then(|ms| seconds(ms, 0.001)),
-            text("retry-after").and_then(|value| seconds(value, 1.0).or_else(|| http_date(value).and_then(until))),
+            text("retry-after-ms").and_then(|ms| parse_seconds(ms, 0.001)),
+            text("x-ms-retry-after-ms").and_then(|ms| parse_seconds(ms, 0.001)),
+            text("retry-after")
+                .and_then(|value| parse_seconds(value, 1.0).or_else(|| parse_http_date(value).and_then(until))),
             // Google names a delay of seconds next to a quota of a day.
-            waits.filter(|_| !said.daily),
+            waits.filter(|_| !said.is_daily_quota),
         ];
         let named = || named.into_iter().flatten().filter(|wait| !wait.is_zero());
         // Resets of buckets set the cooldown only: the delay of a retry must be named for it.
-        let buckets = exhausted(headers, since_1970);
-        let windows = windows(headers, since_1970);
+        let buckets = exhausted_buckets(headers, since_1970);
+        let windows = subscription_limit(headers, since_1970);
         let reset = said.reset_at.and_then(until);
         // In any other error a date is prose.
         let regained = match said.sentence {
-            Some(Sentence::Limit { until: Some(at) }) if class == Class::SpendLimit => until(at),
+            Some(AccountSentence::SpendLimit { until: Some(at) }) if class == Class::SpendLimit => until(at),
             _ => None,
         };
         // Computed from the date, because months differ in length.
-        let month_max = end_of_next_month(since_1970).and_then(until).unwrap_or(WINDOW_MAX);
-        let day = named().chain(buckets).map(|wait| (wait, WAIT_MAX));
-        let week = windows.rest.into_iter().chain(reset).map(|wait| (wait, WINDOW_MAX));
+        let month_max = end_of_next_month(since_1970)
+            .and_then(until)
+            .unwrap_or(SUBSCRIPTION_WAIT_MAX);
+        let day = named().chain(buckets).map(|wait| (wait, NAMED_WAIT_MAX));
+        let week = windows
+            .cooldown
+            .into_iter()
+            .chain(reset)
+            .map(|wait| (wait, SUBSCRIPTION_WAIT_MAX));
         let said = day.chain(week).chain(regained.map(|wait| (wait, month_max)));
         // The cap belongs to the source: a date may lie further ahead than a number of seconds.
         let believed = said.map(|(wait, most)| (wait.min(most), most));
         // The longest wins: every named limit has to end before a request passes.
         let longest = believed.filter(|(wait, _)| !wait.is_zero()).max();
         Self {
-            rest: longest.map(|(wait, _)| wait),
-            rest_max: longest.map(|(_, most)| most),
+            cooldown: longest.map(|(wait, _)| wait),
+            cooldown_max: longest.map(|(_, most)| most),
             // The shortest wins: `retry-after` is often `retry-after-ms` rounded up.
-            delay: named().map(|wait| wait.min(WAIT_MAX)).min(),
+            retry_delay: named().map(|wait| wait.min(NAMED_WAIT_MAX)).min(),
             every_model: windows.every_model,
             should_retry: match text("x-should-retry") {
                 Some("true") => Some(true),
@@ -88,14 +95,14 @@ impl Hints {
 
 /// Returns the billed organisation that an answer names: `anthropic-organization-id` (2025-02-10),
 /// `openai-organization`.
-pub fn organisation(headers: &HeaderMap) -> Option<&str> {
+pub fn billed_organisation(headers: &HeaderMap) -> Option<&str> {
     let names = ["anthropic-organization-id", "openai-organization"];
     let mut values = names.iter().filter_map(|name| headers.get(*name)?.to_str().ok());
     values.find(|value| !value.is_empty() && value.len() <= ORGANISATION_MAX)
 }
 
 /// Parses a number times `unit` seconds; `None` unless it is above zero.
-fn seconds(text: &str, unit: f64) -> Option<Duration> {
+fn parse_seconds(text: &str, unit: f64) -> Option<Duration> {
     let number: f64 = text.trim().parse().ok()?;
     Duration::try_from_secs_f64(number * unit)
         .ok()
@@ -103,7 +110,7 @@ fn seconds(text: &str, unit: f64) -> Option<Duration> {
 }
 
 /// Returns the waits of exhausted buckets. Anthropic's resets are instants, `OpenAI`'s are durations.
-fn exhausted(headers: &HeaderMap, since_1970: Duration) -> impl Iterator<Item = Duration> {
+fn exhausted_buckets(headers: &HeaderMap, since_1970: Duration) -> impl Iterator<Item = Duration> {
     let anthropic = ["requests", "tokens", "input-tokens", "output-tokens"];
     let openai = ["requests", "tokens", "project-tokens"];
     let value = move |name: String| headers.get(name.as_str()).and_then(|value| value.to_str().ok());
@@ -112,31 +119,31 @@ fn exhausted(headers: &HeaderMap, since_1970: Duration) -> impl Iterator<Item = 
     let anthropic = anthropic.into_iter().filter_map(move |bucket| {
         let reset = value(format!("anthropic-ratelimit-{bucket}-reset"))?;
         let empty = is_empty(format!("anthropic-ratelimit-{bucket}-remaining"));
-        instant(reset).filter(|_| empty)?.checked_sub(since_1970)
+        parse_rfc3339(reset).filter(|_| empty)?.checked_sub(since_1970)
     });
     let openai = openai.into_iter().filter_map(move |bucket| {
         let reset = value(format!("x-ratelimit-reset-{bucket}"))?;
         let empty = is_empty(format!("x-ratelimit-remaining-{bucket}"));
-        duration(reset).filter(|_| empty)
+        parse_go_duration(reset).filter(|_| empty)
     });
     anthropic.chain(openai)
 }
 
 /// Cooldown and scope of a subscription's windows.
 #[derive(Default)]
-struct Windows {
-    rest: Option<Duration>,
+struct SubscriptionLimit {
+    cooldown: Option<Duration>,
     every_model: bool,
 }
 
 /// Reads Anthropic's unified windows that reject, and the Codex backend's windows that are used up.
-fn windows(headers: &HeaderMap, since_1970: Duration) -> Windows {
+fn subscription_limit(headers: &HeaderMap, since_1970: Duration) -> SubscriptionLimit {
     const UNIFIED: &str = "anthropic-ratelimit-unified-";
     let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let at = |name: &str| seconds(value(name)?, 1.0)?.checked_sub(since_1970);
-    let mut found = Windows::default();
+    let at = |name: &str| parse_seconds(value(name)?, 1.0)?.checked_sub(since_1970);
+    let mut found = SubscriptionLimit::default();
     let mut note = |rest: Option<Duration>, every_model: bool| {
-        found.rest = found.rest.max(rest);
+        found.cooldown = found.cooldown.max(rest);
         found.every_model |= every_model;
     };
     if value("anthropic-ratelimit-unified-status") == Some("rejected") {
@@ -182,15 +189,15 @@ mod tests {
     /// 2026-12-01T00:00:00Z.
     const NOW: u64 = 1_796_083_200;
 
-    fn hints(fields: &[(&str, &str)], body: &str) -> Hints {
+    fn hints(fields: &[(&str, &str)], body: &str) -> LimitHints {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
             let name: HeaderName = name.parse().unwrap();
             headers.append(name, HeaderValue::from_str(value).unwrap());
         }
-        Hints::read(
+        LimitHints::read(
             &headers,
-            &Said::read(body.as_bytes()),
+            &ProviderErrorInfo::parse_body(body.as_bytes()),
             Class::RateLimit,
             Duration::from_secs(NOW),
         )
@@ -298,7 +305,7 @@ mod tests {
             let read = hints(fields, body);
             let millis = |wait: Option<Duration>| wait.map(|wait| u64::try_from(wait.as_millis()).unwrap());
             assert_eq!(
-                (millis(read.rest), millis(read.delay)),
+                (millis(read.cooldown), millis(read.retry_delay)),
                 (*rest, *delay),
                 "{fields:?} {body}"
             );
@@ -353,7 +360,7 @@ mod tests {
             ),
         ] {
             let read = hints(&fields, "");
-            assert_eq!(read.rest.map(|rest| rest.as_secs()), seconds, "{fields:?}");
+            assert_eq!(read.cooldown.map(|rest| rest.as_secs()), seconds, "{fields:?}");
             assert_eq!(read.every_model, every_model, "{fields:?}");
         }
     }
@@ -364,10 +371,10 @@ mod tests {
         assert_eq!(hints(&[("x-should-retry", "false")], "").should_retry, Some(false));
         assert_eq!(hints(&[("x-should-retry", "maybe")], "").should_retry, None);
         let mut headers = HeaderMap::new();
-        assert_eq!(organisation(&headers), None);
+        assert_eq!(billed_organisation(&headers), None);
         headers.insert("openai-organization", HeaderValue::from_static("org-1"));
-        assert_eq!(organisation(&headers), Some("org-1"));
+        assert_eq!(billed_organisation(&headers), Some("org-1"));
         headers.insert("anthropic-organization-id", HeaderValue::from_static("a"));
-        assert_eq!(organisation(&headers), Some("a"));
+        assert_eq!(billed_organisation(&headers), Some("a"));
     }
 }

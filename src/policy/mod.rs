@@ -1,31 +1,31 @@
 //! The meaning of an observation and its consequences: timeouts, classes, retries, breakers. Pure: `now` is a
 //! parameter, nothing is measured or sent here.
 
+mod account_sentences;
 pub mod breaker;
 mod class;
 mod classify;
-pub mod course;
 mod hints;
+mod provider_error;
 pub mod retry;
 mod rotation_settings;
-mod said;
-mod sentences;
-mod spans;
+pub mod stream_timeouts;
+mod time_formats;
 mod verdict;
 
 use std::time::Duration;
 
-pub use class::{Class, Reason, Rotate, Side};
-pub use classify::{Evidence, Failure, classify, status_of};
-pub use hints::{Hints, organisation};
+pub use account_sentences::{ACCOUNT_PHRASES, AccountSentence};
+pub use class::{Class, Reason, RotationLimit, Side};
+pub use classify::{Observation, SendFailure, classify, status_of_error};
+pub use hints::{LimitHints, billed_organisation};
+pub use provider_error::ProviderErrorInfo;
 pub use rotation_settings::{OnOrganisationChange, RotationSettings};
-pub use said::Said;
-pub use sentences::{PHRASES, Sentence};
-pub use verdict::{Reach, Verdict};
+pub use verdict::{Verdict, VerdictScope};
 
 /// Every timeout of an exchange. Defaults and reasons: `config.example.toml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clocks {
+pub struct ExchangeTimeouts {
     /// DNS and TCP, including the corporate proxy. Default 5 s.
     pub connect: Duration,
     /// The TLS handshake. Default 5 s.
@@ -58,7 +58,7 @@ pub struct Clocks {
     pub queue: Duration,
 }
 
-impl Default for Clocks {
+impl Default for ExchangeTimeouts {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {

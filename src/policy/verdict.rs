@@ -1,6 +1,6 @@
 //! `Verdict`: the class of one attempt, its stable name, and how far it reaches.
 
-use super::class::{Class, Reason, Rotate, Side};
+use super::class::{Class, Reason, RotationLimit, Side};
 
 /// The class of an outcome, with its stable name and its reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,12 +10,12 @@ pub struct Verdict {
     /// The stable name: the class's own, or a more specific one.
     pub code: &'static str,
     /// The extent of its consequences.
-    pub reach: Reach,
+    pub scope: VerdictScope,
 }
 
 /// The extent of a verdict's consequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum VerdictScope {
     /// All consequences of the class.
     Class,
     /// Like `Class`, but the evidence is a text: the exchange moves to another profile at most once.
@@ -26,43 +26,43 @@ pub enum Reach {
 
 impl Verdict {
     /// Creates a verdict under the class's own name.
-    pub const fn of(class: Class) -> Self {
-        Self::named(class, class.label())
+    pub const fn from_class(class: Class) -> Self {
+        Self::with_code(class, class.label())
     }
 
     /// Creates a verdict under a more specific name.
-    pub const fn named(class: Class, code: &'static str) -> Self {
+    pub const fn with_code(class: Class, code: &'static str) -> Self {
         Self {
             class,
             code,
-            reach: Reach::Class,
+            scope: VerdictScope::Class,
         }
     }
 
     /// Returns the same verdict with another reach.
     #[must_use]
-    pub const fn within(self, reach: Reach) -> Self {
-        Self { reach, ..self }
+    pub const fn with_scope(self, reach: VerdictScope) -> Self {
+        Self { scope: reach, ..self }
     }
 
     /// Returns the side that caused the outcome; `None` for a success.
-    pub const fn side(&self) -> Option<Side> {
-        self.class.side()
+    pub const fn fault_side(&self) -> Option<Side> {
+        self.class.fault_side()
     }
 
     /// Returns the reason of the profile's cooldown; `None` if the verdict costs the profile nothing.
-    pub const fn reason(&self) -> Option<Reason> {
-        match self.reach {
-            Reach::Class | Reach::Text => self.class.reason(),
-            Reach::Exchange => None,
+    pub const fn cooldown_reason(&self) -> Option<Reason> {
+        match self.scope {
+            VerdictScope::Class | VerdictScope::Text => self.class.cooldown_reason(),
+            VerdictScope::Exchange => None,
         }
     }
 
     /// Returns the permission to try another profile.
-    pub const fn rotate(&self) -> Rotate {
-        match (self.class.rotate(), self.reach) {
+    pub const fn rotation_limit(&self) -> RotationLimit {
+        match (self.class.rotation_limit(), self.scope) {
             // Weak evidence could otherwise send one request through the whole pool.
-            (Rotate::Freely, Reach::Text | Reach::Exchange) => Rotate::Once,
+            (RotationLimit::Freely, VerdictScope::Text | VerdictScope::Exchange) => RotationLimit::Once,
             (rotate, _) => rotate,
         }
     }

@@ -11,46 +11,48 @@ use std::{
 use crate::{
     auth::{
         Credential, Profile,
-        rotation::{Ask, Member, Pick, ProfileId, ProfileState, Report, Rotation, View},
+        rotation::{
+            AttemptReport, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation, Selection,
+        },
     },
     policy::{
-        Class, Hints, OnOrganisationChange, RotationSettings, Verdict,
-        breaker::{Breaker, Standing},
-        retry::Budget,
+        Class, LimitHints, OnOrganisationChange, RotationSettings, Verdict,
+        breaker::{Breaker, BreakerState},
+        retry::RetryBudget,
     },
     telemetry::Telemetry,
 };
 
 /// Models of one upstream with a breaker of their own. Further models share one breaker.
-const MODELS_MAX: usize = 128;
+const BREAKERS_MAX: usize = 128;
 
 /// The shared state of all upstreams. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Profiles(Arc<Inner>);
+pub struct Profiles(Arc<SharedPools>);
 
 #[derive(Debug)]
-struct Inner {
-    pools: BTreeMap<String, Pool>,
+struct SharedPools {
+    pools: BTreeMap<String, ProfilePool>,
     telemetry: Telemetry,
 }
 
 #[derive(Debug)]
-struct Pool {
+struct ProfilePool {
     profiles: Vec<Profile>,
     rotation: Mutex<Rotation>,
-    endpoint: Mutex<Endpoint>,
+    endpoint: Mutex<EndpointState>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Endpoint {
-    budget: Budget,
+struct EndpointState {
+    budget: RetryBudget,
     /// Breakers by model. The empty name is for requests without a model, and for models beyond the limit.
     breakers: BTreeMap<Box<str>, Breaker>,
 }
 
 /// The outcome of one attempt.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'s> {
+pub struct ObservedAttempt<'s> {
     /// The upstream that was used.
     pub upstream: &'s str,
     /// The profile that was used; `None` for the client's own credential.
@@ -58,7 +60,7 @@ pub struct Shown<'s> {
     /// The verdict.
     pub verdict: Verdict,
     /// The provider's hints about limits.
-    pub hints: &'s Hints,
+    pub hints: &'s LimitHints,
     /// The model of the request.
     pub model: Option<&'s str>,
     /// The start of the attempt.
@@ -66,22 +68,22 @@ pub struct Shown<'s> {
     /// The name of the logical request, the same for each send of it.
     pub request: [u8; 32],
     /// `true` if the attempt was the first of its exchange.
-    pub first: bool,
+    pub is_first: bool,
     /// `true` if a model answers such requests. Other answers prove nothing about the profile or the model's breaker.
     pub asks_model: bool,
 }
 
 /// The state of one breaker, for the admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BreakerView {
+pub struct BreakerStatus {
     /// The model, empty for requests without one.
     pub model: Box<str>,
     /// The state.
-    pub standing: Standing,
+    pub state: BreakerState,
     /// Failures in a row.
     pub failures: u32,
     /// The end of the open period; `None` if the breaker is closed.
-    pub until: Option<Instant>,
+    pub open_until: Option<Instant>,
 }
 
 impl Profiles {
@@ -94,9 +96,9 @@ impl Profiles {
     ) -> Self {
         let mut pool = |name: &str| {
             let profiles = profiles.remove(name).unwrap_or_default();
-            let members = profiles.iter().map(member).collect();
+            let members = profiles.iter().map(pool_member).collect();
             let may_leave = settings.on_organisation_change == OnOrganisationChange::Move;
-            Pool {
+            ProfilePool {
                 rotation: Mutex::new(Rotation::new(members, settings.wait, may_leave)),
                 endpoint: Mutex::default(),
                 profiles,
@@ -104,13 +106,13 @@ impl Profiles {
         };
         let named = upstreams.into_iter().map(ToOwned::to_owned);
         let pools = named.map(|name| (name.clone(), pool(&name))).collect();
-        Self(Arc::new(Inner { pools, telemetry }))
+        Self(Arc::new(SharedPools { pools, telemetry }))
     }
 
     /// Copies the state from `old` for profiles with the same name and credential, and for upstreams of the same name.
-    pub fn inherit(&self, old: &Self) {
+    pub fn inherit_state(&self, old: &Self) {
         for (name, pool) in &self.0.pools {
-            let Some(known) = old.pool(name) else { continue };
+            let Some(known) = old.find_pool(name) else { continue };
             let same = |id: ProfileId| {
                 let profile = pool.profiles.get(id)?;
                 // A changed credential may work where the old one failed.
@@ -118,38 +120,39 @@ impl Profiles {
                 known.profiles.iter().position(is_it)
             };
             // Exchanges use the new state only later, so holding both locks cannot deadlock.
-            lock(&pool.rotation).inherit(&lock(&known.rotation), same);
-            lock(&pool.endpoint).clone_from(&lock(&known.endpoint));
+            lock_shared(&pool.rotation).inherit_state(&lock_shared(&known.rotation), same);
+            lock_shared(&pool.endpoint).clone_from(&lock_shared(&known.endpoint));
         }
     }
 
     /// Returns `true` if requests to this upstream use profiles.
     pub fn has_profiles(&self, upstream: &str) -> bool {
-        self.pool(upstream).is_some_and(|pool| !pool.profiles.is_empty())
+        self.find_pool(upstream).is_some_and(|pool| !pool.profiles.is_empty())
     }
 
     /// Returns `true` if a profile of this upstream signs requests, which requires the whole body.
     pub fn needs_body(&self, upstream: &str) -> bool {
         let signs = |profile: &Profile| matches!(profile.credential, Credential::Aws(_));
-        self.pool(upstream).is_some_and(|pool| pool.profiles.iter().any(signs))
+        self.find_pool(upstream)
+            .is_some_and(|pool| pool.profiles.iter().any(signs))
     }
 
     /// Returns a profile by its id.
     pub fn profile(&self, upstream: &str, id: ProfileId) -> Option<&Profile> {
-        self.pool(upstream)?.profiles.get(id)
+        self.find_pool(upstream)?.profiles.get(id)
     }
 
     /// Returns the id of the profile with this name.
-    pub fn find(&self, upstream: &str, label: &str) -> Option<ProfileId> {
-        lock(&self.pool(upstream)?.rotation).find(label)
+    pub fn find_profile(&self, upstream: &str, label: &str) -> Option<ProfileId> {
+        lock_shared(&self.find_pool(upstream)?.rotation).find_profile(label)
     }
 
     /// Selects the profile of a send; `None` if the upstream has no profiles.
-    pub fn pick(&self, upstream: &str, ask: &Ask<'_>, now: Instant) -> Option<Pick> {
-        let pool = self.pool(upstream).filter(|pool| !pool.profiles.is_empty())?;
+    pub fn select_profile(&self, upstream: &str, ask: &ProfileQuery<'_>, now: Instant) -> Option<Selection> {
+        let pool = self.find_pool(upstream).filter(|pool| !pool.profiles.is_empty())?;
         // The lock is released before telemetry is called.
-        let pick = lock(&pool.rotation).pick(ask, now);
-        if let Pick::Use { moved: Some(moved), .. } = &pick {
+        let pick = lock_shared(&pool.rotation).select_profile(ask, now);
+        if let Selection::Use { moved: Some(moved), .. } = &pick {
             let from = pool
                 .profiles
                 .get(moved.from)
@@ -161,34 +164,42 @@ impl Profiles {
     }
 
     /// Returns the profile that a lane has left, if it can be used for a request that only it accepts.
-    pub fn way_back(&self, upstream: &str, from: ProfileId, ask: &Ask<'_>, now: Instant) -> Option<ProfileId> {
-        lock(&self.pool(upstream)?.rotation).way_back(from, ask, now)
+    pub fn former_profile(
+        &self,
+        upstream: &str,
+        from: ProfileId,
+        ask: &ProfileQuery<'_>,
+        now: Instant,
+    ) -> Option<ProfileId> {
+        lock_shared(&self.find_pool(upstream)?.rotation).former_profile(from, ask, now)
     }
 
     /// Returns the number of profiles that could serve a request now.
-    pub fn able(&self, upstream: &str, ask: &Ask<'_>, now: Instant) -> usize {
-        self.pool(upstream)
-            .map_or(0, |pool| lock(&pool.rotation).able(ask, now))
+    pub fn count_ready(&self, upstream: &str, ask: &ProfileQuery<'_>, now: Instant) -> usize {
+        self.find_pool(upstream)
+            .map_or(0, |pool| lock_shared(&pool.rotation).count_ready(ask, now))
     }
 
     /// Records the outcome of one attempt in the rotation, the breaker and the retry budget.
-    pub fn note(&self, shown: &Shown<'_>, jitter: f64, now: Instant) {
-        let Some(pool) = self.pool(shown.upstream) else { return };
+    pub fn record_attempt(&self, shown: &ObservedAttempt<'_>, jitter: f64, now: Instant) {
+        let Some(pool) = self.find_pool(shown.upstream) else {
+            return;
+        };
         self.0
             .telemetry
             .record_attempt(shown.upstream, shown.verdict.class.label());
         // An answer on a path without a model has limits of its own.
         if let Some(id) = shown.profile.filter(|_| shown.asks_model) {
-            let report = Report {
+            let report = AttemptReport {
                 verdict: shown.verdict,
                 model: shown.model,
-                rest: shown.hints.rest,
-                rest_max: shown.hints.rest_max,
+                cooldown: shown.hints.cooldown,
+                cooldown_max: shown.hints.cooldown_max,
                 every_model: shown.hints.every_model,
                 began: shown.began,
                 jitter,
             };
-            let rests = lock(&pool.rotation).report(id, &report, now);
+            let rests = lock_shared(&pool.rotation).record_attempt(id, &report, now);
             if let (Some(reason), Some(profile)) = (rests, pool.profiles.get(id)) {
                 let (upstream, profile) = (shown.upstream, profile.label.as_str());
                 tracing::warn!(
@@ -201,72 +212,77 @@ impl Profiles {
                 self.0.telemetry.announce_profiles();
             }
         }
-        let Some(halves) = shown.verdict.class.endpoint_halves() else {
+        let Some(halves) = shown.verdict.class.endpoint_half_failures() else {
             return;
         };
-        let mut endpoint = lock(&pool.endpoint);
+        let mut endpoint = lock_shared(&pool.endpoint);
         // Only a success without a retry earns, or retries would pay for themselves.
-        if shown.first && shown.verdict.class == Class::Success {
-            endpoint.budget.earn();
+        if shown.is_first && shown.verdict.class == Class::Success {
+            endpoint.budget.earn_token();
         }
         if !shown.asks_model {
             return;
         }
         let model = shown.model.unwrap_or_default();
         if let Some(breaker) = endpoint.breakers.get_mut(model) {
-            breaker.note(halves, shown.request, now);
+            breaker.record_outcome(halves, shown.request, now);
         // A breaker without failures needs no entry.
         } else if halves > 0 {
             // Clients choose model names, so memory must be bounded.
-            let model = if endpoint.breakers.len() < MODELS_MAX {
+            let model = if endpoint.breakers.len() < BREAKERS_MAX {
                 model
             } else {
                 ""
             };
             let breaker = endpoint.breakers.entry(model.into()).or_default();
-            breaker.note(halves, shown.request, now);
+            breaker.record_outcome(halves, shown.request, now);
         }
     }
 
     /// Stores the organisation that a profile's answers name.
-    pub fn learn(&self, upstream: &str, id: ProfileId, organisation: &str) {
-        if let Some(pool) = self.pool(upstream) {
-            lock(&pool.rotation).learn(id, organisation);
+    pub fn learn_organisation(&self, upstream: &str, id: ProfileId, organisation: &str) {
+        if let Some(pool) = self.find_pool(upstream) {
+            lock_shared(&pool.rotation).learn_organisation(id, organisation);
         }
     }
 
     /// Pays for a retry after `class`; returns `false` if the budget is used up.
-    pub fn pay(&self, upstream: &str, class: Class) -> bool {
-        self.pool(upstream)
-            .is_some_and(|pool| lock(&pool.endpoint).budget.pay(class))
+    pub fn pay_for_retry(&self, upstream: &str, class: Class) -> bool {
+        self.find_pool(upstream)
+            .is_some_and(|pool| lock_shared(&pool.endpoint).budget.pay_for_retry(class))
     }
 
     /// Returns `true` if the breaker of an endpoint and model blocks the proxy's own retries.
-    pub fn is_open(&self, upstream: &str, model: Option<&str>, now: Instant) -> bool {
-        let Some(pool) = self.pool(upstream) else { return false };
-        let endpoint = lock(&pool.endpoint);
+    pub fn is_breaker_open(&self, upstream: &str, model: Option<&str>, now: Instant) -> bool {
+        let Some(pool) = self.find_pool(upstream) else {
+            return false;
+        };
+        let endpoint = lock_shared(&pool.endpoint);
         let breaker = endpoint.breakers.get(model.unwrap_or_default());
-        breaker.is_some_and(|breaker| breaker.standing(now) != Standing::Closed)
+        breaker.is_some_and(|breaker| breaker.state_at(now) != BreakerState::Closed)
     }
 
     /// Returns the state of every profile, by upstream. Upstreams without profiles are left out.
-    pub fn view(&self, now: Instant) -> Vec<(&str, Vec<View>)> {
+    pub fn profile_statuses(&self, now: Instant) -> Vec<(&str, Vec<ProfileStatus>)> {
         let pools = self.0.pools.iter().filter(|(_, pool)| !pool.profiles.is_empty());
         pools
-            .map(|(name, pool)| (name.as_str(), lock(&pool.rotation).view(now)))
+            .map(|(name, pool)| (name.as_str(), lock_shared(&pool.rotation).profile_statuses(now)))
             .collect()
     }
 
     /// Returns every breaker with failures, by upstream.
-    pub fn breakers(&self, now: Instant) -> Vec<(&str, Vec<BreakerView>)> {
-        let view = |pool: &Pool| {
-            let endpoint = lock(&pool.endpoint);
-            let seen = endpoint.breakers.iter().filter(|(_, breaker)| breaker.failures() > 0);
-            let view = seen.map(|(model, breaker)| BreakerView {
+    pub fn breaker_statuses(&self, now: Instant) -> Vec<(&str, Vec<BreakerStatus>)> {
+        let view = |pool: &ProfilePool| {
+            let endpoint = lock_shared(&pool.endpoint);
+            let seen = endpoint
+                .breakers
+                .iter()
+                .filter(|(_, breaker)| breaker.failures_in_row() > 0);
+            let view = seen.map(|(model, breaker)| BreakerStatus {
                 model: model.clone(),
-                standing: breaker.standing(now),
-                failures: breaker.failures(),
-                until: breaker.open_until(),
+                state: breaker.state_at(now),
+                failures: breaker.failures_in_row(),
+                open_until: breaker.open_until(),
             });
             view.collect()
         };
@@ -278,15 +294,19 @@ impl Profiles {
     }
 
     /// Clears a profile's cooldowns on behalf of an operator. Returns `false` if the profile does not exist.
-    pub fn clear(&self, upstream: &str, label: &str) -> bool {
-        let Some(pool) = self.pool(upstream) else { return false };
-        let mut rotation = lock(&pool.rotation);
-        rotation.find(label).is_some_and(|id| rotation.clear(id))
+    pub fn clear_cooldowns(&self, upstream: &str, label: &str) -> bool {
+        let Some(pool) = self.find_pool(upstream) else {
+            return false;
+        };
+        let mut rotation = lock_shared(&pool.rotation);
+        rotation
+            .find_profile(label)
+            .is_some_and(|id| rotation.clear_cooldowns(id))
     }
 
     /// Updates the gauges. Cooldowns end without an event, so the gauges must be refreshed.
-    pub fn publish(&self, now: Instant) {
-        for (upstream, profiles) in self.view(now) {
+    pub fn publish_gauges(&self, now: Instant) {
+        for (upstream, profiles) in self.profile_statuses(now) {
             for profile in profiles {
                 for state in ProfileState::ALL {
                     let is = profile.state == state;
@@ -296,21 +316,21 @@ impl Profiles {
                 }
             }
         }
-        for (upstream, breakers) in self.breakers(now) {
-            for standing in Standing::ALL {
-                let count = breakers.iter().filter(|breaker| breaker.standing == standing).count();
+        for (upstream, breakers) in self.breaker_statuses(now) {
+            for standing in BreakerState::ALL {
+                let count = breakers.iter().filter(|breaker| breaker.state == standing).count();
                 self.0.telemetry.set_breaker_count(upstream, standing.label(), count);
             }
         }
     }
 
-    fn pool(&self, upstream: &str) -> Option<&Pool> {
+    fn find_pool(&self, upstream: &str) -> Option<&ProfilePool> {
         self.0.pools.get(upstream)
     }
 }
 
-fn member(profile: &Profile) -> Member {
-    Member {
+fn pool_member(profile: &Profile) -> PoolMember {
+    PoolMember {
         label: profile.label.as_str().into(),
         weight: profile.weight,
         organisation: profile.organisation.as_deref().map(Into::into),
@@ -318,7 +338,7 @@ fn member(profile: &Profile) -> Member {
     }
 }
 
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_shared<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     // Each update leaves valid state, so a panic elsewhere need not spread.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,16 +9,16 @@ const SERVICES: &[(&str, &str)] = &[
 
 /// Returns the service name in signatures for this host (no port); `bedrock` for an unknown host.
 pub fn aws_service(host: &str) -> &'static str {
-    named(host).map_or("bedrock", |(service, _)| service)
+    parse_host(host).map_or("bedrock", |(service, _)| service)
 }
 
 /// Returns the region in this host (no port); `None` if it names none. Accepts `bedrock-runtime.REGION.amazonaws.com`,
 /// also behind the label of a VPC endpoint.
 pub fn aws_region(host: &str) -> Option<&str> {
-    named(host).map(|(_, region)| region)
+    parse_host(host).map(|(_, region)| region)
 }
 
-fn named(host: &str) -> Option<(&'static str, &str)> {
+fn parse_host(host: &str) -> Option<(&'static str, &str)> {
     let amazon = ["amazonaws.com", "amazonaws.com.cn", "api.aws"];
     // The dot keeps out hosts like `notamazonaws.com`.
     let bare = |host: &str, end: &str| host.strip_suffix(end).is_some_and(|rest| rest.ends_with('.'));

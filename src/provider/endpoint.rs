@@ -1,13 +1,13 @@
 //! The path suffixes of requests that carry a history, and the format of each.
 
-use super::Kind;
+use super::ProviderKind;
 use crate::wire::{Format, Wire};
 
 /// Path suffixes that no base URL may have.
-pub(crate) const ENDPOINTS: [&str; 4] = ["/chat/completions", "/messages", "/responses", ":generateContent"];
+pub(crate) const HISTORY_SUFFIXES: [&str; 4] = ["/chat/completions", "/messages", "/responses", ":generateContent"];
 
 /// Returns the path at which a format's own provider continues a conversation. Gemini's path contains `model`.
-pub fn asked_at(format: Format, model: &str) -> String {
+pub fn next_turn_path(format: Format, model: &str) -> String {
     match format {
         Format::Anthropic => "/v1/messages".to_owned(),
         Format::OpenAiChat => "/v1/chat/completions".to_owned(),
@@ -17,13 +17,13 @@ pub fn asked_at(format: Format, model: &str) -> String {
 }
 
 /// Messages path suffixes of requests with histories. A batch has several.
-const MESSAGES_ENDS: [&str; 3] = ["/messages", "/messages/count_tokens", "/messages/batches"];
+const MESSAGES_SUFFIXES: [&str; 3] = ["/messages", "/messages/count_tokens", "/messages/batches"];
 
 /// Responses path suffixes of requests with histories.
-const RESPONSES_ENDS: [&str; 3] = ["/responses", "/responses/compact", "/responses/input_tokens"];
+const RESPONSES_SUFFIXES: [&str; 3] = ["/responses", "/responses/compact", "/responses/input_tokens"];
 
 /// Gemini, Vertex and Code Assist path suffixes of requests with histories.
-const GEMINI_VERBS: [&str; 4] = [
+const GEMINI_SUFFIXES: [&str; 4] = [
     ":generateContent",
     ":streamGenerateContent",
     ":countTokens",
@@ -31,34 +31,34 @@ const GEMINI_VERBS: [&str; 4] = [
 ];
 
 /// Returns the format and dialect of a path on this kind of upstream; `None` if it carries no history.
-pub(super) fn wire_of(path: &str, kind: Kind) -> Option<Wire> {
+pub(super) fn wire_of(path: &str, kind: ProviderKind) -> Option<Wire> {
     let invoke = path
         .strip_suffix("/invoke")
         .or_else(|| path.strip_suffix("/invoke-with-response-stream"));
     // Bedrock and Vertex put Anthropic's body on paths of their own, whichever kind is configured.
     if let Some((_, model)) = invoke.and_then(|path| path.rsplit_once("/model/")) {
-        return is_anthropic_model(model).then(|| Kind::Bedrock.wire(Format::Anthropic));
+        return is_anthropic_model(model).then(|| ProviderKind::Bedrock.wire_for(Format::Anthropic));
     }
     if let Some((_, model)) = path.rsplit_once("/publishers/anthropic/models/") {
         let predicts = [":rawPredict", ":streamRawPredict"]
             .iter()
             .any(|verb| model.ends_with(verb));
-        return predicts.then(|| Kind::Vertex.wire(Format::Anthropic));
+        return predicts.then(|| ProviderKind::Vertex.wire_for(Format::Anthropic));
     }
     if is_gemini(path) {
-        return Some(kind.wire(Format::Gemini));
+        return Some(kind.wire_for(Format::Gemini));
     }
     if path.ends_with("/chat/completions") {
-        return Some(kind.wire(Format::OpenAiChat));
+        return Some(kind.wire_for(Format::OpenAiChat));
     }
     // Adds items to a conversation that the provider stores.
     let items = path.ends_with("/items") && path.contains("/conversations/");
-    if items || RESPONSES_ENDS.iter().any(|end| path.ends_with(end)) {
-        return Some(kind.wire(Format::OpenAiResponses));
+    if items || RESPONSES_SUFFIXES.iter().any(|end| path.ends_with(end)) {
+        return Some(kind.wire_for(Format::OpenAiResponses));
     }
     // `/v1/threads/{id}/messages` adds one message to a thread that the provider stores.
-    let messages = MESSAGES_ENDS.iter().any(|end| path.ends_with(end));
-    (messages && !path.contains("/threads/")).then(|| kind.wire(Format::Anthropic))
+    let messages = MESSAGES_SUFFIXES.iter().any(|end| path.ends_with(end));
+    (messages && !path.contains("/threads/")).then(|| kind.wire_for(Format::Anthropic))
 }
 
 /// Returns the model in a path, still percent-encoded.
@@ -89,7 +89,7 @@ pub(super) fn is_stream(path: &str) -> bool {
 }
 
 /// Returns `true` if a path with a history requests the next turn. Counts, compactions, storage and batches do not.
-pub(super) fn asks_for_a_turn(path: &str) -> bool {
+pub(super) fn asks_for_turn(path: &str) -> bool {
     const ENDS: [&str; 7] = [
         "/count_tokens",
         "/batches",
@@ -116,7 +116,7 @@ fn is_anthropic_model(id: &str) -> bool {
 
 /// Returns `true` if a path calls a Google model. Newer SDKs use `/v1/models/{model}:generateContent`.
 pub(crate) fn is_gemini(path: &str) -> bool {
-    GEMINI_VERBS.iter().any(|verb| path.ends_with(verb))
+    GEMINI_SUFFIXES.iter().any(|verb| path.ends_with(verb))
 }
 
 #[cfg(test)]

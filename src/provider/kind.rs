@@ -4,7 +4,7 @@ use crate::wire::{Dialect, Format, Wire};
 
 /// The API of an upstream. It selects the dialect and the form of the proxy's errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ProviderKind {
     /// api.anthropic.com.
     Anthropic,
     /// api.openai.com.
@@ -31,11 +31,11 @@ pub enum Kind {
 
 /// A row of [`BUILT_IN`].
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct BuiltInProvider {
     /// The name of the upstream.
     pub name: &'static str,
     /// The API.
-    pub kind: Kind,
+    pub kind: ProviderKind,
     /// The base URL; `None` if each customer has another host, so that the configuration must name it.
     pub url: Option<&'static str>,
     /// The header in which clients send their credential.
@@ -43,53 +43,68 @@ pub struct Row {
 }
 
 /// The upstreams that need no configuration, and the names that imply a kind.
-pub const BUILT_IN: &[Row] = &[
-    row(
+pub const BUILT_IN: &[BuiltInProvider] = &[
+    built_in_row(
         "anthropic",
-        Kind::Anthropic,
+        ProviderKind::Anthropic,
         Some("https://api.anthropic.com"),
         "x-api-key",
     ),
-    row("openai", Kind::OpenAi, Some("https://api.openai.com"), "authorization"),
-    row(
+    built_in_row(
+        "openai",
+        ProviderKind::OpenAi,
+        Some("https://api.openai.com"),
+        "authorization",
+    ),
+    built_in_row(
         "gemini",
-        Kind::Gemini,
+        ProviderKind::Gemini,
         Some("https://generativelanguage.googleapis.com"),
         "x-goog-api-key",
     ),
-    row(
+    built_in_row(
         "deepseek",
-        Kind::DeepSeek,
+        ProviderKind::DeepSeek,
         Some("https://api.deepseek.com"),
         "authorization",
     ),
-    row(
+    built_in_row(
         "mistral",
-        Kind::Mistral,
+        ProviderKind::Mistral,
         Some("https://api.mistral.ai"),
         "authorization",
     ),
-    row("xai", Kind::Xai, Some("https://api.x.ai"), "authorization"),
-    row("groq", Kind::Compatible, Some("https://api.groq.com"), "authorization"),
-    row(
+    built_in_row("xai", ProviderKind::Xai, Some("https://api.x.ai"), "authorization"),
+    built_in_row(
+        "groq",
+        ProviderKind::Compatible,
+        Some("https://api.groq.com"),
+        "authorization",
+    ),
+    built_in_row(
         "openrouter",
-        Kind::Compatible,
+        ProviderKind::Compatible,
         Some("https://openrouter.ai/api"),
         "authorization",
     ),
-    row(
+    built_in_row(
         "moonshot",
-        Kind::Compatible,
+        ProviderKind::Compatible,
         Some("https://api.moonshot.ai"),
         "authorization",
     ),
-    row("bedrock", Kind::Bedrock, None, "authorization"),
-    row("azure", Kind::Azure, None, "api-key"),
-    row("vertex", Kind::Vertex, None, "authorization"),
+    built_in_row("bedrock", ProviderKind::Bedrock, None, "authorization"),
+    built_in_row("azure", ProviderKind::Azure, None, "api-key"),
+    built_in_row("vertex", ProviderKind::Vertex, None, "authorization"),
 ];
 
-const fn row(name: &'static str, kind: Kind, url: Option<&'static str>, credential: &'static str) -> Row {
-    Row {
+const fn built_in_row(
+    name: &'static str,
+    kind: ProviderKind,
+    url: Option<&'static str>,
+    credential: &'static str,
+) -> BuiltInProvider {
+    BuiltInProvider {
         name,
         kind,
         url,
@@ -98,22 +113,22 @@ const fn row(name: &'static str, kind: Kind, url: Option<&'static str>, credenti
 }
 
 /// Host patterns that imply a kind, beyond [`BUILT_IN`]: prefix, suffix, kind.
-const HOSTS: &[(&str, &str, Kind)] = &[
-    ("bedrock-runtime", ".amazonaws.com", Kind::Bedrock),
-    ("bedrock-runtime", ".amazonaws.com.cn", Kind::Bedrock),
-    ("bedrock-mantle", ".api.aws", Kind::Bedrock),
-    ("", ".openai.azure.com", Kind::Azure),
-    ("", ".openai.azure.us", Kind::Azure),
-    ("", ".cognitiveservices.azure.com", Kind::Azure),
-    ("", ".services.ai.azure.com", Kind::Azure),
-    ("", "aiplatform.googleapis.com", Kind::Vertex),
-    ("api", ".minimax.io", Kind::MiniMax),
-    ("api", ".minimaxi.com", Kind::MiniMax),
+const HOST_PATTERNS: &[(&str, &str, ProviderKind)] = &[
+    ("bedrock-runtime", ".amazonaws.com", ProviderKind::Bedrock),
+    ("bedrock-runtime", ".amazonaws.com.cn", ProviderKind::Bedrock),
+    ("bedrock-mantle", ".api.aws", ProviderKind::Bedrock),
+    ("", ".openai.azure.com", ProviderKind::Azure),
+    ("", ".openai.azure.us", ProviderKind::Azure),
+    ("", ".cognitiveservices.azure.com", ProviderKind::Azure),
+    ("", ".services.ai.azure.com", ProviderKind::Azure),
+    ("", "aiplatform.googleapis.com", ProviderKind::Vertex),
+    ("api", ".minimax.io", ProviderKind::MiniMax),
+    ("api", ".minimaxi.com", ProviderKind::MiniMax),
     // Code Assist, which gemini-cli uses for users with a Google account.
-    ("cloudcode-pa", ".googleapis.com", Kind::Gemini),
+    ("cloudcode-pa", ".googleapis.com", ProviderKind::Gemini),
 ];
 
-impl Kind {
+impl ProviderKind {
     /// Every kind, in the order of the documentation.
     pub const ALL: [Self; 11] = [
         Self::Anthropic,
@@ -147,7 +162,7 @@ impl Kind {
     }
 
     /// Infers the kind of an upstream: by its name, else by its host (no port), else [`Kind::Compatible`].
-    pub fn of(name: &str, host: &str) -> Self {
+    pub fn infer_kind(name: &str, host: &str) -> Self {
         // Host names are case-insensitive.
         let host = host.to_ascii_lowercase();
         let by_name = || BUILT_IN.iter().find(|row| row.name == name).map(|row| row.kind);
@@ -160,7 +175,7 @@ impl Kind {
             row.map(|row| row.kind)
         };
         let by_host = || {
-            let known = HOSTS
+            let known = HOST_PATTERNS
                 .iter()
                 .find(|(start, end, _)| host.starts_with(start) && host.ends_with(end));
             known.map(|(_, _, kind)| *kind)
@@ -174,7 +189,7 @@ impl Kind {
     }
 
     /// Returns the dialect in which upstreams of this kind read a format, always one of [`Wire::NAMES`].
-    pub(super) const fn wire(self, format: Format) -> Wire {
+    pub(super) const fn wire_for(self, format: Format) -> Wire {
         let dialect = match (self, format) {
             // Google's rules are the same on every host.
             (_, Format::Gemini)

@@ -17,13 +17,13 @@ mod route;
 mod template;
 
 pub use aws::{aws_region, aws_service};
-pub use endpoint::asked_at;
+pub use endpoint::next_turn_path;
 use endpoint::wire_of;
-pub(crate) use endpoint::{ENDPOINTS, is_gemini};
-pub use kind::{BUILT_IN, Kind, Row};
-pub(crate) use path::is_plain;
+pub(crate) use endpoint::{HISTORY_SUFFIXES, is_gemini};
+pub use kind::{BUILT_IN, BuiltInProvider, ProviderKind};
+pub(crate) use path::is_unambiguous;
 pub use route::Route;
-pub use template::Operation;
+pub use template::ModelOperation;
 
 /// First path segments with a meaning of their own. No upstream may have one of them as its name.
 pub const RESERVED_NAMES: &[&str] = &["api", "ledger", "model", "upload", "v1", "v1beta"];
@@ -34,7 +34,7 @@ pub struct Upstream {
     /// The name: its path prefix, and its label in metrics and logs.
     pub name: String,
     /// The API.
-    pub kind: Kind,
+    pub kind: ProviderKind,
     /// `http` or `https`.
     pub scheme: Scheme,
     /// Host and port.
@@ -47,13 +47,13 @@ pub struct Upstream {
 
 /// The reason for which a request has no route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum NoRoute {
+pub enum RouteError {
     /// The path is ambiguous: dot segments, encoded slashes, backslashes, control characters. Answer 400.
     #[error("the path has dot segments, encoded slashes, backslashes or control characters")]
     BadPath,
     /// No upstream matches the path. Answer 404 with [`Routes::base_urls`].
     #[error("no upstream matches this path")]
-    Unknown,
+    UnknownPath,
 }
 
 /// The configured upstreams, which requests are routed to.
@@ -75,22 +75,27 @@ impl Routes {
 
     /// Finds the route of a request. The target path is the upstream's base path and the client's own path, byte for
     /// byte, without the prefix. The host is never taken from the request.
-    pub fn route(&self, method: &Method, target: &PathAndQuery, headers: &HeaderMap) -> Result<Route<'_>, NoRoute> {
+    pub fn find_route(
+        &self,
+        method: &Method,
+        target: &PathAndQuery,
+        headers: &HeaderMap,
+    ) -> Result<Route<'_>, RouteError> {
         let path = target.path();
-        if !is_plain(path) {
-            return Err(NoRoute::BadPath);
+        if !is_unambiguous(path) {
+            return Err(RouteError::BadPath);
         }
         let (upstream, rest) = match self.by_prefix(path) {
             Some(found) => found,
-            None => (self.by_shape(path, headers).ok_or(NoRoute::Unknown)?, path),
+            None => (self.by_shape(path, headers).ok_or(RouteError::UnknownPath)?, path),
         };
         // A server could read `//name` as a host.
         if rest.starts_with("//") {
-            return Err(NoRoute::BadPath);
+            return Err(RouteError::BadPath);
         }
         // An Azure path on another upstream would send the client's Azure key to the wrong provider.
-        if upstream.kind != Kind::Azure && endpoint::is_azure(path, target.query()) {
-            return Err(NoRoute::Unknown);
+        if upstream.kind != ProviderKind::Azure && endpoint::is_azure(path, target.query()) {
+            return Err(RouteError::UnknownPath);
         }
         // Only a POST carries a history.
         let wire = if *method == Method::POST {
@@ -100,7 +105,7 @@ impl Routes {
         };
         // Only the client's part counts, because a base path may contain any word.
         let asks_model = *method == Method::POST && template::asks_model(rest);
-        let target = upstream.target(rest, target.query()).ok_or(NoRoute::BadPath)?;
+        let target = upstream.join_target(rest, target.query()).ok_or(RouteError::BadPath)?;
         Ok(Route {
             upstream,
             target,
@@ -113,7 +118,11 @@ impl Routes {
     pub fn base_urls(&self, host: &str) -> Vec<(String, String)> {
         let base = |upstream: &Upstream| {
             // OpenAI's clients expect the version in the base URL, all others add it.
-            let version = if upstream.kind == Kind::OpenAi { "/v1" } else { "" };
+            let version = if upstream.kind == ProviderKind::OpenAi {
+                "/v1"
+            } else {
+                ""
+            };
             (
                 upstream.name.clone(),
                 format!("http://{host}/{}{version}", upstream.name),
@@ -122,7 +131,7 @@ impl Routes {
         self.upstreams.iter().map(base).collect()
     }
 
-    fn named(&self, name: &str) -> Option<&Upstream> {
+    fn find_upstream(&self, name: &str) -> Option<&Upstream> {
         self.upstreams.iter().find(|upstream| upstream.name == name)
     }
 
@@ -131,12 +140,12 @@ impl Routes {
         let inner = path.strip_prefix('/')?;
         let end = inner.find('/').unwrap_or(inner.len());
         let (name, rest) = inner.split_at_checked(end)?;
-        Some((self.named(name)?, rest))
+        Some((self.find_upstream(name)?, rest))
     }
 
     /// Returns the upstream of a path without prefix, for clients whose base URL is only the host.
     fn by_shape(&self, path: &str, headers: &HeaderMap) -> Option<&Upstream> {
-        let bears = |row: &Row, name: &str| row.name == name && headers.contains_key(row.credential);
+        let bears = |row: &BuiltInProvider, name: &str| row.name == name && headers.contains_key(row.credential);
         // The header of the credential reveals the provider that the client means.
         let sent = |name: &str| BUILT_IN.iter().any(|row| bears(row, name));
         let v1 = path.starts_with("/v1/");
@@ -145,17 +154,17 @@ impl Routes {
         let messages = path == "/v1/messages" || path.starts_with("/v1/messages/") || path.starts_with("/api/");
         // Anthropic first: `/v1/` alone would select OpenAI below.
         if messages || (v1 && (headers.contains_key("anthropic-version") || sent("anthropic"))) {
-            self.named("anthropic")
+            self.find_upstream("anthropic")
         } else if path.starts_with("/v1beta/")
             || path.starts_with("/upload/")
             || sent("gemini")
             || (v1 && is_gemini(path) && !cloud)
         {
-            self.named("gemini")
+            self.find_upstream("gemini")
         } else if path.starts_with("/model/") {
-            self.named("bedrock")
+            self.find_upstream("bedrock")
         } else if v1 && !cloud {
-            self.named("openai")
+            self.find_upstream("openai")
         } else {
             None
         }
@@ -164,7 +173,7 @@ impl Routes {
 
 impl Upstream {
     /// Joins base path and `rest`, without a repetition of the base path.
-    fn target(&self, rest: &str, query: Option<&str>) -> Option<PathAndQuery> {
+    fn join_target(&self, rest: &str, query: Option<&str>) -> Option<PathAndQuery> {
         let base = self.base_path.as_str();
         // Clients differ: some base URLs contain the version, some do not.
         let behind_v1 = if rest == "/v1" {

@@ -2,7 +2,7 @@
 //! others.
 
 /// Returns `true` if a path has only one meaning, so that the proxy's decision holds for every later reader.
-pub(crate) fn is_plain(path: &str) -> bool {
+pub(crate) fn is_unambiguous(path: &str) -> bool {
     // Some servers read a backslash as a slash.
     if path.starts_with("//") || path.bytes().any(|byte| byte == b'\\' || byte.is_ascii_control()) {
         return false;
@@ -14,14 +14,14 @@ pub(crate) fn is_plain(path: &str) -> bool {
     let mut segments = path.split('/').peekable();
     while let Some(segment) = segments.next() {
         let in_model = segment == "model";
-        if is_dots(segment) || !escapes_are_plain(segment, Slashes::Refused) {
+        if is_dot_segment(segment) || !has_plain_escapes(segment, EncodedSlashes::Refused) {
             return false;
         }
         // AWS clients write the slash of an ARN as %2F, and do so nowhere else.
         let arn =
             |next: &&str| in_model && (next.starts_with("arn:") || next.to_ascii_lowercase().starts_with("arn%3a"));
         if let Some(model) = segments.next_if(arn)
-            && (model.contains("..") || !escapes_are_plain(model, Slashes::InArn))
+            && (model.contains("..") || !has_plain_escapes(model, EncodedSlashes::InArn))
         {
             return false;
         }
@@ -30,7 +30,7 @@ pub(crate) fn is_plain(path: &str) -> bool {
 }
 
 /// Returns `true` if a segment is `.` or `..`, escaped or not, with or without parameters (`..;x`).
-fn is_dots(segment: &str) -> bool {
+fn is_dot_segment(segment: &str) -> bool {
     let plain = segment.replace("%2e", ".").replace("%2E", ".");
     let end = plain
         .find(';')
@@ -41,19 +41,19 @@ fn is_dots(segment: &str) -> bool {
 
 /// The rule for encoded slashes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Slashes {
+enum EncodedSlashes {
     Refused,
     InArn,
 }
 
 /// Returns `true` unless an escape hides a separator, a control character, or another escape of a separator or dot.
-fn escapes_are_plain(segment: &str, slashes: Slashes) -> bool {
+fn has_plain_escapes(segment: &str, slashes: EncodedSlashes) -> bool {
     segment.split('%').skip(1).all(|escape| {
         let code = escape.get(..2).map(str::to_ascii_lowercase);
         match code.as_deref() {
-            Some("2f") => slashes == Slashes::InArn,
+            Some("2f") => slashes == EncodedSlashes::InArn,
             // Encoded dots are harmless inside a name, and whole dot segments are rejected elsewhere.
-            Some("2e") => slashes == Slashes::Refused,
+            Some("2e") => slashes == EncodedSlashes::Refused,
             // c0 and c1 begin overlong forms of ASCII characters, which are never valid UTF-8.
             Some("5c" | "7f" | "c0" | "c1") => false,
             Some("25") => !hides_separator(&escape[2..]),

@@ -2,7 +2,7 @@
 
 use http::uri::PathAndQuery;
 
-use super::{Kind, Operation, Upstream, endpoint, template};
+use super::{ModelOperation, ProviderKind, Upstream, endpoint, template};
 use crate::wire::{Format, Wire};
 
 /// The target of one request.
@@ -23,18 +23,18 @@ pub struct Route<'a> {
 
 impl Route<'_> {
     /// Returns the model in the path, still percent-encoded.
-    pub fn model(&self) -> Option<&str> {
+    pub fn model_name(&self) -> Option<&str> {
         endpoint::model_of(self.target.path())
     }
 
     /// Returns the path as a template, without any word of the client, and the operation of a POST to it.
-    pub fn template(&self) -> Option<(&'static str, Option<Operation>)> {
+    pub fn path_template(&self) -> Option<(&'static str, Option<ModelOperation>)> {
         template::find_template(self.target.path())
     }
 
     /// Returns `true` if the request asks for the next turn, and not a count, a compaction, storage or a batch.
-    pub fn asks_for_a_turn(&self) -> bool {
-        endpoint::asks_for_a_turn(self.target.path())
+    pub fn asks_for_turn(&self) -> bool {
+        endpoint::asks_for_turn(self.target.path())
     }
 
     /// Returns `true` if the path requests a stream.
@@ -44,9 +44,9 @@ impl Route<'_> {
 
     /// Returns `true` if the head of a stream comes at once. Anthropic and OpenAI do so for Messages and Responses.
     /// Other servers of these formats read the whole prompt first.
-    pub fn begins_at_once(&self) -> bool {
+    pub fn sends_head_at_once(&self) -> bool {
         let format = self.wire.map(|wire| wire.format);
         let at_once = matches!(format, Some(Format::Anthropic | Format::OpenAiResponses));
-        matches!(self.upstream.kind, Kind::Anthropic | Kind::OpenAi) && at_once
+        matches!(self.upstream.kind, ProviderKind::Anthropic | ProviderKind::OpenAi) && at_once
     }
 }

@@ -2,7 +2,7 @@
 
 /// A model operation, by the OpenTelemetry conventions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operation {
+pub enum ModelOperation {
     /// The next turn of a conversation.
     Chat,
     /// The next turn of a conversation, in Google's API.
@@ -15,19 +15,19 @@ pub enum Operation {
 
 /// The work that a POST to a path causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asks {
+enum PostWork {
     /// A model answers. The operation is `None` if the conventions have no name for it.
-    Model(Option<Operation>),
+    Model(Option<ModelOperation>),
     /// No model answers: the provider counts, lists or stores.
     Nothing,
 }
 
-use Asks::{Model, Nothing};
-use Operation::{Chat, Embeddings, GenerateContent, TextCompletion};
+use ModelOperation::{Chat, Embeddings, GenerateContent, TextCompletion};
+use PostWork::{Model, Nothing};
 
 /// Suffix, template and work of each path. A longer suffix precedes the suffixes that it ends with.
 #[rustfmt::skip]
-const TEMPLATES: &[(&str, &str, Asks)] = &[
+const TEMPLATES: &[(&str, &str, PostWork)] = &[
     ("/messages/count_tokens", "/v1/messages/count_tokens", Nothing),
     ("/messages/batches", "/v1/messages/batches", Nothing),
     ("/messages", "/v1/messages", Model(Some(Chat))),
@@ -68,7 +68,7 @@ const TEMPLATES: &[(&str, &str, Asks)] = &[
 ];
 
 /// Path segments below which a provider stores or administers something, whatever the suffix.
-const HELD: [&str; 8] = [
+const STORAGE_SEGMENTS: [&str; 8] = [
     "/threads/",
     "/conversations/",
     "/organization/",
@@ -80,8 +80,8 @@ const HELD: [&str; 8] = [
 ];
 
 /// Returns the template of a path and the operation of a POST to it; `None` if the path is unknown.
-pub(super) fn find_template(path: &str) -> Option<(&'static str, Option<Operation>)> {
-    row(path).map(|(template, asks)| match asks {
+pub(super) fn find_template(path: &str) -> Option<(&'static str, Option<ModelOperation>)> {
+    find_row(path).map(|(template, asks)| match asks {
         Model(operation) => (template, operation),
         Nothing => (template, None),
     })
@@ -89,13 +89,13 @@ pub(super) fn find_template(path: &str) -> Option<(&'static str, Option<Operatio
 
 /// Returns `true` if a model answers a POST to this path; `false` for an unknown path.
 pub(super) fn asks_model(path: &str) -> bool {
-    row(path).is_some_and(|(_, asks)| asks != Nothing)
+    find_row(path).is_some_and(|(_, asks)| asks != Nothing)
 }
 
 /// Finds the template and the work of a path; `None` if the path is unknown.
-fn row(path: &str) -> Option<(&'static str, Asks)> {
+fn find_row(path: &str) -> Option<(&'static str, PostWork)> {
     // Before the suffixes: `/threads/{id}/messages` is not a Messages request.
-    if HELD.iter().any(|segment| path.contains(segment)) {
+    if STORAGE_SEGMENTS.iter().any(|segment| path.contains(segment)) {
         return None;
     }
     let known = TEMPLATES.iter().find(|(end, ..)| path.ends_with(end));

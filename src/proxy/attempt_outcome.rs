@@ -1,4 +1,4 @@
-//! The outcome of one attempt: reported once, to the profile, the endpoint and the session it belongs to.
+//! The outcome of one attempt: reported once, to its profile, its endpoint and its session.
 
 use std::{sync::Arc, time::Instant};
 
@@ -6,14 +6,14 @@ use super::late_results::LateResults;
 use crate::{
     auth::{Caller, rotation::ProfileId},
     clock,
-    policy::{Class, Hints, Verdict, course::Snapshot},
-    profiles::{Profiles, Shown},
+    policy::{Class, LimitHints, Verdict, stream_timeouts::RunningTool},
+    profiles::{ObservedAttempt, Profiles},
     session::Lane,
-    session_table::{Came, SessionTable},
+    session_table::{AnswerEnd, SessionTable},
     wire::watch::Facts,
 };
 
-/// Everything that the end of one attempt is reported to.
+/// The description of one attempt, and everything that learns its outcome.
 #[derive(Debug)]
 pub(super) struct AttemptOutcome {
     pub(super) profiles: Profiles,
@@ -22,27 +22,27 @@ pub(super) struct AttemptOutcome {
     pub(super) profile: Option<ProfileId>,
     pub(super) model: Option<String>,
     pub(super) began: Instant,
-    /// The name of the logical request.
+    /// Hash of the logical request: the same for each send and each retry of the client.
     pub(super) request: [u8; 32],
-    /// Whether the attempt is the first of its exchange.
+    /// `true` if the attempt is the first of its exchange, and the client does not retry either.
     pub(super) first: bool,
-    /// Whether a model was asked.
+    /// `true` if a model answers such requests.
     pub(super) asks_model: bool,
-    /// From 0 to 1.
+    /// From 0 to 1: varies the length of a cooldown.
     pub(super) jitter: f64,
     pub(super) caller: Caller,
-    /// The conversation.
+    /// Lane of the request. `None` if nothing identifies it.
     pub(super) lane: Option<Lane>,
     /// Late-result context. `None` if no tool service is configured.
     pub(super) results: Option<LateResults>,
-    /// Whether requests of this format may continue from the answer by its id alone.
+    /// `true` if requests of this format may continue from the answer by its id alone.
     pub(super) is_continued_by_id: bool,
 }
 
 impl AttemptOutcome {
-    /// Reports the verdict.
-    pub(super) fn report(self, verdict: Verdict, hints: &Hints) {
-        let shown = Shown {
+    /// Reports the verdict to the profile and its endpoint.
+    pub(super) fn report(self, verdict: Verdict, hints: &LimitHints) {
+        let shown = ObservedAttempt {
             upstream: &self.upstream,
             profile: self.profile,
             verdict,
@@ -50,35 +50,36 @@ impl AttemptOutcome {
             model: self.model.as_deref(),
             began: self.began,
             request: self.request,
-            first: self.first,
+            is_first: self.first,
             asks_model: self.asks_model,
         };
-        self.profiles.note(&shown, self.jitter, clock::instant());
+        self.profiles.record_attempt(&shown, self.jitter, clock::std_now());
     }
 
-    /// Notes the answer in its session. Returns the number of its calls that the client no longer waits for.
-    pub(super) fn note_answer(&self, facts: &Facts, verdict: Verdict, tool: Option<&Snapshot>) -> usize {
+    /// Records the answer in its session. Returns the number of its calls that no client waits for any more.
+    pub(super) fn note_answer(&self, facts: &Facts, verdict: Verdict, tool: Option<&RunningTool>) -> usize {
         if let Some(results) = &self.results {
-            results.record_answer(&facts.calls, came(verdict.class) == Came::Dropped);
+            results.record_answer(&facts.calls, came(verdict.class) == AnswerEnd::ClientLeft);
         }
+        // Without a lane no session can wait for the calls.
         let Some(lane) = self.lane else { return 0 };
         let now = clock::now();
-        // A session that the client names itself is never looked up by an answer.
+        // If clients name the session, no request finds its lane by an answer's id: storing it would cost memory.
         let looked_up = self.is_continued_by_id || lane.source.is_looked_up();
         let id = facts.answer_id.as_deref().filter(|_| looked_up);
         if let Some(tool) = tool {
-            self.sessions.stalled(lane.id, tool.clone(), now);
+            self.sessions.note_stall(lane.id, tool.clone(), now);
         }
         let came = came(verdict.class);
         self.sessions
-            .answered(self.caller.principal().as_bytes(), lane, &facts.calls, came, id, now)
+            .note_answer(self.caller.principal().as_bytes(), lane, &facts.calls, came, id, now)
     }
 }
 
-const fn came(class: Class) -> Came {
+const fn came(class: Class) -> AnswerEnd {
     match class {
-        Class::Success => Came::Whole,
-        Class::ClientGone | Class::ClientGaveUp | Class::ClientStalled => Came::Dropped,
-        _ => Came::Broken,
+        Class::Success => AnswerEnd::Complete,
+        Class::ClientGone | Class::ClientGaveUp | Class::ClientStalled => AnswerEnd::ClientLeft,
+        _ => AnswerEnd::Broken,
     }
 }

@@ -6,19 +6,23 @@ use super::{credential, data_path::DataPath, error::ProxyError, guard::Refusal, 
 use crate::{
     auth::{
         Caller, Principal,
-        principal::{USER_BYTES_MAX, presented},
+        principal::{USER_BYTES_MAX, presented_secrets},
     },
     provider::Route,
 };
 
 /// Identifies the caller of a request to a provider. Refuses a client that lacks a required client token.
-pub(super) fn identify<B>(path: &DataPath, route: &Route<'_>, request: &Request<B>) -> Result<Caller, ProxyError> {
+pub(super) fn identify_caller<B>(
+    path: &DataPath,
+    route: &Route<'_>,
+    request: &Request<B>,
+) -> Result<Caller, ProxyError> {
     // With profiles the client uses the operator's credentials, which needs a client token if any is configured.
     let has_profiles = path.profiles.has_profiles(&route.upstream.name);
     let (tokens, query) = (&path.settings.client_tokens, request.uri().query());
-    let account = credential::authenticate(tokens, &path.principals, request.headers(), query, has_profiles);
+    let account = credential::authenticate_client(tokens, &path.principal_key, request.headers(), query, has_profiles);
     let account = account.map_err(ProxyError::Refused)?;
-    with_user(path, account.principal, request.headers()).map_err(ProxyError::Refused)
+    add_header_user(path, account.principal, request.headers()).map_err(ProxyError::Refused)
 }
 
 /// Identifies the caller of a request to the ledger API, by the client token wherever it is presented.
@@ -31,22 +35,22 @@ pub(super) fn identify_reader<B>(path: &DataPath, request: &Request<B>) -> Optio
         return None;
     }
     let tokens = &path.settings.client_tokens;
-    let account = credential::authenticate(tokens, &path.principals, headers, query, false).ok()?;
+    let account = credential::authenticate_client(tokens, &path.principal_key, headers, query, false).ok()?;
     // Upstreams with profiles take the token as an API key. Sent that way here, it must name the same caller.
-    let token = || presented(headers, query).find_map(|secret| tokens.verify(&secret));
+    let token = || presented_secrets(headers, query).find_map(|secret| tokens.find_name(&secret));
     let principal = match account.token {
-        None => token().map_or(account.principal, |name| Principal::of_token(&path.principals, name)),
+        None => token().map_or(account.principal, |name| Principal::of_token(&path.principal_key, name)),
         Some(_) => account.principal,
     };
-    with_user(path, principal, headers).ok()
+    add_header_user(path, principal, headers).ok()
 }
 
 /// Re-scopes an account to the user that the trusted header names, if such a header is configured.
-fn with_user(path: &DataPath, account: Principal, headers: &HeaderMap) -> Result<Caller, Refusal> {
+fn add_header_user(path: &DataPath, account: Principal, headers: &HeaderMap) -> Result<Caller, Refusal> {
     let settings = &path.settings.principals;
-    if settings.single {
+    if settings.is_single {
         // The operator has declared that all clients on this machine are one.
-        return Ok(Caller::of_account(Principal::single(&path.principals)));
+        return Ok(Caller::of_account(Principal::of_all_clients(&path.principal_key)));
     }
     let caller = Caller::of_account(account);
     let Some(name) = &settings.user_header else {
@@ -56,7 +60,7 @@ fn with_user(path: &DataPath, account: Principal, headers: &HeaderMap) -> Result
     match (users.next(), users.next()) {
         (None, _) => Ok(caller),
         (Some(user), None) if !user.is_empty() && user.len() <= USER_BYTES_MAX => {
-            Ok(caller.with_user(&path.principals, user.as_bytes()))
+            Ok(caller.with_user(&path.principal_key, user.as_bytes()))
         }
         // Empty, too long or repeated: a guess could mix the records of two users.
         _ => Err(Refusal::User),

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 
-use crate::{clock::Silence, splice::Segments, upstream::BoxedBody};
+use crate::{clock::SilenceTimeout, splice::Segments, upstream::BoxedBody};
 
 /// Reason for which a client's body did not come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,8 +36,8 @@ pub(super) struct ClientBody {
     prefix: VecDeque<Bytes>,
     inner: BoxedBody,
     // Runs only while the proxy waits for the client, not while the provider is slow to take data.
-    idle: Silence,
-    read: Arc<AtomicU64>,
+    idle_timeout: SilenceTimeout,
+    bytes_read: Arc<AtomicU64>,
 }
 
 impl ClientBody {
@@ -46,63 +46,66 @@ impl ClientBody {
         Self {
             prefix: VecDeque::new(),
             inner,
-            idle: Silence::new(idle_timeout),
-            read,
+            idle_timeout: SilenceTimeout::new(idle_timeout),
+            bytes_read: read,
         }
     }
 
     /// Collects a body of at most `limit` bytes into one buffer. Returns a larger body as a stream.
     ///
     /// Also returns a stream if memory does not suffice.
-    pub(super) async fn collect(mut self, limit: usize) -> Result<Collected, ClientFault> {
+    pub(super) async fn collect_up_to(mut self, limit: usize) -> Result<CollectedBody, ClientFault> {
         let claimed = self.size_hint().exact();
         if claimed.is_some_and(|claimed| claimed > limit as u64) {
             // Not read at all: the stream starts without delay.
-            return Ok(Collected::TooLarge(self));
+            return Ok(CollectedBody::TooLarge(self));
         }
-        let mut buffer = Buffer::new(claimed.and_then(|claimed| usize::try_from(claimed).ok()));
+        let mut buffer = CollectBuffer::new(claimed.and_then(|claimed| usize::try_from(claimed).ok()));
         while let Some(frame) = self.frame().await {
             let Ok(data) = frame?.into_data() else { continue };
             let fits = data.len() <= limit.saturating_sub(buffer.bytes.len());
-            if !fits || buffer.extend(&data).is_err() {
+            if !fits || buffer.append_data(&data).is_err() {
                 // What was collected comes first out of the stream. An empty piece would be an empty frame.
                 self.prefix = [Bytes::from(buffer.bytes), data].into();
                 self.prefix.retain(|piece| !piece.is_empty());
-                return Ok(Collected::TooLarge(self));
+                return Ok(CollectedBody::TooLarge(self));
             }
         }
-        Ok(Collected::Whole(buffer.bytes.into()))
+        Ok(CollectedBody::Whole(buffer.bytes.into()))
     }
 }
 
 /// Maximum bytes that are reserved at first, whatever length the client claims.
-const FIRST_ROOM_MAX: usize = 1024 * 1024;
+const FIRST_RESERVE_MAX: usize = 1024 * 1024;
 
 /// Buffer of a body that is being collected.
 ///
 /// It grows with what has arrived, up to the length that the client claims. A claim costs the client nothing, so it
 /// reserves little.
 #[derive(Debug)]
-struct Buffer {
+struct CollectBuffer {
     bytes: Vec<u8>,
     /// Length that the client claims. `None` if it claims none.
-    claimed: Option<usize>,
+    claimed_len: Option<usize>,
 }
 
-impl Buffer {
+impl CollectBuffer {
     const fn new(claimed: Option<usize>) -> Self {
         let bytes = Vec::new();
-        Self { bytes, claimed }
+        Self {
+            bytes,
+            claimed_len: claimed,
+        }
     }
 
     /// Adds `data`. Doubles the capacity if it does not suffice.
-    fn extend(&mut self, data: &[u8]) -> Result<(), TryReserveError> {
+    fn append_data(&mut self, data: &[u8]) -> Result<(), TryReserveError> {
         let wanted = self.bytes.len().saturating_add(data.len());
         if wanted > self.bytes.capacity() {
             let doubled = self.bytes.capacity().saturating_mul(2);
             // Never beyond the claim, so that a body of the claimed length wastes no memory.
-            let room = match self.claimed {
-                Some(claimed) => doubled.max(FIRST_ROOM_MAX).min(claimed),
+            let room = match self.claimed_len {
+                Some(claimed) => doubled.max(FIRST_RESERVE_MAX).min(claimed),
                 None => doubled,
             };
             // Reports missing memory as an error: an ordinary reserve would abort the process.
@@ -116,7 +119,7 @@ impl Buffer {
 
 /// Result of [`ClientBody::collect`].
 #[derive(Debug)]
-pub(super) enum Collected {
+pub(super) enum CollectedBody {
     /// Whole body.
     Whole(Bytes),
     /// Body above the limit, or without memory for it. The stream yields all of it.
@@ -135,21 +138,21 @@ impl Body for ClientBody {
             match Pin::new(&mut self.inner).poll_frame(cx) {
                 Poll::Ready(frame) => {
                     // Stopped until the next wait: a provider that is slow to take data costs the client nothing.
-                    self.idle.heard();
+                    self.idle_timeout.reset();
                     match frame {
                         None => return Poll::Ready(None),
                         Some(Err(_)) => return Poll::Ready(Some(Err(ClientFault::Broken))),
                         Some(Ok(frame)) => {
                             // Trailers are dropped: only the head's headers are filtered for the provider.
                             let Ok(data) = frame.into_data() else { continue };
-                            self.read.fetch_add(data.len() as u64, Ordering::Relaxed);
+                            self.bytes_read.fetch_add(data.len() as u64, Ordering::Relaxed);
                             return Poll::Ready(Some(Ok(Frame::data(data))));
                         }
                     }
                 }
                 Poll::Pending => {
                     // Only here is it the client that is waited for.
-                    ready!(self.idle.poll(cx));
+                    ready!(self.idle_timeout.poll(cx));
                     return Poll::Ready(Some(Err(ClientFault::Stalled)));
                 }
             }
@@ -173,33 +176,35 @@ impl Body for ClientBody {
 
 /// Body in memory. Each piece is released as it is sent.
 #[derive(Debug)]
-pub(super) struct Spliced {
+pub(super) struct SegmentsBody {
     parts: VecDeque<Bytes>,
-    left: u64,
+    bytes_left: u64,
 }
 
-impl From<Segments> for Spliced {
+impl From<Segments> for SegmentsBody {
     fn from(segments: Segments) -> Self {
         Self {
-            left: segments.len() as u64,
+            bytes_left: segments.len() as u64,
             parts: segments.into_parts().into(),
         }
     }
 }
 
-impl From<Bytes> for Spliced {
+impl From<Bytes> for SegmentsBody {
     fn from(body: Bytes) -> Self {
         Segments::whole(body).into()
     }
 }
 
-impl Body for Spliced {
+impl Body for SegmentsBody {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let part = self.parts.pop_front();
-        self.left = self.left.saturating_sub(part.as_ref().map_or(0, Bytes::len) as u64);
+        self.bytes_left = self
+            .bytes_left
+            .saturating_sub(part.as_ref().map_or(0, Bytes::len) as u64);
         Poll::Ready(part.map(|part| Ok(Frame::data(part))))
     }
 
@@ -208,7 +213,7 @@ impl Body for Spliced {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+        SizeHint::with_exact(self.bytes_left)
     }
 }
 
@@ -220,10 +225,10 @@ mod tests {
 
     /// Returns the capacities of a buffer for `claimed` bytes while `pieces` pieces of `piece` bytes are added.
     fn grown(claimed: Option<usize>, piece: usize, pieces: usize) -> Vec<usize> {
-        let mut buffer = Buffer::new(claimed);
+        let mut buffer = CollectBuffer::new(claimed);
         let mut rooms = vec![buffer.bytes.capacity()];
         for _ in 0..pieces {
-            buffer.extend(&vec![b'x'; piece]).unwrap();
+            buffer.append_data(&vec![b'x'; piece]).unwrap();
             rooms.push(buffer.bytes.capacity());
         }
         assert_eq!(buffer.bytes.len(), piece * pieces);

@@ -13,14 +13,14 @@ use super::{guard::Refusal, headers, signature};
 use crate::{
     auth::{
         ClientTokens, Credential, Principal, PrincipalKey, Profile, Secret,
-        principal::{decoded, presented},
+        principal::{decode_query, presented_secrets},
     },
-    provider::{Kind, Upstream},
+    provider::{ProviderKind, Upstream},
     splice::Segments,
 };
 
 /// Headers that contain a credential, or select the account for which it is used.
-const CREDENTIALS: [&str; 10] = [
+const CREDENTIAL_HEADERS: [&str; 10] = [
     "authorization",
     "x-api-key",
     "api-key",
@@ -33,9 +33,9 @@ const CREDENTIALS: [&str; 10] = [
     "ocp-apim-subscription-key",
 ];
 /// Prefix of the headers and parameters of AWS signatures.
-const AMAZON: &str = "x-amz-";
+const AWS_PREFIX: &str = "x-amz-";
 /// Query parameters that contain a credential.
-const PARAMETERS: [&str; 6] = [
+const CREDENTIAL_PARAMETERS: [&str; 6] = [
     "key",
     "api_key",
     "api-key",
@@ -59,7 +59,7 @@ pub struct Account<'t> {
 /// If no client token is configured, every client may use the profiles.
 ///
 /// An unknown token is refused for every upstream, so that no client wrongly believes that it is identified.
-pub fn authenticate<'t>(
+pub fn authenticate_client<'t>(
     tokens: &'t ClientTokens,
     key: &PrincipalKey,
     headers: &HeaderMap,
@@ -73,7 +73,7 @@ pub fn authenticate<'t>(
     let mut sent = headers.get_all(headers::CLIENT_TOKEN).iter();
     match (sent.next(), sent.next()) {
         (Some(token), None) => {
-            let name = tokens.verify(token.as_bytes().trim_ascii());
+            let name = tokens.find_name(token.as_bytes().trim_ascii());
             return name.map(named).ok_or(Refusal::ClientToken);
         }
         // Two tokens could name two accounts.
@@ -82,19 +82,19 @@ pub fn authenticate<'t>(
     }
     // The client's credential is not sent, so no provider checks it: only a token gives access to profiles.
     if has_profiles && !tokens.is_empty() {
-        let name = presented(headers, query).find_map(|secret| tokens.verify(&secret));
+        let name = presented_secrets(headers, query).find_map(|secret| tokens.find_name(&secret));
         return name.map(named).ok_or(Refusal::ClientToken);
     }
     // The provider checks this credential. Its hash is enough to tell callers apart.
     Ok(Account {
         token: None,
-        principal: Principal::of(key, headers, query),
+        principal: Principal::of_credentials(key, headers, query),
     })
 }
 
 /// Outgoing body, as far as a signature can cover it.
 #[derive(Clone, Copy, Debug)]
-pub enum Body<'b> {
+pub enum BodyToSign<'b> {
     /// Complete, in the bytes that are sent: compressed if it is sent compressed.
     Whole(&'b Segments),
     /// Still arriving from the client: it cannot be signed.
@@ -109,7 +109,7 @@ pub enum ApplyError {
     Streamed,
     /// The request goes to another host than the profile's upstream. This would be a bug: no credential is sent.
     #[error("credential not sent: the request goes to another host than the profile's upstream")]
-    Elsewhere,
+    WrongHost,
     /// The request cannot be signed, or the credential is no valid header value.
     #[error("signing failed: the address, a header or the credential is not valid")]
     Unsignable,
@@ -121,11 +121,11 @@ pub enum ApplyError {
 /// only for these bytes, this `content-type` and `now`, the time since 1970.
 ///
 /// On an error the head contains nothing of the profile's credential.
-pub fn apply(
+pub fn apply_credential(
     profile: &Profile,
     upstream: &Upstream,
     head: &mut request::Parts,
-    body: Body<'_>,
+    body: BodyToSign<'_>,
     now: Duration,
 ) -> Result<(), ApplyError> {
     // Removed first: the client's own credential must never reach the provider beside the profile's.
@@ -134,39 +134,39 @@ pub fn apply(
     // A second check of the address: no bug in routing may send a credential to another host.
     let at_home = head.uri.scheme() == Some(&upstream.scheme) && head.uri.authority() == Some(&upstream.authority);
     if !at_home {
-        return Err(ApplyError::Elsewhere);
+        return Err(ApplyError::WrongHost);
     }
     match &profile.credential {
         Credential::Aws(keys) => {
-            let Body::Whole(body) = body else {
+            let BodyToSign::Whole(body) = body else {
                 return Err(ApplyError::Streamed);
             };
-            signature::sign(keys, head, body, now).ok_or(ApplyError::Unsignable)
+            signature::sign_aws(keys, head, body, now).ok_or(ApplyError::Unsignable)
         }
         Credential::Key(key) => set_key(&mut head.headers, upstream.kind, key),
         Credential::Bearer(token) => set_bearer(&mut head.headers, token),
     }
 }
 
-fn set_key(headers: &mut HeaderMap, kind: Kind, key: &Secret) -> Result<(), ApplyError> {
+fn set_key(headers: &mut HeaderMap, kind: ProviderKind, key: &Secret) -> Result<(), ApplyError> {
     let name = match kind {
-        Kind::Anthropic => "x-api-key",
-        Kind::Gemini => "x-goog-api-key",
-        Kind::Azure => "api-key",
+        ProviderKind::Anthropic => "x-api-key",
+        ProviderKind::Gemini => "x-goog-api-key",
+        ProviderKind::Azure => "api-key",
         // OpenAI and compatible APIs.
         _ => return set_bearer(headers, key),
     };
-    headers.insert(HeaderName::from_static(name), sensitive(key.reveal())?);
+    headers.insert(HeaderName::from_static(name), sensitive_value(key.reveal())?);
     Ok(())
 }
 
 fn set_bearer(headers: &mut HeaderMap, token: &Secret) -> Result<(), ApplyError> {
-    headers.insert(AUTHORIZATION, sensitive(&format!("Bearer {}", token.reveal()))?);
+    headers.insert(AUTHORIZATION, sensitive_value(&format!("Bearer {}", token.reveal()))?);
     Ok(())
 }
 
 /// Creates a header value that is never logged and never enters the header table of HTTP/2.
-fn sensitive(value: &str) -> Result<HeaderValue, ApplyError> {
+fn sensitive_value(value: &str) -> Result<HeaderValue, ApplyError> {
     let mut value = HeaderValue::from_str(value).map_err(|_| ApplyError::Unsignable)?;
     value.set_sensitive(true);
     Ok(value)
@@ -176,7 +176,7 @@ fn remove_credentials(headers: &mut HeaderMap) {
     let holds = |name: &&HeaderName| {
         // CGI-like gateways read `_` as `-`, so `x_api_key` may work as a credential too.
         let name = name.as_str().replace('_', "-");
-        CREDENTIALS.contains(&name.as_str()) || name.starts_with(AMAZON)
+        CREDENTIAL_HEADERS.contains(&name.as_str()) || name.starts_with(AWS_PREFIX)
     };
     let gone: Vec<HeaderName> = headers.keys().filter(holds).cloned().collect();
     for name in gone {
@@ -188,9 +188,9 @@ fn remove_credentials(headers: &mut HeaderMap) {
 fn without_credentials(uri: &Uri) -> Option<Uri> {
     let holds = |pair: &&str| {
         // Compared decoded: a provider reads `k%65y` as `key`.
-        let name = decoded(pair.split('=').next().unwrap_or_default());
+        let name = decode_query(pair.split('=').next().unwrap_or_default());
         let name = String::from_utf8_lossy(&name).to_ascii_lowercase();
-        PARAMETERS.contains(&name.as_str()) || name.starts_with(AMAZON)
+        CREDENTIAL_PARAMETERS.contains(&name.as_str()) || name.starts_with(AWS_PREFIX)
     };
     // The usual address has no such parameter, and is not rebuilt.
     let Some(query) = uri.query().filter(|query| query.split('&').any(|pair| holds(&pair))) else {

@@ -5,12 +5,12 @@ use std::{hash::RandomState, sync::Arc, time::Duration};
 use super::{exchange_log::RequestIds, guard::Guard, provider_facts::ProviderFacts};
 use crate::{
     auth::{ClientTokens, PrincipalKey, PrincipalSettings},
-    late::Late,
+    late::LateStore,
     ledger_api::LedgerApi,
-    policy::{Clocks, RotationSettings},
+    policy::{ExchangeTimeouts, RotationSettings},
     profiles::Profiles,
     provider::Routes,
-    recall::Recall,
+    recall::AnswerStore,
     repair::RepairPolicy,
     session_table::SessionTable,
     telemetry::Telemetry,
@@ -45,7 +45,7 @@ pub struct ProxySettings {
     /// Reaction to thinking that the provider has bound to another prefix.
     pub on_binding_error: OnBindingError,
     /// Timeouts of an exchange.
-    pub clocks: Clocks,
+    pub timeouts: ExchangeTimeouts,
     /// Rules by which requests move between profiles.
     pub rotation: RotationSettings,
     /// Tokens that identify clients to the proxy.
@@ -63,13 +63,13 @@ pub(super) struct DataPath {
     pub(super) sender: Sender,
     pub(super) profiles: Profiles,
     pub(super) sessions: Arc<SessionTable>,
-    pub(super) recall: Recall,
+    pub(super) recall: AnswerStore,
     pub(super) telemetry: Telemetry,
-    pub(super) ids: Arc<RequestIds>,
+    pub(super) request_ids: Arc<RequestIds>,
     pub(super) facts: Arc<ProviderFacts>,
-    pub(super) late: Late,
-    pub(super) api: LedgerApi,
-    pub(super) principals: PrincipalKey,
+    pub(super) late: LateStore,
+    pub(super) ledger_api: LedgerApi,
+    pub(super) principal_key: PrincipalKey,
     /// Key of the hash that gives each exchange its jitter.
     pub(super) jitter: RandomState,
 }

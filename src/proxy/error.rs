@@ -10,11 +10,12 @@ use http::{
 use serde_json::Value;
 
 use super::{
-    client_body::ClientFault, credential::ApplyError, guard::Refusal, headers, rejection::Rejection, shape::Shape,
+    client_body::ClientFault, credential::ApplyError, error_shape::ErrorShape, guard::Refusal, headers,
+    rejection::Rejection,
 };
 use crate::{
-    policy::{Class, Evidence, Reason, Side, Verdict, classify},
-    upstream::{Kind, Phase, SendError},
+    policy::{Class, Observation, Reason, Side, Verdict, classify},
+    upstream::{Phase, SendError, SendErrorKind},
 };
 
 /// Seconds above which clients do not wait for `retry-after` but try at once (anthropic-python, 2026-10).
@@ -85,10 +86,10 @@ pub enum ProxyError {
 impl ProxyError {
     /// What happened, and whose doing it was.
     pub fn verdict(&self) -> Verdict {
-        let refused = |code| Verdict::named(Class::Refused, code);
+        let refused = |code| Verdict::with_code(Class::Refused, code);
         let upload = |code| Verdict {
             code,
-            ..classify(Evidence::Upload)
+            ..classify(Observation::UploadFailed)
         };
         match self {
             Self::Refused(refusal) => refused(refusal.code()),
@@ -102,10 +103,10 @@ impl ProxyError {
             } => refused("too_large"),
             Self::Unsigned { .. } => refused("unsigned"),
             Self::Rejected(_) => refused("rejected"),
-            Self::Upstream { error, .. } => classify(Evidence::Unanswered(error.failure())),
+            Self::Upstream { error, .. } => classify(Observation::SendFailed(error.to_failure())),
             Self::Unbegun(verdict) => *verdict,
-            Self::Exhausted { .. } => classify(Evidence::Exhausted),
-            Self::Deadline => classify(Evidence::Deadline),
+            Self::Exhausted { .. } => classify(Observation::Exhausted),
+            Self::Deadline => classify(Observation::Deadline),
         }
     }
 
@@ -116,7 +117,7 @@ impl ProxyError {
 
     /// Whose doing it was.
     pub fn side(&self) -> &'static str {
-        self.verdict().side().map_or("proxy", Side::label)
+        self.verdict().fault_side().map_or("proxy", Side::label)
     }
 
     /// Where it happened.
@@ -149,9 +150,9 @@ impl ProxyError {
             } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Unsigned { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Upstream { error, .. } => match error.kind {
-                Kind::Io | Kind::Protocol => StatusCode::BAD_GATEWAY,
-                Kind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
-                Kind::Request => StatusCode::BAD_REQUEST,
+                SendErrorKind::Io | SendErrorKind::Protocol => StatusCode::BAD_GATEWAY,
+                SendErrorKind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+                SendErrorKind::Request => StatusCode::BAD_REQUEST,
             },
             Self::Unbegun(verdict) if verdict.class == Class::Broken => StatusCode::BAD_GATEWAY,
             Self::Unbegun(_) | Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
@@ -217,21 +218,21 @@ impl ProxyError {
                 };
             }
         };
-        let io = error.cause::<std::io::Error>().map(std::io::Error::kind);
+        let io = error.find_cause::<std::io::Error>().map(std::io::Error::kind);
         match (error.phase, error.kind) {
-            (_, Kind::Request) => "http_request_error",
-            (_, Kind::Protocol) => "http_protocol_error",
+            (_, SendErrorKind::Request) => "http_request_error",
+            (_, SendErrorKind::Protocol) => "http_protocol_error",
             (Phase::Resolve, _) => "dns_error",
-            (Phase::Connect | Phase::Tls, Kind::TimedOut) => "connection_timeout",
+            (Phase::Connect | Phase::Tls, SendErrorKind::TimedOut) => "connection_timeout",
             (Phase::Connect, _) if io == Some(std::io::ErrorKind::ConnectionRefused) => "connection_refused",
             (Phase::Connect, _) => "destination_unavailable",
             (Phase::Tls, _) if is_certificate(error) => "tls_certificate_error",
             (Phase::Tls, _) => "tls_protocol_error",
-            (Phase::Send, Kind::TimedOut) => "connection_write_timeout",
-            (Phase::Headers, Kind::TimedOut) => "http_response_timeout",
-            (Phase::Body, Kind::TimedOut) => "connection_read_timeout",
-            (Phase::Body, Kind::Io) => "http_response_incomplete",
-            (Phase::Send | Phase::Headers, Kind::Io) => "connection_terminated",
+            (Phase::Send, SendErrorKind::TimedOut) => "connection_write_timeout",
+            (Phase::Headers, SendErrorKind::TimedOut) => "http_response_timeout",
+            (Phase::Body, SendErrorKind::TimedOut) => "connection_read_timeout",
+            (Phase::Body, SendErrorKind::Io) => "http_response_incomplete",
+            (Phase::Send | Phase::Headers, SendErrorKind::Io) => "connection_terminated",
         }
     }
 
@@ -241,9 +242,9 @@ impl ProxyError {
     }
 
     /// The answer in the shape that the client reads.
-    pub fn answer(&self, shape: Shape, request_id: &str) -> Response<Bytes> {
+    pub fn answer(&self, shape: ErrorShape, request_id: &str) -> Response<Bytes> {
         let status = self.status();
-        let mut body = shape.body(status, self.code(), &self.public_message(), request_id);
+        let mut body = shape.error_body(status, self.code(), &self.public_message(), request_id);
         if let (Self::Rejected(rejection), Value::Object(body)) = (self, &mut body) {
             body.insert("antiphon".to_owned(), rejection.findings());
         }
@@ -287,7 +288,7 @@ impl ProxyError {
 
 fn is_certificate(error: &SendError) -> bool {
     // hyper-rustls and tokio-rustls wrap the handshake's error in io errors, which hide it from `source`.
-    let mut io = error.cause::<std::io::Error>();
+    let mut io = error.find_cause::<std::io::Error>();
     while let Some(inner) = io.and_then(std::io::Error::get_ref) {
         if let Some(tls) = inner.downcast_ref::<rustls::Error>() {
             return matches!(tls, rustls::Error::InvalidCertificate(_));
@@ -320,19 +321,19 @@ fn exhausted_message(upstream: &str, reasons: &[Reason], wait: Option<Duration>,
 
 fn upstream_message(upstream: &str, error: &SendError) -> String {
     let what = match (error.phase, error.kind) {
-        (_, Kind::Request) => return "the request's body is malformed or was cut short".to_owned(),
-        (_, Kind::Protocol) => "its answer is not valid http; check that the url is right",
+        (_, SendErrorKind::Request) => return "the request's body is malformed or was cut short".to_owned(),
+        (_, SendErrorKind::Protocol) => "its answer is not valid http; check that the url is right",
         (Phase::Resolve, _) => "the host name does not resolve; check the url and the network",
-        (Phase::Connect, Kind::Io) => "cannot connect; check that it is up and that its url is right",
-        (Phase::Connect, Kind::TimedOut) => "connecting took too long; check the network, or try again",
-        (Phase::Tls, Kind::TimedOut) => "the tls handshake took too long; check the network, or try again",
+        (Phase::Connect, SendErrorKind::Io) => "cannot connect; check that it is up and that its url is right",
+        (Phase::Connect, SendErrorKind::TimedOut) => "connecting took too long; check the network, or try again",
+        (Phase::Tls, SendErrorKind::TimedOut) => "the tls handshake took too long; check the network, or try again",
         (Phase::Tls, _) => "the tls handshake failed; check the url's scheme and the trusted certificates",
-        (Phase::Send, Kind::Io) => "the connection broke while the request was sent; try again",
-        (Phase::Send, Kind::TimedOut) => "it stopped taking the request; try again",
-        (Phase::Headers, Kind::Io) => "the connection broke before an answer came; try again",
-        (Phase::Headers, Kind::TimedOut) => "no answer came in time; try again, or raise the headers timeout",
-        (Phase::Body, Kind::Io) => "the connection broke in the middle of the answer; try again",
-        (Phase::Body, Kind::TimedOut) => "the answer stalled; try again, or raise the idle timeout",
+        (Phase::Send, SendErrorKind::Io) => "the connection broke while the request was sent; try again",
+        (Phase::Send, SendErrorKind::TimedOut) => "it stopped taking the request; try again",
+        (Phase::Headers, SendErrorKind::Io) => "the connection broke before an answer came; try again",
+        (Phase::Headers, SendErrorKind::TimedOut) => "no answer came in time; try again, or raise the headers timeout",
+        (Phase::Body, SendErrorKind::Io) => "the connection broke in the middle of the answer; try again",
+        (Phase::Body, SendErrorKind::TimedOut) => "the answer stalled; try again, or raise the idle timeout",
     };
     format!("upstream {upstream}: {what}")
 }

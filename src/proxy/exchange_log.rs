@@ -18,15 +18,15 @@ use super::{attempt_outcome::AttemptOutcome, headers};
 use crate::{
     auth::Caller,
     clock,
-    late::Late,
+    late::LateStore,
     policy::{
-        Class, Evidence, Hints, Reason, Side, Verdict, classify,
-        course::{Open, State},
+        Class, LimitHints, Observation, Reason, Side, Verdict, classify,
+        stream_timeouts::{InFlight, StreamState},
     },
     provider::Route,
     repair::RepairReport,
-    server::Stalled,
-    session_table::Detached,
+    server::ClientStall,
+    session_table::DetachReason,
     splice::Segments,
     telemetry::{
         Telemetry,
@@ -47,13 +47,13 @@ pub(super) struct RequestIds {
 
 impl RequestIds {
     /// Returns a new id in its text form.
-    fn next(&self) -> String {
+    fn next_id(&self) -> String {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         // An id has 74 random bits, and one hash has 64.
         let [high, low] = [0_u8, 1].map(|half| u128::from(self.key.hash_one((count, half))));
         let random = ((high << 64) | low).to_be_bytes();
         let random = random.first_chunk().copied().unwrap_or_default();
-        let millis = u64::try_from(clock::since_1970().as_millis()).unwrap_or(u64::MAX);
+        let millis = u64::try_from(clock::unix_time().as_millis()).unwrap_or(u64::MAX);
         let id = Builder::from_unix_timestamp_millis(millis, &random);
         id.into_uuid().to_string()
     }
@@ -67,37 +67,37 @@ pub(super) struct ExchangeLog {
     /// Name of the present phase of the exchange.
     pub phase: &'static str,
     /// Value of `x-antiphon-repair`. `None` if nothing was inspected.
-    pub(super) repair: Option<HeaderValue>,
+    pub(super) repair_header: Option<HeaderValue>,
     /// Bytes read so far of the request's body.
     pub bytes_in: Arc<AtomicU64>,
     telemetry: Telemetry,
-    began: Instant,
-    head_came: Option<Instant>,
+    began_at: Instant,
+    head_at: Option<Instant>,
     /// Verdict of an answer whose head already was an error.
-    told: Option<Verdict>,
+    head_verdict: Option<Verdict>,
     /// Start and timeout of the present wait for the provider. `None` if there is none.
-    waits: Option<(Instant, Duration)>,
+    provider_wait: Option<(Instant, Duration)>,
     /// `true` if the request asks only for a compaction of the history.
-    pub(super) compacts: bool,
+    pub(super) is_compaction: bool,
     /// Reason of a resend after a refusal, as a metric label.
-    again: Option<&'static str>,
+    resend_reason: Option<&'static str>,
     /// Flag of the connection: the client has stopped reading.
-    stalled: Option<Stalled>,
+    client_stalled: Option<ClientStall>,
     /// Profile that the lane had before, and the recorded reason for leaving it.
-    pub(super) moved: Option<(String, Option<Reason>)>,
+    pub(super) left_profile: Option<(String, Option<Reason>)>,
     /// Outcome of the present attempt, not yet reported.
     pub(super) outcome: Option<AttemptOutcome>,
     /// Caller whose late results the answer's head mentions. `None` if no tool service is configured.
-    pub(super) reader: Option<(Late, Caller)>,
-    ended: bool,
+    pub(super) results_caller: Option<(LateStore, Caller)>,
+    is_ended: bool,
 }
 
 impl ExchangeLog {
     /// Creates the log of a request.
-    pub(super) fn begin<B>(telemetry: &Telemetry, ids: &RequestIds, request: &Request<B>) -> Self {
+    pub(super) fn for_request<B>(telemetry: &Telemetry, ids: &RequestIds, request: &Request<B>) -> Self {
         let event = Box::new(ExchangeEnded {
-            request_id: ids.next(),
-            method: method(request.method()),
+            request_id: ids.next_id(),
+            method: method_name(request.method()),
             upstream: None,
             path: request.uri().path().to_owned(),
             format: None,
@@ -128,20 +128,20 @@ impl ExchangeLog {
         Self {
             event,
             phase: "request",
-            repair: None,
+            repair_header: None,
             bytes_in: Arc::default(),
             telemetry,
-            began: clock::now(),
-            head_came: None,
-            told: None,
-            waits: None,
-            compacts: false,
-            again: None,
-            stalled: request.extensions().get::<Stalled>().cloned(),
-            moved: None,
+            began_at: clock::now(),
+            head_at: None,
+            head_verdict: None,
+            provider_wait: None,
+            is_compaction: false,
+            resend_reason: None,
+            client_stalled: request.extensions().get::<ClientStall>().cloned(),
+            left_profile: None,
             outcome: None,
-            reader: None,
-            ended: false,
+            results_caller: None,
+            is_ended: false,
         }
     }
 
@@ -151,25 +151,25 @@ impl ExchangeLog {
     }
 
     /// Records that a request is sent now, and the timeout for the head of its answer. Returns the present.
-    pub(super) fn sends(&mut self, limit: Duration) -> Instant {
+    pub(super) fn record_send(&mut self, limit: Duration) -> Instant {
         let now = clock::now();
         self.phase = "headers";
-        self.waits = Some((now, limit));
+        self.provider_wait = Some((now, limit));
         self.event.attempts += 1;
         if let Some(trace) = &mut self.event.trace {
-            trace.record_first_send(now.duration_since(self.began));
+            trace.record_first_send(now.duration_since(self.began_at));
         }
         now
     }
 
     /// Records a resend after a refusal that named what was wrong with the request.
-    pub(super) fn sends_again(&mut self, why: &'static str) {
+    pub(super) fn record_resend(&mut self, why: &'static str) {
         self.telemetry.record_second_repair(why);
-        self.again = Some(why);
+        self.resend_reason = Some(why);
     }
 
     /// Records the upstream of the request.
-    pub(super) fn goes_to(&mut self, route: &Route<'_>) {
+    pub(super) fn record_upstream(&mut self, route: &Route<'_>) {
         self.event.upstream = Some(route.upstream.name.clone());
         if let Some(trace) = &mut self.event.trace {
             trace.set_route(route);
@@ -177,7 +177,7 @@ impl ExchangeLog {
     }
 
     /// Records the model request for traces. Returns the `traceparent` that is sent in place of the client's, if any.
-    pub(super) fn asks(&mut self, asking: ModelRequest<'_>) -> Option<HeaderValue> {
+    pub(super) fn record_model_request(&mut self, asking: ModelRequest<'_>) -> Option<HeaderValue> {
         let trace = self.event.trace.as_mut()?;
         trace.set_request(asking);
         // Exporting traces is no reason to change requests: propagation is a setting of its own.
@@ -188,22 +188,22 @@ impl ExchangeLog {
     }
 
     /// Records the arrival of bytes of a streamed answer.
-    pub(super) fn chunk_came(&mut self) {
+    pub(super) fn record_chunk(&mut self) {
         // The clock is read for the first bytes only, and only for sampled traces.
         if let Some(trace) = self.event.trace.as_mut().filter(|trace| trace.needs_first_chunk()) {
-            trace.record_first_chunk(clock::now().duration_since(self.began));
+            trace.record_first_chunk(clock::now().duration_since(self.began_at));
         }
     }
 
     /// Records that the exchange waits for its next attempt, and for no provider.
-    pub(super) fn queues(&mut self) {
+    pub(super) fn enter_queue(&mut self) {
         self.phase = "queue";
-        self.waits = None;
+        self.provider_wait = None;
     }
 
     /// Reports the verdict on the present attempt. Later calls for the same attempt do nothing.
-    pub(super) fn judge(&mut self, verdict: Verdict, hints: &Hints) {
-        self.waits = None;
+    pub(super) fn report_verdict(&mut self, verdict: Verdict, hints: &LimitHints) {
+        self.provider_wait = None;
         // Taken, because each attempt may cost a profile or an endpoint something only once.
         if let Some(outcome) = self.outcome.take() {
             outcome.report(verdict, hints);
@@ -211,30 +211,30 @@ impl ExchangeLog {
     }
 
     /// Records the verdict of an answer whose head already is an error.
-    pub(super) fn tell(&mut self, verdict: Verdict) {
-        self.told = Some(verdict);
+    pub(super) fn set_head_verdict(&mut self, verdict: Verdict) {
+        self.head_verdict = Some(verdict);
     }
 
     /// Records the head of the provider's answer. `sent` is the time at which its request was ready.
-    pub(super) fn head_came(&mut self, sent: Instant) {
+    pub(super) fn record_head(&mut self, sent: Instant) {
         let now = clock::now();
         self.phase = "body";
-        self.waits = None;
+        self.provider_wait = None;
         self.event.upstream_head = Some(now.duration_since(sent));
-        self.head_came = Some(now);
+        self.head_at = Some(now);
     }
 
     /// Records bytes of the answer's body that are passed to the client.
-    pub(super) fn passes(&mut self, bytes: usize) {
+    pub(super) fn record_bytes_out(&mut self, bytes: usize) {
         // Only the first bytes: the metric shows how long a stream stays empty behind its head.
-        if let Some(came) = self.head_came.filter(|_| self.event.bytes_out == 0 && bytes > 0) {
+        if let Some(came) = self.head_at.filter(|_| self.event.bytes_out == 0 && bytes > 0) {
             self.telemetry.record_first_byte(clock::now().duration_since(came));
         }
         self.event.bytes_out = self.event.bytes_out.saturating_add(bytes as u64);
     }
 
     /// Adds the proxy's headers to an answer's head for the client, and records its status.
-    pub(super) fn answered(&mut self, status: StatusCode, fields: &mut HeaderMap) {
+    pub(super) fn complete_head(&mut self, status: StatusCode, fields: &mut HeaderMap) {
         self.event.status = status.as_u16();
         if let Ok(id) = HeaderValue::from_str(&self.event.request_id) {
             fields.insert(headers::REQUEST_ID, id);
@@ -243,35 +243,40 @@ impl ExchangeLog {
         if self.event.attempts > 0 {
             fields.insert(headers::ATTEMPTS, self.event.attempts.into());
         }
-        if let Some(profile) = self.profile_words().and_then(|words| HeaderValue::try_from(words).ok()) {
+        if let Some(profile) = self
+            .profile_header()
+            .and_then(|words| HeaderValue::try_from(words).ok())
+        {
             fields.insert(headers::PROFILE, profile);
         }
-        if let Some(repair) = self.repair.take() {
+        if let Some(repair) = self.repair_header.take() {
             fields.insert(headers::REPAIR, repair);
         }
-        self.late_results(fields);
+        self.add_late_headers(fields);
     }
 
     /// Adds headers for a verified caller: its name for tool services, and the number of results that wait.
-    fn late_results(&self, fields: &mut HeaderMap) {
-        let Some((late, caller)) = &self.reader else { return };
+    fn add_late_headers(&self, fields: &mut HeaderMap) {
+        let Some((late, caller)) = &self.results_caller else {
+            return;
+        };
         // Others have no records. Their invented credentials must not be given names.
-        if !late.callers().is_known(*caller) {
+        if !late.callers().is_verified_in_memory(*caller) {
             return;
         }
-        if let Ok(owner) = HeaderValue::try_from(late.owner(*caller).to_string()) {
+        if let Ok(owner) = HeaderValue::try_from(late.owner_of(*caller).to_string()) {
             fields.insert(headers::OWNER, owner);
         }
-        let pending = late.pending(*caller);
+        let pending = late.pending_count(*caller);
         if pending > 0 {
             fields.insert(headers::PENDING_RESULTS, pending.into());
         }
     }
 
     /// Returns the value of `x-antiphon-profile`: `b`, or `b; from=a; reason=auth` if the lane has left profile `a`.
-    fn profile_words(&self) -> Option<String> {
+    fn profile_header(&self) -> Option<String> {
         let label = self.event.profile.as_deref()?;
-        Some(match &self.moved {
+        Some(match &self.left_profile {
             None => label.to_owned(),
             Some((from, None)) => format!("{label}; from={from}"),
             Some((from, Some(reason))) => format!("{label}; from={from}; reason={}", reason.label()),
@@ -279,26 +284,27 @@ impl ExchangeLog {
     }
 
     /// Ends the log after an answer's body. Only the first end counts.
-    pub(super) fn end_of_body(&mut self, verdict: Verdict, hints: &Hints, facts: Option<&Facts>) {
-        if self.ended {
+    pub(super) fn end_with_body(&mut self, verdict: Verdict, hints: &LimitHints, facts: Option<&Facts>) {
+        if self.is_ended {
             return;
         }
         // Before the verdict is reported, which consumes the outcome.
         if let (Some(outcome), Some(facts)) = (&self.outcome, facts) {
             let dropped = outcome.note_answer(facts, verdict, self.event.tool.as_ref());
-            self.telemetry.record_detached_calls(Detached::StreamDropped, dropped);
+            self.telemetry
+                .record_detached_calls(DetachReason::StreamDropped, dropped);
         }
-        self.judge(verdict, hints);
-        match self.told {
+        self.report_verdict(verdict, hints);
+        match self.head_verdict {
             // An error in the head stays the cause, however its body ended.
-            Some(told) => self.end(told, "headers"),
-            None if verdict.class == Class::Success => self.end(verdict, "done"),
-            None => self.end(verdict, "body"),
+            Some(told) => self.end_exchange(told, "headers"),
+            None if verdict.class == Class::Success => self.end_exchange(verdict, "done"),
+            None => self.end_exchange(verdict, "body"),
         }
     }
 
     /// Queues the structure of a body with findings for the dashboard, before and after its repair.
-    pub(super) fn draft(&self, report: &RepairReport, wire: Wire, before: Bytes, after: Option<Segments>) {
+    pub(super) fn queue_structure(&self, report: &RepairReport, wire: Wire, before: Bytes, after: Option<Segments>) {
         self.telemetry.queue_structure(StructureJob {
             id: self.event.request_id.clone(),
             before,
@@ -309,71 +315,75 @@ impl ExchangeLog {
     }
 
     /// Ends the log. Only the first end counts.
-    pub(super) fn end(&mut self, verdict: Verdict, phase: &'static str) {
-        if self.ended {
+    pub(super) fn end_exchange(&mut self, verdict: Verdict, phase: &'static str) {
+        if self.is_ended {
             return;
         }
-        self.ended = true;
+        self.is_ended = true;
         // An attempt that was not judged before ends with its exchange.
-        self.judge(verdict, &Hints::default());
+        self.report_verdict(verdict, &LimitHints::default());
         self.event.bytes_in = self.bytes_in.load(Ordering::Relaxed);
         let now = clock::now();
-        self.event.duration = now.duration_since(self.began);
-        self.event.upstream_body = self.head_came.map(|came| now.duration_since(came));
-        self.event.side = verdict.side().map(Side::label);
+        self.event.duration = now.duration_since(self.began_at);
+        self.event.upstream_body = self.head_at.map(|came| now.duration_since(came));
+        self.event.side = verdict.fault_side().map(Side::label);
         self.event.stalled = phase == "body" && verdict.class.is_silence();
         (self.event.phase, self.event.code) = (phase, verdict.code);
         // A 400 after a resend means that the resend was refused too.
-        if let Some(why) = self.again.filter(|_| self.event.status == 400) {
+        if let Some(why) = self.resend_reason.filter(|_| self.event.status == 400) {
             self.telemetry.record_second_refusal(why);
         }
         self.telemetry.record_exchange(&self.event);
     }
 
     /// Returns the time since the exchange began.
-    pub(super) fn spent(&self) -> Duration {
-        clock::now().duration_since(self.began)
+    pub(super) fn elapsed_time(&self) -> Duration {
+        clock::now().duration_since(self.began_at)
     }
 
     /// Returns the verdict on a client that is gone. `late` is `true` if it waited for more than half of the timeout.
-    pub(super) fn client_gone(&self, state: State, late: bool) -> Verdict {
-        let stalled = self.stalled.as_ref().is_some_and(Stalled::is_so);
+    pub(super) fn client_gone_verdict(&self, state: StreamState, late: bool) -> Verdict {
+        let stalled = self.client_stalled.as_ref().is_some_and(ClientStall::has_stalled);
         // The server cuts a connection that is not read: the client did not leave by itself.
         classify(if stalled {
-            Evidence::ClientStalled
+            Observation::ClientStalled
         } else {
-            Evidence::ClientGone { state, late }
+            Observation::ClientGone { state, is_late: late }
         })
     }
 
     /// Returns the time at which the exchange began.
-    pub(super) const fn began(&self) -> Instant {
-        self.began
+    pub(super) const fn start_time(&self) -> Instant {
+        self.began_at
     }
 }
 
 impl Drop for ExchangeLog {
     fn drop(&mut self) {
-        if self.ended {
+        if self.is_ended {
             return;
         }
         // hyper drops an exchange whose client has closed the connection.
         let waited = self
-            .waits
+            .provider_wait
             .map(|(since, limit)| (clock::now().duration_since(since), limit));
-        let open = if self.compacts { Open::Compaction } else { Open::Nothing };
+        let open = if self.is_compaction {
+            InFlight::Compaction
+        } else {
+            InFlight::Nothing
+        };
         // A long wait suggests a timeout of the client, which says something about the provider.
         let late = waited.is_some_and(|(waited, limit)| waited * 2 > limit);
-        let state = State {
-            open,
-            ..State::default()
+        let state = StreamState {
+            in_flight: open,
+            ..StreamState::default()
         };
-        self.end(self.client_gone(state, late), self.phase);
+        self.end_exchange(self.client_gone_verdict(state, late), self.phase);
     }
 }
 
 /// Returns the name of a method for telemetry. Unknown methods share one, since clients may invent any number.
-fn method(method: &Method) -> &'static str {
+fn method_name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::POST => "POST",
@@ -397,13 +407,13 @@ mod tests {
     #[test]
     fn ids_are_uuids_of_version_7_and_all_differ() {
         let ids = RequestIds::default();
-        let made: HashSet<String> = (0..10_000).map(|_| ids.next()).collect();
+        let made: HashSet<String> = (0..10_000).map(|_| ids.next_id()).collect();
         assert_eq!(made.len(), 10_000);
         for id in made {
             let id: Uuid = id.parse().unwrap();
             assert_eq!((id.get_version_num(), id.get_variant()), (7, Variant::RFC4122));
             let (seconds, _) = id.get_timestamp().unwrap().to_unix();
-            assert!(clock::since_1970().as_secs() - seconds < 60);
+            assert!(clock::unix_time().as_secs() - seconds < 60);
         }
     }
 }

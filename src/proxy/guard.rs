@@ -8,7 +8,7 @@ use http::{
     uri::Authority,
 };
 
-use crate::server::framing::Framing;
+use crate::server::framing::RequestFraming;
 
 /// Why a request is refused at the door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -200,7 +200,7 @@ fn target(uri: &Uri, http2: bool) -> Result<(), Refusal> {
 
 fn framing<B>(request: &Request<B>) -> Result<(), Refusal> {
     let headers = request.headers();
-    let witnessed = request.extensions().get::<Framing>().copied();
+    let witnessed = request.extensions().get::<RequestFraming>().copied();
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let coding = match (codings.next(), codings.next()) {
         (None, _) => false,
@@ -210,7 +210,7 @@ fn framing<B>(request: &Request<B>) -> Result<(), Refusal> {
     let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
     let ambiguous = lengths > 1 || (coding && (lengths > 0 || request.version() < Version::HTTP_11));
     // hyper hides what it resolves: the witness of the connection has seen it.
-    if ambiguous || witnessed.is_some_and(|framing| framing != Framing::Plain) {
+    if ambiguous || witnessed.is_some_and(|framing| framing != RequestFraming::Plain) {
         return Err(Refusal::Framing);
     }
     Ok(())

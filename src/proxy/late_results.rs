@@ -9,14 +9,14 @@ use super::catch_core_panic::catch_core_panic;
 use crate::{
     auth::Caller,
     conversation::Outline,
-    late::{Found, Late, Opened, Wanted, entry::Call},
-    ledger::Name,
-    recall::{APPENDED_CALLS_MAX, Appended, Recall, Scope},
+    late::{CallQuery, FoundResult, LateStore, ObservedCall, records::RecordedCall},
+    ledger::RecordName,
+    recall::{APPENDED_CALLS_MAX, AnswerScope, AnswerStore, AppendedText},
     repair::{
         Anchor, BodyAnswer, BodyCall, CallKey, Paired, PinnedAnswer, Placeholder, append_texts, id_letters, input_hash,
         is_strong, late_places, late_text,
     },
-    session::{Lane, Strength},
+    session::{Lane, SessionStrength},
     wire::{Format, json::Json, watch::Calls},
 };
 
@@ -26,8 +26,8 @@ const APPENDED_BYTES_MAX: usize = 256 * 1024;
 /// Late results and pinned answers of one caller in one conversation. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct LateResults {
-    pub(super) late: Late,
-    pub(super) recall: Recall,
+    pub(super) late: LateStore,
+    pub(super) recall: AnswerStore,
     pub(super) caller: Caller,
     pub(super) format: Format,
     pub(super) lane: Option<Lane>,
@@ -47,9 +47,9 @@ pub(super) struct LateTexts {
     /// Number of messages with late results.
     pub(super) count: usize,
     /// Calls whose results they are.
-    pub(super) told: HashSet<Name>,
+    pub(super) calls: HashSet<RecordName>,
     /// `true` if the last place of the body has some.
-    pub(super) at_the_end: bool,
+    pub(super) is_at_end: bool,
 }
 
 /// Body of a resend with results at the end of its last message.
@@ -57,17 +57,17 @@ pub(super) struct LateTexts {
 pub(super) struct AppendedAtEnd {
     pub(super) body: Bytes,
     pub(super) anchor: Anchor,
-    pub(super) appended: Appended,
+    pub(super) appended: AppendedText,
 }
 
 /// Calls of a body by their names.
-type CallsByName<'v> = HashMap<Name, &'v BodyCall>;
+type CallsByName<'v> = HashMap<RecordName, &'v BodyCall>;
 
 impl LateResults {
     /// Returns the owner of pinned answers, without a guessed lane: it identifies no call with a reusable id.
-    pub(super) fn scope(&self) -> Scope {
-        let certain = self.lane.filter(|lane| lane.strength == Strength::Strong);
-        Scope {
+    pub(super) fn pin_scope(&self) -> AnswerScope {
+        let certain = self.lane.filter(|lane| lane.strength == SessionStrength::Strong);
+        AnswerScope {
             caller: self.caller,
             format: self.format,
             lane: certain.map(|lane| lane.id),
@@ -84,10 +84,10 @@ impl LateResults {
             .list
             .iter()
             .filter(|call| is_strong(call.id.as_bytes(), call.name.as_bytes()));
-        let opened = strong.map(|call| self.opened(call.id.as_bytes(), call.name.as_bytes(), None));
-        self.late.record(self.caller, opened);
+        let opened = strong.map(|call| self.describe_opened(call.id.as_bytes(), call.name.as_bytes(), None));
+        self.late.record_calls(self.caller, opened);
         if let Some(lane) = self.lane.filter(|_| client_left && !calls.list.is_empty()) {
-            self.late.detach(lane.id);
+            self.late.note_lane_left(lane.id);
         }
     }
 
@@ -108,33 +108,33 @@ impl LateResults {
             let answer = outline.last_results.iter().find(|answer| answer.id == call.id);
             // A text that only says that the result was lost leaves the call open.
             if answer.is_some_and(|answer| !answer.lost) {
-                let wanted = Wanted {
+                let wanted = CallQuery {
                     id: call.id.to_vec(),
                     tool: tool.to_vec(),
                     input_hash: input,
                 };
-                let name = Late::name(self.lane.map(|lane| lane.id), &wanted);
-                self.late.settled_by_traffic(self.caller, name, &tool);
+                let name = LateStore::call_name(self.lane.map(|lane| lane.id), &wanted);
+                self.late.note_client_result(self.caller, name, &tool);
             } else {
-                open.push(self.opened(&call.id, &tool, Some(input)));
+                open.push(self.describe_opened(&call.id, &tool, Some(input)));
             }
         }
-        self.late.record(self.caller, open);
+        self.late.record_calls(self.caller, open);
     }
 
     /// Detaches the calls of the lane: no client waits for their results any more.
     pub(super) fn detach_lane(&self) {
         if let Some(lane) = self.lane {
-            self.late.detach(lane.id);
+            self.late.note_lane_left(lane.id);
         }
     }
 
     /// Describes a call to the ledger.
-    fn opened(&self, id: &[u8], tool: &[u8], input: Option<[u8; 32]>) -> Opened {
-        Opened {
+    fn describe_opened(&self, id: &[u8], tool: &[u8], input: Option<[u8; 32]>) -> ObservedCall {
+        ObservedCall {
             lane: self.lane.map(|lane| lane.id),
             session: self.session,
-            strength: self.lane.map_or(Strength::Weak, |lane| lane.strength),
+            strength: self.lane.map_or(SessionStrength::Weak, |lane| lane.strength),
             id: id.to_vec(),
             tool: tool.to_vec(),
             input,
@@ -144,16 +144,16 @@ impl LateResults {
     /// Returns the results that tool services posted for these calls, in the calls' order.
     ///
     /// Returns no result if the ledger fails or does not answer in time.
-    pub(super) async fn posted(&self, calls: &[&BodyCall], deadline: Instant) -> Vec<Option<Found>> {
-        let wanted: Vec<Wanted> = calls.iter().map(|call| wanted(call)).collect();
+    pub(super) async fn posted_results(&self, calls: &[&BodyCall], deadline: Instant) -> Vec<Option<FoundResult>> {
+        let wanted: Vec<CallQuery> = calls.iter().map(|call| wanted_result(call)).collect();
         let lane = self.lane.map(|lane| lane.id);
-        self.late.results(self.caller, lane, &wanted, deadline).await
+        self.late.find_results(self.caller, lane, &wanted, deadline).await
     }
 
     /// Puts late results into a body: earlier ones in their places again, new ones at its end if `adds` is set.
     ///
     /// Returns `None` if there are none. Acknowledges results that a later assistant turn has seen.
-    pub(super) async fn put_late_texts(
+    pub(super) async fn insert_late_texts(
         &self,
         plain: &Bytes,
         paired: &Paired<'_>,
@@ -163,19 +163,19 @@ impl LateResults {
     ) -> Option<WithLateTexts> {
         let caller = self.caller;
         // An unverified caller has no records.
-        let is_verified = timeout_at(deadline, self.late.callers().is_proven(caller)).await;
+        let is_verified = timeout_at(deadline, self.late.callers().is_verified(caller)).await;
         if !is_verified.unwrap_or(false) {
             return None;
         }
-        let known = self.recall.appended(caller, deadline).await?;
+        let known = self.recall.texts_of_caller(caller, deadline).await?;
         // What a restart would forget is not put in: later requests would not contain the same prefix.
-        let waiting = adds && self.recall.survives_restart() && self.late.pending(caller) > 0;
+        let waiting = adds && self.recall.survives_restart() && self.late.pending_count(caller) > 0;
         if known.is_empty() && !waiting {
             return None;
         }
         let (places, calls) = catch_core_panic(|| Some((late_places(&paired), paired.all_calls())))?;
-        let by_name = self.by_name(&calls);
-        let (mut texts, mut inserted): (Vec<(usize, String)>, HashSet<Name>) = (Vec::new(), HashSet::new());
+        let by_name = self.index_by_name(&calls);
+        let (mut texts, mut inserted): (Vec<(usize, String)>, HashSet<RecordName>) = (Vec::new(), HashSet::new());
         for place in &places {
             // Another conversation may have the same text. The anchor belongs to this one only if its calls do.
             let Some(appended) = known
@@ -189,14 +189,14 @@ impl LateResults {
                 continue;
             }
             // A branch that got these results in their places does not get them twice.
-            if self.stand_in_place(&by_name, &appended.calls, deadline).await {
+            if self.are_pinned_in_place(&by_name, &appended.calls, deadline).await {
                 continue;
             }
             texts.push((place.message, appended.text.clone()));
             inserted.extend(&appended.calls);
             // A turn of the assistant follows: the model has seen these results.
             if place.is_answered && waiting {
-                self.late.acknowledged(caller, appended.calls.iter().copied());
+                self.late.note_acknowledged(caller, appended.calls.iter().copied());
             }
         }
         // New results go only to the user's present message. Any earlier one is part of a prefix that providers cached.
@@ -206,7 +206,7 @@ impl LateResults {
         // While a tool runs at the provider, no text may follow the turn. A text stored first by another request wins.
         if let Some(place) = last.filter(|_| !paired.takes_only_results())
             && let Some(appended) = self.waiting_texts(&calls, &by_name, &inserted, deadline).await
-            && let Some((stored, _)) = self.recall.append(caller, place.anchor, appended, deadline).await
+            && let Some((stored, _)) = self.recall.append_text(caller, place.anchor, appended, deadline).await
         {
             texts.push((place.message, stored.text.clone()));
             inserted.extend(&stored.calls);
@@ -218,8 +218,8 @@ impl LateResults {
         let body = catch_core_panic(|| append_texts(&paired, plain, &texts).ok())?;
         let texts = LateTexts {
             count: texts.len(),
-            told: inserted,
-            at_the_end: last.is_some() && texts.last().map(|(message, _)| *message) == last,
+            calls: inserted,
+            is_at_end: last.is_some() && texts.last().map(|(message, _)| *message) == last,
         };
         Some(WithLateTexts { body, texts })
     }
@@ -231,12 +231,12 @@ impl LateResults {
         &self,
         calls: &[BodyCall],
         by_name: &CallsByName<'_>,
-        inserted: &HashSet<Name>,
+        inserted: &HashSet<RecordName>,
         deadline: Instant,
-    ) -> Option<Appended> {
+    ) -> Option<AppendedText> {
         let waiting = self
             .late
-            .waiting(self.caller, |name| by_name.contains_key(name), deadline);
+            .waiting_results(self.caller, |name| by_name.contains_key(name), deadline);
         let waiting = waiting.await;
         let (mut texts, mut named, mut room) = (Vec::new(), Vec::new(), APPENDED_BYTES_MAX);
         for (name, call) in waiting.iter().filter(|(name, _)| !inserted.contains(name)) {
@@ -261,16 +261,16 @@ impl LateResults {
             }
         }
         let text = texts.join("\n\n");
-        (!text.is_empty()).then_some(Appended { text, calls: named })
+        (!text.is_empty()).then_some(AppendedText { text, calls: named })
     }
 
     /// Indexes the calls of a body by both of their names: the ledger's, and that of pins.
-    fn by_name<'v>(&self, calls: &'v [BodyCall]) -> CallsByName<'v> {
+    fn index_by_name<'v>(&self, calls: &'v [BodyCall]) -> CallsByName<'v> {
         let lane = self.lane.map(|lane| lane.id);
         let mut by_name = CallsByName::new();
         for call in calls {
             // Stored texts contain the ledger's names, or those of pins if a resend has appended the text.
-            for name in [Late::name(lane, &wanted(call)), *call.key.as_bytes()] {
+            for name in [LateStore::call_name(lane, &wanted_result(call)), *call.key.as_bytes()] {
                 by_name.entry(name).or_insert(call);
             }
         }
@@ -290,7 +290,7 @@ impl LateResults {
     }
 
     /// Returns `true` if each of these calls has a pinned result in its place, and none from the client.
-    async fn stand_in_place(&self, by_name: &CallsByName<'_>, calls: &[Name], deadline: Instant) -> bool {
+    async fn are_pinned_in_place(&self, by_name: &CallsByName<'_>, calls: &[RecordName], deadline: Instant) -> bool {
         for name in calls {
             let Some(call) = by_name.get(name).filter(|call| call.answer == BodyAnswer::Nothing) else {
                 return false;
@@ -305,10 +305,10 @@ impl LateResults {
     /// Returns the pinned answer of a call to which the client sends no result.
     async fn pinned_answer(&self, call: &BodyCall, deadline: Instant) -> Option<PinnedAnswer> {
         // Memory first: only the ledger costs a wait.
-        if let Some(known) = self.recall.recalled(self.scope(), call.key) {
+        if let Some(known) = self.recall.cached_answer(self.pin_scope(), call.key) {
             return Some(known);
         }
-        let mut fetched = self.recall.fetch(self.scope(), &[call.key], deadline).await;
+        let mut fetched = self.recall.fetch_answers(self.pin_scope(), &[call.key], deadline).await;
         fetched.remove(&call.key)
     }
 }
@@ -341,7 +341,7 @@ pub(super) fn append_at_end(
         Some(late_text(&id, &tool, content, result.failed))
     };
     let texts: Option<Vec<String>> = calls.iter().map(text_of).collect();
-    let appended = Appended {
+    let appended = AppendedText {
         text: texts?.join("\n\n"),
         calls: calls.iter().map(|(call, _)| *call.as_bytes()).collect(),
     };
@@ -358,8 +358,8 @@ pub(super) fn append_at_end(
 }
 
 /// Describes a call whose posted result is wanted.
-fn wanted(call: &BodyCall) -> Wanted {
-    Wanted {
+fn wanted_result(call: &BodyCall) -> CallQuery {
+    CallQuery {
         id: call.id.clone(),
         tool: call.tool.clone(),
         input_hash: call.input_hash,
@@ -367,7 +367,7 @@ fn wanted(call: &BodyCall) -> Wanted {
 }
 
 /// Finds a recorded call in a body: by its exact id first, else by the id's letters and digits.
-fn find_in_body<'v>(calls: &'v [BodyCall], recorded: &Call) -> Option<&'v BodyCall> {
+fn find_in_body<'v>(calls: &'v [BodyCall], recorded: &RecordedCall) -> Option<&'v BodyCall> {
     let fits =
         |call: &&BodyCall| call.tool == recorded.tool && recorded.input.is_none_or(|input| input == call.input_hash);
     // Of several matches none is chosen: a result under the wrong call is worse than a placeholder.

@@ -8,16 +8,16 @@ use super::{
     error::ProxyError,
     guard::{Admission, Refusal},
 };
-use crate::{ledger_api::LedgerBody, provider::is_plain, upstream::BoxedBody};
+use crate::{ledger_api::LedgerBody, provider::is_unambiguous, upstream::BoxedBody};
 
 /// Answers a request under `/ledger`. Returns `None` for a preflight.
-pub(super) async fn answer(
+pub(super) async fn answer_ledger_request(
     path: &DataPath,
     request: Request<BoxedBody>,
 ) -> Result<Option<Response<LedgerBody>>, ProxyError> {
     let admission = path.guard.admit(&request).map_err(ProxyError::Refused)?;
     // A path with two readings is refused, as on the way to a provider.
-    if !is_plain(request.uri().path()) {
+    if !is_unambiguous(request.uri().path()) {
         return Err(ProxyError::Refused(Refusal::Path));
     }
     if admission == Admission::Preflight {
@@ -25,5 +25,5 @@ pub(super) async fn answer(
     }
     // No caller is no error here: tool services authenticate in their own way.
     let reader = caller::identify_reader(path, &request);
-    Ok(Some(path.api.answer(request, reader).await))
+    Ok(Some(path.ledger_api.answer_request(request, reader).await))
 }

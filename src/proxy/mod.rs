@@ -8,6 +8,7 @@ mod client_body;
 pub mod credential;
 mod data_path;
 mod error;
+mod error_shape;
 mod exchange_log;
 mod guard;
 pub mod headers;
@@ -20,7 +21,6 @@ mod request;
 mod response;
 mod routing;
 mod service;
-mod shape;
 mod signature;
 
 use http::{HeaderValue, Request, Response, StatusCode, header::ALLOW};
@@ -28,11 +28,11 @@ use http::{HeaderValue, Request, Response, StatusCode, header::ALLOW};
 pub use client_body::ClientFault;
 pub use data_path::{OnBindingError, ProxySettings};
 pub use error::ProxyError;
+pub use error_shape::ErrorShape;
 pub use guard::Refusal;
 pub use rejection::Rejection;
 pub use response::{AnswerBody, RelayError};
-pub use service::{Fresh, Proxy, Shared};
-pub use shape::Shape;
+pub use service::{Proxy, ProxyReload, ProxyServices};
 
 use crate::{
     ledger_api,
@@ -46,11 +46,11 @@ use response::ProviderAnswer;
 
 /// Runs one exchange. The client always gets an answer, and telemetry one event.
 async fn exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<AnswerBody> {
-    let mut log = ExchangeLog::begin(&path.telemetry, &path.ids, &request);
-    let mut shape = Shape::guess(request.uri().path(), request.headers());
+    let mut log = ExchangeLog::for_request(&path.telemetry, &path.request_ids, &request);
+    let mut shape = ErrorShape::guess_from_head(request.uri().path(), request.headers());
     tracing::trace!(headers = ?headers::Redacted(request.headers()), "request");
-    let forwarded = if ledger_api::is_ours(request.uri().path()) {
-        match ledger_exchange::answer(path, request).await {
+    let forwarded = if ledger_api::is_ledger_path(request.uri().path()) {
+        match ledger_exchange::answer_ledger_request(path, request).await {
             Ok(Some(answer)) => return ledger_answer(answer, log),
             Ok(None) => Ok(None),
             Err(error) => Err(error),
@@ -72,28 +72,28 @@ async fn forward(
     path: &DataPath,
     request: Request<BoxedBody>,
     log: &mut ExchangeLog,
-    shape: &mut Shape,
+    shape: &mut ErrorShape,
 ) -> Result<Option<ProviderAnswer>, ProxyError> {
     if path.guard.admit(&request).map_err(ProxyError::Refused)? == Admission::Preflight {
         return Ok(None);
     }
     let route = routing::find_route(path, &request)?;
-    *shape = Shape::of(&route);
-    log.goes_to(&route);
-    let caller = caller::identify(path, &route, &request)?;
-    let outgoing = request::prepare(path, &route, caller, request, log).await?;
+    *shape = ErrorShape::for_route(&route);
+    log.record_upstream(&route);
+    let caller = caller::identify_caller(path, &route, &request)?;
+    let outgoing = request::prepare_request(path, &route, caller, request, log).await?;
     attempt::send(path, &route, outgoing, log).await.map(Some)
 }
 
 /// Turns an error of the proxy into an answer in the shape that the client reads.
-fn error_answer(error: &ProxyError, mut log: ExchangeLog, shape: Shape) -> Response<AnswerBody> {
+fn error_answer(error: &ProxyError, mut log: ExchangeLog, shape: ErrorShape) -> Response<AnswerBody> {
     if let Some(source) = std::error::Error::source(error) {
         tracing::debug!(error = source, code = error.code(), "exchange failed");
     }
     let (mut head, body) = error.answer(shape, &log.event.request_id).into_parts();
-    log.answered(head.status, &mut head.headers);
+    log.complete_head(head.status, &mut head.headers);
     log.event.bytes_out = body.len() as u64;
-    log.end(error.verdict(), error.phase());
+    log.end_exchange(error.verdict(), error.phase());
     Response::from_parts(head, AnswerBody::full(body))
 }
 
@@ -103,16 +103,16 @@ fn preflight_answer(mut log: ExchangeLog) -> Response<AnswerBody> {
     head.status = StatusCode::NO_CONTENT;
     let methods = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
     head.headers.insert(ALLOW, methods);
-    log.answered(head.status, &mut head.headers);
-    log.end(Verdict::of(Class::Success), "done");
+    log.complete_head(head.status, &mut head.headers);
+    log.end_exchange(Verdict::from_class(Class::Success), "done");
     Response::from_parts(head, body)
 }
 
 /// Passes on an answer of the ledger API.
 fn ledger_answer(answer: Response<ledger_api::LedgerBody>, mut log: ExchangeLog) -> Response<AnswerBody> {
     let (mut head, body) = answer.into_parts();
-    log.answered(head.status, &mut head.headers);
-    log.event.bytes_out = body.length();
-    log.end(Verdict::of(Class::Success), "done");
+    log.complete_head(head.status, &mut head.headers);
+    log.event.bytes_out = body.full_length();
+    log.end_exchange(Verdict::from_class(Class::Success), "done");
     Response::from_parts(head, AnswerBody::ledger(body))
 }

@@ -13,12 +13,12 @@ const ID_BYTES_MAX: usize = 1024;
 ///
 /// `renamed` contains pairs of a new id and the client's own. If several new ids begin at one place, the longest is
 /// replaced. Restored ids are not searched again. A text without new ids is returned as the same handle.
-pub(super) fn put_back(text: Bytes, renamed: &[(String, String)]) -> Bytes {
+pub(super) fn restore_old_ids(text: Bytes, renamed: &[(String, String)]) -> Bytes {
     let ids = NewIds::new(renamed);
     let mut out = Vec::new();
     let (mut copied, mut at) = (0, 0);
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        let Some(id) = ids.longest_head(rest) else {
+        let Some(id) = ids.longest_match(rest) else {
             at = at.saturating_add(1);
             continue;
         };
@@ -40,7 +40,7 @@ struct NewIds<'r> {
     /// Ids sorted by the new id, each once.
     ids: Vec<NewId<'r>>,
     /// For each byte, `true` if a new id begins with it.
-    begins: [bool; 256],
+    first_bytes: [bool; 256],
 }
 
 /// New id that a repair gave, and the client's own.
@@ -48,7 +48,7 @@ struct NewId<'r> {
     new: &'r [u8],
     old: &'r [u8],
     /// Index of the longest other new id with which this one begins.
-    head: Option<usize>,
+    longest_prefix: Option<usize>,
 }
 
 impl<'r> NewIds<'r> {
@@ -75,18 +75,25 @@ impl<'r> NewIds<'r> {
                 if new.starts_with(other.new) {
                     break;
                 }
-                head = other.head;
+                head = other.longest_prefix;
             }
-            ids.push(NewId { new, old, head });
+            ids.push(NewId {
+                new,
+                old,
+                longest_prefix: head,
+            });
         }
-        Self { ids, begins }
+        Self {
+            ids,
+            first_bytes: begins,
+        }
     }
 
     /// Returns the longest new id that `text` begins with.
-    fn longest_head(&self, text: &[u8]) -> Option<&NewId<'r>> {
+    fn longest_match(&self, text: &[u8]) -> Option<&NewId<'r>> {
         // Most bytes of a text begin no id: one look at a table skips them.
         let first = text.first()?;
-        if !*self.begins.get(usize::from(*first))? {
+        if !*self.first_bytes.get(usize::from(*first))? {
             return None;
         }
         // The last id that does not sort behind the text is the match, or begins with the match.
@@ -101,7 +108,7 @@ impl<'r> NewIds<'r> {
             .count();
         // Each head is shorter, and an id that the text begins with is never longer than the shared part.
         while found.new.len() > shared {
-            found = self.ids.get(found.head?)?;
+            found = self.ids.get(found.longest_prefix?)?;
         }
         Some(found)
     }
@@ -139,14 +146,14 @@ mod tests {
         ];
         for (renamed, text, wanted) in rows {
             let text = Bytes::from_static(text.as_bytes());
-            assert_eq!(put_back(text, &pairs(&renamed)), wanted, "{renamed:?}");
+            assert_eq!(restore_old_ids(text, &pairs(&renamed)), wanted, "{renamed:?}");
         }
     }
 
     #[test]
     fn a_text_without_new_ids_is_the_same_handle() {
         let text = Bytes::from_static(b"nothing is named");
-        let same = put_back(text.clone(), &pairs(&[("toolu_1_2", "toolu_1")]));
+        let same = restore_old_ids(text.clone(), &pairs(&[("toolu_1_2", "toolu_1")]));
         assert_eq!(same.as_ptr(), text.as_ptr());
     }
 
@@ -155,7 +162,7 @@ mod tests {
         let long = "x".repeat(ID_BYTES_MAX + 1);
         for (new, old) in [(long.as_str(), "o"), ("n", long.as_str())] {
             let text = Bytes::from(format!("n {long}"));
-            assert_eq!(put_back(text.clone(), &pairs(&[(new, old)])), text);
+            assert_eq!(restore_old_ids(text.clone(), &pairs(&[(new, old)])), text);
         }
     }
 
@@ -184,7 +191,7 @@ mod tests {
             text in "[ab_ ]{0,40}",
         ) {
             let wanted = slowly(text.as_bytes(), &renamed);
-            prop_assert_eq!(put_back(Bytes::from(text), &renamed).to_vec(), wanted);
+            prop_assert_eq!(restore_old_ids(Bytes::from(text), &renamed).to_vec(), wanted);
         }
     }
 }

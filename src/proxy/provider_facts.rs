@@ -38,19 +38,19 @@ pub(super) type FactKey = [u8; 32];
 #[derive(Debug)]
 pub(super) struct ProviderFacts {
     /// For each upstream, `true` if a call id must be unique in its body.
-    unique: BTreeMap<String, AtomicBool>,
+    unique_ids: BTreeMap<String, AtomicBool>,
     /// Calls answered by a placeholder although their result is in the body: thinking is bound to the placeholder.
-    bound: Cache<FactKey, Placeholder>,
+    bound_placeholders: Cache<FactKey, Placeholder>,
     /// Callers with such a call to which the client has added a result in place since.
     overrides: Cache<Caller, ()>,
     /// Conversations whose bound thinking may be dropped.
-    droppable: Cache<FactKey, ()>,
+    droppable_thinking: Cache<FactKey, ()>,
     /// `true` once one of the three above has an entry. In most processes none ever has.
     has_bound: AtomicBool,
     /// Calls that each remote response left open. A request that continues from it answers them first.
-    due: Cache<FactKey, Arc<[String]>>,
+    due_calls: Cache<FactKey, Arc<[String]>>,
     /// Answered remote calls, with the response that left them open. `None` if that response is not known.
-    answered: Cache<FactKey, Option<FactKey>>,
+    answered_calls: Cache<FactKey, Option<FactKey>>,
     /// `true` once one of the two above has an entry.
     has_remote: AtomicBool,
     /// `true` once the warning about short-lived credentials was logged.
@@ -62,13 +62,13 @@ impl ProviderFacts {
     pub(super) fn new<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>) -> Self {
         let names = upstreams.into_iter().map(|upstream| upstream.name.clone());
         Self {
-            unique: names.map(|name| (name, AtomicBool::new(false))).collect(),
-            bound: cache(),
-            overrides: cache(),
-            droppable: cache(),
+            unique_ids: names.map(|name| (name, AtomicBool::new(false))).collect(),
+            bound_placeholders: new_cache(),
+            overrides: new_cache(),
+            droppable_thinking: new_cache(),
             has_bound: AtomicBool::new(false),
-            due: cache(),
-            answered: cache(),
+            due_calls: new_cache(),
+            answered_calls: new_cache(),
             has_remote: AtomicBool::new(false),
             has_warned: AtomicBool::new(false),
         }
@@ -90,14 +90,14 @@ impl ProviderFacts {
 
     /// Returns `true` if this upstream demands call ids that are unique in their body.
     pub(super) fn wants_unique_ids(&self, upstream: &str) -> bool {
-        self.unique
+        self.unique_ids
             .get(upstream)
             .is_some_and(|known| known.load(Ordering::Relaxed))
     }
 
     /// Stores that this upstream demands call ids that are unique in their body.
     pub(super) fn learn_unique_ids(&self, upstream: &str) {
-        if let Some(known) = self.unique.get(upstream) {
+        if let Some(known) = self.unique_ids.get(upstream) {
             known.store(true, Ordering::Relaxed);
         }
     }
@@ -105,12 +105,12 @@ impl ProviderFacts {
     /// Returns `true` if the bound thinking of this conversation may be dropped. Calls `key` only if any entry exists.
     pub(super) fn may_drop_thinking(&self, key: impl FnOnce() -> Option<FactKey>) -> bool {
         // The key is a hash over a whole block of thinking.
-        self.has_bound.load(Ordering::Relaxed) && key().is_some_and(|key| self.droppable.contains_key(&key))
+        self.has_bound.load(Ordering::Relaxed) && key().is_some_and(|key| self.droppable_thinking.contains_key(&key))
     }
 
     /// Stores that the provider accepted this conversation with its bound thinking dropped.
     pub(super) fn learn_droppable_thinking(&self, key: FactKey) {
-        self.droppable.insert(key, ());
+        self.droppable_thinking.insert(key, ());
         self.has_bound.store(true, Ordering::Relaxed);
     }
 
@@ -119,13 +119,13 @@ impl ProviderFacts {
         if !self.has_bound.load(Ordering::Relaxed) {
             return None;
         }
-        self.bound.get(&scope.call(call))
+        self.bound_placeholders.get(&scope.call_key(call))
     }
 
     /// Stores that the provider accepted these calls with placeholders in place of later results.
     pub(super) fn learn_bound_placeholders(&self, calls: impl IntoIterator<Item = (FactKey, Placeholder)>) {
         for (key, placeholder) in calls {
-            self.bound.insert(key, placeholder);
+            self.bound_placeholders.insert(key, placeholder);
             self.has_bound.store(true, Ordering::Relaxed);
         }
     }
@@ -147,14 +147,14 @@ impl ProviderFacts {
 
     /// Returns the ids of the calls that a request which continues from `origin` answers first.
     pub(super) fn due_calls(&self, origin: FactKey) -> Vec<String> {
-        self.due.get(&origin).map(|ids| ids.to_vec()).unwrap_or_default()
+        self.due_calls.get(&origin).map(|ids| ids.to_vec()).unwrap_or_default()
     }
 
     /// Returns `true` if a remote call has its answer, for a request that continues from `origin`.
     ///
     /// A request that continues from the response which left the call open starts a branch, and must answer it again.
     pub(super) fn is_answered(&self, call: FactKey, origin: Option<FactKey>) -> bool {
-        let known = self.answered.get(&call);
+        let known = self.answered_calls.get(&call);
         known.is_some_and(|open| open.is_none() || open != origin)
     }
 
@@ -163,11 +163,11 @@ impl ProviderFacts {
         let AnsweredRemoteCalls { origin, calls } = remote;
         let (names, ids): (Vec<Option<FactKey>>, Vec<String>) = calls.into_iter().unzip();
         for name in names.into_iter().flatten() {
-            self.answered.insert(name, origin);
+            self.answered_calls.insert(name, origin);
         }
         // A longer list is not worth its memory: the next refusal names the calls again.
         if let Some(origin) = origin.filter(|_| ids.len() <= DUE_MAX) {
-            self.due.insert(origin, ids.into());
+            self.due_calls.insert(origin, ids.into());
         }
         self.has_remote.store(true, Ordering::Relaxed);
     }
@@ -183,7 +183,7 @@ pub(super) struct AnsweredRemoteCalls {
 }
 
 /// Creates an empty cache with the limits of this module.
-fn cache<K, V>() -> Cache<K, V>
+fn new_cache<K, V>() -> Cache<K, V>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -202,7 +202,7 @@ pub(super) struct FactScope<'r> {
 }
 
 impl FactScope<'_> {
-    fn key(self, parts: &[&[u8]]) -> FactKey {
+    fn fact_key(self, parts: &[&[u8]]) -> FactKey {
         // Part of every key, so that no lookup can find a fact of another caller or upstream.
         let principal = self.caller.principal();
         let whose: [&[u8]; 2] = [self.upstream.as_bytes(), principal.as_bytes()];
@@ -210,22 +210,22 @@ impl FactScope<'_> {
     }
 
     /// Returns the key of a remote response.
-    pub(super) fn origin(self, id: &[u8]) -> FactKey {
-        self.key(&[b"origin", id])
+    pub(super) fn origin_key(self, id: &[u8]) -> FactKey {
+        self.fact_key(&[b"origin", id])
     }
 
     /// Returns the key of a remote call.
-    pub(super) fn remote_call(self, id: &[u8]) -> FactKey {
-        self.key(&[b"held", id])
+    pub(super) fn remote_call_key(self, id: &[u8]) -> FactKey {
+        self.fact_key(&[b"held", id])
     }
 
     /// Returns the key of a call in a body.
-    pub(super) fn call(self, call: CallKey) -> FactKey {
-        self.key(&[b"call", call.as_bytes()])
+    pub(super) fn call_key(self, call: CallKey) -> FactKey {
+        self.fact_key(&[b"call", call.as_bytes()])
     }
 
     /// Returns the key of a conversation: its first block of thinking, which all of its requests contain.
-    pub(super) fn conversation(self, first_thinking: &[u8]) -> FactKey {
-        self.key(&[b"conversation", first_thinking])
+    pub(super) fn conversation_key(self, first_thinking: &[u8]) -> FactKey {
+        self.fact_key(&[b"conversation", first_thinking])
     }
 }

@@ -1,4 +1,4 @@
-//! What a strict route says about findings: one message for people, one list for machines.
+//! The findings in a strict route's answer: one message for people, one list for machines.
 
 use std::fmt::Write as _;
 
@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::{conversation::Finding, wire::Format};
 
-/// Findings named in the message; the rest is counted.
+/// Maximum findings that the message names. Others are only counted.
 const MESSAGE_FINDINGS_MAX: usize = 50;
-/// Findings in the list.
+/// Maximum findings in the list.
 const LIST_FINDINGS_MAX: usize = 1000;
 
 /// The findings of a rejected body.
@@ -16,13 +16,14 @@ const LIST_FINDINGS_MAX: usize = 1000;
 pub struct Rejection {
     /// Every breach, in document order.
     pub findings: Vec<Finding>,
-    /// How the body names its places.
+    /// The body's format, which decides the notation of places.
     pub format: Format,
 }
 
 impl Rejection {
-    /// One message that names every finding by place and id.
+    /// Returns one message that names each finding by place and id.
     pub fn message(&self) -> String {
+        // The limit keeps the message readable. The list below has more.
         let named = self.findings.iter().take(MESSAGE_FINDINGS_MAX).map(|finding| {
             let id = if finding.id.is_empty() {
                 String::new()
@@ -45,7 +46,7 @@ impl Rejection {
         message
     }
 
-    /// The same for machines.
+    /// Returns the findings as JSON.
     pub fn findings(&self) -> Value {
         let list = self.findings.iter().take(LIST_FINDINGS_MAX).map(|finding| {
             json!({

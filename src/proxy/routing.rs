@@ -7,17 +7,17 @@ use http::{
 };
 
 use super::{data_path::DataPath, error::ProxyError, guard::Refusal};
-use crate::provider::{NoRoute, Route};
+use crate::provider::{Route, RouteError};
 
 /// Finds the route of a request.
 pub(super) fn find_route<'p, B>(path: &'p DataPath, request: &Request<B>) -> Result<Route<'p>, ProxyError> {
     let root = PathAndQuery::from_static("/");
     let target = request.uri().path_and_query().unwrap_or(&root);
     path.routes
-        .route(request.method(), target, request.headers())
+        .find_route(request.method(), target, request.headers())
         .map_err(|reason| match reason {
-            NoRoute::BadPath => ProxyError::Refused(Refusal::Path),
-            NoRoute::Unknown => ProxyError::NoRoute {
+            RouteError::BadPath => ProxyError::Refused(Refusal::Path),
+            RouteError::UnknownPath => ProxyError::NoRoute {
                 bases: base_urls(path, request.uri(), request.headers()),
             },
         })

@@ -13,12 +13,12 @@ use super::{
     ProxySettings, data_path::DataPath, exchange, guard::Guard, provider_facts::ProviderFacts, response::AnswerBody,
 };
 use crate::{
-    late::Late,
+    late::LateStore,
     ledger_api::LedgerApi,
     profiles::Profiles,
     provider::Routes,
-    recall::Recall,
-    server::Signal,
+    recall::AnswerStore,
+    server::StopSignal,
     session_table::SessionTable,
     telemetry::Telemetry,
     upstream::{BoxError, BoxedBody, Sender},
@@ -26,17 +26,17 @@ use crate::{
 
 /// Services that the data path shares with the admin server and the background work.
 #[derive(Clone, Debug)]
-pub struct Shared {
+pub struct ProxyServices {
     /// Profiles of all upstreams.
     pub profiles: Profiles,
     /// Lanes of all sessions.
     pub sessions: Arc<SessionTable>,
     /// Pinned answers and earlier results of callers' calls.
-    pub recall: Recall,
+    pub recall: AnswerStore,
     /// Sink for events of exchanges.
     pub telemetry: Telemetry,
     /// Recorded calls and late results.
-    pub late: Late,
+    pub late: LateStore,
 }
 
 /// Data path as a service: one call is one exchange. Cheap to clone.
@@ -45,7 +45,7 @@ pub struct Proxy(Arc<ArcSwap<DataPath>>);
 
 /// Parts of the data path that a reload replaces.
 #[derive(Debug)]
-pub struct Fresh {
+pub struct ProxyReload {
     /// Table of upstreams.
     pub routes: Routes,
     /// Settings of the data path.
@@ -64,12 +64,12 @@ impl Proxy {
         routes: Routes,
         settings: ProxySettings,
         sender: Sender,
-        shared: Shared,
+        shared: ProxyServices,
         listen: IpAddr,
-        stopping: Signal,
+        stopping: StopSignal,
     ) -> Self {
         // The unspecified address means every interface: no client can name it as a host.
-        let guard = guard(&settings, (!listen.is_unspecified()).then_some(listen));
+        let guard = build_guard(&settings, (!listen.is_unspecified()).then_some(listen));
         let facts = Arc::new(ProviderFacts::new(routes.upstreams()));
         let api = LedgerApi::new(
             shared.late.clone(),
@@ -86,20 +86,20 @@ impl Proxy {
             sessions: shared.sessions,
             recall: shared.recall,
             telemetry: shared.telemetry,
-            ids: Arc::default(),
+            request_ids: Arc::default(),
             facts,
             // Late results hash callers with the same key, so that a caller has one principal everywhere.
-            principals: shared.late.principal_key().clone(),
+            principal_key: shared.late.principal_key().clone(),
             late: shared.late,
-            api,
+            ledger_api: api,
             jitter: RandomState::new(),
         })))
     }
 
     /// Replaces settings, routes and profiles for new exchanges. Running exchanges end with those they began with.
-    pub fn replace(&self, fresh: Fresh) {
+    pub fn reload_settings(&self, fresh: ProxyReload) {
         let old = self.0.load_full();
-        let Fresh {
+        let ProxyReload {
             routes,
             settings,
             sender,
@@ -114,7 +114,7 @@ impl Proxy {
         // One atomic swap: no exchange ever sees a mix of two configurations.
         self.0.store(Arc::new(DataPath {
             // A reload does not move the listener.
-            guard: guard(&settings, old.guard.own),
+            guard: build_guard(&settings, old.guard.own),
             routes,
             settings,
             sender: sender.unwrap_or_else(|| old.sender.clone()),
@@ -122,17 +122,17 @@ impl Proxy {
             sessions: Arc::clone(&old.sessions),
             recall: old.recall.clone(),
             telemetry: old.telemetry.clone(),
-            ids: Arc::clone(&old.ids),
+            request_ids: Arc::clone(&old.request_ids),
             facts,
             late: old.late.clone(),
-            api: old.api.clone(),
-            principals: old.principals.clone(),
+            ledger_api: old.ledger_api.clone(),
+            principal_key: old.principal_key.clone(),
             jitter: old.jitter.clone(),
         }));
     }
 }
 
-fn guard(settings: &ProxySettings, own: Option<IpAddr>) -> Guard {
+fn build_guard(settings: &ProxySettings, own: Option<IpAddr>) -> Guard {
     Guard {
         allow_origins: settings.allow_origins.clone(),
         allow_hosts: settings.allow_hosts.clone(),

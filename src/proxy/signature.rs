@@ -17,9 +17,9 @@ use tracing::dispatcher::{Dispatch, with_default};
 use crate::{auth::AwsKeys, splice::Segments};
 
 /// Signs method, path, query, host, date, `content-type` and body. Returns `None` if the request cannot be signed.
-pub(super) fn sign(keys: &AwsKeys, head: &mut request::Parts, body: &Segments, now: Duration) -> Option<()> {
+pub(super) fn sign_aws(keys: &AwsKeys, head: &mut request::Parts, body: &Segments, now: Duration) -> Option<()> {
     // At level trace the library logs the whole signed request with its session token: its logging is off here.
-    let signed = with_default(&Dispatch::none(), || signed(keys, head, body, now))?;
+    let signed = with_default(&Dispatch::none(), || signature_headers(keys, head, body, now))?;
     let field = |(name, value): (String, String)| {
         let mut value = HeaderValue::from_str(&value).ok()?;
         // The session token is a credential, and the signature is valid for minutes.
@@ -35,7 +35,12 @@ pub(super) fn sign(keys: &AwsKeys, head: &mut request::Parts, body: &Segments, n
 }
 
 /// Returns the headers that a signature adds.
-fn signed(keys: &AwsKeys, head: &request::Parts, body: &Segments, now: Duration) -> Option<Vec<(String, String)>> {
+fn signature_headers(
+    keys: &AwsKeys,
+    head: &request::Parts,
+    body: &Segments,
+    now: Duration,
+) -> Option<Vec<(String, String)>> {
     let session = keys.session_token.as_ref().map(|token| token.reveal().to_owned());
     let (id, secret) = (keys.access_key_id.reveal(), keys.secret_access_key.reveal());
     let identity = Credentials::new(id, secret, session, None, "profile").into();
@@ -48,14 +53,14 @@ fn signed(keys: &AwsKeys, head: &request::Parts, body: &Segments, now: Duration)
         .build()
         .ok()?
         .into();
-    let host = host(&head.uri)?;
+    let host = host_header(&head.uri)?;
     // SigV4 requires `host`, and `content-type` if it is sent. Gateways may change all other headers on the way.
     let mut fields = vec![("host", host.as_str())];
     if let Some(value) = head.headers.get(CONTENT_TYPE) {
         fields.push((CONTENT_TYPE.as_str(), value.to_str().ok()?));
     }
     // Hashed piece by piece: the library would need a contiguous copy of the body.
-    let body = SignableBody::Precomputed(digest(body));
+    let body = SignableBody::Precomputed(body_digest(body));
     let request = SignableRequest::new(head.method.as_str(), head.uri.to_string(), fields.into_iter(), body).ok()?;
     let (instructions, _) = sign_request(request, &params).ok()?.into_parts();
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
@@ -63,7 +68,7 @@ fn signed(keys: &AwsKeys, head: &request::Parts, body: &Segments, now: Duration)
 }
 
 /// Returns the `Host` that the HTTP client will send.
-fn host(uri: &Uri) -> Option<String> {
+fn host_header(uri: &Uri) -> Option<String> {
     // The HTTP client leaves out the default port, and the signature must cover the same value.
     let usual = if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
     let host = uri.host()?;
@@ -74,7 +79,7 @@ fn host(uri: &Uri) -> Option<String> {
 }
 
 /// Returns the SHA-256 of the concatenated pieces in lowercase hexadecimal.
-fn digest(body: &Segments) -> String {
+fn body_digest(body: &Segments) -> String {
     let mut hash = Sha256::new();
     for piece in body.parts() {
         hash.update(piece);

@@ -4,10 +4,10 @@
 //! record that was not read in time counts as unknown. A record that was not written in time is written in the
 //! background.
 
-mod anchors;
-mod patience;
-mod row;
-mod seen;
+mod appended_texts;
+mod client_results;
+mod ledger_budget;
+mod pinned_row;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -19,124 +19,132 @@ use crate::{
     callers::Callers,
     clock,
     digest::{digest_of, keyed_digest_of},
-    ledger::{Key, Kind, Later, Ledger, Name, Outcome, ROWS_MAX, Record, Step, read_all},
+    ledger::{
+        CommitOutcome, CommitStep, Ledger, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, WriteBehind, read_all,
+    },
     repair::{Anchor, CallKey, ClientResult, PinnedAnswer, RealResult, names_call},
     telemetry::Telemetry,
 };
 
-pub use anchors::{APPENDED_CALLS_MAX, Appended, OfCaller};
-pub use patience::Patience;
-pub use row::Row;
-pub use seen::{Scope, Wanted};
+pub use appended_texts::{APPENDED_CALLS_MAX, AppendedText, TextsByAnchor};
+pub use client_results::{AnswerScope, ClientResultQuery};
+pub use ledger_budget::LedgerBudget;
+pub use pinned_row::PinnedRow;
 
-use anchors::Anchors;
-use seen::Seen;
+use appended_texts::AppendedTexts;
+use client_results::ClientResultCache;
 
 /// The limit of the rows in memory, in bytes.
 const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
 /// Bytes that a row counts in addition to its text.
 const ROW_BYTES: usize = 192;
 /// The time after which an unused row leaves the memory.
-const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
+const UNUSED_ROW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The most attempts at one write. After a conflict the next attempt leaves out the rows that exist already.
-const TRIES: usize = 4;
+const WRITE_ATTEMPTS_MAX: usize = 4;
 /// The version of a row that was inserted and never replaced: no provider has accepted it yet.
-const FIRST: u64 = 1;
+const FIRST_VERSION: u64 = 1;
 
 /// A call and its answer.
-pub type Given = (CallKey, PinnedAnswer);
+pub type AssignedAnswer = (CallKey, PinnedAnswer);
 
 /// Settings of the store of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecallSettings {
+pub struct AnswerStoreSettings {
     /// The lifetime of a record.
-    pub lasting: Duration,
+    pub record_ttl: Duration,
     /// `true` if results that clients bring are written to the ledger too.
-    pub keeps_seen: bool,
+    pub stores_client_results: bool,
 }
 
 /// The store of answers. The handle is cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Recall(Arc<Remembered>);
+pub struct AnswerStore(Arc<AnswerStoreState>);
 
 #[derive(Debug)]
-struct Remembered {
+struct AnswerStoreState {
     ledger: Arc<dyn Ledger>,
-    later: Later,
+    write_behind: WriteBehind,
     callers: Callers,
     telemetry: Telemetry,
-    rows: Cache<Name, Known>,
-    seen: Seen,
-    anchors: Anchors,
-    settings: RecallSettings,
+    rows: Cache<RecordName, CachedRow>,
+    client_results: ClientResultCache,
+    appended_texts: AppendedTexts,
+    settings: AnswerStoreSettings,
 }
 
 /// A row in memory.
 #[derive(Clone, Debug)]
-struct Known {
-    row: Row,
+struct CachedRow {
+    row: PinnedRow,
     /// `true` if the row is in the ledger, or queued for it.
-    stored: bool,
+    is_stored: bool,
 }
 
-impl Recall {
+impl AnswerStore {
     /// Makes a store over `ledger`. Writes that no request waits for go to `later`.
     pub fn new(
         ledger: Arc<dyn Ledger>,
-        later: Later,
+        later: WriteBehind,
         callers: Callers,
         telemetry: Telemetry,
-        settings: RecallSettings,
+        settings: AnswerStoreSettings,
     ) -> Self {
-        let weigh =
-            |_: &Name, known: &Known| u32::try_from(known.row.weight().saturating_add(ROW_BYTES)).unwrap_or(u32::MAX);
-        Self(Arc::new(Remembered {
+        let weigh = |_: &RecordName, known: &CachedRow| {
+            u32::try_from(known.row.text_bytes().saturating_add(ROW_BYTES)).unwrap_or(u32::MAX)
+        };
+        Self(Arc::new(AnswerStoreState {
             ledger,
-            later,
+            write_behind: later,
             callers,
             telemetry,
             rows: Cache::builder()
                 .max_capacity(MEMORY_BYTES)
                 .weigher(weigh)
-                .time_to_idle(IDLE)
+                .time_to_idle(UNUSED_ROW_MAX)
                 .build(),
-            seen: Seen::new(),
-            anchors: Anchors::new(settings.lasting),
+            client_results: ClientResultCache::new(),
+            appended_texts: AppendedTexts::new(settings.record_ttl),
             settings,
         }))
     }
 
     /// Returns the pinned answer of a call from memory.
-    pub fn recalled(&self, scope: Scope, call: CallKey) -> Option<PinnedAnswer> {
-        self.0.rows.get(&name(scope, call)).map(|known| known.row.answer)
+    pub fn cached_answer(&self, scope: AnswerScope, call: CallKey) -> Option<PinnedAnswer> {
+        self.0.rows.get(&cache_name(scope, call)).map(|known| known.row.answer)
     }
 
     /// Stores results that a caller brought in a request. Unauthenticated callers are never stored.
     ///
     /// If a call has several results over time, memory contains the last and the ledger the first.
-    pub fn saw(&self, scope: Scope, brought: Vec<ClientResult>) {
+    pub fn store_client_results(&self, scope: AnswerScope, brought: Vec<ClientResult>) {
         if !scope.caller.is_authenticated() {
             return;
         }
         for result in brought {
             // A retried request brings the same results again: only new ones are written.
-            let fresh = self.0.seen.keep(scope, result);
-            let kept = self.0.settings.keeps_seen && self.0.callers.is_known(scope.caller);
+            let fresh = self.0.client_results.store_result(scope, result);
+            let kept = self.0.settings.stores_client_results && self.0.callers.is_verified_in_memory(scope.caller);
             if let Some((name, block)) = fresh.filter(|_| kept) {
-                self.0.later.write(vec![Step::Insert {
-                    key: seen_key(scope.caller, name),
+                self.0.write_behind.queue_write(vec![CommitStep::Insert {
+                    key: client_result_key(scope.caller, name),
                     index: None,
                     value: String::clone(&block).into(),
-                    expires_at: clock::since_1970() + self.0.settings.lasting,
+                    expires_at: clock::unix_time() + self.0.settings.record_ttl,
                 }]);
             }
         }
     }
 
     /// Returns the results that the caller brought for these calls, in their order.
-    pub async fn seen(&self, scope: Scope, calls: &[Wanted], deadline: Instant) -> Vec<Option<RealResult>> {
-        let names: Vec<Option<Name>> = calls.iter().map(|call| call.name(scope)).collect();
-        let known = |name: &Option<Name>| name.as_ref().and_then(|name| self.0.seen.find(name));
+    pub async fn find_client_results(
+        &self,
+        scope: AnswerScope,
+        calls: &[ClientResultQuery],
+        deadline: Instant,
+    ) -> Vec<Option<RealResult>> {
+        let names: Vec<Option<RecordName>> = calls.iter().map(|call| call.record_name(scope)).collect();
+        let known = |name: &Option<RecordName>| name.as_ref().and_then(|name| self.0.client_results.find_result(name));
         let mut found: Vec<Option<String>> = names.iter().map(known).collect();
         let wanted: Vec<usize> = (0..names.len())
             .filter(|place| {
@@ -144,10 +152,10 @@ impl Recall {
             })
             .collect();
         // One read for all results that memory does not have: the deadline covers it as a whole.
-        if self.0.settings.keeps_seen && !wanted.is_empty() {
+        if self.0.settings.stores_client_results && !wanted.is_empty() {
             let named = wanted.iter().filter_map(|place| names.get(*place).copied().flatten());
-            let keys = named.map(|name| seen_key(scope.caller, name)).collect();
-            let read = read_all(&*self.0.ledger, keys, clock::since_1970());
+            let keys = named.map(|name| client_result_key(scope.caller, name)).collect();
+            let read = read_all(&*self.0.ledger, keys, clock::unix_time());
             if let Ok(Ok(records)) = timeout_at(deadline, read).await {
                 for (place, record) in wanted.into_iter().zip(records) {
                     let block = record.and_then(|record| String::from_utf8(record.value.to_vec()).ok());
@@ -159,7 +167,7 @@ impl Recall {
                 self.0.telemetry.record_ledger_timeout("read");
             }
         }
-        let is_its = |(block, call): (Option<String>, &Wanted)| {
+        let is_its = |(block, call): (Option<String>, &ClientResultQuery)| {
             // Another call's id has the same letters and digits, so that both results have the same name.
             let block = block.filter(|block| !call.has_twin || names_call(block, &call.id))?;
             Some(RealResult::Block(block))
@@ -175,14 +183,19 @@ impl Recall {
     /// Reads the pinned answers of these calls from the ledger. Calls without one are left out.
     ///
     /// Returns nothing for a caller that is not verified, and nothing if the ledger does not answer by `deadline`.
-    pub async fn fetch(&self, scope: Scope, calls: &[CallKey], deadline: Instant) -> HashMap<CallKey, PinnedAnswer> {
+    pub async fn fetch_answers(
+        &self,
+        scope: AnswerScope,
+        calls: &[CallKey],
+        deadline: Instant,
+    ) -> HashMap<CallKey, PinnedAnswer> {
         let look = async {
             // Only verified callers have records in the ledger.
-            if !self.0.callers.is_proven(scope.caller).await {
+            if !self.0.callers.is_verified(scope.caller).await {
                 return Ok(Vec::new());
             }
-            let keys = calls.iter().map(|call| key(scope, *call)).collect();
-            read_all(&*self.0.ledger, keys, clock::since_1970()).await
+            let keys = calls.iter().map(|call| pinned_answer_key(scope, *call)).collect();
+            read_all(&*self.0.ledger, keys, clock::unix_time()).await
         };
         let Ok(Ok(records)) = timeout_at(deadline, look).await else {
             self.0.telemetry.record_ledger_timeout("read");
@@ -190,8 +203,8 @@ impl Recall {
         };
         let mut found = HashMap::new();
         for (call, record) in calls.iter().zip(records) {
-            if let Some(row) = record.as_ref().and_then(decode) {
-                found.insert(*call, self.adopt(scope, *call, row));
+            if let Some(row) = record.as_ref().and_then(decode_row) {
+                found.insert(*call, self.adopt_row(scope, *call, row));
             }
         }
         found
@@ -200,20 +213,25 @@ impl Recall {
     /// Pins these answers before they are sent.
     ///
     /// Returns the answers of calls that have another pinned answer already. It stays, and the request must use it.
-    pub async fn freeze(&self, scope: Scope, given: &[Given], deadline: Instant) -> HashMap<CallKey, PinnedAnswer> {
+    pub async fn pin_answers(
+        &self,
+        scope: AnswerScope,
+        given: &[AssignedAnswer],
+        deadline: Instant,
+    ) -> HashMap<CallKey, PinnedAnswer> {
         let mut existing = HashMap::new();
-        let mut fresh: Vec<(CallKey, Row)> = Vec::new();
+        let mut fresh: Vec<(CallKey, PinnedRow)> = Vec::new();
         for (call, answer) in given {
-            let row = Row {
+            let row = PinnedRow {
                 answer: answer.clone(),
-                firm: false,
+                is_committed: false,
             };
-            let known = Known {
+            let known = CachedRow {
                 row: row.clone(),
-                stored: self.0.callers.is_known(scope.caller),
+                is_stored: self.0.callers.is_verified_in_memory(scope.caller),
             };
             // Atomic: of two requests at once for a call, one pins its answer and the other receives it.
-            let entry = self.0.rows.entry(name(scope, *call)).or_insert(known);
+            let entry = self.0.rows.entry(cache_name(scope, *call)).or_insert(known);
             if entry.is_fresh() {
                 fresh.push((*call, row));
             } else if entry.value().row.answer != *answer {
@@ -221,42 +239,42 @@ impl Recall {
             }
         }
         // The pins of an unverified caller stay in memory until a provider accepts a request.
-        if !self.0.callers.is_known(scope.caller) {
+        if !self.0.callers.is_verified_in_memory(scope.caller) {
             return existing;
         }
         // A commit takes `ROWS_MAX` steps at most.
         while !fresh.is_empty() {
             let rest = fresh.split_off(fresh.len().min(ROWS_MAX));
-            self.freeze_portion(scope, fresh, &mut existing, deadline).await;
+            self.pin_portion(scope, fresh, &mut existing, deadline).await;
             fresh = rest;
         }
         existing
     }
 
     /// Writes rows that memory has contained since now. Adds the rows that the ledger has instead to `existing`.
-    async fn freeze_portion(
+    async fn pin_portion(
         &self,
-        scope: Scope,
-        mut fresh: Vec<(CallKey, Row)>,
+        scope: AnswerScope,
+        mut fresh: Vec<(CallKey, PinnedRow)>,
         existing: &mut HashMap<CallKey, PinnedAnswer>,
         deadline: Instant,
     ) {
-        for _ in 0..TRIES {
+        for _ in 0..WRITE_ATTEMPTS_MAX {
             if fresh.is_empty() {
                 return;
             }
             // A commit applies all steps or none: one existing row rejects the others too. The next attempt omits it.
-            let steps = fresh.iter().map(|(call, row)| self.insert(scope, *call, row));
-            let commit = self.0.ledger.commit(steps.collect(), clock::since_1970());
+            let steps = fresh.iter().map(|(call, row)| self.insert_step(scope, *call, row));
+            let commit = self.0.ledger.commit(steps.collect(), clock::unix_time());
             match timeout_at(deadline, commit).await {
-                Ok(Ok(Outcome::Done)) => return,
-                Ok(Ok(Outcome::Conflict(records))) => {
+                Ok(Ok(CommitOutcome::Done)) => return,
+                Ok(Ok(CommitOutcome::Conflict(records))) => {
                     let mut records = records.into_iter();
                     fresh.retain(|(call, _)| {
-                        let Some(row) = records.next().flatten().as_ref().and_then(decode) else {
+                        let Some(row) = records.next().flatten().as_ref().and_then(decode_row) else {
                             return true;
                         };
-                        existing.insert(*call, self.adopt(scope, *call, row));
+                        existing.insert(*call, self.adopt_row(scope, *call, row));
                         false
                     });
                 }
@@ -266,132 +284,140 @@ impl Recall {
         // The request goes on without the ledger. The answer stays pinned in memory, and reaches the ledger later.
         self.0.telemetry.record_ledger_timeout("write");
         for (call, row) in &fresh {
-            self.0.later.write(vec![self.insert(scope, *call, row)]);
+            self.0
+                .write_behind
+                .queue_write(vec![self.insert_step(scope, *call, row)]);
         }
     }
 
     /// Commits these answers: a provider has accepted a request with them. They are the calls' answers from now on.
-    pub fn accepted(&self, scope: Scope, used: &[Given]) {
-        let lasts = !used.is_empty() && self.0.callers.is_known(scope.caller);
+    pub fn commit_answers(&self, scope: AnswerScope, used: &[AssignedAnswer]) {
+        let lasts = !used.is_empty() && self.0.callers.is_verified_in_memory(scope.caller);
         for (call, answer) in used {
-            let known = self.0.rows.get(&name(scope, *call));
+            let known = self.0.rows.get(&cache_name(scope, *call));
             // The first answer that a provider accepted stays: its history is cached with these bytes.
-            if known.as_ref().is_some_and(|known| known.row.firm) {
+            if known.as_ref().is_some_and(|known| known.row.is_committed) {
                 continue;
             }
-            let row = Row {
+            let row = PinnedRow {
                 answer: answer.clone(),
-                firm: true,
+                is_committed: true,
             };
             if lasts {
-                let same = |known: &Known| known.row.answer == *answer && known.stored;
+                let same = |known: &CachedRow| known.row.answer == *answer && known.is_stored;
                 // The row is there already, and is only marked. The version protects a row that was marked before.
                 if known.as_ref().is_some_and(same) {
-                    self.0.later.write(vec![Step::Replace {
-                        key: key(scope, *call),
-                        version: FIRST,
+                    self.0.write_behind.queue_write(vec![CommitStep::Replace {
+                        key: pinned_answer_key(scope, *call),
+                        version: FIRST_VERSION,
                         value: row.encode(),
-                        expires_at: clock::since_1970() + self.0.settings.lasting,
+                        expires_at: clock::unix_time() + self.0.settings.record_ttl,
                     }]);
-                } else if known.is_some_and(|known| known.stored) {
-                    self.0.later.write(vec![remove(scope, *call)]);
+                } else if known.is_some_and(|known| known.is_stored) {
+                    self.0.write_behind.queue_write(vec![remove_step(scope, *call)]);
                 }
                 // Restores a row that another request has rolled back since. Otherwise the insert changes nothing.
-                self.0.later.write(vec![self.insert(scope, *call, &row)]);
+                self.0
+                    .write_behind
+                    .queue_write(vec![self.insert_step(scope, *call, &row)]);
             }
-            self.0.rows.insert(name(scope, *call), Known { row, stored: lasts });
+            self.0
+                .rows
+                .insert(cache_name(scope, *call), CachedRow { row, is_stored: lasts });
         }
     }
 
     /// Rolls back these answers, which this request was the first to use, and which no provider has accepted.
     ///
     /// An answer that another request has committed meanwhile stays.
-    pub fn withdrawn<'g>(&self, scope: Scope, given: impl IntoIterator<Item = &'g Given>) {
+    pub fn roll_back_answers<'g>(&self, scope: AnswerScope, given: impl IntoIterator<Item = &'g AssignedAnswer>) {
         for (call, answer) in given {
-            let name = name(scope, *call);
+            let name = cache_name(scope, *call);
             let Some(known) = self.0.rows.get(&name) else { continue };
             // Another request has committed or replaced the pin since.
-            if known.row.firm || known.row.answer != *answer {
+            if known.row.is_committed || known.row.answer != *answer {
                 continue;
             }
             self.0.rows.invalidate(&name);
-            if known.stored {
-                self.0.later.write(vec![remove(scope, *call)]);
+            if known.is_stored {
+                self.0.write_behind.queue_write(vec![remove_step(scope, *call)]);
             }
         }
     }
 
     /// Returns the texts at the end of this caller's messages. `None` if the ledger did not answer, so that they are
     /// unknown.
-    pub async fn appended(&self, caller: Caller, deadline: Instant) -> Option<OfCaller> {
-        anchors::appended(&self.0, caller, deadline).await
+    pub async fn texts_of_caller(&self, caller: Caller, deadline: Instant) -> Option<TextsByAnchor> {
+        appended_texts::read_texts(&self.0, caller, deadline).await
     }
 
     /// Stores a text before it is sent at the end of a message.
     ///
     /// Returns the text that belongs there, and `true` if it is this one. An earlier text stays. `None` if the text
     /// cannot be stored: it must not be sent then.
-    pub async fn append(
+    pub async fn append_text(
         &self,
         caller: Caller,
         anchor: Anchor,
-        appended: Appended,
+        appended: AppendedText,
         deadline: Instant,
-    ) -> Option<(Arc<Appended>, bool)> {
-        anchors::append(&self.0, caller, anchor, appended, deadline).await
+    ) -> Option<(Arc<AppendedText>, bool)> {
+        appended_texts::store_text(&self.0, caller, anchor, appended, deadline).await
     }
 
     /// Removes a text that no provider has accepted.
-    pub fn unappend(&self, caller: Caller, anchor: Anchor) {
-        anchors::unappend(&self.0, caller, anchor);
+    pub fn remove_text(&self, caller: Caller, anchor: Anchor) {
+        appended_texts::remove_text(&self.0, caller, anchor);
     }
 
     /// Caches a row of the ledger and returns its answer.
-    fn adopt(&self, scope: Scope, call: CallKey, row: Row) -> PinnedAnswer {
+    fn adopt_row(&self, scope: AnswerScope, call: CallKey, row: PinnedRow) -> PinnedAnswer {
         let answer = row.answer.clone();
-        self.0.rows.insert(name(scope, call), Known { row, stored: true });
+        self.0
+            .rows
+            .insert(cache_name(scope, call), CachedRow { row, is_stored: true });
         answer
     }
 
-    fn insert(&self, scope: Scope, call: CallKey, row: &Row) -> Step {
-        Step::Insert {
-            key: key(scope, call),
+    fn insert_step(&self, scope: AnswerScope, call: CallKey, row: &PinnedRow) -> CommitStep {
+        CommitStep::Insert {
+            key: pinned_answer_key(scope, call),
             index: None,
             value: row.encode(),
-            expires_at: clock::since_1970() + self.0.settings.lasting,
+            expires_at: clock::unix_time() + self.0.settings.record_ttl,
         }
     }
 }
 
-fn seen_key(caller: Caller, name: Name) -> Key {
-    Key {
-        kind: Kind::Seen,
+fn client_result_key(caller: Caller, name: RecordName) -> RecordKey {
+    RecordKey {
+        kind: RecordKind::ClientResult,
         principal: *caller.principal().as_bytes(),
         name,
     }
 }
 
-fn remove(scope: Scope, call: CallKey) -> Step {
-    Step::Remove {
-        key: key(scope, call),
-        version: FIRST,
+fn remove_step(scope: AnswerScope, call: CallKey) -> CommitStep {
+    CommitStep::Remove {
+        key: pinned_answer_key(scope, call),
+        version: FIRST_VERSION,
     }
 }
 
-fn decode(record: &Record) -> Option<Row> {
-    Row::decode(&record.value)
+fn decode_row(record: &Record) -> Option<PinnedRow> {
+    PinnedRow::decode(&record.value)
 }
 
-fn key(scope: Scope, call: CallKey) -> Key {
-    Key {
-        kind: Kind::Frozen,
+fn pinned_answer_key(scope: AnswerScope, call: CallKey) -> RecordKey {
+    RecordKey {
+        kind: RecordKind::PinnedAnswer,
         principal: *scope.caller.principal().as_bytes(),
         name: digest_of([scope.format.label().as_bytes(), call.as_bytes()]),
     }
 }
 
 /// Returns the name of a row in memory. It includes the format, since a result fits no other one.
-fn name(scope: Scope, call: CallKey) -> Name {
+fn cache_name(scope: AnswerScope, call: CallKey) -> RecordName {
     // Keyed with the principal: no caller can reach another one's row.
     let parts: [&[u8]; 2] = [scope.format.label().as_bytes(), call.as_bytes()];
     keyed_digest_of(scope.caller.principal().as_bytes(), parts)

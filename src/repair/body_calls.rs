@@ -8,7 +8,7 @@ use crate::{
         lost_results::is_lost,
         pairing::{CallRow, Pairing, id_of},
     },
-    digest::Digest as _,
+    digest::HashTexts as _,
     repair::{
         call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_letters, is_strong},
         canonical::{input_hash, message_hash},
@@ -266,8 +266,8 @@ impl<'c> CallIndex<'c> {
         }
         let own = &self.pairing.turns[call.turn].calls;
         let mut hash = blake3::Hasher::new();
-        hash.add(&(row.index().saturating_sub(own.start) as u64).to_le_bytes());
-        hash.add(&self.previous_calls_hash(call.turn));
+        hash.add_text(&(row.index().saturating_sub(own.start) as u64).to_le_bytes());
+        hash.add_text(&self.previous_calls_hash(call.turn));
         Some(hash.finalize().into())
     }
 
@@ -281,7 +281,7 @@ impl<'c> CallIndex<'c> {
         if let Some(before) = turns.iter().rev().find(|turn| !turn.calls.is_empty()) {
             for earlier in CallRowId::all(before.calls.clone()) {
                 let identity = self.call_identity(earlier, None);
-                hash.add(CallKey::of(&identity).as_bytes());
+                hash.add_text(CallKey::of(&identity).as_bytes());
             }
         }
         let hash = hash.finalize().into();

@@ -3,7 +3,7 @@
 use memchr::memmem;
 
 use super::canonical::input_hash;
-use crate::{conversation::Text, digest::Digest as _};
+use crate::{conversation::Text, digest::HashTexts as _};
 
 /// Shortest run of letters and digits that counts as random.
 const CHANCE_MIN: usize = 9;
@@ -58,17 +58,17 @@ impl CallKey {
         let occurrence = (call.occurrence as u64).to_le_bytes();
         let input = input_hash(call.input);
         for part in [&id_letters(call.id)[..], &call.tool, &input, &occurrence] {
-            hash.add(part);
+            hash.add_text(part);
         }
         if let Some(place) = &call.place {
-            hash.add(place);
+            hash.add_text(place);
         }
         if let Some(before) = &call.before {
-            hash.add(before);
+            hash.add_text(before);
         }
         // The first of them has the same key whatever follows it.
         if call.spelling == IdSpelling::Again {
-            hash.add(call.id);
+            hash.add_text(call.id);
         }
         Self(hash.finalize().into())
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use crate::{conversation::Conversation, digest::Digest as _, wire::json::Json};
+use crate::{conversation::Conversation, digest::HashTexts as _, wire::json::Json};
 
 /// Members that clients and providers add and remove without changing the message.
 const LABELS: [&str; 3] = ["cache_control", "id", "status"];
@@ -18,7 +18,7 @@ pub fn input_hash(raw: &[u8]) -> [u8; 32] {
     match serde_json::from_slice::<Value>(text) {
         Ok(value) => hash_value(&value, &mut hash),
         // drop(hash.update(message)) => Bytes that are no JSON still identify themselves.
-        Err(_) => hash.add(text),
+        Err(_) => hash.add_text(text),
     }
     hash.finalize().into()
 }
@@ -26,36 +26,36 @@ pub fn input_hash(raw: &[u8]) -> [u8; 32] {
 /// Hashes a value with sorted members, numbers by value, and no blanks. The parser bounds the depth.
 pub(super) fn hash_value(value: &Value, hash: &mut blake3::Hasher) {
     match value {
-        Value::Null => hash.add(b"null"),
-        Value::Bool(said) => hash.add(if *said { b"true" } else { b"false" }),
+        Value::Null => hash.add_text(b"null"),
+        Value::Bool(said) => hash.add_text(if *said { b"true" } else { b"false" }),
         Value::Number(number) => {
             let whole = number
                 .as_f64()
                 .filter(|value| value.fract() == 0.0 && value.abs() < 1e15);
             match whole {
                 // 1.0 equals 1, and -0 equals 0.
-                Some(value) => hash.add(format!("{}", value + 0.0).as_bytes()),
-                None => hash.add(number.to_string().as_bytes()),
+                Some(value) => hash.add_text(format!("{}", value + 0.0).as_bytes()),
+                None => hash.add_text(number.to_string().as_bytes()),
             }
         }
         Value::String(text) => {
             hash.update(b"\"");
-            hash.add(text.as_bytes());
+            hash.add_text(text.as_bytes());
         }
         Value::Array(list) => {
             hash.update(b"[");
-            hash.add(&(list.len() as u64).to_le_bytes());
+            hash.add_text(&(list.len() as u64).to_le_bytes());
             for value in list {
                 hash_value(value, hash);
             }
         }
         Value::Object(members) => {
             hash.update(b"{");
-            hash.add(&(members.len() as u64).to_le_bytes());
+            hash.add_text(&(members.len() as u64).to_le_bytes());
             let mut members: Vec<_> = members.iter().collect();
             members.sort_unstable_by_key(|(key, _)| *key);
             for (key, value) in members {
-                hash.add(key.as_bytes());
+                hash.add_text(key.as_bytes());
                 hash_value(value, hash);
             }
         }

@@ -25,7 +25,7 @@ use crate::clock;
 
 /// The description of a body's length in one request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
+pub enum RequestFraming {
     /// Unambiguous: at most one `content-length`, or a transfer coding.
     Plain,
     /// More than one `content-length`.
@@ -38,29 +38,29 @@ pub enum Framing {
 
 /// The framings of the request heads on one connection, as a queue. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Heads(Arc<Seen>);
+pub struct RequestHeads(Arc<RequestHeadsInner>);
 
 /// State shared by the connection's I/O and its requests.
 #[derive(Debug, Default)]
-struct Seen {
-    framings: Mutex<VecDeque<Framing>>,
+struct RequestHeadsInner {
+    framings: Mutex<VecDeque<RequestFraming>>,
     // `true` if the current body is streamed upstream piece by piece.
-    streamed: AtomicBool,
+    is_streamed: AtomicBool,
 }
 
-impl Heads {
+impl RequestHeads {
     /// Returns the framing of the next request, in order of arrival.
-    pub fn next(&self) -> Framing {
+    pub fn next_framing(&self) -> RequestFraming {
         // hyper parses a head only after it was inspected, so an empty queue is an error: refuse the request.
-        self.lock().pop_front().unwrap_or(Framing::Unknown)
+        self.lock_framings().pop_front().unwrap_or(RequestFraming::Unknown)
     }
 
     /// Marks the current body as streamed. Each piece costs a write upstream, so the pieces should be large.
-    pub fn streamed(&self) {
-        self.0.streamed.store(true, Ordering::Relaxed);
+    pub fn mark_streamed(&self) {
+        self.0.is_streamed.store(true, Ordering::Relaxed);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Framing>> {
+    fn lock_framings(&self) -> std::sync::MutexGuard<'_, VecDeque<RequestFraming>> {
         self.0.framings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -72,16 +72,16 @@ const LINE_BYTES_MAX: usize = 256;
 ///
 /// hyper never shrinks that buffer while the connection lives. After a 64 kB request, an idle stream holds 0.7 times
 /// the memory. No difference in CPU time was measurable.
-const SHORT_READ: usize = 16 * 1024 - 1;
+const SHORT_READ_BYTES: usize = 16 * 1024 - 1;
 /// The longest body that is read in such small pieces. At 4 MiB this costs 1.2 times the CPU time.
-const SHORT_BODY: u64 = 256 * 1024;
+const SHORT_BODY_BYTES_MAX: u64 = 256 * 1024;
 
 /// Time for which a client may continue to send after its request was answered.
-const FAREWELL: Duration = Duration::from_secs(1);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The position in the stream of requests.
 #[derive(Debug)]
-enum State {
+enum InspectorState {
     /// In a head, or between two requests.
     Head,
     /// In a body of known length, with the bytes left.
@@ -98,23 +98,23 @@ enum State {
 
 /// The inspector of one connection's requests.
 #[derive(Debug)]
-struct Witness {
-    state: State,
+struct FramingInspector {
+    state: InspectorState,
     line: Vec<u8>,
     lines: usize,
     lengths: usize,
     codings: usize,
     length: Option<u64>,
     // Length of the current body.
-    body: u64,
+    body_length: u64,
     // Number of complete heads.
-    ended: u64,
-    heads: Heads,
+    heads_ended: u64,
+    heads: RequestHeads,
 }
 
-impl Witness {
-    fn new(heads: Heads) -> Self {
-        let (state, line) = (State::Head, Vec::new());
+impl FramingInspector {
+    fn new(heads: RequestHeads) -> Self {
+        let (state, line) = (InspectorState::Head, Vec::new());
         Self {
             state,
             line,
@@ -122,8 +122,8 @@ impl Witness {
             lengths: 0,
             codings: 0,
             length: None,
-            body: 0,
-            ended: 0,
+            body_length: 0,
+            heads_ended: 0,
             heads,
         }
     }
@@ -131,39 +131,39 @@ impl Witness {
     /// Returns `true` if the client must send the rest of a head, or the first head of the connection.
     fn awaits_head(&self) -> bool {
         // Between two requests the keep-alive timeout counts, not the head timeout.
-        let begun = self.lines > 0 || !self.line.is_empty() || self.ended == 0;
-        matches!(self.state, State::Head) && begun
+        let begun = self.lines > 0 || !self.line.is_empty() || self.heads_ended == 0;
+        matches!(self.state, InspectorState::Head) && begun
     }
 
     /// Returns `true` if the next bytes belong to a short body that the proxy collects as a whole.
     fn is_in_short_body(&self) -> bool {
-        let streamed = self.heads.0.streamed.load(Ordering::Relaxed);
-        matches!(self.state, State::Length(_)) && self.body <= SHORT_BODY && !streamed
+        let streamed = self.heads.0.is_streamed.load(Ordering::Relaxed);
+        matches!(self.state, InspectorState::Length(_)) && self.body_length <= SHORT_BODY_BYTES_MAX && !streamed
     }
 
     /// Returns `true` if the client may still send a body, or the rest of a refused request.
     fn awaits_body(&self) -> bool {
-        !matches!(self.state, State::Head)
+        !matches!(self.state, InspectorState::Head)
     }
 
     /// Follows the framing over the next bytes.
-    fn read(&mut self, mut bytes: &[u8]) {
+    fn inspect_bytes(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             bytes = match &mut self.state {
-                State::Blind => return,
-                State::Length(left) | State::Chunk(left) => {
+                InspectorState::Blind => return,
+                InspectorState::Length(left) | InspectorState::Chunk(left) => {
                     let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                     *left = left.saturating_sub(taken as u64);
                     if *left == 0 {
-                        self.state = if matches!(self.state, State::Chunk(_)) {
-                            State::ChunkSize
+                        self.state = if matches!(self.state, InspectorState::Chunk(_)) {
+                            InspectorState::ChunkSize
                         } else {
-                            State::Head
+                            InspectorState::Head
                         };
                     }
                     bytes.get(taken..).unwrap_or_default()
                 }
-                State::Head | State::ChunkSize | State::Trailers => self.read_line(bytes),
+                InspectorState::Head | InspectorState::ChunkSize | InspectorState::Trailers => self.read_line(bytes),
             };
         }
     }
@@ -183,9 +183,9 @@ impl Witness {
         }
         let line = std::mem::take(&mut self.line);
         match self.state {
-            State::Head => self.head_line(&line),
-            State::ChunkSize => self.state = chunk_size(&line),
-            State::Trailers if line.is_empty() => self.state = State::Head,
+            InspectorState::Head => self.read_head_line(&line),
+            InspectorState::ChunkSize => self.state = state_after_size_line(&line),
+            InspectorState::Trailers if line.is_empty() => self.state = InspectorState::Head,
             _ => {}
         }
         // Put back to reuse its allocation.
@@ -195,17 +195,17 @@ impl Witness {
     }
 
     /// Handles one line of a head.
-    fn head_line(&mut self, line: &[u8]) {
+    fn read_head_line(&mut self, line: &[u8]) {
         if line.is_empty() {
             // Empty lines before a request line are ignored (RFC 9112, 2.2).
             if self.lines > 0 {
-                self.head_end();
+                self.finish_head();
             }
             return;
         }
         // HTTP/2 has a framing of its own, which cannot be ambiguous in this way.
         if self.lines == 0 && line.starts_with(b"PRI * HTTP/2.0") {
-            self.state = State::Blind;
+            self.state = InspectorState::Blind;
             return;
         }
         self.lines = self.lines.saturating_add(1);
@@ -225,30 +225,30 @@ impl Witness {
     }
 
     /// Derives the framing from a complete head.
-    fn head_end(&mut self) {
+    fn finish_head(&mut self) {
         let (framing, state) = match (self.lengths, self.codings) {
-            (0, 0) => (Framing::Plain, State::Head),
-            (0, _) => (Framing::Plain, State::ChunkSize),
+            (0, 0) => (RequestFraming::Plain, InspectorState::Head),
+            (0, _) => (RequestFraming::Plain, InspectorState::ChunkSize),
             // The refusal closes the connection, so nothing behind this head will be read.
-            (1.., 1..) => (Framing::LengthAndCoding, State::Blind),
+            (1.., 1..) => (RequestFraming::LengthAndCoding, InspectorState::Blind),
             (1, 0) => match self.length {
-                Some(0) => (Framing::Plain, State::Head),
-                Some(length) => (Framing::Plain, State::Length(length)),
-                None => (Framing::Unknown, State::Blind),
+                Some(0) => (RequestFraming::Plain, InspectorState::Head),
+                Some(length) => (RequestFraming::Plain, InspectorState::Length(length)),
+                None => (RequestFraming::Unknown, InspectorState::Blind),
             },
-            (2.., 0) => (Framing::RepeatedLength, State::Blind),
+            (2.., 0) => (RequestFraming::RepeatedLength, InspectorState::Blind),
         };
-        self.heads.lock().push_back(framing);
-        self.heads.0.streamed.store(false, Ordering::Relaxed);
-        self.body = self.length.unwrap_or(0);
-        self.ended = self.ended.saturating_add(1);
+        self.heads.lock_framings().push_back(framing);
+        self.heads.0.is_streamed.store(false, Ordering::Relaxed);
+        self.body_length = self.length.unwrap_or(0);
+        self.heads_ended = self.heads_ended.saturating_add(1);
         self.state = state;
         (self.lines, self.lengths, self.codings, self.length) = (0, 0, 0, None);
     }
 }
 
 /// Returns the state after a chunk-size line. The two bytes that end a chunk count as its data.
-fn chunk_size(line: &[u8]) -> State {
+fn state_after_size_line(line: &[u8]) -> InspectorState {
     // Chunk extensions may follow the digits.
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let digits = line
@@ -256,70 +256,70 @@ fn chunk_size(line: &[u8]) -> State {
         .and_then(|digits| std::str::from_utf8(digits).ok())
         .unwrap_or_default();
     match u64::from_str_radix(digits, 16) {
-        Ok(0) => State::Trailers,
-        Ok(size) => size.checked_add(2).map_or(State::Blind, State::Chunk),
-        Err(_) => State::Blind,
+        Ok(0) => InspectorState::Trailers,
+        Ok(size) => size.checked_add(2).map_or(InspectorState::Blind, InspectorState::Chunk),
+        Err(_) => InspectorState::Blind,
     }
 }
 
 /// A connection whose incoming bytes are inspected. A read fails if a request head takes too long.
 #[derive(Debug)]
-pub struct Witnessed<T> {
+pub struct InspectedIo<T> {
     inner: T,
-    witness: Witness,
+    inspector: FramingInspector,
     head_timeout: Duration,
     // The head timeout while a head is due, with the number of heads before it.
-    alarm: Option<(u64, Pin<Box<Sleep>>)>,
+    head_timer: Option<(u64, Pin<Box<Sleep>>)>,
     // The timeout of reading away the rest of a refused request.
-    farewell: Option<Pin<Box<Sleep>>>,
+    linger: Option<Pin<Box<Sleep>>>,
 }
 
-impl<T> Witnessed<T> {
+impl<T> InspectedIo<T> {
     /// Wraps `inner`. The second value returns the framing of each request.
-    pub fn new(inner: T, head_timeout: Duration) -> (Self, Heads) {
-        let heads = Heads::default();
-        let witness = Witness::new(heads.clone());
+    pub fn new(inner: T, head_timeout: Duration) -> (Self, RequestHeads) {
+        let heads = RequestHeads::default();
+        let witness = FramingInspector::new(heads.clone());
         (
             Self {
                 inner,
-                witness,
+                inspector: witness,
                 head_timeout,
-                alarm: None,
-                farewell: None,
+                head_timer: None,
+                linger: None,
             },
             heads,
         )
     }
 
     /// Resolves once the timeout of the current head has passed.
-    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let ended = self.witness.ended;
+    fn poll_head_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let ended = self.inspector.heads_ended;
         // The timer belongs to one head: the next head gets its full time.
-        if !self.witness.awaits_head() || self.alarm.as_ref().is_some_and(|(before, _)| *before != ended) {
-            self.alarm = None;
+        if !self.inspector.awaits_head() || self.head_timer.as_ref().is_some_and(|(before, _)| *before != ended) {
+            self.head_timer = None;
         }
-        if !self.witness.awaits_head() {
+        if !self.inspector.awaits_head() {
             return Poll::Pending;
         }
         let deadline = clock::now() + self.head_timeout;
         let (_, alarm) = self
-            .alarm
+            .head_timer
             .get_or_insert_with(|| (ended, Box::pin(tokio::time::sleep_until(deadline))));
         alarm.as_mut().poll(cx)
     }
 }
 
-impl<T: AsyncRead + Unpin> Witnessed<T> {
+impl<T: AsyncRead + Unpin> InspectedIo<T> {
     /// Discards what the client still sends, for up to 1 second.
     ///
     /// An immediate close would reset the connection before the client has read the answer.
-    fn poll_farewell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.witness.awaits_body() {
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.inspector.awaits_body() {
             return Poll::Ready(());
         }
-        let deadline = clock::now() + FAREWELL;
+        let deadline = clock::now() + LINGER_TIMEOUT;
         let farewell = self
-            .farewell
+            .linger
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         let mut scratch = [0; 4096];
         while farewell.as_mut().poll(cx).is_pending() {
@@ -333,12 +333,12 @@ impl<T: AsyncRead + Unpin> Witnessed<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Witnessed<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for InspectedIo<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        // Small reads keep hyper's buffer small for collected bodies: see `SHORT_READ`.
-        let polled = if self.witness.is_in_short_body() && buf.remaining() > SHORT_READ {
-            let mut short = ReadBuf::new(buf.initialize_unfilled_to(SHORT_READ));
+        // Small reads keep hyper's buffer small for collected bodies: see the constants above.
+        let polled = if self.inspector.is_in_short_body() && buf.remaining() > SHORT_READ_BYTES {
+            let mut short = ReadBuf::new(buf.initialize_unfilled_to(SHORT_READ_BYTES));
             let polled = Pin::new(&mut self.inner).poll_read(cx, &mut short);
             let read = short.filled().len();
             buf.advance(read);
@@ -347,11 +347,12 @@ impl<T: AsyncRead + Unpin> AsyncRead for Witnessed<T> {
             Pin::new(&mut self.inner).poll_read(cx, buf)
         };
         if polled.is_ready() {
-            self.witness.read(buf.filled().get(before..).unwrap_or_default());
+            self.inspector
+                .inspect_bytes(buf.filled().get(before..).unwrap_or_default());
             return polled;
         }
         // Only while nothing arrives: bytes that are there are read, however late.
-        ready!(self.poll_late(cx));
+        ready!(self.poll_head_timeout(cx));
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
             "timeout: the client did not send its request head in time",
@@ -359,7 +360,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Witnessed<T> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Witnessed<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for InspectedIo<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(cx, buf)
     }
@@ -370,7 +371,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Witnessed<T> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
-        self.poll_farewell(cx).map(Ok)
+        self.poll_linger(cx).map(Ok)
     }
 
     fn poll_write_vectored(
@@ -390,12 +391,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Witnessed<T> {
 mod tests {
     use super::*;
 
-    fn heads(input: &[u8], cut: usize) -> Vec<Framing> {
-        let heads = Heads::default();
-        let mut witness = Witness::new(heads.clone());
-        witness.read(&input[..cut]);
-        witness.read(&input[cut..]);
-        heads.lock().drain(..).collect()
+    fn heads(input: &[u8], cut: usize) -> Vec<RequestFraming> {
+        let heads = RequestHeads::default();
+        let mut witness = FramingInspector::new(heads.clone());
+        witness.inspect_bytes(&input[..cut]);
+        witness.inspect_bytes(&input[cut..]);
+        heads.lock_framings().drain(..).collect()
     }
 
     #[test]
@@ -404,7 +405,12 @@ mod tests {
             POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\n\r\n\r\r\n0\r\nA: b\r\n\r\n\
             \r\nGET / HTTP/1.1\n\n\
             POST / HTTP/1.1\r\nTRANSFER-encoding: chunked\r\ncontent-length: 1\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n";
-        let want = [Framing::Plain, Framing::Plain, Framing::Plain, Framing::LengthAndCoding];
+        let want = [
+            RequestFraming::Plain,
+            RequestFraming::Plain,
+            RequestFraming::Plain,
+            RequestFraming::LengthAndCoding,
+        ];
         for cut in 0..=input.len() {
             assert_eq!(heads(input, cut), want, "cut at {cut}");
         }
@@ -413,12 +419,12 @@ mod tests {
     #[test]
     fn a_length_that_is_not_kept_whole_is_unknown() {
         let input = format!("POST / HTTP/1.1\r\nContent-Length: {}1\r\n\r\na", "0".repeat(300));
-        assert_eq!(heads(input.as_bytes(), 40), [Framing::Unknown]);
+        assert_eq!(heads(input.as_bytes(), 40), [RequestFraming::Unknown]);
     }
 
     #[test]
     fn equal_lengths_are_still_two() {
         let input = b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na";
-        assert_eq!(heads(input, 3), [Framing::RepeatedLength]);
+        assert_eq!(heads(input, 3), [RequestFraming::RepeatedLength]);
     }
 }

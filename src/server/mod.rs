@@ -20,10 +20,10 @@ use tokio::{
     sync::Semaphore,
 };
 
-use framing::{Heads, Witnessed};
-use stall::Impatient;
-pub use stall::Stalled;
-pub use tasks::{Signal, Tasks};
+use framing::{InspectedIo, RequestHeads};
+pub use stall::ClientStall;
+use stall::WriteStallTimeout;
+pub use tasks::{StopSignal, Tasks};
 
 /// The largest request head, and the limit of hyper's read buffer for one connection: 64 KiB.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -74,7 +74,7 @@ impl fmt::Display for BindError {
 }
 
 /// Binds a listener. Port 0 selects a free port.
-pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
+pub async fn bind_listener(address: SocketAddr) -> Result<TcpListener, BindError> {
     TcpListener::bind(address)
         .await
         .map_err(|source| BindError { address, source })
@@ -82,8 +82,8 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
 
 /// Accepts connections and serves each with a clone of `service`, until the drain begins.
 ///
-/// Every HTTP/1 request carries its [`framing::Framing`] and its connection's [`Heads`] among its extensions.
-pub async fn serve<S, B>(listener: TcpListener, settings: ServerSettings, tasks: Tasks, service: S)
+/// The extensions of every HTTP/1 request contain its framing, and the handle of its connection's heads.
+pub async fn serve_listener<S, B>(listener: TcpListener, settings: ServerSettings, tasks: Tasks, service: S)
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
     S::Future: Send + 'static,
@@ -91,14 +91,14 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let permits = Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS)));
-    let stopping = tasks.stopping();
+    let stopping = tasks.stop_signal();
     // The permit comes before the accept: connections over the limit wait in the kernel's queue.
-    while let Some(Ok(permit)) = stopping.until(pin!(Arc::clone(&permits).acquire_owned())).await {
-        let Some(stream) = stopping.until(pin!(accept(&listener))).await else {
+    while let Some(Ok(permit)) = stopping.run_until(pin!(Arc::clone(&permits).acquire_owned())).await {
+        let Some(stream) = stopping.run_until(pin!(accept_connection(&listener))).await else {
             break;
         };
-        tune(&stream);
-        let connection = connection(stream, settings.clone(), tasks.clone(), service.clone());
+        tune_socket(&stream);
+        let connection = serve_connection(stream, settings.clone(), tasks.clone(), service.clone());
         tasks.spawn_connection(async move {
             connection.await;
             drop(permit);
@@ -107,11 +107,11 @@ where
 }
 
 /// Accepts the next connection. Pauses while the system is out of descriptors or memory.
-async fn accept(listener: &TcpListener) -> TcpStream {
+async fn accept_connection(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
-            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) if is_connection_error(&error) => {}
             // Without the pause this loop would spin until descriptors are free again.
             Err(error) => {
                 tracing::warn!(%error, "failed to accept a connection: retrying in 100 ms");
@@ -122,7 +122,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
 }
 
 /// Returns `true` if an accept error concerns only the one connection, so that the next accept may succeed.
-fn is_of_one_connection(error: &io::Error) -> bool {
+fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(
         error.kind(),
@@ -131,7 +131,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 /// Serves one connection until it ends. A drain lets its running exchanges finish.
-pub async fn connection<T, S, B>(stream: T, settings: ServerSettings, tasks: Tasks, service: S)
+pub async fn serve_connection<T, S, B>(stream: T, settings: ServerSettings, tasks: Tasks, service: S)
 where
     T: AsyncRead + AsyncWrite + Unpin + 'static,
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + Sync + 'static,
@@ -139,17 +139,17 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let stream = Impatient::new(stream, settings.client_stall);
-    let stalled = stream.stalled();
-    let (stream, heads) = Witnessed::new(stream, settings.header_timeout);
-    let service = Framed {
+    let stream = WriteStallTimeout::new(stream, settings.client_stall);
+    let stalled = stream.stall_flag();
+    let (stream, heads) = InspectedIo::new(stream, settings.header_timeout);
+    let service = FramingService {
         heads,
         stalled,
         service,
     };
-    let builder = builder(tasks.clone());
+    let builder = connection_builder(tasks.clone());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = if let Some(ended) = tasks.stopping().until(connection.as_mut()).await {
+    let ended = if let Some(ended) = tasks.stop_signal().run_until(connection.as_mut()).await {
         ended
     } else {
         connection.as_mut().graceful_shutdown();
@@ -161,7 +161,7 @@ where
 }
 
 /// Sets socket options. Errors are ignored: the connection works without them.
-fn tune(stream: &TcpStream) {
+fn tune_socket(stream: &TcpStream) {
     let socket = socket2::SockRef::from(stream);
     drop(socket.set_tcp_nodelay(true));
     drop(socket.set_send_buffer_size(SEND_BUFFER_BYTES));
@@ -170,7 +170,7 @@ fn tune(stream: &TcpStream) {
 }
 
 /// Configures hyper for HTTP/1 and HTTP/2.
-fn builder(tasks: Tasks) -> auto::Builder<Tasks> {
+fn connection_builder(tasks: Tasks) -> auto::Builder<Tasks> {
     let mut builder = auto::Builder::new(tasks);
     builder
         .http1()
@@ -189,13 +189,13 @@ fn builder(tasks: Tasks) -> auto::Builder<Tasks> {
 
 /// A service that adds the framing of each request, and the state of its connection, to the request's extensions.
 #[derive(Clone, Debug)]
-struct Framed<S> {
-    heads: Heads,
-    stalled: Stalled,
+struct FramingService<S> {
+    heads: RequestHeads,
+    stalled: ClientStall,
     service: S,
 }
 
-impl<S, B> Service<Request<Incoming>> for Framed<S>
+impl<S, B> Service<Request<Incoming>> for FramingService<S>
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
 {
@@ -206,7 +206,7 @@ where
     fn call(&self, mut request: Request<Incoming>) -> S::Future {
         // Called in the order of the requests on the connection, so the queues agree.
         if request.version() < Version::HTTP_2 {
-            request.extensions_mut().insert(self.heads.next());
+            request.extensions_mut().insert(self.heads.next_framing());
             request.extensions_mut().insert(self.heads.clone());
         }
         request.extensions_mut().insert(self.stalled.clone());

@@ -20,50 +20,50 @@ use crate::clock;
 
 /// A flag of a connection: its client has stopped reading. Each request carries it in its extensions.
 #[derive(Clone, Debug, Default)]
-pub struct Stalled(Arc<AtomicBool>);
+pub struct ClientStall(Arc<AtomicBool>);
 
-impl Stalled {
+impl ClientStall {
     /// Returns `true` if the connection was closed because the client stopped reading.
-    pub fn is_so(&self) -> bool {
+    pub fn has_stalled(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
 /// A connection whose writes fail after a timeout in which the client took no bytes.
 #[derive(Debug)]
-pub(super) struct Impatient<T> {
+pub(super) struct WriteStallTimeout<T> {
     inner: T,
     limit: Duration,
-    stalled: Stalled,
+    stalled: ClientStall,
     // The timeout, while a write waits.
-    alarm: Option<Pin<Box<Sleep>>>,
+    write_timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<T> Impatient<T> {
+impl<T> WriteStallTimeout<T> {
     pub(super) fn new(inner: T, limit: Duration) -> Self {
         Self {
             inner,
             limit,
-            stalled: Stalled::default(),
-            alarm: None,
+            stalled: ClientStall::default(),
+            write_timer: None,
         }
     }
 
     /// Returns the flag that is set once the client has stopped reading.
-    pub(super) fn stalled(&self) -> Stalled {
+    pub(super) fn stall_flag(&self) -> ClientStall {
         self.stalled.clone()
     }
 
     /// Fails a write that has waited for longer than the limit.
-    fn judge<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+    fn check_stall<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         // Any progress restarts the timeout: a slow client is fine, a silent one is not.
         if written.is_ready() {
-            self.alarm = None;
+            self.write_timer = None;
             return written;
         }
         let limit = self.limit;
         let alarm = self
-            .alarm
+            .write_timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(clock::now() + limit)));
         ready!(alarm.as_mut().poll(cx));
         // Set before the error: the exchange reads the flag when it is dropped.
@@ -75,16 +75,16 @@ impl<T> Impatient<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Impatient<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for WriteStallTimeout<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_read(cx, buf)
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Impatient<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for WriteStallTimeout<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(cx, buf);
-        self.judge(cx, written)
+        self.check_stall(cx, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -101,7 +101,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Impatient<T> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
-        self.judge(cx, written)
+        self.check_stall(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -118,7 +118,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_a_reader_that_takes_nothing_is_cut() {
         let (near, mut far) = tokio::io::duplex(4);
-        let mut near = Impatient::new(near, Duration::from_secs(120));
+        let mut near = WriteStallTimeout::new(near, Duration::from_secs(120));
         near.write_all(b"full").await.unwrap();
         let slow = async {
             for _ in 0..4 {

@@ -15,23 +15,23 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// A signal that is given once, to all tasks. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Signal {
+pub struct StopSignal {
     token: CancellationToken,
-    given: Arc<AtomicBool>,
+    is_given: Arc<AtomicBool>,
 }
 
-impl Signal {
+impl StopSignal {
     /// Gives the signal.
-    fn give(&self) {
+    fn give_signal(&self) {
         // Stored first: a task that the token wakes must see it.
-        self.given.store(true, Ordering::Release);
+        self.is_given.store(true, Ordering::Release);
         self.token.cancel();
     }
 
     /// Runs `task` until the signal is given. Returns `None` if the signal came first.
     ///
     /// The token is polled only if the waker has changed, because its poll takes a lock that all tasks share.
-    pub async fn until<F: Future + Unpin>(&self, mut task: F) -> Option<F::Output> {
+    pub async fn run_until<F: Future + Unpin>(&self, mut task: F) -> Option<F::Output> {
         let mut cancelled = pin!(self.token.cancelled());
         let mut registered: Option<Waker> = None;
         poll_fn(|cx| {
@@ -41,7 +41,7 @@ impl Signal {
             }
             // A registered waker is woken by the token, so a read of the flag is enough here.
             let given = if known {
-                self.given.load(Ordering::Acquire)
+                self.is_given.load(Ordering::Acquire)
             } else {
                 cancelled.as_mut().poll(cx).is_ready()
             };
@@ -55,8 +55,8 @@ impl Signal {
 }
 
 /// Runs a task that can be cut. It is boxed: nested futures store their arguments twice, which cost 9 kB a connection.
-async fn run(cut: Signal, task: Pin<Box<impl Future<Output = ()>>>) {
-    cut.until(task).await;
+async fn run_until_cut(cut: StopSignal, task: Pin<Box<impl Future<Output = ()>>>) {
+    cut.run_until(task).await;
 }
 
 /// The owner of all tasks. Cheap to clone.
@@ -66,23 +66,23 @@ pub struct Tasks {
     connections: TaskTracker,
     // Accept loops and connection pools: cut once the connections are done.
     background: TaskTracker,
-    stop: Signal,
-    cut: Signal,
+    stop: StopSignal,
+    cut: StopSignal,
 }
 
 impl Tasks {
     /// Spawns a client connection. The drain waits for it.
     pub fn spawn_connection(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.connections.spawn(run(self.cut.clone(), Box::pin(task)));
+        self.connections.spawn(run_until_cut(self.cut.clone(), Box::pin(task)));
     }
 
     /// Spawns background work. The drain cuts it once the connections are done.
     pub fn spawn_background(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.background.spawn(run(self.cut.clone(), Box::pin(task)));
+        self.background.spawn(run_until_cut(self.cut.clone(), Box::pin(task)));
     }
 
     /// Returns the signal that the drain has begun.
-    pub fn stopping(&self) -> Signal {
+    pub fn stop_signal(&self) -> StopSignal {
         self.stop.clone()
     }
 
@@ -90,13 +90,13 @@ impl Tasks {
     ///
     /// Returns the number of connections that were cut.
     pub async fn drain(&self, timeout: Duration) -> usize {
-        self.stop.give();
+        self.stop.give_signal();
         self.connections.close();
         self.background.close();
         // Background work continues meanwhile: running exchanges need the connection pools.
         let finished = tokio::time::timeout(timeout, self.connections.wait()).await;
         let left = if finished.is_ok() { 0 } else { self.connections.len() };
-        self.cut.give();
+        self.cut.give_signal();
         // A cut task still drops its state: wait for that too, so that logs and counters are complete.
         self.connections.wait().await;
         self.background.wait().await;
@@ -121,13 +121,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_signal_ends_what_waits_and_what_begins_later() {
-        let signal = Signal::default();
-        assert_eq!(signal.until(pin!(async { 1 })).await, Some(1));
-        let (ended, ()) = tokio::join!(signal.until(std::future::pending::<()>()), async {
+        let signal = StopSignal::default();
+        assert_eq!(signal.run_until(pin!(async { 1 })).await, Some(1));
+        let (ended, ()) = tokio::join!(signal.run_until(std::future::pending::<()>()), async {
             tokio::task::yield_now().await;
-            signal.give();
+            signal.give_signal();
         });
         assert_eq!(ended, None);
-        assert_eq!(signal.until(pin!(async { 1 })).await, None);
+        assert_eq!(signal.run_until(pin!(async { 1 })).await, None);
     }
 }

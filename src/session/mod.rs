@@ -6,10 +6,10 @@
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
 )]
 
+mod body_user;
+mod client_hints;
+mod history_hash;
 mod labels;
-mod marks;
-mod user;
-mod weak;
 
 use std::fmt;
 
@@ -17,16 +17,16 @@ use http::HeaderMap;
 
 use crate::{
     conversation::{BodyField, Outline},
-    digest::Digest as _,
+    digest::HashTexts as _,
     wire::{
         Format,
         json::{Json, Kind},
     },
 };
 
+pub use body_user::body_user;
+pub use client_hints::{ClientHints, is_token_count, read_client_hints};
 pub use labels::LABEL_BYTES_MAX;
-pub use marks::{Marks, counts, marks};
-pub use user::body_user;
 
 /// The length of a lane's short name, in hex digits.
 const SHORT_LETTERS: usize = 12;
@@ -36,7 +36,7 @@ pub type PrincipalHash = [u8; 32];
 
 /// The parts of a request that identify its session.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'r> {
+pub struct SessionRequest<'r> {
     /// The caller.
     pub principal: &'r PrincipalHash,
     /// The format of the body.
@@ -53,7 +53,7 @@ pub struct Asked<'r> {
 
 /// The reliability of a session id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Strength {
+pub enum SessionStrength {
     /// Guessed: conversations with the same beginning share the id.
     Weak,
     /// Certain: the client or the provider names the conversation.
@@ -62,7 +62,7 @@ pub enum Strength {
 
 /// The source of a session id, in the order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Source {
+pub enum SessionSource {
     /// `x-antiphon-session`.
     Antiphon,
     /// `x-claude-code-session-id`.
@@ -83,7 +83,7 @@ pub enum Source {
     History,
 }
 
-impl Source {
+impl SessionSource {
     /// Returns `true` if the next request of the session may name nothing but the answer that it continues from.
     pub const fn is_looked_up(self) -> bool {
         !matches!(self, Self::Antiphon | Self::ClaudeCode | Self::UserId | Self::Header)
@@ -105,10 +105,10 @@ impl Source {
     }
 
     /// Returns the reliability of this source.
-    pub const fn strength(self) -> Strength {
+    pub const fn strength(self) -> SessionStrength {
         match self {
-            Self::History => Strength::Weak,
-            _ => Strength::Strong,
+            Self::History => SessionStrength::Weak,
+            _ => SessionStrength::Strong,
         }
     }
 }
@@ -117,11 +117,11 @@ impl Source {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SessionId {
     name: Box<[u8]>,
-    source: Source,
+    source: SessionSource,
 }
 
 impl SessionId {
-    fn new(name: impl Into<Box<[u8]>>, source: Source) -> Self {
+    fn new(name: impl Into<Box<[u8]>>, source: SessionSource) -> Self {
         Self {
             name: name.into(),
             source,
@@ -129,12 +129,12 @@ impl SessionId {
     }
 
     /// Returns the source of the name.
-    pub const fn source(&self) -> Source {
+    pub const fn source(&self) -> SessionSource {
         self.source
     }
 
     /// Returns the reliability of the name.
-    pub const fn strength(&self) -> Strength {
+    pub const fn strength(&self) -> SessionStrength {
         self.source.strength()
     }
 
@@ -144,7 +144,7 @@ impl SessionId {
     }
 
     /// Returns `true` if the session has this name.
-    pub fn is_called(&self, name: &str) -> bool {
+    pub fn has_name(&self, name: &str) -> bool {
         *self.name == *name.as_bytes()
     }
 }
@@ -175,14 +175,14 @@ impl LaneId {
         let mut hash = blake3::Hasher::new();
         hash.update(principal);
         // Sources that give the same name mean the same session, but a guess must never match a name that was chosen.
-        let guessed = session.strength() == Strength::Weak;
+        let guessed = session.strength() == SessionStrength::Weak;
         // Tagged, so that an agent with the label `main` is not in the main lane.
         let agent = agent.map_or([b"main", &b""[..]], |agent| [b"agent", agent.as_bytes()]);
         for part in [format.label().as_bytes(), &[u8::from(guessed)], &session.name]
             .into_iter()
             .chain(agent)
         {
-            hash.add(part);
+            hash.add_text(part);
         }
         Self(hash.finalize().into())
     }
@@ -193,9 +193,9 @@ impl LaneId {
     }
 
     /// Returns the main lanes of the session with this name, one for each format.
-    pub fn main_of(principal: &PrincipalHash, session: &str) -> [Self; Format::ALL.len()] {
+    pub fn main_lanes(principal: &PrincipalHash, session: &str) -> [Self; Format::ALL.len()] {
         // All certain sources give the same lane, so any of them will do.
-        let session = SessionId::new(session.as_bytes(), Source::Antiphon);
+        let session = SessionId::new(session.as_bytes(), SessionSource::Antiphon);
         Format::ALL.map(|format| Self::new(principal, format, &session, None))
     }
 
@@ -205,7 +205,7 @@ impl LaneId {
     }
 
     /// Returns the first 12 hex digits of the hash, for logs and the admin page.
-    pub fn short(self) -> String {
+    pub fn short_hash(self) -> String {
         blake3::Hash::from_bytes(self.0)
             .to_hex()
             .chars()
@@ -216,7 +216,7 @@ impl LaneId {
 
 impl fmt::Debug for LaneId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LaneId({})", self.short())
+        write!(f, "LaneId({})", self.short_hash())
     }
 }
 
@@ -226,13 +226,13 @@ pub struct Lane {
     /// The id.
     pub id: LaneId,
     /// The source of its session id.
-    pub source: Source,
+    pub source: SessionSource,
     /// The reliability of its session id.
-    pub strength: Strength,
+    pub strength: SessionStrength,
 }
 
 /// A lookup of lanes by what earlier exchanges have shown.
-pub trait Known {
+pub trait KnownLanes {
     /// Returns the lane of this principal that received the answer with this id.
     fn lane_of_answer(&self, principal: &PrincipalHash, id: &str) -> Option<Lane>;
 
@@ -245,9 +245,9 @@ pub trait Known {
 
 /// A lookup that finds nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NothingKnown;
+pub struct NoKnownLanes;
 
-impl Known for NothingKnown {
+impl KnownLanes for NoKnownLanes {
     fn lane_of_answer(&self, _: &PrincipalHash, _: &str) -> Option<Lane> {
         None
     }
@@ -256,50 +256,54 @@ impl Known for NothingKnown {
 /// Returns the lane of a request. `None` if nothing identifies it.
 ///
 /// The sources are tried in the order of [`Source`].
-pub fn lane(request: &Asked<'_>, known: &dyn Known) -> Option<Lane> {
-    let of = |session: SessionId| request.lane(&session);
+pub fn find_lane(request: &SessionRequest<'_>, known: &dyn KnownLanes) -> Option<Lane> {
+    let of = |session: SessionId| request.lane_of_session(&session);
     request
         .named_session()
         .map(of)
         .or_else(|| {
-            let id = request.answer_before()?;
+            let id = request.previous_answer_id()?;
             let lane = known.lane_of_answer(request.principal, &id)?;
             // Only the source is new: a lane that was guessed at first stays a guess.
-            let source = Source::Answer;
+            let source = SessionSource::Answer;
             Some(Lane { source, ..lane })
         })
         .or_else(|| {
             let lane = known.lane_of_calls(request.principal, request.outline)?;
-            let source = Source::Calls;
+            let source = SessionSource::Calls;
             Some(Lane { source, ..lane })
         })
-        .or_else(|| request.string(BodyField::PromptCacheKey, Source::CacheKey).map(of))
+        .or_else(|| {
+            request
+                .field_session(BodyField::PromptCacheKey, SessionSource::CacheKey)
+                .map(of)
+        })
         .or_else(|| request.guessed_session().map(of))
 }
 
-impl Asked<'_> {
+impl SessionRequest<'_> {
     /// Returns the session that the client names.
     pub fn named_session(&self) -> Option<SessionId> {
-        let header = |(name, source): &(&str, Source)| {
-            let name = labels::header(self.headers, name)?;
+        let header = |(name, source): &(&str, SessionSource)| {
+            let name = labels::header_label(self.headers, name)?;
             Some(SessionId::new(name.as_bytes(), *source))
         };
         labels::FIRST_HEADERS
             .iter()
             .find_map(header)
             .or_else(|| self.user_id_session())
-            .or_else(|| labels::HEADERS.iter().find_map(header))
-            .or_else(|| self.conversation())
+            .or_else(|| labels::FALLBACK_HEADERS.iter().find_map(header))
+            .or_else(|| self.conversation_session())
     }
 
     /// Returns the agent within the session. `None` for the main agent.
-    pub fn agent(&self) -> Option<&str> {
-        labels::agent(self.headers)
+    pub fn agent_label(&self) -> Option<&str> {
+        labels::agent_label(self.headers)
     }
 
-    fn lane(&self, session: &SessionId) -> Lane {
+    fn lane_of_session(&self, session: &SessionId) -> Lane {
         Lane {
-            id: LaneId::new(self.principal, self.format, session, self.agent()),
+            id: LaneId::new(self.principal, self.format, session, self.agent_label()),
             source: session.source,
             strength: session.strength(),
         }
@@ -311,38 +315,38 @@ impl Asked<'_> {
         if user.len() > labels::USER_ID_BYTES_MAX {
             return None;
         }
-        labels::user_id(&json.decode(user)).map(|name| SessionId::new(name.into_bytes(), Source::UserId))
+        labels::user_id_session(&json.decode(user)).map(|name| SessionId::new(name.into_bytes(), SessionSource::UserId))
     }
 
     /// Returns the session in `conversation`, which is an id or an object with one.
-    fn conversation(&self) -> Option<SessionId> {
+    fn conversation_session(&self) -> Option<SessionId> {
         let json = Json::new(self.body);
         let span = self.outline.field(BodyField::Conversation)?;
         let id = match json.kind(span) {
             Kind::Object => json.member(span, "id")?,
             _ => span,
         };
-        let name = labels::string(json, id)?;
-        Some(SessionId::new(name.into_bytes(), Source::Conversation))
+        let name = labels::string_label(json, id)?;
+        Some(SessionId::new(name.into_bytes(), SessionSource::Conversation))
     }
 
     /// Returns the id of the provider's answer that the request continues from.
-    fn answer_before(&self) -> Option<String> {
+    fn previous_answer_id(&self) -> Option<String> {
         let json = Json::new(self.body);
         let thread = |span| json.member(span, "previous_message_id");
         let span = self.outline.field(BodyField::PreviousResponse);
-        labels::string(
+        labels::string_label(
             json,
             span.or_else(|| self.outline.field(BodyField::Thread).and_then(thread))?,
         )
     }
 
-    fn string(&self, field: BodyField, source: Source) -> Option<SessionId> {
-        let name = labels::string(Json::new(self.body), self.outline.field(field)?)?;
+    fn field_session(&self, field: BodyField, source: SessionSource) -> Option<SessionId> {
+        let name = labels::string_label(Json::new(self.body), self.outline.field(field)?)?;
         Some(SessionId::new(name.into_bytes(), source))
     }
 
     fn guessed_session(&self) -> Option<SessionId> {
-        weak::hash(self).map(|hash| SessionId::new(hash, Source::History))
+        history_hash::history_hash(self).map(|hash| SessionId::new(hash, SessionSource::History))
     }
 }

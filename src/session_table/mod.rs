@@ -8,8 +8,8 @@
 )]
 
 mod branches;
-mod calls;
-mod standing;
+mod call_state;
+mod open_calls;
 
 use std::{
     sync::{
@@ -24,16 +24,16 @@ use tokio::time::Instant;
 
 use crate::{
     conversation::{CallChain, Outline},
-    policy::course::Snapshot,
-    session::{Known, Lane, LaneId, PrincipalHash},
+    policy::stream_timeouts::RunningTool,
+    session::{KnownLanes, Lane, LaneId, PrincipalHash},
     wire::watch::Calls,
 };
 
 pub use branches::BRANCHES_MAX;
 use branches::Branches;
-use calls::OpenCalls;
-pub use calls::{CallLimits, CallView, LEFT_MAX, OPEN_MAX};
-pub use standing::{Came, Closed, Detached, Settled, Standing};
+pub use call_state::{AnswerEnd, CallState, ClosedCalls, DetachReason, SettledCall};
+use open_calls::OpenCalls;
+pub use open_calls::{CallLimits, CallView, LEFT_CALLS_MAX, OPEN_CALLS_MAX};
 
 /// Bytes that a lane counts in addition to its texts and calls, including the overhead of the map.
 const LANE_BYTES: usize = 512;
@@ -66,7 +66,7 @@ impl Default for SessionSettings {
 
 /// The profile that serves a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pin {
+pub struct ProfilePin {
     /// The upstream.
     pub upstream: Box<str>,
     /// The label of the profile.
@@ -76,22 +76,22 @@ pub struct Pin {
 /// The lanes of this process.
 #[derive(Debug)]
 pub struct SessionTable {
-    lanes: Cache<LaneId, Arc<Kept>>,
-    answers: Cache<[u8; 32], Lane>,
+    lanes: Cache<LaneId, Arc<LaneSlot>>,
+    lanes_by_answer: Cache<[u8; 32], Lane>,
     idle: Duration,
     limits: CallLimits,
 }
 
 /// The state of one lane.
 #[derive(Clone, Debug)]
-struct Session {
-    pin: Option<Pin>,
+struct LaneState {
+    pin: Option<ProfilePin>,
     calls: OpenCalls,
     branches: Branches,
     /// The number of forks that were seen.
     forks: usize,
     /// The provider-side tool that ran when an answer last stalled.
-    stalled: Option<Snapshot>,
+    stalled_tool: Option<RunningTool>,
     last_seen: Instant,
 }
 
@@ -101,20 +101,20 @@ pub struct LaneView {
     /// The beginning of its hash.
     pub lane: String,
     /// The profile that serves it.
-    pub pin: Option<Pin>,
+    pub pin: Option<ProfilePin>,
     /// The open calls.
     pub calls: Vec<CallView>,
     /// The number of forks that were seen.
     pub forks: usize,
     /// The provider-side tool that ran when an answer last stalled.
-    pub stalled: Option<Snapshot>,
+    pub stalled_tool: Option<RunningTool>,
     /// The time since its last use.
     pub idle: Duration,
 }
 
 /// Sums over all lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct LaneTotals {
     /// The number of lanes.
     pub lanes: usize,
     /// Lanes with a profile of their own.
@@ -129,69 +129,69 @@ pub struct Totals {
 ///
 /// Its state changes in place. Only a lane that grows is inserted anew, so that the map weighs it again.
 #[derive(Debug)]
-struct Kept {
-    session: Mutex<Session>,
+struct LaneSlot {
+    state: Mutex<LaneState>,
     /// Bytes that the map counts for the lane: a power of two that is at least its size.
     weight: AtomicU32,
 }
 
-impl Kept {
+impl LaneSlot {
     fn new(now: Instant) -> Self {
-        let session = Session::new(now);
-        let weight = AtomicU32::new(rounded(session.weight()));
+        let session = LaneState::new(now);
+        let weight = AtomicU32::new(rounded_weight(session.memory_bytes()));
         Self {
-            session: Mutex::new(session),
+            state: Mutex::new(session),
             weight,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Session> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> MutexGuard<'_, LaneState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn rounded(weight: usize) -> u32 {
+fn rounded_weight(weight: usize) -> u32 {
     let rounded = weight.checked_next_power_of_two().unwrap_or(usize::MAX);
     u32::try_from(rounded).unwrap_or(u32::MAX)
 }
 
 /// A lane as a request finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entered {
+pub struct EnteredLane {
     /// The calls that the request closed.
-    pub closed: Closed,
+    pub closed: ClosedCalls,
     /// The profile that serves the lane.
-    pub pin: Option<Pin>,
+    pub pin: Option<ProfilePin>,
     /// `true` if the client still works on calls of the lane.
     pub has_open_calls: bool,
     /// The number of pairs of branches that this request is the first to prove a fork.
     pub forks: usize,
 }
 
-impl Session {
+impl LaneState {
     fn new(now: Instant) -> Self {
         Self {
             pin: None,
             calls: OpenCalls::default(),
             branches: Branches::default(),
             forks: 0,
-            stalled: None,
+            stalled_tool: None,
             last_seen: now,
         }
     }
 
-    fn weight(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         let pin = self
             .pin
             .as_ref()
             .map_or(0, |pin| pin.upstream.len().saturating_add(pin.profile.len()));
-        [pin, self.calls.weight(), self.branches.weight()]
+        [pin, self.calls.memory_bytes(), self.branches.memory_bytes()]
             .into_iter()
             .fold(LANE_BYTES, usize::saturating_add)
     }
 
     /// Returns the time since the last use of the lane.
-    fn idle(&self, now: Instant) -> Duration {
+    fn idle_time(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.last_seen)
     }
 }
@@ -211,10 +211,10 @@ impl SessionTable {
         Self {
             lanes: Cache::builder()
                 .max_capacity(bytes_max)
-                .weigher(move |_, kept: &Arc<Kept>| kept.weight.load(Ordering::Relaxed).max(least))
+                .weigher(move |_, kept: &Arc<LaneSlot>| kept.weight.load(Ordering::Relaxed).max(least))
                 .time_to_idle(idle)
                 .build(),
-            answers: Cache::builder()
+            lanes_by_answer: Cache::builder()
                 .max_capacity(entries_max.min(bytes_max.checked_div(ANSWER_BYTES).unwrap_or_default()))
                 .time_to_idle(idle)
                 .build(),
@@ -224,32 +224,32 @@ impl SessionTable {
     }
 
     /// Returns the profile that serves a lane.
-    pub fn pin(&self, lane: LaneId, now: Instant) -> Option<Pin> {
-        self.look(lane, now, |session| session.pin.clone()).flatten()
+    pub fn profile_pin(&self, lane: LaneId, now: Instant) -> Option<ProfilePin> {
+        self.read_lane(lane, now, |session| session.pin.clone()).flatten()
     }
 
     /// Sets the profile that serves the lane. `None` removes it.
-    pub fn set_pin(&self, lane: LaneId, pin: Option<Pin>, now: Instant) {
-        self.change(lane, now, |session| session.pin = pin);
+    pub fn set_profile_pin(&self, lane: LaneId, pin: Option<ProfilePin>, now: Instant) {
+        self.change_lane(lane, now, |session| session.pin = pin);
     }
 
     /// Notes a request of the lane: closes the calls that it answers, and those that the lane went on without.
-    pub fn asked(&self, lane: LaneId, outline: &Outline, now: Instant) -> Closed {
-        self.entered(lane, outline, true, now).closed
+    pub fn note_request(&self, lane: LaneId, outline: &Outline, now: Instant) -> ClosedCalls {
+        self.enter_lane(lane, outline, true, now).closed
     }
 
     /// Does the same as [`SessionTable::asked`], and returns the rest of the lane's state too.
     ///
     /// `goes_on` is `false` for a request that only counts tokens or compacts its history.
-    pub fn entered(&self, lane: LaneId, outline: &Outline, goes_on: bool, now: Instant) -> Entered {
+    pub fn enter_lane(&self, lane: LaneId, outline: &Outline, goes_on: bool, now: Instant) -> EnteredLane {
         // Such a request does not continue the history, so it proves no fork.
         let nothing = CallChain::default();
         let chain = if goes_on { &outline.chain } else { &nothing };
-        self.change(lane, now, |session| {
-            let closed = session.calls.close(outline, &self.limits, now);
-            let forks = session.branches.show(chain);
+        self.change_lane(lane, now, |session| {
+            let closed = session.calls.close_by_request(outline, &self.limits, now);
+            let forks = session.branches.add_history(chain);
             session.forks = session.forks.saturating_add(forks);
-            Entered {
+            EnteredLane {
                 closed,
                 pin: session.pin.clone(),
                 has_open_calls: !session.calls.list.is_empty(),
@@ -261,67 +261,67 @@ impl SessionTable {
     /// Notes an answer of the lane: opens its calls, and stores its id.
     ///
     /// Returns the number of calls that no client waits for.
-    pub fn answered(
+    pub fn note_answer(
         &self,
         principal: &PrincipalHash,
         lane: Lane,
         calls: &Calls,
-        came: Came,
+        came: AnswerEnd,
         answer_id: Option<&str>,
         now: Instant,
     ) -> usize {
         if let Some(id) = answer_id.filter(|id| !id.is_empty()) {
-            self.answers.insert(answer_key(principal, id), lane);
+            self.lanes_by_answer.insert(answer_key(principal, id), lane);
         }
         // No entry is created for a lane that has nothing to remember.
         if calls.list.is_empty() {
             return 0;
         }
-        self.change(lane.id, now, |session| {
-            session.calls.open(calls, came, &self.limits, now)
+        self.change_lane(lane.id, now, |session| {
+            session.calls.open_calls(calls, came, &self.limits, now)
         })
     }
 
     /// Detaches all calls of the lane, whose owner closed it. Returns the number of calls that were attached.
-    pub fn close(&self, lane: LaneId, now: Instant) -> usize {
+    pub fn close_lane(&self, lane: LaneId, now: Instant) -> usize {
         // A request about an unknown lane must not create one.
-        let known = self.look(lane, now, |_| ()).is_some();
-        let close = |session: &mut Session| session.calls.detach(Detached::Closed);
-        if known { self.change(lane, now, close) } else { 0 }
+        let known = self.read_lane(lane, now, |_| ()).is_some();
+        let close = |session: &mut LaneState| session.calls.detach_all(DetachReason::Closed);
+        if known { self.change_lane(lane, now, close) } else { 0 }
     }
 
     /// Returns the state of an unsettled call of the lane, by its id or by the letters and digits of the id.
-    pub fn standing(&self, lane: LaneId, call_id: &str, now: Instant) -> Option<Standing> {
-        let standing = |session: &Session| session.calls.standing(call_id.as_bytes(), &self.limits, now);
-        self.look(lane, now, standing).flatten()
+    pub fn call_state(&self, lane: LaneId, call_id: &str, now: Instant) -> Option<CallState> {
+        let standing = |session: &LaneState| session.calls.call_state(call_id.as_bytes(), &self.limits, now);
+        self.read_lane(lane, now, standing).flatten()
     }
 
     /// Notes that an answer of the lane stalled while this tool ran at the provider.
-    pub fn stalled(&self, lane: LaneId, tool: Snapshot, now: Instant) {
-        self.change(lane, now, |session| session.stalled = Some(tool));
+    pub fn note_stall(&self, lane: LaneId, tool: RunningTool, now: Instant) {
+        self.change_lane(lane, now, |session| session.stalled_tool = Some(tool));
     }
 
     /// Returns `true` if the client still works on calls of the lane.
     pub fn has_open_calls(&self, lane: LaneId, now: Instant) -> bool {
-        self.look(lane, now, |session| !session.calls.list.is_empty())
+        self.read_lane(lane, now, |session| !session.calls.list.is_empty())
             .unwrap_or_default()
     }
 
     /// Returns up to `limit` lanes behind the first `skip`: lanes with open calls first, then the most recently used.
-    pub fn view(&self, skip: usize, limit: usize, now: Instant) -> Vec<LaneView> {
-        let mut lanes: Vec<(Duration, LaneId, Arc<Kept>)> = self.living(now).collect();
+    pub fn lane_views(&self, skip: usize, limit: usize, now: Instant) -> Vec<LaneView> {
+        let mut lanes: Vec<(Duration, LaneId, Arc<LaneSlot>)> = self.live_lanes(now).collect();
         // Cached keys, since each of them takes the lock of its lane.
-        lanes.sort_by_cached_key(|(idle, lane, kept)| (kept.lock().calls.list.is_empty(), *idle, *lane));
+        lanes.sort_by_cached_key(|(idle, lane, kept)| (kept.lock_state().calls.list.is_empty(), *idle, *lane));
         let lanes = lanes.into_iter().skip(skip).take(limit);
-        let view = |(idle, lane, kept): (Duration, LaneId, Arc<Kept>)| {
-            let session = kept.lock();
+        let view = |(idle, lane, kept): (Duration, LaneId, Arc<LaneSlot>)| {
+            let session = kept.lock_state();
             let calls = session.calls.list.iter();
             LaneView {
-                lane: lane.short(),
+                lane: lane.short_hash(),
                 pin: session.pin.clone(),
-                calls: calls.map(|call| call.view(now)).collect(),
+                calls: calls.map(|call| call.to_view(now)).collect(),
                 forks: session.forks,
-                stalled: session.stalled.clone(),
+                stalled_tool: session.stalled_tool.clone(),
                 idle,
             }
         };
@@ -329,13 +329,13 @@ impl SessionTable {
     }
 
     /// Returns the sums over all lanes.
-    pub fn totals(&self, now: Instant) -> Totals {
+    pub fn lane_totals(&self, now: Instant) -> LaneTotals {
         // The cache evicts lazily: entries over the limit would be counted.
         self.lanes.run_pending_tasks();
-        self.living(now).fold(Totals::default(), |sums, (_, _, kept)| {
-            let session = kept.lock();
+        self.live_lanes(now).fold(LaneTotals::default(), |sums, (_, _, kept)| {
+            let session = kept.lock_state();
             let open = session.calls.list.len();
-            Totals {
+            LaneTotals {
                 lanes: sums.lanes.saturating_add(1),
                 pinned: sums.pinned.saturating_add(usize::from(session.pin.is_some())),
                 waiting: sums.waiting.saturating_add(usize::from(open > 0)),
@@ -345,35 +345,35 @@ impl SessionTable {
     }
 
     /// Returns the lanes that are not idle for too long, each with its idle time.
-    fn living(&self, now: Instant) -> impl Iterator<Item = (Duration, LaneId, Arc<Kept>)> {
+    fn live_lanes(&self, now: Instant) -> impl Iterator<Item = (Duration, LaneId, Arc<LaneSlot>)> {
         let living = self.lanes.iter().map(move |(lane, kept)| {
-            let idle = kept.lock().idle(now);
+            let idle = kept.lock_state().idle_time(now);
             (idle, *lane, kept)
         });
         living.filter(|(idle, _, _)| *idle <= self.idle)
     }
 
-    fn look<T>(&self, lane: LaneId, now: Instant, look: impl FnOnce(&Session) -> T) -> Option<T> {
+    fn read_lane<T>(&self, lane: LaneId, now: Instant, look: impl FnOnce(&LaneState) -> T) -> Option<T> {
         let kept = self.lanes.get(&lane)?;
-        let session = kept.lock();
-        (session.idle(now) <= self.idle).then(|| look(&session))
+        let session = kept.lock_state();
+        (session.idle_time(now) <= self.idle).then(|| look(&session))
     }
 
     /// Changes the state of a lane, which is created if it is unknown. Changes of one lane exclude each other.
-    fn change<T>(&self, lane: LaneId, now: Instant, change: impl FnOnce(&mut Session) -> T) -> T {
+    fn change_lane<T>(&self, lane: LaneId, now: Instant, change: impl FnOnce(&mut LaneState) -> T) -> T {
         let known = self.lanes.get(&lane);
         // Two first requests of a lane must share one entry.
-        let kept = known.unwrap_or_else(|| self.lanes.get_with(lane, || Arc::new(Kept::new(now))));
-        let mut session = kept.lock();
+        let kept = known.unwrap_or_else(|| self.lanes.get_with(lane, || Arc::new(LaneSlot::new(now))));
+        let mut session = kept.lock_state();
         // The cache evicts lazily, and by another clock: an idle lane may still be here.
-        if session.idle(now) > self.idle {
-            *session = Session::new(now);
+        if session.idle_time(now) > self.idle {
+            *session = LaneState::new(now);
         }
         // Concurrent tasks may pass their times out of order.
         session.last_seen = session.last_seen.max(now);
         let done = change(&mut session);
         // Rounding makes a lane that grows call by call be inserted anew only when its size doubles.
-        let weight = rounded(session.weight());
+        let weight = rounded_weight(session.memory_bytes());
         drop(session);
         if weight > kept.weight.fetch_max(weight, Ordering::Relaxed) {
             self.lanes.insert(lane, kept);
@@ -382,9 +382,9 @@ impl SessionTable {
     }
 }
 
-impl Known for SessionTable {
+impl KnownLanes for SessionTable {
     fn lane_of_answer(&self, principal: &PrincipalHash, id: &str) -> Option<Lane> {
-        self.answers.get(&answer_key(principal, id))
+        self.lanes_by_answer.get(&answer_key(principal, id))
     }
 }
 

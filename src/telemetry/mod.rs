@@ -1,4 +1,4 @@
-//! Telemetry: what happened, for operators. Other rooms report events to one handle, [`Telemetry`].
+//! Telemetry for operators. Other rooms report events to one handle, [`Telemetry`].
 //!
 //! | folder | content |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `traces` | spans, and their export to a collector |
 //! | [`dashboard`] | the feed of the dashboard: last repairs, late results, counts of the last hour |
 //!
-//! Content, secrets and query strings are in none of them. `events` knows no other folder; the others know `events`.
+//! None of them contains content, secrets or query strings. `events` imports no other folder; all others import it.
 
 pub mod dashboard;
 pub mod events;
@@ -27,13 +27,13 @@ pub use log::{LogControl, LogFormat, LogSettings, flush_log_lines};
 pub use metrics::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS};
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
 
-use crate::session_table::{Detached, Entered};
+use crate::session_table::{DetachReason, EnteredLane};
 use dashboard::{DashboardFeed, DashboardUpdate, StructureJob};
 use events::{ExchangeEnded, ExchangeTrace, ResultPosted};
 use metrics::Metrics;
 use traces::Tracer;
 
-/// The handle that records what happens. Cheap to clone: all clones share the same metrics, feed and traces.
+/// The handle that records events. Cheap to clone: all clones share the same metrics, feed and traces.
 #[derive(Clone, Debug)]
 pub struct Telemetry {
     metrics: Arc<Metrics>,
@@ -49,7 +49,7 @@ impl Default for Telemetry {
 }
 
 impl Telemetry {
-    /// Creates telemetry for upstreams with these names: no other value becomes an `upstream` label of an exchange.
+    /// Creates telemetry for upstreams with these names. No other value becomes an `upstream` label of an exchange.
     pub fn new<N: Into<String>>(upstreams: impl IntoIterator<Item = N>) -> Self {
         Self {
             metrics: Arc::new(Metrics::new(upstreams.into_iter().map(Into::into).collect())),
@@ -61,6 +61,7 @@ impl Telemetry {
     /// Turns traces on. Returns the exporter, which must be run for spans to be sent.
     #[must_use]
     pub fn with_traces(mut self, settings: TraceSettings) -> (Self, TraceExporter) {
+        // The tracer gets the metrics because it counts the spans that are lost.
         let (tracer, exporter) = Tracer::new(settings, Arc::clone(&self.metrics));
         self.tracer = Some(tracer);
         (self, exporter)
@@ -79,7 +80,7 @@ impl Telemetry {
 
     /// Records an exchange that ended: its log line, its metrics, its dashboard entry and its spans.
     pub fn record_exchange(&self, event: &ExchangeEnded) {
-        // The spans come last: they may be dropped, the others never are.
+        // The spans come last: they may be dropped on a full queue, the others are never lost.
         self.metrics.record_exchange(event);
         self.dashboard.record_exchange(event);
         log::log_exchange(event);
@@ -93,47 +94,47 @@ impl Telemetry {
         self.metrics.upstreams.record_connect(took);
     }
 
-    /// Records the first byte of an answer's body, and the time since the answer's head.
+    /// Records the first byte of an answer's body, and the time since its head.
     pub fn record_first_byte(&self, took: Duration) {
         self.metrics.upstreams.record_first_byte(took);
     }
 
-    /// Records the start of an answer's body; [`record_stream_end`](Self::record_stream_end) must follow.
+    /// Records the start of a streamed answer; [`record_stream_end`](Self::record_stream_end) must follow.
     pub fn record_stream_start(&self) {
         self.metrics.answers.streams_active.inc();
     }
 
-    /// Records the end of an answer's body, for whatever reason.
+    /// Records the end of a streamed answer, for whatever reason.
     pub fn record_stream_end(&self) {
         self.metrics.answers.streams_active.dec();
     }
 
-    /// Returns the number of answers whose bodies are being relayed.
+    /// Returns the number of streamed answers that are being relayed.
     pub fn active_streams(&self) -> i64 {
         self.metrics.answers.streams_active.get()
     }
 
-    /// Records an answer on an inspected route that the watcher could not read.
+    /// Records a compressed answer on an inspected route. The watcher cannot read it.
     pub fn record_unwatched_answer(&self) {
         self.metrics.answers.watcher_blind.inc();
     }
 
-    /// Records a retry with a second repair after the provider's refusal: `pairing` or `binding`.
+    /// Records a resend after the provider refused the history, with the kind of refusal: `pairing` or `binding`.
     pub fn record_second_repair(&self, why: &'static str) {
         self.metrics.repairs.second_repairs.count([why]);
     }
 
-    /// Records that the provider refused the second repair too.
+    /// Records that the provider refused the resend too.
     pub fn record_second_refusal(&self, why: &'static str) {
         self.metrics.repairs.second_repairs_refused.count([why]);
     }
 
-    /// Records an answer that a call was given for good: `moved`, `restored` or `placeholder`.
+    /// Records a new pinned answer by its kind: `moved`, `restored` or `placeholder`.
     pub fn record_frozen_answer(&self, kind: &'static str) {
         self.metrics.repairs.frozen_answers.count([kind]);
     }
 
-    /// Records a send that ended, with the class of its result.
+    /// Records an attempt that ended, with the class of its verdict.
     pub fn record_attempt(&self, upstream: &str, class: &'static str) {
         self.metrics.upstreams.record_attempt(upstream, class);
     }
@@ -143,7 +144,7 @@ impl Telemetry {
         self.metrics.upstreams.record_rotation(upstream, profile, reason);
     }
 
-    /// Sets whether a profile is in a state.
+    /// Sets the gauge of a profile and a state: 1 if the profile is in it.
     pub fn set_profile_state(&self, upstream: &str, profile: &str, state: &'static str, is: bool) {
         self.metrics.upstreams.set_profile_state(upstream, profile, state, is);
     }
@@ -158,23 +159,23 @@ impl Telemetry {
         self.dashboard.publish(DashboardUpdate::Profiles);
     }
 
-    /// Records a request of a lane: its forks, and the tool calls that it closed.
-    pub fn record_lane_request(&self, entered: &Entered) {
+    /// Records a request of a lane: new forks of its history, and the tool calls that it closed.
+    pub fn record_lane_request(&self, entered: &EnteredLane) {
         self.metrics.sessions.record_request(entered);
-        // One by one: each may have another reason.
+        // One by one, because each call has its own reason.
         for why in &entered.closed.detached {
             self.record_detached_calls(*why, 1);
         }
     }
 
     /// Records tool calls that no client is known to wait for any more.
-    pub fn record_detached_calls(&self, why: Detached, calls: usize) {
+    pub fn record_detached_calls(&self, why: DetachReason, calls: usize) {
         self.metrics.sessions.record_detached_calls(why, calls as u64);
         self.dashboard.record_detached_calls(why, calls as u64);
     }
 
     /// Returns the detached calls so far, by reason.
-    pub fn detached_calls(&self) -> [(&'static str, u64); Detached::ALL.len()] {
+    pub fn detached_calls(&self) -> [(&'static str, u64); DetachReason::ALL.len()] {
         self.metrics.sessions.detached_calls()
     }
 
@@ -183,7 +184,7 @@ impl Telemetry {
         self.metrics.sessions.set_totals(lanes, open_calls);
     }
 
-    /// Records an exchange that continued without the ledger because of a timeout: `read` or `write`.
+    /// Records an exchange that continued without the ledger, because a `read` or `write` timed out or failed.
     pub fn record_ledger_timeout(&self, op: &'static str) {
         self.metrics.ledger.missed.count([op]);
     }
@@ -207,6 +208,7 @@ impl Telemetry {
     pub fn record_post(&self, event: &ResultPosted<'_>) {
         let ResultPosted { service, answer, bytes } = event;
         self.metrics.ledger.posts.count([*answer]);
+        // The size only: the content of results is never logged.
         tracing::info!(target: "antiphon::ledger", service, answer, bytes, "result posted");
     }
 
@@ -266,7 +268,7 @@ impl Telemetry {
         self.tracer.is_some()
     }
 
-    /// Returns `true` if requests are sent with the proxy's span as their parent.
+    /// Returns `true` if requests are sent upstream with the proxy's span as their parent.
     pub fn has_trace_propagation(&self) -> bool {
         self.tracer.as_ref().is_some_and(Tracer::propagates)
     }

@@ -31,9 +31,9 @@ use tokio::{net::TcpStream, sync::Notify};
 use tower_service::Service;
 
 use super::{
-    BoxError, Kind, Phase, ProxyEnvironment, SendError, UpstreamSettings,
-    ebb::Tidal,
-    inside::{Dial, Stream},
+    BoxError, Phase, ProxyEnvironment, SendError, SendErrorKind, UpstreamSettings,
+    in_process::{InProcessDialer, ProviderStream},
+    read_idle::WriteTimeoutIo,
 };
 use crate::{clock, provider};
 
@@ -41,32 +41,32 @@ use crate::{clock, provider};
 const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
-type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, SendError>> + Send>>;
+type ConnectFuture<T> = Pin<Box<dyn Future<Output = Result<T, SendError>> + Send>>;
 
 /// A failed DNS lookup.
 #[derive(Debug, thiserror::Error)]
 #[error("DNS lookup failed")]
-struct NameError(#[source] io::Error);
+struct DnsError(#[source] io::Error);
 
 /// The observer of the time that new connections took. Cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct Told(Arc<OnceLock<Box<Hear>>>);
+pub(super) struct ConnectObserver(Arc<OnceLock<Box<ConnectCallback>>>);
 
-type Hear = dyn Fn(Duration) + Send + Sync;
+type ConnectCallback = dyn Fn(Duration) + Send + Sync;
 
-impl fmt::Debug for Told {
+impl fmt::Debug for ConnectObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectObserver").finish_non_exhaustive()
     }
 }
 
-impl Told {
+impl ConnectObserver {
     /// Sets the observer. Only the first call has an effect.
-    pub(super) fn set(&self, hear: impl Fn(Duration) + Send + Sync + 'static) {
+    pub(super) fn set_callback(&self, hear: impl Fn(Duration) + Send + Sync + 'static) {
         drop(self.0.set(Box::new(hear)));
     }
 
-    fn hear(&self, took: Duration) {
+    fn report_connect(&self, took: Duration) {
         if let Some(hear) = self.0.get() {
             hear(took);
         }
@@ -79,15 +79,15 @@ struct Resolver(GaiResolver);
 
 impl Service<Name> for Resolver {
     type Response = GaiAddrs;
-    type Error = NameError;
-    type Future = Pin<Box<dyn Future<Output = Result<GaiAddrs, NameError>> + Send>>;
+    type Error = DnsError;
+    type Future = Pin<Box<dyn Future<Output = Result<GaiAddrs, DnsError>> + Send>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), NameError>> {
-        self.0.poll_ready(cx).map_err(NameError)
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DnsError>> {
+        self.0.poll_ready(cx).map_err(DnsError)
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        self.0.call(name).map(|addresses| addresses.map_err(NameError)).boxed()
+        self.0.call(name).map(|addresses| addresses.map_err(DnsError)).boxed()
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Dialer {
     proxies: Arc<Matcher>,
     timeout: Duration,
     /// Notified once the connection is there.
-    dialed: Arc<Notify>,
+    connected: Arc<Notify>,
 }
 
 impl Dialer {
@@ -123,14 +123,14 @@ impl Dialer {
             http,
             proxies: Arc::new(proxies),
             timeout,
-            dialed: Arc::default(),
+            connected: Arc::default(),
         }
     }
 
     /// Returns a copy with a notification of its own.
-    fn fresh(&self) -> Self {
+    fn with_own_notify(&self) -> Self {
         Self {
-            dialed: Arc::default(),
+            connected: Arc::default(),
             ..self.clone()
         }
     }
@@ -139,7 +139,7 @@ impl Dialer {
 impl Service<Uri> for Dialer {
     type Response = TokioIo<TcpStream>;
     type Error = SendError;
-    type Future = Connecting<Self::Response>;
+    type Future = ConnectFuture<Self::Response>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         Poll::Ready(Ok(()))
@@ -153,17 +153,17 @@ impl Service<Uri> for Dialer {
         } else {
             self.proxies.intercept(&target)
         };
-        let (timeout, dialed) = (self.timeout, Arc::clone(&self.dialed));
+        let (timeout, dialed) = (self.timeout, Arc::clone(&self.connected));
         let dialing = async move {
             match intercept {
                 None => http.call(target).await.map_err(|error| dial_error(error.into())),
-                Some(intercept) => through(&intercept, http, target).await.map_err(dial_error),
+                Some(intercept) => open_tunnel(&intercept, http, target).await.map_err(dial_error),
             }
         };
         Box::pin(async move {
             // DNS, TCP and the proxy's answer share one timeout.
             let stream = tokio::time::timeout(timeout, dialing).await;
-            let stream = stream.unwrap_or_else(|_| Err(late(Phase::Connect)))?;
+            let stream = stream.unwrap_or_else(|_| Err(timeout_error(Phase::Connect)))?;
             // The timeout of the TLS handshake begins here.
             dialed.notify_one();
             Ok(stream)
@@ -171,16 +171,16 @@ impl Service<Uri> for Dialer {
     }
 }
 
-fn late(phase: Phase) -> SendError {
+fn timeout_error(phase: Phase) -> SendError {
     SendError {
         phase,
-        kind: Kind::TimedOut,
+        kind: SendErrorKind::TimedOut,
         source: None,
     }
 }
 
 /// Opens a tunnel through a proxy, for `http` targets too, so that the proxy sees no request.
-async fn through(
+async fn open_tunnel(
     proxy: &Intercept,
     http: HttpConnector<Resolver>,
     target: Uri,
@@ -208,17 +208,17 @@ async fn through(
 
 fn dial_error(source: BoxError) -> SendError {
     // hyper-util wraps errors, so the chain of sources is searched.
-    let resolving = find::<NameError>(source.as_ref()).is_some();
+    let resolving = find_source::<DnsError>(source.as_ref()).is_some();
     let phase = if resolving { Phase::Resolve } else { Phase::Connect };
     SendError {
         phase,
-        kind: Kind::Io,
+        kind: SendErrorKind::Io,
         source: Some(source),
     }
 }
 
 /// Returns the first error of type `E` in the chain of sources.
-pub(super) fn find<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e E> {
+pub(super) fn find_source<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e E> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref() {
@@ -232,62 +232,62 @@ pub(super) fn find<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> 
 /// The connector of the HTTP client.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
-    way: Way,
+    path: ConnectPath,
     // Longest wait while the provider reads nothing of what is written.
-    patience: Duration,
+    write_timeout: Duration,
     /// The observer of the time that new connections took.
-    told: Told,
+    observer: ConnectObserver,
 }
 
 #[derive(Clone, Debug)]
-enum Way {
+enum ConnectPath {
     /// Over the network, with TLS if the scheme requires it.
-    Net {
+    Network {
         dialer: Dialer,
         tls: Arc<ClientConfig>,
         tls_timeout: Duration,
     },
     /// To a provider in this process.
-    Inside { dial: Dial, timeout: Duration },
+    InProcess { dial: InProcessDialer, timeout: Duration },
 }
 
 impl Connector {
     /// Creates the connector. Fails only if the TLS library has no usable protocol version.
     pub(super) fn new(settings: &UpstreamSettings) -> Result<Self, rustls::Error> {
-        let mut tls = tls()?;
+        let mut tls = tls_config()?;
         // HTTP/2 first: one connection then serves many requests.
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self {
-            way: Way::Net {
+            path: ConnectPath::Network {
                 dialer: Dialer::new(&settings.proxies, settings.connect_timeout),
                 tls: Arc::new(tls),
                 tls_timeout: settings.tls_timeout,
             },
-            patience: settings.send_timeout,
-            told: Told::default(),
+            write_timeout: settings.send_timeout,
+            observer: ConnectObserver::default(),
         })
     }
 
     /// Creates a connector to providers in this process.
-    pub(super) fn inside(settings: &UpstreamSettings, dial: Dial) -> Self {
+    pub(super) fn in_process(settings: &UpstreamSettings, dial: InProcessDialer) -> Self {
         Self {
-            way: Way::Inside {
+            path: ConnectPath::InProcess {
                 dial,
                 timeout: settings.connect_timeout,
             },
-            patience: settings.send_timeout,
-            told: Told::default(),
+            write_timeout: settings.send_timeout,
+            observer: ConnectObserver::default(),
         }
     }
 
     /// Returns the observer, which may be set later.
-    pub(super) fn told(&self) -> Told {
-        self.told.clone()
+    pub(super) fn connect_observer(&self) -> ConnectObserver {
+        self.observer.clone()
     }
 }
 
 /// Configures TLS 1.2 and 1.3 with the platform's roots, or Mozilla's if the platform has none.
-fn tls() -> Result<ClientConfig, rustls::Error> {
+fn tls_config() -> Result<ClientConfig, rustls::Error> {
     // The crypto provider is explicit: rustls panics if the build contains two and none is chosen.
     let builder = || {
         ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -303,49 +303,54 @@ fn tls() -> Result<ClientConfig, rustls::Error> {
 }
 
 impl Service<Uri> for Connector {
-    type Response = Tidal<Stream>;
+    type Response = WriteTimeoutIo<ProviderStream>;
     type Error = SendError;
-    type Future = Connecting<Self::Response>;
+    type Future = ConnectFuture<Self::Response>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        let (patience, told, began) = (self.patience, self.told(), clock::now());
-        let connecting: Connecting<Stream> = match &mut self.way {
+        let (patience, told, began) = (self.write_timeout, self.connect_observer(), clock::now());
+        let connecting: ConnectFuture<ProviderStream> = match &mut self.path {
             // Each connection has its own notification: a shared one could start another's TLS timeout.
-            Way::Net {
+            ConnectPath::Network {
                 dialer,
                 tls,
                 tls_timeout,
-            } => Box::pin(net(&dialer.fresh(), Arc::clone(tls), *tls_timeout, target)),
-            Way::Inside { dial, timeout } => {
-                let (timeout, dialing) = (*timeout, dial.call(target));
+            } => Box::pin(connect_network(
+                &dialer.with_own_notify(),
+                Arc::clone(tls),
+                *tls_timeout,
+                target,
+            )),
+            ConnectPath::InProcess { dial, timeout } => {
+                let (timeout, dialing) = (*timeout, dial.dial_provider(target));
                 Box::pin(async move {
                     let line = tokio::time::timeout(timeout, dialing).await;
-                    let line = line.unwrap_or_else(|_| Err(late(Phase::Connect)))?;
-                    Ok(Stream::Inside(TokioIo::new(line)))
+                    let line = line.unwrap_or_else(|_| Err(timeout_error(Phase::Connect)))?;
+                    Ok(ProviderStream::InProcess(TokioIo::new(line)))
                 })
             }
         };
         Box::pin(async move {
             let stream = connecting.await?;
             // Failed connections are not measured here.
-            told.hear(clock::now().duration_since(began));
-            Ok(Tidal::new(stream, patience))
+            told.report_connect(clock::now().duration_since(began));
+            Ok(WriteTimeoutIo::new(stream, patience))
         })
     }
 }
 
 /// Connects over the network. The timeout of the handshake begins after the dialer's.
-fn net(
+fn connect_network(
     dialer: &Dialer,
     tls: Arc<ClientConfig>,
     timeout: Duration,
     target: Uri,
-) -> impl Future<Output = Result<Stream, SendError>> + use<> {
-    let dialed = Arc::clone(&dialer.dialed);
+) -> impl Future<Output = Result<ProviderStream, SendError>> + use<> {
+    let dialed = Arc::clone(&dialer.connected);
     let connecting = HttpsConnector::from((dialer.clone(), tls)).call(target);
     let too_late = async move {
         dialed.notified().await;
@@ -356,19 +361,19 @@ fn net(
             // A connection that is ready together with the timeout counts as ready.
             biased;
             connected = connecting => connected,
-            () = too_late => return Err(late(Phase::Tls)),
+            () = too_late => return Err(timeout_error(Phase::Tls)),
         };
-        connected.map(Stream::Net).map_err(net_error)
+        connected.map(ProviderStream::Network).map_err(network_error)
     }
 }
 
 /// Attributes an error to the dialer, or else to the TLS handshake.
-fn net_error(error: BoxError) -> SendError {
+fn network_error(error: BoxError) -> SendError {
     match error.downcast::<SendError>() {
         Ok(dialing) => *dialing,
         Err(source) => SendError {
             phase: Phase::Tls,
-            kind: Kind::Io,
+            kind: SendErrorKind::Io,
             source: Some(source),
         },
     }

@@ -1,10 +1,10 @@
 //! The HTTP client: one send with its timeouts. Never resends what may have been processed, never follows a redirect.
 
-mod chance;
 mod dial;
-mod ebb;
-mod inside;
-mod sending;
+mod in_process;
+mod random_bytes;
+mod read_idle;
+mod send_progress;
 
 use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
 
@@ -20,12 +20,12 @@ use hyper_util::{
     rt::TokioTimer,
 };
 
-use crate::policy::Failure;
-pub use chance::{NoChance, random};
-use dial::{Connector, Told};
-pub use ebb::Ebb;
-pub use inside::{Dial, Dialing, Line};
-use sending::{Progress, Tracked};
+use crate::policy::SendFailure;
+use dial::{ConnectObserver, Connector};
+pub use in_process::{DialFuture, InProcessDialer, InProcessIo};
+pub use random_bytes::{RandomError, random_bytes};
+pub use read_idle::ReadIdle;
+use send_progress::{SendProgress, TrackedBody};
 
 /// Largest response head in bytes, and largest buffer of one HTTP/1 connection.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -92,7 +92,7 @@ pub enum Phase {
 
 /// The way in which a send failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum SendErrorKind {
     /// The network or the peer closed the connection.
     Io,
     /// A timeout of the proxy expired.
@@ -109,34 +109,34 @@ pub struct SendError {
     /// The phase.
     pub phase: Phase,
     /// The kind of failure.
-    pub kind: Kind,
+    pub kind: SendErrorKind,
     /// The inner cause, for the log only. For [`Kind::Request`] it is the error of the request's body.
     pub source: Option<BoxError>,
 }
 
 impl SendError {
     /// Returns the failure for the verdict.
-    pub const fn failure(&self) -> Failure {
+    pub const fn to_failure(&self) -> SendFailure {
         match (self.phase, self.kind) {
-            (_, Kind::Request) => Failure::Request,
-            (_, Kind::Protocol) => Failure::Protocol,
-            (Phase::Resolve, _) => Failure::Dns,
-            (Phase::Connect, Kind::Io) => Failure::Connect,
-            (Phase::Connect, Kind::TimedOut) => Failure::ConnectTimeout,
-            (Phase::Tls, Kind::Io) => Failure::Tls,
-            (Phase::Tls, Kind::TimedOut) => Failure::TlsTimeout,
-            (Phase::Send, Kind::Io) => Failure::Send,
-            (Phase::Send, Kind::TimedOut) => Failure::SendTimeout,
-            (Phase::Headers, Kind::Io) => Failure::Head,
-            (Phase::Headers, Kind::TimedOut) => Failure::HeadTimeout,
-            (Phase::Body, Kind::Io) => Failure::Body,
-            (Phase::Body, Kind::TimedOut) => Failure::BodyTimeout,
+            (_, SendErrorKind::Request) => SendFailure::Request,
+            (_, SendErrorKind::Protocol) => SendFailure::Protocol,
+            (Phase::Resolve, _) => SendFailure::Dns,
+            (Phase::Connect, SendErrorKind::Io) => SendFailure::Connect,
+            (Phase::Connect, SendErrorKind::TimedOut) => SendFailure::ConnectTimeout,
+            (Phase::Tls, SendErrorKind::Io) => SendFailure::Tls,
+            (Phase::Tls, SendErrorKind::TimedOut) => SendFailure::TlsTimeout,
+            (Phase::Send, SendErrorKind::Io) => SendFailure::Send,
+            (Phase::Send, SendErrorKind::TimedOut) => SendFailure::SendTimeout,
+            (Phase::Headers, SendErrorKind::Io) => SendFailure::Head,
+            (Phase::Headers, SendErrorKind::TimedOut) => SendFailure::HeadTimeout,
+            (Phase::Body, SendErrorKind::Io) => SendFailure::Body,
+            (Phase::Body, SendErrorKind::TimedOut) => SendFailure::BodyTimeout,
         }
     }
 
     /// Returns the first cause of type `E`.
-    pub fn cause<E: Error + 'static>(&self) -> Option<&E> {
-        self.source.as_deref().and_then(|source| dial::find(source))
+    pub fn find_cause<E: Error + 'static>(&self) -> Option<&E> {
+        self.source.as_deref().and_then(|source| dial::find_source(source))
     }
 }
 
@@ -161,11 +161,11 @@ pub type BoxedBody = UnsyncBoxBody<Bytes, BoxError>;
 /// The HTTP client for every provider. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    client: Client<Connector, Tracked>,
+    client: Client<Connector, TrackedBody>,
     /// Time limit for everything before a connection accepts the request.
     connect_timeout: Duration,
     send_timeout: Duration,
-    told: Told,
+    connect_observer: ConnectObserver,
 }
 
 impl Sender {
@@ -174,22 +174,22 @@ impl Sender {
     where
         E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
     {
-        Ok(Self::over(settings, tasks, Connector::new(settings)?))
+        Ok(Self::with_connector(settings, tasks, Connector::new(settings)?))
     }
 
     /// Like [`new`](Self::new), for providers in this process.
-    pub fn with_dial<E>(settings: &UpstreamSettings, tasks: E, dial: Dial) -> Self
+    pub fn with_dial<E>(settings: &UpstreamSettings, tasks: E, dial: InProcessDialer) -> Self
     where
         E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
     {
-        Self::over(settings, tasks, Connector::inside(settings, dial))
+        Self::with_connector(settings, tasks, Connector::in_process(settings, dial))
     }
 
-    fn over<E>(settings: &UpstreamSettings, tasks: E, connector: Connector) -> Self
+    fn with_connector<E>(settings: &UpstreamSettings, tasks: E, connector: Connector) -> Self
     where
         E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
     {
-        let told = connector.told();
+        let told = connector.connect_observer();
         let client = Client::builder(tasks)
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -208,13 +208,13 @@ impl Sender {
             client,
             connect_timeout: settings.connect_timeout + settings.tls_timeout,
             send_timeout: settings.send_timeout,
-            told,
+            connect_observer: told,
         }
     }
 
     /// Reports to `hear` the time that each new connection took. Only the first call has an effect.
-    pub fn tell(&self, hear: impl Fn(Duration) + Send + Sync + 'static) {
-        self.told.set(hear);
+    pub fn observe_connects(&self, hear: impl Fn(Duration) + Send + Sync + 'static) {
+        self.connect_observer.set_callback(hear);
     }
 
     /// Sends one request and waits for the response head. An HTTP/1 answer has an [`Ebb`] among its extensions.
@@ -228,24 +228,24 @@ impl Sender {
     ) -> Result<Response<Incoming>, SendError> {
         let (head, body) = request.into_parts();
         // Shared with the body, which reports each part that the connection takes.
-        let progress = Progress::start();
-        let request = Request::from_parts(head, Tracked::new(body, progress.clone()));
+        let progress = SendProgress::start();
+        let request = Request::from_parts(head, TrackedBody::new(body, progress.clone()));
         let sent = tokio::select! {
             sent = self.client.request(request) => sent,
-            () = progress.silence(self.send_timeout, headers_timeout, self.connect_timeout) => {
-                return Err(SendError { phase: progress.phase(), kind: Kind::TimedOut, source: None });
+            () = progress.wait_for_silence(self.send_timeout, headers_timeout, self.connect_timeout) => {
+                return Err(SendError { phase: progress.current_phase(), kind: SendErrorKind::TimedOut, source: None });
             }
         };
         let mut answer = sent.map_err(|error| send_error(error, &progress))?;
         if answer.version() == Version::HTTP_2 {
             // Frames of other answers share the connection, so an empty socket means nothing for this one.
-            answer.extensions_mut().remove::<Ebb>();
+            answer.extensions_mut().remove::<ReadIdle>();
         }
         if is_ambiguous(answer.headers()) {
             // Dropping the answer closes its connection, so no later bytes can reach another exchange.
             return Err(SendError {
                 phase: Phase::Headers,
-                kind: Kind::Protocol,
+                kind: SendErrorKind::Protocol,
                 source: None,
             });
         }
@@ -266,32 +266,32 @@ fn is_ambiguous(headers: &HeaderMap) -> bool {
 }
 
 /// Returns `true` if the provider read nothing of the request until the timeout.
-fn is_deaf(error: &legacy::Error) -> bool {
+fn is_write_timeout(error: &legacy::Error) -> bool {
     // An io error does not expose its inner error through `source`.
-    let io = dial::find::<std::io::Error>(error);
+    let io = dial::find_source::<std::io::Error>(error);
     io.and_then(std::io::Error::get_ref)
-        .is_some_and(<dyn Error + Send + Sync>::is::<ebb::Deaf>)
+        .is_some_and(<dyn Error + Send + Sync>::is::<read_idle::PeerNotReading>)
 }
 
-fn send_error(error: legacy::Error, progress: &Progress) -> SendError {
+fn send_error(error: legacy::Error, progress: &SendProgress) -> SendError {
     // hyper reports a failed body like a broken connection, so the body is checked first.
     if let Some(source) = progress.take_failure() {
         return SendError {
             phase: Phase::Send,
-            kind: Kind::Request,
+            kind: SendErrorKind::Request,
             source: Some(source),
         };
     }
-    let (phase, kind) = match dial::find::<SendError>(&error) {
+    let (phase, kind) = match dial::find_source::<SendError>(&error) {
         // The dialer knows the phase exactly.
         Some(dialing) => (dialing.phase, dialing.kind),
-        None if is_deaf(&error) => (Phase::Send, Kind::TimedOut),
-        None if error.is_connect() => (Phase::Connect, Kind::Io),
-        None if dial::find::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse) => {
-            (Phase::Headers, Kind::Protocol)
+        None if is_write_timeout(&error) => (Phase::Send, SendErrorKind::TimedOut),
+        None if error.is_connect() => (Phase::Connect, SendErrorKind::Io),
+        None if dial::find_source::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse) => {
+            (Phase::Headers, SendErrorKind::Protocol)
         }
         // hyper does not report the phase, but the progress of the body implies it.
-        None => (progress.phase(), Kind::Io),
+        None => (progress.current_phase(), SendErrorKind::Io),
     };
     SendError {
         phase,

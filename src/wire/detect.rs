@@ -1,4 +1,4 @@
-//! Tells the wire format of a body that came without a path: for files.
+//! Detects the wire format of a body without a request path, such as a file.
 
 use crate::{
     splice::Span,
@@ -8,21 +8,21 @@ use crate::{
     },
 };
 
-/// Why no format could be told.
+/// The error if no format was detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undetected {
-    /// The body cannot be read at all.
+    /// A body that cannot be read at all.
     #[error("{0}")]
     Unreadable(#[from] Unreadable),
-    /// A format that this version does not read yet, by its name.
-    #[error("this looks like a body of {0}, which this version does not read")]
+    /// A known format that this version does not read, by its name.
+    #[error("this looks like a {0} body, a format that this version does not support")]
     Unsupported(&'static str),
-    /// No history that we know.
+    /// A body without the history of any format.
     #[error("no `messages`, `input` or `contents` in this body; name its format with --wire if it has one")]
     NoHistory,
 }
 
-/// Tells the format by the keys and blocks of `body`; a history that fits both reads as Chat Completions.
+/// Detects the format by the keys and blocks of `body`. A history that fits both formats counts as Chat Completions.
 pub fn detect(body: &[u8]) -> Result<Wire, Undetected> {
     let json = Json::new(body);
     json::validate(body)?;
@@ -35,6 +35,7 @@ pub fn detect(body: &[u8]) -> Result<Wire, Undetected> {
     if json.elements(messages, |message| votes.message(json, message)).is_err() {
         return Err(Undetected::Unreadable(Unreadable::Shape));
     }
+    // Converse has `messages` too: without this check its blocks would be read as another format's.
     if votes.converse || top.converse {
         return Err(Undetected::Unsupported("Bedrock Converse"));
     }
@@ -45,7 +46,7 @@ pub fn detect(body: &[u8]) -> Result<Wire, Undetected> {
     })
 }
 
-/// What the top-level keys say.
+/// Signs of a format among the keys at the top.
 #[derive(Default)]
 struct Top {
     messages: Option<Span>,
@@ -67,6 +68,7 @@ impl Top {
             b"requests" if json.kind(value) == Kind::Array => self.other = Some(Wire::ANTHROPIC),
             b"toolConfig" | b"inferenceConfig" => self.converse = true,
             b"system" | b"anthropic_version" | b"thread" => self.anthropic = true,
+            // Of the formats with `messages`, only Anthropic's models are named so; routers put a prefix before the name.
             b"model" => self.anthropic |= json.decode(value).starts_with(b"claude"),
             b"tools" if json.kind(value) == Kind::Array => {
                 let walked = json.elements(value, |tool| {
@@ -79,7 +81,7 @@ impl Top {
     }
 }
 
-/// What the messages say.
+/// Signs of a format in the messages.
 #[derive(Default)]
 struct Votes {
     chat: bool,
@@ -115,6 +117,7 @@ impl Votes {
                 let known = matches!(&*kind, b"thinking" | b"redacted_thinking" | b"document" | b"image");
                 self.anthropic |= known || kind.ends_with(b"tool_use") || kind.ends_with(b"tool_result");
             }
+            // Blocks of Converse have no type; a member names their kind.
             None => {
                 self.converse |= ["toolUse", "toolResult", "text"]
                     .iter()

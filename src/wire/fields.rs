@@ -1,4 +1,4 @@
-//! Members at the top of a body that are noted on the way, whatever the format.
+//! Members at the top of a body whose spans every format's reader notes.
 
 use crate::{
     conversation::{BodyField, Conversation},
@@ -6,7 +6,7 @@ use crate::{
     wire::{Unreadable, json::Cursor},
 };
 
-/// Passes the value here, that of `key` at the top of the body, and notes where it stands if somebody asks for it.
+/// Skips the value of `key` at the top of the body, and notes its span if the key is a [`BodyField`].
 pub(crate) fn note<'a>(
     conversation: &mut Conversation<'a>,
     key: &[u8],
@@ -20,6 +20,7 @@ pub(crate) fn note<'a>(
 }
 
 fn field(key: &[u8]) -> Option<BodyField> {
+    // The formats share one table, since no key means different things in two of them.
     Some(match key {
         b"model" => BodyField::Model,
         b"stream" => BodyField::Stream,

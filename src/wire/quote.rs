@@ -1,6 +1,6 @@
 //! The text of a quoted result, for every format: header, the result's own bytes, footer.
 //!
-//! The result's text stays in its own escaped bytes; only a line that could pass for one of our marks is changed.
+//! The result's text stays in its escaped bytes. Only a line that looks like a mark of the proxy is changed.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -11,7 +11,7 @@ use crate::{
     wire::json::{self, Json, Kind},
 };
 
-/// How every mark of ours begins.
+/// The beginning of every mark that the proxy writes.
 const MARK: &[u8] = b"[antiphon:";
 
 /// One piece of a quoted result.
@@ -19,12 +19,13 @@ const MARK: &[u8] = b"[antiphon:";
 pub(crate) enum Quoted {
     /// The inside of a JSON string.
     Text(Vec<Piece>),
-    /// A block that the user role may hold: an image, a document.
+    /// A block that a user message may contain: an image, a document.
     Block(Span),
 }
 
-/// Quotes the result whose `content` is given: text first and last, carried blocks between.
-/// `carries` tells the types of blocks that a user message may hold.
+/// Quotes a result with this `content`: text first and last, carried blocks between.
+///
+/// `carries` lists the types of blocks that a user message may contain.
 pub(crate) fn quote(
     json: Json<'_>,
     id: &str,
@@ -46,7 +47,7 @@ pub(crate) fn quote(
         None | Some((_, Kind::Null)) => {}
         Some((content, Kind::String)) => quotation.say(guarded(json, json.inner(content))),
         Some((content, Kind::Array)) => {
-            // The span was read as an array before: what cannot be walked now is quoted as JSON.
+            // The body may be broken inside this array, since reading it skipped the content.
             if json.elements(content, |block| quotation.block(block, carries)).is_err() {
                 quotation.say(as_json(json, content));
             }
@@ -58,7 +59,9 @@ pub(crate) fn quote(
     quotation.done
 }
 
-/// A call that nobody can answer, as the inside of a JSON string: what the model said before it, and what it asked for.
+/// Writes a call that cannot be answered as the inside of a JSON string.
+///
+/// `said` are the strings of the reasoning before the call, and `input` is the call's input.
 pub(crate) fn fold(json: Json<'_>, id: &str, name: Option<&str>, said: &[Span], input: Option<Span>) -> Vec<Piece> {
     let name = name.map(|name| format!(" ({})", label(name))).unwrap_or_default();
     let id = label(id);
@@ -79,11 +82,13 @@ pub(crate) fn fold(json: Json<'_>, id: &str, name: Option<&str>, said: &[Span], 
     quotation.text
 }
 
+/// A quotation that is being written.
 struct Quotation<'a> {
     json: Json<'a>,
     done: Vec<Quoted>,
+    /// The text behind the last carried block.
     text: Vec<Piece>,
-    /// Whether the text holds more than the header, so that a new line must begin.
+    /// Set once this text needs a line break before more text. A header ends with its own.
     said: bool,
 }
 
@@ -107,11 +112,13 @@ impl Quotation<'_> {
             debug_assert!(walked.is_ok(), "the block was read before");
         }
         match (kind.as_deref(), text) {
+            // Gemini's parts have no type.
             (None | Some(b"text" | b"input_text" | b"output_text"), Some(text))
                 if self.json.kind(text) == Kind::String =>
             {
                 self.say(guarded(self.json, self.json.inner(text)));
             }
+            // A carried block divides the text; it stays in its bytes and its place.
             (Some(kind), _) if carries.contains(&kind) => {
                 self.done.push(Quoted::Text(std::mem::take(&mut self.text)));
                 self.done.push(Quoted::Block(block));
@@ -122,8 +129,9 @@ impl Quotation<'_> {
     }
 }
 
-/// An id or a name as it may stand in a mark: one line, no brackets, bounded.
+/// Makes an id or a name fit for a mark: one line, no brackets, 128 letters at most.
 pub(crate) fn label(text: &str) -> String {
+    // A bracket or a line break in a name could end the mark and begin a false one.
     let plain = |letter: char| {
         if letter.is_alphanumeric() || "_-.:|/".contains(letter) {
             letter
@@ -135,15 +143,16 @@ pub(crate) fn label(text: &str) -> String {
     if short.is_empty() { "unknown".to_owned() } else { short }
 }
 
-/// A value's JSON as the inside of a string: written the same however the client spaced and escaped it.
+/// Writes a value's JSON as the inside of a string, independent of the client's spacing and escapes.
 fn as_json(json: Json<'_>, value: Span) -> Vec<Piece> {
     vec![Piece::Made(json::escaped(&json::compact(json.bytes(value))))]
 }
 
-/// The inside of a JSON string with a blank in front of every line that begins like one of our marks.
+/// Returns the inside of a JSON string with a blank before every line that begins like a mark of the proxy.
 fn guarded(json: Json<'_>, inside: Span) -> Vec<Piece> {
     let raw = json.bytes(inside);
     let mut pieces = Vec::new();
+    // `from`: not copied yet. `line`: begin of the line. `matched`: letters of the mark so far; `None` if it differs.
     let (mut from, mut at, mut line, mut matched) = (0_usize, 0_usize, 0_usize, Some(0_usize));
     while let Some((letter, length)) = letter(raw.get(at..).unwrap_or_default()) {
         if matched == Some(0) {
@@ -155,6 +164,7 @@ fn guarded(json: Json<'_>, inside: Span) -> Vec<Piece> {
             (letter, Some(count)) if MARK.get(count) == Some(&letter) => count.checked_add(1),
             _ => None,
         };
+        // Only whole marks are guarded: other lines must keep their bytes.
         if matched == Some(MARK.len()) {
             pieces.push(Piece::Original(Span::new(
                 inside.start.saturating_add(from),
@@ -172,10 +182,11 @@ fn guarded(json: Json<'_>, inside: Span) -> Vec<Piece> {
     pieces
 }
 
-/// The first letter of the inside of a JSON string, if ASCII (else 0xFF), and the length of its spelling in bytes.
+/// Returns the first letter of the inside of a JSON string and the bytes of its spelling. 0xFF stands for non-ASCII.
 fn letter(raw: &[u8]) -> Option<(u8, usize)> {
     match raw {
         [] => None,
+        // A mark may be spelled in escapes, which the model reads like any other letter.
         [b'\\', b'u', hex @ ..] => {
             let code = hex.get(..4).and_then(|hex| std::str::from_utf8(hex).ok());
             let code = code.and_then(|hex| u32::from_str_radix(hex, 16).ok());

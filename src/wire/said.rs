@@ -1,4 +1,4 @@
-//! What a result says, where that is one plain text.
+//! The text of a result whose content is one plain text.
 
 use crate::{
     conversation::Text,
@@ -6,7 +6,7 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-/// The text of a content that is a string, or a list of one block that is a text and nothing else.
+/// Returns the text of a content that is a string, or a list of exactly one text block.
 pub(super) fn plain(json: Json<'_>, content: Span) -> Option<Text<'_>> {
     match json.kind(content) {
         Kind::String => Some(json.decode(content)),
@@ -17,7 +17,7 @@ pub(super) fn plain(json: Json<'_>, content: Span) -> Option<Text<'_>> {
                 first = first.or(Some(block));
             });
             let block = first.filter(|block| walked.is_ok() && blocks == 1 && json.kind(*block) == Kind::Object)?;
-            // `text`, `input_text`, `output_text`.
+            // The types are `text`, `input_text` and `output_text`.
             let kind = json.member(block, "type")?;
             let is_text = json.decode(kind).ends_with(b"text");
             let text = json.member(block, "text").filter(|_| is_text)?;
@@ -27,7 +27,7 @@ pub(super) fn plain(json: Json<'_>, content: Span) -> Option<Text<'_>> {
     }
 }
 
-/// As [`plain`], of the member of a result that holds its content.
+/// Returns the text of a result's `member`, as [`plain`] does.
 pub(super) fn plain_in<'a>(json: Json<'a>, result: Span, member: &str) -> Option<Text<'a>> {
     plain(json, json.member(result, member)?)
 }

@@ -7,7 +7,7 @@ pub enum Unreadable {
     #[error("not JSON")]
     NotJson,
     /// Two occurrences of the key that contains the history at the top of the body.
-    #[error("the history key stands twice")]
+    #[error("the history key occurs twice")]
     DuplicateHistory,
     /// JSON that does not have the format's shape in the part that is read.
     #[error("not of the format's shape")]
@@ -19,7 +19,7 @@ pub enum Unreadable {
     #[error("unknown or broken content coding")]
     Coding,
     /// Overlapping edits: a bug in the proxy, never a fault of the body.
-    #[error("edits overlapped")]
+    #[error("edits overlapped: a bug in antiphon")]
     Overlap,
 }
 

@@ -11,10 +11,10 @@ use antiphon::{
     auth::{ClientTokens, PrincipalSettings, Profile},
     late::LateSettings,
     ledger::Ledger,
-    policy::{Clocks, RotationSettings},
+    policy::{ExchangeTimeouts, RotationSettings},
     profiles::Profiles,
-    provider::{Kind, Routes, Upstream},
-    proxy::{OnBindingError, ProxySettings, Shared},
+    provider::{ProviderKind, Routes, Upstream},
+    proxy::{OnBindingError, ProxyServices, ProxySettings},
     repair::{Mode, RepairPolicy},
     server::ServerSettings,
     session_table::{SessionSettings, SessionTable},
@@ -58,9 +58,9 @@ pub fn towards(authority: &str) -> Builder {
     let long = Duration::from_secs(20);
     Builder {
         upstreams: vec![
-            named("anthropic", Kind::Anthropic),
-            named("openai", Kind::OpenAi),
-            named("gemini", Kind::Gemini),
+            named("anthropic", ProviderKind::Anthropic),
+            named("openai", ProviderKind::OpenAi),
+            named("gemini", ProviderKind::Gemini),
         ],
         proxy: ProxySettings {
             inspect_bytes_max: 1024 * 1024,
@@ -70,11 +70,11 @@ pub fn towards(authority: &str) -> Builder {
             trust_mode_header: false,
             policy: RepairPolicy::default(),
             on_binding_error: OnBindingError::default(),
-            clocks: Clocks {
+            timeouts: ExchangeTimeouts {
                 headers: long,
                 idle: long,
                 stream_headers: long,
-                ..Clocks::default()
+                ..ExchangeTimeouts::default()
             },
             rotation: RotationSettings::default(),
             client_tokens: ClientTokens::default(),
@@ -144,7 +144,7 @@ impl Builder {
     }
 
     /// Starts it, and gives what the data path shares with those who look at it.
-    pub async fn start_shared(self) -> (Shared, App) {
+    pub async fn start_shared(self) -> (ProxyServices, App) {
         let parts = self.parts();
         let shared = parts.shared.clone();
         let app = App {
@@ -163,8 +163,8 @@ pub fn shared<'u>(
     rotation: &RotationSettings,
     telemetry: Telemetry,
     lasting: Lasting,
-) -> (Shared, Upkeep) {
-    let shared = Shared {
+) -> (ProxyServices, Upkeep) {
+    let shared = ProxyServices {
         late: lasting.late,
         recall: lasting.recall,
         profiles: Profiles::new(upstreams, profiles, rotation, telemetry.clone()),
@@ -184,7 +184,7 @@ pub fn admin(readiness: Readiness) -> admin::Parts {
 }
 
 /// What the admin listener looks at.
-pub fn admin_of(shared: &Shared, readiness: Readiness) -> admin::Parts {
+pub fn admin_of(shared: &ProxyServices, readiness: Readiness) -> admin::Parts {
     let routes = Routes::new(Vec::new());
     let in_force = InForce::new(
         None,
@@ -209,7 +209,7 @@ pub fn admin_of(shared: &Shared, readiness: Readiness) -> admin::Parts {
 pub struct App {
     pub running: Running,
     pub telemetry: Telemetry,
-    pub late: antiphon::late::Late,
+    pub late: antiphon::late::LateStore,
 }
 
 impl App {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use antiphon::{
-    late::{LateSettings, Tool},
+    late::{LateSettings, ToolSettings},
     ledger::Ledger,
     repair::Tier,
 };
@@ -49,7 +49,7 @@ pub struct Run {
 
 fn world(ledger: &Arc<dyn Ledger>, desk: &Arc<Mutex<Desk>>) -> World {
     let kept = Arc::clone(ledger);
-    let durable = Tool {
+    let durable = ToolSettings {
         tier: Tier::Durable,
         max_duration: None,
     };

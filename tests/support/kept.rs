@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use antiphon::{
-    ledger::{Index, Key, Kind, Ledger, LedgerSettings, MemoryLedger, Moment, Outcome, Record, Reply, Step, Usage},
+    ledger::{
+        CommitOutcome, CommitStep, Index, Ledger, LedgerReply, LedgerSettings, LedgerSize, MemoryLedger, Moment,
+        Record, RecordKey, RecordKind,
+    },
     session::PrincipalHash,
 };
 
@@ -36,8 +39,8 @@ impl Kept {
         if self.is_blind { NOBODY } else { principal }
     }
 
-    fn key(&self, key: Key) -> Key {
-        Key {
+    fn key(&self, key: RecordKey) -> RecordKey {
+        RecordKey {
             principal: self.whose(key.principal),
             ..key
         }
@@ -45,32 +48,39 @@ impl Kept {
 }
 
 impl Ledger for Kept {
-    fn commit(&self, mut steps: Vec<Step>, now: Moment) -> Reply<'_, Outcome> {
+    fn commit(&self, mut steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome> {
         for step in &mut steps {
-            let (Step::Insert { key, .. } | Step::Replace { key, .. } | Step::Remove { key, .. }) = step;
+            let (CommitStep::Insert { key, .. } | CommitStep::Replace { key, .. } | CommitStep::Remove { key, .. }) =
+                step;
             *key = self.key(*key);
         }
         self.inner.commit(steps, now)
     }
 
-    fn read(&self, keys: Vec<Key>, now: Moment) -> Reply<'_, Vec<Option<Record>>> {
+    fn read(&self, keys: Vec<RecordKey>, now: Moment) -> LedgerReply<'_, Vec<Option<Record>>> {
         self.inner
             .read(keys.into_iter().map(|key| self.key(key)).collect(), now)
     }
 
-    fn list(&self, kind: Kind, principal: PrincipalHash, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
-        self.inner.list(kind, self.whose(principal), limit, now)
+    fn list_records(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<Record>> {
+        self.inner.list_records(kind, self.whose(principal), limit, now)
     }
 
-    fn find(&self, kind: Kind, index: Index, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
-        self.inner.find(kind, index, limit, now)
+    fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {
+        self.inner.find_by_index(kind, index, limit, now)
     }
 
-    fn clear(&self, now: Moment) -> Reply<'_, u64> {
-        self.inner.clear(now)
+    fn remove_unusable(&self, now: Moment) -> LedgerReply<'_, u64> {
+        self.inner.remove_unusable(now)
     }
 
-    fn usage(&self) -> Reply<'_, Usage> {
+    fn usage(&self) -> LedgerReply<'_, LedgerSize> {
         self.inner.usage()
     }
 

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use antiphon::{
     auth::TokenHash,
     callers::Callers,
-    late::{Keeper, Late, LateSettings, ServiceSettings},
-    ledger::{Ledger, LedgerSettings, MemoryLedger, Writer, later},
+    late::{LateSettings, LateStore, LateWorker, ServiceSettings},
+    ledger::{Ledger, LedgerSettings, MemoryLedger, WriteBehindWorker, write_behind},
     telemetry::Telemetry,
 };
 
@@ -16,15 +16,19 @@ pub fn memory() -> Arc<dyn Ledger> {
 }
 
 /// Late results over a ledger, and who does what nobody waits for.
-pub fn over(ledger: &Arc<dyn Ledger>, settings: LateSettings, telemetry: Telemetry) -> (Late, Writer, Keeper) {
-    let (writes, writer) = later(Arc::clone(ledger));
+pub fn over(
+    ledger: &Arc<dyn Ledger>,
+    settings: LateSettings,
+    telemetry: Telemetry,
+) -> (LateStore, WriteBehindWorker, LateWorker) {
+    let (writes, writer) = write_behind(Arc::clone(ledger));
     let callers = Callers::new(Arc::clone(ledger), writes);
-    let (late, keeper) = Late::new(Arc::clone(ledger), callers, settings, telemetry);
+    let (late, keeper) = LateStore::new(Arc::clone(ledger), callers, settings, telemetry);
     (late, writer, keeper)
 }
 
 /// As [`over`], with both of them at work.
-pub fn running(ledger: &Arc<dyn Ledger>, settings: LateSettings) -> Late {
+pub fn running(ledger: &Arc<dyn Ledger>, settings: LateSettings) -> LateStore {
     let (late, writer, keeper) = over(ledger, settings, Telemetry::default());
     drop(super::wire::spawn(writer.run()));
     drop(super::wire::spawn(keeper.run()));
@@ -36,7 +40,7 @@ pub fn service(name: &str, principals: Option<&[&str]>, tools: Option<&[&str]>) 
     let set = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<String>>();
     ServiceSettings {
         name: name.to_owned(),
-        token: Some(TokenHash::of(format!("token of {name}").as_bytes())),
+        token: Some(TokenHash::hash_token(format!("token of {name}").as_bytes())),
         key: None,
         principals: principals.map(set),
         tools: tools.map(set),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use antiphon::{
-    auth::{Credential, Profile, Secret, rotation::View},
-    provider::{Kind, Upstream},
+    auth::{Credential, Profile, Secret, rotation::ProfileStatus},
+    provider::{ProviderKind, Upstream},
     repair::Mode,
 };
 use tokio::time::Instant;
@@ -50,7 +50,7 @@ pub fn pooled(builder: &mut Builder, profiles: &[Profile]) {
     let authority = builder.upstreams[0].authority.clone();
     builder.upstreams.push(Upstream {
         name: "bedrock".to_owned(),
-        kind: Kind::Bedrock,
+        kind: ProviderKind::Bedrock,
         scheme: "http".parse().unwrap(),
         authority,
         base_path: String::new(),
@@ -80,8 +80,8 @@ pub fn keys(requests: &[Request]) -> String {
 }
 
 /// A profile of an upstream as it stands.
-pub fn view(world: &World, upstream: &str, label: &str) -> View {
-    let all = world.shared.profiles.view(Instant::now().into_std());
+pub fn view(world: &World, upstream: &str, label: &str) -> ProfileStatus {
+    let all = world.shared.profiles.profile_statuses(Instant::now().into_std());
     let (_, views) = all.into_iter().find(|(name, _)| *name == upstream).unwrap();
     views.into_iter().find(|view| &*view.label == label).unwrap()
 }
@@ -92,7 +92,7 @@ pub type Rest = (&'static str, Option<String>, bool, bool, u64);
 /// Why a profile rests.
 pub fn rests(world: &World, upstream: &str, label: &str) -> Vec<Rest> {
     let now = Instant::now().into_std();
-    let rests = view(world, upstream, label).rests.into_iter();
+    let rests = view(world, upstream, label).cooldowns.into_iter();
     rests
         .map(|rest| {
             let left = rest.until.saturating_duration_since(now).as_secs();
@@ -104,15 +104,15 @@ pub fn rests(world: &World, upstream: &str, label: &str) -> Vec<Rest> {
 
 /// Whether nobody rests, anywhere.
 pub fn untouched(world: &World) -> bool {
-    let all = world.shared.profiles.view(Instant::now().into_std());
+    let all = world.shared.profiles.profile_statuses(Instant::now().into_std());
     all.iter()
         .flat_map(|(_, views)| views)
-        .all(|view| view.rests.is_empty())
+        .all(|view| view.cooldowns.is_empty())
 }
 
 /// Failures in a row that the breakers of an upstream have counted, all models together.
 pub fn failures(world: &World, upstream: &str) -> u32 {
-    let all = world.shared.profiles.breakers(Instant::now().into_std());
+    let all = world.shared.profiles.breaker_statuses(Instant::now().into_std());
     let (_, views) = all.into_iter().find(|(name, _)| *name == upstream).unwrap();
     views.iter().map(|view| view.failures).sum()
 }

@@ -12,8 +12,8 @@ use std::{net::SocketAddr, time::Duration};
 
 use antiphon::{
     app::{self, Within},
-    policy::Clocks,
-    proxy::Shared,
+    policy::ExchangeTimeouts,
+    proxy::ProxyServices,
     server,
 };
 use tokio::time::Instant;
@@ -60,7 +60,7 @@ impl Clock {
 /// `/anthropic`, `/openai` and `/gemini` lead to the one provider.
 pub struct World {
     /// What the data path shares with those who look at it.
-    pub shared: Shared,
+    pub shared: ProxyServices,
     provider: Provider,
     proxy: Within,
     clock: Clock,
@@ -108,7 +108,7 @@ impl World {
     /// Sockets do not hold time: run such a client in `spawn_blocking`, which does, and let the provider move it with
     /// [`Step::Advance`], for no other clock goes by then.
     pub async fn listen(&self) -> SocketAddr {
-        let listener = server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let listener = server::bind_listener(([127, 0, 0, 1], 0).into()).await.unwrap();
         let (address, proxy) = (listener.local_addr().unwrap(), self.proxy.clone());
         spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -172,11 +172,11 @@ impl World {
 
 /// The defaults of production.
 fn settle(builder: &mut Builder) {
-    let clocks = Clocks::default();
+    let clocks = ExchangeTimeouts::default();
     builder.upstream.connect_timeout = clocks.connect;
     builder.upstream.tls_timeout = clocks.tls;
     builder.upstream.send_timeout = clocks.send;
-    builder.proxy.clocks = clocks;
+    builder.proxy.timeouts = clocks;
     builder.server.client_stall = secs(120);
     builder.upstream.pool_idle_timeout = secs(25);
     builder.proxy.upload_idle_timeout = secs(30);

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::date;
 use crate::{
-    late::Late,
+    late::LateStore,
     telemetry::{Telemetry, dashboard::LateResultChange},
 };
 
@@ -36,11 +36,12 @@ pub(in crate::admin) struct LateRow {
 }
 
 /// Returns the page of late results.
-pub(in crate::admin) fn late(telemetry: &Telemetry, late: &Late) -> LatePage {
+pub(in crate::admin) fn late(telemetry: &Telemetry, late: &LateStore) -> LatePage {
     LatePage {
+        // Read from the metrics, so that the page and `/metrics` cannot disagree.
         detached: telemetry.detached_calls().into_iter().collect(),
         events: telemetry.late_result_counts().into_iter().collect(),
-        outstanding: late.waiting_in_all(),
+        outstanding: late.waiting_total(),
         recent: telemetry.dashboard().late_results().into_iter().map(row).collect(),
     }
 }

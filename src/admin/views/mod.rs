@@ -28,8 +28,8 @@ impl Dates {
     /// Reads both clocks.
     fn present() -> Self {
         Self {
-            now: clock::instant(),
-            since_1970: clock::since_1970(),
+            now: clock::std_now(),
+            since_1970: clock::unix_time(),
         }
     }
 

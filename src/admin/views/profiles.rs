@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use super::Dates;
 use crate::{
     auth::rotation,
-    profiles::{BreakerView, Profiles},
+    profiles::{BreakerStatus, Profiles},
 };
 
 /// The profiles of all upstreams, and the breakers of their endpoints.
@@ -68,18 +68,18 @@ pub(in crate::admin) fn profiles(pools: &Profiles) -> ProfilesPage {
     // Read once, so that all states and dates of the page are of the same moment.
     let dates = Dates::present();
     let mut profiles = Vec::new();
-    for (upstream, views) in pools.view(dates.now) {
+    for (upstream, views) in pools.profile_statuses(dates.now) {
         profiles.extend(views.into_iter().map(|view| profile(upstream, view, &dates)));
     }
     let mut breakers = Vec::new();
-    for (upstream, views) in pools.breakers(dates.now) {
+    for (upstream, views) in pools.breaker_statuses(dates.now) {
         breakers.extend(views.into_iter().map(|view| breaker(upstream, view, &dates)));
     }
     ProfilesPage { profiles, breakers }
 }
 
-fn profile(upstream: &str, view: rotation::View, dates: &Dates) -> Profile {
-    let rest = |rest: rotation::Rest| Rest {
+fn profile(upstream: &str, view: rotation::ProfileStatus, dates: &Dates) -> Profile {
+    let rest = |rest: rotation::Cooldown| Rest {
         reason: rest.reason.label(),
         model: rest.model.map(String::from),
         disables: rest.disables,
@@ -93,17 +93,17 @@ fn profile(upstream: &str, view: rotation::View, dates: &Dates) -> Profile {
         label: view.label.to_string(),
         state: view.state.label(),
         organisation: view.organisation.map(|organisation| organisation.to_string()),
-        rests: view.rests.into_iter().map(rest).collect(),
+        rests: view.cooldowns.into_iter().map(rest).collect(),
     }
 }
 
-fn breaker(upstream: &str, view: BreakerView, dates: &Dates) -> Breaker {
+fn breaker(upstream: &str, view: BreakerStatus, dates: &Dates) -> Breaker {
     Breaker {
         upstream: upstream.to_owned(),
         // The table stores requests without a model under the empty name.
         model: Some(String::from(view.model)).filter(|model| !model.is_empty()),
-        state: view.standing.label(),
+        state: view.state.label(),
         failures: view.failures,
-        until: view.until.map(|until| dates.show(until)),
+        until: view.open_until.map(|until| dates.show(until)),
     }
 }

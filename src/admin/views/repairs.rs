@@ -134,9 +134,8 @@ pub(in crate::admin) fn repair(entry: &RepairEntry, with_structure: bool) -> Rep
     let change = entry.structure.as_deref();
     let before = change.and_then(|change| change.before.as_ref());
     let after = change.and_then(|change| change.after.as_ref());
-    let shown = |body: Option<&BodyStructure>, is_after| {
-        body.filter(|_| with_structure).map(|body| sketch(body, is_after))
-    };
+    let shown =
+        |body: Option<&BodyStructure>, is_after| body.filter(|_| with_structure).map(|body| sketch(body, is_after));
     Repair {
         id: entry.id.clone(),
         at: date(entry.at),
@@ -148,7 +147,7 @@ pub(in crate::admin) fn repair(entry: &RepairEntry, with_structure: bool) -> Rep
         messages: before.map(|body| body.messages),
         findings: entry.findings.iter().map(found).collect(),
         finding_count: entry.finding_count,
-        actions: mended
+        actions: entry
             .actions
             .iter()
             .map(|(action, count)| Done {

@@ -43,6 +43,7 @@ pub(in crate::admin) fn series(telemetry: &Telemetry) -> SeriesPage {
         .map(|step| first + step * HISTORY_STEP.as_secs())
         .collect();
     let by_time: BTreeMap<u64, &HistoryStep> = steps.iter().map(|step| (step.at, step)).collect();
+    // Names are collected over the hour, so that every series has a value for each step.
     let names: BTreeSet<CountName> = steps.iter().flat_map(|step| step.counts.keys().copied()).collect();
     let count = |name: CountName| {
         let value = |at: &u64| {
@@ -62,7 +63,7 @@ pub(in crate::admin) fn series(telemetry: &Telemetry) -> SeriesPage {
         values: at.iter().map(|at| by_time.get(at)?.overhead_us(share)).collect(),
     };
     let mut series: Vec<Series> = names.into_iter().map(count).collect();
-    // Without any exchange, charts should show no latency and not an empty line.
+    // Without any step the percentiles would be series of null alone.
     if !steps.is_empty() {
         series.extend(SHARES.map(share));
     }

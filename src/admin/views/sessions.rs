@@ -69,8 +69,8 @@ struct Stalled {
 /// Returns the page of `limit` lanes after the first `skip`.
 pub(in crate::admin) fn sessions(table: &SessionTable, skip: usize, limit: usize) -> SessionsPage {
     let now = clock::now();
-    let totals = table.totals(now);
-    let latest: Vec<Lane> = table.view(skip, limit, now).into_iter().map(lane).collect();
+    let totals = table.lane_totals(now);
+    let latest: Vec<Lane> = table.lane_views(skip, limit, now).into_iter().map(lane).collect();
     let end = skip.saturating_add(latest.len());
     SessionsPage {
         lanes: totals.lanes,
@@ -99,7 +99,7 @@ fn lane(view: LaneView) -> Lane {
         idle_seconds: view.idle.as_secs(),
         forks: view.forks,
         open_calls: view.calls.into_iter().map(call).collect(),
-        stalled: view.stalled.map(|tool| Stalled {
+        stalled: view.stalled_tool.map(|tool| Stalled {
             tool: tool.name,
             id: tool.id,
             seconds: tool.age.as_secs(),

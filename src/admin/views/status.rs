@@ -54,7 +54,7 @@ struct ConfigRow {
 
 /// Returns the status of the process.
 pub(in crate::admin) fn status(parts: &Parts) -> Status {
-    let (control, now) = (&parts.control, clock::since_1970());
+    let (control, now) = (&parts.control, clock::unix_time());
     // One snapshot: a reload in between must not mix two configurations.
     let in_force = control.in_force();
     let upstream = |view: &UpstreamView| UpstreamRow {
@@ -65,6 +65,7 @@ pub(in crate::admin) fn status(parts: &Parts) -> Status {
     Status {
         version: env!("CARGO_PKG_VERSION"),
         started_at: date(control.started_at()),
+        // Saturates, because the system clock may have been set back since the start.
         uptime_seconds: now.saturating_sub(control.started_at()).as_secs_f64(),
         listen: control.listen().map(|address| address.to_string()),
         draining: !parts.readiness.is_ready(),

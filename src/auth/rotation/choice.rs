@@ -4,12 +4,12 @@
 
 use std::time::Instant;
 
-use super::{Member, ProfileId, Rest, Rotation, windows::name_of};
+use super::{Cooldown, PoolMember, ProfileId, Rotation, cooldowns::model_key};
 use crate::policy::Reason;
 
 /// The request for a profile.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ask<'a> {
+pub struct ProfileQuery<'a> {
     /// The lane, or another value that separates clients.
     pub lane: [u8; 32],
     /// The model of the request.
@@ -21,29 +21,29 @@ pub struct Ask<'a> {
     /// `true` if the profile must not share a quota with one that was tried.
     pub other_quota: bool,
     /// The reasons for which the lane must keep its profile.
-    pub bound: Bound,
+    pub bound: LaneBindings,
 }
 
 /// The reasons for which a lane must keep its profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bound {
+pub struct LaneBindings {
     /// The body refers to provider-side state that other profiles cannot see.
-    pub state: bool,
+    pub provider_state: bool,
     /// The history contains reasoning that another organisation may not accept.
     pub reasoning: bool,
     /// Calls of the lane are open. The lane leaves its profile only if that is disabled.
-    pub calls: bool,
+    pub open_calls: bool,
 }
 
 /// The selected profile, or the reason for none.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Pick {
+pub enum Selection {
     /// Send with this profile.
     Use {
         /// The profile.
         id: ProfileId,
         /// The change of profile; `None` if the lane stays.
-        moved: Option<Moved>,
+        moved: Option<ProfileChange>,
     },
     /// Wait for the lane's own profile.
     Wait {
@@ -53,12 +53,12 @@ pub enum Pick {
         until: Instant,
     },
     /// No profile can serve the request.
-    None(Stuck),
+    NoneAvailable(NoneAvailable),
 }
 
 /// A lane's change of profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct ProfileChange {
     /// The profile that the lane leaves.
     pub from: ProfileId,
     /// The reason of its cooldown; `None` if it only does not serve the model.
@@ -67,32 +67,36 @@ pub struct Moved {
 
 /// The reasons for which no profile can serve a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stuck {
+pub struct NoneAvailable {
     /// The reasons of the cooldowns that stand in the way.
     pub reasons: Vec<Reason>,
     /// The earliest end of these cooldowns.
     pub until: Option<Instant>,
     /// `true` if other profiles could serve, but the lane is bound to its own.
-    pub bound: bool,
+    pub is_bound: bool,
 }
 
 /// One choice: the profiles, the request for one of them, and the present.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Selector<'r> {
+pub(super) struct ProfileSelector<'r> {
     rotation: &'r Rotation,
-    ask: &'r Ask<'r>,
+    query: &'r ProfileQuery<'r>,
     now: Instant,
 }
 
-impl<'r> Selector<'r> {
+impl<'r> ProfileSelector<'r> {
     /// Prepares the choice for one request.
-    pub(super) const fn new(rotation: &'r Rotation, ask: &'r Ask<'r>, now: Instant) -> Self {
-        Self { rotation, ask, now }
+    pub(super) const fn new(rotation: &'r Rotation, ask: &'r ProfileQuery<'r>, now: Instant) -> Self {
+        Self {
+            rotation,
+            query: ask,
+            now,
+        }
     }
 
     /// Selects the profile of a send.
-    pub(super) fn select(&self) -> Pick {
-        let (members, ask, now) = (&self.rotation.members, self.ask, self.now);
+    pub(super) fn select(&self) -> Selection {
+        let (members, ask, now) = (&self.rotation.members, self.query, self.now);
         let serving: Vec<ProfileId> = (0..members.len()).filter(|id| self.serves_model(*id)).collect();
         let pinned = ask.pinned.filter(|id| serving.contains(id));
         // A cooldown of the last usable profile would only turn a possible failure into a certain one.
@@ -101,13 +105,13 @@ impl<'r> Selector<'r> {
         // The lane's own profile first: its prompt cache and its reasoning are there.
         if let Some(id) = pinned.filter(|id| !ask.tried.contains(id)) {
             if usable(&id) {
-                return Pick::Use { id, moved: None };
+                return Selection::Use { id, moved: None };
             }
             // A disabled profile is not worth a wait.
             let waits = self.blocking_cooldown(id).filter(|rest| !rest.disables);
-            let wait = self.rotation.wait;
+            let wait = self.rotation.wait_max;
             if let Some(rest) = waits.filter(|rest| rest.until.saturating_duration_since(now) <= wait) {
-                return Pick::Wait { id, until: rest.until };
+                return Selection::Wait { id, until: rest.until };
             }
         }
         // The distance counts from the profile that was used last.
@@ -115,7 +119,12 @@ impl<'r> Selector<'r> {
         let open = |id: &ProfileId| !ask.tried.contains(id) && usable(id) && !self.shares_spent_quota(*id);
         let ranked = serving.iter().filter(|id| open(id));
         let best = ranked.min_by(|one, other| {
-            let key = |id: ProfileId| (self.distance(left, id), -score(&ask.lane, members.get(id)));
+            let key = |id: ProfileId| {
+                (
+                    self.organisation_distance(left, id),
+                    -score_for_lane(&ask.lane, members.get(id)),
+                )
+            };
             let (one, other) = (key(**one), key(**other));
             // Distance decides before the score: reasoning and prompt caches belong to an organisation.
             one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
@@ -123,24 +132,24 @@ impl<'r> Selector<'r> {
         match (best, left) {
             // A bound lane gets an error with the cooldown of its own profile.
             (Some(id), Some(from)) if from != *id && self.is_bound(from, *id) => {
-                Pick::None(self.none_available(&serving, true))
+                Selection::NoneAvailable(self.none_available(&serving, true))
             }
-            (Some(id), Some(from)) if from != *id => Pick::Use {
+            (Some(id), Some(from)) if from != *id => Selection::Use {
                 id: *id,
-                moved: Some(Moved {
+                moved: Some(ProfileChange {
                     from,
                     reason: self.blocking_cooldown(from).map(|rest| rest.reason),
                 }),
             },
-            (Some(id), _) => Pick::Use { id: *id, moved: None },
-            (None, _) => Pick::None(self.none_available(&serving, false)),
+            (Some(id), _) => Selection::Use { id: *id, moved: None },
+            (None, _) => Selection::NoneAvailable(self.none_available(&serving, false)),
         }
     }
 
     /// Returns `from`, the profile that a lane has left, if it can be used for a request that only it accepts.
     pub(super) fn former_profile(&self, from: ProfileId) -> Option<ProfileId> {
         // A short cooldown is no obstacle: no other profile can accept this history.
-        (self.serves_model(from) && !self.is_disabled(from) && !self.ask.tried.contains(&from)).then_some(from)
+        (self.serves_model(from) && !self.is_disabled(from) && !self.query.tried.contains(&from)).then_some(from)
     }
 
     /// Returns the number of profiles that could serve this request now.
@@ -151,16 +160,20 @@ impl<'r> Selector<'r> {
 
     fn serves_model(&self, id: ProfileId) -> bool {
         let member = self.rotation.members.get(id);
-        member.is_some_and(|member| member.serves(self.ask.model))
+        member.is_some_and(|member| member.serves_model(self.query.model))
     }
 
     /// Returns the cooldown that blocks a profile for this request for the longest time; `None` if the profile is
     /// ready.
-    fn blocking_cooldown(&self, id: ProfileId) -> Option<Rest> {
-        let asked = name_of(self.ask.model);
+    fn blocking_cooldown(&self, id: ProfileId) -> Option<Cooldown> {
+        let asked = model_key(self.query.model);
         // A cooldown of another model does not concern this request.
-        let concerned = |rest: &Rest| rest.model.as_deref().is_none_or(|model| model == asked);
-        let rests = self.rotation.rests(id, self.now).into_iter().filter(concerned);
+        let concerned = |rest: &Cooldown| rest.model.as_deref().is_none_or(|model| model == asked);
+        let rests = self
+            .rotation
+            .active_cooldowns(id, self.now)
+            .into_iter()
+            .filter(concerned);
         rests.max_by_key(|rest| (rest.disables, rest.until))
     }
 
@@ -179,39 +192,39 @@ impl<'r> Selector<'r> {
     /// Returns `true` if a profile shares its quota with one that this exchange has tried, and another quota is
     /// required.
     fn shares_spent_quota(&self, id: ProfileId) -> bool {
-        let shares = |tried: &ProfileId| self.rotation.same_quota(*tried, id);
-        self.ask.other_quota && self.ask.tried.iter().any(shares)
+        let shares = |tried: &ProfileId| self.rotation.shares_quota(*tried, id);
+        self.query.other_quota && self.query.tried.iter().any(shares)
     }
 
-    fn distance(&self, from: Option<ProfileId>, to: ProfileId) -> Distance {
+    fn organisation_distance(&self, from: Option<ProfileId>, to: ProfileId) -> OrganisationDistance {
         let members = &self.rotation.members;
         let of = |id: ProfileId| members.get(id).and_then(|member| member.organisation.as_deref());
         match (from, from.and_then(of), of(to)) {
-            (None, ..) => Distance::Same,
-            (Some(from), ..) if from == to => Distance::Same,
-            (_, Some(from), Some(to)) if from == to => Distance::Same,
-            (_, Some(_), Some(_)) => Distance::Other,
-            _ => Distance::Unknown,
+            (None, ..) => OrganisationDistance::Same,
+            (Some(from), ..) if from == to => OrganisationDistance::Same,
+            (_, Some(from), Some(to)) if from == to => OrganisationDistance::Same,
+            (_, Some(_), Some(_)) => OrganisationDistance::Other,
+            _ => OrganisationDistance::Unknown,
         }
     }
 
     /// Returns `true` if the lane is bound to `from` and must not move to `to`.
     fn is_bound(&self, from: ProfileId, to: ProfileId) -> bool {
-        let Bound {
-            state,
+        let LaneBindings {
+            provider_state: state,
             reasoning,
-            calls,
-        } = self.ask.bound;
-        let other = self.distance(Some(from), to) == Distance::Other;
+            open_calls: calls,
+        } = self.query.bound;
+        let other = self.organisation_distance(Some(from), to) == OrganisationDistance::Other;
         // A disabled profile will not return while the calls are open.
         state || (reasoning && other && !self.rotation.may_leave_organisation) || (calls && !self.is_disabled(from))
     }
 
-    fn none_available(&self, serving: &[ProfileId], bound: bool) -> Stuck {
-        let own = self.ask.tried.last().copied().or(self.ask.pinned);
+    fn none_available(&self, serving: &[ProfileId], bound: bool) -> NoneAvailable {
+        let own = self.query.tried.last().copied().or(self.query.pinned);
         // For a bound lane only its own profile counts, because no other end of a cooldown helps it.
         let asked = |id: &&ProfileId| !bound || Some(**id) == own;
-        let rests: Vec<Rest> = serving
+        let rests: Vec<Cooldown> = serving
             .iter()
             .filter(asked)
             .filter_map(|id| self.blocking_cooldown(*id))
@@ -219,17 +232,17 @@ impl<'r> Selector<'r> {
         let mut reasons: Vec<Reason> = rests.iter().map(|rest| rest.reason).collect();
         reasons.sort_unstable();
         reasons.dedup();
-        Stuck {
+        NoneAvailable {
             reasons,
             until: rests.iter().map(|rest| rest.until).min(),
-            bound,
+            is_bound: bound,
         }
     }
 }
 
 /// The distance between a lane's profile and another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Distance {
+enum OrganisationDistance {
     /// The same organisation.
     Same,
     /// An organisation that is unknown.
@@ -239,7 +252,7 @@ enum Distance {
 }
 
 /// Scores a profile for a lane: weighted rendezvous hashing.
-fn score(lane: &[u8; 32], member: Option<&Member>) -> f64 {
+fn score_for_lane(lane: &[u8; 32], member: Option<&PoolMember>) -> f64 {
     let Some(member) = member else { return f64::MIN };
     let mut hash = blake3::Hasher::new_keyed(lane);
     hash.update(member.label.as_bytes());

@@ -5,18 +5,18 @@
 //! cooldowns.
 
 mod choice;
-mod windows;
+mod cooldowns;
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use choice::Selector;
-pub use choice::{Ask, Bound, Moved, Pick, Stuck};
-use windows::{Scope, Windows};
+use choice::ProfileSelector;
+pub use choice::{LaneBindings, NoneAvailable, ProfileChange, ProfileQuery, Selection};
+use cooldowns::{CooldownScope, ProfileCooldowns};
 
-use super::profile::serves;
+use super::profile::allows_model;
 use crate::policy::{Class, Reason, Verdict};
 
 /// The index of a profile in the configuration of its upstream.
@@ -24,7 +24,7 @@ pub type ProfileId = usize;
 
 /// The facts about a profile that bear on the choice.
 #[derive(Clone, Debug, Default)]
-pub struct Member {
+pub struct PoolMember {
     /// The profile's name: a label, never a secret.
     pub label: Arc<str>,
     /// Share of the lanes.
@@ -35,24 +35,24 @@ pub struct Member {
     pub models: Vec<String>,
 }
 
-impl Member {
+impl PoolMember {
     /// Returns `true` if the profile may be used for `model`.
-    pub fn serves(&self, model: Option<&str>) -> bool {
-        serves(&self.models, model)
+    pub fn serves_model(&self, model: Option<&str>) -> bool {
+        allows_model(&self.models, model)
     }
 }
 
 /// The outcome of one attempt with a profile.
 #[derive(Clone, Copy, Debug)]
-pub struct Report<'r> {
+pub struct AttemptReport<'r> {
     /// The verdict.
     pub verdict: Verdict,
     /// The model of the request.
     pub model: Option<&'r str>,
     /// The duration of the limit, as the provider names it.
-    pub rest: Option<Duration>,
+    pub cooldown: Option<Duration>,
     /// Longest duration that is believed from the provider.
-    pub rest_max: Option<Duration>,
+    pub cooldown_max: Option<Duration>,
     /// `true` if the provider limits every model.
     pub every_model: bool,
     /// The start of the attempt.
@@ -64,17 +64,17 @@ pub struct Report<'r> {
 /// The profiles of one upstream and their cooldowns.
 #[derive(Clone, Debug)]
 pub struct Rotation {
-    members: Vec<Member>,
-    windows: Vec<Windows>,
+    members: Vec<PoolMember>,
+    cooldowns: Vec<ProfileCooldowns>,
     /// Longest cooldown that a lane waits out for its own profile.
-    wait: Duration,
+    wait_max: Duration,
     /// `true` if a lane with reasoning in its history may move to another organisation.
     may_leave_organisation: bool,
 }
 
 /// The state of one profile, for the admin API.
 #[derive(Clone, Debug, PartialEq)]
-pub struct View {
+pub struct ProfileStatus {
     /// The profile's name.
     pub label: Arc<str>,
     /// The organisation, if it is known.
@@ -82,7 +82,7 @@ pub struct View {
     /// The state over all models.
     pub state: ProfileState,
     /// The cooldowns in force.
-    pub rests: Vec<Rest>,
+    pub cooldowns: Vec<Cooldown>,
 }
 
 /// The state of a profile.
@@ -112,7 +112,7 @@ impl ProfileState {
 
 /// One cooldown of a profile.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rest {
+pub struct Cooldown {
     /// The recorded reason.
     pub reason: Reason,
     /// The only model that is affected, empty for requests without a model; `None` for every model.
@@ -129,22 +129,22 @@ pub struct Rest {
 
 impl Rotation {
     /// Creates a rotation in which every profile is ready.
-    pub fn new(members: Vec<Member>, wait: Duration, may_leave_organisation: bool) -> Self {
-        let windows = members.iter().map(|_| Windows::default()).collect();
+    pub fn new(members: Vec<PoolMember>, wait: Duration, may_leave_organisation: bool) -> Self {
+        let windows = members.iter().map(|_| ProfileCooldowns::default()).collect();
         Self {
             members,
-            windows,
-            wait,
+            cooldowns: windows,
+            wait_max: wait,
             may_leave_organisation,
         }
     }
 
     /// Copies cooldowns and learned organisations from `old`. `same` maps an id of this rotation to its id in `old`.
-    pub fn inherit(&mut self, old: &Self, same: impl Fn(ProfileId) -> Option<ProfileId>) {
-        for (id, (member, windows)) in self.members.iter_mut().zip(&mut self.windows).enumerate() {
+    pub fn inherit_state(&mut self, old: &Self, same: impl Fn(ProfileId) -> Option<ProfileId>) {
+        for (id, (member, windows)) in self.members.iter_mut().zip(&mut self.cooldowns).enumerate() {
             // A new profile, or one with a new credential, starts without cooldowns.
             let Some(before) = same(id) else { continue };
-            if let Some(known) = old.windows.get(before) {
+            if let Some(known) = old.cooldowns.get(before) {
                 windows.clone_from(known);
             }
             // A configured organisation takes precedence over a learned one.
@@ -155,17 +155,17 @@ impl Rotation {
     }
 
     /// Returns the profiles by id.
-    pub fn members(&self) -> &[Member] {
+    pub fn members(&self) -> &[PoolMember] {
         &self.members
     }
 
     /// Returns the id of the profile with this name.
-    pub fn find(&self, label: &str) -> Option<ProfileId> {
+    pub fn find_profile(&self, label: &str) -> Option<ProfileId> {
         self.members.iter().position(|member| *member.label == *label)
     }
 
     /// Stores the organisation that a profile's answers name, unless one is configured or learned.
-    pub fn learn(&mut self, id: ProfileId, organisation: &str) {
+    pub fn learn_organisation(&mut self, id: ProfileId, organisation: &str) {
         if let Some(member) = self.members.get_mut(id) {
             // The first answer decides: a key never changes its organisation.
             member.organisation.get_or_insert_with(|| Arc::from(organisation));
@@ -175,50 +175,53 @@ impl Rotation {
     /// Records the outcome of an attempt.
     ///
     /// Returns the reason if a cooldown begins or becomes longer.
-    pub fn report(&mut self, id: ProfileId, report: &Report<'_>, now: Instant) -> Option<Reason> {
+    pub fn record_attempt(&mut self, id: ProfileId, report: &AttemptReport<'_>, now: Instant) -> Option<Reason> {
         let verdict = report.verdict;
         if verdict.class == Class::Success {
             // Collected first, because clearing needs the windows mutably.
-            let group: Vec<ProfileId> = self.group(id).collect();
+            let group: Vec<ProfileId> = self.quota_group(id).collect();
             for member in group {
-                if let Some(windows) = self.windows.get_mut(member) {
+                if let Some(windows) = self.cooldowns.get_mut(member) {
                     // Another profile's success proves that the shared quota has room, and nothing else.
                     let shared_only = member != id;
-                    windows.succeeded(report.model, report.began, shared_only);
+                    windows.record_success(report.model, report.began, shared_only);
                 }
             }
             return None;
         }
         // Verdicts without a reason cost the profile nothing.
-        let reason = verdict.reason()?;
-        self.windows.get_mut(id)?.failed(reason, report, now).then_some(reason)
+        let reason = verdict.cooldown_reason()?;
+        self.cooldowns
+            .get_mut(id)?
+            .record_failure(reason, report, now)
+            .then_some(reason)
     }
 
     /// Clears a profile's cooldowns on behalf of an operator. Returns `false` if the profile does not exist.
-    pub fn clear(&mut self, id: ProfileId) -> bool {
-        let known = self.windows.get_mut(id);
-        known.map(|windows| *windows = Windows::default()).is_some()
+    pub fn clear_cooldowns(&mut self, id: ProfileId) -> bool {
+        let known = self.cooldowns.get_mut(id);
+        known.map(|windows| *windows = ProfileCooldowns::default()).is_some()
     }
 
     /// Selects the profile of a send.
-    pub fn pick(&self, ask: &Ask<'_>, now: Instant) -> Pick {
-        Selector::new(self, ask, now).select()
+    pub fn select_profile(&self, ask: &ProfileQuery<'_>, now: Instant) -> Selection {
+        ProfileSelector::new(self, ask, now).select()
     }
 
     /// Returns `from`, the profile that a lane has left, if it can be used for a request that only it accepts.
-    pub fn way_back(&self, from: ProfileId, ask: &Ask<'_>, now: Instant) -> Option<ProfileId> {
-        Selector::new(self, ask, now).former_profile(from)
+    pub fn former_profile(&self, from: ProfileId, ask: &ProfileQuery<'_>, now: Instant) -> Option<ProfileId> {
+        ProfileSelector::new(self, ask, now).former_profile(from)
     }
 
     /// Returns the number of profiles that could serve this request now.
-    pub fn able(&self, ask: &Ask<'_>, now: Instant) -> usize {
-        Selector::new(self, ask, now).count_ready()
+    pub fn count_ready(&self, ask: &ProfileQuery<'_>, now: Instant) -> usize {
+        ProfileSelector::new(self, ask, now).count_ready()
     }
 
     /// Returns the state of every profile.
-    pub fn view(&self, now: Instant) -> Vec<View> {
-        let view = |(id, member): (ProfileId, &Member)| {
-            let rests = self.rests(id, now);
+    pub fn profile_statuses(&self, now: Instant) -> Vec<ProfileStatus> {
+        let view = |(id, member): (ProfileId, &PoolMember)| {
+            let rests = self.active_cooldowns(id, now);
             // The most severe cooldown decides.
             let state = if rests.iter().any(|rest| rest.disables) {
                 ProfileState::Disabled
@@ -227,24 +230,24 @@ impl Rotation {
             } else {
                 ProfileState::Cooling
             };
-            View {
+            ProfileStatus {
                 label: Arc::clone(&member.label),
                 organisation: member.organisation.clone(),
                 state,
-                rests,
+                cooldowns: rests,
             }
         };
         self.members.iter().enumerate().map(view).collect()
     }
 
     /// Returns the profiles that share this one's quota, including itself.
-    fn group(&self, id: ProfileId) -> impl Iterator<Item = ProfileId> {
-        let same = move |other: &ProfileId| self.same_quota(id, *other);
+    fn quota_group(&self, id: ProfileId) -> impl Iterator<Item = ProfileId> {
+        let same = move |other: &ProfileId| self.shares_quota(id, *other);
         (0..self.members.len()).filter(same)
     }
 
     /// Returns `true` if two profiles are known to share a quota.
-    fn same_quota(&self, one: ProfileId, other: ProfileId) -> bool {
+    fn shares_quota(&self, one: ProfileId, other: ProfileId) -> bool {
         one == other || {
             let of = |id: ProfileId| self.members.get(id).and_then(|member| member.organisation.as_deref());
             // Two unknown organisations are not assumed to be the same.
@@ -253,16 +256,16 @@ impl Rotation {
     }
 
     /// Returns the cooldowns in force for a profile, including those of its quota.
-    fn rests(&self, id: ProfileId, now: Instant) -> Vec<Rest> {
+    fn active_cooldowns(&self, id: ProfileId, now: Instant) -> Vec<Cooldown> {
         let mut rests = Vec::new();
-        for member in self.group(id) {
-            let Some(windows) = self.windows.get(member) else {
+        for member in self.quota_group(id) {
+            let Some(windows) = self.cooldowns.get(member) else {
                 continue;
             };
-            for window in windows.active(now) {
+            for window in windows.active_windows(now) {
                 // Another profile's own trouble does not affect this one.
-                if member == id || window.scope == Scope::Quota {
-                    rests.push(Rest {
+                if member == id || window.scope == CooldownScope::Quota {
+                    rests.push(Cooldown {
                         reason: window.reason,
                         model: window.model.clone(),
                         disables: window.disables,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     policy::OnOrganisationChange,
-    provider::Kind,
+    provider::ProviderKind,
     proxy::OnBindingError,
     repair::{Applicability, Mode, OnLate, Tier},
     telemetry::LogFormat,
@@ -106,7 +106,7 @@ impl Default for TierName {
 
 words! {
     /// Provider whose API an upstream speaks.
-    KindName => Kind {
+    KindName => ProviderKind {
         /// Anthropic.
         Anthropic = "anthropic",
         /// OpenAI.

@@ -16,7 +16,7 @@ use super::{
     client::{Answer, Ask},
     stage::Stage,
 };
-use crate::{provider::asked_at, wire::Format};
+use crate::{provider::next_turn_path, wire::Format};
 
 /// Tells all of them. The stage knows whether each came out as it should.
 pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
@@ -58,7 +58,7 @@ async fn both(stage: &mut Stage, format: Format, headers: Headers<'_>, body: &st
 
 /// To the provider itself: it should refuse.
 async fn without(stage: &mut Stage, format: Format, headers: Headers<'_>, body: &str) -> io::Result<Answer> {
-    let path = asked_at(format, "demo");
+    let path = next_turn_path(format, "demo");
     let answer = Ask::post(stage.provider_at, &path, headers, body).send().await?;
     stage.tell.without(answer.status.as_str(), &answer.words())?;
     stage.expects(answer.status == StatusCode::BAD_REQUEST);
@@ -83,7 +83,7 @@ async fn through(stage: &Stage, format: Format, headers: Headers<'_>, body: &str
     } else {
         "openai"
     };
-    let path = format!("/{name}{}", asked_at(format, "demo"));
+    let path = format!("/{name}{}", next_turn_path(format, "demo"));
     Ask::post(stage.proxy_at, &path, headers, body).send().await
 }
 

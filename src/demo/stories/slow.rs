@@ -13,7 +13,7 @@ use crate::{
         client::{Answer, Ask},
         stage::Stage,
     },
-    provider::asked_at,
+    provider::next_turn_path,
     wire::Format,
 };
 
@@ -59,7 +59,7 @@ fn asks() -> String {
 
 /// The gateway that blames the key.
 async fn blaming(stage: &mut Stage) -> io::Result<()> {
-    let path = asked_at(Format::Anthropic, "");
+    let path = next_turn_path(Format::Anthropic, "");
     let mut rested = Vec::new();
     for (name, key) in KEYS_OF_TEAM {
         stage.provider.reply_to(key, Reply::EndlessSearch);
@@ -96,7 +96,7 @@ async fn blaming(stage: &mut Stage) -> io::Result<()> {
 }
 
 async fn team(stage: &Stage, body: &str) -> io::Result<Answer> {
-    let path = format!("/team{}", asked_at(Format::Anthropic, ""));
+    let path = format!("/team{}", next_turn_path(Format::Anthropic, ""));
     Ask::post(stage.proxy_at, &path, &[], body).send().await
 }
 

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::ledger::OpenError;
+use crate::ledger::LedgerOpenError;
 
 /// The SQLite application id of every Antiphon store: the ASCII letters `Anti`.
 pub(super) const APPLICATION_ID: i32 = 0x416E_7469;
@@ -19,37 +19,37 @@ const HEADER_BYTES: usize = 100;
 
 /// The presence of a store at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Presence {
+pub(super) enum StorePresence {
     /// No file, or an empty one.
-    None,
+    Missing,
     /// A file with the header of an Antiphon store.
-    Ours,
+    Present,
 }
 
 /// Returns `path` with `ending` appended to its file name.
-pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(super) fn sibling_path(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);
     PathBuf::from(name)
 }
 
-pub(super) fn unusable(path: &Path, why: impl Into<String>) -> OpenError {
-    OpenError::Unusable {
+pub(super) fn unusable_error(path: &Path, why: impl Into<String>) -> LedgerOpenError {
+    LedgerOpenError::Unusable {
         path: path.to_owned(),
         why: why.into(),
     }
 }
 
-pub(super) fn foreign(path: &Path, why: impl Into<String>) -> OpenError {
-    OpenError::Foreign {
+pub(super) fn foreign_error(path: &Path, why: impl Into<String>) -> LedgerOpenError {
+    LedgerOpenError::Foreign {
         path: path.to_owned(),
         why: why.into(),
     }
 }
 
 /// Returns the canonical path of a store, with all links resolved. Two paths of one store would get two locks.
-pub(super) fn true_path(path: &Path) -> Result<PathBuf, OpenError> {
-    let failed = |error: io::Error| unusable(path, error.to_string());
+pub(super) fn canonical_path(path: &Path) -> Result<PathBuf, LedgerOpenError> {
+    let failed = |error: io::Error| unusable_error(path, error.to_string());
     // SQLite parses a path that begins with `file:` as a URI.
     let whole = std::path::absolute(path).map_err(failed)?;
     // A dangling link counts as existing and fails: the lock would be beside the link, and not beside its target.
@@ -57,13 +57,13 @@ pub(super) fn true_path(path: &Path) -> Result<PathBuf, OpenError> {
         return fs::canonicalize(&whole).map_err(failed);
     }
     let (Some(folder), Some(name)) = (whole.parent(), whole.file_name()) else {
-        return Err(unusable(path, "it does not name a file"));
+        return Err(unusable_error(path, "it does not name a file"));
     };
     Ok(fs::canonicalize(folder).map_or_else(|_| whole.clone(), |folder| folder.join(name)))
 }
 
 /// Creates the folder of a store. Folders that did not exist are accessible to their owner only.
-pub(super) fn make_folder(path: &Path) -> Result<(), OpenError> {
+pub(super) fn create_folder(path: &Path) -> Result<(), LedgerOpenError> {
     let Some(folder) = path.parent() else { return Ok(()) };
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -71,11 +71,11 @@ pub(super) fn make_folder(path: &Path) -> Result<(), OpenError> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder
         .create(folder)
-        .map_err(|error| unusable(path, error.to_string()))
+        .map_err(|error| unusable_error(path, error.to_string()))
 }
 
 /// Opens a file that only its owner may access, and creates it if it does not exist.
-pub(super) fn private(path: &Path) -> io::Result<File> {
+pub(super) fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]
@@ -84,15 +84,15 @@ pub(super) fn private(path: &Path) -> io::Result<File> {
 }
 
 /// Removes the access of other users to a store. SQLite gives new files beside it the same permissions.
-pub(super) fn make_private(path: &Path) -> Result<(), OpenError> {
+pub(super) fn restrict_access(path: &Path) -> Result<(), LedgerOpenError> {
     #[cfg(unix)]
     for ending in ["", "-wal", "-shm"] {
         use std::os::unix::fs::PermissionsExt as _;
-        let file = beside(path, ending);
+        let file = sibling_path(path, ending);
         let Ok(metadata) = fs::metadata(&file) else { continue };
         if metadata.permissions().mode() & 0o777 != 0o600 {
             fs::set_permissions(&file, fs::Permissions::from_mode(0o600))
-                .map_err(|error| unusable(&file, error.to_string()))?;
+                .map_err(|error| unusable_error(&file, error.to_string()))?;
         }
     }
     let _ = path;
@@ -100,14 +100,14 @@ pub(super) fn make_private(path: &Path) -> Result<(), OpenError> {
 }
 
 /// Locks a store for this process until the returned file is dropped.
-pub(super) fn hold(path: &Path) -> Result<File, OpenError> {
+pub(super) fn lock_store(path: &Path) -> Result<File, LedgerOpenError> {
     // The lock has a file of its own: closing any handle of the store itself would drop SQLite's locks on it.
-    let name = beside(path, ".lock");
-    let file = private(&name).map_err(|error| unusable(&name, error.to_string()))?;
+    let name = sibling_path(path, ".lock");
+    let file = open_private(&name).map_err(|error| unusable_error(&name, error.to_string()))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(unusable(&name, error.to_string())),
+        Err(TryLockError::WouldBlock) => Err(LedgerOpenError::InUse { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(unusable_error(&name, error.to_string())),
     }
 }
 
@@ -115,19 +115,19 @@ pub(super) fn hold(path: &Path) -> Result<File, OpenError> {
 ///
 /// Must not be called while this process has the store open. Closing any handle of a file releases all locks that the
 /// process has on it. Callers ensure this with [`hold`].
-pub(super) fn presence(path: &Path) -> Result<Presence, OpenError> {
-    let failed = |error: io::Error| unusable(path, error.to_string());
+pub(super) fn read_presence(path: &Path) -> Result<StorePresence, LedgerOpenError> {
+    let failed = |error: io::Error| unusable_error(path, error.to_string());
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return absent(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return check_no_log(path),
         Err(error) => return Err(failed(error)),
     };
     if !metadata.is_file() {
-        return Err(foreign(path, "it is not a regular file"));
+        return Err(foreign_error(path, "it is not a regular file"));
     }
     // SQLite treats an empty file as a new database.
     if metadata.len() == 0 {
-        return absent(path);
+        return check_no_log(path);
     }
     let mut header = Vec::with_capacity(HEADER_BYTES);
     let file = File::open(path).map_err(failed)?;
@@ -135,30 +135,30 @@ pub(super) fn presence(path: &Path) -> Result<Presence, OpenError> {
         .read_to_end(&mut header)
         .map_err(failed)?;
     if !header.starts_with(MAGIC) || header.len() < HEADER_BYTES {
-        return Err(foreign(path, "it is not an SQLite file"));
+        return Err(foreign_error(path, "it is not an SQLite file"));
     }
     let number = |at: usize| {
         let bytes = header.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
         bytes.map_or(0, i32::from_be_bytes)
     };
     // The offsets of the application id and of the user version in the SQLite header.
-    identify(path, i64::from(number(68)), i64::from(number(60)))?;
-    Ok(Presence::Ours)
+    check_header(path, i64::from(number(68)), i64::from(number(60)))?;
+    Ok(StorePresence::Present)
 }
 
 /// Checks the application id and the schema version of a store.
-pub(super) fn identify(path: &Path, application_id: i64, version: i64) -> Result<(), OpenError> {
+pub(super) fn check_header(path: &Path, application_id: i64, version: i64) -> Result<(), LedgerOpenError> {
     if application_id != i64::from(APPLICATION_ID) {
-        return Err(foreign(path, "it is another program's SQLite file"));
+        return Err(foreign_error(path, "it is another program's SQLite file"));
     }
     match version {
         SCHEMA_VERSION => Ok(()),
-        found if found > SCHEMA_VERSION => Err(OpenError::Version {
+        found if found > SCHEMA_VERSION => Err(LedgerOpenError::Version {
             path: path.to_owned(),
             found,
             known: SCHEMA_VERSION,
         }),
-        found => Err(foreign(
+        found => Err(foreign_error(
             path,
             format!("its schema version {found} is not one of Antiphon's"),
         )),
@@ -167,14 +167,14 @@ pub(super) fn identify(path: &Path, application_id: i64, version: i64) -> Result
 
 /// Returns [`Presence::None`], or an error if a write-ahead log exists without its store. SQLite would replay it into
 /// a new store.
-fn absent(path: &Path) -> Result<Presence, OpenError> {
-    let log = beside(path, "-wal");
+fn check_no_log(path: &Path) -> Result<StorePresence, LedgerOpenError> {
+    let log = sibling_path(path, "-wal");
     match fs::metadata(&log) {
-        Ok(metadata) if metadata.len() > 0 => Err(unusable(
+        Ok(metadata) if metadata.len() > 0 => Err(unusable_error(
             path,
             format!("there is {} without it: move that file away", log.display()),
         )),
-        _ => Ok(Presence::None),
+        _ => Ok(StorePresence::Missing),
     }
 }
 

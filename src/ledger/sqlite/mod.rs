@@ -4,13 +4,13 @@
 //! the file and locks a second file beside it. Other processes may read the store.
 
 mod files;
-mod indexes;
+mod index_check;
+mod inspector;
 mod reader;
 mod rows;
 mod schema;
-mod survey;
+mod shutdown_latch;
 mod table;
-mod turn;
 mod writer;
 
 use std::{
@@ -24,34 +24,34 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    Index, Key, Kind, Ledger, LedgerError, LedgerSettings, Moment, OpenError, Outcome, ROWS_MAX, Record, Reply, Step,
-    Usage, steps,
+    CommitOutcome, CommitStep, Index, Ledger, LedgerError, LedgerOpenError, LedgerReply, LedgerSettings, LedgerSize,
+    Moment, ROWS_MAX, Record, RecordKey, RecordKind, steps,
 };
 use crate::session::PrincipalHash;
-use reader::Question;
-use table::{Rubbish, Table};
-use turn::{Turn, turn};
-use writer::{Asker, Job, Waiting, Writer};
+use reader::ReadRequest;
+use shutdown_latch::{ShutdownLatch, shutdown_latch};
+use table::{GcScope, RecordTable};
+use writer::{CommitRequest, ReplySender, SqliteWriter, WriteRequest};
 
-pub use survey::{Entry, Short, Survey};
+pub use inspector::{HashPrefix, InspectedRow, LedgerInspector};
 
 /// The requests that may wait for a thread. Further callers wait for room in the queue.
-const QUEUE: usize = 128;
-const READERS: usize = 2;
+const QUEUED_REQUESTS_MAX: usize = 128;
+const READER_THREADS: usize = 2;
 /// The timeout of the drop, which waits for the threads to end. Commits that were answered are on disk before that. A
 /// stalled disk must not prevent the exit of the process.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A ledger that stores its records in an SQLite file.
 pub struct SqliteLedger {
     path: PathBuf,
     secret: [u8; 32],
-    usage: Arc<Mutex<Usage>>,
+    usage: Arc<Mutex<LedgerSize>>,
     /// `None` once the ledger is being dropped. The threads end when the queues are closed.
-    jobs: Option<mpsc::Sender<Job>>,
-    questions: Option<mpsc::Sender<Question>>,
+    write_requests: Option<mpsc::Sender<WriteRequest>>,
+    read_requests: Option<mpsc::Sender<ReadRequest>>,
     /// Reports that the file is closed and the lock is released.
-    closed: Turn,
+    closed_latch: ShutdownLatch,
 }
 
 impl fmt::Debug for SqliteLedger {
@@ -66,27 +66,27 @@ impl SqliteLedger {
     /// Opens the ledger at `path` for this process alone. Creates it with `new_secret` if it does not exist.
     ///
     /// Blocks the thread: it reads every row to compute the size.
-    pub fn open(path: &Path, settings: LedgerSettings, new_secret: [u8; 32]) -> Result<Self, OpenError> {
-        let held = schema::open(path, new_secret)?;
+    pub fn open(path: &Path, settings: LedgerSettings, new_secret: [u8; 32]) -> Result<Self, LedgerOpenError> {
+        let held = schema::open_store(path, new_secret)?;
         let path = held.path;
-        let table = Table::new(held.connection).map_err(|error| schema::failed(&path, &error))?;
+        let table = RecordTable::new(held.connection).map_err(|error| schema::open_error(&path, &error))?;
         let usage = Arc::new(Mutex::default());
-        let writer = Writer::new(table, settings, Arc::clone(&usage));
-        let (jobs, asked) = mpsc::channel(QUEUE);
-        let (questions, questioned) = mpsc::channel(QUEUE);
-        let ((open, closed), (reading, read)) = (turn(), turn());
+        let writer = SqliteWriter::new(table, settings, Arc::clone(&usage));
+        let (jobs, asked) = mpsc::channel(QUEUED_REQUESTS_MAX);
+        let (questions, questioned) = mpsc::channel(QUEUED_REQUESTS_MAX);
+        let ((open, closed), (reading, read)) = (shutdown_latch(), shutdown_latch());
         let ledger = Self {
             path,
             secret: held.secret,
             usage,
-            jobs: Some(jobs),
-            questions: Some(questions),
-            closed,
+            write_requests: Some(jobs),
+            read_requests: Some(questions),
+            closed_latch: closed,
         };
         // Declared after the ledger, so dropped before it if a thread fails to start. The writer waits for this drop.
         let reading = reading;
         let path = &ledger.path;
-        let of_system = |error: std::io::Error| files::unusable(path, error.to_string());
+        let of_system = |error: std::io::Error| files::unusable_error(path, error.to_string());
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
         let lock = held.lock;
         let write = move || {
@@ -98,11 +98,11 @@ impl SqliteLedger {
         named("ledger-writer").spawn(write).map_err(of_system)?;
         // Both readers take requests from one queue.
         let questioned = Arc::new(Mutex::new(questioned));
-        for _ in 0..READERS {
-            let connection = schema::open_to_read(path)?;
+        for _ in 0..READER_THREADS {
+            let connection = schema::open_read_only(path)?;
             let (questioned, reading) = (Arc::clone(&questioned), reading.clone());
             let read = move || {
-                reader::run(&connection, &questioned);
+                reader::run_reader(&connection, &questioned);
                 drop(connection);
                 drop(reading);
             };
@@ -111,14 +111,21 @@ impl SqliteLedger {
         Ok(ledger)
     }
 
-    fn clear_of(&self, rubbish: Rubbish, now: Moment) -> Reply<'_, u64> {
-        let clear = move |reply| Job::Clear { rubbish, now, reply };
-        Box::pin(ask(self.jobs.as_ref(), clear))
+    fn remove_in_scope(&self, rubbish: GcScope, now: Moment) -> LedgerReply<'_, u64> {
+        let clear = move |reply| WriteRequest::Clear {
+            scope: rubbish,
+            now,
+            reply,
+        };
+        Box::pin(send_request(self.write_requests.as_ref(), clear))
     }
 }
 
 /// Sends a request to a thread and waits for the reply. Fails with [`LedgerError::Closed`] if the thread has ended.
-async fn ask<J, T>(threads: Option<&mpsc::Sender<J>>, job: impl FnOnce(Asker<T>) -> J) -> Result<T, LedgerError> {
+async fn send_request<J, T>(
+    threads: Option<&mpsc::Sender<J>>,
+    job: impl FnOnce(ReplySender<T>) -> J,
+) -> Result<T, LedgerError> {
     let (reply, answer) = oneshot::channel();
     let threads = threads.ok_or(LedgerError::Closed)?;
     threads.send(job(reply)).await.map_err(|_| LedgerError::Closed)?;
@@ -130,59 +137,77 @@ async fn ask<J, T>(threads: Option<&mpsc::Sender<J>>, job: impl FnOnce(Asker<T>)
 ///
 /// The error becomes text, because several callers may receive the same one. SQLite's messages contain no record
 /// content.
-fn failure(error: &rusqlite::Error) -> LedgerError {
+fn store_error(error: &rusqlite::Error) -> LedgerError {
     LedgerError::Store(error.to_string().into())
 }
 
 impl Ledger for SqliteLedger {
-    fn commit(&self, steps: Vec<Step>, now: Moment) -> Reply<'_, Outcome> {
+    fn commit(&self, steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome> {
         Box::pin(async move {
             // Checked here, so that an oversized commit costs the writer nothing.
-            steps::within_bounds(&steps)?;
-            ask(self.jobs.as_ref(), |reply| Job::Commit(Waiting { steps, now, reply })).await
+            steps::check_bounds(&steps)?;
+            send_request(self.write_requests.as_ref(), |reply| {
+                WriteRequest::Commit(CommitRequest { steps, now, reply })
+            })
+            .await
         })
     }
 
-    fn read(&self, keys: Vec<Key>, now: Moment) -> Reply<'_, Vec<Option<Record>>> {
+    fn read(&self, keys: Vec<RecordKey>, now: Moment) -> LedgerReply<'_, Vec<Option<Record>>> {
         Box::pin(async move {
             if keys.len() > ROWS_MAX {
                 return Err(LedgerError::TooLarge);
             }
-            ask(self.questions.as_ref(), |reply| Question::Read { keys, now, reply }).await
+            send_request(self.read_requests.as_ref(), |reply| ReadRequest::Read {
+                keys,
+                now,
+                reply,
+            })
+            .await
         })
     }
 
-    fn list(&self, kind: Kind, principal: PrincipalHash, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
+    fn list_records(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<Record>> {
         let limit = limit.min(ROWS_MAX);
-        Box::pin(ask(self.questions.as_ref(), move |reply| Question::List {
-            kind,
-            principal,
-            limit,
-            now,
-            reply,
+        Box::pin(send_request(self.read_requests.as_ref(), move |reply| {
+            ReadRequest::List {
+                kind,
+                principal,
+                limit,
+                now,
+                reply,
+            }
         }))
     }
 
-    fn find(&self, kind: Kind, index: Index, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
+    fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {
         let limit = limit.min(ROWS_MAX);
-        Box::pin(ask(self.questions.as_ref(), move |reply| Question::Find {
-            kind,
-            index,
-            limit,
-            now,
-            reply,
+        Box::pin(send_request(self.read_requests.as_ref(), move |reply| {
+            ReadRequest::Find {
+                kind,
+                index,
+                limit,
+                now,
+                reply,
+            }
         }))
     }
 
-    fn expire(&self, now: Moment) -> Reply<'_, u64> {
-        self.clear_of(Rubbish::Expired, now)
+    fn remove_expired(&self, now: Moment) -> LedgerReply<'_, u64> {
+        self.remove_in_scope(GcScope::Expired, now)
     }
 
-    fn clear(&self, now: Moment) -> Reply<'_, u64> {
-        self.clear_of(Rubbish::ExpiredOrDamaged, now)
+    fn remove_unusable(&self, now: Moment) -> LedgerReply<'_, u64> {
+        self.remove_in_scope(GcScope::ExpiredOrDamaged, now)
     }
 
-    fn usage(&self) -> Reply<'_, Usage> {
+    fn usage(&self) -> LedgerReply<'_, LedgerSize> {
         // The writer publishes the size after each transaction, so this never waits.
         let usage = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         Box::pin(std::future::ready(Ok(usage)))
@@ -201,9 +226,9 @@ impl Drop for SqliteLedger {
     /// Waits up to two seconds until all requests are done and the write-ahead log is in the file.
     fn drop(&mut self) {
         // The threads end once their queues are closed.
-        self.questions = None;
-        self.jobs = None;
-        if !self.closed.comes_within(FAREWELL) {
+        self.read_requests = None;
+        self.write_requests = None;
+        if !self.closed_latch.wait_timeout(CLOSE_TIMEOUT) {
             tracing::warn!(
                 path = %self.path.display(),
                 "timeout while closing the ledger: the disk is slow; all answered commits are on disk"

@@ -6,81 +6,81 @@ use rusqlite::Connection;
 use tokio::sync::mpsc;
 
 use super::{
-    failure,
-    rows::{self, nanoseconds, select},
-    writer::Asker,
+    rows::{self, select, to_nanoseconds},
+    store_error,
+    writer::ReplySender,
 };
 use crate::{
-    ledger::{Index, Key, Kind, Moment, Record},
+    ledger::{Index, Moment, Record, RecordKey, RecordKind},
     session::PrincipalHash,
 };
 
 /// A request to a reader thread.
-pub(super) enum Question {
+pub(super) enum ReadRequest {
     Read {
-        keys: Vec<Key>,
+        keys: Vec<RecordKey>,
         now: Moment,
-        reply: Asker<Vec<Option<Record>>>,
+        reply: ReplySender<Vec<Option<Record>>>,
     },
     List {
-        kind: Kind,
+        kind: RecordKind,
         principal: PrincipalHash,
         limit: usize,
         now: Moment,
-        reply: Asker<Vec<Record>>,
+        reply: ReplySender<Vec<Record>>,
     },
     Find {
-        kind: Kind,
+        kind: RecordKind,
         index: Index,
         limit: usize,
         now: Moment,
-        reply: Asker<Vec<Record>>,
+        reply: ReplySender<Vec<Record>>,
     },
 }
 
 /// Answers requests until the queue is closed and empty.
-pub(super) fn run(connection: &Connection, questions: &Arc<Mutex<mpsc::Receiver<Question>>>) {
+pub(super) fn run_reader(connection: &Connection, questions: &Arc<Mutex<mpsc::Receiver<ReadRequest>>>) {
     loop {
         // One idle reader holds the lock while it waits for a request. The others wait for the lock.
         let question = questions.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
         match question {
             None => return,
-            Some(Question::Read { keys, now, reply }) => answer(reply, || read(connection, &keys, now)),
-            Some(Question::List {
+            Some(ReadRequest::Read { keys, now, reply }) => answer_request(reply, || read_keys(connection, &keys, now)),
+            Some(ReadRequest::List {
                 kind,
                 principal,
                 limit,
                 now,
                 reply,
-            }) => answer(reply, || list(connection, kind, principal, limit, now)),
-            Some(Question::Find {
+            }) => answer_request(reply, || list_records(connection, kind, principal, limit, now)),
+            Some(ReadRequest::Find {
                 kind,
                 index,
                 limit,
                 now,
                 reply,
-            }) => answer(reply, || find(connection, kind, index, limit, now)),
+            }) => answer_request(reply, || find_by_index(connection, kind, index, limit, now)),
         }
     }
 }
 
-fn answer<T>(reply: Asker<T>, ask: impl FnOnce() -> rusqlite::Result<T>) {
+fn answer_request<T>(reply: ReplySender<T>, ask: impl FnOnce() -> rusqlite::Result<T>) {
     // A caller that hit its timeout has dropped the receiver: the read would be wasted work.
     if !reply.is_closed() {
-        drop(reply.send(ask().map_err(|error| failure(&error))));
+        drop(reply.send(ask().map_err(|error| store_error(&error))));
     }
 }
 
-fn read(connection: &Connection, keys: &[Key], now: Moment) -> rusqlite::Result<Vec<Option<Record>>> {
+fn read_keys(connection: &Connection, keys: &[RecordKey], now: Moment) -> rusqlite::Result<Vec<Option<Record>>> {
     // The transaction makes all keys be read from the same state.
     let snapshot = connection.unchecked_transaction()?;
-    let one = |key: &Key| Ok(rows::by_key(&snapshot, key)?.and_then(|found| found.living(now)));
+    let one = |key: &RecordKey| Ok(rows::find_by_key(&snapshot, key)?.and_then(|found| found.into_live(now)));
     keys.iter().map(one).collect()
 }
 
-fn list(
+fn list_records(
     connection: &Connection,
-    kind: Kind,
+    kind: RecordKind,
     principal: PrincipalHash,
     limit: usize,
     now: Moment,
@@ -88,18 +88,24 @@ fn list(
     let mut statement = connection.prepare_cached(select!(
         "INDEXED BY by_principal WHERE kind = ?1 AND principal = ?2 AND expires_at > ?3 ORDER BY place DESC"
     ))?;
-    let rows = statement.query((kind as u8, principal, nanoseconds(now)))?;
-    rows::collect(rows, limit, now, |record| {
+    let rows = statement.query((kind as u8, principal, to_nanoseconds(now)))?;
+    rows::collect_records(rows, limit, now, |record| {
         record.key.kind == kind && record.key.principal == principal
     })
 }
 
-fn find(connection: &Connection, kind: Kind, index: Index, limit: usize, now: Moment) -> rusqlite::Result<Vec<Record>> {
+fn find_by_index(
+    connection: &Connection,
+    kind: RecordKind,
+    index: Index,
+    limit: usize,
+    now: Moment,
+) -> rusqlite::Result<Vec<Record>> {
     let mut statement = connection.prepare_cached(select!(
         "INDEXED BY by_index WHERE kind = ?1 AND idx = ?2 AND expires_at > ?3 ORDER BY place DESC"
     ))?;
-    let rows = statement.query((kind as u8, index, nanoseconds(now)))?;
-    rows::collect(rows, limit, now, |record| {
+    let rows = statement.query((kind as u8, index, to_nanoseconds(now)))?;
+    rows::collect_records(rows, limit, now, |record| {
         record.key.kind == kind && record.index == Some(index)
     })
 }

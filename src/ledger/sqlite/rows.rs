@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, Row, Rows, types::ValueRef};
 
 use crate::{
-    ledger::{Index, Key, Kind, MOMENT_MAX, Moment, Record},
+    ledger::{Index, MOMENT_MAX, Moment, Record, RecordKey, RecordKind},
     session::PrincipalHash,
 };
 
@@ -24,28 +24,28 @@ macro_rules! select {
 pub(super) use select;
 
 /// The version of the checksum's input, which is its first byte. A change of the input needs a new version.
-const LAYOUT: u8 = 1;
+const CHECKSUM_LAYOUT: u8 = 1;
 
 /// A row that was read.
-pub(super) struct Found {
+pub(super) struct StoredRow {
     /// The rowid. Lists are in this order.
     pub(super) place: i64,
     /// The record, or `None` if the row is damaged.
     pub(super) record: Option<Record>,
 }
 
-impl Found {
+impl StoredRow {
     /// Reads a row of [`select!`].
-    pub(super) fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+    pub(super) fn read_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         let place = row.get_ref(0)?.as_i64().unwrap_or_default();
         Ok(Self {
             place,
-            record: sound(row, place)?,
+            record: decode_sound(row, place)?,
         })
     }
 
     /// Returns the record if it is sound and has not expired.
-    pub(super) fn living(self, now: Moment) -> Option<Record> {
+    pub(super) fn into_live(self, now: Moment) -> Option<Record> {
         self.record.filter(|record| record.expires_at > now)
     }
 }
@@ -53,26 +53,26 @@ impl Found {
 /// Finds the row that the index names for a key.
 ///
 /// Its record is `None` if the row is damaged, or if the damaged index names the row of another key.
-pub(super) fn by_key(connection: &Connection, key: &Key) -> rusqlite::Result<Option<Found>> {
+pub(super) fn find_by_key(connection: &Connection, key: &RecordKey) -> rusqlite::Result<Option<StoredRow>> {
     let mut statement = connection.prepare_cached(select!(
         "INDEXED BY by_key WHERE kind = ?1 AND principal = ?2 AND name = ?3"
     ))?;
-    let found = statement.query_row((key.kind as u8, key.principal, key.name), Found::of);
+    let found = statement.query_row((key.kind as u8, key.principal, key.name), StoredRow::read_row);
     let found = found.optional()?;
-    Ok(found.map(|found| Found {
+    Ok(found.map(|found| StoredRow {
         place: found.place,
         record: found.record.filter(|record| record.key == *key),
     }))
 }
 
 /// Finds the row at a place without any index.
-pub(super) fn by_place(connection: &Connection, place: i64) -> rusqlite::Result<Option<Found>> {
+pub(super) fn find_by_place(connection: &Connection, place: i64) -> rusqlite::Result<Option<StoredRow>> {
     let mut statement = connection.prepare_cached(select!("NOT INDEXED WHERE place = ?1"))?;
-    statement.query_row([place], Found::of).optional()
+    statement.query_row([place], StoredRow::read_row).optional()
 }
 
 /// Returns the first `limit` live records of `rows`, in reverse order: rows come latest first.
-pub(super) fn collect(
+pub(super) fn collect_records(
     mut rows: Rows<'_>,
     limit: usize,
     now: Moment,
@@ -82,34 +82,34 @@ pub(super) fn collect(
     while records.len() < limit {
         let Some(row) = rows.next()? else { break };
         // A damaged index may lead to rows of other principals, which must never be returned.
-        records.extend(Found::of(row)?.living(now).filter(&is_it));
+        records.extend(StoredRow::read_row(row)?.into_live(now).filter(&is_it));
     }
     records.reverse();
     Ok(records)
 }
 
 /// Decodes the record of a row. `None` if any column differs from what was written.
-fn sound(row: &Row<'_>, place: i64) -> rusqlite::Result<Option<Record>> {
+fn decode_sound(row: &Row<'_>, place: i64) -> rusqlite::Result<Option<Record>> {
     let cell = |at: usize| row.get_ref(at);
     let index = match cell(4)? {
         ValueRef::Null => None,
-        cell => match blob::<16>(cell) {
+        cell => match cell_blob::<16>(cell) {
             Some(index) => Some(index),
             None => return Ok(None),
         },
     };
     let value = cell(5)?;
     let key = || {
-        Some(Key {
-            kind: kind_of(number(cell(1).ok()?)?)?,
-            principal: blob(cell(2).ok()?)?,
-            name: blob(cell(3).ok()?)?,
+        Some(RecordKey {
+            kind: kind_from_number(cell_number(cell(1).ok()?)?)?,
+            principal: cell_blob(cell(2).ok()?)?,
+            name: cell_blob(cell(3).ok()?)?,
         })
     };
     let (Some(key), ValueRef::Blob(value)) = (key(), value) else {
         return Ok(None);
     };
-    let (version, made_at, expires_at) = (number(cell(6)?), number(cell(7)?), number(cell(8)?));
+    let (version, made_at, expires_at) = (cell_number(cell(6)?), cell_number(cell(7)?), cell_number(cell(8)?));
     let (Some(version), Some(made_at), Some(expires_at)) = (version, made_at, expires_at) else {
         return Ok(None);
     };
@@ -122,7 +122,7 @@ fn sound(row: &Row<'_>, place: i64) -> rusqlite::Result<Option<Record>> {
         made_at: Moment::from_nanos(made_at),
         expires_at: Moment::from_nanos(expires_at),
     };
-    if blob(checksum) != Some(sum(place, &record, value)) {
+    if cell_blob(checksum) != Some(row_checksum(place, &record, value)) {
         return Ok(None);
     }
     // Copied after the check only: a damaged value may be large.
@@ -130,11 +130,11 @@ fn sound(row: &Row<'_>, place: i64) -> rusqlite::Result<Option<Record>> {
     Ok(Some(record))
 }
 
-fn number(cell: ValueRef<'_>) -> Option<u64> {
+fn cell_number(cell: ValueRef<'_>) -> Option<u64> {
     cell.as_i64().ok().and_then(|number| u64::try_from(number).ok())
 }
 
-fn blob<const LENGTH: usize>(cell: ValueRef<'_>) -> Option<[u8; LENGTH]> {
+fn cell_blob<const LENGTH: usize>(cell: ValueRef<'_>) -> Option<[u8; LENGTH]> {
     match cell {
         ValueRef::Blob(bytes) => bytes.try_into().ok(),
         _ => None,
@@ -142,33 +142,33 @@ fn blob<const LENGTH: usize>(cell: ValueRef<'_>) -> Option<[u8; LENGTH]> {
 }
 
 /// Returns the kind with this number.
-pub(super) fn kind_of(number: u64) -> Option<Kind> {
-    Kind::ALL.into_iter().find(|kind| *kind as u64 == number)
+pub(super) fn kind_from_number(number: u64) -> Option<RecordKind> {
+    RecordKind::ALL.into_iter().find(|kind| *kind as u64 == number)
 }
 
 /// Converts a moment to the nanoseconds that a row stores.
-pub(super) fn nanoseconds(moment: Moment) -> i64 {
+pub(super) fn to_nanoseconds(moment: Moment) -> i64 {
     i64::try_from(moment.min(MOMENT_MAX).as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// Converts a record's version to the number that a row stores.
-pub(super) fn version(record: &Record) -> i64 {
+pub(super) fn stored_version(record: &Record) -> i64 {
     i64::try_from(record.version).unwrap_or(i64::MAX)
 }
 
 /// Computes the checksum of a record at its place. It hashes `value` instead of the record's own value.
-pub(super) fn sum(place: i64, record: &Record, value: &[u8]) -> [u8; 32] {
-    let Key { kind, principal, name } = record.key;
+pub(super) fn row_checksum(place: i64, record: &Record, value: &[u8]) -> [u8; 32] {
+    let RecordKey { kind, principal, name } = record.key;
     let principal: PrincipalHash = principal;
     let index: Index = record.index.unwrap_or_default();
     let mut hash = Hasher::new();
-    hash.update(&[LAYOUT, kind as u8, u8::from(record.index.is_some())]);
+    hash.update(&[CHECKSUM_LAYOUT, kind as u8, u8::from(record.index.is_some())]);
     // The place is included, so that a row whose order was changed counts as damaged.
     hash.update(&place.to_le_bytes());
     hash.update(&principal).update(&name).update(&index);
     hash.update(&record.version.to_le_bytes());
-    hash.update(&nanoseconds(record.made_at).to_le_bytes());
-    hash.update(&nanoseconds(record.expires_at).to_le_bytes());
+    hash.update(&to_nanoseconds(record.made_at).to_le_bytes());
+    hash.update(&to_nanoseconds(record.expires_at).to_le_bytes());
     // All other inputs have a fixed length, so the value needs no length prefix.
     hash.update(value);
     hash.finalize().into()

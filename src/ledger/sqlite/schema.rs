@@ -8,11 +8,11 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
-use super::files::{self, APPLICATION_ID, Presence, SCHEMA_VERSION, foreign, unusable};
-use crate::ledger::OpenError;
+use super::files::{self, APPLICATION_ID, SCHEMA_VERSION, StorePresence, foreign_error, unusable_error};
+use crate::ledger::LedgerOpenError;
 
 /// The timeout for a statement while another program has locked the file, such as an operator's SQLite shell.
-const BUSY: Duration = Duration::from_millis(500);
+const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Every table, with the exact SQL that the file contains.
 const TABLES: [(&str, &str); 2] = [
@@ -43,7 +43,7 @@ pub(super) const INDEXES: [(&str, &str); 4] = [
 ];
 
 /// An open store that this process has locked.
-pub(super) struct Held {
+pub(super) struct OpenedStore {
     /// The canonical path.
     pub(super) path: PathBuf,
     /// The lock file. Dropping it releases the lock.
@@ -55,28 +55,28 @@ pub(super) struct Held {
 }
 
 /// Opens a store for this process alone, and creates it with `new_secret` if it does not exist.
-pub(super) fn open(path: &Path, new_secret: [u8; 32]) -> Result<Held, OpenError> {
-    let path = files::true_path(path)?;
+pub(super) fn open_store(path: &Path, new_secret: [u8; 32]) -> Result<OpenedStore, LedgerOpenError> {
+    let path = files::canonical_path(path)?;
     // No process holds a store that has no lock file. A foreign file is rejected before anything is written beside it.
-    if !files::beside(&path, ".lock").exists() {
-        files::presence(&path)?;
+    if !files::sibling_path(&path, ".lock").exists() {
+        files::read_presence(&path)?;
     }
-    files::make_folder(&path)?;
+    files::create_folder(&path)?;
     // The folder exists now, so links in its path can be resolved.
-    let path = files::true_path(&path)?;
-    let lock = files::hold(&path)?;
+    let path = files::canonical_path(&path)?;
+    let lock = files::lock_store(&path)?;
     // Checked again under the lock: another process may have created the store since.
-    if files::presence(&path)? == Presence::None {
-        make(&path, new_secret)?;
+    if files::read_presence(&path)? == StorePresence::Missing {
+        create_store(&path, new_secret)?;
     }
     // SQLite copies these permissions to the files that it creates beside the store.
-    files::make_private(&path)?;
-    let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    let secret = examine(&path, &connection)?;
-    prepare(&connection).map_err(|error| failed(&path, &error))?;
+    files::restrict_access(&path)?;
+    let connection = open_connection(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let secret = verify_store(&path, &connection)?;
+    configure_writes(&connection).map_err(|error| open_error(&path, &error))?;
     // Once more, for the files that SQLite has opened in between.
-    files::make_private(&path)?;
-    Ok(Held {
+    files::restrict_access(&path)?;
+    Ok(OpenedStore {
         path,
         lock,
         connection,
@@ -85,22 +85,22 @@ pub(super) fn open(path: &Path, new_secret: [u8; 32]) -> Result<Held, OpenError>
 }
 
 /// Opens a read-only connection. Another process may hold the store.
-pub(super) fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
-    let path = files::true_path(path)?;
-    let metadata = fs::metadata(&path).map_err(|error| unusable(&path, error.to_string()))?;
+pub(super) fn open_read_only(path: &Path) -> Result<Connection, LedgerOpenError> {
+    let path = files::canonical_path(path)?;
+    let metadata = fs::metadata(&path).map_err(|error| unusable_error(&path, error.to_string()))?;
     // Opening a pipe or a device could block forever.
     if !metadata.is_file() {
-        return Err(foreign(&path, "it is not a regular file"));
+        return Err(foreign_error(&path, "it is not a regular file"));
     }
-    let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    examine(&path, &connection)?;
+    let connection = open_connection(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    verify_store(&path, &connection)?;
     Ok(connection)
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
+fn open_connection(path: &Path, flags: OpenFlags) -> Result<Connection, LedgerOpenError> {
     let open = || {
         let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        connection.busy_timeout(BUSY)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         // The file may be damaged or manipulated: its schema must not run code, and each page is checked before use.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
@@ -108,11 +108,11 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
         connection.pragma_update(None, "temp_store", "MEMORY")?;
         Ok(connection)
     };
-    open().map_err(|error| failed(path, &error))
+    open().map_err(|error| open_error(path, &error))
 }
 
 /// Configures the write-ahead log. A commit returns when it is on disk.
-fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+fn configure_writes(connection: &Connection) -> rusqlite::Result<()> {
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
@@ -128,17 +128,17 @@ fn prepare(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Creates a store under a temporary name and renames it when it is complete. No process ever sees a partial store.
-fn make(path: &Path, secret: [u8; 32]) -> Result<(), OpenError> {
-    let rough = files::beside(path, ".new");
+fn create_store(path: &Path, secret: [u8; 32]) -> Result<(), LedgerOpenError> {
+    let rough = files::sibling_path(path, ".new");
     // A crash may have left a partial file behind.
     for ending in ["", "-journal"] {
-        drop(fs::remove_file(files::beside(&rough, ending)));
+        drop(fs::remove_file(files::sibling_path(&rough, ending)));
     }
-    let of_system = |error: std::io::Error| unusable(path, error.to_string());
-    let file = files::private(&rough).map_err(of_system)?;
+    let of_system = |error: std::io::Error| unusable_error(path, error.to_string());
+    let file = files::open_private(&rough).map_err(of_system)?;
     let write = || {
-        let connection = connect(&rough, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        fill(&connection, &secret).map_err(|error| failed(path, &error))
+        let connection = open_connection(&rough, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        create_tables(&connection, &secret).map_err(|error| open_error(path, &error))
     };
     let made = write().and_then(|()| {
         file.sync_all().map_err(of_system)?;
@@ -151,7 +151,7 @@ fn make(path: &Path, secret: [u8; 32]) -> Result<(), OpenError> {
     made
 }
 
-fn fill(connection: &Connection, secret: &[u8; 32]) -> rusqlite::Result<()> {
+fn create_tables(connection: &Connection, secret: &[u8; 32]) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN EXCLUSIVE")?;
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     connection.pragma_update(None, "user_version", SCHEMA_VERSION)?;
@@ -167,14 +167,14 @@ fn fill(connection: &Connection, secret: &[u8; 32]) -> rusqlite::Result<()> {
 }
 
 /// Verifies header, schema and secret key of a store. Returns the secret key.
-fn examine(path: &Path, connection: &Connection) -> Result<[u8; 32], OpenError> {
-    let of_sqlite = |error: rusqlite::Error| failed(path, &error);
+fn verify_store(path: &Path, connection: &Connection) -> Result<[u8; 32], LedgerOpenError> {
+    let of_sqlite = |error: rusqlite::Error| open_error(path, &error);
     let number = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
     let application_id = number("PRAGMA application_id").map_err(of_sqlite)?;
     let version = number("PRAGMA user_version").map_err(of_sqlite)?;
-    files::identify(path, application_id, version)?;
-    if schema(connection).map_err(of_sqlite)? != expected() {
-        return Err(unusable(
+    files::check_header(path, application_id, version)?;
+    if read_schema(connection).map_err(of_sqlite)? != expected_schema() {
+        return Err(unusable_error(
             path,
             "it is damaged: its tables differ from the expected schema",
         ));
@@ -185,11 +185,14 @@ fn examine(path: &Path, connection: &Connection) -> Result<[u8; 32], OpenError> 
     match read {
         Ok((secret, checksum)) if blake3::hash(&secret) == checksum => Ok(secret),
         Err(error @ rusqlite::Error::SqliteFailure(..)) => Err(of_sqlite(error)),
-        Ok(_) | Err(_) => Err(unusable(path, "it is damaged: its secret key is missing or wrong")),
+        Ok(_) | Err(_) => Err(unusable_error(
+            path,
+            "it is damaged: its secret key is missing or wrong",
+        )),
     }
 }
 
-fn schema(connection: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
+fn read_schema(connection: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
     let mut statement = connection.prepare(
         "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
     )?;
@@ -197,7 +200,7 @@ fn schema(connection: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
     rows.collect()
 }
 
-fn expected() -> Vec<(String, String)> {
+fn expected_schema() -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = TABLES
         .iter()
         .chain(&INDEXES)
@@ -208,11 +211,11 @@ fn expected() -> Vec<(String, String)> {
 }
 
 /// Converts an SQLite error that occurred while opening the file.
-pub(super) fn failed(path: &Path, error: &rusqlite::Error) -> OpenError {
+pub(super) fn open_error(path: &Path, error: &rusqlite::Error) -> LedgerOpenError {
     match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => foreign(path, "it is not an SQLite file"),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::InUse { path: path.to_owned() },
-        Some(ErrorCode::DatabaseCorrupt) => unusable(path, format!("it is damaged: {error}")),
-        _ => unusable(path, error.to_string()),
+        Some(ErrorCode::NotADatabase) => foreign_error(path, "it is not an SQLite file"),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => LedgerOpenError::InUse { path: path.to_owned() },
+        Some(ErrorCode::DatabaseCorrupt) => unusable_error(path, format!("it is damaged: {error}")),
+        _ => unusable_error(path, error.to_string()),
     }
 }

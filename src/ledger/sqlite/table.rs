@@ -3,12 +3,12 @@
 use rusqlite::{Connection, ErrorCode, ffi};
 
 use super::{
-    indexes,
-    rows::{self, Found, nanoseconds, select, sum},
+    index_check,
+    rows::{self, StoredRow, row_checksum, select, to_nanoseconds},
     schema::INDEXES,
 };
 use crate::{
-    ledger::{Key, Moment, Record, Usage, steps::Shelf, tally::Tally},
+    ledger::{LedgerSize, Moment, Record, RecordKey, steps::RecordStore, usage_counter::UsageCounter},
     session::PrincipalHash,
 };
 
@@ -16,9 +16,9 @@ use crate::{
 const PLACES_MAX: i64 = 1 << 60;
 
 /// The table of records, with its size and the next free place.
-pub(super) struct Table {
+pub(super) struct RecordTable {
     pub(super) connection: Connection,
-    tally: Tally,
+    tally: UsageCounter,
     next_place: i64,
     /// The position of the tally at the beginning of the current commit.
     mark: usize,
@@ -26,7 +26,7 @@ pub(super) struct Table {
 
 /// The records that a walk removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rubbish {
+pub(super) enum GcScope {
     /// Sound records that have expired. The walk follows the index of expiry times.
     Expired,
     /// Damaged records too. The walk reads every row.
@@ -35,62 +35,62 @@ pub(super) enum Rubbish {
 
 /// The progress of one removal, which is done in portions.
 #[derive(Debug)]
-pub(super) struct Walk {
-    rubbish: Rubbish,
+pub(super) struct GcWalk {
+    scope: GcScope,
     /// The expiry time and the place of the last row that was read. Rows come in the order of both, or of places alone.
-    seen: (i64, i64),
+    position: (i64, i64),
     /// The number of removed rows.
-    pub(super) gone: u64,
+    pub(super) removed: u64,
     /// Set when all rows were read.
-    pub(super) ended: bool,
+    pub(super) is_done: bool,
 }
 
-impl Walk {
+impl GcWalk {
     /// Starts a walk.
-    pub(super) const fn over(rubbish: Rubbish) -> Self {
+    pub(super) const fn new(rubbish: GcScope) -> Self {
         Self {
-            rubbish,
-            seen: (i64::MIN, i64::MIN),
-            gone: 0,
-            ended: false,
+            scope: rubbish,
+            position: (i64::MIN, i64::MIN),
+            removed: 0,
+            is_done: false,
         }
     }
 }
 
-impl Table {
+impl RecordTable {
     /// Wraps the connection of a store that was just opened. Damaged indexes are rebuilt.
     pub(super) fn new(connection: Connection) -> rusqlite::Result<Self> {
         let mut table = Self {
             connection,
-            tally: Tally::default(),
+            tally: UsageCounter::default(),
             next_place: 1,
             mark: 0,
         };
-        table.count()?;
-        match indexes::are_sound(&table.connection) {
+        table.recount()?;
+        match index_check::all_match_table(&table.connection) {
             Ok(true) => {}
-            Err(error) if !tells_damage(&error) => return Err(error),
-            Ok(false) | Err(_) => table.mend()?,
+            Err(error) if !is_corruption(&error) => return Err(error),
+            Ok(false) | Err(_) => table.rebuild_indexes()?,
         }
         Ok(table)
     }
 
     /// Returns the size of the content.
-    pub(super) const fn usage(&self) -> Usage {
+    pub(super) const fn usage(&self) -> LedgerSize {
         self.tally.usage()
     }
 
     /// Computes the size and the next place from the table.
-    pub(super) fn count(&mut self) -> rusqlite::Result<()> {
-        let mut tally = Tally::default();
+    pub(super) fn recount(&mut self) -> rusqlite::Result<()> {
+        let mut tally = UsageCounter::default();
         // Without an index: a damaged one would hide rows from the count.
         let mut statement = self
             .connection
             .prepare("SELECT principal, length(value) FROM records NOT INDEXED")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            tally.come(owner(row.get_ref(0)?), length(row.get_ref(1)?));
-            tally.settle();
+            tally.add_record(principal_of_cell(row.get_ref(0)?), length_of_cell(row.get_ref(1)?));
+            tally.forget_changes();
         }
         drop(rows);
         drop(statement);
@@ -106,78 +106,84 @@ impl Table {
         Ok(())
     }
 
-    pub(super) fn begin_all(&mut self) -> rusqlite::Result<()> {
-        self.tally.settle();
+    pub(super) fn begin_transaction(&mut self) -> rusqlite::Result<()> {
+        self.tally.forget_changes();
         // `IMMEDIATE` takes the write lock at once, so that no later statement fails because the file is busy.
         self.connection.execute_batch("BEGIN IMMEDIATE")
     }
 
     /// Commits the transaction. Everything since [`Table::begin_all`] is on disk when this returns.
-    pub(super) fn keep_all(&mut self) -> rusqlite::Result<()> {
+    pub(super) fn commit_transaction(&mut self) -> rusqlite::Result<()> {
         self.connection.execute_batch("COMMIT")?;
-        self.tally.settle();
+        self.tally.forget_changes();
         Ok(())
     }
 
     /// Rolls the transaction back to [`Table::begin_all`].
-    pub(super) fn undo_all(&mut self) {
+    pub(super) fn roll_back_transaction(&mut self) {
         // SQLite rolls back by itself after some errors. A rollback that fails is completed when the file is next used.
         if !self.connection.is_autocommit() {
             drop(self.connection.execute_batch("ROLLBACK"));
         }
-        self.tally.back_to(0);
+        self.tally.roll_back_to(0);
     }
 
     /// Removes the records in the walk's scope among the next rows. Reads up to `rows` rows or `bytes` bytes of values.
-    pub(super) fn clear_some(&mut self, walk: &mut Walk, now: Moment, rows: usize, bytes: u64) -> rusqlite::Result<()> {
-        let (mut looked, mut read, mut gone, mut seen) = (0, 0_u64, Vec::new(), walk.seen);
+    pub(super) fn remove_portion(
+        &mut self,
+        walk: &mut GcWalk,
+        now: Moment,
+        rows: usize,
+        bytes: u64,
+    ) -> rusqlite::Result<()> {
+        let (mut looked, mut read, mut gone, mut seen) = (0, 0_u64, Vec::new(), walk.position);
         {
-            let mut statement = self.connection.prepare_cached(match walk.rubbish {
-                Rubbish::Expired => select!(
+            let mut statement = self.connection.prepare_cached(match walk.scope {
+                GcScope::Expired => select!(
                     "INDEXED BY by_expiry WHERE (expires_at, place) > (?1, ?2) AND expires_at <= ?3 \
                      ORDER BY expires_at, place"
                 ),
-                Rubbish::ExpiredOrDamaged => select!("NOT INDEXED WHERE place > ?2 ORDER BY place"),
+                GcScope::ExpiredOrDamaged => select!("NOT INDEXED WHERE place > ?2 ORDER BY place"),
             })?;
-            let mut found = match walk.rubbish {
-                Rubbish::Expired => statement.query((seen.0, seen.1, nanoseconds(now)))?,
-                Rubbish::ExpiredOrDamaged => statement.query((seen.0, seen.1))?,
+            let mut found = match walk.scope {
+                GcScope::Expired => statement.query((seen.0, seen.1, to_nanoseconds(now)))?,
+                GcScope::ExpiredOrDamaged => statement.query((seen.0, seen.1))?,
             };
             while looked < rows && read < bytes {
                 let Some(row) = found.next()? else {
-                    walk.ended = true;
+                    walk.is_done = true;
                     break;
                 };
-                let found = Found::of(row)?;
+                let found = StoredRow::read_row(row)?;
                 looked += 1;
-                read = read.saturating_add(length_of(row)?);
-                seen = match walk.rubbish {
-                    Rubbish::Expired => further(seen, row.get_ref(8)?.as_i64().ok(), found.place)?,
-                    Rubbish::ExpiredOrDamaged => (seen.0, found.place),
+                read = read.saturating_add(value_length(row)?);
+                seen = match walk.scope {
+                    GcScope::Expired => next_position(seen, row.get_ref(8)?.as_i64().ok(), found.place)?,
+                    GcScope::ExpiredOrDamaged => (seen.0, found.place),
                 };
                 // A damaged row is not live either, but only the larger scope includes it.
                 let sound = found.record.is_some();
-                if (sound || walk.rubbish == Rubbish::ExpiredOrDamaged) && found.living(now).is_none() {
+                if (sound || walk.scope == GcScope::ExpiredOrDamaged) && found.into_live(now).is_none() {
                     gone.push(seen.1);
                 }
             }
         }
         // Rows are deleted after the query has ended, since a delete under a running query changes what it returns.
         if !gone.is_empty() {
-            self.begin_all()?;
+            self.begin_transaction()?;
             for place in &gone {
-                self.remove(*place)?;
+                self.remove_row(*place)?;
             }
-            self.keep_all()?;
+            self.commit_transaction()?;
         }
-        walk.seen = seen;
-        walk.gone = walk.gone.saturating_add(gone.len() as u64);
+        walk.position = seen;
+        walk.removed = walk.removed.saturating_add(gone.len() as u64);
         Ok(())
     }
 
     /// Rebuilds the indexes from the table. Index entries of damaged rows would prevent the removal of these rows.
-    pub(super) fn mend(&mut self) -> rusqlite::Result<()> {
-        self.begin_all()?;
+    pub(super) fn rebuild_indexes(&mut self) -> rusqlite::Result<()> {
+        self.begin_transaction()?;
         // Dropped first: the delete below must not search in a damaged index.
         for (name, _) in INDEXES {
             self.connection.execute_batch(&format!("DROP INDEX {name}"))?;
@@ -189,40 +195,42 @@ impl Table {
         for (_, sql) in INDEXES {
             self.connection.execute_batch(sql)?;
         }
-        self.keep_all()?;
-        self.count()
+        self.commit_transaction()?;
+        self.recount()
     }
 
-    fn remove(&mut self, place: i64) -> rusqlite::Result<()> {
+    fn remove_row(&mut self, place: i64) -> rusqlite::Result<()> {
         // Reads the bare columns: a damaged row has no record, and must be removable too.
         let counted = {
             let mut statement = self
                 .connection
                 .prepare_cached("SELECT principal, length(value) FROM records NOT INDEXED WHERE place = ?1")?;
-            statement.query_row([place], |row| Ok((owner(row.get_ref(0)?), length(row.get_ref(1)?))))?
+            statement.query_row([place], |row| {
+                Ok((principal_of_cell(row.get_ref(0)?), length_of_cell(row.get_ref(1)?)))
+            })?
         };
         self.connection
             .prepare_cached("DELETE FROM records WHERE place = ?1")?
             .execute([place])?;
-        self.tally.go(counted.0, counted.1);
+        self.tally.remove_record(counted.0, counted.1);
         Ok(())
     }
 
     /// Removes the expired or damaged row that the index names for a key, to make room for an insert.
-    fn make_room(&mut self, key: &Key, now: Moment) -> rusqlite::Result<()> {
-        let Some(found) = rows::by_key(&self.connection, key)? else {
+    fn remove_stale_row(&mut self, key: &RecordKey, now: Moment) -> rusqlite::Result<()> {
+        let Some(found) = rows::find_by_key(&self.connection, key)? else {
             return Ok(());
         };
-        let there = rows::by_place(&self.connection, found.place)?;
+        let there = rows::find_by_place(&self.connection, found.place)?;
         let another = |record: &Record| record.key != *key || record.expires_at > now;
         if there.is_none_or(|there| there.record.as_ref().is_some_and(another)) {
             // No row, the row of another key, or a live one: the index is damaged, and must be rebuilt first.
-            return Err(damaged_index());
+            return Err(corrupt_index_error());
         }
-        self.remove(found.place)
+        self.remove_row(found.place)
     }
 
-    fn put_now(&mut self, record: &Record) -> rusqlite::Result<()> {
+    fn insert_row(&mut self, record: &Record) -> rusqlite::Result<()> {
         let place = self.next_place;
         let mut statement = self.connection.prepare_cached(
             "INSERT INTO records (place, kind, principal, name, idx, value, version, made_at, expires_at, checksum) \
@@ -235,18 +243,18 @@ impl Table {
             record.key.name,
             record.index,
             &record.value[..],
-            rows::version(record),
-            nanoseconds(record.made_at),
-            nanoseconds(record.expires_at),
-            sum(place, record, &record.value),
+            rows::stored_version(record),
+            to_nanoseconds(record.made_at),
+            to_nanoseconds(record.expires_at),
+            row_checksum(place, record, &record.value),
         ))?;
         self.next_place = place.saturating_add(1);
-        self.tally.come(record.key.principal, record.value.len() as u64);
+        self.tally.add_record(record.key.principal, record.value.len() as u64);
         Ok(())
     }
 
     /// Returns the place of a live record.
-    fn place_of(&self, key: &Key) -> rusqlite::Result<i64> {
+    fn find_place(&self, key: &RecordKey) -> rusqlite::Result<i64> {
         let mut statement = self.connection.prepare_cached(
             "SELECT place FROM records INDEXED BY by_key WHERE kind = ?1 AND principal = ?2 AND name = ?3",
         )?;
@@ -254,41 +262,41 @@ impl Table {
     }
 }
 
-impl Shelf for Table {
+impl RecordStore for RecordTable {
     type Error = rusqlite::Error;
 
-    fn begin(&mut self) -> rusqlite::Result<()> {
+    fn begin_commit(&mut self) -> rusqlite::Result<()> {
         // Several commits share one transaction, so each needs a savepoint of its own.
         self.mark = self.tally.mark();
         self.connection.execute_batch("SAVEPOINT one")
     }
 
-    fn keep(&mut self) -> rusqlite::Result<()> {
+    fn keep_changes(&mut self) -> rusqlite::Result<()> {
         self.connection.execute_batch("RELEASE one")
     }
 
-    fn undo(&mut self) -> rusqlite::Result<()> {
-        self.tally.back_to(self.mark);
+    fn undo_changes(&mut self) -> rusqlite::Result<()> {
+        self.tally.roll_back_to(self.mark);
         // `ROLLBACK TO` alone would leave the savepoint open.
         self.connection.execute_batch("ROLLBACK TO one; RELEASE one")
     }
 
-    fn living(&mut self, key: &Key, now: Moment) -> rusqlite::Result<Option<Record>> {
-        Ok(rows::by_key(&self.connection, key)?.and_then(|found| found.living(now)))
+    fn find_live(&mut self, key: &RecordKey, now: Moment) -> rusqlite::Result<Option<Record>> {
+        Ok(rows::find_by_key(&self.connection, key)?.and_then(|found| found.into_live(now)))
     }
 
-    fn put(&mut self, record: Record) -> rusqlite::Result<()> {
-        self.make_room(&record.key, record.made_at)?;
-        self.put_now(&record)
+    fn insert_record(&mut self, record: Record) -> rusqlite::Result<()> {
+        self.remove_stale_row(&record.key, record.made_at)?;
+        self.insert_row(&record)
     }
 
-    fn replace(&mut self, record: Record) -> rusqlite::Result<()> {
-        let place = self.place_of(&record.key)?;
+    fn replace_record(&mut self, record: Record) -> rusqlite::Result<()> {
+        let place = self.find_place(&record.key)?;
         let before = {
             let mut statement = self
                 .connection
                 .prepare_cached("SELECT length(value) FROM records NOT INDEXED WHERE place = ?1")?;
-            statement.query_row([place], |row| Ok(length(row.get_ref(0)?)))?
+            statement.query_row([place], |row| Ok(length_of_cell(row.get_ref(0)?)))?
         };
         self.connection
             .prepare_cached(
@@ -297,18 +305,18 @@ impl Shelf for Table {
             .execute((
                 place,
                 &record.value[..],
-                rows::version(&record),
-                nanoseconds(record.expires_at),
-                sum(place, &record, &record.value),
+                rows::stored_version(&record),
+                to_nanoseconds(record.expires_at),
+                row_checksum(place, &record, &record.value),
             ))?;
-        self.tally.go(record.key.principal, before);
-        self.tally.come(record.key.principal, record.value.len() as u64);
+        self.tally.remove_record(record.key.principal, before);
+        self.tally.add_record(record.key.principal, record.value.len() as u64);
         Ok(())
     }
 
-    fn take(&mut self, key: &Key) -> rusqlite::Result<()> {
-        let place = self.place_of(key)?;
-        self.remove(place)
+    fn remove_record(&mut self, key: &RecordKey) -> rusqlite::Result<()> {
+        let place = self.find_place(key)?;
+        self.remove_row(place)
     }
 
     fn clear_expired(&mut self, now: Moment) -> rusqlite::Result<()> {
@@ -317,19 +325,19 @@ impl Shelf for Table {
             let mut statement = self
                 .connection
                 .prepare_cached("SELECT place FROM records INDEXED BY by_expiry WHERE expires_at <= ?1")?;
-            let rows = statement.query_map([nanoseconds(now)], |row| row.get(0))?;
+            let rows = statement.query_map([to_nanoseconds(now)], |row| row.get(0))?;
             rows.collect::<rusqlite::Result<Vec<i64>>>()?
         };
-        expired.into_iter().try_for_each(|place| self.remove(place))
+        expired.into_iter().try_for_each(|place| self.remove_row(place))
     }
 
-    fn tally(&self) -> &Tally {
+    fn usage_counter(&self) -> &UsageCounter {
         &self.tally
     }
 }
 
 /// Returns `true` if an error indicates a damaged file.
-pub(super) fn tells_damage(error: &rusqlite::Error) -> bool {
+pub(super) fn is_corruption(error: &rusqlite::Error) -> bool {
     // The statements here violate no constraint and miss no row, unless an index disagrees with the table.
     matches!(
         error.sqlite_error_code(),
@@ -340,30 +348,30 @@ pub(super) fn tells_damage(error: &rusqlite::Error) -> bool {
 /// Returns the position after a row in the index of expiry times.
 ///
 /// Fails if the walk would not advance, since it would then never end.
-fn further(seen: (i64, i64), end: Option<i64>, place: i64) -> rusqlite::Result<(i64, i64)> {
+fn next_position(seen: (i64, i64), end: Option<i64>, place: i64) -> rusqlite::Result<(i64, i64)> {
     let next = end.map(|end| (end, place));
-    next.filter(|next| *next > seen).ok_or_else(damaged_index)
+    next.filter(|next| *next > seen).ok_or_else(corrupt_index_error)
 }
 
-fn damaged_index() -> rusqlite::Error {
+fn corrupt_index_error() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT_INDEX), None)
 }
 
 /// Returns the principal of a row. A damaged one gives zeros.
-fn owner(cell: rusqlite::types::ValueRef<'_>) -> PrincipalHash {
+fn principal_of_cell(cell: rusqlite::types::ValueRef<'_>) -> PrincipalHash {
     cell.as_blob()
         .ok()
         .and_then(|bytes| bytes.try_into().ok())
         .unwrap_or_default()
 }
 
-fn length(cell: rusqlite::types::ValueRef<'_>) -> u64 {
+fn length_of_cell(cell: rusqlite::types::ValueRef<'_>) -> u64 {
     cell.as_i64()
         .ok()
         .and_then(|bytes| u64::try_from(bytes).ok())
         .unwrap_or_default()
 }
 
-fn length_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<u64> {
+fn value_length(row: &rusqlite::Row<'_>) -> rusqlite::Result<u64> {
     Ok(row.get_ref(5)?.as_blob_or_null().ok().flatten().map_or(0, <[u8]>::len) as u64)
 }

@@ -8,95 +8,95 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    failure,
-    table::{Rubbish, Table, Walk, tells_damage},
-    turn::Turn,
+    shutdown_latch::ShutdownLatch,
+    store_error,
+    table::{GcScope, GcWalk, RecordTable, is_corruption},
 };
-use crate::ledger::{LedgerError, LedgerSettings, Moment, Outcome, Step, Usage, steps};
+use crate::ledger::{CommitOutcome, CommitStep, LedgerError, LedgerSettings, LedgerSize, Moment, steps};
 
 /// The most commits in one transaction.
 const COMMITS_MAX: usize = 128;
 /// Bytes of values after which a transaction takes no further commit.
-const BYTES_MAX: usize = 32 * 1024 * 1024;
+const TRANSACTION_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The limits of one portion of a removal. Waiting commits are delayed by one portion at most.
-const CLEARED_ROWS: usize = 64;
-const CLEARED_BYTES: u64 = 1024 * 1024;
+const REMOVAL_ROWS_MAX: usize = 64;
+const REMOVAL_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The channel for the reply to one request.
-pub(super) type Asker<T> = oneshot::Sender<Result<T, LedgerError>>;
+pub(super) type ReplySender<T> = oneshot::Sender<Result<T, LedgerError>>;
 
 /// A request to the writer thread.
-pub(super) enum Job {
-    Commit(Waiting),
+pub(super) enum WriteRequest {
+    Commit(CommitRequest),
     Clear {
-        rubbish: Rubbish,
+        scope: GcScope,
         now: Moment,
-        reply: Asker<u64>,
+        reply: ReplySender<u64>,
     },
 }
 
 /// A commit that waits for its transaction.
-pub(super) struct Waiting {
-    pub(super) steps: Vec<Step>,
+pub(super) struct CommitRequest {
+    pub(super) steps: Vec<CommitStep>,
     pub(super) now: Moment,
-    pub(super) reply: Asker<Outcome>,
+    pub(super) reply: ReplySender<CommitOutcome>,
 }
 
-impl Waiting {
-    fn bytes(&self) -> usize {
-        let value = |step: &Step| match step {
-            Step::Insert { value, .. } | Step::Replace { value, .. } => value.len(),
-            Step::Remove { .. } => 0,
+impl CommitRequest {
+    fn value_bytes(&self) -> usize {
+        let value = |step: &CommitStep| match step {
+            CommitStep::Insert { value, .. } | CommitStep::Replace { value, .. } => value.len(),
+            CommitStep::Remove { .. } => 0,
         };
         self.steps.iter().map(value).sum()
     }
 }
 
 /// A removal that is in progress.
-struct Clearing {
+struct GcRun {
     now: Moment,
-    walk: Walk,
-    reply: Asker<u64>,
+    walk: GcWalk,
+    reply: ReplySender<u64>,
 }
 
 /// The error of a transaction.
-struct Failed {
+struct TransactionError {
     error: rusqlite::Error,
     /// `true` if every step succeeded and the final `COMMIT` failed.
-    at_the_end: bool,
+    is_commit_error: bool,
 }
 
 /// The state of the writer thread.
-pub(super) struct Writer {
-    table: Table,
+pub(super) struct SqliteWriter {
+    table: RecordTable,
     settings: LedgerSettings,
-    usage: Arc<Mutex<Usage>>,
-    clearings: VecDeque<Clearing>,
+    usage: Arc<Mutex<LedgerSize>>,
+    gc_runs: VecDeque<GcRun>,
     /// Set while a rebuild of the indexes is allowed: once per process, and once more for each removal. A rebuild reads
     /// the whole table, and a second one in a row would not repair what the first did not.
-    may_mend: bool,
+    may_rebuild_indexes: bool,
 }
 
-impl Writer {
-    pub(super) fn new(table: Table, settings: LedgerSettings, usage: Arc<Mutex<Usage>>) -> Self {
+impl SqliteWriter {
+    pub(super) fn new(table: RecordTable, settings: LedgerSettings, usage: Arc<Mutex<LedgerSize>>) -> Self {
         let writer = Self {
             table,
             settings,
             usage,
-            clearings: VecDeque::new(),
-            may_mend: true,
+            gc_runs: VecDeque::new(),
+            may_rebuild_indexes: true,
         };
-        writer.publish();
+        writer.publish_usage();
         writer
     }
 
     /// Handles requests until the queue is closed and all removals are done.
     ///
     /// Then waits until `read` reports the end of the readers, and closes the file.
-    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>, read: &Turn) {
+    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<WriteRequest>, read: &ShutdownLatch) {
         loop {
             // With a removal in progress the thread must not block: it continues with the next portion.
-            let mut next = if self.clearings.is_empty() {
+            let mut next = if self.gc_runs.is_empty() {
                 let Some(job) = jobs.blocking_recv() else { break };
                 Some(job)
             } else {
@@ -106,23 +106,27 @@ impl Writer {
             // One disk sync then serves every commit that waits already.
             while let Some(job) = next {
                 match job {
-                    Job::Commit(waiting) => {
-                        bytes += waiting.bytes();
+                    WriteRequest::Commit(waiting) => {
+                        bytes += waiting.value_bytes();
                         batch.push(waiting);
                     }
-                    Job::Clear { rubbish, now, reply } => {
-                        self.may_mend = true;
-                        let walk = Walk::over(rubbish);
-                        self.clearings.push_back(Clearing { now, walk, reply });
+                    WriteRequest::Clear {
+                        scope: rubbish,
+                        now,
+                        reply,
+                    } => {
+                        self.may_rebuild_indexes = true;
+                        let walk = GcWalk::new(rubbish);
+                        self.gc_runs.push_back(GcRun { now, walk, reply });
                     }
                 }
-                let full = batch.len() >= COMMITS_MAX || bytes >= BYTES_MAX;
+                let full = batch.len() >= COMMITS_MAX || bytes >= TRANSACTION_BYTES_MAX;
                 next = if full { None } else { jobs.try_recv().ok() };
             }
-            self.commit_all(batch);
-            self.clear_some();
+            self.commit_batch(batch);
+            self.run_gc_portion();
         }
-        read.comes();
+        read.wait();
         // A failed checkpoint loses nothing: SQLite moves the rest of the log when the file is next opened.
         drop(
             self.table
@@ -131,17 +135,17 @@ impl Writer {
         );
     }
 
-    fn commit_all(&mut self, batch: Vec<Waiting>) {
+    fn commit_batch(&mut self, batch: Vec<CommitRequest>) {
         if batch.is_empty() {
             return;
         }
-        let mut done = self.transact(&batch);
-        if done.as_ref().is_err_and(|failed| tells_damage(&failed.error)) && self.mend() {
-            done = self.transact(&batch);
+        let mut done = self.try_transaction(&batch);
+        if done.as_ref().is_err_and(|failed| is_corruption(&failed.error)) && self.rebuild_indexes() {
+            done = self.try_transaction(&batch);
         }
         match done {
             Ok(outcomes) => {
-                self.publish();
+                self.publish_usage();
                 for (waiting, outcome) in batch.into_iter().zip(outcomes) {
                     // A caller that hit its timeout has dropped the receiver.
                     drop(waiting.reply.send(outcome));
@@ -149,75 +153,87 @@ impl Writer {
             }
             // One bad commit must not fail the others, so each gets a transaction of its own. After a failed `COMMIT`
             // the state on disk is unknown: a second attempt could report a conflict with the batch's own records.
-            Err(failed) if batch.len() > 1 && !failed.at_the_end => {
+            Err(failed) if batch.len() > 1 && !failed.is_commit_error => {
                 for waiting in batch {
-                    self.commit_all(vec![waiting]);
+                    self.commit_batch(vec![waiting]);
                 }
             }
             Err(failed) => {
                 for waiting in batch {
-                    drop(waiting.reply.send(Err(failure(&failed.error))));
+                    drop(waiting.reply.send(Err(store_error(&failed.error))));
                 }
             }
         }
     }
 
     /// Applies the batch in one transaction. Returned outcomes are on disk and may be sent.
-    fn transact(&mut self, batch: &[Waiting]) -> Result<Vec<Result<Outcome, LedgerError>>, Failed> {
+    fn try_transaction(
+        &mut self,
+        batch: &[CommitRequest],
+    ) -> Result<Vec<Result<CommitOutcome, LedgerError>>, TransactionError> {
         let done = self
-            .steps(batch)
+            .apply_batch(batch)
             .map_err(|error| (error, false))
-            .and_then(|outcomes| self.table.keep_all().map(|()| outcomes).map_err(|error| (error, true)));
+            .and_then(|outcomes| {
+                self.table
+                    .commit_transaction()
+                    .map(|()| outcomes)
+                    .map_err(|error| (error, true))
+            });
         done.map_err(|(error, at_the_end)| {
-            self.table.undo_all();
-            Failed { error, at_the_end }
+            self.table.roll_back_transaction();
+            TransactionError {
+                error,
+                is_commit_error: at_the_end,
+            }
         })
     }
 
-    fn steps(&mut self, batch: &[Waiting]) -> rusqlite::Result<Vec<Result<Outcome, LedgerError>>> {
-        self.table.begin_all()?;
-        let one = |waiting: &Waiting| steps::carry_out(&mut self.table, self.settings, &waiting.steps, waiting.now);
+    fn apply_batch(&mut self, batch: &[CommitRequest]) -> rusqlite::Result<Vec<Result<CommitOutcome, LedgerError>>> {
+        self.table.begin_transaction()?;
+        let one =
+            |waiting: &CommitRequest| steps::commit_steps(&mut self.table, self.settings, &waiting.steps, waiting.now);
         batch.iter().map(one).collect()
     }
 
     /// Does one portion of the oldest removal.
-    fn clear_some(&mut self) {
-        let Some(mut clearing) = self.clearings.pop_front() else {
+    fn run_gc_portion(&mut self) {
+        let Some(mut clearing) = self.gc_runs.pop_front() else {
             return;
         };
         // The caller gave up, so the removal ends here. Its earlier portions stay removed.
         if clearing.reply.is_closed() {
             return;
         }
-        let mut portion = |table: &mut Table| {
-            let cleared = table.clear_some(&mut clearing.walk, clearing.now, CLEARED_ROWS, CLEARED_BYTES);
-            cleared.inspect_err(|_| table.undo_all())
+        let mut portion = |table: &mut RecordTable| {
+            let cleared = table.remove_portion(&mut clearing.walk, clearing.now, REMOVAL_ROWS_MAX, REMOVAL_BYTES_MAX);
+            cleared.inspect_err(|_| table.roll_back_transaction())
         };
         let mut cleared = portion(&mut self.table);
-        if cleared.as_ref().is_err_and(tells_damage) && self.mend() {
+        if cleared.as_ref().is_err_and(is_corruption) && self.rebuild_indexes() {
             cleared = portion(&mut self.table);
         }
-        self.publish();
+        self.publish_usage();
         match cleared {
-            Ok(()) if clearing.walk.ended => drop(clearing.reply.send(Ok(clearing.walk.gone))),
+            Ok(()) if clearing.walk.is_done => drop(clearing.reply.send(Ok(clearing.walk.removed))),
             // Removals are done one after the other, each with its own time.
-            Ok(()) => self.clearings.push_front(clearing),
-            Err(error) => drop(clearing.reply.send(Err(failure(&error)))),
+            Ok(()) => self.gc_runs.push_front(clearing),
+            Err(error) => drop(clearing.reply.send(Err(store_error(&error)))),
         }
     }
 
-    fn mend(&mut self) -> bool {
-        if !std::mem::take(&mut self.may_mend) {
+    fn rebuild_indexes(&mut self) -> bool {
+        if !std::mem::take(&mut self.may_rebuild_indexes) {
             return false;
         }
-        let mended = self.table.mend();
+        let mended = self.table.rebuild_indexes();
         if mended.is_err() {
-            self.table.undo_all();
+            self.table.roll_back_transaction();
         }
         mended.is_ok()
     }
 
-    fn publish(&self) {
+    fn publish_usage(&self) {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = self.table.usage();
     }
 }

@@ -1,4 +1,4 @@
-//! The profile of a first attempt: the lane's own, waited for where that is short, else another, else none.
+//! Choice of the profile for a first attempt: the lane's own, after a short cooldown if need be, or another.
 
 use std::time::Instant;
 
@@ -6,59 +6,73 @@ use tokio::time;
 
 use super::Attempts;
 use crate::{
-    auth::rotation::{Ask, Pick, ProfileId},
+    auth::rotation::{ProfileId, ProfileQuery, Selection},
     clock,
-    policy::{Reason, course::below},
+    policy::{Reason, stream_timeouts::within_budget},
     proxy::{error::ProxyError, exchange_log::ExchangeLog},
 };
 
-/// Chooses the profile of the first attempt. Waits for the lane's own if its cooldown is short.
+/// Chooses the profile of the first attempt. Waits for the lane's own profile if its cooldown is short.
+///
+/// Chooses none if the upstream has no profiles: the client's own credential is sent.
 pub(super) async fn choose_first(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Result<(), ProxyError> {
-    let queue = below(
-        attempts.path.settings.clocks.queue,
-        attempts.outgoing.context.budget.map(|budget| budget / 4),
+    // Only a quarter of the client's timeout: the rest is for the provider.
+    let queue = within_budget(
+        attempts.path.settings.timeouts.queue,
+        attempts.outgoing.context.client_timeout.map(|budget| budget / 4),
     );
     let until = clock::now() + queue;
     loop {
         let pick = attempts
             .path
             .profiles
-            .pick(attempts.upstream(), &attempts.ask(false), clock::instant());
+            .select_profile(attempts.upstream(), &attempts.ask(false), clock::std_now());
         match pick {
+            // The upstream has no profiles.
             None => return Ok(()),
-            Some(Pick::Use { id, moved }) => {
+            Some(Selection::Use { id, moved }) => {
                 attempts.take(id, moved, log);
                 return Ok(());
             }
-            Some(Pick::Wait { until: rested, .. }) if time::Instant::from_std(rested) <= until => {
-                log.queues();
+            Some(Selection::Wait { until: rested, .. }) if time::Instant::from_std(rested) <= until => {
+                log.enter_queue();
                 time::sleep_until(time::Instant::from_std(rested)).await;
+                // Picked again: other exchanges may have extended the cooldown meanwhile.
             }
-            // Longer than this client has time: as if the rest were too long for anybody.
-            Some(Pick::Wait { id, .. }) => return choose_other(attempts, id, log),
-            Some(Pick::None(stuck)) => return Err(exhausted(attempts, &stuck.reasons, stuck.until, stuck.bound)),
+            // The cooldown is longer than this client waits: another profile must serve the request now.
+            Some(Selection::Wait { id, .. }) => return choose_other(attempts, id, log),
+            Some(Selection::NoneAvailable(stuck)) => {
+                return Err(exhausted(attempts, &stuck.reasons, stuck.until, stuck.is_bound));
+            }
         }
     }
 }
 
-/// Chooses the profile of the first attempt if the cooldown of the lane's own is too long.
+/// Chooses another profile for the first attempt, because the cooldown of the lane's own is too long.
 fn choose_other(attempts: &mut Attempts<'_>, own: ProfileId, log: &mut ExchangeLog) -> Result<(), ProxyError> {
-    let ask = Ask {
+    // Counted as tried, so that the lane's own profile is not picked again.
+    let ask = ProfileQuery {
         tried: &[own],
         ..attempts.ask(false)
     };
-    match attempts.path.profiles.pick(attempts.upstream(), &ask, clock::instant()) {
-        Some(Pick::Use { id, moved }) => {
+    match attempts
+        .path
+        .profiles
+        .select_profile(attempts.upstream(), &ask, clock::std_now())
+    {
+        Some(Selection::Use { id, moved }) => {
             attempts.take(id, moved, log);
             Ok(())
         }
-        Some(Pick::None(stuck)) => Err(exhausted(attempts, &stuck.reasons, stuck.until, stuck.bound)),
-        Some(Pick::Wait { .. }) | None => Err(exhausted(attempts, &[], None, false)),
+        Some(Selection::NoneAvailable(stuck)) => Err(exhausted(attempts, &stuck.reasons, stuck.until, stuck.is_bound)),
+        // Only the lane's own profile is worth a wait, and an upstream with a cooldown has profiles.
+        Some(Selection::Wait { .. }) | None => Err(exhausted(attempts, &[], None, false)),
     }
 }
 
+/// Builds the error for a request that no profile can serve.
 fn exhausted(attempts: &Attempts<'_>, reasons: &[Reason], until: Option<Instant>, bound: bool) -> ProxyError {
-    let wait = until.map(|until| until.saturating_duration_since(clock::instant()));
+    let wait = until.map(|until| until.saturating_duration_since(clock::std_now()));
     ProxyError::Exhausted {
         upstream: attempts.upstream().to_owned(),
         reasons: reasons.to_vec(),

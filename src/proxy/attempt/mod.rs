@@ -1,4 +1,6 @@
-//! Attempts: pick a profile, send, judge, and send again where that may help. Never behind the first byte of an answer.
+//! Attempts of one exchange: picks a profile, sends, judges the answer, and retries if that may help.
+//!
+//! Nothing is retried after the first byte of an answer was sent to the client.
 
 mod choose;
 mod rejection_recovery;
@@ -17,22 +19,23 @@ use super::{
     response::{Held, ProviderAnswer},
 };
 use crate::{
-    auth::rotation::{Ask, Moved, Pick, ProfileId},
+    auth::rotation::{ProfileChange, ProfileId, ProfileQuery, Selection},
     clock,
     policy::{
-        Class, Evidence, Failure, Hints, PHRASES, Reach, Rotate, Verdict, classify, organisation,
-        retry::{self, Circumstances, Footing, Next},
+        ACCOUNT_PHRASES, Class, LimitHints, Observation, RotationLimit, SendFailure, Verdict, VerdictScope,
+        billed_organisation, classify,
+        retry::{self, CredentialBinding, NextStep, RetryContext},
     },
     provider::Route,
     session,
-    session_table::Pin,
+    session_table::ProfilePin,
     telemetry::events::ModelRequest,
     upstream::SendError,
 };
 use rejection_recovery::RejectionRecovery;
 use send::Terms;
 
-/// Sends a request until there is an answer for the client.
+/// Sends a request, and retries it until there is an answer for the client.
 pub(super) async fn send(
     path: &DataPath,
     route: &Route<'_>,
@@ -40,18 +43,19 @@ pub(super) async fn send(
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, ProxyError> {
     let context = &outgoing.context;
-    let parent = log.asks(ModelRequest {
+    let parent = log.record_model_request(ModelRequest {
         model: context.model.as_deref(),
-        streams: context.stream,
+        streams: context.wants_stream,
         max_tokens: context.max_tokens,
-        conversation: context.lane.map(|lane| lane.id.short()),
+        conversation: context.lane.map(|lane| lane.id.short_hash()),
     });
     if let Some(parent) = parent {
         outgoing.set_trace_parent(parent);
     }
+    // A keyed hash of the request id: each exchange gets its own delays, without a call for random numbers.
     let jitter = f64::from(u32::try_from(path.jitter.hash_one(&log.event.request_id) >> 32).unwrap_or(0));
     let recovery = outgoing
-        .sent
+        .sent_body
         .take()
         .map(|sent| RejectionRecovery::new(sent, &route.upstream.name));
     let mut attempts = Attempts {
@@ -74,27 +78,31 @@ struct Attempts<'x> {
     path: &'x DataPath,
     route: &'x Route<'x>,
     outgoing: OutgoingRequest,
-    /// Resends after a refusal. `None` if the provider's first word is final.
+    /// Data for resends after a refusal. `None` if the provider's first answer is final.
     recovery: Option<RejectionRecovery>,
-    /// The profile of the attempt at hand. `None` for the client's own credential.
+    /// The profile of the present attempt. `None` for the client's own credential.
     profile: Option<ProfileId>,
+    /// Profiles that this exchange has left.
     tried: Vec<ProfileId>,
-    /// The profile that the lane left, if it did.
+    /// The profile that the lane had first. `None` if the lane has not moved.
     left: Option<ProfileId>,
+    /// Retries so far on the present profile.
     same_key: u32,
-    /// Rotations of a kind that is allowed once.
+    /// Rotations so far, of the kind that is allowed once.
     rotations: u32,
+    /// From 0 to 1: varies the delays of retries and the lengths of cooldowns.
     jitter: f64,
 }
 
-/// How one attempt ended.
+/// The result of one attempt.
 struct Tried {
     verdict: Verdict,
-    hints: Hints,
+    hints: LimitHints,
     what: Result<ProviderAnswer, ProxyError>,
 }
 
 impl Attempts<'_> {
+    /// Runs attempts until one has the answer for the client.
     async fn run(&mut self, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
         choose::choose_first(self, log).await?;
         loop {
@@ -102,17 +110,19 @@ impl Attempts<'_> {
             let Some(delay) = self.follows(&tried, log) else {
                 return self.surface(tried, log);
             };
-            log.judge(tried.verdict, &tried.hints);
-            // The answer is not for the client: dropping it ends it at the provider.
+            log.report_verdict(tried.verdict, &tried.hints);
+            // The client never gets this answer. Dropping it cancels it at the provider.
             drop(tried);
-            log.queues();
+            // A client that leaves during the delay has not waited for the provider.
+            log.enter_queue();
             tokio::time::sleep(delay).await;
         }
     }
 
-    /// Goes on with this profile.
-    fn take(&mut self, id: ProfileId, moved: Option<Moved>, log: &mut ExchangeLog) {
+    /// Makes this the profile of the next send.
+    fn take(&mut self, id: ProfileId, moved: Option<ProfileChange>, log: &mut ExchangeLog) {
         self.profile = Some(id);
+        // Retries are counted per credential.
         self.same_key = 0;
         let profiles = &self.path.profiles;
         let label = |id| {
@@ -122,13 +132,14 @@ impl Attempts<'_> {
         };
         log.event.profile = label(id);
         if let Some(moved) = moved {
+            // Only the first profile counts: the history's reasoning comes from there.
             self.left.get_or_insert(moved.from);
         }
-        // Back where it was, the lane has left nobody.
-        log.moved = moved.and_then(|moved| Some((label(moved.from)?, moved.reason)));
+        // On the way back `moved` is `None`: the lane has its own profile again, so the header names no change.
+        log.left_profile = moved.and_then(|moved| Some((label(moved.from)?, moved.reason)));
     }
 
-    /// One send, up to the answer that the client could get.
+    /// Sends the request, resends it after refusals of its pairing, and judges the result.
     async fn attempt(&mut self, log: &mut ExchangeLog) -> Tried {
         let sent = match self.exchange(log).await {
             Ok(answer) => resend::recover(self, answer, log).await,
@@ -138,7 +149,7 @@ impl Attempts<'_> {
             Ok(answer) => self.judged(answer, log).await,
             Err(error) => Tried {
                 verdict: error.verdict(),
-                hints: Hints::default(),
+                hints: LimitHints::default(),
                 what: Err(error),
             },
         };
@@ -148,37 +159,40 @@ impl Attempts<'_> {
         }
     }
 
-    /// Keeps a verdict to its exchange if it says nothing of the profile: on a path that asks no model, or where the
-    /// provider's text is also the client's.
+    /// Limits a verdict to its exchange if it proves nothing about the profile.
     ///
-    /// Such an exchange may still try one other profile. A list that a restricted key refuses is then answered by another
-    /// key, at the price of one send.
+    /// That holds for paths that use no model, and for an error text that the client may have written itself. Such an
+    /// exchange may still try one other profile: a list that a restricted key may not read costs one more send.
     fn limited(&self, verdict: Verdict) -> Verdict {
         let limit = self.path.settings.inspect_bytes_max;
-        let is_echo = || verdict.reach == Reach::Text && self.outgoing.contains_any(&PHRASES, limit);
+        // A provider may echo the request in its error: a client could disable a profile with such a text.
+        let is_echo = || verdict.scope == VerdictScope::Text && self.outgoing.contains_any(&ACCOUNT_PHRASES, limit);
         if self.route.asks_model && !is_echo() {
             return verdict;
         }
-        verdict.within(Reach::Exchange)
+        verdict.with_scope(VerdictScope::Exchange)
     }
 
-    /// Sends the request as it stands and waits for the answer's head.
+    /// Sends the request once, with the present profile, and waits for the response head.
     async fn exchange(&mut self, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
         let profile = self
             .profile
             .and_then(|id| self.path.profiles.profile(self.upstream(), id));
         let limit = self.path.settings.inspect_bytes_max;
-        let request = self.outgoing.build(self.route.upstream, profile);
+        let request = self.outgoing.build_http_request(self.route.upstream, profile);
         let request = request.map_err(|error| ProxyError::Unsigned { error, limit })?;
+        // Set before the send: a client that leaves meanwhile drops the exchange, which reports this outcome.
         log.outcome = Some(self.outcome(log));
         let terms = self.terms(log);
         let sent = send::send_once(self.path, self.route, request, &terms, log).await;
-        sent.map_err(|error| match error.failure() {
-            Failure::HeadTimeout if log.spent() >= self.path.settings.clocks.total => ProxyError::Deadline,
+        sent.map_err(|error| match error.to_failure() {
+            // The time limit of the exchange has shortened this timeout, so the provider is not at fault.
+            SendFailure::HeadTimeout if log.elapsed_time() >= self.path.settings.timeouts.total => ProxyError::Deadline,
             _ => upstream_error(self.route, error),
         })
     }
 
+    /// Describes the present attempt to everything that learns its outcome.
     fn outcome(&self, log: &ExchangeLog) -> AttemptOutcome {
         let context = &self.outgoing.context;
         AttemptOutcome {
@@ -187,33 +201,37 @@ impl Attempts<'_> {
             upstream: self.upstream().to_owned(),
             profile: self.profile,
             model: context.model.clone(),
-            began: clock::instant(),
-            request: context.name,
-            first: log.event.attempts == 0 && context.retries == 0,
+            began: clock::std_now(),
+            request: context.request_hash,
+            // A retry by the client is no first attempt either.
+            first: log.event.attempts == 0 && context.client_retries == 0,
             asks_model: self.route.asks_model,
             jitter: self.jitter,
             caller: context.caller,
             lane: context.lane,
-            results: self.outgoing.results.clone(),
+            results: self.outgoing.late_results.clone(),
             is_continued_by_id: self.route.wire.is_some_and(|wire| wire.format.continues_by_id()),
         }
     }
 
-    /// What an answer means. An answer that could be improved on is looked into first: an error is read, a stream held.
+    /// Judges an answer.
+    ///
+    /// If another attempt is possible, an error's body is read first, and a stream is held until it has begun.
     async fn judged(&mut self, answer: ProviderAnswer, log: &ExchangeLog) -> Tried {
-        let patience = self.path.settings.clocks.idle;
-        let footing = self.outgoing.context.footing;
+        let patience = self.path.settings.timeouts.idle;
+        let footing = self.outgoing.context.credential_binding;
         let mut answer = answer;
-        if footing != Footing::Passthrough {
-            if let (Some(id), Some(organisation)) = (self.profile, organisation(answer.headers())) {
-                self.path.profiles.learn(self.upstream(), id, organisation);
+        // The client's own credential is never changed, so its errors are relayed unread.
+        if footing != CredentialBinding::Passthrough {
+            if let (Some(id), Some(organisation)) = (self.profile, billed_organisation(answer.headers())) {
+                self.path.profiles.learn_organisation(self.upstream(), id, organisation);
             }
             answer = match answer.with_error(patience).await {
                 Ok(answer) => answer,
                 Err(error) => {
                     return Tried {
-                        verdict: classify(Evidence::Unanswered(error.failure())),
-                        hints: Hints::default(),
+                        verdict: classify(Observation::SendFailed(error.to_failure())),
+                        hints: LimitHints::default(),
                         what: Err(upstream_error(self.route, error)),
                     };
                 }
@@ -221,32 +239,33 @@ impl Attempts<'_> {
         }
         let kind = self.route.upstream.kind;
         let mut said = answer.said();
-        let mut verdict = classify(Evidence::Answered {
+        let mut verdict = classify(Observation::Response {
             kind,
             status: answer.status().as_u16(),
-            said: &said,
+            error: &said,
         });
+        // Some providers report errors after a head with status 200. Only before the first event can they be retried.
         if verdict.class == Class::Success && self.may_hold(log) {
-            answer = match answer.held(self.path.settings.clocks.gate).await {
+            answer = match answer.held(self.path.settings.timeouts.gate).await {
                 Held::Answer(answer) => answer,
                 Held::Refused(answer, words) => {
                     said = words;
-                    verdict = classify(Evidence::InStream { kind, said: &said });
+                    verdict = classify(Observation::StreamError { kind, error: &said });
                     answer
                 }
                 Held::Failed(failed) => {
                     return Tried {
                         verdict: failed,
-                        hints: Hints::default(),
+                        hints: LimitHints::default(),
                         what: Err(ProxyError::Unbegun(failed)),
                     };
                 }
             };
         }
-        // Of a success nobody asks when to come back.
+        // Retry hints matter after an error only.
         let hints = match verdict.class {
-            Class::Success => Hints::default(),
-            class => Hints::read(answer.headers(), &said, class, clock::since_1970()),
+            Class::Success => LimitHints::default(),
+            class => LimitHints::read(answer.headers(), &said, class, clock::unix_time()),
         };
         Tried {
             verdict,
@@ -255,24 +274,29 @@ impl Attempts<'_> {
         }
     }
 
-    /// Whether another attempt could still be made, so that the answer is worth holding.
+    /// Returns `true` if another attempt is still possible, so that the answer is worth holding.
     fn may_hold(&self, log: &ExchangeLog) -> bool {
-        if self.outgoing.context.footing != Footing::Free || log.event.attempts >= retry::SENDS_MAX {
+        if self.outgoing.context.credential_binding != CredentialBinding::Unbound
+            || log.event.attempts >= retry::SENDS_MAX
+        {
             return false;
         }
         let at = self.circumstances(log);
-        let again = !at.client_retries && !at.breaker_open && at.same_key < Class::Overloaded.retries();
+        // No class allows more retries than `Overloaded`: without one for it there is none for any error.
+        let again = !at.client_retries && !at.breaker_open && at.retries_on_key < Class::Overloaded.max_retries();
+        // More than one: the present profile counts too.
         again
             || self
                 .path
                 .profiles
-                .able(self.upstream(), &self.ask(false), clock::instant())
+                .count_ready(self.upstream(), &self.ask(false), clock::std_now())
                 > 1
     }
 
-    /// After which delay another attempt follows; none if this is the client's answer.
+    /// Prepares the next attempt, and returns the delay before it. `None` if this result is the client's.
     fn follows(&mut self, tried: &Tried, log: &mut ExchangeLog) -> Option<Duration> {
         let class = tried.verdict.class;
+        // A streamed body is gone after its first send.
         if class == Class::Success || !self.outgoing.is_repeatable() {
             return None;
         }
@@ -282,25 +306,27 @@ impl Attempts<'_> {
             return Some(Duration::ZERO);
         }
         let at = self.circumstances(log);
-        let mut next = retry::next(tried.verdict, &tried.hints, &at, self.jitter);
-        if let Next::Rotate { other_quota } = next {
-            // The report first: the choice must know what this profile has just shown.
-            log.judge(tried.verdict, &tried.hints);
+        let mut next = retry::decide_next_step(tried.verdict, &tried.hints, &at, self.jitter);
+        if let NextStep::Rotate { other_quota } = next {
+            // Reported first, so that the choice already sees this profile's cooldown.
+            log.report_verdict(tried.verdict, &tried.hints);
             self.tried.extend(self.profile);
             let pick = self
                 .path
                 .profiles
-                .pick(self.upstream(), &self.ask(other_quota), clock::instant());
-            if let Some(Pick::Use { id, moved }) = pick {
+                .select_profile(self.upstream(), &self.ask(other_quota), clock::std_now());
+            if let Some(Selection::Use { id, moved }) = pick {
                 self.take(id, moved, log);
-                self.rotations += u32::from(tried.verdict.rotate() != Rotate::Freely);
+                self.rotations += u32::from(tried.verdict.rotation_limit() != RotationLimit::Freely);
                 return Some(Duration::ZERO);
             }
+            // No other profile can serve, so the present one is not left.
             self.tried.pop();
-            next = retry::again(class, &tried.hints, &at, self.jitter).unwrap_or(Next::Surface);
+            next = retry::retry_same_key(class, &tried.hints, &at, self.jitter).unwrap_or(NextStep::Surface);
         }
         match next {
-            Next::Again(delay) if self.path.profiles.pay(self.upstream(), class) => {
+            // The budget of the upstream bounds the retries of all exchanges together.
+            NextStep::Retry(delay) if self.path.profiles.pay_for_retry(self.upstream(), class) => {
                 self.same_key += 1;
                 Some(delay)
             }
@@ -308,86 +334,99 @@ impl Attempts<'_> {
         }
     }
 
-    /// What only the profile that the lane left takes goes back there, once.
+    /// Returns the profile that the lane has left, if only that profile accepts this history. Works once.
     fn way_back(&mut self, class: Class, log: &ExchangeLog) -> Option<ProfileId> {
         let left = self.left.filter(|_| class == Class::Affinity)?;
-        if log.event.attempts >= retry::SENDS_MAX || self.outgoing.context.footing != Footing::Free {
+        if log.event.attempts >= retry::SENDS_MAX
+            || self.outgoing.context.credential_binding != CredentialBinding::Unbound
+        {
             return None;
         }
+        // Tried once: another error of this class is final.
         self.left = None;
         self.path
             .profiles
-            .way_back(self.upstream(), left, &self.ask(false), clock::instant())
+            .former_profile(self.upstream(), left, &self.ask(false), clock::std_now())
     }
 
-    /// Hands the attempt to the client.
+    /// Returns the result for the client. After a success it commits pins and binds the lane to its profile.
     fn surface(&mut self, tried: Tried, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
         if tried.verdict.class == Class::Success {
-            self.path.late.callers().prove(self.outgoing.context.caller);
+            // Only a provider can confirm a credential, so a success verifies the caller.
+            self.path.late.callers().mark_verified(self.outgoing.context.caller);
             if let Some(pins) = self.outgoing.pins.take() {
                 pins.commit();
             }
-            // A count that another profile answered moves no conversation.
-            let is_turn = !session::counts(self.route.target.path());
-            let RequestContext { lane, pin, .. } = &self.outgoing.context;
+            // A token count on another profile must not move the conversation there.
+            let is_turn = !session::is_token_count(self.route.target.path());
+            let RequestContext {
+                lane,
+                pinned_profile: pin,
+                ..
+            } = &self.outgoing.context;
             let label = log
                 .event
                 .profile
                 .as_deref()
                 .filter(|label| is_turn && pin.as_deref() != Some(*label));
             if let (Some(lane), Some(label)) = (lane, label) {
-                let pin = Pin {
+                let pin = ProfilePin {
                     upstream: self.upstream().into(),
                     profile: label.into(),
                 };
-                self.path.sessions.set_pin(lane.id, Some(pin), clock::now());
+                self.path.sessions.set_profile_pin(lane.id, Some(pin), clock::now());
             }
         } else {
-            log.judge(tried.verdict, &tried.hints);
+            log.report_verdict(tried.verdict, &tried.hints);
             if tried.what.is_ok() {
-                log.tell(tried.verdict);
+                // The body of the error may still end well: the head decides the verdict on the exchange.
+                log.set_head_verdict(tried.verdict);
             }
         }
         tried.what
     }
 
-    fn ask(&self, other_quota: bool) -> Ask<'_> {
+    /// Describes the request to the choice of a profile.
+    fn ask(&self, other_quota: bool) -> ProfileQuery<'_> {
         let asked = &self.outgoing.context;
-        Ask {
+        ProfileQuery {
+            // Without a lane, the caller's hash makes the choice stable.
             lane: asked
                 .lane
                 .map_or_else(|| *asked.caller.principal_bytes(), |lane| *lane.id.as_bytes()),
             model: asked.model.as_deref(),
             pinned: asked
-                .pin
+                .pinned_profile
                 .as_deref()
-                .and_then(|label| self.path.profiles.find(self.upstream(), label)),
+                .and_then(|label| self.path.profiles.find_profile(self.upstream(), label)),
             tried: &self.tried,
             other_quota,
-            bound: asked.bound,
+            bound: asked.lane_binding,
         }
     }
 
-    fn circumstances(&self, log: &ExchangeLog) -> Circumstances {
+    /// Describes the exchange to the retry policy.
+    fn circumstances(&self, log: &ExchangeLog) -> RetryContext {
         let asked = &self.outgoing.context;
-        Circumstances {
+        RetryContext {
             sends: log.event.attempts,
-            same_key: self.same_key,
+            retries_on_key: self.same_key,
             rotations: self.rotations,
-            footing: asked.footing,
-            client_retries: asked.retries > 0,
+            binding: asked.credential_binding,
+            client_retries: asked.client_retries > 0,
             breaker_open: self
                 .path
                 .profiles
-                .is_open(self.upstream(), asked.model.as_deref(), clock::instant()),
-            wait: self.path.settings.rotation.wait,
-            streamed: asked.stream,
+                .is_breaker_open(self.upstream(), asked.model.as_deref(), clock::std_now()),
+            wait_max: self.path.settings.rotation.wait,
+            is_stream: asked.wants_stream,
         }
     }
 
+    /// Returns the timeouts of the next send.
     fn terms(&self, log: &ExchangeLog) -> Terms {
-        let clocks = &self.path.settings.clocks;
-        Terms::of(&self.outgoing.context, self.route, clocks, log.spent())
+        let clocks = &self.path.settings.timeouts;
+        Terms::of(&self.outgoing.context, self.route, clocks, log.elapsed_time())
     }
 
     fn upstream(&self) -> &str {
@@ -395,8 +434,10 @@ impl Attempts<'_> {
     }
 }
 
+/// Turns a failed send into the error of its cause: the client's body, or the upstream.
 fn upstream_error(route: &Route<'_>, error: SendError) -> ProxyError {
-    if let Some(fault) = error.cause::<ClientFault>() {
+    // A streamed body fails inside the HTTP client, which reports it as a failed send.
+    if let Some(fault) = error.find_cause::<ClientFault>() {
         return ProxyError::Body(*fault);
     }
     let upstream = format!("{} ({})", route.upstream.name, route.upstream.authority.host());

@@ -1,6 +1,6 @@
-//! Recovery from a provider's 400 about pairing: what it names is mended, and the request is sent again on the same credential.
+//! Recovery from a provider's 400 about pairing: repairs the calls it names, for a resend on the same credential.
 //!
-//! Never in strict or observe, never for a signed body, never behind the first byte of an answer.
+//! Never used in strict or observe mode, for a signed body, or after the first byte of an answer.
 
 use bytes::Bytes;
 
@@ -8,11 +8,11 @@ use crate::proxy::{
     data_path::OnBindingError,
     late_results::{LateResults, append_at_end},
     provider_facts::{AnsweredRemoteCalls, FactKey, FactScope, ProviderFacts},
-    request::{CallLookup, GivenAnswers, Memory, SentBody, given_answers},
+    request::{CallAnswers, CallLookup, CallMemory, SentBody, call_answers},
 };
 use crate::{
     ledger::ROWS_MAX,
-    recall::{Appended, Recall},
+    recall::{AnswerStore, AppendedText},
     repair::{
         Anchor, BodyCall, CallKey, Paired, PairingContext, Parsed, PinnedAnswer, Placeholder, Plan, RefusalReading,
         RepairPolicy, RepairReport, is_strong, parse, plan, replace_unseen_results,
@@ -21,68 +21,75 @@ use crate::{
     wire::{Refusal, RefusalKind, Wire},
 };
 
-/// Sends of one request in all, if thinking is bound.
+/// Maximum sends of one request in total. All three are needed only for bound thinking.
 const SENDS_MAX: u32 = 3;
 
-/// Everything that a resend is made from: stored until the head of the answer is there.
+/// Everything that a resend is built from.
 #[derive(Debug)]
 pub(super) struct RejectionRecovery {
-    /// The body that is mended: as it came, decoded, or with results of the client at its end.
+    /// The body that is repaired: the client's, possibly with results moved to its end.
     plain: Bytes,
-    /// The body as it came, decoded.
+    /// The body before any recovery: the client's, decoded, with late results at the end of messages.
     came: Bytes,
-    /// Whether its last message ends with late results already.
+    /// `true` if its last place for late results has some.
     ends_with_late: bool,
-    /// Whether a placeholder may go back where the client has put a result since.
+    /// `true` if a placeholder may override a result that the client has added in place since.
     may_override: bool,
     wire: Wire,
-    /// The body as it was sent last.
+    /// The body of the last send.
     sent: Segments,
     upstream: String,
     results: LateResults,
-    /// What was looked up for the first send.
+    /// Answers that were known for the first send.
     lookup: CallLookup,
-    /// Whether the ids of a refusal were followed already.
+    /// `true` once a refusal other than for bound thinking has been handled.
     has_followed_ids: bool,
     binding: Binding,
 }
 
-/// How far bound thinking was dealt with.
+/// Stages of the recovery from bound thinking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Binding {
+    /// Nothing was tried.
     Untouched,
+    /// Results before unseen thinking were replaced by placeholders.
     ResultsReplaced,
+    /// The provider was allowed to drop the thinking.
     Dropped,
 }
 
-/// One more send.
+/// The repaired request of one resend.
 #[derive(Debug)]
 pub(super) struct Resend {
     pub(super) body: Segments,
-    /// Whether the body contains a setting of bound thinking, which needs a header.
+    /// `true` if the body contains the setting for bound thinking, which needs a header.
     pub(super) asks_for_binding_controls: bool,
-    /// What was found and done.
+    /// Findings and actions of the repair.
     pub(super) report: RepairReport,
-    /// The label of the counter.
+    /// Reason of the resend, as a metric label.
     pub(super) why: &'static str,
-    /// Answers of its calls.
-    pub(super) answers: GivenAnswers,
-    /// Text at the end of a message, and its place.
-    pub(super) late_text: Option<(Anchor, Appended)>,
-    /// Fact that holds from now on if the provider takes the resend.
+    /// Answers that the body contains for its calls.
+    pub(super) answers: CallAnswers,
+    /// Text that the resend appends to a message, with its place. `None` if there is none.
+    pub(super) late_text: Option<(Anchor, AppendedText)>,
+    /// Fact to learn if the provider accepts the resend.
     pub(super) fact: LearnedFact,
 }
 
 /// A fact that an accepted resend proves.
 #[derive(Debug)]
 pub(super) enum LearnedFact {
+    /// No fact.
     Nothing,
+    /// Thinking is bound to placeholders of these calls.
     BoundPlaceholders {
         calls: Vec<(FactKey, Placeholder)>,
-        /// Whether some of them stand where the client has put a result since.
+        /// `true` if some of them override results that the client has added in place since.
         overrides: bool,
     },
+    /// The bound thinking of this conversation may be dropped.
     ThinkingMayBeDropped(FactKey),
+    /// Placeholders answer these remote calls.
     RemoteCallsAnswered(AnsweredRemoteCalls),
     /// The upstream demands call ids that are unique in their body.
     UniqueIds,
@@ -106,11 +113,11 @@ impl LearnedFact {
     }
 }
 
-/// Read access to everything a resend depends on besides the body.
+/// Read access to everything besides the body that a resend depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecoveryContext<'m> {
     pub(super) facts: &'m ProviderFacts,
-    pub(super) recall: &'m Recall,
+    pub(super) recall: &'m AnswerStore,
     pub(super) policy: &'m RepairPolicy,
     pub(super) on_binding_error: OnBindingError,
 }
@@ -120,13 +127,13 @@ struct ReplacedResults {
     plan: Plan,
     body: Segments,
     replaced: Vec<(CallKey, Placeholder)>,
-    /// Calls whose placeholder goes back where the client has put a result since.
+    /// Calls whose placeholder overrides a result that the client has added in place since.
     overridden: Vec<(CallKey, Placeholder)>,
-    answers: GivenAnswers,
+    answers: CallAnswers,
 }
 
 impl RejectionRecovery {
-    /// Starts from what was sent to `upstream`.
+    /// Creates the recovery of a request that was sent to `upstream`.
     pub(super) fn new(sent: SentBody, upstream: &str) -> Self {
         Self {
             came: sent.plain.clone(),
@@ -136,22 +143,25 @@ impl RejectionRecovery {
             wire: sent.wire,
             sent: sent.body,
             upstream: upstream.to_owned(),
-            results: sent.results,
+            results: sent.late_results,
             lookup: sent.lookup,
             has_followed_ids: false,
             binding: Binding::Untouched,
         }
     }
 
-    /// Returns what to send after `refusal`, or `None` if the provider's word is final. `sends` counts the sends so far.
+    /// Returns the resend after `refusal`. `None` if the provider's answer is final. `sends` is the number of sends so far.
     pub(super) fn next_send(&mut self, refusal: &Refusal, context: RecoveryContext<'_>, sends: u32) -> Option<Resend> {
         let resend = self.mend(refusal, context, sends)?;
+        // The next refusal is about this body.
         self.sent = resend.body.clone();
         Some(resend)
     }
 
+    /// Selects the repair that the refusal calls for and that was not tried before.
     fn mend(&mut self, refusal: &Refusal, context: RecoveryContext<'_>, sends: u32) -> Option<Resend> {
         let is_bound = matches!(refusal.kind, RefusalKind::Bound { .. });
+        // A second refusal of the pairing shows that following the first did not help.
         if sends >= SENDS_MAX || (!is_bound && (self.has_followed_ids || self.binding > Binding::Untouched)) {
             return None;
         }
@@ -159,6 +169,7 @@ impl RejectionRecovery {
             self.has_followed_ids = true;
             return self.mend_refused(refusal, context);
         }
+        // Replacing results keeps the model's thinking, so it is tried before the thinking is given up.
         if self.binding < Binding::ResultsReplaced {
             self.binding = Binding::ResultsReplaced;
             if let Some(resend) = self.replace_results(context) {
@@ -172,14 +183,15 @@ impl RejectionRecovery {
         None
     }
 
-    /// From now on every result stays where the client has put it.
+    /// Starts over with every result of the client in its place.
     pub(super) fn forbid_overrides(&mut self) {
         (self.may_override, self.binding) = (false, Binding::Untouched);
         self.plain = self.came.clone();
     }
 
-    /// Returns the calls with a result in their place whose earlier answers matter for bound thinking.
+    /// Returns the calls that the client has answered in place, whose earlier answers matter for bound thinking.
     pub(super) fn answered_calls(&self, policy: &RepairPolicy) -> Vec<CallKey> {
+        // Overrides are planned once, so nothing needs these answers after that.
         if self.binding > Binding::Untouched {
             return Vec::new();
         }
@@ -187,9 +199,11 @@ impl RejectionRecovery {
             return Vec::new();
         };
         let answered = self.pair(parsed, policy).answered_calls();
+        // The last calls first: the newest thinking is behind them, and one ledger read has a limit.
         answered.iter().map(|call| call.key).rev().take(ROWS_MAX).collect()
     }
 
+    /// Returns the owner of learned facts.
     fn scope(&self) -> FactScope<'_> {
         FactScope {
             upstream: &self.upstream,
@@ -197,16 +211,17 @@ impl RejectionRecovery {
         }
     }
 
-    fn memory<'m>(&'m self, context: RecoveryContext<'m>) -> Memory<'m> {
-        Memory {
+    fn memory<'m>(&'m self, context: RecoveryContext<'m>) -> CallMemory<'m> {
+        CallMemory {
             facts: context.facts,
             recall: context.recall,
             scope: self.scope(),
         }
     }
 
+    /// Returns the lane that makes reusable call ids unique. `None` if it is only guessed.
     fn conversation(&self) -> Option<[u8; 32]> {
-        self.results.scope().lane.map(|lane| *lane.as_bytes())
+        self.results.pin_scope().lane.map(|lane| *lane.as_bytes())
     }
 
     fn pair<'b>(&self, parsed: Parsed<'b>, policy: &RepairPolicy) -> Paired<'b> {
@@ -215,7 +230,7 @@ impl RejectionRecovery {
         paired
     }
 
-    /// Mends what the refusal names; else sends the original if the refusal is the fault of our own edits.
+    /// Repairs the calls that the refusal names, or returns the original body if the proxy's edits caused the refusal.
     fn mend_refused(&self, refusal: &Refusal, context: RecoveryContext<'_>) -> Option<Resend> {
         let memory = self.memory(context);
         let parsed = parse(&self.plain, self.wire).ok()?;
@@ -225,36 +240,39 @@ impl RejectionRecovery {
             policy: context.policy,
             remote: &remote,
         };
+        // The format's rules first: trusting the named ids alone may change calls that are correct.
         for reading in RefusalReading::ALL {
             let mut paired = parsed.clone().pair_refused(pairing, refusal, reading);
             paired.set_conversation(self.conversation());
             let mut lookup = self.lookup.clone();
-            lookup.recall(&paired, memory, &self.results);
+            lookup.add_from_memory(&paired, memory, &self.results);
             let Ok(plan) = plan(&paired, &lookup.known, context.policy) else {
                 continue;
             };
             let Ok(body) = plan.splice(&paired, &self.plain) else {
                 continue;
             };
+            // The same bytes would be refused again.
             if reading.is_met(refusal, &plan.report.findings) && body.to_vec() != before {
-                // A body that goes up as it came answers no call.
+                // The original body contains no answers of the proxy.
                 let answers = if body.is_original() {
-                    GivenAnswers::default()
+                    CallAnswers::default()
                 } else {
-                    given_answers(&paired, &plan, &lookup, self.results.caller)
+                    call_answers(&paired, &plan, &lookup, self.results.caller)
                 };
                 let mut fact = self.remote_fact(&plan, body.is_original());
-                // The refusal alone teaches nothing: it may echo what the client wrote.
+                // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
                 let has_renamed = refusal.kind == RefusalKind::RepeatedCall && !plan.report.renamed.is_empty();
                 if has_renamed && matches!(fact, LearnedFact::Nothing) {
                     fact = LearnedFact::UniqueIds;
                 }
                 return Some(resend(body, plan.report, "pairing", answers, fact));
             }
+            // Checked before the second reading, which would repair calls that only the proxy's edits broke.
             let may_be_ours = reading == RefusalReading::StrictestRules && !self.sent.is_original();
             if may_be_ours && parsed.is_blameless(refusal) {
                 let original = Segments::whole(self.plain.clone());
-                let answers = GivenAnswers::default();
+                let answers = CallAnswers::default();
                 return Some(resend(
                     original,
                     RepairReport::default(),
@@ -267,30 +285,32 @@ impl RejectionRecovery {
         None
     }
 
+    /// Returns the fact that the plan's placeholders answer remote calls, if the plan has any.
     fn remote_fact(&self, plan: &Plan, is_original: bool) -> LearnedFact {
         let Some(remote) = plan.remote_answers.last().filter(|_| !is_original) else {
             return LearnedFact::Nothing;
         };
         let scope = self.scope();
         let name = |id: &String| {
-            // Another call may have the same id unless it is strong.
-            let key = is_strong(id.as_bytes(), b"").then(|| scope.remote_call(id.as_bytes()));
+            // A weak id may name another call too: an answer recorded under it could be wrong.
+            let key = is_strong(id.as_bytes(), b"").then(|| scope.remote_call_key(id.as_bytes()));
             (key, id.clone())
         };
         LearnedFact::RemoteCallsAnswered(AnsweredRemoteCalls {
-            origin: remote.origin.as_deref().map(|id| scope.origin(id)),
+            origin: remote.origin.as_deref().map(|id| scope.origin_key(id)),
             calls: remote.calls.iter().map(name).collect(),
         })
     }
 
-    /// Replaces results that precede thinking which was generated without them. Where the client itself has filled a gap
-    /// since, the placeholder goes back, and the client's result to the end of the user's text.
+    /// Replaces results by placeholders if signed thinking behind them was generated without them.
+    ///
+    /// A result that the client has added in place since is overridden too, and moves to the end of the user's text.
     fn replace_results(&mut self, context: RecoveryContext<'_>) -> Option<Resend> {
         let replaced = self.plan_replaced(context, self.may_override)?;
         if replaced.overridden.is_empty() {
             return self.resend_replaced(replaced);
         }
-        // Behind late results the place would have another name than without them.
+        // The place is named by the message's text: late results at its end would give it another anchor.
         let late = if self.ends_with_late {
             None
         } else {
@@ -299,7 +319,7 @@ impl RejectionRecovery {
             append_at_end(&self.plain, &paired, &replaced.overridden)
         };
         let Some(late) = late else {
-            // The client's result has no other place: it stays where it is.
+            // Without another place for it the client's result would be lost: nothing is overridden.
             let replaced = self.plan_replaced(context, false)?;
             return self.resend_replaced(replaced);
         };
@@ -312,11 +332,13 @@ impl RejectionRecovery {
         })
     }
 
+    /// Plans the body with placeholders. Overrides results of the client only if `overrides` is set.
     fn plan_replaced(&self, context: RecoveryContext<'_>, overrides: bool) -> Option<ReplacedResults> {
         let memory = self.memory(context);
         let paired = self.pair_again(context)?;
+        // A copy, so that a plan that is not sent leaves no trace.
         let mut lookup = self.lookup.clone();
-        lookup.recall(&paired, memory, &self.results);
+        lookup.add_from_memory(&paired, memory, &self.results);
         let mut overridden = Vec::new();
         if overrides {
             let pinned = |call: &BodyCall| match self.pinned_answer(call, memory)? {
@@ -331,9 +353,10 @@ impl RejectionRecovery {
         }
         let replaced = replace_unseen_results(paired.open_calls(), &mut lookup.known, context.policy);
         let plan = plan(&paired, &lookup.known, context.policy).ok()?;
-        let mut answers = given_answers(&paired, &plan, &lookup, self.results.caller);
+        let mut answers = call_answers(&paired, &plan, &lookup, self.results.caller);
         let is_replaced = |call: &CallKey| replaced.iter().any(|(replaced, _)| replaced == call);
-        answers.used.retain(|(call, _)| !is_replaced(call));
+        // A replaced answer is a new pin of this resend, not one that earlier requests gave.
+        answers.pinned_before.retain(|(call, _)| !is_replaced(call));
         let pin = |(call, placeholder): &(CallKey, Placeholder)| (*call, PinnedAnswer::Placeholder(*placeholder));
         answers.assigned.extend(replaced.iter().map(pin));
         Some(ReplacedResults {
@@ -345,14 +368,16 @@ impl RejectionRecovery {
         })
     }
 
-    fn pinned_answer(&self, call: &BodyCall, memory: Memory<'_>) -> Option<PinnedAnswer> {
+    /// Returns the answer that earlier requests contained for a call.
+    fn pinned_answer(&self, call: &BodyCall, memory: CallMemory<'_>) -> Option<PinnedAnswer> {
         if let Some(placeholder) = memory.facts.bound_placeholder(memory.scope, call.key) {
             return Some(PinnedAnswer::Placeholder(placeholder));
         }
         let pinned = self.lookup.known.pinned.get(&call.key).cloned();
-        pinned.or_else(|| memory.recall.recalled(self.results.scope(), call.key))
+        pinned.or_else(|| memory.recall.cached_answer(self.results.pin_scope(), call.key))
     }
 
+    /// Parses and pairs the present body.
     fn pair_again(&self, context: RecoveryContext<'_>) -> Option<Paired<'_>> {
         let parsed = parse(&self.plain, self.wire).ok()?;
         let remote = self.memory(context).remote_calls(|| parsed.remote_references());
@@ -364,13 +389,14 @@ impl RejectionRecovery {
         Some(paired)
     }
 
+    /// Builds the resend of a plan with placeholders. `None` if it replaces nothing.
     fn resend_replaced(&self, replaced: ReplacedResults) -> Option<Resend> {
         if replaced.replaced.is_empty() && replaced.overridden.is_empty() {
             return None;
         }
         let overrides = !replaced.overridden.is_empty();
         let named = replaced.replaced.iter().chain(&replaced.overridden);
-        let calls = named.map(|(call, placeholder)| (self.scope().call(*call), *placeholder));
+        let calls = named.map(|(call, placeholder)| (self.scope().call_key(*call), *placeholder));
         let fact = LearnedFact::BoundPlaceholders {
             calls: calls.collect(),
             overrides,
@@ -384,21 +410,21 @@ impl RejectionRecovery {
         ))
     }
 
-    /// Adds the documented setting that lets the provider drop bound thinking to what was made of the body first.
+    /// Builds a resend with the documented setting that lets the provider drop bound thinking.
     fn drop_thinking(&mut self, context: RecoveryContext<'_>) -> Option<Resend> {
-        // Text that the refused send put at its end stands in its place again.
+        // Without the refused attempt's text at its end: the client's results return to their places.
         self.plain = self.came.clone();
         let paired = self.pair_again(context)?;
         let mut lookup = self.lookup.clone();
-        lookup.recall(&paired, self.memory(context), &self.results);
+        lookup.add_from_memory(&paired, self.memory(context), &self.results);
         let mut plan = plan(&paired, &lookup.known, context.policy).ok()?;
         if !plan.drop_bound_thinking(&paired).ok()? {
             return None;
         }
-        let answers = given_answers(&paired, &plan, &lookup, self.results.caller);
+        let answers = call_answers(&paired, &plan, &lookup, self.results.caller);
         let key = paired
             .first_thinking()
-            .map(|thinking| self.scope().conversation(thinking));
+            .map(|thinking| self.scope().conversation_key(thinking));
         let fact = key.map_or(LearnedFact::Nothing, LearnedFact::ThinkingMayBeDropped);
         let body = plan.splice(&paired, &self.plain).ok()?;
         Some(Resend {
@@ -408,7 +434,8 @@ impl RejectionRecovery {
     }
 }
 
-fn resend(body: Segments, report: RepairReport, why: &'static str, answers: GivenAnswers, fact: LearnedFact) -> Resend {
+/// Creates a resend without a late text or a binding setting.
+fn resend(body: Segments, report: RepairReport, why: &'static str, answers: CallAnswers, fact: LearnedFact) -> Resend {
     Resend {
         body,
         asks_for_binding_controls: false,

@@ -1,4 +1,6 @@
-//! Resends after a provider's 400 about pairing, as long as it says how to do better, all on one credential.
+//! Resends after a provider's 400 about pairing, as long as each refusal helps to repair the request.
+//!
+//! All resends of an attempt use the same credential.
 
 use super::{
     Attempts,
@@ -16,7 +18,7 @@ use crate::{
     wire::{Refusal, RefusalKind},
 };
 
-/// Reads an answer that may refuse the request for its pairing, and resends as long as that helps.
+/// Reads an answer that may refuse the request's pairing, and resends the request as long as that helps.
 pub(super) async fn recover(
     attempts: &mut Attempts<'_>,
     answer: ProviderAnswer,
@@ -27,26 +29,29 @@ pub(super) async fn recover(
     recovered.map_err(|error| upstream_error(route, error))
 }
 
+/// Does the work of [`recover`], with errors that do not name the upstream yet.
 async fn recover_answer(
     attempts: &mut Attempts<'_>,
     mut answer: ProviderAnswer,
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, SendError> {
     let (path, route) = (attempts.path, attempts.route);
-    let (terms, idle) = (attempts.terms(log), path.settings.clocks.idle);
+    // All resends belong to one attempt, and share its timeouts.
+    let (terms, idle) = (attempts.terms(log), path.settings.timeouts.idle);
     let caller = attempts.outgoing.context.caller;
-    if attempts.recovery.is_some() || !attempts.outgoing.renamed.is_empty() {
+    // Renamed ids matter even without a resend: the client must get its own ids in an error.
+    if attempts.recovery.is_some() || !attempts.outgoing.renamed_ids.is_empty() {
         answer = answer.with_refusal(idle).await?;
     }
-    while let Some(refusal) = answer.refusal(&attempts.outgoing.renamed) {
+    while let Some(refusal) = answer.refusal(&attempts.outgoing.renamed_ids) {
         recall_answered_calls(attempts, &refusal).await;
         let Some(mut resend) = next_resend(attempts, &refusal, log) else {
             break;
         };
         if let Some(pins) = attempts.outgoing.pins.as_mut() {
             let (answers, late_text) = (std::mem::take(&mut resend.answers), resend.late_text.take());
-            if !pins.replace(answers, late_text).await {
-                // The client's result could not be stored anywhere else: it stays in its place.
+            if !pins.replace_pins(answers, late_text).await {
+                // The text that would contain the client's result could not be stored. The result stays in its place.
                 attempts
                     .recovery
                     .iter_mut()
@@ -54,12 +59,14 @@ async fn recover_answer(
                 continue;
             }
         }
-        attempts.outgoing.replace(resend.body, resend.asks_for_binding_controls);
+        attempts
+            .outgoing
+            .replace_body(resend.body, resend.asks_for_binding_controls);
         let profile = attempts
             .profile
             .and_then(|id| path.profiles.profile(&route.upstream.name, id));
-        // Whatever happens to the resend, the client gets an answer of the provider.
-        let Ok(request) = attempts.outgoing.build(route.upstream, profile) else {
+        // If a resend fails, the client gets the provider's last answer instead of an error of the proxy.
+        let Ok(request) = attempts.outgoing.build_http_request(route.upstream, profile) else {
             break;
         };
         let Ok(better) = send::send_once(path, route, request, &terms, log).await else {
@@ -69,18 +76,20 @@ async fn recover_answer(
             break;
         };
         answer = better;
-        log.repair = Some(request::actions_header(&resend.report));
-        attempts.outgoing.renamed.clone_from(&resend.report.renamed);
+        // The report describes the request that this answer belongs to.
+        log.repair_header = Some(request::actions_header(&resend.report));
+        attempts.outgoing.renamed_ids.clone_from(&resend.report.renamed);
         log.event.report = Some(resend.report);
         if answer.is_success() {
+            // Only an accepted resend proves the fact: a refusal's text may echo what the client wrote.
             let upstream = &route.upstream.name;
             resend.fact.store(&path.facts, FactScope { upstream, caller });
         }
     }
-    Ok(answer.with_old_ids(&attempts.outgoing.renamed))
+    Ok(answer.with_old_ids(&attempts.outgoing.renamed_ids))
 }
 
-/// Looks up earlier answers of calls that the client has answered in their places. Only bound thinking needs them.
+/// Looks up earlier answers of calls that the client has answered in place since. Only bound thinking needs them.
 async fn recall_answered_calls(attempts: &mut Attempts<'_>, refusal: &Refusal) {
     let path = attempts.path;
     let policy = request::policy_for(path, &attempts.route.upstream.name);
@@ -88,21 +97,25 @@ async fn recall_answered_calls(attempts: &mut Attempts<'_>, refusal: &Refusal) {
     let Some((recovery, pins)) = both.filter(|_| matches!(refusal.kind, RefusalKind::Bound { .. })) else {
         return;
     };
-    let scope = pins.results.scope();
+    let scope = pins.late_results.pin_scope();
+    // After a panic of the core the resend is planned without these answers.
     let calls = catch_core_panic(|| Some(recovery.answered_calls(&policy))).unwrap_or_default();
-    let is_unknown = |call: &CallKey| path.recall.recalled(scope, *call).is_none();
+    // Memory first: only the ledger costs a wait.
+    let is_unknown = |call: &CallKey| path.recall.cached_answer(scope, *call).is_none();
     let calls: Vec<CallKey> = calls.into_iter().filter(is_unknown).collect();
     if !calls.is_empty() {
-        let fetch = |deadline| path.recall.fetch(scope, &calls, deadline);
-        drop(pins.patience.spend(fetch).await);
+        let fetch = |deadline| path.recall.fetch_answers(scope, &calls, deadline);
+        // The fetch caches the answers in memory, where the plan finds them.
+        drop(pins.ledger_budget.spend(fetch).await);
     }
 }
 
-/// Returns what to send after a refusal, or `None` if the provider's word is final.
+/// Returns the resend after a refusal. `None` if the provider's answer is final.
 fn next_resend(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut ExchangeLog) -> Option<Resend> {
     let (path, upstream) = (attempts.path, attempts.route.upstream.name.as_str());
     let began = clock::now();
     let mut policy = request::policy_for(path, upstream);
+    // The upstream demands unique ids, at least for this body. Learned for others only once the resend succeeds.
     if refusal.kind == RefusalKind::RepeatedCall && !policy.unique_ids {
         policy.to_mut().unique_ids = true;
     }
@@ -113,10 +126,10 @@ fn next_resend(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut Exchang
         policy: &policy,
         on_binding_error: path.settings.on_binding_error,
     };
-    // A panic of the core would be our own bug: the provider's word is then final.
+    // After a panic of the core, which would be a bug of the proxy, the client gets the provider's refusal.
     let resend = catch_core_panic(|| recovery.next_send(refusal, context, sends));
     log.event.overhead += clock::now().duration_since(began);
     let resend = resend?;
-    log.sends_again(resend.why);
+    log.record_resend(resend.why);
     Some(resend)
 }

@@ -1,4 +1,4 @@
-//! One send: its terms, and the answer's head.
+//! One send to the provider: its timeouts, and the response head.
 
 use std::time::Duration;
 
@@ -9,44 +9,46 @@ use crate::proxy::{data_path::DataPath, exchange_log::ExchangeLog, request::Requ
 use crate::{
     clock,
     policy::{
-        Clocks,
-        course::{Course, below},
+        ExchangeTimeouts,
+        stream_timeouts::{StreamTimeouts, within_budget},
     },
     provider::Route,
     upstream::{BoxedBody, SendError},
 };
 
-/// The terms of one send.
+/// The timeouts of one send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
-    /// How long the head of the answer may take.
+    /// Timeout for the response head.
     headers: Duration,
-    /// Whether the request asks for nothing but a compaction.
+    /// `true` if the request asks only for a compaction of the history.
     compacts: bool,
-    /// The client's own patience.
+    /// The client's own timeout. `None` if the client reports none.
     budget: Option<Duration>,
 }
 
 impl Terms {
-    /// The terms of a request on its route; `spent` is how long the exchange has taken so far.
-    pub(super) fn of(context: &RequestContext, route: &Route<'_>, clocks: &Clocks, spent: Duration) -> Self {
-        let at_once = context.stream && route.begins_at_once();
+    /// Returns the timeouts for a request on its route. `spent` is the time since the exchange began.
+    pub(super) fn of(context: &RequestContext, route: &Route<'_>, clocks: &ExchangeTimeouts, spent: Duration) -> Self {
+        // Only some providers send the head of a stream before the model has read the prompt.
+        let at_once = context.wants_stream && route.sends_head_at_once();
         let limit = if at_once { clocks.stream_headers } else { clocks.headers };
-        // A compaction takes its time before the first word too.
-        let limit = if context.compacts {
+        // A provider may send the head only after it has compacted the history.
+        let limit = if context.is_compaction {
             limit.max(clocks.compaction)
         } else {
             limit
         };
         Self {
-            headers: below(limit, context.budget).min(clocks.total.saturating_sub(spent)),
-            compacts: context.compacts,
-            budget: context.budget,
+            // The shortest limit wins, so that the client gets the proxy's error before it gives up itself.
+            headers: within_budget(limit, context.client_timeout).min(clocks.total.saturating_sub(spent)),
+            compacts: context.is_compaction,
+            budget: context.client_timeout,
         }
     }
 }
 
-/// Sends once. Returns when the head of the answer is there.
+/// Sends the request once. Returns the answer when its head has arrived.
 pub(super) async fn send_once(
     path: &DataPath,
     route: &Route<'_>,
@@ -54,17 +56,18 @@ pub(super) async fn send_once(
     terms: &Terms,
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, SendError> {
-    let began = log.sends(terms.headers);
+    let began = log.record_send(terms.headers);
     let sent = path.sender.send(request, terms.headers).await?;
     let sent = sent.map(|body| body.map_err(Into::into).boxed_unsync());
-    log.head_came(began);
-    let of_exchange = log.began().into_std();
-    let course = Course::new(
-        &path.settings.clocks,
+    log.record_head(began);
+    // The limit on the whole exchange includes earlier attempts.
+    let exchange_began = log.start_time().into_std();
+    let course = StreamTimeouts::new(
+        &path.settings.timeouts,
         terms.compacts,
         terms.budget,
-        of_exchange,
-        clock::instant(),
+        exchange_began,
+        clock::std_now(),
     );
     Ok(ProviderAnswer::new(sent, route, course))
 }

@@ -5,21 +5,21 @@ use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
 use super::{
-    call_lookup::{CallLookup, Memory},
-    content_coding::Coding,
+    call_lookup::{CallLookup, CallMemory},
+    content_coding::ContentCoding,
     context::{ContextBuilder, RequestContext},
-    outgoing::{OutgoingBody, Payload, SentBody, streamed},
-    pending_pins::{GivenAnswers, PendingPins},
+    outgoing::{OutgoingBody, Payload, SentBody, boxed_client_body},
+    pending_pins::{CallAnswers, PendingPins},
 };
 use crate::{
     auth::Caller,
     clock,
     conversation::Outline,
-    policy::retry::Footing,
+    policy::retry::CredentialBinding,
     provider::Route,
     proxy::{
         catch_core_panic::catch_core_panic,
-        client_body::{ClientBody, Collected},
+        client_body::{ClientBody, CollectedBody},
         data_path::DataPath,
         error::ProxyError,
         exchange_log::ExchangeLog,
@@ -28,7 +28,7 @@ use crate::{
         provider_facts::FactScope,
         rejection::Rejection,
     },
-    recall::Patience,
+    recall::LedgerBudget,
     repair::{
         Action, Assignment, KnownAnswers, Mode, Paired, PairingContext, Parsed, PinnedAnswer, Plan, RepairPolicy,
         RepairReport, parse, plan,
@@ -50,14 +50,14 @@ pub(super) struct BodyRepair<'x> {
 }
 
 /// Body that was read, with the bytes it was read from.
-struct Read<'b> {
+struct ReadBody<'b> {
     plain: &'b Bytes,
     paired: Paired<'b>,
     outline: Outline,
 }
 
 /// Repaired body, with the answers that were known for its calls.
-struct Repaired {
+struct RepairedBody {
     /// Body for which the plan was made: the client's, with late results at the end of messages.
     plain: Bytes,
     body: Segments,
@@ -72,54 +72,54 @@ impl BodyRepair<'_> {
     pub(super) async fn run(
         &self,
         caller: Caller,
-        patience: Patience,
+        patience: LedgerBudget,
         body: ClientBody,
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
-        let Some(coding) = Coding::of(self.headers) else {
+        let Some(coding) = ContentCoding::from_headers(self.headers) else {
             // What cannot be decoded need not be collected either.
-            let payload = Payload::Passing(Some(streamed(body)));
-            return Ok(self.unread(caller, log, Unreadable::Coding, payload));
+            let payload = Payload::Streamed(Some(boxed_client_body(body)));
+            return Ok(self.unread_body(caller, log, Unreadable::Coding, payload));
         };
         let limit = self.path.settings.inspect_bytes_max;
         let too_large = |log: &mut ExchangeLog| {
             log.event.unreadable = Some(Unreadable::TooLarge);
             ProxyError::TooLarge { limit }
         };
-        let raw = match body.collect(limit).await.map_err(ProxyError::Body)? {
-            Collected::Whole(raw) => raw,
+        let raw = match body.collect_up_to(limit).await.map_err(ProxyError::Body)? {
+            CollectedBody::Whole(raw) => raw,
             // A client must not escape strict mode by sending a larger body.
-            Collected::TooLarge(_) if self.mode == Mode::Strict => return Err(too_large(log)),
-            Collected::TooLarge(body) => {
-                let payload = Payload::Passing(Some(streamed(body)));
-                return Ok(self.unread(caller, log, Unreadable::TooLarge, payload));
+            CollectedBody::TooLarge(_) if self.mode == Mode::Strict => return Err(too_large(log)),
+            CollectedBody::TooLarge(body) => {
+                let payload = Payload::Streamed(Some(boxed_client_body(body)));
+                return Ok(self.unread_body(caller, log, Unreadable::TooLarge, payload));
             }
         };
         // From here on the proxy itself costs the time. Before, it waited for the client.
         let began = clock::now();
-        let decoded = coding.decode(&raw, limit);
+        let decoded = coding.decode_body(&raw, limit);
         let outgoing = match &decoded {
-            Ok(plain) => match self.read(caller, plain) {
+            Ok(plain) => match self.read_body(caller, plain) {
                 Ok((body_caller, read)) => {
                     let mut patience = patience;
                     if body_caller != caller {
                         // The user that the body names has late results of its own.
-                        super::introduce(self.path, body_caller, &mut patience, log).await;
+                        super::load_late_results(self.path, body_caller, &mut patience, log).await;
                     }
-                    self.decide(body_caller, &raw, coding, read, patience, log).await
+                    self.apply_mode(body_caller, &raw, coding, read, patience, log).await
                 }
                 // The provider judges what the proxy cannot read.
-                Err(reason) => Ok(self.unread(caller, log, reason, Payload::Held(Segments::whole(raw)))),
+                Err(reason) => Ok(self.unread_body(caller, log, reason, Payload::InMemory(Segments::whole(raw)))),
             },
             Err(Unreadable::TooLarge) if self.mode == Mode::Strict => Err(too_large(log)),
-            Err(reason) => Ok(self.unread(caller, log, *reason, Payload::Held(Segments::whole(raw)))),
+            Err(reason) => Ok(self.unread_body(caller, log, *reason, Payload::InMemory(Segments::whole(raw)))),
         };
         log.event.overhead = clock::now().duration_since(began);
         outgoing
     }
 
     /// Reads a body. Re-scopes the caller to the user that the body names if `trust_body_user` is set.
-    fn read<'b>(&self, caller: Caller, plain: &'b Bytes) -> Result<(Caller, Read<'b>), Unreadable> {
+    fn read_body<'b>(&self, caller: Caller, plain: &'b Bytes) -> Result<(Caller, ReadBody<'b>), Unreadable> {
         // One parse serves both: the outline names the user, and the user decides what is known for the pairing.
         let (parsed, outline) = catch_read(|| {
             let parsed = parse(plain, self.wire)?;
@@ -131,15 +131,17 @@ impl BodyRepair<'_> {
         } else {
             None
         };
-        let caller = user.map_or(caller, |user| caller.with_user(&self.path.principals, user.as_bytes()));
-        let paired = self.pair(caller, parsed)?;
-        let read = Read { plain, paired, outline };
+        let caller = user.map_or(caller, |user| {
+            caller.with_user(&self.path.principal_key, user.as_bytes())
+        });
+        let paired = self.pair_body(caller, parsed)?;
+        let read = ReadBody { plain, paired, outline };
         Ok((caller, read))
     }
 
     /// Pairs calls and results. Fails if there are findings but the body is not valid JSON.
-    fn pair<'b>(&self, caller: Caller, parsed: Parsed<'b>) -> Result<Paired<'b>, Unreadable> {
-        let memory = self.memory(caller);
+    fn pair_body<'b>(&self, caller: Caller, parsed: Parsed<'b>) -> Result<Paired<'b>, Unreadable> {
+        let memory = self.call_memory(caller);
         catch_read(|| {
             let remote = memory.remote_calls(|| parsed.remote_references());
             let paired = parsed.pair(PairingContext {
@@ -153,8 +155,8 @@ impl BodyRepair<'_> {
     }
 
     /// Returns what this process remembers for a caller at this upstream.
-    fn memory(&self, caller: Caller) -> Memory<'_> {
-        Memory {
+    fn call_memory(&self, caller: Caller) -> CallMemory<'_> {
+        CallMemory {
             facts: &self.path.facts,
             recall: &self.path.recall,
             scope: FactScope {
@@ -164,7 +166,7 @@ impl BodyRepair<'_> {
         }
     }
 
-    fn builder(&self, caller: Caller) -> ContextBuilder<'_> {
+    fn context_builder(&self, caller: Caller) -> ContextBuilder<'_> {
         ContextBuilder {
             path: self.path,
             route: self.route,
@@ -174,34 +176,34 @@ impl BodyRepair<'_> {
     }
 
     /// Repairs, rejects or only observes a body, by the effective mode.
-    async fn decide(
+    async fn apply_mode(
         &self,
         caller: Caller,
         raw: &Bytes,
-        coding: Coding,
-        read: Read<'_>,
-        patience: Patience,
+        coding: ContentCoding,
+        read: ReadBody<'_>,
+        patience: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
-        let context = self.builder(caller).enter(read.plain, &read.outline);
+        let context = self.context_builder(caller).enter(read.plain, &read.outline);
         // Any edit would break the client's signature. A profile's signature is made after all edits.
-        let is_signed = context.footing == Footing::Passthrough && is_signed(self.headers);
+        let is_signed = context.credential_binding == CredentialBinding::Passthrough && is_signed(self.headers);
         let mode = if is_signed { Mode::Observe } else { self.mode };
         log.event.mode = Some(mode);
         if mode == Mode::Repair {
-            return Ok(self.repair(raw, coding, read, context, patience, log).await);
+            return Ok(self.repair_body(raw, coding, read, context, patience, log).await);
         }
         // Without known answers: only the findings count, and nothing is edited.
         let report = catch_read(|| plan(&read.paired, &KnownAnswers::default(), self.policy));
         let report = report.map(|plan| plan.report).unwrap_or_default();
         log.event.unreadable = report.unread;
         if !report.findings.is_empty() {
-            log.draft(&report, self.wire, read.plain.clone(), None);
+            log.queue_structure(&report, self.wire, read.plain.clone(), None);
         }
         // Strict: every body with findings is an error for the client, never sent and never edited.
         if mode == Mode::Strict && !report.findings.is_empty() {
             log.event.rejected = true;
-            log.repair = Some(HeaderValue::from_static("rejected"));
+            log.repair_header = Some(HeaderValue::from_static("rejected"));
             let findings = report.findings.clone();
             log.event.report = Some(report.without_actions());
             return Err(ProxyError::Rejected(Rejection {
@@ -216,58 +218,64 @@ impl BodyRepair<'_> {
             // Strict, and without findings.
             _ => "none",
         };
-        log.repair = Some(HeaderValue::from_static(words));
-        Ok(self.as_it_came(raw, read, context, patience))
+        log.repair_header = Some(HeaderValue::from_static(words));
+        Ok(self.original_body(raw, read, context, patience))
     }
 
     /// Returns the client's own bytes. The calls in them are recorded for late results all the same.
-    fn as_it_came(&self, raw: &Bytes, read: Read<'_>, context: RequestContext, patience: Patience) -> OutgoingBody {
-        let results = self.results(&context);
+    fn original_body(
+        &self,
+        raw: &Bytes,
+        read: ReadBody<'_>,
+        context: RequestContext,
+        patience: LedgerBudget,
+    ) -> OutgoingBody {
+        let results = self.late_results(&context);
         let is_used = results.late.is_used();
         let pins = (is_used && self.asks_for_turn(&context)).then(|| {
-            if context.went_on {
+            if context.has_detached_calls {
                 results.detach_lane();
             }
             // The body is not edited, so the proxy answers none of its calls.
             PendingPins {
-                results: results.clone(),
-                patience,
-                answers: GivenAnswers::default(),
-                posted: std::collections::HashMap::new(),
-                placed: None,
+                late_results: results.clone(),
+                ledger_budget: patience,
+                answers: CallAnswers::default(),
+                posted_calls: std::collections::HashMap::new(),
+                stored_anchor: None,
                 plain: read.plain.clone(),
                 outline: read.outline,
             }
         });
         OutgoingBody {
             pins,
-            results: is_used.then_some(results),
-            ..OutgoingBody::untouched(Payload::Held(Segments::whole(raw.clone())), context)
+            late_results: is_used.then_some(results),
+            ..OutgoingBody::from_payload(Payload::InMemory(Segments::whole(raw.clone())), context)
         }
     }
 
     /// Repairs the body, and pins the answers that its calls get for the first time.
-    async fn repair(
+    async fn repair_body(
         &self,
         raw: &Bytes,
-        coding: Coding,
-        read: Read<'_>,
+        coding: ContentCoding,
+        read: ReadBody<'_>,
         context: RequestContext,
-        mut patience: Patience,
+        mut patience: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> OutgoingBody {
-        let (before, results) = (read.plain.clone(), self.results(&context));
+        let (before, results) = (read.plain.clone(), self.late_results(&context));
         let work = |deadline| self.answer_calls(read, &context, &results, deadline);
         let repaired = match patience.spend(work).await {
             Ok(repaired) => repaired,
             // A bug of the proxy must not fail the exchange: the provider judges the original.
             Err(reason) => {
                 log.event.unreadable = Some(reason);
-                log.repair = Some(HeaderValue::from_static("unreadable"));
-                return OutgoingBody::untouched(Payload::Held(Segments::whole(raw.clone())), context);
+                log.repair_header = Some(HeaderValue::from_static("unreadable"));
+                return OutgoingBody::from_payload(Payload::InMemory(Segments::whole(raw.clone())), context);
             }
         };
-        let Repaired {
+        let RepairedBody {
             plain,
             body,
             mut report,
@@ -277,16 +285,16 @@ impl BodyRepair<'_> {
         } = repaired;
         // Resends get what is left of the budget for the ledger.
         if let Some(pins) = &mut pins {
-            pins.patience = patience;
+            pins.ledger_budget = patience;
         }
         log.event.unreadable = report.unread;
         // Late texts were put in before the plan, which does not count them.
         if texts.count > 0 {
             report.actions.insert(Action::Append, texts.count);
         }
-        log.repair = Some(super::actions_header(&report));
+        log.repair_header = Some(super::actions_header(&report));
         if !report.actions.is_empty() {
-            log.draft(&report, self.wire, before, Some(body.clone()));
+            log.queue_structure(&report, self.wire, before, Some(body.clone()));
         }
         let renamed = report.renamed.clone();
         let asks_for_binding_controls = report.actions.contains_key(&Action::Unbind);
@@ -295,37 +303,37 @@ impl BodyRepair<'_> {
         let is_untouched = body.is_original() && texts.count == 0;
         let sent = SentBody {
             plain,
-            ends_with_late: texts.at_the_end,
+            ends_with_late: texts.is_at_end,
             body: body.clone(),
             lookup,
             wire: self.wire,
-            results: results.clone(),
+            late_results: results.clone(),
         };
         OutgoingBody {
-            payload: Payload::Held(if is_untouched {
+            payload: Payload::InMemory(if is_untouched {
                 Segments::whole(raw.clone())
             } else {
                 body
             }),
-            is_decoded: coding != Coding::Identity && !is_untouched,
-            renamed,
-            sent: Some(sent),
+            is_decoded: coding != ContentCoding::Identity && !is_untouched,
+            renamed_ids: renamed,
+            sent_body: Some(sent),
             pins,
-            results: results.late.is_used().then_some(results),
-            asks_for_binding_controls,
+            late_results: results.late.is_used().then_some(results),
+            needs_binding_beta: asks_for_binding_controls,
             context,
         }
     }
 
     /// Returns the late-result context of this request.
-    fn results(&self, context: &RequestContext) -> LateResults {
+    fn late_results(&self, context: &RequestContext) -> LateResults {
         LateResults {
             late: self.path.late.clone(),
             recall: self.path.recall.clone(),
             caller: context.caller,
             format: self.wire.format,
             lane: context.lane,
-            session: context.session,
+            session: context.session_hash,
         }
     }
 
@@ -334,55 +342,57 @@ impl BodyRepair<'_> {
     /// Counts, batches and compactions use what is known, but pin nothing.
     async fn answer_calls(
         &self,
-        read: Read<'_>,
+        read: ReadBody<'_>,
         context: &RequestContext,
         results: &LateResults,
         deadline: Instant,
-    ) -> Result<Repaired, Unreadable> {
-        let Read {
+    ) -> Result<RepairedBody, Unreadable> {
+        let ReadBody {
             plain,
             mut paired,
             mut outline,
         } = read;
         let (asks, caller) = (self.asks_for_turn(context), context.caller);
         // The lane continued without results of its calls: tool services may learn that no client waits for them.
-        if asks && context.went_on {
+        if asks && context.has_detached_calls {
             results.detach_lane();
         }
         // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
-        let conversation = results.scope().lane.map(|lane| *lane.as_bytes());
+        let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
         paired.set_conversation(conversation);
         let (mut plain, mut texts) = (plain.clone(), LateTexts::default());
-        let late = results.put_late_texts(&plain, &paired, &outline, asks, deadline);
+        let late = results.insert_late_texts(&plain, &paired, &outline, asks, deadline);
         let late_body;
         if let Some(late) = late.await {
             late_body = late.body;
             // The bytes have changed: the only second parse of a request. If it fails, late texts are left out.
             if let Ok(again) = catch_read(|| parse(&late_body, self.wire))
-                && let Ok(mut again) = self.pair(caller, again)
+                && let Ok(mut again) = self.pair_body(caller, again)
             {
                 again.set_conversation(conversation);
                 (paired, plain, texts) = (again, late_body.clone(), late.texts);
             }
         }
         // Memory first: most requests have no unknown call, and then never wait for the ledger.
-        let memory = self.memory(caller);
+        let memory = self.call_memory(caller);
         let mut lookup = CallLookup::default();
-        let unknown = lookup.recall(&paired, memory, results);
+        let unknown = lookup.add_from_memory(&paired, memory, results);
         if !unknown.is_empty() {
-            lookup.fetch(&unknown, results, &texts.told, deadline).await;
+            lookup.add_from_ledger(&unknown, results, &texts.calls, deadline).await;
         }
-        let mut plan = self.plan(&paired, &lookup, caller)?;
-        let mut answers = given_answers(&paired, &plan, &lookup, caller);
+        let mut plan = self.plan_repair(&paired, &lookup, caller)?;
+        let mut answers = call_answers(&paired, &plan, &lookup, caller);
         // Another request may have pinned a call meanwhile. The first writer wins: plan once more with its answers.
-        if asks && self.pin(&answers, results, &mut lookup, deadline).await {
-            plan = self.plan(&paired, &lookup, caller)?;
-            answers = given_answers(&paired, &plan, &lookup, caller);
+        if asks && self.pin_answers(&answers, results, &mut lookup, deadline).await {
+            plan = self.plan_repair(&paired, &lookup, caller)?;
+            answers = call_answers(&paired, &plan, &lookup, caller);
         }
         let body = catch_read(|| plan.splice(&paired, &plain))?;
         if asks {
             for (call, answer) in &answers.assigned {
-                self.path.telemetry.record_frozen_answer(lookup.label_of(*call, answer));
+                self.path
+                    .telemetry
+                    .record_frozen_answer(lookup.answer_label(*call, answer));
             }
             if texts.count > 0 {
                 // Late texts have moved the spans of the first outline.
@@ -390,16 +400,16 @@ impl BodyRepair<'_> {
             }
         }
         let pins = asks.then(|| PendingPins {
-            results: results.clone(),
+            late_results: results.clone(),
             // A stand-in: `repair` sets what is left once this wait is over.
-            patience: Patience::WHOLE,
+            ledger_budget: LedgerBudget::FULL,
             answers,
-            posted: lookup.posted.clone(),
-            placed: None,
+            posted_calls: lookup.posted_calls.clone(),
+            stored_anchor: None,
             plain: plain.clone(),
             outline,
         });
-        Ok(Repaired {
+        Ok(RepairedBody {
             plain: plain.clone(),
             body,
             report: plan.report,
@@ -412,9 +422,9 @@ impl BodyRepair<'_> {
     /// Pins the answers that a plan assigns. Returns `true` if another request was first for some of the calls.
     ///
     /// Adds those answers of other requests to `lookup`.
-    async fn pin(
+    async fn pin_answers(
         &self,
-        answers: &GivenAnswers,
+        answers: &CallAnswers,
         results: &LateResults,
         lookup: &mut CallLookup,
         deadline: Instant,
@@ -424,7 +434,10 @@ impl BodyRepair<'_> {
         }
         // Pins are stored under the credential: the operator should know if it is short-lived.
         self.path.facts.warn_of_short_lived_credential(self.headers);
-        let pin = self.path.recall.freeze(results.scope(), &answers.assigned, deadline);
+        let pin = self
+            .path
+            .recall
+            .pin_answers(results.pin_scope(), &answers.assigned, deadline);
         let conflicts = pin.await;
         let has_conflicts = !conflicts.is_empty();
         lookup.known.pinned.extend(conflicts);
@@ -432,11 +445,11 @@ impl BodyRepair<'_> {
     }
 
     /// Plans the repair, including what refusals have taught about this conversation's thinking.
-    fn plan(&self, paired: &Paired<'_>, lookup: &CallLookup, caller: Caller) -> Result<Plan, Unreadable> {
+    fn plan_repair(&self, paired: &Paired<'_>, lookup: &CallLookup, caller: Caller) -> Result<Plan, Unreadable> {
         catch_read(|| {
             let mut plan = plan(paired, &lookup.known, self.policy)?;
-            let scope = self.memory(caller).scope;
-            let key = || paired.first_thinking().map(|thinking| scope.conversation(thinking));
+            let scope = self.call_memory(caller).scope;
+            let key = || paired.first_thinking().map(|thinking| scope.conversation_key(thinking));
             // Known from an earlier refusal: asking at once saves another refused send.
             if self.path.facts.may_drop_thinking(key) {
                 plan.drop_bound_thinking(paired)?;
@@ -447,25 +460,25 @@ impl BodyRepair<'_> {
 
     /// Returns `true` if the request asks for the conversation's next turn: not for a count, a batch or a compaction.
     fn asks_for_turn(&self, context: &RequestContext) -> bool {
-        self.route.asks_for_a_turn() && !context.compacts
+        self.route.asks_for_turn() && !context.is_compaction
     }
 
     /// Returns a body that is sent unread, and logs the reason.
-    fn unread(&self, caller: Caller, log: &mut ExchangeLog, reason: Unreadable, payload: Payload) -> OutgoingBody {
+    fn unread_body(&self, caller: Caller, log: &mut ExchangeLog, reason: Unreadable, payload: Payload) -> OutgoingBody {
         log.event.unreadable = Some(reason);
-        log.repair = Some(HeaderValue::from_static("unreadable"));
-        let context = self.builder(caller).enter(&[], &Outline::default());
-        OutgoingBody::untouched(payload, context)
+        log.repair_header = Some(HeaderValue::from_static("unreadable"));
+        let context = self.context_builder(caller).enter(&[], &Outline::default());
+        OutgoingBody::from_payload(payload, context)
     }
 }
 
 /// Returns the answers in a plan's body: those that it assigns and that are to be pinned, and those pinned before.
-pub(in crate::proxy) fn given_answers(
+pub(in crate::proxy) fn call_answers(
     paired: &Paired<'_>,
     plan: &Plan,
     lookup: &CallLookup,
     caller: Caller,
-) -> GivenAnswers {
+) -> CallAnswers {
     // A result under a key that may name another call too is not pinned, but derived again from each body.
     let is_pinned = |assigned: &&Assignment| {
         let is_own = caller.is_authenticated() && assigned.is_unique;
@@ -476,8 +489,8 @@ pub(in crate::proxy) fn given_answers(
     let used = paired
         .open_calls()
         .filter_map(|call| Some((call.key, pinned(&call.key)?.clone())));
-    GivenAnswers {
-        used: used.collect(),
+    CallAnswers {
+        pinned_before: used.collect(),
         assigned: assigned
             .map(|assigned| (assigned.call, assigned.answer.clone()))
             .collect(),

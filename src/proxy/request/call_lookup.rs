@@ -11,9 +11,9 @@ use crate::proxy::{
     provider_facts::{FactScope, ProviderFacts},
 };
 use crate::{
-    late::Found,
-    ledger::Name,
-    recall::{Recall, Wanted},
+    late::FoundResult,
+    ledger::RecordName,
+    recall::{AnswerStore, ClientResultQuery},
     repair::{
         BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, PinnedAnswer, RealResult, RemoteCalls, RemoteReferences,
         without_cache_control,
@@ -31,7 +31,7 @@ pub(in crate::proxy) struct CallLookup {
     /// Input of a plan.
     pub(in crate::proxy) known: KnownAnswers,
     /// Ledger names of calls whose results a tool service posted.
-    pub(in crate::proxy) posted: HashMap<CallKey, Name>,
+    pub(in crate::proxy) posted_calls: HashMap<CallKey, RecordName>,
     /// Calls that were looked up in the ledger. For them a resend ignores later pins in memory: they are this request's
     /// own, and the resend replaces them.
     looked_up: HashSet<CallKey>,
@@ -39,13 +39,13 @@ pub(in crate::proxy) struct CallLookup {
 
 /// Sources of a look-up that never wait.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::proxy) struct Memory<'m> {
+pub(in crate::proxy) struct CallMemory<'m> {
     pub(in crate::proxy) facts: &'m ProviderFacts,
-    pub(in crate::proxy) recall: &'m Recall,
+    pub(in crate::proxy) recall: &'m AnswerStore,
     pub(in crate::proxy) scope: FactScope<'m>,
 }
 
-impl Memory<'_> {
+impl CallMemory<'_> {
     /// Returns the remote calls of each history, as far as earlier requests of this caller have taught them.
     pub(in crate::proxy) fn remote_calls(
         &self,
@@ -56,8 +56,8 @@ impl Memory<'_> {
             return Vec::new();
         }
         let of_history = |history: RemoteReferences| {
-            let origin = history.origin.as_deref().map(|id| self.scope.origin(id));
-            let is_answered = |id: &Vec<u8>| self.facts.is_answered(self.scope.remote_call(id), origin);
+            let origin = history.origin.as_deref().map(|id| self.scope.origin_key(id));
+            let is_answered = |id: &Vec<u8>| self.facts.is_answered(self.scope.remote_call_key(id), origin);
             RemoteCalls {
                 due: origin.map_or_else(Vec::new, |origin| self.facts.due_calls(origin)),
                 answered: history.results.into_iter().filter(is_answered).collect(),
@@ -69,10 +69,10 @@ impl Memory<'_> {
 
 impl CallLookup {
     /// Adds the answers of open calls that are in memory. Returns the calls without one.
-    pub(in crate::proxy) fn recall<'p>(
+    pub(in crate::proxy) fn add_from_memory<'p>(
         &mut self,
         paired: &'p Paired<'_>,
-        memory: Memory<'_>,
+        memory: CallMemory<'_>,
         results: &LateResults,
     ) -> Vec<&'p BodyCall> {
         let mut unknown = Vec::new();
@@ -84,7 +84,7 @@ impl CallLookup {
                     .insert(call.key, PinnedAnswer::Placeholder(placeholder));
             } else if self.looked_up.contains(&call.key) || self.known.pinned.contains_key(&call.key) {
                 // Already looked up for this request, whose answer must not change between its sends.
-            } else if let Some(pinned) = memory.recall.recalled(results.scope(), call.key) {
+            } else if let Some(pinned) = memory.recall.cached_answer(results.pin_scope(), call.key) {
                 self.known.pinned.insert(call.key, pinned);
             } else {
                 unknown.push(call);
@@ -113,16 +113,16 @@ impl CallLookup {
     /// Adds answers of these calls from the ledger: pinned answers, posted results, and earlier client results.
     ///
     /// A posted result in `in_texts` is not restored: it is already in the body, at the end of a message.
-    pub(in crate::proxy) async fn fetch(
+    pub(in crate::proxy) async fn add_from_ledger(
         &mut self,
         calls: &[&BodyCall],
         results: &LateResults,
-        in_texts: &HashSet<Name>,
+        in_texts: &HashSet<RecordName>,
         deadline: Instant,
     ) {
-        let scope = results.scope();
+        let scope = results.pin_scope();
         let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
-        let pinned = results.recall.fetch(scope, &keys, deadline).await;
+        let pinned = results.recall.fetch_answers(scope, &keys, deadline).await;
         // A pinned answer is final: only the other calls need a result.
         let open: Vec<&BodyCall> = calls
             .iter()
@@ -132,13 +132,13 @@ impl CallLookup {
         self.known.pinned.extend(pinned);
         // Noted even if the ledger did not answer: from now on memory may hold this request's own pins.
         self.looked_up.extend(keys);
-        let posted = results.posted(&open, deadline).await;
-        let wanted: Vec<Wanted> = open.iter().map(|call| wanted(call)).collect();
-        let seen = results.recall.seen(scope, &wanted, deadline).await;
+        let posted = results.posted_results(&open, deadline).await;
+        let wanted: Vec<ClientResultQuery> = open.iter().map(|call| wanted_result(call)).collect();
+        let seen = results.recall.find_client_results(scope, &wanted, deadline).await;
         let mut room = RESTORED_BYTES_MAX;
         for ((call, posted), seen) in open.into_iter().zip(posted).zip(seen) {
             // The ledger's name covers letters and digits only: among twins the exact id tells whose result it is.
-            let is_its = |posted: &Found| {
+            let is_its = |posted: &FoundResult| {
                 let exact = call.spelling == IdSpelling::Alone || posted.id == call.id;
                 exact && !in_texts.contains(&posted.call)
             };
@@ -147,7 +147,7 @@ impl CallLookup {
                 self.known
                     .results
                     .insert(call.key, RealResult::Content { content, failed });
-                self.posted.insert(call.key, posted.call);
+                self.posted_calls.insert(call.key, posted.call);
                 // Restored near the end only: further back the client may have pruned results on purpose.
             } else if let Some(real) = seen.filter(|_| call.turns_behind < TURNS_BEHIND_MAX)
                 && let Some(left) = room.checked_sub(real.byte_len())
@@ -159,7 +159,7 @@ impl CallLookup {
     }
 
     /// Returns the metric label of an answer that a plan has assigned.
-    pub(in crate::proxy) fn label_of(&self, call: CallKey, answer: &PinnedAnswer) -> &'static str {
+    pub(in crate::proxy) fn answer_label(&self, call: CallKey, answer: &PinnedAnswer) -> &'static str {
         match answer {
             PinnedAnswer::Placeholder(_) => "placeholder",
             PinnedAnswer::Result(real) if self.known.results.get(&call) == Some(real) => "restored",
@@ -169,14 +169,14 @@ impl CallLookup {
 }
 
 /// Describes a call to the store of earlier client results.
-fn wanted(call: &BodyCall) -> Wanted {
+fn wanted_result(call: &BodyCall) -> ClientResultQuery {
     // A call without an id is stored under its tool.
     let id = if call.id.is_empty() { &call.tool } else { &call.id };
-    Wanted {
+    ClientResultQuery {
         id: id.clone(),
         tool: call.tool.clone(),
         input: call.input_hash,
-        asked: call.context_hash,
+        context_hash: call.context_hash,
         occurrence: call.occurrence,
         has_twin: call.spelling != IdSpelling::Alone,
     }

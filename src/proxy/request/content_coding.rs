@@ -13,7 +13,7 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 /// Content coding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(super) enum ContentCoding {
     /// No coding.
     Identity,
     /// RFC 1952.
@@ -24,9 +24,9 @@ pub(super) enum Coding {
     Zstd,
 }
 
-impl Coding {
+impl ContentCoding {
     /// Returns the coding that the headers name. `None` for a list of codings, or one that the proxy cannot decode.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(CONTENT_ENCODING).iter();
         let (first, second) = (values.next(), values.next());
         let Some(value) = first else {
@@ -44,14 +44,14 @@ impl Coding {
     }
 
     /// Decodes a body to at most `limit` bytes. Without a coding it returns the same handle, whatever its length.
-    pub(super) fn decode(self, body: &Bytes, limit: usize) -> Result<Bytes, Unreadable> {
+    pub(super) fn decode_body(self, body: &Bytes, limit: usize) -> Result<Bytes, Unreadable> {
         match self {
             Self::Identity => Ok(body.clone()),
             // A gzip file may consist of several members (RFC 1952, 2.2).
-            Self::Gzip => read(MultiGzDecoder::new(body.as_ref()), limit),
+            Self::Gzip => read_limited(MultiGzDecoder::new(body.as_ref()), limit),
             Self::Deflate => {
                 let mut decoder = ZlibDecoder::new(body.as_ref());
-                let plain = read(&mut decoder, limit)?;
+                let plain = read_limited(&mut decoder, limit)?;
                 // Trailing bytes belong to no coding: the provider could read another body than the proxy.
                 if decoder.total_in() == body.len() as u64 {
                     Ok(plain)
@@ -65,14 +65,14 @@ impl Coding {
                 decoder
                     .window_log_max(ZSTD_WINDOW_LOG_MAX)
                     .map_err(|_| Unreadable::Coding)?;
-                read(decoder, limit)
+                read_limited(decoder, limit)
             }
         }
     }
 }
 
 /// Reads a decoder to its end, or to just beyond `limit` bytes.
-fn read(decoder: impl Read, limit: usize) -> Result<Bytes, Unreadable> {
+fn read_limited(decoder: impl Read, limit: usize) -> Result<Bytes, Unreadable> {
     let mut plain = Vec::new();
     // One byte more than the limit shows that the body is too large. A small body may decode to gigabytes.
     let read = decoder.take((limit as u64).saturating_add(1)).read_to_end(&mut plain);

@@ -5,14 +5,14 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use crate::{
-    auth::{Caller, rotation::Bound},
+    auth::{Caller, rotation::LaneBindings},
     clock,
     conversation::{BodyField, Outline},
-    policy::retry::Footing,
+    policy::retry::CredentialBinding,
     provider::Route,
     proxy::data_path::DataPath,
-    session::{self, Lane, Marks},
-    session_table::Entered,
+    session::{self, ClientHints, Lane},
+    session_table::EnteredLane,
     wire::json::Json,
 };
 
@@ -27,31 +27,31 @@ pub(in crate::proxy) struct RequestContext {
     /// Model, as the body or the path names it.
     pub(in crate::proxy) model: Option<String>,
     /// `true` if the client asks for a stream.
-    pub(in crate::proxy) stream: bool,
+    pub(in crate::proxy) wants_stream: bool,
     /// Maximum tokens of the answer, as the body sets it. Read only for traces.
     pub(in crate::proxy) max_tokens: Option<u64>,
     /// `true` if the request asks only for a compaction of the history.
-    pub(in crate::proxy) compacts: bool,
+    pub(in crate::proxy) is_compaction: bool,
     /// Number of the client library's earlier tries of this request.
-    pub(in crate::proxy) retries: u32,
+    pub(in crate::proxy) client_retries: u32,
     /// Timeout of the client's library. `None` if it reports none.
-    pub(in crate::proxy) budget: Option<Duration>,
+    pub(in crate::proxy) client_timeout: Option<Duration>,
     /// Origin of the credential that is sent, and what the body binds it to.
-    pub(in crate::proxy) footing: Footing,
+    pub(in crate::proxy) credential_binding: CredentialBinding,
     /// Reasons that bind the lane to its profile.
-    pub(in crate::proxy) bound: Bound,
+    pub(in crate::proxy) lane_binding: LaneBindings,
     /// Identity of the client. No other value in an exchange identifies it.
     pub(in crate::proxy) caller: Caller,
     /// Lane of the request. `None` if nothing identifies it.
     pub(in crate::proxy) lane: Option<Lane>,
     /// Hash of the session that the client names, under which its calls are recorded.
-    pub(in crate::proxy) session: Option<[u8; 32]>,
+    pub(in crate::proxy) session_hash: Option<[u8; 32]>,
     /// `true` if calls of the lane became detached since its last request.
-    pub(in crate::proxy) went_on: bool,
+    pub(in crate::proxy) has_detached_calls: bool,
     /// Label of the lane's profile. `None` if this upstream's profiles do not serve it yet.
-    pub(in crate::proxy) pin: Option<Box<str>>,
+    pub(in crate::proxy) pinned_profile: Option<Box<str>>,
     /// Hash of the logical request: the same each time that the client sends it.
-    pub(in crate::proxy) name: [u8; 32],
+    pub(in crate::proxy) request_hash: [u8; 32],
 }
 
 /// Everything that a context is built from besides the body.
@@ -69,72 +69,78 @@ impl ContextBuilder<'_> {
     /// Consumes the builder: a request enters its lane once. `body` and `outline` are empty if no body was read.
     pub(in crate::proxy) fn enter(self, body: &[u8], outline: &Outline) -> RequestContext {
         let path = self.route.target.path();
-        let marks = session::marks(self.headers, path);
+        let marks = session::read_client_hints(self.headers, path);
         let named = outline
             .fields
             .get(BodyField::Model)
             .map(|span| Json::new(body).decode(span));
         let named = named.and_then(|name| String::from_utf8(name.into_owned()).ok());
         // Gemini, Bedrock and Azure name the model in the path.
-        let path_model = self.route.model();
+        let path_model = self.route.model_name();
         let model = named.or_else(|| path_model.map(ToOwned::to_owned));
-        let compacts = marks.compaction || outline.compaction;
+        let compacts = marks.is_compaction || outline.compaction;
         // A count or a compaction reads the history, but is not the conversation's next request.
-        let goes_on = !compacts && !session::counts(path);
-        let (lane, entered) = self.lane(body, outline, path_model, goes_on);
+        let goes_on = !compacts && !session::is_token_count(path);
+        let (lane, entered) = self.enter_lane(body, outline, path_model, goes_on);
         // The label of another upstream's profile means nothing here.
         let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
         RequestContext {
             model: model.filter(|model| !model.is_empty() && model.len() <= MODEL_MAX),
-            stream: outline.stream || self.route.is_stream(),
+            wants_stream: outline.stream || self.route.is_stream(),
             // Searched only if traces are on: nothing else reads it.
             max_tokens: self
                 .path
                 .telemetry
                 .has_traces()
-                .then(|| max_tokens(body, outline))
+                .then(|| read_max_tokens(body, outline))
                 .flatten(),
-            compacts,
-            retries: marks.retries,
-            budget: marks.budget,
-            footing: self.footing(outline, marks),
-            bound: Bound {
-                state: outline.names_remote_state || outline.is_paused || marks.turn_state,
+            is_compaction: compacts,
+            client_retries: marks.retries,
+            client_timeout: marks.client_timeout,
+            credential_binding: self.credential_binding(outline, marks),
+            lane_binding: LaneBindings {
+                provider_state: outline.names_remote_state || outline.is_paused || marks.has_turn_state,
                 reasoning: outline.has_signed_reasoning,
-                calls: entered.has_open_calls,
+                open_calls: entered.has_open_calls,
             },
             caller: self.caller,
             lane,
-            session: self.session(body, outline, path_model),
-            went_on: !entered.closed.detached.is_empty(),
-            pin: pin.map(|pin| pin.profile),
-            name: self.name(body, outline, lane),
+            session_hash: self.session_hash(body, outline, path_model),
+            has_detached_calls: !entered.closed.detached.is_empty(),
+            pinned_profile: pin.map(|pin| pin.profile),
+            request_hash: self.request_hash(body, outline, lane),
         }
     }
 
     /// Enters the lane, which closes the calls that this request answers.
-    fn lane(&self, body: &[u8], outline: &Outline, path_model: Option<&str>, goes_on: bool) -> (Option<Lane>, Entered) {
-        let Some(asked) = self.session_asked(body, outline, path_model) else {
-            return (None, Entered::default());
+    fn enter_lane(
+        &self,
+        body: &[u8],
+        outline: &Outline,
+        path_model: Option<&str>,
+        goes_on: bool,
+    ) -> (Option<Lane>, EnteredLane) {
+        let Some(asked) = self.session_evidence(body, outline, path_model) else {
+            return (None, EnteredLane::default());
         };
-        let Some(lane) = session::lane(&asked, &*self.path.sessions) else {
-            return (None, Entered::default());
+        let Some(lane) = session::find_lane(&asked, &*self.path.sessions) else {
+            return (None, EnteredLane::default());
         };
-        let entered = self.path.sessions.entered(lane.id, outline, goes_on, clock::now());
+        let entered = self.path.sessions.enter_lane(lane.id, outline, goes_on, clock::now());
         self.path.telemetry.record_lane_request(&entered);
         (Some(lane), entered)
     }
 
     /// Returns what the request shows of its session. `None` if its body was not read.
-    fn session_asked<'r>(
+    fn session_evidence<'r>(
         &'r self,
         body: &'r [u8],
         outline: &'r Outline,
         path_model: Option<&'r str>,
-    ) -> Option<session::Asked<'r>> {
+    ) -> Option<session::SessionRequest<'r>> {
         // An unread body is passed as empty: entering its lane would count the results in it as missing.
         let wire = self.route.wire.filter(|_| !body.is_empty())?;
-        Some(session::Asked {
+        Some(session::SessionRequest {
             principal: self.caller.principal_bytes(),
             format: wire.format,
             headers: self.headers,
@@ -145,30 +151,30 @@ impl ContextBuilder<'_> {
     }
 
     /// Returns the hash of the named session. `None` if it has no name, or no tool service is configured.
-    fn session(&self, body: &[u8], outline: &Outline, path_model: Option<&str>) -> Option<[u8; 32]> {
+    fn session_hash(&self, body: &[u8], outline: &Outline, path_model: Option<&str>) -> Option<[u8; 32]> {
         if !self.path.late.is_used() {
             return None;
         }
-        let session = self.session_asked(body, outline, path_model)?.named_session()?;
+        let session = self.session_evidence(body, outline, path_model)?.named_session()?;
         Some(session.hash(self.caller.principal_bytes()))
     }
 
     /// Returns the origin of the credential, and what the body binds it to.
-    fn footing(&self, outline: &Outline, marks: Marks) -> Footing {
+    fn credential_binding(&self, outline: &Outline, marks: ClientHints) -> CredentialBinding {
         if !self.path.profiles.has_profiles(&self.route.upstream.name) {
-            Footing::Passthrough
-        } else if outline.names_remote_state || marks.turn_state {
+            CredentialBinding::Passthrough
+        } else if outline.names_remote_state || marks.has_turn_state {
             // Another profile would not find the state, and a second send could repeat its effect.
-            Footing::Held
+            CredentialBinding::ProviderState
         } else {
-            Footing::Free
+            CredentialBinding::Unbound
         }
     }
 
     /// Hashes the lane and the end of the history, or of the whole body if its history is not known.
     ///
     /// Other fields do not count: after a broken stream, clients repeat it without `stream`, or with other limits.
-    fn name(&self, body: &[u8], outline: &Outline, lane: Option<Lane>) -> [u8; 32] {
+    fn request_hash(&self, body: &[u8], outline: &Outline, lane: Option<Lane>) -> [u8; 32] {
         let mut hash = blake3::Hasher::new_keyed(self.caller.principal_bytes());
         if let Some(lane) = lane {
             hash.update(lane.id.as_bytes());
@@ -190,7 +196,7 @@ impl ContextBuilder<'_> {
 }
 
 /// Reads the maximum tokens of the answer. `None` if the body sets no number.
-fn max_tokens(body: &[u8], outline: &Outline) -> Option<u64> {
+fn read_max_tokens(body: &[u8], outline: &Outline) -> Option<u64> {
     let digits = body.get(outline.field(BodyField::MaxTokens)?.range())?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }

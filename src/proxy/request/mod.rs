@@ -17,14 +17,14 @@ use http::{
 };
 use http_body::Body as _;
 
-pub(super) use body_repair::given_answers;
-pub(super) use call_lookup::{CallLookup, Memory};
+pub(super) use body_repair::call_answers;
+pub(super) use call_lookup::{CallLookup, CallMemory};
 pub(super) use context::RequestContext;
 pub(super) use outgoing::{OutgoingRequest, SentBody};
-pub(super) use pending_pins::GivenAnswers;
+pub(super) use pending_pins::CallAnswers;
 
 use super::{
-    client_body::{ClientBody, Collected},
+    client_body::{ClientBody, CollectedBody},
     data_path::DataPath,
     error::ProxyError,
     exchange_log::ExchangeLog,
@@ -35,18 +35,18 @@ use crate::{
     auth::Caller,
     conversation::Outline,
     provider::Route,
-    recall::Patience,
+    recall::LedgerBudget,
     repair::{Action, Mode, RepairPolicy, RepairReport},
-    server::framing::Heads,
+    server::framing::RequestHeads,
     splice::Segments,
     upstream::BoxedBody,
 };
 use body_repair::BodyRepair;
 use context::ContextBuilder;
-use outgoing::{OutgoingBody, Payload, ask_for_binding_controls, streamed};
+use outgoing::{OutgoingBody, Payload, add_binding_beta, boxed_client_body};
 
 /// Turns the client's request into the outgoing request.
-pub(super) async fn prepare(
+pub(super) async fn prepare_request(
     path: &DataPath,
     route: &Route<'_>,
     caller: Caller,
@@ -54,12 +54,12 @@ pub(super) async fn prepare(
     log: &mut ExchangeLog,
 ) -> Result<OutgoingRequest, ProxyError> {
     // One budget for all waits: a slow ledger cannot delay the request any further.
-    let mut patience = Patience::WHOLE;
-    introduce(path, caller, &mut patience, log).await;
+    let mut patience = LedgerBudget::FULL;
+    load_late_results(path, caller, &mut patience, log).await;
     let (parts, body) = request.into_parts();
     let settings = &path.settings;
     // A bad header is refused before the body is read.
-    let mode = mode_in_force(&parts.headers, route.upstream.mode, settings.trust_mode_header)?;
+    let mode = effective_mode(&parts.headers, route.upstream.mode, settings.trust_mode_header)?;
     let body = ClientBody::new(body, settings.upload_idle_timeout, Arc::clone(&log.bytes_in));
     // Without a known format or a body there is no history to repair.
     let Some(wire) = route.wire.filter(|_| !body.is_end_stream()) else {
@@ -70,8 +70,12 @@ pub(super) async fn prepare(
             caller,
         };
         let context = builder.enter(&[], &Outline::default());
-        let payload = uninspected(path, route, &parts, body).await?;
-        return Ok(build(parts, route, OutgoingBody::untouched(payload, context)));
+        let payload = uninspected_payload(path, route, &parts, body).await?;
+        return Ok(build_outgoing(
+            parts,
+            route,
+            OutgoingBody::from_payload(payload, context),
+        ));
     };
     (log.event.format, log.event.mode) = (Some(wire.format), Some(mode));
     // Read once, so that a fact learned meanwhile cannot change the rules between two plans of one request.
@@ -85,51 +89,51 @@ pub(super) async fn prepare(
         policy: &policy,
     };
     let outgoing = repair.run(caller, patience, body, log).await?;
-    log.compacts = outgoing.context.compacts;
-    Ok(build(parts, route, outgoing))
+    log.is_compaction = outgoing.context.is_compaction;
+    Ok(build_outgoing(parts, route, outgoing))
 }
 
 /// Sets the caller whose late results the answer's head mentions, and loads the results that wait for it.
-async fn introduce(path: &DataPath, caller: Caller, patience: &mut Patience, log: &mut ExchangeLog) {
+async fn load_late_results(path: &DataPath, caller: Caller, patience: &mut LedgerBudget, log: &mut ExchangeLog) {
     // Without a tool service there are no late results.
     if !path.late.is_used() {
         return;
     }
-    log.reader = Some((path.late.clone(), caller));
+    log.results_caller = Some((path.late.clone(), caller));
     let load = |deadline| async move {
         // Anyone can send an invented credential: only a verified caller's results are read.
         // What is not loaded in time is missing in this answer's head, and is loaded with a later request.
-        if let Ok(true) = tokio::time::timeout_at(deadline, path.late.callers().is_proven(caller)).await {
-            path.late.load(caller, deadline).await;
+        if let Ok(true) = tokio::time::timeout_at(deadline, path.late.callers().is_verified(caller)).await {
+            path.late.load_pending(caller, deadline).await;
         }
     };
     patience.spend(load).await;
 }
 
 /// Returns the payload of a body that is not inspected: in memory if a signature needs it, else streamed.
-async fn uninspected(
+async fn uninspected_payload(
     path: &DataPath,
     route: &Route<'_>,
     parts: &Parts,
     body: ClientBody,
 ) -> Result<Payload, ProxyError> {
     if path.profiles.needs_body(&route.upstream.name) {
-        let collected = body.collect(path.settings.inspect_bytes_max).await;
+        let collected = body.collect_up_to(path.settings.inspect_bytes_max).await;
         // Above the limit a profile that signs cannot send the body (413), but a profile with a key can.
         return Ok(match collected.map_err(ProxyError::Body)? {
-            Collected::Whole(body) => Payload::Held(Segments::whole(body)),
-            Collected::TooLarge(body) => Payload::Passing(Some(streamed(body))),
+            CollectedBody::Whole(body) => Payload::InMemory(Segments::whole(body)),
+            CollectedBody::TooLarge(body) => Payload::Streamed(Some(boxed_client_body(body))),
         });
     }
     if body.is_end_stream() && matches!(parts.method, Method::GET | Method::HEAD) {
         // GET and HEAD change nothing at the provider: an empty body in memory allows a retry.
-        return Ok(Payload::Held(Segments::whole(Bytes::new())));
+        return Ok(Payload::InMemory(Segments::whole(Bytes::new())));
     }
     // Each piece costs a write upstream, so the server should read large pieces of this body.
-    if let Some(heads) = parts.extensions.get::<Heads>() {
-        heads.streamed();
+    if let Some(heads) = parts.extensions.get::<RequestHeads>() {
+        heads.mark_streamed();
     }
-    Ok(Payload::Passing(Some(streamed(body))))
+    Ok(Payload::Streamed(Some(boxed_client_body(body))))
 }
 
 /// Returns the repair policy for an upstream, including what its refusals have taught about call ids.
@@ -144,9 +148,9 @@ pub(super) fn policy_for<'p>(path: &'p DataPath, upstream: &str) -> Cow<'p, Repa
 }
 
 /// Builds the outgoing request from its head and body.
-fn build(mut parts: Parts, route: &Route<'_>, outgoing: OutgoingBody) -> OutgoingRequest {
-    if outgoing.asks_for_binding_controls {
-        ask_for_binding_controls(&mut parts.headers);
+fn build_outgoing(mut parts: Parts, route: &Route<'_>, outgoing: OutgoingBody) -> OutgoingRequest {
+    if outgoing.needs_binding_beta {
+        add_binding_beta(&mut parts.headers);
     }
     // The client's coding no longer describes the body.
     if outgoing.is_decoded {
@@ -155,26 +159,26 @@ fn build(mut parts: Parts, route: &Route<'_>, outgoing: OutgoingBody) -> Outgoin
     let claimed = parts.headers.contains_key(CONTENT_LENGTH);
     let mut headers = headers::for_upstream(parts.headers, route.wire.is_some());
     // Always the length of what is sent: an edit makes the client's wrong. A POST without a body needs a 0.
-    let length = outgoing.payload.length();
+    let length = outgoing.payload.byte_len();
     let wanted = claimed || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
     if let Some(length) = length.filter(|length| *length > 0 || wanted) {
         headers.insert(CONTENT_LENGTH, length.into());
     }
     OutgoingRequest {
         method: parts.method,
-        uri: address(route),
+        uri: upstream_uri(route),
         headers,
         payload: outgoing.payload,
-        renamed: outgoing.renamed,
-        sent: outgoing.sent,
+        renamed_ids: outgoing.renamed_ids,
+        sent_body: outgoing.sent_body,
         pins: outgoing.pins,
-        results: outgoing.results,
+        late_results: outgoing.late_results,
         context: outgoing.context,
     }
 }
 
 /// Returns the URL that is called at the upstream.
-fn address(route: &Route<'_>) -> Uri {
+fn upstream_uri(route: &Route<'_>) -> Uri {
     let mut parts = http::uri::Parts::default();
     parts.scheme = Some(route.upstream.scheme.clone());
     parts.authority = Some(route.upstream.authority.clone());
@@ -184,7 +188,7 @@ fn address(route: &Route<'_>) -> Uri {
 }
 
 /// Returns the effective mode: the header's if it is stricter or trusted, else the route's.
-fn mode_in_force(headers: &HeaderMap, route: Mode, trusted: bool) -> Result<Mode, ProxyError> {
+fn effective_mode(headers: &HeaderMap, route: Mode, trusted: bool) -> Result<Mode, ProxyError> {
     let mut values = headers.get_all(headers::MODE).iter();
     let (first, second) = (values.next(), values.next());
     let Some(value) = first else { return Ok(route) };
@@ -197,14 +201,14 @@ fn mode_in_force(headers: &HeaderMap, route: Mode, trusted: bool) -> Result<Mode
         return Err(ProxyError::Refused(Refusal::Mode));
     };
     // The operator decides how lax a route may be. A client may only ask for more strictness.
-    Ok(if trusted || strictness(asked) > strictness(route) {
+    Ok(if trusted || strictness_rank(asked) > strictness_rank(route) {
         asked
     } else {
         route
     })
 }
 
-const fn strictness(mode: Mode) -> u8 {
+const fn strictness_rank(mode: Mode) -> u8 {
     match mode {
         Mode::Observe => 0,
         Mode::Repair => 1,

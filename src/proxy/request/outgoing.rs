@@ -9,13 +9,15 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use memchr::memmem;
 
-use super::{call_lookup::CallLookup, content_coding::Coding, context::RequestContext, pending_pins::PendingPins};
+use super::{
+    call_lookup::CallLookup, content_coding::ContentCoding, context::RequestContext, pending_pins::PendingPins,
+};
 use crate::{
     auth::Profile,
     clock,
     provider::Upstream,
     proxy::{
-        client_body::{ClientBody, Spliced},
+        client_body::{ClientBody, SegmentsBody},
         credential::{self, ApplyError},
         headers::is_signed,
         late_results::LateResults,
@@ -37,29 +39,29 @@ pub(in crate::proxy) struct OutgoingBody {
     /// `true` if a compressed body is sent decompressed.
     pub(in crate::proxy) is_decoded: bool,
     /// Ids that were replaced: (new, old).
-    pub(in crate::proxy) renamed: Vec<(String, String)>,
+    pub(in crate::proxy) renamed_ids: Vec<(String, String)>,
     /// Data for a resend. `None` if the provider's first answer is final.
-    pub(in crate::proxy) sent: Option<SentBody>,
+    pub(in crate::proxy) sent_body: Option<SentBody>,
     /// Pins of its calls. `None` if the request may pin nothing.
     pub(in crate::proxy) pins: Option<PendingPins>,
     /// Late-result context. `None` if no tool service is configured.
-    pub(in crate::proxy) results: Option<LateResults>,
+    pub(in crate::proxy) late_results: Option<LateResults>,
     /// `true` if the body contains the setting for bound thinking, which needs a header.
-    pub(in crate::proxy) asks_for_binding_controls: bool,
+    pub(in crate::proxy) needs_binding_beta: bool,
     pub(in crate::proxy) context: RequestContext,
 }
 
 impl OutgoingBody {
     /// Creates a body that is sent as it is.
-    pub(in crate::proxy) fn untouched(payload: Payload, context: RequestContext) -> Self {
+    pub(in crate::proxy) fn from_payload(payload: Payload, context: RequestContext) -> Self {
         Self {
             payload,
             is_decoded: false,
-            renamed: Vec::new(),
-            sent: None,
+            renamed_ids: Vec::new(),
+            sent_body: None,
             pins: None,
-            results: None,
-            asks_for_binding_controls: false,
+            late_results: None,
+            needs_binding_beta: false,
             context,
         }
     }
@@ -77,7 +79,7 @@ pub(in crate::proxy) struct SentBody {
     /// Answers that were known for its calls.
     pub(in crate::proxy) lookup: CallLookup,
     pub(in crate::proxy) wire: Wire,
-    pub(in crate::proxy) results: LateResults,
+    pub(in crate::proxy) late_results: LateResults,
 }
 
 /// Request that is ready to be sent, once or more often.
@@ -88,13 +90,13 @@ pub(in crate::proxy) struct OutgoingRequest {
     pub(in crate::proxy) headers: HeaderMap,
     pub(in crate::proxy) payload: Payload,
     /// Ids that were replaced: (new, old).
-    pub(in crate::proxy) renamed: Vec<(String, String)>,
+    pub(in crate::proxy) renamed_ids: Vec<(String, String)>,
     /// Data for a resend. `None` if the provider's first answer is final.
-    pub(in crate::proxy) sent: Option<SentBody>,
+    pub(in crate::proxy) sent_body: Option<SentBody>,
     /// Pins of its calls. `None` if the request may pin nothing.
     pub(in crate::proxy) pins: Option<PendingPins>,
     /// Late-result context. `None` if no tool service is configured.
-    pub(in crate::proxy) results: Option<LateResults>,
+    pub(in crate::proxy) late_results: Option<LateResults>,
     pub(in crate::proxy) context: RequestContext,
 }
 
@@ -102,17 +104,17 @@ pub(in crate::proxy) struct OutgoingRequest {
 #[derive(Debug)]
 pub(in crate::proxy) enum Payload {
     /// In memory: can be sent again.
-    Held(Segments),
+    InMemory(Segments),
     /// Streamed from the client: can be sent once. `None` after that.
-    Passing(Option<BoxedBody>),
+    Streamed(Option<BoxedBody>),
 }
 
 impl Payload {
     /// Returns the length in bytes. `None` if it is not known.
-    pub(in crate::proxy) fn length(&self) -> Option<u64> {
+    pub(in crate::proxy) fn byte_len(&self) -> Option<u64> {
         match self {
-            Self::Held(body) => Some(body.len() as u64),
-            Self::Passing(body) => body.as_ref().and_then(|body| body.size_hint().exact()),
+            Self::InMemory(body) => Some(body.len() as u64),
+            Self::Streamed(body) => body.as_ref().and_then(|body| body.size_hint().exact()),
         }
     }
 }
@@ -120,7 +122,7 @@ impl Payload {
 impl OutgoingRequest {
     /// Returns `true` if the request can be sent again.
     pub(in crate::proxy) const fn is_repeatable(&self) -> bool {
-        matches!(self.payload, Payload::Held(_))
+        matches!(self.payload, Payload::InMemory(_))
     }
 
     /// Returns `true` if the address, a header or the body contains one of `phrases`.
@@ -138,25 +140,25 @@ impl OutgoingRequest {
         if is_in(address.as_bytes()) || self.headers.values().any(|value| is_in(value.as_bytes())) {
             return true;
         }
-        let Payload::Held(body) = &self.payload else {
+        let Payload::InMemory(body) = &self.payload else {
             return false;
         };
-        match (Coding::of(&self.headers), body.parts()) {
+        match (ContentCoding::from_headers(&self.headers), body.parts()) {
             // Only a body in one piece may be compressed: an edited one is sent decompressed.
-            (Some(coding), [whole]) => coding.decode(whole, limit).is_ok_and(|plain| is_in(&plain)),
+            (Some(coding), [whole]) => coding.decode_body(whole, limit).is_ok_and(|plain| is_in(&plain)),
             (_, parts) => parts.iter().any(|part| is_in(part)),
         }
     }
 
     /// Replaces the body that was sent with that of a resend.
-    pub(in crate::proxy) fn replace(&mut self, body: Segments, asks_for_binding_controls: bool) {
+    pub(in crate::proxy) fn replace_body(&mut self, body: Segments, asks_for_binding_controls: bool) {
         // The resend's body is not compressed and has a length of its own.
         self.headers.remove(CONTENT_ENCODING);
         self.headers.insert(CONTENT_LENGTH, body.len().into());
         if asks_for_binding_controls {
-            ask_for_binding_controls(&mut self.headers);
+            add_binding_beta(&mut self.headers);
         }
-        self.payload = Payload::Held(body);
+        self.payload = Payload::InMemory(body);
     }
 
     /// Sets `traceparent`, unless the client has signed its headers.
@@ -167,7 +169,7 @@ impl OutgoingRequest {
     }
 
     /// Builds the request with the credential of `profile`, or the client's own.
-    pub(in crate::proxy) fn build(
+    pub(in crate::proxy) fn build_http_request(
         &mut self,
         upstream: &Upstream,
         profile: Option<&Profile>,
@@ -179,33 +181,35 @@ impl OutgoingRequest {
         head.headers = self.headers.clone();
         if let Some(profile) = profile {
             let body = match &self.payload {
-                Payload::Held(body) => credential::Body::Whole(body),
-                Payload::Passing(_) => credential::Body::Streamed,
+                Payload::InMemory(body) => credential::BodyToSign::Whole(body),
+                Payload::Streamed(_) => credential::BodyToSign::Streamed,
             };
             // The last change to the head: a signature covers all of it.
-            credential::apply(profile, upstream, &mut head, body, clock::since_1970())?;
+            credential::apply_credential(profile, upstream, &mut head, body, clock::unix_time())?;
         }
         let body = match &mut self.payload {
-            Payload::Held(body) => in_memory(body.clone()),
+            Payload::InMemory(body) => boxed_segments(body.clone()),
             // A streamed body is taken by the first send: `is_repeatable` rules out a second.
-            Payload::Passing(body) => body.take().unwrap_or_else(|| in_memory(Segments::whole(Bytes::new()))),
+            Payload::Streamed(body) => body
+                .take()
+                .unwrap_or_else(|| boxed_segments(Segments::whole(Bytes::new()))),
         };
         Ok(Request::from_parts(head, body))
     }
 }
 
 /// Boxes a body that is in memory.
-fn in_memory(body: Segments) -> BoxedBody {
-    Spliced::from(body).map_err(|never| match never {}).boxed_unsync()
+fn boxed_segments(body: Segments) -> BoxedBody {
+    SegmentsBody::from(body).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// Boxes a client's body for streaming.
-pub(in crate::proxy) fn streamed(body: ClientBody) -> BoxedBody {
+pub(in crate::proxy) fn boxed_client_body(body: ClientBody) -> BoxedBody {
     body.map_err(Into::into).boxed_unsync()
 }
 
 /// Adds the beta header that the setting for bound thinking needs, unless the client has sent it.
-pub(in crate::proxy) fn ask_for_binding_controls(headers: &mut HeaderMap) {
+pub(in crate::proxy) fn add_binding_beta(headers: &mut HeaderMap) {
     let asks = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains(BINDING_BETA));
     if !headers.get_all(BETA).iter().any(asks) {
         // Appended, so that the client's own betas stay enabled.

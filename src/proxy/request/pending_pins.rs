@@ -7,31 +7,31 @@ use bytes::Bytes;
 use crate::proxy::{catch_core_panic::catch_core_panic, late_results::LateResults};
 use crate::{
     conversation::Outline,
-    ledger::Name,
-    recall::{Appended, Given, Patience},
+    ledger::RecordName,
+    recall::{AppendedText, AssignedAnswer, LedgerBudget},
     repair::{Anchor, CallKey, PinnedAnswer, client_results},
 };
 
 /// Answers that one request contains for calls to which its client sends no result in place.
 #[derive(Clone, Debug, Default)]
-pub(in crate::proxy) struct GivenAnswers {
+pub(in crate::proxy) struct CallAnswers {
     /// Answers that this request is the first to give.
-    pub(in crate::proxy) assigned: Vec<Given>,
+    pub(in crate::proxy) assigned: Vec<AssignedAnswer>,
     /// Answers that earlier requests gave.
-    pub(in crate::proxy) used: Vec<Given>,
+    pub(in crate::proxy) pinned_before: Vec<AssignedAnswer>,
 }
 
 /// Pins of an in-flight request.
 #[derive(Debug)]
 pub(in crate::proxy) struct PendingPins {
-    pub(in crate::proxy) results: LateResults,
+    pub(in crate::proxy) late_results: LateResults,
     /// Time that resends may still wait for the ledger.
-    pub(in crate::proxy) patience: Patience,
-    pub(in crate::proxy) answers: GivenAnswers,
+    pub(in crate::proxy) ledger_budget: LedgerBudget,
+    pub(in crate::proxy) answers: CallAnswers,
     /// Ledger names of calls whose results a tool service posted.
-    pub(in crate::proxy) posted: HashMap<CallKey, Name>,
+    pub(in crate::proxy) posted_calls: HashMap<CallKey, RecordName>,
     /// Anchor of the late text that a resend was the first to store. `None` if there is none.
-    pub(in crate::proxy) placed: Option<Anchor>,
+    pub(in crate::proxy) stored_anchor: Option<Anchor>,
     /// Client's body, decoded, with late results at the end of messages. It may contain new results.
     pub(in crate::proxy) plain: Bytes,
     pub(in crate::proxy) outline: Outline,
@@ -40,65 +40,65 @@ pub(in crate::proxy) struct PendingPins {
 impl PendingPins {
     /// Makes the pins permanent. Call it once the provider has answered the request with success.
     pub(in crate::proxy) fn commit(mut self) {
-        let (scope, LateResults { late, recall, .. }) = (self.results.scope(), &self.results);
+        let (scope, LateResults { late, recall, .. }) = (self.late_results.pin_scope(), &self.late_results);
         // Only results count as delivered: a resend may have replaced one by a placeholder.
-        let real = |(call, answer): &Given| matches!(answer, PinnedAnswer::Result(_)).then_some(*call);
+        let real = |(call, answer): &AssignedAnswer| matches!(answer, PinnedAnswer::Result(_)).then_some(*call);
         let assigned = self.answers.assigned.iter().filter_map(real);
-        let delivered = assigned.filter_map(|call| self.posted.get(&call)).copied();
-        late.delivered(scope.caller, delivered);
-        let mut used = std::mem::take(&mut self.answers.used);
+        let delivered = assigned.filter_map(|call| self.posted_calls.get(&call)).copied();
+        late.note_delivered(scope.caller, delivered);
+        let mut used = std::mem::take(&mut self.answers.pinned_before);
         // `append` empties the list, so that the drop at the end rolls nothing back.
         used.append(&mut self.answers.assigned);
-        recall.accepted(scope, &used);
-        self.placed = None;
+        recall.commit_answers(scope, &used);
+        self.stored_anchor = None;
         // Read only now: a request that no provider accepts must leave no records.
         let brought = catch_core_panic(|| {
-            self.results.record_shown(&self.plain, &self.outline);
+            self.late_results.record_shown(&self.plain, &self.outline);
             let in_lane = scope.lane.is_some();
             Some(client_results(&self.plain, scope.format, &self.outline, in_lane))
         });
-        recall.saw(scope, brought.unwrap_or_default());
+        recall.store_client_results(scope, brought.unwrap_or_default());
     }
 
     /// Replaces the pins with those of a resend: rolls back those that it does not assign again, and pins the others.
     ///
     /// Returns `false` if the text that the resend appends to a message cannot be stored.
-    pub(in crate::proxy) async fn replace(
+    pub(in crate::proxy) async fn replace_pins(
         &mut self,
-        answers: GivenAnswers,
-        late_text: Option<(Anchor, Appended)>,
+        answers: CallAnswers,
+        late_text: Option<(Anchor, AppendedText)>,
     ) -> bool {
-        let (scope, LateResults { recall, .. }) = (self.results.scope(), &self.results);
+        let (scope, LateResults { recall, .. }) = (self.late_results.pin_scope(), &self.late_results);
         let mut again: HashMap<CallKey, Vec<&PinnedAnswer>> = HashMap::new();
         for (call, answer) in &answers.assigned {
             again.entry(*call).or_default().push(answer);
         }
-        let is_gone = |(call, answer): &&Given| again.get(call).is_none_or(|given| !given.contains(&answer));
-        recall.withdrawn(scope, self.answers.assigned.iter().filter(is_gone));
+        let is_gone = |(call, answer): &&AssignedAnswer| again.get(call).is_none_or(|given| !given.contains(&answer));
+        recall.roll_back_answers(scope, self.answers.assigned.iter().filter(is_gone));
         self.answers = answers;
         let assigned = &self.answers.assigned;
         let store = async |deadline| {
             // An answer that another request has pinned meanwhile stays pinned. The resend is sent as planned.
-            drop(recall.freeze(scope, assigned, deadline).await);
+            drop(recall.pin_answers(scope, assigned, deadline).await);
             match late_text {
                 Some((anchor, appended)) => {
-                    let stored = recall.append(scope.caller, anchor, appended, deadline).await;
+                    let stored = recall.append_text(scope.caller, anchor, appended, deadline).await;
                     // Text that another request stored must survive the rollback of this one.
                     stored.map(|(_, is_new)| is_new.then_some(anchor))
                 }
                 None => Some(None),
             }
         };
-        let stored = self.patience.spend(store).await;
+        let stored = self.ledger_budget.spend(store).await;
         // The resend's body no longer contains the text of an earlier resend.
         self.remove_placed_text();
-        self.placed = stored.flatten();
+        self.stored_anchor = stored.flatten();
         stored.is_some()
     }
 
     fn remove_placed_text(&mut self) {
-        if let Some(anchor) = self.placed.take() {
-            self.results.recall.unappend(self.results.caller, anchor);
+        if let Some(anchor) = self.stored_anchor.take() {
+            self.late_results.recall.remove_text(self.late_results.caller, anchor);
         }
     }
 }
@@ -106,9 +106,9 @@ impl PendingPins {
 impl Drop for PendingPins {
     // No provider accepted the request. After `commit` nothing is left to roll back.
     fn drop(&mut self) {
-        self.results
+        self.late_results
             .recall
-            .withdrawn(self.results.scope(), &self.answers.assigned);
+            .roll_back_answers(self.late_results.pin_scope(), &self.answers.assigned);
         self.remove_placed_text();
     }
 }

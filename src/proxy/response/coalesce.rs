@@ -1,7 +1,7 @@
-//! Frames of an answer that are ready together, joined: a burst of events leaves in one write. Never waits for more.
+//! Joins frames of an answer that are ready together, so that a burst of events is sent in one write.
 //!
-//! The first frame of a burst is handed on at once. Behind it, frames are held only while the provider's connection
-//! still has more of them in memory, which it says exactly: no event waits for one that has not arrived.
+//! The first frame of a burst is passed on at once. Further frames are held only while the provider's connection has
+//! more of them in memory. It reports that exactly, so no event waits for one that has not arrived.
 
 use std::{
     pin::Pin,
@@ -11,32 +11,33 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame};
 
-use crate::upstream::{BoxError, BoxedBody, Ebb};
+use crate::upstream::{BoxError, BoxedBody, ReadIdle};
 
-/// Bytes that are joined: more would be held for a client that reads slowly.
+/// Maximum bytes of joined frames: more memory would be held for a client that reads slowly.
 const JOINED_MAX: usize = 16 * 1024;
-/// Largest frame that is copied into a joined one.
+/// Maximum bytes of a frame that is joined: copying a larger one costs more than a write of its own.
 const COPIED_MAX: usize = 4 * 1024;
 
-/// One step of a body.
+/// The next frame of a body, its error, or its end.
 type Step = Option<Result<Frame<Bytes>, BoxError>>;
 
-/// The provider's body, its small frames joined.
+/// The provider's body, with small frames joined.
 #[derive(Debug)]
 pub(super) struct Coalesced {
     body: BoxedBody,
-    // None where frames of several answers share a connection.
-    ebb: Option<Ebb>,
-    // What the ebb said when the last frame left.
+    // `None` on HTTP/2, where several answers share a connection.
+    ebb: Option<ReadIdle>,
+    // The socket's count of idle reads when the last frame was passed on.
     left_at: Option<u64>,
+    // Frames that are joined but not passed on yet.
     held: BytesMut,
-    // What came behind `held`.
+    // Arrived after `held`, and cannot be joined with it.
     behind: Option<Step>,
 }
 
 impl Coalesced {
-    /// Gathers `body`; `ebb` is that of its connection, if nothing else comes over it meanwhile.
-    pub(super) fn new(body: BoxedBody, ebb: Option<Ebb>) -> Self {
+    /// Wraps `body`. `ebb` counts idle reads of its connection. `None` if other answers share the connection.
+    pub(super) fn new(body: BoxedBody, ebb: Option<ReadIdle>) -> Self {
         Self {
             body,
             ebb,
@@ -46,17 +47,17 @@ impl Coalesced {
         }
     }
 
-    /// Whether everything was handed out, as far as is known.
+    /// Returns `true` if every frame was passed on and the body is known to be at its end.
     pub(super) fn is_end(&self) -> bool {
         self.held.is_empty() && self.behind.is_none() && self.body.is_end_stream()
     }
 
-    /// What is left, where the provider said how much; asked before anything was handed out.
+    /// Returns the length in bytes that the provider announced. `None` if it announced none. Call it before `poll`.
     pub(super) fn length(&self) -> Option<u64> {
         self.body.size_hint().exact()
     }
 
-    /// The next frame, or the end.
+    /// Returns the next frame, or the end.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         if let Some(step) = self.behind.take() {
             return self.leave(step);
@@ -67,13 +68,16 @@ impl Coalesced {
                     let Some(data) = joinable(&step) else {
                         return self.finish(step);
                     };
+                    // The first frame of a burst must not wait, and a frame alone need not be copied.
                     if self.held.is_empty() && !self.is_burst() {
                         return self.leave(step);
                     }
                     if self.held.is_empty() {
+                        // Reserved once, so that the buffer never grows by copying.
                         self.held.reserve(JOINED_MAX);
                     }
                     self.held.extend_from_slice(data);
+                    // Another frame of the largest size might not fit. At the end of the body none follows.
                     if self.held.len() > JOINED_MAX - COPIED_MAX || self.body.is_end_stream() {
                         return self.hand_over();
                     }
@@ -83,7 +87,8 @@ impl Coalesced {
                         return Poll::Pending;
                     }
                     if let (Some(ebb), Some(left_at)) = (&self.ebb, self.left_at) {
-                        ready!(ebb.poll_past(left_at, cx));
+                        // Until the socket is empty, more frames are in memory. After that, waiting would delay an event.
+                        ready!(ebb.poll_empty_read(left_at, cx));
                     }
                     return self.hand_over();
                 }
@@ -91,32 +96,36 @@ impl Coalesced {
         }
     }
 
-    /// Whether the frame at hand was in memory already when the one before it left.
+    /// Returns `true` if the present frame was already in memory when the one before it was passed on.
     fn is_burst(&self) -> bool {
-        let ebb = self.ebb.as_ref().map(Ebb::times);
+        let ebb = self.ebb.as_ref().map(ReadIdle::empty_reads);
         ebb.is_some() && ebb == self.left_at
     }
 
-    /// A step that nothing is joined with goes behind what is held.
+    /// Passes on a step that cannot be joined, after the frames that are held.
     fn finish(&mut self, step: Step) -> Poll<Step> {
         if self.held.is_empty() {
             return self.leave(step);
         }
+        // The next poll returns it, since one poll returns one frame.
         self.behind = Some(step);
         self.hand_over()
     }
 
+    /// Passes on the joined frames.
     fn hand_over(&mut self) -> Poll<Step> {
         let held = std::mem::take(&mut self.held).freeze();
         self.leave(Some(Ok(Frame::data(held))))
     }
 
+    /// Passes on a step, and stores the count of idle reads for [`Self::is_burst`].
     fn leave(&mut self, step: Step) -> Poll<Step> {
-        self.left_at = self.ebb.as_ref().map(Ebb::times);
+        self.left_at = self.ebb.as_ref().map(ReadIdle::empty_reads);
         Poll::Ready(step)
     }
 }
 
+/// Returns the data of a frame that is small enough to be joined.
 fn joinable(step: &Step) -> Option<&Bytes> {
     let data = step.as_ref()?.as_ref().ok()?.data_ref()?;
     (data.len() <= COPIED_MAX).then_some(data)

@@ -1,6 +1,6 @@
-//! The wait for the first event: a stream is held back until its answer has begun, while another attempt could still be made.
+//! The wait for the first event: holds a stream until its answer has begun, as long as another attempt is possible.
 //!
-//! A stream that opens with an error becomes an answer with that error's status.
+//! A stream that begins with an error becomes an answer with that error's status.
 
 use std::time::Duration;
 
@@ -15,57 +15,62 @@ use tokio::time::Instant;
 
 use crate::{
     clock,
-    policy::{Evidence, Said, Verdict, classify, course::Course, status_of},
-    proxy::shape::openai_type,
+    policy::{Observation, ProviderErrorInfo, Verdict, classify, status_of_error, stream_timeouts::StreamTimeouts},
+    proxy::error_shape::openai_type,
     upstream::BoxedBody,
     wire::watch::Watcher,
 };
 
-/// Bytes that are held back: an answer that has not begun by then is let through.
+/// Maximum bytes that are held. A longer stream is passed on, begun or not.
 const HELD_MAX: usize = 64 * 1024;
 
-/// What came through the gate.
+/// The result of holding a stream.
 #[derive(Debug)]
 pub(super) enum Opened {
-    /// The answer has begun, or may no longer be held: what was read of it, and the rest.
+    /// The answer has begun, or may no longer be held: the bytes that were read, and the rest of the body.
     Through(Bytes, BoxedBody),
-    /// It is there in whole.
+    /// The whole body, which needed no wait.
     Whole(Bytes),
-    /// It is an error of the provider's, whole.
-    Refused(Box<Response<Bytes>>, Said),
-    /// It broke off, or fell silent, before it had begun.
+    /// The provider's error, as a complete answer.
+    Refused(Box<Response<Bytes>>, ProviderErrorInfo),
+    /// The stream broke or timed out before its answer began.
     Failed(Verdict),
 }
 
-/// Holds a stream of `watcher`'s format back for up to `limit`.
+/// Holds a stream of `watcher`'s format until its answer has begun, for up to `limit`.
 pub(super) async fn await_first_event(
     mut body: BoxedBody,
     mut watcher: Watcher,
-    course: &mut Course,
+    course: &mut StreamTimeouts,
     limit: Duration,
 ) -> Opened {
     let gate = clock::now() + limit;
     let mut held = BytesMut::new();
     loop {
-        let (at, ran_out) = course.wait(true, clock::instant);
+        let (at, ran_out) = course.next_timeout(true, clock::std_now);
+        // The stream's own timeouts apply too: one that expires first is a failure that can be retried.
         let until = gate.min(Instant::from_std(at));
         let Ok(frame) = tokio::time::timeout_at(until, body.frame()).await else {
+            // No failure is known yet, so the client gets the stream as it is.
             if gate <= clock::now() {
                 return Opened::Through(held.freeze(), body);
             }
             let state = course.state();
-            return Opened::Failed(classify(Evidence::Silent { clock: ran_out, state }));
+            return Opened::Failed(classify(Observation::TimedOut {
+                timeout: ran_out,
+                state,
+            }));
         };
         let broken = match frame {
             Some(Ok(frame)) => {
                 let Ok(data) = frame.into_data() else { continue };
                 watcher.push(&data);
                 held.extend_from_slice(&data);
-                course.heard(Some(watcher.facts()), clock::instant);
+                course.record_bytes(Some(watcher.facts()), clock::std_now);
                 None
             }
             Some(Err(error)) => {
-                tracing::debug!(%error, "the answer broke off before it had begun");
+                tracing::debug!(%error, "the connection to the provider failed before the first event");
                 Some(true)
             }
             None => {
@@ -74,30 +79,37 @@ pub(super) async fn await_first_event(
             }
         };
         let facts = watcher.facts();
+        // After the answer has begun, an error belongs to the client: nothing can be retried.
         if let Some(fault) = facts.error.as_ref().filter(|_| !facts.begun) {
             let data = last_data(&held);
-            let said = Said::in_event(&data, &fault.kind, &fault.code);
+            let said = ProviderErrorInfo::parse_event(&data, &fault.kind, &fault.code);
             return Opened::Refused(Box::new(refusal(&data, &said)), said);
         }
+        // An empty answer that announces its end is complete, though it never begins.
         let whole = watcher.format().is_none_or(|format| facts.is_whole(format));
         if facts.begun || whole || held.len() > HELD_MAX {
             return Opened::Through(held.freeze(), body);
         }
         if let Some(broken) = broken {
-            return Opened::Failed(classify(Evidence::Ended { whole: false, broken }));
+            return Opened::Failed(classify(Observation::BodyEnded {
+                is_complete: false,
+                is_broken: broken,
+            }));
         }
     }
 }
 
-/// The data of the last event that has any.
+/// Returns the data of the last event that has any.
 fn last_data(events: &[u8]) -> Vec<u8> {
     let mut data = Vec::new();
     let mut fresh = true;
     for line in events.split(|byte| *byte == b'\n') {
+        // Servers end lines with LF or CRLF.
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
             fresh = true;
         } else if let Some(text) = line.strip_prefix(b"data:") {
+            // An event may have several data lines. Only the first line of an event starts over.
             if std::mem::take(&mut fresh) {
                 data.clear();
             }
@@ -107,15 +119,15 @@ fn last_data(events: &[u8]) -> Vec<u8> {
     data
 }
 
-/// The answer that an error event would have been: the provider's own words under the status that they mean.
-fn refusal(data: &[u8], said: &Said) -> Response<Bytes> {
-    let status = StatusCode::from_u16(status_of(said)).unwrap_or(StatusCode::BAD_GATEWAY);
+/// Builds the answer for an error event: the provider's own error, with the status that its type means.
+fn refusal(data: &[u8], said: &ProviderErrorInfo) -> Response<Bytes> {
+    let status = StatusCode::from_u16(status_of_error(said)).unwrap_or(StatusCode::BAD_GATEWAY);
     let value: Value = serde_json::from_slice(data).unwrap_or_default();
     let nested = value.get("response").and_then(|response| response.get("error"));
     let body = match (nested, value.get("error")) {
         (Some(error), _) => json!({ "error": error }).to_string().into(),
         (None, Some(Value::Object(_))) => Bytes::copy_from_slice(data),
-        // Responses say it without a frame around it.
+        // Responses sends the members of the error without an object around them.
         _ => json!({ "error": {
             "message": value.get("message"), "type": openai_type(status), "param": value.get("param"), "code": value.get("code"),
         } })
@@ -127,7 +139,7 @@ fn refusal(data: &[u8], said: &Said) -> Response<Bytes> {
     answer
 }
 
-/// Makes a head that announced a stream into the head of an answer that is whole.
+/// Changes the head of a stream into that of a complete JSON answer.
 pub(super) fn as_whole(head: &mut http::response::Parts, status: StatusCode, length: usize) {
     head.status = status;
     head.headers.remove(TRANSFER_ENCODING);

@@ -1,4 +1,4 @@
-//! The response side: the head as it came, our notes on it, and the body handed to the relay.
+//! The response side: reads errors, holds streams that may be retried, and relays head and body to the client.
 
 mod coalesce;
 mod first_event;
@@ -15,11 +15,11 @@ use http_body_util::BodyExt;
 
 pub use relay::{AnswerBody, RelayError};
 
-use super::{exchange_log::ExchangeLog, headers, old_ids, shape::Shape};
+use super::{error_shape::ErrorShape, exchange_log::ExchangeLog, headers, old_ids};
 use crate::{
-    policy::{Class, Hints, Said, Verdict, course::Course},
+    policy::{Class, LimitHints, ProviderErrorInfo, Verdict, stream_timeouts::StreamTimeouts},
     provider::{self, Route},
-    upstream::{BoxedBody, Ebb, Kind, Phase, SendError},
+    upstream::{BoxedBody, Phase, ReadIdle, SendError, SendErrorKind},
     wire::{
         Format, REFUSAL_BYTES_MAX, Refusal, refusal,
         watch::{Framing, Watcher},
@@ -29,28 +29,28 @@ use coalesce::Coalesced;
 use first_event::{Opened, await_first_event};
 use relay::{Passage, Relay};
 
-/// The provider's answer, its head read.
+/// The provider's answer, once its head has arrived.
 #[derive(Debug)]
 pub(super) struct ProviderAnswer {
     response: Response<Body>,
     format: Option<Format>,
     /// The provider's kind.
-    kind: provider::Kind,
-    /// Its clocks, which run since the head came.
-    course: Course,
+    kind: provider::ProviderKind,
+    /// Its timeouts, which run since the head arrived.
+    course: StreamTimeouts,
 }
 
 #[derive(Debug)]
 enum Body {
-    /// As it comes, behind what was already read of it.
+    /// A stream, after the bytes that were already read of it.
     Streamed(Bytes, BoxedBody),
-    /// All of it.
+    /// The complete body.
     Whole(Bytes),
 }
 
 impl ProviderAnswer {
-    /// Takes the answer to a request on `route`.
-    pub(super) fn new(response: Response<BoxedBody>, route: &Route<'_>, course: Course) -> Self {
+    /// Wraps the answer to a request on `route`.
+    pub(super) fn new(response: Response<BoxedBody>, route: &Route<'_>, course: StreamTimeouts) -> Self {
         Self {
             response: response.map(|body| Body::Streamed(Bytes::new(), body)),
             format: route.wire.map(|wire| wire.format),
@@ -59,23 +59,23 @@ impl ProviderAnswer {
         }
     }
 
-    /// The head's fields.
+    /// Returns the headers.
     pub(super) fn headers(&self) -> &HeaderMap {
         self.response.headers()
     }
 
-    /// The status.
+    /// Returns the status.
     pub(super) fn status(&self) -> StatusCode {
         self.response.status()
     }
 
-    /// What an error that was read says.
-    pub(super) fn said(&self) -> Said {
+    /// Returns the provider's error. Empty if the body was not read.
+    pub(super) fn said(&self) -> ProviderErrorInfo {
         let mut said = match self.response.body() {
-            Body::Whole(body) => Said::read(body),
-            Body::Streamed(..) => Said::default(),
+            Body::Whole(body) => ProviderErrorInfo::parse_body(body),
+            Body::Streamed(..) => ProviderErrorInfo::default(),
         };
-        // Amazon names the type in the head: `ThrottlingException:http://…`.
+        // Amazon sends the type in a header: `ThrottlingException:http://…`.
         let kind = self
             .headers()
             .get("x-amzn-errortype")
@@ -86,7 +86,7 @@ impl ProviderAnswer {
         said
     }
 
-    /// A 400 with a text is read up to [`REFUSAL_BYTES_MAX`]: it may say what is wrong with the pairing.
+    /// Reads the body of a 400, which may name a fault in the pairing. `limit` is the timeout between two frames.
     pub(super) async fn with_refusal(self, limit: Duration) -> Result<Self, SendError> {
         if self.response.status() == StatusCode::BAD_REQUEST {
             self.with_error(limit).await
@@ -95,12 +95,13 @@ impl ProviderAnswer {
         }
     }
 
-    /// An error with a text is read up to [`REFUSAL_BYTES_MAX`].
+    /// Reads the text body of an error with up to [`REFUSAL_BYTES_MAX`] bytes. `limit` is the timeout between two frames.
     pub(super) async fn with_error(self, limit: Duration) -> Result<Self, SendError> {
         if self.response.status().as_u16() < 400 || !is_plain_text(&self.response) {
             return Ok(self);
         }
         let (mut head, body) = self.response.into_parts();
+        // An earlier call has read it already.
         let Body::Streamed(_, mut body) = body else {
             let response = Response::from_parts(head, body);
             return Ok(Self { response, ..self });
@@ -110,21 +111,23 @@ impl ProviderAnswer {
             let frame = tokio::time::timeout(limit, body.frame()).await;
             let frame = frame.map_err(|_| SendError {
                 phase: Phase::Body,
-                kind: Kind::TimedOut,
+                kind: SendErrorKind::TimedOut,
                 source: None,
             })?;
             let Some(frame) = frame else { break };
             let frame = frame.map_err(|error| SendError {
                 phase: Phase::Body,
-                kind: Kind::Io,
+                kind: SendErrorKind::Io,
                 source: Some(error),
             })?;
             read.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+            // Too large for an error message: the rest is relayed as a stream, and no text is judged.
             if read.len() > REFUSAL_BYTES_MAX {
                 let response = Response::from_parts(head, Body::Streamed(read.freeze(), body));
                 return Ok(Self { response, ..self });
             }
         }
+        // The body is sent in one piece, whatever framing the provider used.
         head.headers.remove(TRANSFER_ENCODING);
         head.headers.insert(CONTENT_LENGTH, read.len().into());
         Ok(Self {
@@ -133,8 +136,9 @@ impl ProviderAnswer {
         })
     }
 
-    /// A stream of events is held back until it has begun, for up to `limit`.
+    /// Holds a stream of events until its answer has begun, for up to `limit`. Returns other answers at once.
     pub(super) async fn held(self, limit: Duration) -> Held {
+        // The events of a compressed stream cannot be read.
         let events = framing(self.headers()) == Some(Framing::Events) && !is_compressed(self.headers());
         let Some(format) = self.format.filter(|_| events) else {
             return Held::Answer(self);
@@ -169,12 +173,13 @@ impl ProviderAnswer {
         }
     }
 
-    /// What the answer says about pairing, if it was read as a refusal; in the client's own ids.
+    /// Returns the refusal of the pairing that the body contains, with the client's own ids. `None` for other answers.
     pub(super) fn refusal(&self, renamed: &[(String, String)]) -> Option<Refusal> {
         let Body::Whole(body) = self.response.body() else {
             return None;
         };
         let mut refusal = refusal(body)?;
+        // The recovery repairs the client's body, which does not contain the new ids.
         for id in &mut refusal.ids {
             if let Some((_, old)) = renamed.iter().find(|(new, _)| new == id) {
                 id.clone_from(old);
@@ -183,17 +188,17 @@ impl ProviderAnswer {
         Some(refusal)
     }
 
-    /// Whether the provider took the request.
+    /// Returns `true` if the provider accepted the request.
     pub(super) fn is_success(&self) -> bool {
         self.response.status().is_success()
     }
 
-    /// A refusal that may name ids which the client has never seen gets the client's own ids back.
+    /// Replaces ids that the client has never sent by its own, in an error that was read.
     pub(super) fn with_old_ids(mut self, renamed: &[(String, String)]) -> Self {
         if let Body::Whole(body) = self.response.body_mut()
             && !renamed.is_empty()
         {
-            let mapped = old_ids::put_back(std::mem::take(body), renamed);
+            let mapped = old_ids::restore_old_ids(std::mem::take(body), renamed);
             let length = mapped.len().into();
             *body = mapped;
             self.response.headers_mut().insert(CONTENT_LENGTH, length);
@@ -201,26 +206,27 @@ impl ProviderAnswer {
         self
     }
 
-    /// The answer for the client: the head as it came with our notes, the body frame by frame.
-    pub(super) fn relay(self, mut log: ExchangeLog, shape: Shape) -> Response<AnswerBody> {
+    /// Turns the answer into the client's: the head with the proxy's headers, and the body frame by frame.
+    pub(super) fn relay(self, mut log: ExchangeLog, shape: ErrorShape) -> Response<AnswerBody> {
         let (mut head, body) = self.response.into_parts();
         let compressed = is_compressed(&head.headers);
         if self.format.is_some() && compressed {
             log.telemetry().record_unwatched_answer();
         }
         headers::for_client(&mut head.headers);
-        log.answered(head.status, &mut head.headers);
+        log.complete_head(head.status, &mut head.headers);
         let framing = framing(&head.headers);
+        // Errors and compressed answers have no events that the watcher can read.
         let watched = self.format.filter(|_| head.status.is_success() && !compressed);
         let watcher = framing.map(|framing| Watcher::new(watched, framing));
-        // An event of ours fits only into a stream whose events we know and whose length nobody has promised.
-        let known = self.format.is_some() || matches!(shape, Shape::Responses | Shape::Gemini);
+        // An error event of the proxy fits only into a stream of a known format, and only without an announced length.
+        let known = self.format.is_some() || matches!(shape, ErrorShape::Responses | ErrorShape::Gemini);
         let stream = framing == Some(Framing::Events);
         let open = stream && known && !compressed && !head.headers.contains_key(CONTENT_LENGTH);
         let body = match body {
             Body::Streamed(prefix, body) => AnswerBody::relay(Relay::new(Passage {
                 prefix,
-                body: Coalesced::new(body, head.extensions.remove::<Ebb>()),
+                body: Coalesced::new(body, head.extensions.remove::<ReadIdle>()),
                 log,
                 stream,
                 watcher,
@@ -230,7 +236,8 @@ impl ProviderAnswer {
             })),
             Body::Whole(body) => {
                 log.event.bytes_out = body.len() as u64;
-                log.end_of_body(Verdict::of(Class::Success), &Hints::default(), None);
+                // Complete in memory: nothing can break. An error in the head has its own verdict already.
+                log.end_with_body(Verdict::from_class(Class::Success), &LimitHints::default(), None);
                 AnswerBody::full(body)
             }
         };
@@ -238,14 +245,14 @@ impl ProviderAnswer {
     }
 }
 
-/// What came of holding an answer back.
+/// The result of holding an answer.
 #[derive(Debug)]
 pub(super) enum Held {
-    /// It has begun, or may not be held.
+    /// The answer has begun, or is of a kind that is not held.
     Answer(ProviderAnswer),
-    /// It is an error.
-    Refused(ProviderAnswer, Said),
-    /// It broke off, or fell silent.
+    /// The answer is an error.
+    Refused(ProviderAnswer, ProviderErrorInfo),
+    /// The stream broke or timed out.
     Failed(Verdict),
 }
 
@@ -259,7 +266,7 @@ fn framing(headers: &HeaderMap) -> Option<Framing> {
     headers.get(CONTENT_TYPE).and_then(|kind| Framing::of(kind.as_bytes()))
 }
 
-/// Whether the body is a text as it stands: JSON, or what gateways make of it.
+/// Returns `true` if the body is uncompressed text: JSON, or the plain text of a gateway.
 fn is_plain_text<B>(response: &Response<B>) -> bool {
     let fields = response.headers();
     let kind = fields

@@ -1,6 +1,7 @@
-//! The answer's body on its way down: every byte as it came, at once, and an end that says how it ended.
+//! Relay of an answer's body to the client: every byte unchanged and without delay.
 //!
-//! A stream that broke never ends cleanly: its client gets an error event where the format has one, then a cut.
+//! A stream that broke never ends cleanly: the client gets an error event if the format has one, then a broken
+//! connection.
 
 use std::{
     pin::Pin,
@@ -15,14 +16,14 @@ use tokio::time::Instant;
 
 use super::coalesce::Coalesced;
 use crate::{
-    clock::{self, Alarm},
+    clock::{self, DeadlineTimer},
     ledger_api::LedgerBody,
     policy::{
-        Class, Evidence, Hints, Said, Verdict, classify,
-        course::{Course, Snapshot},
+        Class, LimitHints, Observation, ProviderErrorInfo, Verdict, classify,
+        stream_timeouts::{RunningTool, StreamTimeouts},
     },
-    provider::Kind,
-    proxy::{exchange_log::ExchangeLog, headers, shape::Shape},
+    provider::ProviderKind,
+    proxy::{error_shape::ErrorShape, exchange_log::ExchangeLog, headers},
     telemetry::events::AnswerSummary,
     wire::{
         Format,
@@ -30,10 +31,10 @@ use crate::{
     },
 };
 
-/// Time for the last event to leave before the cut.
+/// Time for the error event to reach the client before the connection is cut.
 const FAREWELL: Duration = Duration::from_millis(10);
 
-/// The answer's body could not be brought to its end.
+/// The failure of an answer's body before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer ended early: {}", .0.code)]
 pub struct RelayError(pub Verdict);
@@ -46,15 +47,15 @@ impl RelayError {
         }
     }
 
-    fn message(self, tool: Option<&Snapshot>) -> String {
+    fn message(self, tool: Option<&RunningTool>) -> String {
         let text = match (self.0.class, self.0.code) {
-            (Class::Broken, "incomplete_stream") => "the answer ended without its end; try again",
-            (Class::Broken, _) => "the provider's connection broke in the middle of the answer; try again",
-            (Class::ServerTool, _) => "a tool that the provider runs gave no sign for too long; try again",
-            (Class::Compaction, _) => "the provider's compaction of the history took too long; try again",
-            (Class::Parked { .. }, _) => "the provider took the request and never began to answer; try again",
-            (Class::Deadline, _) => "the exchange has reached the limit on its whole duration",
-            _ => "the provider fell silent in the middle of the answer; try again",
+            (Class::Broken, "incomplete_stream") => "the provider ended the stream before the answer was complete; try again",
+            (Class::Broken, _) => "the connection to the provider failed in the middle of the answer; try again",
+            (Class::ServerTool, _) => "timeout: a tool that the provider runs gave no sign for too long; try again",
+            (Class::Compaction, _) => "timeout: the provider's compaction of the history took too long; try again",
+            (Class::Parked { .. }, _) => "timeout: the provider accepted the request but did not begin to answer; try again",
+            (Class::Deadline, _) => "timeout: the exchange reached its total time limit",
+            _ => "timeout: the provider fell silent in the middle of the answer; try again",
         };
         match tool {
             Some(tool) => format!("{text} ({} {}, {} s)", tool.name, tool.id, tool.age.as_secs()),
@@ -63,14 +64,17 @@ impl RelayError {
     }
 }
 
-/// The body of an answer: one of ours, or the provider's.
+/// The body of an answer to the client.
 #[derive(Debug)]
 pub struct AnswerBody(Inner);
 
 #[derive(Debug)]
 enum Inner {
+    /// Bytes in memory. `None` once they were sent, or if there are none.
     Full(Option<Bytes>),
+    /// The provider's body.
     Relay(Box<Relay>),
+    /// An answer of the ledger API.
     Ledger(LedgerBody),
 }
 
@@ -126,46 +130,48 @@ impl Body for AnswerBody {
 
 #[derive(Debug)]
 enum State {
+    /// The provider's body is relayed.
     Relaying(Coalesced),
-    /// The error event has been handed out; the cut follows.
+    /// The error event was sent. The error follows at this time, and cuts the connection.
     Leaving(RelayError, Instant),
+    /// The body has ended.
     Done,
 }
 
-/// What the relay of one answer needs.
+/// Everything that the relay of one answer needs.
 #[derive(Debug)]
 pub(super) struct Passage {
-    /// What was read of the body already.
+    /// Bytes of the body that were already read.
     pub(super) prefix: Bytes,
     pub(super) body: Coalesced,
     pub(super) log: ExchangeLog,
-    /// Whether the answer is a stream of events.
+    /// `true` if the answer is a stream of events.
     pub(super) stream: bool,
     pub(super) watcher: Option<Watcher>,
     /// The provider's kind.
-    pub(super) kind: Kind,
-    pub(super) course: Course,
-    /// The shape of an error event; none where no event of ours fits.
-    pub(super) shape: Option<Shape>,
+    pub(super) kind: ProviderKind,
+    pub(super) course: StreamTimeouts,
+    /// The shape of an error event. `None` if no such event may be added.
+    pub(super) shape: Option<ErrorShape>,
 }
 
-/// The provider's body. Dropping it cancels the provider.
+/// The relay of the provider's body. Dropping it cancels the answer at the provider.
 #[derive(Debug)]
 pub(super) struct Relay {
     state: State,
     prefix: Bytes,
     log: ExchangeLog,
     stream: bool,
-    shape: Option<Shape>,
+    shape: Option<ErrorShape>,
     watcher: Option<Watcher>,
-    kind: Kind,
-    // Runs only while we wait for the provider, not while the client is slow to take.
-    course: Course,
-    alarm: Alarm,
+    kind: ProviderKind,
+    // Runs only while the proxy waits for the provider, not while the client is slow to read.
+    course: StreamTimeouts,
+    alarm: DeadlineTimer,
 }
 
 impl Relay {
-    /// Relays what was read, then the rest, past the watcher. With a shape, a stream that breaks gets an error event.
+    /// Creates the relay. It sends the bytes that were read, then the rest of the body.
     pub(super) fn new(passage: Passage) -> Self {
         let Passage {
             prefix,
@@ -189,16 +195,17 @@ impl Relay {
             watcher,
             kind,
             course,
-            alarm: Alarm::default(),
+            alarm: DeadlineTimer::default(),
         }
     }
 
-    /// Whether the body ends here, and may.
+    /// Returns `true` if the body is at its end, and the answer is complete.
     fn is_end(&self) -> bool {
+        // An incomplete answer is not reported as ended: the client must still get the error.
         self.is_exhausted() && self.may_end()
     }
 
-    /// Whether nothing of the provider's body is left.
+    /// Returns `true` if nothing of the provider's body is left.
     fn is_exhausted(&self) -> bool {
         matches!(&self.state, State::Relaying(body) if self.prefix.is_empty() && body.is_end())
     }
@@ -213,25 +220,26 @@ impl Relay {
         }
     }
 
-    /// What the watcher knows, if the answer is one that says itself when it is over: a stream of a format of ours, as
-    /// far as its events tell.
+    /// Returns format and facts of an answer that announces its own end: a stream of a known format. Else `None`.
     fn told(&self) -> Option<(Format, &Facts)> {
         let watcher = self.watcher.as_ref().filter(|watcher| watcher.is_stream())?;
         let (format, facts) = (watcher.format()?, watcher.facts());
+        // A server may stream events of another format under a known path. They announce nothing that is known.
         (facts.is_recognized() || facts.events == 0).then_some((format, facts))
     }
 
-    /// Whether the answer has said that this is its end.
+    /// Returns `true` if the answer has announced its end.
     fn is_over(&self) -> bool {
         self.told().is_some_and(|(format, facts)| facts.is_whole(format))
     }
 
-    /// Whether the answer may end here, as far as can be told.
+    /// Returns `true` if the answer may end here: it announced its end, sent no event, or announces no end at all.
     fn may_end(&self) -> bool {
         self.told()
             .is_none_or(|(format, facts)| facts.events == 0 || facts.is_whole(format))
     }
 
+    /// Returns the next frame for the client.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         match &mut self.state {
             State::Done => Poll::Ready(None),
@@ -248,34 +256,35 @@ impl Relay {
             State::Relaying(body) => match body.poll(cx) {
                 Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.passed(frame)))),
                 Poll::Ready(Some(Err(error))) => {
-                    tracing::debug!(%error, "the answer broke off");
+                    tracing::debug!(%error, "the connection to the provider failed in the middle of the answer");
                     self.over(true)
                 }
                 Poll::Ready(None) => self.over(false),
+                // Checked only after a poll of the body: bytes that have arrived always come before a timeout.
                 Poll::Pending => {
                     let watched = self.told().is_some();
-                    let (at, clock) = self.course.wait(watched, clock::instant);
+                    let (at, clock) = self.course.next_timeout(watched, clock::std_now);
                     ready!(self.alarm.poll(Instant::from_std(at), cx));
                     if self.is_over() {
-                        // All was said; that the provider forgets to hang up is nobody's fault.
+                        // The answer is complete. A provider that does not close the connection has not failed.
                         return self.over(false);
                     }
                     let state = self.course.state();
-                    self.fail(classify(Evidence::Silent { clock, state }))
+                    self.fail(classify(Observation::TimedOut { timeout: clock, state }))
                 }
             },
         }
     }
 
-    /// Takes note of a frame; its bytes are not touched.
+    /// Records a frame. Its bytes are not changed.
     fn passed(&mut self, mut frame: Frame<Bytes>) -> Frame<Bytes> {
         if let Some(trailers) = frame.trailers_mut() {
             headers::for_trailers(trailers);
         }
         if let Some(data) = frame.data_ref() {
-            self.log.passes(data.len());
+            self.log.record_bytes_out(data.len());
             if self.stream {
-                self.log.chunk_came();
+                self.log.record_chunk();
             }
             if let Some(watcher) = &mut self.watcher {
                 watcher.push(data);
@@ -285,40 +294,45 @@ impl Relay {
             .watcher
             .as_ref()
             .filter(|watcher| watcher.is_stream() && watcher.format().is_some());
-        self.course.heard(watcher.map(Watcher::facts), clock::instant);
+        self.course.record_bytes(watcher.map(Watcher::facts), clock::std_now);
         if self.is_end() {
-            // hyper does not ask again behind the last frame.
+            // hyper does not poll a body again once `is_end_stream` is true.
             self.end(self.judged(false));
         }
         frame
     }
 
-    /// What the error says that the answer ended with.
-    fn said(&self) -> Option<Said> {
+    /// Returns the provider's error that ended the stream. `None` if there was none.
+    fn said(&self) -> Option<ProviderErrorInfo> {
         let fault = self.watcher.as_ref()?.facts().error.as_ref()?;
-        Some(Said::in_event(fault.event.data(), &fault.kind, &fault.code))
+        Some(ProviderErrorInfo::parse_event(
+            fault.event.data(),
+            &fault.kind,
+            &fault.code,
+        ))
     }
 
-    /// What the provider's end, or its breaking off, means.
+    /// Judges the end of the provider's body. `broken` is `true` if the connection failed.
     fn judged(&self, broken: bool) -> Verdict {
         if let Some(said) = self.said() {
-            return classify(Evidence::InStream {
+            return classify(Observation::StreamError {
                 kind: self.kind,
-                said: &said,
+                error: &said,
             });
         }
-        classify(Evidence::Ended {
-            whole: self.may_end(),
-            // What follows the end changes nothing.
-            broken: broken && !self.is_over(),
+        classify(Observation::BodyEnded {
+            is_complete: self.may_end(),
+            // After its announced end the answer is complete, so a broken connection loses nothing.
+            is_broken: broken && !self.is_over(),
         })
     }
 
-    /// The provider's body is over.
+    /// Handles the end of the provider's body.
     fn over(&mut self, broken: bool) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         if let Some(watcher) = &mut self.watcher {
             watcher.finish();
         }
+        // After `finish`, which may still find an event at the very end.
         let verdict = self.judged(broken);
         if verdict.class == Class::Broken {
             return self.fail(verdict);
@@ -328,15 +342,16 @@ impl Relay {
         Poll::Ready(None)
     }
 
-    /// Ends the log with what was noted; only the first end counts.
+    /// Ends the log with the watcher's facts. Only the first end counts.
     fn end(&mut self, verdict: Verdict) {
         self.note();
         let facts = self.watcher.as_ref().map(Watcher::facts);
-        let read = |said| Hints::read(&HeaderMap::new(), &said, verdict.class, clock::since_1970());
-        let hints = self.said().map_or_else(Hints::default, read);
-        self.log.end_of_body(verdict, &hints, facts);
+        let read = |said| LimitHints::read(&HeaderMap::new(), &said, verdict.class, clock::unix_time());
+        let hints = self.said().map_or_else(LimitHints::default, read);
+        self.log.end_with_body(verdict, &hints, facts);
     }
 
+    /// Copies the watcher's facts to telemetry's event.
     fn note(&mut self) {
         if let Some(watcher) = &mut self.watcher {
             watcher.finish();
@@ -347,24 +362,26 @@ impl Relay {
         }
     }
 
+    /// Ends the answer with an error: an error event first if one fits, then a cut of the connection.
     fn fail(&mut self, verdict: Verdict) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         let error = RelayError(verdict);
         let facts = self.watcher.as_ref().map(Watcher::facts);
-        let tool = facts.and_then(|facts| self.course.snapshot(facts, clock::instant()));
+        let tool = facts.and_then(|facts| self.course.running_tool(facts, clock::std_now()));
         let message = error.message(tool.as_ref());
         self.log.event.tool = tool;
         self.end(verdict);
-        // Dropping the body cancels the provider.
+        // Drops the provider's body, which cancels the answer there.
         self.state = State::Done;
         let id = &self.log.event.request_id;
         let event = self
             .shape
-            .and_then(|shape| shape.event(error.status(), verdict.code, &message, id));
+            .and_then(|shape| shape.error_event(error.status(), verdict.code, &message, id));
         let Some(event) = event else {
             return Poll::Ready(Some(Err(error)));
         };
+        // The cut waits: the server would drop an event that it has not yet written.
         self.state = State::Leaving(error, clock::now() + FAREWELL);
-        // A partial event is ended first, so that ours can be read.
+        // A partial event is ended first, or the client would read the error as its continuation.
         let open = self
             .watcher
             .as_ref()
@@ -380,14 +397,15 @@ impl Drop for Relay {
         if self.stream {
             self.log.telemetry().record_stream_end();
         }
+        // A client may close its connection right after the last event: that is no disconnect.
         let over = self.is_end() || self.is_over();
         if matches!(self.state, State::Relaying(_)) && over {
             self.end(self.judged(false));
         } else {
-            let late = self.course.is_late(self.told().is_some(), clock::instant());
+            let late = self.course.is_late(self.told().is_some(), clock::std_now());
             let state = self.course.state();
-            // Only if it has not ended yet.
-            let gone = self.log.client_gone(state, late);
+            // Does nothing if the log has ended already.
+            let gone = self.log.client_gone_verdict(state, late);
             self.end(gone);
         }
     }

@@ -15,7 +15,7 @@ use crate::{
     wire::Format,
 };
 
-/// Findings that an entry contains.
+/// Limit of findings in an entry.
 const FINDINGS_MAX: usize = 20;
 
 /// A request with findings in its body.
@@ -55,17 +55,18 @@ impl RepairEntry {
         }
         Some(Self {
             id: event.request_id.clone(),
-            at: clock::since_1970(),
+            at: clock::unix_time(),
             upstream: event.upstream.clone(),
             format: event.format,
             mode: event.mode,
-            // A rejected request was not sent, whatever its repair would have been.
+            // A rejected request was not sent, even if its report contains actions.
             outcome: match (event.rejected, actions.is_empty()) {
                 (true, _) => "rejected",
                 (false, true) => "observed",
                 (false, false) => "repaired",
             },
             status: event.status,
+            // Limited, because one broken history can have thousands of findings.
             findings: findings.iter().take(FINDINGS_MAX).cloned().collect(),
             finding_count: findings.len(),
             actions: actions.clone(),
@@ -73,11 +74,12 @@ impl RepairEntry {
         })
     }
 
-    /// Returns the names of tools by call id, as far as the body's structure contains them.
+    /// Returns the names of tools by call id, for the calls in the body's structure.
     pub fn tool_names(&self) -> HashMap<&str, &str> {
         let change = self.structure.iter();
         let bodies = change.flat_map(|change| [&change.before, &change.after]).flatten();
         let blocks = bodies.flat_map(|body| &body.shown).flat_map(|message| &message.blocks);
+        // Calls that are not shown are missing: the structure contains only messages near findings.
         let named = blocks.filter_map(|block| Some((block.id.as_deref()?, block.tool.as_deref()?)));
         named.collect()
     }
@@ -94,7 +96,7 @@ pub struct LateResultChange {
     pub age: Option<Duration>,
 }
 
-/// An update that subscribers receive at once.
+/// An update that subscribers receive as it happens.
 #[derive(Clone, Debug)]
 pub enum DashboardUpdate {
     /// The end of a request with findings in its body.

@@ -1,7 +1,7 @@
 //! The feed itself: bounded lists of entries, the history of counts, and the channel of updates.
 //!
-//! The structure of a body is built behind its exchange, by one task, a few per second. In a flood of repairs, most are
-//! listed without it.
+//! One background task builds the structures of bodies, five per second at most. Under heavy load most repairs are
+//! listed without a structure.
 
 use std::{
     collections::VecDeque,
@@ -16,19 +16,19 @@ use super::{
     history::{CountHistory, HistoryStep},
     structure::{StructureChange, StructureJob},
 };
-use crate::{clock, session_table::Detached, telemetry::events::ExchangeEnded};
+use crate::{clock, session_table::DetachReason, telemetry::events::ExchangeEnded};
 
-/// Repairs in the feed.
+/// Limit of repairs in the feed.
 const REPAIRS_MAX: usize = 500;
-/// Events of late results in the feed.
+/// Limit of late result events in the feed.
 const LATE_RESULTS_MAX: usize = 100;
-/// Bodies whose structure waits to be built.
+/// Limit of bodies that wait for their structure. Each keeps its bytes in memory.
 const STRUCTURE_JOBS_MAX: usize = 4;
-/// Structures of exchanges that have not ended.
+/// Limit of structures whose exchanges have not ended.
 const EARLY_STRUCTURES_MAX: usize = 64;
-/// Time between two structures: building them must not take a core.
+/// Time between two structures, so that building them cannot occupy a core.
 const STRUCTURE_INTERVAL: Duration = Duration::from_millis(200);
-/// Updates that a slow subscriber may be behind.
+/// Limit of updates that a slow subscriber may be behind.
 const UPDATES_MAX: usize = 256;
 
 /// The feed of the dashboard.
@@ -47,7 +47,7 @@ struct FeedEntries {
     late_results: VecDeque<LateResultChange>,
     /// Structures, by request id, that were built before their exchange ended; the oldest first.
     early_structures: VecDeque<(String, Arc<StructureChange>)>,
-    /// Requests whose structure is not built yet. Their update waits for it.
+    /// Requests whose structure is not built yet. The update about them is sent with it.
     pending_structures: Vec<String>,
     /// The jobs, until the worker takes them.
     unclaimed_jobs: Option<mpsc::Receiver<StructureJob>>,
@@ -106,17 +106,17 @@ impl DashboardFeed {
 
     /// Returns the steps of the last hour in which anything was counted, the oldest first.
     pub fn history(&self) -> Vec<HistoryStep> {
-        self.lock_history().steps(clock::since_1970())
+        self.lock_history().steps(clock::unix_time())
     }
 
     /// Returns the step of the current time.
     pub fn current_step(&self) -> HistoryStep {
-        self.lock_history().current(clock::since_1970())
+        self.lock_history().current(clock::unix_time())
     }
 
     /// Returns the last complete step.
     pub fn previous_step(&self) -> HistoryStep {
-        self.lock_history().previous(clock::since_1970())
+        self.lock_history().previous(clock::unix_time())
     }
 }
 
@@ -124,7 +124,7 @@ impl DashboardFeed {
 impl DashboardFeed {
     /// Records an exchange that ended: its counts, and its repair if there was one.
     pub(in crate::telemetry) fn record_exchange(&self, event: &ExchangeEnded) {
-        self.lock_history().record_exchange(clock::since_1970(), event);
+        self.lock_history().record_exchange(clock::unix_time(), event);
         if let Some(entry) = RepairEntry::from_exchange(event) {
             self.add_repair(entry);
         }
@@ -132,7 +132,7 @@ impl DashboardFeed {
 
     /// Records an event of a late result.
     pub(in crate::telemetry) fn record_late_result(&self, event: &'static str, age: Option<Duration>) {
-        let at = clock::since_1970();
+        let at = clock::unix_time();
         self.lock_history().count(at, ("late", event), 1);
         let change = LateResultChange { at, event, age };
         let mut entries = self.lock_entries();
@@ -143,23 +143,24 @@ impl DashboardFeed {
     }
 
     /// Records tool calls that no client waits for any more.
-    pub(in crate::telemetry) fn record_detached_calls(&self, why: Detached, calls: u64) {
+    pub(in crate::telemetry) fn record_detached_calls(&self, why: DetachReason, calls: u64) {
         self.lock_history()
-            .count(clock::since_1970(), ("detached", why.label()), calls);
+            .count(clock::unix_time(), ("detached", why.label()), calls);
     }
 
     /// Sends an update to all subscribers.
     pub(in crate::telemetry) fn publish(&self, update: DashboardUpdate) {
-        // Without subscribers the update is dropped.
+        // Fails without subscribers, which is not an error: the lists contain the entry.
         drop(self.updates.send(update));
     }
 
     /// Queues a body for its structure to be built, unless it is too large or the queue is full.
     pub(in crate::telemetry) fn queue_structure(&self, job: StructureJob) {
+        // The structure is for display only and must not cost more than the request itself.
         if job.is_too_large() {
             return;
         }
-        // Sent under the lock: the worker must not finish before the request is pending.
+        // Sent under the lock, so that the worker cannot finish before the request is pending.
         let (mut entries, id) = (self.lock_entries(), job.id.clone());
         if self.structure_jobs.try_send(job).is_ok() {
             entries.pending_structures.push(id);
@@ -174,8 +175,9 @@ impl DashboardFeed {
         while let Some(job) = jobs.recv().await {
             let next = clock::now() + STRUCTURE_INTERVAL;
             let id = job.id.clone();
-            // A large body takes milliseconds, too long for a thread of the runtime. A panic must not end this task.
+            // A large body takes milliseconds, which is too long for a thread of the runtime.
             let built = tokio::task::spawn_blocking(move || StructureChange::build(&job)).await;
+            // After a panic the entry gets an empty structure, or it would stay pending.
             self.add_structure(id, built.unwrap_or_default());
             tokio::time::sleep_until(next).await;
         }
@@ -187,7 +189,7 @@ impl DashboardFeed {
         let entry = Arc::new(entry);
         entries.repairs.push_front(Arc::clone(&entry));
         entries.repairs.truncate(REPAIRS_MAX);
-        // A pending structure publishes the entry itself, once it is complete.
+        // If the structure is pending, `add_structure` publishes the entry with it.
         let is_pending = entries.pending_structures.contains(&entry.id);
         drop(entries);
         if !is_pending {
@@ -200,11 +202,13 @@ impl DashboardFeed {
         let (mut entries, structure) = (self.lock_entries(), Arc::new(structure));
         entries.pending_structures.retain(|pending| *pending != id);
         if let Some(entry) = entries.repairs.iter_mut().find(|entry| entry.id == id) {
+            // A clone if a reader still holds the entry, which keeps its version.
             Arc::make_mut(entry).structure = Some(structure);
             let entry = Arc::clone(entry);
             drop(entries);
             return self.publish(DashboardUpdate::Repair(entry));
         }
+        // Bounded, because the entry may have left the list already and would never take it.
         if entries.early_structures.len() >= EARLY_STRUCTURES_MAX {
             entries.early_structures.pop_front();
         }

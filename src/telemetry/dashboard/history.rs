@@ -1,6 +1,6 @@
 //! The counts of the last hour, in steps of five seconds: the source of the dashboard's charts.
 //!
-//! They are counted apart from the metrics, so that a chart has data even if no scraper was there to read it.
+//! They are counted apart from the metrics, so that charts have data without a scraper.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -11,9 +11,9 @@ use crate::telemetry::events::ExchangeEnded;
 
 /// The length of a step.
 pub const HISTORY_STEP: Duration = Duration::from_secs(5);
-/// Steps in the history: an hour.
+/// Limit of steps in the history: one hour.
 const STEPS_MAX: usize = 720;
-/// The last bucket of the added latency. Four buckets make a doubling, from a microsecond up to four minutes.
+/// The last bucket of the added latency. Four buckets double the latency, from one microsecond to four minutes.
 const LATENCY_BUCKET_LAST: f64 = 111.0;
 
 /// The name of a count and its label, both from closed lists.
@@ -31,10 +31,12 @@ pub struct HistoryStep {
 }
 
 impl HistoryStep {
-    /// Returns the latency, in microseconds, that this share of the exchanges stayed below, off by a fifth at most;
-    /// `None` without exchanges.
+    /// Returns a percentile of the added latency in microseconds; `None` without exchanges.
+    ///
+    /// `share` is from 0 to 1. The result is up to a fifth too high, because it is the limit of a bucket.
     pub fn overhead_us(&self, share: f64) -> Option<u64> {
         let total: u32 = self.overhead.values().sum();
+        // At least one exchange, also for a share of 0.
         let mut left = (f64::from(total) * share).ceil().max(1.0);
         for (bucket, count) in &self.overhead {
             left -= f64::from(*count);
@@ -63,6 +65,7 @@ impl CountHistory {
         if event.stalled {
             self.count(now, ("stalls", event.stall_side()), 1);
         }
+        // Zero adds nothing, so these need no condition.
         self.count(now, ("rejections", ""), u64::from(event.rejected));
         self.count(now, ("unreadable", ""), u64::from(event.unreadable.is_some()));
         if let Some(report) = &event.report {
@@ -75,7 +78,7 @@ impl CountHistory {
             let is_repaired = u64::from(!report.actions.is_empty());
             self.count(now, ("repaired_requests", format), is_repaired);
         }
-        // Other bodies are not read, so they would only lower the percentiles.
+        // Other bodies are not read, and their latency near zero would lower the percentiles.
         if event.format.is_some() {
             self.record_overhead(now, event.overhead);
         }
@@ -104,6 +107,7 @@ impl CountHistory {
     /// Returns the step of the current time.
     pub(super) fn current(&self, now: Duration) -> HistoryStep {
         let at = step_start(now);
+        // Newer steps may follow if the system clock was set back.
         let mut last = self.steps.iter().rev().take_while(|step| step.at >= at);
         let current = last.find(|step| step.at == at).cloned();
         current.unwrap_or_else(|| HistoryStep {
@@ -117,7 +121,7 @@ impl CountHistory {
         self.current(now.saturating_sub(HISTORY_STEP))
     }
 
-    /// Returns the step to count into. After the clock was set back, that is the last one.
+    /// Returns the step to count into: the current one, or the last one if the system clock was set back.
     fn step_mut(&mut self, now: Duration) -> &mut HistoryStep {
         let at = step_start(now);
         if self.steps.back().is_none_or(|last| last.at < at) {
@@ -141,7 +145,7 @@ const fn step_start(now: Duration) -> u64 {
     seconds - seconds % HISTORY_STEP.as_secs()
 }
 
-/// Returns the bucket of a latency: four times its logarithm, so that a bucket is a fifth wide.
+/// Returns the bucket of a latency: four times its binary logarithm, so that each bucket is a fifth wide.
 fn latency_bucket(added: Duration) -> u8 {
     let micros = added.as_secs_f64() * 1e6;
     let quarter = (micros.max(1.0).log2() * 4.0).floor();

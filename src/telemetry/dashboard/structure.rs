@@ -16,17 +16,17 @@ use crate::{
     wire::{Wire, json::Json},
 };
 
-/// Bytes of a body whose structure is built.
+/// Limit of a body whose structure is built, in bytes.
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Messages of one body that are shown.
+/// Limit of shown messages in one body.
 const MESSAGES_MAX: usize = 40;
-/// Blocks of one message that are shown.
+/// Limit of shown blocks in one message.
 const BLOCKS_MAX: usize = 64;
-/// Characters of an id or of a tool's name.
+/// Limit of an id or a tool's name, in characters.
 const TEXT_CHARS_MAX: usize = 128;
 /// Neighbours that are shown on each side of a message with a finding or a change.
 const NEIGHBOURS: usize = 1;
-/// Timeout of the comparison of two bodies; it ends with a coarser result.
+/// Timeout of the comparison of two bodies. After it the result is coarser.
 const COMPARE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A body whose structure is to be built.
@@ -90,7 +90,7 @@ pub struct BlockStructure {
     pub id: Option<String>,
     /// The tool of that call.
     pub tool: Option<String>,
-    /// The difference: `true` if the other of the two bodies has no such block in this place.
+    /// `true` if the other of the two bodies has no such block in this place.
     pub changed: bool,
 }
 
@@ -110,6 +110,7 @@ impl StructureChange {
             };
         };
         let (removed, added) = changed_blocks(&before.blocks, &after.blocks);
+        // Findings are indices of the received body. In the sent body, messages may have other indices.
         let places = found.chain(before.messages_with(&removed));
         Self {
             before: Some(before.structure(places, &removed)),
@@ -120,7 +121,8 @@ impl StructureChange {
 
 /// Returns the indices of blocks that only `before` contains, and of those that only `after` contains.
 fn changed_blocks(before: &[FlatBlock], after: &[FlatBlock]) -> (BTreeSet<usize>, BTreeSet<usize>) {
-    let deadline = clock::instant() + COMPARE_TIMEOUT;
+    let deadline = clock::std_now() + COMPARE_TIMEOUT;
+    // Histories can have thousands of blocks, and a diff is quadratic in the worst case.
     let ops = similar::capture_diff_slices_deadline(Algorithm::Myers, before, after, Some(deadline));
     let (mut removed, mut added) = (BTreeSet::new(), BTreeSet::new());
     for op in ops.iter().filter(|op| !matches!(op, DiffOp::Equal { .. })) {
@@ -158,7 +160,7 @@ impl<'a> FlatBody<'a> {
                 blocks.push(FlatBlock { role, kind, id });
             }
             if blocks.len() == first {
-                // The content is a plain string: one block stands for it.
+                // The content is a plain string: one block represents it, so that each message has a block.
                 blocks.push(FlatBlock {
                     role,
                     kind: "other",
@@ -184,13 +186,14 @@ impl<'a> FlatBody<'a> {
             .collect()
     }
 
-    /// Returns the structure around the messages with the indices `places`. `changed` are the changed blocks.
+    /// Returns the structure around the messages with the indices `places`. `changed` contains the changed blocks.
     fn structure(&self, places: impl IntoIterator<Item = usize>, changed: &BTreeSet<usize>) -> BodyStructure {
+        // Results name only their call, so the tool is looked up by the call's id.
         let tools = self.tool_names();
         let with_neighbours = places
             .into_iter()
             .flat_map(|place| place.saturating_sub(NEIGHBOURS)..=place.saturating_add(NEIGHBOURS));
-        // A set: neighbours of several places are shown once, in order.
+        // A set, so that neighbours of several places are shown once, in order.
         let shown: BTreeSet<usize> = with_neighbours.filter(|index| *index < self.messages.len()).collect();
         let message = |index: usize| {
             let range = self.messages.get(index)?.clone();
@@ -257,6 +260,7 @@ fn kind_and_id(kind: &PartKind<'_>) -> (&'static str, Option<String>) {
 
 /// Returns the start of an id or a name, without control characters; `None` if nothing is left.
 fn printable_text(bytes: &[u8]) -> Option<String> {
+    // Clients choose ids and names: control characters could disturb a terminal.
     let text: String = String::from_utf8_lossy(bytes)
         .chars()
         .filter(|letter| !letter.is_control())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::trace::ExchangeTrace;
 use crate::{
-    policy::course::Snapshot,
+    policy::stream_timeouts::RunningTool,
     repair::{Mode, RepairReport},
     wire::{Format, Unreadable, watch::Watcher},
 };
@@ -20,9 +20,9 @@ pub struct ExchangeEnded {
     pub upstream: Option<String>,
     /// The path of the request, without the query.
     pub path: String,
-    /// The format of the body; `None` if the path carries no history.
+    /// The format of the body; `None` if requests on this path contain no history.
     pub format: Option<Format>,
-    /// The mode in force; `None` if the path carries no history.
+    /// The mode in force; `None` if requests on this path contain no history.
     pub mode: Option<Mode>,
     /// The status sent to the client; 0 if none was sent.
     pub status: u16,
@@ -30,7 +30,7 @@ pub struct ExchangeEnded {
     pub report: Option<RepairReport>,
     /// The reason why the body could not be read.
     pub unreadable: Option<Unreadable>,
-    /// The rejection in strict mode: `true` if there was one.
+    /// `true` if strict mode rejected the request.
     pub rejected: bool,
     /// The number of times the request was sent to the provider.
     pub attempts: u32,
@@ -50,10 +50,10 @@ pub struct ExchangeEnded {
     pub watched: Option<AnswerSummary>,
     /// The name of the profile of the last send; `None` if the client's own credential was used.
     pub profile: Option<String>,
-    /// The stall of the answer: `true` if a timeout of the proxy ended its silence.
+    /// `true` if a timeout of the proxy ended an answer that had stopped sending data.
     pub stalled: bool,
-    /// The tool that was running at the provider.
-    pub tool: Option<Snapshot>,
+    /// The provider-side tool that was running at the end.
+    pub tool: Option<RunningTool>,
     /// The side that caused a failure: `client`, `proxy`, `network`, `provider`, `provider_tool` or
     /// `provider_compaction`; `None` for a normal end.
     pub side: Option<&'static str>,
@@ -71,13 +71,15 @@ impl ExchangeEnded {
         self.format.map_or("none", Format::label)
     }
 
-    /// Returns the side that an answer's stall is counted for.
+    /// Returns the side that caused a stall.
     pub(in crate::telemetry) fn stall_side(&self) -> &'static str {
+        // A stall always has a side. The default only avoids a panic.
         self.side.unwrap_or("provider")
     }
 
-    /// Returns what was done about the body, in the words of `x-antiphon-repair`; `None` if no body was read.
+    /// Returns the repair of the body, in the syntax of `x-antiphon-repair`; `None` if no body was read.
     pub(in crate::telemetry) fn repair_summary(&self) -> Option<String> {
+        // A rejected request was not sent, whatever its report contains.
         if self.rejected {
             return Some("rejected".to_owned());
         }
@@ -103,7 +105,7 @@ impl ExchangeEnded {
 pub struct AnswerSummary {
     /// The format of the answer.
     pub format: Format,
-    /// The kind of answer: `true` for a stream.
+    /// `true` for a stream of events.
     pub streamed: bool,
     /// The stop reason, as [`Facts::stop_label`](crate::wire::watch::Facts::stop_label) returns it.
     pub stop: &'static str,

@@ -1,4 +1,4 @@
-//! The events that other rooms report, each one struct. Never content, never a secret, never a query string.
+//! The events that other rooms report, one struct each. They never contain content, secrets or query strings.
 
 mod exchange;
 mod trace;

@@ -1,4 +1,4 @@
-//! The trace of one exchange: what its spans contain beside the event. Structure, never content.
+//! The trace of one exchange: the data of its spans that the event does not contain. Structure, never content.
 
 use std::{borrow::Cow, fmt::Write as _, time::Duration};
 
@@ -6,7 +6,7 @@ use http::HeaderValue;
 use opentelemetry::trace::{SpanId, TraceId, TraceState};
 
 use crate::{
-    provider::{Kind, Operation, Route, Upstream},
+    provider::{ModelOperation, ProviderKind, Route, Upstream},
     wire::watch::{Facts, Usage},
 };
 
@@ -20,7 +20,7 @@ pub struct ExchangeTrace {
     pub(in crate::telemetry) parent: Option<SpanId>,
     /// The span of the request as the client sent it.
     pub(in crate::telemetry) server_span: SpanId,
-    /// The span of what the proxy sent to the provider.
+    /// The span of the request that the proxy sent to the provider.
     pub(in crate::telemetry) client_span: SpanId,
     pub(in crate::telemetry) target: TraceTarget,
     pub(in crate::telemetry) model: Option<String>,
@@ -38,7 +38,7 @@ pub struct ExchangeTrace {
 #[derive(Clone, Debug, Default)]
 pub(in crate::telemetry) struct TraceTarget {
     pub(in crate::telemetry) route: Option<&'static str>,
-    pub(in crate::telemetry) operation: Option<Operation>,
+    pub(in crate::telemetry) operation: Option<ModelOperation>,
     pub(in crate::telemetry) provider: Option<Cow<'static, str>>,
     pub(in crate::telemetry) address: Option<String>,
     pub(in crate::telemetry) port: Option<u16>,
@@ -49,11 +49,11 @@ pub(in crate::telemetry) struct TraceTarget {
 pub struct ModelRequest<'a> {
     /// The name of the model.
     pub model: Option<&'a str>,
-    /// The client's choice of a streamed answer.
+    /// `true` if the client requested a streamed answer.
     pub streams: bool,
-    /// The limit of the answer's length, in tokens.
+    /// The client's limit of the answer's length, in tokens.
     pub max_tokens: Option<u64>,
-    /// The start of the lane's hash. The client's own name for its session stays private.
+    /// The start of the lane's hash. The client's own session name is never exported.
     pub conversation: Option<String>,
 }
 
@@ -83,8 +83,9 @@ impl ExchangeTrace {
             return;
         }
         let Upstream { scheme, authority, .. } = route.upstream;
+        // An authority without a port means the default port of its scheme.
         let usual_port = if *scheme == http::uri::Scheme::HTTPS { 443 } else { 80 };
-        let (template, operation) = route.template().unzip();
+        let (template, operation) = route.path_template().unzip();
         self.target = TraceTarget {
             route: template,
             operation: operation.flatten(),
@@ -94,8 +95,9 @@ impl ExchangeTrace {
         };
     }
 
-    /// Sets what the request asks of the model.
+    /// Sets the parameters of the request.
     pub fn set_request(&mut self, request: ModelRequest<'_>) {
+        // Like the route: nothing is copied for a trace that is not exported.
         if self.is_sampled {
             self.model = request.model.map(ToOwned::to_owned);
             (self.streams, self.max_tokens) = (request.streams, request.max_tokens);
@@ -103,12 +105,12 @@ impl ExchangeTrace {
         }
     }
 
-    /// Records the first send, `after` the start of the exchange. Later sends change nothing.
+    /// Records the first send, `after` the start of the exchange. Retries change nothing.
     pub fn record_first_send(&mut self, after: Duration) {
         self.first_send.get_or_insert(after);
     }
 
-    /// Returns `true` if the first bytes of an answer are still to be recorded.
+    /// Returns `true` until the first bytes of an answer are recorded.
     pub const fn needs_first_chunk(&self) -> bool {
         self.is_sampled && self.first_chunk.is_none()
     }
@@ -134,6 +136,7 @@ impl ExchangeTrace {
         // Version 00 has a fixed length.
         let mut text = String::with_capacity(55);
         let flags = u8::from(self.is_sampled);
+        // The client span is the parent: the provider's spans belong below the proxy's request.
         write!(text, "00-{}-{}-{flags:02x}", self.id, self.client_span).ok()?;
         HeaderValue::try_from(text).ok()
     }
@@ -142,16 +145,17 @@ impl ExchangeTrace {
 /// Returns the provider's name in OpenTelemetry's conventions, or the operator's name for a provider without one.
 fn provider_name(upstream: &Upstream) -> Cow<'static, str> {
     Cow::Borrowed(match upstream.kind {
-        Kind::Anthropic => "anthropic",
-        Kind::OpenAi => "openai",
-        Kind::Gemini => "gcp.gemini",
-        Kind::Bedrock => "aws.bedrock",
-        Kind::Azure => "azure.ai.openai",
-        Kind::Vertex => "gcp.vertex_ai",
-        Kind::DeepSeek => "deepseek",
-        Kind::Mistral => "mistral_ai",
-        Kind::Xai => "x_ai",
-        Kind::Compatible if upstream.name == "moonshot" => "moonshot_ai",
-        Kind::MiniMax | Kind::Compatible => return Cow::Owned(upstream.name.clone()),
+        ProviderKind::Anthropic => "anthropic",
+        ProviderKind::OpenAi => "openai",
+        ProviderKind::Gemini => "gcp.gemini",
+        ProviderKind::Bedrock => "aws.bedrock",
+        ProviderKind::Azure => "azure.ai.openai",
+        ProviderKind::Vertex => "gcp.vertex_ai",
+        ProviderKind::DeepSeek => "deepseek",
+        ProviderKind::Mistral => "mistral_ai",
+        ProviderKind::Xai => "x_ai",
+        // The conventions have a name for Moonshot, but it has no kind of its own here.
+        ProviderKind::Compatible if upstream.name == "moonshot" => "moonshot_ai",
+        ProviderKind::MiniMax | ProviderKind::Compatible => return Cow::Owned(upstream.name.clone()),
     })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::writer::EXCHANGE_TARGET;
 use crate::telemetry::events::{ExchangeEnded, ExchangeTrace};
 
-/// Characters of a path that are logged.
+/// Limit of logged characters of a path.
 const PATH_CHARS_MAX: usize = 256;
 
 /// Logs an exchange that ended, under the target `antiphon::exchange`.
@@ -43,6 +43,7 @@ pub(in crate::telemetry) fn log_exchange(event: &ExchangeEnded) {
         overhead_us = micros(event.overhead),
         head_ms = event.upstream_head.map(millis),
         dur_ms = millis(event.duration),
+        // Never missing, so that a filter by side also finds exchanges without a failure.
         side = event.side.unwrap_or("-"),
         phase, code,
         // Operators filter by these keys: they must not change.
@@ -50,10 +51,10 @@ pub(in crate::telemetry) fn log_exchange(event: &ExchangeEnded) {
     );
 }
 
-/// Returns the start of a path, without the query: that may contain a key.
+/// Returns the start of a path, without the query, which may contain a key.
 fn short_path(path: &str) -> &str {
     let path = path.split('?').next().unwrap_or_default();
-    // By characters: a cut within one would not be text.
+    // Counted in characters: a cut inside one would not be valid UTF-8.
     let end = path.char_indices().nth(PATH_CHARS_MAX).map_or(path.len(), |(at, _)| at);
     path.get(..end).unwrap_or_default()
 }

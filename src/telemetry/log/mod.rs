@@ -1,4 +1,4 @@
-//! Log lines: where they go, how they look, and the one line of each exchange.
+//! Log lines: output, format and level, and the one line of each exchange.
 //!
 //! Bodies and secrets are never logged.
 

@@ -45,7 +45,7 @@ pub struct LogControl {
     set_filter: Arc<SetLogFilter>,
 }
 
-/// A function that replaces the filter. It returns whether the log still exists.
+/// A function that replaces the filter. Returns `false` if logging has stopped.
 type SetLogFilter = dyn Fn(EnvFilter) -> bool + Send + Sync;
 
 impl fmt::Debug for LogControl {
@@ -79,7 +79,7 @@ impl LogControl {
             None => message,
         })?;
         let filter = parse_filter(level).map_err(|error| error.to_string())?;
-        // Locked until the filter is set, so that two changes at once leave the level and the filter of the same one.
+        // Locked until the filter is set. Otherwise two concurrent changes could store one level and set the other.
         let mut current = self.level.lock().unwrap_or_else(PoisonError::into_inner);
         if !(self.set_filter)(filter) {
             return Err("failed to set the log level: logging has stopped".to_owned());
@@ -102,7 +102,7 @@ impl LogSettings {
             ))
         };
         for directive in level.split(',').map(str::trim) {
-            // The parser would take a misspelt level for the name of a module.
+            // The parser would accept a misspelled level as the name of a module.
             let lone = !directive.contains('=') && !directive.contains('[');
             if lone && !LEVELS.contains(&directive.to_ascii_lowercase().as_str()) {
                 return Err((format!("expected a log level, found {directive:?}"), hint()));
@@ -114,9 +114,9 @@ impl LogSettings {
         }
     }
 
-    /// Sends the log lines of the whole process to stderr. Fails if that was done before.
+    /// Sends the log lines of the whole process to stderr. Fails if logging is installed already.
     pub fn install(&self) -> io::Result<LogControl> {
-        // One filter with a level of its own: behind two, every line of every library would be checked each time it runs.
+        // The level hint lets tracing skip disabled lines by their level. Without it, each line would run both filters.
         let safe = |filter: EnvFilter| filter.and(filter_fn(is_safe).with_max_level_hint(LevelFilter::TRACE));
         let (filter, handle) = reload::Layer::new(safe(parse_filter(&self.level).map_err(io::Error::other)?));
         let terminal = io::stderr().is_terminal();
@@ -126,7 +126,7 @@ impl LogSettings {
             LogFormat::Text => true,
         };
         let lines = tracing_subscriber::fmt::layer().with_writer(LogOutput);
-        // On a terminal the layer decides: colours, unless `NO_COLOR` is set.
+        // On a terminal the layer itself decides: colors, unless `NO_COLOR` is set.
         let lines = if terminal { lines } else { lines.with_ansi(false) };
         let registry = tracing_subscriber::registry();
         let installed = if text {
@@ -134,6 +134,7 @@ impl LogSettings {
         } else {
             let lines = lines
                 .json()
+                // Fields become top-level keys, which operators filter by.
                 .flatten_event(true)
                 .with_current_span(false)
                 .with_span_list(false);

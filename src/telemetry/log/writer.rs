@@ -1,7 +1,7 @@
-//! The way of log lines to stderr. Lines of exchanges wait for each other and are written together, which saves writes.
+//! The output of log lines to stderr. Lines of exchanges are buffered and written together, which saves system calls.
 //!
-//! An idle thread writes what waits, so a line is late only if the next is about to follow. Every other line is written
-//! at once, behind all lines before it.
+//! Threads write the buffer before they go idle, so a line is delayed only while the process is busy. Every other line
+//! is written at once, after all lines before it.
 
 use std::{
     io::{self, Write},
@@ -14,12 +14,13 @@ use tracing_subscriber::fmt::MakeWriter;
 /// The target of the lines of exchanges.
 pub(super) const EXCHANGE_TARGET: &str = "antiphon::exchange";
 
-/// Bytes that may wait: about thirty lines.
+/// Limit of buffered bytes: about thirty lines.
 const WAITING_BYTES_MAX: usize = 16 * 1024;
 
+/// Formatted lines that are not written yet.
 static WAITING: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
-/// Writes the lines that wait. Every thread must call it before it goes idle, and `main` at the end.
+/// Writes the buffered lines. Every thread must call it before it goes idle, and `main` at the end.
 pub fn flush_log_lines() {
     write_out(&mut lock_waiting());
 }
@@ -30,7 +31,7 @@ fn lock_waiting() -> MutexGuard<'static, Vec<u8>> {
 
 fn write_out(waiting: &mut Vec<u8>) {
     if !waiting.is_empty() {
-        // A failure cannot be reported: stderr is where errors go.
+        // A failed write cannot be reported, because errors go to stderr too.
         drop(io::stderr().lock().write_all(waiting));
         waiting.clear();
     }
@@ -63,7 +64,7 @@ impl<'a> MakeWriter<'a> for LogOutput {
 impl Write for LogLineOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut waiting = lock_waiting();
-        // A line that may not wait takes those before it along, which keeps their order.
+        // A line that may not wait is written with those before it, which keeps the order.
         waiting.extend_from_slice(bytes);
         if !self.may_wait || waiting.len() > WAITING_BYTES_MAX {
             write_out(&mut waiting);
@@ -72,6 +73,7 @@ impl Write for LogLineOutput {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        // Nothing to do: `flush_log_lines` writes the buffer.
         Ok(())
     }
 }

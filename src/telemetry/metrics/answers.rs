@@ -1,4 +1,4 @@
-//! Metrics of providers' answers: what they contained, and how their streams ended.
+//! Metrics of providers' answers: their content in counts, and the ends of their streams.
 
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 
@@ -15,42 +15,46 @@ const TOKEN_DIRECTIONS: [&str; 2] = ["input", "output"];
 metric_table! {
     /// Metrics of answers.
     AnswerMetrics(page) {
-        streams_active: Gauge = page.gauge("streams_active", "Answers whose bodies are being relayed");
+        streams_active: Gauge = page.gauge("streams_active", "Streamed answers that the proxy is relaying to clients");
         calls_emitted: CounterFamily<1> = page.counters(
             "calls_emitted",
-            "Tool calls in answers that the client has to answer",
+            "Tool calls in answers that the client must answer",
             LabelSpace::closed([("format", &Format::ALL.map(Format::label))]),
         );
         server_tools: CounterFamily<1> = page.counters(
             "server_tools",
-            "Tools that providers ran themselves",
+            "Tool calls in answers that the provider runs itself",
             LabelSpace::closed([("format", &Format::ALL.map(Format::label))]),
         );
         stream_ends: CounterFamily<2> = page.counters(
             "stream_ends",
-            "Streamed answers, by stop reason; none if the stream broke off",
+            "Streamed answers by stop reason: error for an error event, none if the last event is missing",
+            // Only the pairs that exist: each format has its own stop reasons.
             LabelSpace::listed(["format", "stop"], stops_of_formats()),
         );
         stream_stalls: CounterFamily<1> = page.counters(
             "stream_stalls",
-            "Answers that stayed silent until a timeout of the proxy ended them, by the side that caused it",
+            "Answers that stalled until a timeout of the proxy ended them, by the side that caused the stall",
             LabelSpace::closed([("side", &Side::ALL.map(Side::label))]),
         );
         tokens: CounterFamily<2> = page.counters(
             "tokens",
-            "Tokens that answers reported",
+            "Tokens that answers reported; input includes cached tokens",
             LabelSpace::closed([("format", &Format::ALL.map(Format::label)), ("direction", &TOKEN_DIRECTIONS)]),
         );
-        watcher_blind: Counter = page.counter("watcher_blind", "Answers that the watcher could not read");
+        watcher_blind: Counter = page.counter(
+            "watcher_blind",
+            "Answers that the watcher could not read because they were compressed; their content is not counted",
+        );
         watcher_truncated: Counter = page.counter(
             "watcher_truncated",
-            "Events of answers that were too long for the watcher to read to the end",
+            "Events in answers that were too long for the watcher to read completely",
         );
     }
 }
 
 impl AnswerMetrics {
-    /// Counts what the answer of an exchange contained.
+    /// Counts the content of an exchange's answer, and its stall if there was one.
     pub(super) fn record_exchange(&self, event: &ExchangeEnded) {
         if let Some(answer) = &event.watched {
             self.record_answer(answer);
@@ -62,7 +66,7 @@ impl AnswerMetrics {
 
     fn record_answer(&self, answer: &AnswerSummary) {
         let format = answer.format.label();
-        // Most answers contain none of these: skip the lookup.
+        // Most answers contain neither, so the lookup of the label set is skipped.
         for (counters, count) in [
             (&self.calls_emitted, answer.calls),
             (&self.server_tools, answer.server_tools),
@@ -81,6 +85,7 @@ impl AnswerMetrics {
     }
 }
 
+/// Returns each format with each of its stop reasons.
 fn stops_of_formats() -> Vec<[&'static str; 2]> {
     let stops = |format: Format| stop_labels(format).map(move |stop| [format.label(), stop]);
     Format::ALL.into_iter().flat_map(stops).collect()

@@ -1,4 +1,4 @@
-//! Metrics of exchanges: how many there are, how they ended, and how long they took.
+//! Metrics of exchanges: number, outcome and duration.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,11 +12,11 @@ use super::{
 };
 use crate::{telemetry::events::ExchangeEnded, wire::Format};
 
-/// Label sets of `requests` with an upstream and a format of their own.
+/// Limit of label sets of `requests` with an upstream and a format of their own.
 const REQUEST_SETS_MAX: usize = 300;
-/// Label sets of `requests` that folding may add: six status classes times seven outcomes.
+/// Limit of label sets that folding adds to `requests`: six status classes times seven outcomes.
 const REQUEST_FOLDED_SETS_MAX: usize = 6 * 7;
-/// Seconds of a whole exchange: from a refusal by the proxy itself to an hour of work.
+/// Seconds of a whole exchange: from an error of the proxy itself to half an hour of work.
 const DURATION_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
 /// Seconds that the proxy adds: microseconds for a small body, milliseconds for a long history.
 const OVERHEAD_BUCKETS: [f64; 12] = [
@@ -28,11 +28,11 @@ metric_table! {
     ExchangeMetrics(page) {
         requests: CounterFamily<4> = page.counters(
             "requests",
-            "Exchanges that ended, by upstream, format, status class and outcome: ok, or the side that caused the failure",
+            "Exchanges that ended, by upstream, format, status class, and outcome: ok or the side that failed",
             LabelSpace::open(["upstream", "format", "code_class", "outcome"], REQUEST_SETS_MAX)
                 .folding(["upstream", "format"], REQUEST_FOLDED_SETS_MAX),
         );
-        in_flight: Gauge = page.gauge("inflight_requests", "Exchanges that started and have not ended");
+        in_flight: Gauge = page.gauge("inflight_requests", "Exchanges that are running");
         duration: HistogramFamily<1> = page.histograms(
             "request_duration",
             "Duration of whole exchanges, from the first byte of the request to the last byte of the answer",
@@ -41,7 +41,7 @@ metric_table! {
         );
         overhead: Histogram = page.histogram(
             "overhead",
-            "Time that the proxy added before the first send: read, check, plan and splice the body",
+            "Latency that the proxy added before the first send: to read, check, plan and splice the body",
             &OVERHEAD_BUCKETS,
         );
     }
@@ -56,10 +56,11 @@ impl ExchangeMetrics {
             upstreams.label(event.upstream.as_deref()),
             format.into(),
             status_class(event.status).into(),
+            // An exchange without a failure has no side.
             event.side.unwrap_or("ok").into(),
         ]);
         self.duration.observe([format], event.duration);
-        // Only bodies in a known format are read, so all others add nothing worth measuring.
+        // Only bodies in a known format are read, so the others would hide the real overhead.
         if event.format.is_some() {
             self.overhead.observe(event.overhead.as_secs_f64());
         }
@@ -82,16 +83,19 @@ impl UpstreamNames {
 
     /// Returns the label of an upstream: its name if it is configured, else `none`.
     fn label(&self, name: Option<&str>) -> LabelValue {
+        // After a reload, an exchange may name an upstream that no longer exists.
         let names = self.0.load();
         name.and_then(|name| names.get(name))
             .map_or(LabelValue::Borrowed("none"), |name| LabelValue::Owned(name.clone()))
     }
 }
 
+/// Returns the labels of all formats, and `none` for paths without history.
 fn formats_and_none() -> Vec<&'static str> {
     Format::ALL.map(Format::label).into_iter().chain(["none"]).collect()
 }
 
+/// Returns the class of a status, as operators group it; `none` if no status was sent.
 const fn status_class(status: u16) -> &'static str {
     match status {
         100..=199 => "1xx",

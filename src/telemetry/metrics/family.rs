@@ -1,4 +1,4 @@
-//! Metrics with labels, each bounded by its [`LabelSpace`].
+//! Metrics with labels. Each [`LabelSpace`] bounds the number of label sets.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use prometheus_client::metrics::{
 
 use super::label_sets::{LabelSet, LabelSpace, LabelValue};
 
-/// Values that a gauge family remembers for label sets without room. Only a very large configuration needs any.
+/// Limit of values that a gauge family stores for folded label sets. Only very large configurations fold any.
 const FOLDED_VALUES_MAX: usize = 16 * 1024;
 
 /// Counters, one for each label set.
@@ -33,16 +33,16 @@ pub(in crate::telemetry) struct BoundedFamily<const N: usize, M, C = fn() -> M> 
     family: Family<LabelSet<N>, M, C>,
     space: LabelSpace<N>,
     sets: Mutex<SetCounts>,
-    /// Updates that found no room, over all families of the page.
+    /// Updates without room for their label set, over all families of the page.
     folded_updates: Arc<AtomicU64>,
 }
 
 /// The number of label sets on the page.
 #[derive(Debug, Default)]
 struct SetCounts {
-    /// Sets that keep their own values.
+    /// Sets with their own label values.
     own: usize,
-    /// Sets that stand for sets without room.
+    /// Sets that replace others, with labels folded to `other`.
     folded: usize,
 }
 
@@ -73,22 +73,24 @@ impl<const N: usize, M, C: MetricConstructor<M>> BoundedFamily<N, M, C> {
 
     /// Changes the metric of these labels, or of the set that replaces them.
     fn update(&self, labels: &LabelSet<N>, change: impl FnOnce(&M)) {
-        // The common case: the set exists, and only the family's own lock is taken.
+        // The common case: the set exists, and the second lock is not needed.
         if let Some(metric) = self.family.get(labels) {
             return change(&metric);
         }
         if self.reserve_set(labels) {
             return change(&self.family.get_or_create(labels));
         }
+        // Counted even if the update is dropped next: operators must see that the page is full.
         self.count_folded_update();
         if let Some(folded) = self.reserve_folded_set(labels) {
             change(&self.family.get_or_create(&folded));
         }
     }
 
-    /// Puts these labels on the page if there is room. Returns whether they are there.
+    /// Puts these labels on the page if there is room. Returns `true` if they are on the page.
     fn reserve_set(&self, labels: &LabelSet<N>) -> bool {
         let mut sets = self.lock_sets();
+        // Checked again under the lock: another thread may have added the set meanwhile.
         if self.family.get(labels).is_some() {
             return true;
         }
@@ -96,7 +98,7 @@ impl<const N: usize, M, C: MetricConstructor<M>> BoundedFamily<N, M, C> {
             return false;
         }
         sets.own += 1;
-        // Created under the lock, so that two threads with the same new labels take one place.
+        // Created under the lock, so that two threads with the same new labels are counted once.
         drop(self.family.get_or_create(labels));
         true
     }
@@ -117,7 +119,7 @@ impl<const N: usize, M, C: MetricConstructor<M>> BoundedFamily<N, M, C> {
 
     /// Removes every label set.
     fn clear(&self) {
-        // The lock is held until the family is empty: a set that is added meanwhile must be counted.
+        // Locked until the family is empty, so that a set which is added meanwhile is counted.
         let mut sets = self.lock_sets();
         *sets = SetCounts::default();
         self.family.clear();
@@ -133,12 +135,12 @@ impl<const N: usize, M, C: MetricConstructor<M>> BoundedFamily<N, M, C> {
 }
 
 impl<const N: usize> BoundedFamily<N, Counter> {
-    /// Counts one.
+    /// Adds one.
     pub(in crate::telemetry) fn count<V: Into<LabelValue>>(&self, labels: [V; N]) {
         self.add(labels, 1);
     }
 
-    /// Counts `count`.
+    /// Adds `count`.
     pub(in crate::telemetry) fn add<V: Into<LabelValue>>(&self, labels: [V; N], count: u64) {
         self.update(&self.space.label_set(labels), |counter| {
             counter.inc_by(count);
@@ -153,7 +155,7 @@ impl<const N: usize> BoundedFamily<N, Counter> {
 }
 
 impl<const N: usize> BoundedFamily<N, Histogram, HistogramBuckets> {
-    /// Adds one duration.
+    /// Records one duration.
     pub(in crate::telemetry) fn observe<V: Into<LabelValue>>(&self, labels: [V; N], took: Duration) {
         self.update(&self.space.label_set(labels), |histogram| {
             histogram.observe(took.as_secs_f64());
@@ -165,7 +167,7 @@ impl<const N: usize> BoundedFamily<N, Histogram, HistogramBuckets> {
 #[derive(Debug)]
 pub(in crate::telemetry) struct GaugeFamily<const N: usize> {
     gauges: BoundedFamily<N, Gauge>,
-    /// The last value of each set without room, to know by how much a new one changes the sum.
+    /// The last value of each folded set, from which the change of the sum is computed.
     folded_values: Mutex<HashMap<LabelSet<N>, i64>>,
 }
 
@@ -189,11 +191,12 @@ impl<const N: usize> GaugeFamily<N> {
             return;
         };
         let mut values = self.folded_values.lock().unwrap_or_else(PoisonError::into_inner);
-        // A sum that misses a set is better than memory without a bound.
+        // A sum without this set is better than unbounded memory.
         if values.len() >= FOLDED_VALUES_MAX && !values.contains_key(&labels) {
             return;
         }
         let before = values.insert(labels, value).unwrap_or(0);
+        // Gauges are set on every scrape: an unchanged value must not count as a folded update.
         if before != value {
             self.gauges.count_folded_update();
             self.gauges.update(&folded, |gauge| {
@@ -205,6 +208,7 @@ impl<const N: usize> GaugeFamily<N> {
     /// Removes every label set; those that still exist must be set again.
     pub(in crate::telemetry) fn clear(&self) {
         let mut values = self.folded_values.lock().unwrap_or_else(PoisonError::into_inner);
+        // Both are cleared under this lock, or a sum could subtract a value that was forgotten.
         values.clear();
         self.gauges.clear();
     }

@@ -14,7 +14,7 @@ metric_table! {
         _build: () = page.info("build", "The version of the proxy", [("version", env!("CARGO_PKG_VERSION"))]);
         reload_successful: Gauge = page.gauge(
             "config_last_reload_successful",
-            "1 if the last configuration that was read is in force, 0 if the reload failed",
+            "1 if the last reload succeeded, 0 if it failed and the previous configuration is in force",
         );
         reloaded_at: Gauge<f64, AtomicU64> = page.timestamp(
             "config_last_reload_success_timestamp",
@@ -22,17 +22,18 @@ metric_table! {
         );
         _series_folded: () = page.folded_updates(
             "series_folded",
-            "Updates that were counted as other, or dropped, because the page has no room for more label sets",
+            "Updates that were counted under the label value other, or dropped, because the page is full",
         );
     }
 }
 
 impl InstanceMetrics {
-    /// Records a reload of the configuration. Its first reading, at the start, is one.
+    /// Records a reload of the configuration. The first load, at the start, counts as one.
     pub(in crate::telemetry) fn record_reload(&self, is_successful: bool) {
         self.reload_successful.set(i64::from(is_successful));
+        // A failed reload leaves the time of the configuration that is still in force.
         if is_successful {
-            self.reloaded_at.set(clock::since_1970().as_secs_f64());
+            self.reloaded_at.set(clock::unix_time().as_secs_f64());
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Label sets: one value for each label of a metric, and the bound on how many of these sets a metric may have.
+//! Label sets, with one value for each label of a metric, and the bound on the number of sets of a metric.
 //!
-//! Every set is one series on the page (a histogram has several). The bound is known before any traffic arrives, because
-//! each label either has a closed list of values or a limit here.
+//! Every set is one series on the page (a histogram has several). The bound is known before any traffic arrives,
+//! because each label has either a closed list of values or a limit here.
 
 use std::borrow::Cow;
 
-/// The value that replaces every value the page has no room for.
+/// The value that replaces label values without room on the page.
 pub(super) const OTHER: &str = "other";
 
 /// The value of one label; values from closed lists are borrowed.
@@ -18,13 +18,13 @@ pub(super) type LabelSet<const N: usize> = [(&'static str, LabelValue); N];
 #[derive(Debug)]
 pub(super) struct LabelSpace<const N: usize> {
     names: [&'static str; N],
-    /// Sets that are on the page from the start, at zero: a zero is visible, a missing series is not.
+    /// Sets that are on the page from the start, at zero. Alerts can use a zero, but not a missing series.
     initial: Vec<[&'static str; N]>,
-    /// Sets that may keep the values they were counted with.
+    /// Limit of sets with their own label values.
     sets_max: usize,
     /// Labels whose value becomes `other` in a set that has no room.
     folded_labels: Vec<&'static str>,
-    /// Sets that folding may add to the others.
+    /// Limit of sets that folding adds.
     folded_sets_max: usize,
 }
 
@@ -80,6 +80,7 @@ impl<const N: usize> LabelSpace<N> {
     pub(super) fn label_set<V: Into<LabelValue>>(&self, values: [V; N]) -> LabelSet<N> {
         let mut values = values.into_iter();
         self.names
+            // Both arrays have N elements, so the default is never used.
             .map(|name| (name, values.next().map_or(LabelValue::Borrowed(""), Into::into)))
     }
 
@@ -101,12 +102,12 @@ impl<const N: usize> LabelSpace<N> {
         (!self.folded_labels.is_empty()).then(|| labels.clone().map(fold))
     }
 
-    /// Returns how many sets may keep their own values.
+    /// Returns the limit of sets with their own label values.
     pub(super) const fn sets_max(&self) -> usize {
         self.sets_max
     }
 
-    /// Returns how many sets folding may add.
+    /// Returns the limit of sets that folding adds.
     pub(super) const fn folded_sets_max(&self) -> usize {
         self.folded_sets_max
     }

@@ -36,6 +36,10 @@ pub const POST_ANSWERS: [&str; 9] = [
     "unavailable",
 ];
 /// Events in the life of a posted result.
+///
+/// The first three are posts: in time, after the conversation continued, and before the call was recorded. `delivered`
+/// and `acked` are the way to its owner. `conflict` to `cancelled` are refused posts. `unread` is a failed read of the
+/// ledger, and `lost` a change that the ledger never stored.
 pub const LATE_RESULT_EVENTS: [&str; 11] = [
     "attached",
     "detached",
@@ -51,9 +55,9 @@ pub const LATE_RESULT_EVENTS: [&str; 11] = [
 ];
 
 const READ_WRITE: [&str; 2] = ["read", "write"];
-/// Seconds of a ledger operation: microseconds from memory, longer where a commit waits for the disk.
+/// Seconds of a ledger operation: microseconds in memory, milliseconds if a commit waits for the disk.
 const OP_BUCKETS: [f64; 10] = [0.000_05, 0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0];
-/// Seconds that a result waited for its owner: from the next request to a week.
+/// Seconds from a post to the delivery: from the next request to a week.
 const AGE_BUCKETS: [f64; 10] = [
     1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0, 259_200.0, 604_800.0,
 ];
@@ -63,25 +67,25 @@ metric_table! {
     LedgerMetrics(page) {
         missed: CounterFamily<1> = page.counters(
             "ledger_missed",
-            "Exchanges that continued without the ledger because of a timeout",
+            "Exchanges that continued without the ledger because a read or write timed out or failed",
             LabelSpace::closed([("op", &READ_WRITE)]),
         );
         lost_writes: Arc<AtomicU64> = page.shared_counter(
             "ledger_lost",
-            "Background writes to the ledger that failed and were lost",
+            "Background writes to the ledger that failed for good and were lost",
         );
         op_duration: HistogramFamily<1> = page.histograms(
             "ledger_op_duration",
-            "Duration of ledger operations, time in the queue included",
+            "Duration of ledger operations, including their time in the queue",
             &OP_BUCKETS,
             LabelSpace::closed([("op", &LEDGER_OPS)]),
         );
         errors: CounterFamily<2> = page.counters(
             "ledger_errors",
-            "Ledger operations that failed, by error",
+            "Ledger operations that failed, by kind of error",
             LabelSpace::closed([("op", &LEDGER_OPS), ("kind", &LEDGER_ERRORS)]),
         );
-        // Two rows, from one question to the ledger.
+        // Two rows with one source, so that the ledger is read once per scrape.
         usage: LedgerUsage = LedgerUsage::register(page);
         posts: CounterFamily<1> = page.counters(
             "ledger_posts",
@@ -90,12 +94,12 @@ metric_table! {
         );
         late_results: CounterFamily<1> = page.counters(
             "late_results",
-            "Events in the life of posted results",
+            "Events in the life of posted results, from the post to the delivery, expiry or loss",
             LabelSpace::closed([("event", &LATE_RESULT_EVENTS)]),
         );
         late_result_age: Histogram = page.histogram(
             "late_result_age",
-            "Time from the post of a result to its delivery",
+            "Time from the post of a result to its delivery to the client",
             &AGE_BUCKETS,
         );
     }
@@ -122,15 +126,15 @@ impl LedgerMetrics {
     }
 }
 
-/// A function that returns how many records the ledger contains and their bytes; `None` while it is unknown.
+/// A function that returns the number of records in the ledger and their bytes; `None` while they are unknown.
 pub type LedgerUsageSource = Box<dyn Fn() -> Option<(u64, u64)> + Send + Sync>;
 
-/// The gauges of the ledger's size. Its source is asked when the page is read; without one the gauges are missing.
+/// The gauges of the ledger's size. The source is called when the page is read. Without one the gauges are missing.
 #[derive(Clone, Default)]
 pub(in crate::telemetry) struct LedgerUsage(Arc<OnceLock<LedgerUsageSource>>);
 
 impl LedgerUsage {
-    /// Gauges of the collector.
+    /// Number of gauges.
     const SERIES: usize = 2;
 
     fn register(page: &mut super::page::MetricsPage) -> Self {
@@ -139,7 +143,7 @@ impl LedgerUsage {
         usage
     }
 
-    /// Sets the source; only the first counts.
+    /// Sets the source. Later calls have no effect.
     pub(in crate::telemetry) fn set_source(&self, source: LedgerUsageSource) {
         drop(self.0.set(source));
     }
@@ -154,7 +158,7 @@ impl fmt::Debug for LedgerUsage {
 impl Collector for LedgerUsage {
     fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
         let Some((records, bytes)) = self.0.get().and_then(|source| source()) else {
-            // A missing series is honest; a zero would be read as an empty ledger.
+            // A missing series is better than a zero, which would look like an empty ledger.
             return Ok(());
         };
         for (name, help, unit, value) in [

@@ -1,4 +1,4 @@
-//! Every metric. A metric is one row of a table: name, help, buckets and labels, with a handle that its recording call uses.
+//! Every metric. A metric is one row of a table: name, help, buckets, labels, and the handle that records it.
 //!
 //! | file | table |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | `instance` | version, configuration, the page itself |
 //! | `process` | CPU time, memory and files of the process |
 //!
-//! Labels come from closed lists and from the configuration. The only text of a request that becomes a label is the name
-//! of a tool. [`page`] bounds how many series all tables may have.
+//! Labels come from closed lists and from the configuration. The only text of a request that becomes a label is a tool's
+//! name. [`page`] bounds the number of series over all tables.
 
 mod answers;
 mod exchanges;
@@ -79,7 +79,7 @@ impl Metrics {
             upstream_names: UpstreamNames::new(upstreams),
             page,
         };
-        // A process whose configuration cannot be read does not start.
+        // The process only starts if its configuration was loaded.
         metrics.instance.record_reload(true);
         metrics
     }
@@ -89,7 +89,7 @@ impl Metrics {
         self.upstream_names.replace(names);
     }
 
-    /// Counts an exchange that ended in every table that it concerns.
+    /// Counts an exchange that ended in all tables.
     pub(super) fn record_exchange(&self, event: &ExchangeEnded) {
         self.exchanges.record_end(event, &self.upstream_names);
         self.repairs.record_exchange(event);
@@ -97,7 +97,7 @@ impl Metrics {
         self.upstreams.record_exchange(event);
     }
 
-    /// Returns how many series the page may ever have.
+    /// Returns the upper bound of the number of series on the page.
     pub(super) const fn series_max(&self) -> usize {
         self.page.series_max() + ProcessPage::SERIES_MAX
     }
@@ -113,6 +113,7 @@ impl Metrics {
         match written {
             Ok(()) => page,
             Err(error) => {
+                // An empty page has no end marker, so the scrape fails. Half a page would hide series.
                 tracing::error!(%error, "failed to encode the metrics page");
                 String::new()
             }

@@ -1,7 +1,7 @@
-//! The metrics page: the rows of every table of metrics, and the number of series that they may have at most.
+//! The metrics page: the rows of all tables, and the upper bound of their number of series.
 //!
-//! The page's length is bounded whatever is configured and whatever clients send: a scraper pays for each series on every
-//! scrape. [`MetricsPage`] has a method for each kind of row; it adds the row to the page and returns its handle.
+//! The length of the page is bounded for every configuration and all traffic: each series costs on every scrape.
+//! [`MetricsPage`] has a method for each kind of row, which adds the row to the page and returns its handle.
 
 use std::{
     fmt,
@@ -51,7 +51,7 @@ macro_rules! metric_table {
 }
 pub(super) use metric_table;
 
-/// The metrics page while it is put together, and when it is read.
+/// The metrics page: first its builder, then its encoder.
 ///
 /// Names have the prefix `antiphon_`. The library appends the unit and, to counters, `_total`; it ends help with a full
 /// stop.
@@ -91,7 +91,7 @@ impl MetricsPage {
         BoundedFamily::new(family, labels, Arc::clone(&self.folded_updates))
     }
 
-    /// Adds a counter that code without access to metrics increments. It is read when the page is.
+    /// Adds a counter that code without access to metrics increments. It is read on each scrape.
     pub(super) fn shared_counter(&mut self, name: &'static str, help: &'static str) -> Arc<AtomicU64> {
         let count = Arc::<AtomicU64>::default();
         self.put_shared_counter(name, help, Arc::clone(&count));
@@ -141,24 +141,25 @@ impl MetricsPage {
         BoundedFamily::new(family, labels, Arc::clone(&self.folded_updates))
     }
 
-    /// Adds facts that never change.
+    /// Adds an info metric: facts that never change.
     pub(super) fn info<const N: usize>(&mut self, name: &str, help: &str, facts: [(&'static str, &'static str); N]) {
         self.put(1, name, help, None, Info::new(facts));
     }
 
-    /// Adds rows that are read when the page is: at most `series` series.
+    /// Adds rows that are collected on each scrape, with `series` series at most.
     pub(super) fn collector(&mut self, series: usize, collector: impl Collector) {
+        // A collector's series are not known here, so its owner declares them.
         self.series_max += series;
         self.registry.register_collector(Box::new(collector));
     }
 
-    /// Adds the page's own row: how often it had no room.
+    /// Adds the page's own row: the updates without room for their label set.
     pub(super) fn folded_updates(&mut self, name: &'static str, help: &'static str) {
         let count = Arc::clone(&self.folded_updates);
         self.put_shared_counter(name, help, count);
     }
 
-    /// Returns how many series the page may ever have.
+    /// Returns the upper bound of the number of series on the page.
     pub(super) const fn series_max(&self) -> usize {
         self.series_max
     }
@@ -169,7 +170,7 @@ impl MetricsPage {
     }
 
     fn put(&mut self, series: usize, name: &str, help: &str, unit: Option<Unit>, metric: impl Metric) {
-        // Counted before anything is recorded, so that the bound holds from the start.
+        // Counted at registration, so that the bound is known before any traffic.
         self.series_max += series;
         match unit {
             None => self.registry.register(name, help, metric),
@@ -182,17 +183,17 @@ impl MetricsPage {
     }
 }
 
-/// Returns how many label sets a family may have on the page.
+/// Returns the upper bound of the number of label sets of a family.
 const fn sets_total<const N: usize>(labels: &LabelSpace<N>) -> usize {
     labels.sets_max() + labels.folded_sets_max()
 }
 
-/// Returns how many series a histogram has: its buckets, the one for everything, sum and count.
+/// Returns the number of series of a histogram: its buckets, `+Inf`, sum and count.
 const fn histogram_series(buckets: &[f64]) -> usize {
     buckets.len() + 3
 }
 
-/// A counter whose value is elsewhere.
+/// A counter that other code increments.
 #[derive(Debug)]
 struct SharedCounter {
     name: &'static str,
@@ -202,7 +203,7 @@ struct SharedCounter {
 
 impl Collector for SharedCounter {
     fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
-        // The library adds the full stop to registered metrics only.
+        // For collectors the library does not add the full stop.
         let help = format!("{}.", self.help);
         let counter = page.encode_descriptor(self.name, &help, None, MetricType::Counter)?;
         ConstCounter::new(self.count.load(Ordering::Relaxed)).encode(counter)

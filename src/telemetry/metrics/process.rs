@@ -1,6 +1,6 @@
-//! Metrics of the process, as the system reports them, under the names that every Prometheus client library uses.
+//! Metrics of the process, under the names that Prometheus client libraries share.
 //!
-//! They are read from `/proc` when the page is; other systems than Linux have none.
+//! They are read from `/proc` on each scrape. Only Linux has them.
 
 use std::{fmt, fs};
 
@@ -11,7 +11,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-/// Clock ticks a second in `/proc`: part of the kernel's interface, the same on every machine.
+/// Clock ticks per second in `/proc`: part of the kernel's interface, the same on every machine.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// One metric of the process.
@@ -69,12 +69,12 @@ static ROWS: [ProcessRow; 6] = [
     },
 ];
 
-/// The page of the process: these names have no prefix.
+/// The part of the page about the process. Its names have no `antiphon` prefix.
 #[derive(Debug)]
 pub(super) struct ProcessPage(Registry);
 
 impl ProcessPage {
-    /// Series of the page.
+    /// Number of series.
     pub(super) const SERIES_MAX: usize = ROWS.len();
 
     pub(super) fn new() -> Self {
@@ -97,6 +97,7 @@ impl Collector for ProcessCollector {
     fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
         let status = ProcessStatus::read();
         for ProcessRow { name, help, unit, read } in &ROWS {
+            // A missing series is better than a zero, which would look like a measured value.
             let Some(value) = read(&status) else { continue };
             let kind = match value {
                 ProcessValue::CounterSeconds(_) => MetricType::Counter,
@@ -127,12 +128,13 @@ struct ProcessStatus {
 impl ProcessStatus {
     fn read() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // The program's name is in parentheses and may contain anything: count the fields from behind it.
+        // The program's name is in parentheses and may contain anything, so fields are counted from its end.
         let fields: Vec<&str> = stat
             .rsplit_once(')')
             .map_or("", |(_, rest)| rest)
             .split_whitespace()
             .collect();
+        // In proc(5) these fields have other numbers: index 0 here is field 3, the state.
         let seconds = |at: usize| {
             fields
                 .get(at)?
@@ -141,11 +143,12 @@ impl ProcessStatus {
                 .map(|ticks| ticks / TICKS_PER_SECOND)
         };
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        // The kernel reports kibibytes.
         let bytes = |name: &str| Some(first_word_after(&status, name)?.parse::<i64>().ok()? * 1024);
         let system = fs::read_to_string("/proc/stat").unwrap_or_default();
         let booted = first_word_after(&system, "btime").and_then(|seconds| seconds.parse::<f64>().ok());
         let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-        // The folder itself is open while it is read.
+        // Reading the folder opens one descriptor, which is not counted.
         let open = fs::read_dir("/proc/self/fd")
             .ok()
             .map(|files| files.count().saturating_sub(1));
@@ -160,7 +163,7 @@ impl ProcessStatus {
     }
 }
 
-/// Returns the first word behind `name` on the line that starts with it.
+/// Returns the first word after `name` on the line that starts with it.
 fn first_word_after<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()

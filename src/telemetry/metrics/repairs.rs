@@ -1,4 +1,4 @@
-//! Metrics of what was found in request bodies, and what was done about it.
+//! Metrics of findings in request bodies, and of repairs.
 
 use prometheus_client::metrics::counter::Counter;
 
@@ -10,27 +10,33 @@ use crate::{
     wire::{Format, Unreadable},
 };
 
-/// Reasons for a retry with another repair.
-const SECOND_REPAIR_REASONS: [&str; 2] = ["pairing", "binding"];
-/// Kinds of answers that a call keeps for good.
-const FROZEN_ANSWERS: [&str; 3] = ["moved", "restored", "placeholder"];
+/// Reasons for a resend: the provider refused the pairing of the history, or its signed thinking.
+const RESEND_REASONS: [&str; 2] = ["pairing", "binding"];
+/// Kinds of pinned answers.
+const PINNED_ANSWERS: [&str; 3] = ["moved", "restored", "placeholder"];
 
 metric_table! {
     /// Metrics of repairs.
     RepairMetrics(page) {
         findings: CounterFamily<2> = page.counters(
             "findings",
-            "Violations of the pairing rules that were found in request bodies",
-            LabelSpace::closed([("kind", &FindingKind::ALL.map(FindingKind::code)), ("format", &Format::ALL.map(Format::label))]),
+            "Breaches of the rules for tool calls and results, found in request bodies",
+            LabelSpace::closed([
+                ("kind", &FindingKind::ALL.map(FindingKind::code)),
+                ("format", &Format::ALL.map(Format::label)),
+            ]),
         );
         repairs: CounterFamily<2> = page.counters(
             "repairs",
             "Repair actions that were applied to request bodies",
-            LabelSpace::closed([("action", &Action::ALL.map(Action::label)), ("format", &Format::ALL.map(Format::label))]),
+            LabelSpace::closed([
+                ("action", &Action::ALL.map(Action::label)),
+                ("format", &Format::ALL.map(Format::label)),
+            ]),
         );
         unreadable: CounterFamily<1> = page.counters(
             "unreadable",
-            "Request bodies that could not be read and were forwarded unchanged",
+            "Request bodies that the proxy failed to read and forwarded unchanged, by reason",
             LabelSpace::closed([("reason", &Unreadable::ALL.map(Unreadable::code))]),
         );
         rejections: CounterFamily<1> = page.counters(
@@ -40,29 +46,29 @@ metric_table! {
         );
         second_repairs: CounterFamily<1> = page.counters(
             "second_repairs",
-            "Requests that were repaired again and retried because the provider refused the first attempt",
-            LabelSpace::closed([("why", &SECOND_REPAIR_REASONS)]),
+            "Requests that were repaired again and retried because the provider refused the history, by reason",
+            LabelSpace::closed([("why", &RESEND_REASONS)]),
         );
         second_repairs_refused: CounterFamily<1> = page.counters(
             "second_repairs_refused",
-            "Requests that the provider refused again on the retry with a second repair",
-            LabelSpace::closed([("why", &SECOND_REPAIR_REASONS)]),
+            "Requests that the provider refused again after a second repair and a retry",
+            LabelSpace::closed([("why", &RESEND_REASONS)]),
         );
         deferred: Counter = page.counter(
             "deferred",
-            "Results that were left out because no message of the history can hold them yet",
+            "Results that were left out of a request because no message of its history can contain them yet",
         );
-        unrepairable: Counter = page.counter("unrepairable", "Findings that no repair action is allowed to change");
+        unrepairable: Counter = page.counter("unrepairable", "Findings that no allowed repair action could repair");
         frozen_answers: CounterFamily<1> = page.counters(
             "frozen_answers",
-            "Answers that were given to tool calls for good, by kind",
-            LabelSpace::closed([("row", &FROZEN_ANSWERS)]),
+            "Answers that were pinned to tool calls, so that every later request contains the same one, by kind",
+            LabelSpace::closed([("row", &PINNED_ANSWERS)]),
         );
     }
 }
 
 impl RepairMetrics {
-    /// Counts what an exchange that ended had in its body.
+    /// Counts the findings and repairs of an exchange's body.
     pub(super) fn record_exchange(&self, event: &ExchangeEnded) {
         let format = event.format_label();
         if let Some(report) = &event.report {
@@ -77,7 +83,7 @@ impl RepairMetrics {
     }
 
     fn record_report(&self, report: &RepairReport, format: &'static str) {
-        // Content and ids of findings are never labels, only their kinds.
+        // Only the kind of a finding becomes a label, because ids come from clients.
         for finding in &report.findings {
             self.findings.count([finding.kind.code(), format]);
         }

@@ -13,12 +13,12 @@ use super::{
     label_sets::{LabelSpace, LabelValue, OTHER},
     page::metric_table,
 };
-use crate::session_table::{Detached, Entered, Settled};
+use crate::session_table::{DetachReason, EnteredLane, SettledCall};
 
 /// Ways in which a tool call is closed.
-const CLOSED: [&str; 3] = ["settled", "placeholder", "abandoned"];
+const CLOSE_KINDS: [&str; 3] = ["settled", "placeholder", "abandoned"];
 const YES_NO: [&str; 2] = ["yes", "no"];
-/// A call that stays open for longer may outlive its client.
+/// Duration after which a settled call counts as long: its client may have stopped waiting.
 const LONG_CALL: Duration = Duration::from_secs(10);
 /// Seconds that clients need for a tool call: from reading a file to hours of work.
 const ROUND_TRIP_BUCKETS: [f64; 12] = [0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0, 1800.0, 7200.0];
@@ -27,50 +27,57 @@ metric_table! {
     /// Metrics of sessions and tool calls.
     SessionMetrics(page) {
         lanes: Gauge = page.gauge("lanes", "Conversations in the session table");
-        session_forks: Counter = page.counter("session_forks", "Times that two agent loops continued one history");
-        tool_calls_in_flight: Gauge = page.gauge("tool_calls_inflight", "Tool calls that clients have not answered yet");
+        session_forks: Counter = page.counter(
+            "session_forks",
+            "Forks of histories: a second agent loop continued the history of another one",
+        );
+        tool_calls_in_flight: Gauge = page.gauge(
+            "tool_calls_inflight",
+            "Tool calls that clients have not answered yet",
+        );
         tool_calls_closed: CounterFamily<1> = page.counters(
             "tool_calls_closed",
-            "Tool calls that are no longer open: settled by a result, answered by a placeholder for a lost result, or abandoned",
-            LabelSpace::closed([("how", &CLOSED)]),
+            "Tool calls that are no longer open: settled by a result, answered by a placeholder, or abandoned",
+            LabelSpace::closed([("how", &CLOSE_KINDS)]),
         );
         settles: CounterFamily<1> = page.counters(
             "settles",
-            "Tool calls settled by a result, by whether the conversation still waited for it",
+            "Tool calls settled by a result; attached is no if no conversation waited for it any more",
             LabelSpace::closed([("attached", &YES_NO)]),
         );
         long_calls: CounterFamily<1> = page.counters(
             "long_calls",
-            "Settled tool calls that took more than 10 seconds, by whether the client had stopped waiting for the result",
+            "Settled tool calls that took more than 10 seconds; detached is yes if no conversation waited any more",
             LabelSpace::closed([("detached", &YES_NO)]),
         );
         calls_detached: CounterFamily<1> = page.counters(
             "calls_detached",
             "Tool calls that no client is known to wait for any more, by reason",
-            LabelSpace::closed([("why", &Detached::ALL.map(Detached::label))]),
+            LabelSpace::closed([("why", &DetachReason::ALL.map(DetachReason::label))]),
         );
         tool_round_trip: HistogramFamily<1> = page.histograms(
             "tool_round_trip",
             "Time from a tool call in an answer to its result in a request",
             &ROUND_TRIP_BUCKETS,
+            // One more than the names: `other`.
             LabelSpace::open(["tool"], ToolNames::MAX + 1).starting_with(vec![[OTHER]]),
         );
-        // Not a row: chooses the label of `tool_round_trip`.
+        // Not a row of the page, but the choice of labels for `tool_round_trip`.
         tool_names: ToolNames = ToolNames::default();
     }
 }
 
 impl SessionMetrics {
-    /// Counts what a request of a conversation changed about its tool calls.
-    pub(in crate::telemetry) fn record_request(&self, entered: &Entered) {
+    /// Counts the tool calls that a request of a conversation closed, and its forks.
+    pub(in crate::telemetry) fn record_request(&self, entered: &EnteredLane) {
         let closed = &entered.closed;
-        let [settled, placeholder, abandoned] = CLOSED;
+        let [settled, placeholder, abandoned] = CLOSE_KINDS;
         for (how, calls) in [
             (settled, closed.settled.len()),
             (placeholder, closed.placeholder),
             (abandoned, closed.abandoned),
         ] {
-            // Most requests close no call: skip the lookup.
+            // Most requests close no call, so the lookup of the label set is skipped.
             if calls > 0 {
                 self.tool_calls_closed.add([how], calls as u64);
             }
@@ -81,25 +88,25 @@ impl SessionMetrics {
         self.session_forks.inc_by(entered.forks as u64);
     }
 
-    fn record_settled_call(&self, call: &Settled) {
+    fn record_settled_call(&self, call: &SettledCall) {
         self.settles.count([yes_or_no(call.attached)]);
-        if call.open > LONG_CALL {
+        if call.open_for > LONG_CALL {
             self.long_calls.count([yes_or_no(!call.attached)]);
         }
         self.tool_round_trip
-            .observe([self.tool_names.label(&call.tool)], call.open);
+            .observe([self.tool_names.label(&call.tool)], call.open_for);
     }
 
-    /// Counts calls that no client waits for any more.
-    pub(in crate::telemetry) fn record_detached_calls(&self, why: Detached, calls: u64) {
+    /// Counts calls that no client is known to wait for.
+    pub(in crate::telemetry) fn record_detached_calls(&self, why: DetachReason, calls: u64) {
         if calls > 0 {
             self.calls_detached.add([why.label()], calls);
         }
     }
 
-    /// Returns the calls that no client waits for, by reason.
-    pub(in crate::telemetry) fn detached_calls(&self) -> [(&'static str, u64); Detached::ALL.len()] {
-        Detached::ALL.map(|why| (why.label(), self.calls_detached.total([why.label()])))
+    /// Returns the detached calls so far, by reason.
+    pub(in crate::telemetry) fn detached_calls(&self) -> [(&'static str, u64); DetachReason::ALL.len()] {
+        DetachReason::ALL.map(|why| (why.label(), self.calls_detached.total([why.label()])))
     }
 
     /// Sets the number of conversations and of their open tool calls.
@@ -115,18 +122,19 @@ const fn yes_or_no(is: bool) -> &'static str {
     if is { yes } else { no }
 }
 
-/// The tool names that are labels: the first plain ones. They are the only text of a request that becomes a label.
+/// The tool names that are labels: the first 25 plain ones. No other text of a request becomes a label.
 #[derive(Debug, Default)]
 pub(in crate::telemetry) struct ToolNames(RwLock<BTreeSet<Box<str>>>);
 
 impl ToolNames {
-    /// Names that become labels.
+    /// Limit of names that become labels.
     const MAX: usize = 25;
-    /// Bytes of a name that becomes a label.
+    /// Limit of a name that becomes a label, in bytes.
     const NAME_BYTES_MAX: usize = 64;
 
     /// Returns the label of a tool: its name if that is one of the first, else `other`.
     fn label(&self, tool: &str) -> LabelValue {
+        // Clients choose tool names: control characters and long texts stay off the page.
         let is_plain = !tool.is_empty()
             && tool.len() <= Self::NAME_BYTES_MAX
             && tool.bytes().all(|letter| letter.is_ascii_graphic());
@@ -141,7 +149,7 @@ impl ToolNames {
         self.0.read().unwrap_or_else(PoisonError::into_inner).contains(tool)
     }
 
-    /// Adds a name if there is room. Returns whether it is known now.
+    /// Adds a name if there is room. Returns `true` if the name is known now.
     fn add(&self, tool: &str) -> bool {
         let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have added it meanwhile.

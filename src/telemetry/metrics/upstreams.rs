@@ -11,15 +11,15 @@ use super::{
 };
 use crate::{
     auth::rotation::ProfileState,
-    policy::{Reason, breaker::Standing as BreakerState},
+    policy::{Reason, breaker::BreakerState},
     telemetry::events::ExchangeEnded,
 };
 
-/// Seconds of the provider: from a refusal to a long answer.
+/// Seconds of the provider: from a quick error to a long answer.
 const UPSTREAM_BUCKETS: [f64; 12] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0];
 const PHASES: [&str; 4] = ["connect", "headers", "first_byte", "body"];
 
-// Twelve upstreams with eight profiles each have room for everything; larger configurations fold what comes last.
+// Twelve upstreams with eight profiles each have room; larger configurations fold the label sets that come last.
 /// Label sets of `profile_state`: twelve times eight profiles, three states each.
 const PROFILE_STATE_SETS_MAX: usize = 288;
 const ROTATION_SETS_MAX: usize = 150;
@@ -33,31 +33,31 @@ metric_table! {
     UpstreamMetrics(page) {
         duration: HistogramFamily<1> = page.histograms(
             "upstream_duration",
-            "Time of the provider, by phase: connect, headers (send to head), first_byte (head to first byte), body (head to end)",
+            "Time of the provider, by phase: connect, headers (from the send), first_byte and body (from the headers)",
             &UPSTREAM_BUCKETS,
             LabelSpace::closed([("phase", &PHASES)]),
         );
         attempts: CounterFamily<2> = page.counters(
             "attempts",
-            "Requests sent to providers, retries included, by result",
+            "Requests sent to providers, including retries, by the class of the outcome",
             LabelSpace::open(["upstream", "class"], ATTEMPT_SETS_MAX).folding(["upstream"], ATTEMPT_CLASSES_MAX),
         );
         profile_state: GaugeFamily<3> = page.gauges(
             "profile_state",
-            "1 for the current state of a profile, 0 for its other states; cooling is a cooldown",
+            "1 for the current state of a profile, 0 for its other states; cooling means that a cooldown is in force",
             LabelSpace::open(["upstream", "profile", "state"], PROFILE_STATE_SETS_MAX)
                 .folding(["upstream", "profile"], ProfileState::ALL.len()),
         );
         profile_rotations: CounterFamily<3> = page.counters(
             "profile_rotations",
-            "Conversations that left a profile for another, by the reason for its cooldown",
+            "Conversations that moved to another profile, by the profile they left and the reason for its cooldown",
             // One more than the reasons: `other`.
             LabelSpace::open(["upstream", "profile", "reason"], ROTATION_SETS_MAX)
                 .folding(["upstream", "profile"], Reason::ALL.len() + 1),
         );
         breakers: GaugeFamily<2> = page.gauges(
             "breakers",
-            "Breakers of endpoints and models that failed before, by state",
+            "Breakers of endpoints and models with recent failures, by state; an open breaker blocks retries",
             LabelSpace::open(["upstream", "state"], BREAKER_SETS_MAX).folding(["upstream"], BreakerState::ALL.len()),
         );
     }
@@ -95,25 +95,26 @@ impl UpstreamMetrics {
             .count([owned(upstream), owned(profile), reason.into()]);
     }
 
-    /// Sets whether a profile is in a state.
+    /// Sets the gauge of a profile and a state: 1 if the profile is in it.
     pub(in crate::telemetry) fn set_profile_state(&self, upstream: &str, profile: &str, state: &'static str, is: bool) {
         let labels = [owned(upstream), owned(profile), state.into()];
         self.profile_state.set(labels, i64::from(is));
     }
 
-    /// Sets how many breakers are in a state.
+    /// Sets the number of breakers in a state.
     pub(in crate::telemetry) fn set_breaker_count(&self, upstream: &str, state: &'static str, count: usize) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         self.breakers.set([owned(upstream), state.into()], count);
     }
 
-    /// Removes all profiles and breakers: those of the new configuration are set again before the page is read.
+    /// Removes all profiles and breakers. The handler of the page sets those in force before it encodes the page.
     pub(in crate::telemetry) fn forget_configuration(&self) {
         self.profile_state.clear();
         self.breakers.clear();
     }
 }
 
+/// Returns a label value from the configuration.
 fn owned(value: &str) -> LabelValue {
     LabelValue::Owned(value.to_owned())
 }

@@ -1,4 +1,4 @@
-//! The export of spans to the collector: a bounded queue that no exchange waits for, and one task that sends its spans.
+//! The export of spans to the collector: a bounded queue that never blocks an exchange, and one task that sends.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -20,11 +20,11 @@ use tokio::{
 use super::settings::TraceSettings;
 use crate::{clock, telemetry::metrics::Metrics, upstream::Sender};
 
-/// Exchanges whose spans may wait in the queue.
+/// Limit of exchanges whose spans wait in the queue.
 const QUEUE_MAX: usize = 1024;
-/// Spans after which a batch is sent at once.
+/// Number of spans after which a batch is sent at once.
 const BATCH_MAX: usize = 512;
-/// Bytes of a collector's answer that are read.
+/// Limit of a collector's answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// An item of the queue.
@@ -64,6 +64,7 @@ impl SpanQueue {
     /// Adds the spans of an exchange, or drops and counts them if the queue is full.
     pub(super) fn push(&self, spans: Vec<SpanData>) {
         let count = spans.len();
+        // Never waits: traces must not slow down an exchange. A stopped exporter counts as a full queue.
         if self.items.try_send(SpanQueueItem::Spans(spans)).is_err() {
             self.metrics.spans.lost.add(["full"], count as u64);
         }
@@ -94,6 +95,7 @@ impl TraceExporter {
     pub async fn run(mut self, sender: Sender) {
         let exporter = match build_exporter(&self.settings, sender) {
             Ok(exporter) => exporter,
+            // The proxy works without traces, so this is no reason to stop.
             Err(error) => {
                 tracing::warn!(%error, "trace export disabled: failed to build the exporter");
                 return;
@@ -102,10 +104,12 @@ impl TraceExporter {
         while let Some(item) = self.queue.recv().await {
             let (mut batch, mut flushed) = (Vec::new(), None);
             let mut next = Some(item);
+            // Counted from the first span of the batch, so that no span waits longer than the delay.
             let due = clock::now() + self.settings.delay;
             while let Some(item) = next {
                 match item {
                     SpanQueueItem::Spans(spans) => batch.extend(spans),
+                    // The caller waits for all spans before it, so the batch is sent without more delay.
                     SpanQueueItem::Flush(done) => {
                         flushed = Some(done);
                         break;
@@ -132,6 +136,7 @@ impl TraceExporter {
         if count == 0 {
             return;
         }
+        // Covers retries and the answer's body too, which the timeout of the HTTP client does not.
         let exported = tokio::time::timeout(self.settings.timeout, exporter.export(batch)).await;
         let failure = match exported {
             Ok(Ok(())) => None,
@@ -144,7 +149,9 @@ impl TraceExporter {
             }
             Some(error) => {
                 self.metrics.spans.lost.add(["failed"], count as u64);
+                // Logged once for each outage, or a collector that is down would fill the log.
                 if !self.is_failing {
+                    // The host only: the rest of the URL may contain a credential.
                     let collector = self.settings.endpoint.host().unwrap_or_default();
                     tracing::warn!(
                         collector,
@@ -178,6 +185,7 @@ fn build_exporter(settings: &TraceSettings, sender: Sender) -> Result<SpanExport
         .build()?;
     let configured = settings.resource.iter();
     let configured = configured.map(|(name, value)| KeyValue::new(name.clone(), value.clone()));
+    // Without OpenTelemetry's detectors: the configuration alone reads the environment.
     let resource = Resource::builder_empty()
         .with_attributes([
             KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
@@ -203,6 +211,7 @@ impl CollectorClient {
         let request = request.map(|body| Full::new(body).map_err(|never| match never {}).boxed_unsync());
         let answer = self.sender.send(request, self.timeout).await?;
         let (head, body) = answer.into_parts();
+        // Bounded, so that a faulty collector cannot exhaust the memory.
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?;
         Ok(Response::from_parts(head, body.to_bytes()))
     }

@@ -10,12 +10,13 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Bytes of a `traceparent` of version 00.
 const PARENT_BYTES: usize = 55;
-/// Bytes of a `tracestate`; a longer one is dropped.
+/// Limit of a `tracestate`, in bytes. A longer one is dropped.
 const STATE_BYTES_MAX: usize = 512;
 
 /// Returns the span that a request names as its parent; `None` if it names none, or more than one.
 pub(super) fn parent_span(headers: &HeaderMap) -> Option<SpanContext> {
     let mut values = headers.get_all(TRACEPARENT).iter();
+    // Several headers are invalid, and any choice among them could join foreign traces.
     let (Some(first), None) = (values.next(), values.next()) else {
         return None;
     };
@@ -35,6 +36,7 @@ pub(super) fn parent_span(headers: &HeaderMap) -> Option<SpanContext> {
     let context = SpanContext::new(
         trace,
         span,
+        // Other flags have no meaning in version 00.
         TraceFlags::new(flags) & TraceFlags::SAMPLED,
         true,
         trace_state(headers),
@@ -59,5 +61,6 @@ fn trace_state(headers: &HeaderMap) -> TraceState {
     if list.len() > STATE_BYTES_MAX {
         return TraceState::NONE;
     }
+    // By the specification, a malformed `tracestate` does not invalidate the parent.
     list.parse().unwrap_or(TraceState::NONE)
 }

@@ -9,17 +9,17 @@ use http::Uri;
 pub struct TraceSettings {
     /// The full URL that spans are posted to.
     pub endpoint: Uri,
-    /// Headers of each export; they may contain a credential.
+    /// The headers of each export. They may contain a credential.
     pub headers: ExportHeaders,
     /// The timeout of one export, retries included.
     pub timeout: Duration,
-    /// The time that spans wait to be sent as one batch.
+    /// The longest time that spans wait to be sent as one batch.
     pub delay: Duration,
     /// The choice of traces to export.
     pub sampling: TraceSampling,
     /// The attributes of the service, such as `service.name`.
     pub resource: BTreeMap<String, String>,
-    /// The choice to send requests with the proxy's span as their parent, in place of the client's.
+    /// `true` if requests are sent upstream with the proxy's span as their parent, in place of the client's.
     pub propagates: bool,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Debug for ExportHeaders {
 /// The choice of traces to export.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TraceSampling {
-    /// The choice to follow the decision of the request's parent span, if it has one.
+    /// `true` if a request with a parent span follows the sampling decision of that parent.
     pub follows_parent: bool,
     /// The share of all other traces, from 0 to 1.
     pub share: f64,

@@ -14,7 +14,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use super::names;
 use crate::{
     clock,
-    provider::Operation,
+    provider::ModelOperation,
     telemetry::events::{ExchangeEnded, ExchangeTrace},
 };
 
@@ -22,12 +22,12 @@ use crate::{
 const CLIENT: &str = "client";
 
 /// Returns the operation's name in OpenTelemetry's conventions.
-const fn operation_name(operation: Operation) -> &'static str {
+const fn operation_name(operation: ModelOperation) -> &'static str {
     match operation {
-        Operation::Chat => "chat",
-        Operation::GenerateContent => "generate_content",
-        Operation::TextCompletion => "text_completion",
-        Operation::Embeddings => "embeddings",
+        ModelOperation::Chat => "chat",
+        ModelOperation::GenerateContent => "generate_content",
+        ModelOperation::TextCompletion => "text_completion",
+        ModelOperation::Embeddings => "embeddings",
     }
 }
 
@@ -46,7 +46,7 @@ impl SpanAttributes {
         }
     }
 
-    /// Adds a count, unless it is zero: that means that it was not reported.
+    /// Adds a count. Zero is left out, because it means that nothing was reported.
     fn add_count(&mut self, name: &'static str, count: u64) {
         if count > 0 {
             self.add(name, i64::try_from(count).unwrap_or(i64::MAX));
@@ -56,10 +56,12 @@ impl SpanAttributes {
 
 /// Returns the spans of an exchange that ended: one if it sent nothing to a provider, else two.
 pub(super) fn exchange_spans(event: &ExchangeEnded, trace: &ExchangeTrace) -> Vec<SpanData> {
-    let end = SystemTime::UNIX_EPOCH + clock::since_1970();
+    let end = SystemTime::UNIX_EPOCH + clock::unix_time();
+    // Computed from the measured duration: the system clock may have been set meanwhile.
     let begin = end.checked_sub(event.duration).unwrap_or(end);
     let mut spans = vec![server_span(event, trace, begin, end)];
     if event.attempts > 0 {
+        // Limited, because a span must not start after its end.
         let sent = trace.first_send.unwrap_or_default().min(event.duration);
         spans.push(client_span(event, trace, begin + sent, end));
     }
@@ -68,6 +70,7 @@ pub(super) fn exchange_spans(event: &ExchangeEnded, trace: &ExchangeTrace) -> Ve
 
 /// Returns a span with what all spans of an exchange have in common.
 fn empty_span(trace: &ExchangeTrace, id: SpanId, begin: SystemTime, end: SystemTime) -> SpanData {
+    // Only sampled traces are exported.
     let flags = TraceFlags::SAMPLED;
     let scope = InstrumentationScope::builder("antiphon").with_version(env!("CARGO_PKG_VERSION"));
     SpanData {
@@ -96,7 +99,7 @@ fn server_span(event: &ExchangeEnded, trace: &ExchangeTrace, begin: SystemTime, 
     if event.status > 0 {
         attributes.add(names::STATUS, i64::from(event.status));
     }
-    // By the conventions, a mistake of the client is not an error of the server.
+    // By the conventions, an error of the client is not an error of the server span.
     let is_error = event.status >= 500 || (event.status < 400 && event.side.is_some_and(|side| side != CLIENT));
     attributes.add_if_some(names::ERROR_TYPE, error_code(event).filter(|_| is_error));
     attributes.add(names::REQUEST_ID, event.request_id.clone());
@@ -123,6 +126,7 @@ fn server_span(event: &ExchangeEnded, trace: &ExchangeTrace, begin: SystemTime, 
 /// Returns the span of the request to the provider, from the first send to the end of the answer.
 fn client_span(event: &ExchangeEnded, trace: &ExchangeTrace, begin: SystemTime, end: SystemTime) -> SpanData {
     let method = method_name(event);
+    // Only a POST runs a model. Other methods on the same path read or delete stored objects.
     let operation = trace.target.operation.filter(|_| method == "POST").map(operation_name);
     let mut attributes = SpanAttributes::default();
     attributes.add_if_some(names::OPERATION, operation);
@@ -157,7 +161,7 @@ fn client_span(event: &ExchangeEnded, trace: &ExchangeTrace, begin: SystemTime, 
     }
 }
 
-/// Adds what the request asked of the model, and what the answer reported about itself.
+/// Adds the parameters of the request, and the facts that the answer reported about itself.
 fn add_model(event: &ExchangeEnded, trace: &ExchangeTrace, attributes: &mut SpanAttributes) {
     attributes.add_if_some(names::REQUEST_MODEL, trace.model.clone());
     // By the conventions, the attribute is missing unless it is true.
@@ -171,7 +175,7 @@ fn add_model(event: &ExchangeEnded, trace: &ExchangeTrace, attributes: &mut Span
     attributes.add_if_some(names::RESPONSE_ID, answer.id.as_deref().map(ToOwned::to_owned));
     attributes.add_if_some(names::RESPONSE_MODEL, answer.model.as_deref().map(ToOwned::to_owned));
     let stop = event.watched.map(|answer| answer.stop);
-    // These labels are the proxy's own, not reasons that a provider gave.
+    // These labels are the proxy's own, not stop reasons of a provider.
     if let Some(stop) = stop.filter(|stop| !matches!(*stop, "none" | "error" | "other")) {
         let reasons = vec![StringValue::from(stop)];
         attributes.add(names::FINISH_REASONS, Value::Array(Array::String(reasons)));
@@ -184,7 +188,7 @@ fn add_model(event: &ExchangeEnded, trace: &ExchangeTrace, attributes: &mut Span
     attributes.add_count(names::REASONING_TOKENS, usage.reasoning);
 }
 
-/// Adds how the exchange ended.
+/// Adds the outcome of the exchange: side, phase and code.
 fn add_end(event: &ExchangeEnded, attributes: &mut SpanAttributes) {
     attributes.add_if_some(names::SIDE, event.side);
     attributes.add(names::PHASE, event.phase);
@@ -207,6 +211,7 @@ fn error_code(event: &ExchangeEnded) -> Option<&'static str> {
 
 fn span_status(is_error: bool, event: &ExchangeEnded) -> Status {
     if is_error && error_code(event).is_some() {
+        // No description: `error.type` already names the failure.
         Status::error("")
     } else {
         Status::Unset

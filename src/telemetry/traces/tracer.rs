@@ -20,7 +20,7 @@ use crate::telemetry::{
     metrics::Metrics,
 };
 
-/// The start of every trace. Cheap to clone.
+/// The factory of traces. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(in crate::telemetry) struct Tracer {
     queue: SpanQueue,
@@ -43,7 +43,7 @@ impl Tracer {
         (tracer, exporter)
     }
 
-    /// Returns `true` if requests are sent with the proxy's span as their parent.
+    /// Returns `true` if requests are sent upstream with the proxy's span as their parent.
     pub(in crate::telemetry) const fn propagates(&self) -> bool {
         self.propagates
     }
@@ -81,7 +81,7 @@ impl Tracer {
         }
     }
 
-    /// Queues the spans of an exchange that ended, if its trace is sampled. Spans without room are dropped and counted.
+    /// Queues the spans of an exchange that ended, if its trace is sampled. A full queue drops and counts them.
     pub(in crate::telemetry) fn export_exchange(&self, event: &ExchangeEnded) {
         if let Some(trace) = event.trace.as_deref().filter(|trace| trace.is_sampled) {
             self.queue.push(exchange_spans(event, trace));
@@ -96,7 +96,7 @@ impl Tracer {
 
 fn sampler(sampling: TraceSampling) -> Sampler {
     let share = match sampling.share {
-        // The two ends need no comparison of ids.
+        // Both ends of the range need no computation on ids.
         share if share >= 1.0 => Sampler::AlwaysOn,
         share if share > 0.0 => Sampler::TraceIdRatioBased(share),
         _ => Sampler::AlwaysOff,

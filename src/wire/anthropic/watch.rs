@@ -10,11 +10,11 @@ use crate::{
     conversation::Text,
     wire::{
         Unreadable,
-        json::Cursor,
-        watch::{
-            EmittedCall, Facts, Phase, Seen, ServerTool,
-            read::{self, ENOUGH, FaultFields, count, inside, items, kept, said, skip, walk},
+        facts::{
+            self, ENOUGH, EmittedCall, Facts, FaultFields, Phase, Seen, ServerTool, count, inside, items, kept, said,
+            skip, walk,
         },
+        json::Cursor,
     },
 };
 
@@ -67,7 +67,7 @@ impl Reader {
             b"content_block" => inside(cursor, |cursor, key| top.block.take(key, cursor)),
             b"id" => cursor.text().map(|id| top.id = id),
             b"message" => inside(cursor, |cursor, key| match key {
-                b"id" => cursor.text().map(|id| read::name(facts, &id)),
+                b"id" => cursor.text().map(|id| facts::name(facts, &id)),
                 _ => member(key, cursor, facts),
             }),
             b"delta" => inside(cursor, |cursor, key| member(key, cursor, facts)),
@@ -81,7 +81,7 @@ impl Reader {
             b"content_block_stop" => self.stop(top.index, facts),
             b"message_stop" => facts.terminal = true,
             b"message" => {
-                read::name(facts, &top.id);
+                facts::name(facts, &top.id);
                 facts.terminal = true;
             }
             b"error" => (facts.error, facts.terminal) = (Some(top.error.fault()), true),
@@ -114,7 +114,7 @@ impl Reader {
 /// Reads a member of a message, or of what changes in it.
 fn member(key: &[u8], cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
     match key {
-        b"model" => read::model(facts, cursor),
+        b"model" => facts::model(facts, cursor),
         b"stop_reason" => {
             let stop = cursor.text()?;
             facts.stop = said(&stop).or_else(|| facts.stop.take());

@@ -18,28 +18,11 @@ pub(super) use members::{Check, has_members, is_base64_string, is_string, kind_o
 
 use crate::{
     splice::Span,
-    wire::{
-        Format, Wire, anthropic, gemini,
-        json::{self, Json, Kind, compact, mend_surrogates, quoted},
-        openai_chat, openai_responses,
-    },
+    wire::json::{self, Json, Kind, compact, mend_surrogates, quoted},
 };
 
 /// The deepest nesting that a posted content may have. A deeper one, from before there was a limit, is put in as text.
 pub const CONTENT_DEPTH_MAX: usize = 64;
-
-impl Wire {
-    /// Returns the content, which is JSON, as the result of the call at `call` takes it. `error` is the text of an error
-    /// that says nothing.
-    pub(crate) fn content(self, json: Json<'_>, call: Span, content: &str, failed: bool, error: &str) -> String {
-        match self.format {
-            Format::Anthropic => anthropic::content::fit_content(json, call, content, failed, error),
-            Format::OpenAiChat => openai_chat::content::fit_content(self.dialect, content),
-            Format::OpenAiResponses => openai_responses::content::fit_content(json, call, content),
-            Format::Gemini => gemini::content::fit_content(content),
-        }
-    }
-}
 
 /// A content without lone surrogates.
 pub(super) struct Content<'a>(Cow<'a, str>);

@@ -1,4 +1,4 @@
-//! What one server-sent event says: its name and its data (WHATWG HTML, "Interpreting an event stream").
+//! The name and the data of one server-sent event (WHATWG HTML, "Interpreting an event stream").
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -6,22 +6,24 @@
 
 use std::borrow::Cow;
 
-/// One server-sent event, read.
+/// One parsed server-sent event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// The value of its last `event` field; empty where there is none.
+    /// The value of its last `event` field; empty if it has none.
     pub name: &'a [u8],
-    /// Its `data` fields, joined by LF; empty where there is none. Copied only where there are several.
+    /// Its `data` fields, joined by LF; empty if it has none. Several fields are copied, a single one is borrowed.
     pub data: Cow<'a, [u8]>,
-    /// Whether a comment stands in it.
+    /// Set if the event contains a comment.
     pub comment: bool,
 }
 
 impl<'a> Event<'a> {
-    /// Reads the bytes of one event, with or without the empty line at its end. A byte order mark is the caller's to
-    /// take off.
+    /// Reads the bytes of one event, with or without the empty line at its end.
+    ///
+    /// The caller removes a byte order mark.
     pub fn read(bytes: &'a [u8]) -> Self {
         let mut event = Self::default();
+        // An empty `data` field counts: the next one is joined to it by LF.
         let mut some = false;
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -36,6 +38,7 @@ impl<'a> Event<'a> {
                 }
                 b"data" => (event.data, some) = (Cow::Borrowed(value), true),
                 b"event" => event.name = value,
+                // A line that begins with a colon has an empty field name.
                 b"" if !line.is_empty() => event.comment = true,
                 _ => {}
             }
@@ -44,7 +47,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The first line without its end, and what stands behind that end.
+/// Splits off the first line. Returns it without its end, and the bytes behind that end.
 fn first_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     let length = memchr::memchr2(b'\n', b'\r', bytes).unwrap_or(bytes.len());
     let (line, end) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
@@ -55,11 +58,12 @@ fn first_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     (line, behind)
 }
 
-/// Name and value of a field; a comment has no name.
+/// Splits a line into field name and value. A comment has an empty name.
 fn field(line: &[u8]) -> (&[u8], &[u8]) {
     let Some((name, value)) = memchr::memchr(b':', line).and_then(|colon| line.split_at_checked(colon)) else {
         return (line, &[]);
     };
+    // Behind the colon exactly one blank belongs to the syntax, not to the value.
     let value = value.get(1..).unwrap_or_default();
     (name, value.strip_prefix(b" ").unwrap_or(value))
 }

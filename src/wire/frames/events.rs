@@ -7,33 +7,34 @@
 
 use std::ops::Range;
 
-/// Where a stream of server-sent events stands.
+/// The framer of one stream of server-sent events.
 #[derive(Clone, Debug, Default)]
 pub struct EventFramer {
     /// Bytes pushed so far.
     at: u64,
-    /// Where the event at hand began.
+    /// Offset at which the open event began.
     begin: u64,
     line: Line,
 }
 
-/// Where the line at hand stands.
+/// The position in the current line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Line {
-    /// At its first byte.
+    /// Before the first byte of a line.
     #[default]
     Begin,
-    /// Somewhere behind it.
+    /// Inside a line.
     Inside,
-    /// Behind a CR that ended it: an LF would belong to that end.
+    /// Behind a CR that ended a line with content. An LF would belong to that line end.
     Return,
-    /// Behind a CR that ended an empty one: so would it, and the event is over.
+    /// Behind a CR that ended an empty line, and so the event. An LF would belong to that line end.
     LastReturn,
 }
 
 impl EventFramer {
-    /// Takes the next bytes and calls `each` with the range of every event that ends in them, terminator included,
-    /// as offsets from the beginning of the stream.
+    /// Reads the next bytes, and calls `each` with the range of every event that ends in them.
+    ///
+    /// Ranges are offsets from the beginning of the stream and include the terminator.
     pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Range<u64>)) {
         let mut rest = bytes;
         while let Some(first) = rest.first().copied() {
@@ -43,6 +44,7 @@ impl EventFramer {
                     self.step(&mut rest, Line::Begin);
                     self.end(&mut each);
                 }
+                // The CR was the whole line end; the byte here is read again as the first of a line.
                 (Line::Return, _) => self.line = Line::Begin,
                 (Line::LastReturn, _) => {
                     self.line = Line::Begin;
@@ -50,6 +52,7 @@ impl EventFramer {
                 }
                 (Line::Begin, b'\r') => self.step(&mut rest, Line::LastReturn),
                 (Line::Inside, b'\r') => self.step(&mut rest, Line::Return),
+                // The hot path: the content of a line is skipped in one search.
                 (Line::Begin | Line::Inside, _) => {
                     let length = memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
                     self.at = self.at.saturating_add(length as u64);
@@ -60,17 +63,18 @@ impl EventFramer {
         }
     }
 
-    /// Whether an event of ours may be put here as it is: nothing of another one stands in front.
+    /// Returns `true` if an event may be inserted here, because no event is incomplete.
     pub fn is_between_events(&self) -> bool {
+        // The event is complete behind the last CR, even if an LF may follow.
         self.begin == self.at || self.line == Line::LastReturn
     }
 
-    /// Bytes pushed so far.
+    /// Returns the number of bytes pushed so far.
     pub const fn at(&self) -> u64 {
         self.at
     }
 
-    /// Where the event at hand began, as an offset from the beginning of the stream.
+    /// Returns the offset in the stream at which the open event began.
     pub const fn open_from(&self) -> u64 {
         self.begin
     }

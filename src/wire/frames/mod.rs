@@ -1,7 +1,7 @@
-//! Incremental framers of streamed answers: push bytes as they come, get the ranges of whole events.
+//! Incremental framers of streamed answers. The caller pushes bytes and gets the ranges of complete events.
 //!
-//! Server-sent events, and JSON values one after the other or in one array. They never hold or change a byte, and the
-//! ranges are the same however the stream was cut.
+//! They divide server-sent events, and JSON values in sequence or in one array. They never buffer or change a byte. The
+//! ranges do not depend on how the stream is cut into chunks.
 
 mod event;
 mod events;

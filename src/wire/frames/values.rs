@@ -1,8 +1,8 @@
-//! The framer of JSON answers: the elements of one array as they come, or whole values one after the other.
+//! The framer of JSON answers: the elements of one array, or values in sequence.
 //!
 //! `streamGenerateContent` without `alt=sse` answers with one array whose elements arrive piece by piece (Gemini API
-//! reference, 2026-11). Only objects and arrays are events; brackets count outside strings, and of both kinds alike:
-//! what mixes them is no JSON, and whoever reads the event will see.
+//! reference, 2026-11). Only objects and arrays are events. Brackets outside strings are counted, and both kinds count
+//! alike: text that mixes them is not JSON, which the reader of the event detects.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -10,32 +10,36 @@
 
 use std::ops::Range;
 
-/// Where a JSON answer stands.
+/// The framer of one JSON answer.
 #[derive(Clone, Debug, Default)]
 pub struct ValueFramer {
     /// Bytes pushed so far.
     at: u64,
-    /// Brackets that are open.
+    /// Number of open brackets.
     depth: u64,
-    /// Brackets around an event: 1 in an array, 0 otherwise.
+    /// Number of brackets around an event: 1 in an array, 0 otherwise.
     base: u64,
-    /// Where the event at hand began.
+    /// Offset at which the open event began.
     begin: Option<u64>,
+    /// Position in the string at the end of the bytes, if they end inside one.
     string: Option<Inside>,
+    /// Set once a bracket was closed.
     closed: bool,
 }
 
-/// Where in a string the next byte stands.
+/// The position of the next byte in a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inside {
+    /// Not behind a backslash.
     Plain,
     /// Behind a backslash.
     Escaped,
 }
 
 impl ValueFramer {
-    /// Takes the next bytes and calls `each` with the range of every event that ends in them, from bracket to bracket,
-    /// as offsets from the beginning of the stream.
+    /// Reads the next bytes, and calls `each` with the range of every event that ends in them.
+    ///
+    /// Ranges are offsets from the beginning of the stream and reach from bracket to bracket.
     pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Range<u64>)) {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -47,29 +51,30 @@ impl ValueFramer {
         }
     }
 
-    /// Bytes pushed so far.
+    /// Returns the number of bytes pushed so far.
     pub const fn at(&self) -> u64 {
         self.at
     }
 
-    /// Where the event at hand began, as an offset from the beginning of the stream; here if none is at hand.
+    /// Returns the offset in the stream at which the open event began, or the current offset if none is open.
     pub fn open_from(&self) -> u64 {
         self.begin.unwrap_or(self.at)
     }
 
-    /// Whether everything that was opened is closed, and something was.
+    /// Returns `true` if all brackets are closed and there was at least one.
     pub const fn is_closed(&self) -> bool {
         self.closed && self.depth == 0
     }
 
-    /// Whether the answer is an array of events.
+    /// Returns `true` if the answer is an array of events.
     pub const fn is_array(&self) -> bool {
         self.base == 1
     }
 
-    /// Passes bytes of a string; how many.
+    /// Skips bytes of a string, and returns their number.
     fn pass_string(&mut self, rest: &[u8], inside: Inside) -> usize {
         let plain = match inside {
+            // The escaped byte itself: it neither ends the string nor escapes the next.
             Inside::Escaped => 0,
             Inside::Plain => memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len()),
         };
@@ -83,7 +88,7 @@ impl ValueFramer {
         passed
     }
 
-    /// Passes bytes up to the next bracket or quote, and this one; how many.
+    /// Skips bytes up to the next bracket or quote, including it, and returns their number.
     fn pass_structure(&mut self, rest: &[u8], each: &mut impl FnMut(Range<u64>)) -> usize {
         let plain = rest
             .iter()
@@ -101,6 +106,7 @@ impl ValueFramer {
     }
 
     fn open(&mut self, here: u64, bracket: u8) {
+        // Each value at the top decides anew, since an answer may consist of several values.
         if self.depth == 0 {
             self.base = u64::from(bracket == b'[');
         }
@@ -112,6 +118,7 @@ impl ValueFramer {
 
     fn close(&mut self, each: &mut impl FnMut(Range<u64>)) {
         self.closed = true;
+        // A bracket too many must not fail: the answer is relayed whatever it contains.
         self.depth = self.depth.saturating_sub(1);
         if self.depth == self.base
             && let Some(begin) = self.begin.take()

@@ -11,11 +11,11 @@ use crate::{
     conversation::Text,
     wire::{
         Unreadable,
-        json::{Cursor, Kind},
-        watch::{
-            EmittedCall, Facts, Phase, Seen, ServerTool, Usage,
-            read::{FaultFields, count, inside, items, kept, model, said, skip, walk},
+        facts::{
+            EmittedCall, Facts, FaultFields, Phase, Seen, ServerTool, Usage, count, inside, items, kept, model, said,
+            skip, walk,
         },
+        json::{Cursor, Kind},
     },
 };
 

@@ -5,10 +5,7 @@
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
 )]
 
-use crate::{
-    splice::{Edit, Piece, Span},
-    wire::json::{Json, text::quoted},
-};
+use crate::splice::{Edit, Piece, Span};
 
 /// One place of a list that is written anew.
 #[derive(Clone, Debug)]
@@ -115,45 +112,4 @@ pub fn list(elements: Vec<Vec<Piece>>) -> Vec<Piece> {
     }
     pieces.push(Piece::Constant("]"));
     pieces
-}
-
-impl Json<'_> {
-    /// Gives `name` the value `value` in the object at `span`: the last member of that name counts.
-    pub fn set(self, span: Span, name: &str, value: Vec<Piece>) -> Edit {
-        if let Some(old) = self.member(span, name) {
-            return Edit {
-                span: old,
-                pieces: value,
-            };
-        }
-        let mut first = false;
-        let empty = self.fields(span, |_| first = true).is_err() || !first;
-        let mut pieces = vec![Piece::Made(format!("{}:", quoted(name)))];
-        pieces.extend(value);
-        if !empty {
-            pieces.push(Piece::Constant(","));
-        }
-        Edit {
-            span: Span::at(span.start.saturating_add(1)),
-            pieces,
-        }
-    }
-
-    /// Removes every member called `name` from the object at `span`.
-    pub fn unset(self, span: Span, name: &str) -> Vec<Edit> {
-        let mut members = Vec::new();
-        if self.fields(span, |member| members.push(member)).is_err() {
-            return Vec::new();
-        }
-        let spans: Vec<Span> = members
-            .iter()
-            .map(|member| Span::new(member.key.start, member.value.end))
-            .collect();
-        let kept = members
-            .iter()
-            .enumerate()
-            .filter(|(_, member)| *self.decode(member.key) != *name.as_bytes());
-        let slots: Vec<Slot> = kept.map(|(index, _)| Slot::Old(index, Vec::new())).collect();
-        rebuild(span, &spans, slots)
-    }
 }

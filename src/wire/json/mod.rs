@@ -23,7 +23,11 @@ use text::decode;
 pub use text::{compact, escaped, is_blank, is_object, quoted};
 pub use validate::validate;
 
-use crate::{conversation::Text, splice::Span, wire::Unreadable};
+use crate::{
+    conversation::Text,
+    splice::{Edit, Piece, Span},
+    wire::Unreadable,
+};
 
 /// The type of a JSON value, by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,8 +137,50 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The bytes of `span`.
+    /// Returns the bytes of `span`.
     pub fn bytes(self, span: Span) -> &'a [u8] {
         self.body.get(span.range()).unwrap_or_default()
+    }
+
+    /// Sets the member `name` of the object at `span`. Of several members with that name the last is replaced.
+    pub fn set(self, span: Span, name: &str, value: Vec<Piece>) -> Edit {
+        // Providers read the last of several members, so that the others do not matter.
+        if let Some(old) = self.member(span, name) {
+            return Edit {
+                span: old,
+                pieces: value,
+            };
+        }
+        let mut first = false;
+        let empty = self.fields(span, |_| first = true).is_err() || !first;
+        let mut pieces = vec![Piece::Made(format!("{}:", quoted(name)))];
+        pieces.extend(value);
+        // The new member comes first, where only the comma behind it depends on the others.
+        if !empty {
+            pieces.push(Piece::Constant(","));
+        }
+        Edit {
+            span: Span::at(span.start.saturating_add(1)),
+            pieces,
+        }
+    }
+
+    /// Removes every member called `name` from the object at `span`.
+    pub fn unset(self, span: Span, name: &str) -> Vec<Edit> {
+        let mut members = Vec::new();
+        if self.fields(span, |member| members.push(member)).is_err() {
+            return Vec::new();
+        }
+        let spans: Vec<Span> = members
+            .iter()
+            .map(|member| Span::new(member.key.start, member.value.end))
+            .collect();
+        // An earlier member of the same name would take effect if only the last were removed.
+        let kept = members
+            .iter()
+            .enumerate()
+            .filter(|(_, member)| *self.decode(member.key) != *name.as_bytes());
+        let slots: Vec<Slot> = kept.map(|(index, _)| Slot::Old(index, Vec::new())).collect();
+        rebuild(span, &spans, slots)
     }
 }

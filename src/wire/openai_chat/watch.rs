@@ -12,11 +12,11 @@ use crate::{
     splice::Span,
     wire::{
         Unreadable,
-        json::{Cursor, Kind},
-        watch::{
-            EmittedCall, Facts, Phase, Seen, Silent, Usage,
-            read::{FaultFields, count, inside, items, kept, model, said, skip, walk},
+        facts::{
+            EmittedCall, Facts, FaultFields, Phase, Seen, Silent, Usage, count, inside, items, kept, model, said, skip,
+            walk,
         },
+        json::{Cursor, Kind},
     },
 };
 

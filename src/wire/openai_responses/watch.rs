@@ -11,11 +11,11 @@ use crate::{
     conversation::Text,
     wire::{
         Unreadable,
-        json::Cursor,
-        watch::{
-            EmittedCall, Facts, LISTED_MAX, Phase, Seen, ServerTool, Usage,
-            read::{self, ENOUGH, FaultFields, count, inside, items, kept, said, skip, walk},
+        facts::{
+            self, ENOUGH, EmittedCall, Facts, FaultFields, LISTED_MAX, Phase, Seen, ServerTool, Usage, count, inside,
+            items, kept, said, skip, walk,
         },
+        json::Cursor,
     },
 };
 
@@ -171,7 +171,7 @@ impl<'a> Response<'a> {
     }
 
     fn name(&self, facts: &mut Facts) {
-        read::name(facts, &self.id);
+        facts::name(facts, &self.id);
         facts.model = facts.model.take().or_else(|| said(&self.model));
     }
 

@@ -1,37 +1,31 @@
-//! Takes notes on an answer while it passes: pushed the bytes as they come, a watcher says what was in them.
+//! Collects facts about an answer while it passes. The proxy pushes the bytes as they come.
 //!
-//! Never holds back or changes a byte, and never fails: what it cannot read says nothing. The facts are the same
-//! however the answer was cut.
+//! A watcher never delays or changes a byte and never fails: it ignores whatever it cannot read. The facts do not
+//! depend on how the answer is cut into chunks.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
 )]
 
-mod facts;
-mod held;
-pub(crate) mod read;
+mod event_buffer;
 mod reader;
-mod silent;
 
-pub use facts::{
+use self::{event_buffer::Held, reader::Reader};
+pub use crate::wire::facts::{
     Calls, EmittedCall, Facts, Fault, FaultEvent, LISTED_MAX, Phase, ServerTool, ServerTools, TEXT_BYTES_MAX, Usage,
+    stop_labels,
 };
-
-pub(crate) use reader::Seen;
-pub use reader::stop_labels;
-pub(crate) use silent::Silent;
-
-use self::{held::Held, reader::Reader};
 use crate::wire::{
     Format,
     frames::{EventFramer, ValueFramer},
 };
 
-/// Bytes of one event that are looked at, and held where it comes in pieces. The last event of a response repeats all
-/// of its output; of a longer one the beginning must do.
+/// Bytes of one event that are read and buffered, since the last event of a response repeats all of its output.
+///
+/// Of a longer event only the beginning is read.
 pub const EVENT_BYTES_MAX: usize = 256 * 1024;
 
-/// How the bytes of an answer fall into events.
+/// The division of an answer into events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Framing {
     /// Server-sent events: `text/event-stream`.
@@ -41,7 +35,7 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// The framing of a content type, parameters and all; none for one that has no events of ours.
+    /// Returns the framing of a content type, which may have parameters. `None` if the proxy cannot read such events.
     pub fn of(content_type: &[u8]) -> Option<Self> {
         let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
         let essence = essence.trim_ascii();
@@ -55,7 +49,7 @@ impl Framing {
     }
 }
 
-/// Watches one answer.
+/// The watcher of one answer.
 #[derive(Clone, Debug)]
 pub struct Watcher {
     format: Option<Format>,
@@ -63,7 +57,7 @@ pub struct Watcher {
     reader: Option<Reader>,
     held: Held,
     facts: Facts,
-    /// Whether an end was said, be the array around it closed or not.
+    /// Set once an element marked the end, even if the array around it is still open.
     ended: bool,
 }
 
@@ -74,7 +68,7 @@ enum Framer {
 }
 
 impl Watcher {
-    /// Watches an answer of `format`; without one, only where its events end.
+    /// Creates the watcher of an answer of `format`. Without a format it only finds the ends of events.
     pub fn new(format: Option<Format>, framing: Framing) -> Self {
         Self {
             format,
@@ -89,7 +83,7 @@ impl Watcher {
         }
     }
 
-    /// Takes the next bytes.
+    /// Reads the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         let Self {
             format,
@@ -100,6 +94,7 @@ impl Watcher {
             ended,
         } = self;
         let Some(reader) = reader else {
+            // The relay must know where an error event may be inserted, whatever the format.
             if let Framer::Events(framer) = framer {
                 framer.push(bytes, |_| ());
             }
@@ -109,6 +104,7 @@ impl Watcher {
             Framer::Events(framer) => {
                 let start = framer.at();
                 framer.push(bytes, |range| {
+                    // Some servers send more behind the end; it must not change the facts.
                     if !is_over(*format, facts) {
                         reader.event(held.whole(&range, start, bytes), range.start == 0, facts);
                     }
@@ -124,12 +120,13 @@ impl Watcher {
                 });
                 held.keep(framer.open_from(), start, bytes);
                 *ended |= facts.terminal;
+                // An array that was cut off behind its last element is still a broken answer.
                 facts.terminal = *ended && (!framer.is_array() || framer.is_closed());
             }
         }
     }
 
-    /// Takes note that no byte will follow: a CR at the very end may have ended an event.
+    /// Reads the last event, once no byte follows. A CR at the very end may have ended it.
     pub fn finish(&mut self) {
         if let (Framer::Events(framer), Some(reader)) = (&self.framer, &mut self.reader)
             && framer.is_between_events()
@@ -143,12 +140,12 @@ impl Watcher {
         }
     }
 
-    /// The format of the answer, if it is one of ours.
+    /// Returns the format of the answer, if it is known.
     pub const fn format(&self) -> Option<Format> {
         self.format
     }
 
-    /// Whether the answer comes event by event, as far as its bytes tell.
+    /// Returns `true` if the answer consists of several events, as far as its bytes show.
     pub const fn is_stream(&self) -> bool {
         match &self.framer {
             Framer::Events(_) => true,
@@ -156,12 +153,12 @@ impl Watcher {
         }
     }
 
-    /// What was seen so far.
+    /// Returns the facts so far.
     pub const fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// Whether an event of ours may be put here as it is: nothing of another one stands in front.
+    /// Returns `true` if the proxy may insert an event here, because no event is incomplete.
     pub fn is_between_events(&self) -> bool {
         match &self.framer {
             Framer::Events(framer) => framer.is_between_events(),
@@ -170,7 +167,7 @@ impl Watcher {
     }
 }
 
-/// Whether the end was said: what a server writes behind it changes nothing. Gemini's candidates end one by one.
+/// Returns `true` if later events must not change the facts. Gemini's candidates end one by one.
 fn is_over(format: Option<Format>, facts: &Facts) -> bool {
     facts.terminal && format != Some(Format::Gemini)
 }

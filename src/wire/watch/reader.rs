@@ -1,31 +1,20 @@
-//! The reader of an answer's format: one event in, its facts noted.
+//! The reader of events, by format.
 
-use super::{Facts, held::Whole};
-use crate::wire::{Format, anthropic, frames::Event, gemini, openai_chat, openai_responses};
+use super::event_buffer::Whole;
+use crate::wire::{
+    Format, anthropic,
+    facts::{Facts, Seen},
+    frames::Event,
+    gemini, openai_chat, openai_responses,
+};
 
-/// The label of an end by an error.
-pub(super) const END_ERROR: &str = "error";
-/// The label of an answer that nothing ended.
-pub(super) const END_NONE: &str = "none";
-/// The label of an end for a reason that we do not know.
-pub(super) const END_OTHER: &str = "other";
-
-/// What one format remembers from event to event.
+/// The reader of one format, with its state from event to event.
 #[derive(Clone, Debug)]
 pub(super) enum Reader {
     Anthropic(anthropic::watch::Reader),
     OpenAiChat(openai_chat::watch::Reader),
     OpenAiResponses,
     Gemini,
-}
-
-/// What an event was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
-    /// Something of the answer.
-    Progress,
-    /// A sign of life.
-    Heartbeat,
 }
 
 impl Reader {
@@ -38,13 +27,14 @@ impl Reader {
         }
     }
 
-    /// Reads one server-sent event, the `first` of its stream or another.
+    /// Reads one server-sent event. `first` is set for the first event of its stream.
     pub(super) fn event(&mut self, whole: Whole<'_>, first: bool, facts: &mut Facts) {
         let bytes = match whole.bytes {
             // The byte order mark.
             [0xEF, 0xBB, 0xBF, rest @ ..] if first => rest,
             bytes => bytes,
         };
+        // The fast path: nearly all events of a stream end here.
         if self.is_delta(bytes, facts) {
             facts.note(Seen::Progress, whole.truncated);
             return;
@@ -64,9 +54,9 @@ impl Reader {
         facts.note(seen, whole.truncated);
     }
 
-    /// Whether an event is one of those that make up most of a stream and say nothing new, told by its first bytes.
+    /// Returns `true` if an event is a piece of text that changes no fact.
     fn is_delta(&self, event: &[u8], facts: &Facts) -> bool {
-        // The first is read: with it the answer begins.
+        // The first delta must be read, since the answer begins with it.
         facts.begun
             && match self {
                 Self::Anthropic(_) => event.starts_with(anthropic::watch::DELTA),
@@ -84,35 +74,9 @@ impl Reader {
             Self::Gemini => gemini::watch::read(data, facts),
         };
         if let Some(fault) = &mut facts.error {
+            // The readers store no message; the policy classifies the error by the event itself.
             fault.event.keep(data);
         }
         seen
     }
-}
-
-impl Facts {
-    fn note(&mut self, seen: Seen, truncated: bool) {
-        let count = match seen {
-            Seen::Progress => &mut self.events,
-            Seen::Heartbeat => &mut self.heartbeats,
-        };
-        *count = count.saturating_add(1);
-        self.truncated = self.truncated.saturating_add(u64::from(truncated));
-    }
-}
-
-/// The stop reasons that a format is known for.
-pub(super) const fn stops(format: Format) -> &'static [&'static str] {
-    match format {
-        Format::Anthropic => &anthropic::watch::STOPS,
-        Format::OpenAiChat => &openai_chat::watch::STOPS,
-        Format::OpenAiResponses => &openai_responses::watch::STOPS,
-        Format::Gemini => &gemini::watch::STOPS,
-    }
-}
-
-/// Every value of [`Facts::stop_label`] for a format.
-pub fn stop_labels(format: Format) -> impl Iterator<Item = &'static str> {
-    let known = stops(format).iter().copied();
-    known.chain([END_ERROR, END_OTHER, END_NONE])
 }

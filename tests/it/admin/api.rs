@@ -62,7 +62,7 @@ pub(crate) async fn answer(router: &Router, ask: Ask<'_>) -> (StatusCode, Header
 
 pub(crate) fn with_token() -> Parts {
     Parts {
-        token: Some(TokenHash::of(b"the token")),
+        token: Some(TokenHash::hash_token(b"the token")),
         ..admin(Readiness::new())
     }
 }

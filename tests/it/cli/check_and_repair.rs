@@ -72,7 +72,7 @@ fn check_exits_0_on_a_healthy_body_and_2_on_an_unreadable_one() {
         (
             &["check", "--wire", "anthropic"],
             b"{\"messages\":[],\"messages\":[]}",
-            "the history key stands twice",
+            "the history key occurs twice",
         ),
         (&["check", "--wire", "latin"], b"", "expected one of anthropic, "),
         (&["repair"], b"[]", "not of the format's shape"),

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, io, path::Path, time::Duration};
 use antiphon::{
     auth::{Credential, Profile, Secret},
     config::{ConfigError, Flags, Loaded, VARIABLES, lower, schema},
-    policy::{Clocks, OnOrganisationChange, RotationSettings},
-    provider::Kind,
+    policy::{ExchangeTimeouts, OnOrganisationChange, RotationSettings},
+    provider::ProviderKind,
     repair::{Applicability, Mode, Tier},
     telemetry::LogFormat,
 };
@@ -155,7 +155,7 @@ const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("[upstreams.a]\nurl = \"https://h/../v1\"", 2, "upstreams.a.url", "dot segments", ""),
     ("[upstreams.a]\nurl = \"https://h/a b\"", 2, "upstreams.a.url", "need escaping", ""),
     ("[upstreams.a]\nurl = \"https://h/v1/chat/completions\"", 2, "upstreams.a.url", "one endpoint", "\"https://h/v1\""),
-    ("[upstreams.a]\nurl = \"http://localhost:4747/x\"", 2, "upstreams.a.url", "in circles", "provider's address"),
+    ("[upstreams.a]\nurl = \"http://localhost:4747/x\"", 2, "upstreams.a.url", "would loop", "provider's address"),
     ("[upstreams.a]\nurl = \"${NOWHERE}\"", 2, "upstreams.a.url", "variable NOWHERE is not set", "${NOWHERE:-default}"),
     ("[upstreams.a]\nurl = \"${}\"", 2, "upstreams.a.url", "names no variable", "write `${NAME}`"),
     ("[upstreams.a]\nurl = \"${OPEN\"", 2, "upstreams.a.url", "without `}`", "$${"),
@@ -458,7 +458,7 @@ fn every_key_reaches_its_setting() {
         (true, 1000)
     );
     let seconds = Duration::from_secs;
-    let clocks = Clocks {
+    let clocks = ExchangeTimeouts {
         connect: seconds(1),
         tls: seconds(2),
         send: seconds(3),
@@ -475,7 +475,7 @@ fn every_key_reaches_its_setting() {
         gate: Duration::ZERO,
         queue: seconds(15),
     };
-    assert_eq!(config.proxy.clocks, clocks);
+    assert_eq!(config.proxy.timeouts, clocks);
     let upstream = &config.upstream;
     assert_eq!(
         (upstream.connect_timeout, upstream.tls_timeout, upstream.send_timeout),
@@ -516,7 +516,7 @@ fn every_key_reaches_its_setting() {
         ),
         ("http", "llm.house:8080", "/v1")
     );
-    assert_eq!((house.kind, house.mode), (Kind::Mistral, Mode::Observe));
+    assert_eq!((house.kind, house.mode), (ProviderKind::Mistral, Mode::Observe));
 }
 
 #[test]
@@ -535,7 +535,7 @@ fn variables_stand_for_values_but_never_for_keys() {
 #[test]
 fn the_clocks_default_to_those_of_the_policy() {
     let config = defaults().config;
-    assert_eq!(config.proxy.clocks, Clocks::default());
+    assert_eq!(config.proxy.timeouts, ExchangeTimeouts::default());
     assert_eq!(config.proxy.rotation, RotationSettings::default());
     assert_eq!(config.server.client_stall, Duration::from_secs(120));
 }
@@ -580,9 +580,9 @@ fn profiles_get_their_secrets_from_variables_and_files() {
         (first.label.as_str(), first.weight, first.organisation.as_deref()),
         ("first", 1000, Some("org-1"))
     );
-    assert!(first.serves(Some("claude-opus-4-7")) && !first.serves(Some("gpt-5")));
+    assert!(first.serves_model(Some("claude-opus-4-7")) && !first.serves_model(Some("gpt-5")));
     assert!(matches!(&second.credential, Credential::Bearer(token) if token.reveal() == "canary-file"));
-    assert_eq!((second.weight, second.serves(Some("gpt-5"))), (1, true));
+    assert_eq!((second.weight, second.serves_model(Some("gpt-5"))), (1, true));
     let aws = |upstream: &str| match &of(upstream)[0].credential {
         Credential::Aws(keys) => keys,
         other => panic!("{other:?}"),
@@ -602,7 +602,7 @@ fn profiles_get_their_secrets_from_variables_and_files() {
         ("r-1", true)
     );
     assert_eq!(config.profiles.len(), 3);
-    assert_eq!(config.proxy.client_tokens.verify(b"antiphon_0"), Some("ci"));
+    assert_eq!(config.proxy.client_tokens.find_name(b"antiphon_0"), Some("ci"));
     assert_eq!(
         config.literal_secrets,
         [
@@ -915,7 +915,7 @@ fn late_results_are_configured() {
     .config;
     let names = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect());
     assert_eq!(config.proxy.principals.user_header.as_ref().unwrap(), "x-user");
-    assert!(config.proxy.principals.trust_body_user && !config.proxy.principals.single);
+    assert!(config.proxy.principals.trust_body_user && !config.proxy.principals.is_single);
     assert_eq!(config.late.principals, config.proxy.principals);
     assert_eq!(config.late.ttl, Duration::from_secs(3 * 24 * 60 * 60));
     assert_eq!(config.late.detach_after, Duration::from_secs(60));

@@ -141,7 +141,7 @@ async fn a_proxy_that_answers_is_used_and_stays() {
     assert_eq!(code, Some(7));
     assert_eq!(err.lines().count(), 1, "{err}");
     assert!(
-        err.contains("ANTHROPIC_BASE_URL led to llm.example.com") && err.contains("--upstream anthropic="),
+        err.contains("ANTHROPIC_BASE_URL pointed to llm.example.com") && err.contains("--upstream anthropic="),
         "{err}"
     );
     assert!(!err.contains("secret"), "{err}");

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use antiphon::ledger::{Key, Kind, LedgerSettings, SqliteLedger, Step};
+use antiphon::ledger::{CommitStep, LedgerSettings, RecordKey, RecordKind, SqliteLedger};
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ fn now() -> Duration {
 
 async fn filled(path: &Path) -> SqliteLedger {
     let ledger = SqliteLedger::open(path, LedgerSettings::default(), SECRET).unwrap();
-    let put = |key: Key, lives: u64| Step::Insert {
+    let put = |key: RecordKey, lives: u64| CommitStep::Insert {
         key,
         index: None,
         value: Bytes::from_static(b"secret words"),
@@ -51,7 +51,7 @@ async fn filled(path: &Path) -> SqliteLedger {
     };
     let steps = vec![
         put(call(1), 5000),
-        put(key(Kind::Frozen, 2, 2), 100),
+        put(key(RecordKind::PinnedAnswer, 2, 2), 100),
         put(call(3), 900_000),
     ];
     done(&ledger, steps, then()).await;
@@ -142,7 +142,7 @@ fn without_a_usable_store_it_exits_2_and_makes_none() {
     for action in ["ls", "verify", "gc"] {
         let (code, out, err) = text(&store(action, &missing, &[]));
         assert_eq!((code, out.as_str()), (Some(2), ""), "{action}: {err}");
-        assert!(err.contains("ledger.db is not there"), "{err}");
+        assert!(err.contains("ledger.db does not exist"), "{err}");
         let (code, _, err) = text(&store(action, &other, &[]));
         assert_eq!(code, Some(2), "{action}");
         assert!(err.contains("is not an Antiphon ledger"), "{err}");
@@ -152,7 +152,7 @@ fn without_a_usable_store_it_exits_2_and_makes_none() {
             .env("HOME", folder.path().join("state"))
             .output()
             .unwrap();
-        assert!(text(&home).2.contains("antiphon/ledger.db is not there"), "{home:?}");
+        assert!(text(&home).2.contains("antiphon/ledger.db does not exist"), "{home:?}");
     }
     assert!(!missing.parent().unwrap().exists());
     assert_eq!(fs::read_to_string(&other).unwrap(), "words");

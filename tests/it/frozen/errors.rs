@@ -6,8 +6,8 @@ use std::{io, time::Duration};
 use antiphon::{
     conversation::{Finding, FindingKind},
     policy::{Class, Reason, Verdict},
-    proxy::{ClientFault, ProxyError, Rejection, Shape, credential::ApplyError},
-    upstream::{Kind, Phase, SendError},
+    proxy::{ClientFault, ErrorShape, ProxyError, Rejection, credential::ApplyError},
+    upstream::{Phase, SendError, SendErrorKind},
     wire::Format,
 };
 use http::StatusCode;
@@ -20,12 +20,12 @@ use crate::{
     support::app::admin,
 };
 
-const SHAPES: [(&str, Shape); 5] = [
-    ("anthropic", Shape::Anthropic),
-    ("openai", Shape::OpenAi),
-    ("responses", Shape::Responses),
-    ("gemini", Shape::Gemini),
-    ("bedrock", Shape::Bedrock),
+const SHAPES: [(&str, ErrorShape); 5] = [
+    ("anthropic", ErrorShape::Anthropic),
+    ("openai", ErrorShape::OpenAi),
+    ("responses", ErrorShape::Responses),
+    ("gemini", ErrorShape::Gemini),
+    ("bedrock", ErrorShape::Bedrock),
 ];
 
 const PHASES: [(&str, Phase); 6] = [
@@ -37,11 +37,11 @@ const PHASES: [(&str, Phase); 6] = [
     ("body", Phase::Body),
 ];
 
-const KINDS: [(&str, Kind); 4] = [
-    ("broken", Kind::Io),
-    ("late", Kind::TimedOut),
-    ("malformed", Kind::Protocol),
-    ("own body", Kind::Request),
+const KINDS: [(&str, SendErrorKind); 4] = [
+    ("broken", SendErrorKind::Io),
+    ("late", SendErrorKind::TimedOut),
+    ("malformed", SendErrorKind::Protocol),
+    ("own body", SendErrorKind::Request),
 ];
 
 /// Every error, under a name that only this file uses.
@@ -58,14 +58,14 @@ fn errors() -> Vec<(String, ProxyError)> {
     add("rejected", ProxyError::Rejected(rejection()));
     for (name, error) in [
         ("streamed", ApplyError::Streamed),
-        ("elsewhere", ApplyError::Elsewhere),
+        ("elsewhere", ApplyError::WrongHost),
         ("unsignable", ApplyError::Unsignable),
     ] {
         add(&format!("unsigned {name}"), ProxyError::Unsigned { error, limit: 9 });
     }
     add("deadline", ProxyError::Deadline);
     for class in [Class::Broken, Class::Stalled, Class::Parked { queued: true }] {
-        let verdict = Verdict::of(class);
+        let verdict = Verdict::from_class(class);
         add(&format!("unbegun {}", class.label()), ProxyError::Unbegun(verdict));
     }
     exhausted(&mut add);
@@ -119,7 +119,12 @@ fn unanswered(add: &mut impl FnMut(&str, ProxyError)) {
         }
     }
     let refused = Some(io::ErrorKind::ConnectionRefused);
-    failed("no answer: connection refused", Phase::Connect, Kind::Io, refused);
+    failed(
+        "no answer: connection refused",
+        Phase::Connect,
+        SendErrorKind::Io,
+        refused,
+    );
 }
 
 /// Replaces the texts for people. Finding lists stay.
@@ -174,9 +179,9 @@ fn statuses_and_stream_errors_have_these_types() {
     let statuses = [400, 401, 403, 404, 405, 408, 413, 417, 426, 429, 500, 502, 503, 504];
     for (name, shape) in SHAPES {
         for status in statuses.map(|status| StatusCode::from_u16(status).unwrap()) {
-            let body = shape.body(status, "CODE", "*", "ID");
+            let body = shape.error_body(status, "CODE", "*", "ID");
             facts.push(format!("body {name} {} {body}", status.as_u16()));
-            let event = shape.event(status, "CODE", "*", "ID");
+            let event = shape.error_event(status, "CODE", "*", "ID");
             let event = event.map(|event| format!("{:?}", String::from_utf8(event.to_vec()).unwrap()));
             facts.push(format!(
                 "event {name} {} {}",

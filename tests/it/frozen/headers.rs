@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use antiphon::{
     auth::{Credential, Principal, PrincipalKey, Profile, Secret},
-    policy::{Class, Hints, Said, organisation},
-    proxy::Shape,
+    policy::{Class, LimitHints, ProviderErrorInfo, billed_organisation},
+    proxy::ErrorShape,
     repair::{Mode, parse},
-    session::{Asked, NothingKnown, lane, marks},
+    session::{NoKnownLanes, SessionRequest, find_lane, read_client_hints},
     wire::{Format, Wire},
 };
 use http::{HeaderMap, HeaderName};
@@ -31,7 +31,7 @@ const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"go"}]}"#
 fn lane_facts(fields: &[(&str, &str)]) -> String {
     let outline = parse(ASK.as_bytes(), Wire::ANTHROPIC).unwrap().outline();
     let headers = map(fields);
-    let asked = Asked {
+    let asked = SessionRequest {
         principal: &[1; 32],
         format: Format::Anthropic,
         headers: &headers,
@@ -39,31 +39,31 @@ fn lane_facts(fields: &[(&str, &str)]) -> String {
         outline: &outline,
         path_model: None,
     };
-    let source = lane(&asked, &NothingKnown).map_or("none", |lane| lane.source.label());
-    format!("session={source} agent={}", asked.agent().is_some())
+    let source = find_lane(&asked, &NoKnownLanes).map_or("none", |lane| lane.source.label());
+    format!("session={source} agent={}", asked.agent_label().is_some())
 }
 
 /// Returns the error shape of a request whose path says nothing.
 fn shape_fact(headers: &HeaderMap) -> &'static str {
-    match Shape::guess("/", headers) {
-        Shape::Anthropic => "anthropic",
-        Shape::OpenAi => "openai",
-        Shape::Responses => "responses",
-        Shape::Gemini => "gemini",
-        Shape::Bedrock => "bedrock",
+    match ErrorShape::guess_from_head("/", headers) {
+        ErrorShape::Anthropic => "anthropic",
+        ErrorShape::OpenAi => "openai",
+        ErrorShape::Responses => "responses",
+        ErrorShape::Gemini => "gemini",
+        ErrorShape::Bedrock => "bedrock",
     }
 }
 
 /// Returns what the head says of the request beside who sends it.
 fn marks_facts(headers: &HeaderMap) -> String {
-    let marks = marks(headers, "/v1/messages");
+    let marks = read_client_hints(headers, "/v1/messages");
     let mut facts = String::new();
     for (name, holds) in [
-        ("compaction", marks.compaction),
+        ("compaction", marks.is_compaction),
         ("context_compacted", marks.context_compacted),
-        ("turn_state", marks.turn_state),
+        ("turn_state", marks.has_turn_state),
         ("retries", marks.retries == 2),
-        ("patience", marks.budget == Some(Duration::from_secs(600))),
+        ("patience", marks.client_timeout == Some(Duration::from_secs(600))),
     ] {
         facts.push_str(&if holds { format!(" {name}") } else { String::new() });
     }
@@ -137,7 +137,7 @@ fn headers_with_these_names_are_read() {
         let headers = map(&[*field]);
         let (name, value) = field;
         let key = PrincipalKey::new([1; 32]);
-        let is_credential = Principal::of(&key, &headers, None) != Principal::NONE;
+        let is_credential = Principal::of_credentials(&key, &headers, None) != Principal::NONE;
         let (lane, caller) = (lane_facts(&[*field]), is_credential);
         let (shape, marks) = (shape_fact(&headers), marks_facts(&headers));
         facts.push(format!(
@@ -152,12 +152,12 @@ fn headers_with_these_names_are_read() {
         let headers = map(fields);
         let names: Vec<String> = fields.iter().map(|(name, value)| format!("{name}: {value}")).collect();
         let (hints, named) = (
-            Hints::read(&headers, &Said::default(), Class::RateLimit, NOW),
-            organisation(&headers),
+            LimitHints::read(&headers, &ProviderErrorInfo::default(), Class::RateLimit, NOW),
+            billed_organisation(&headers),
         );
-        let Hints {
-            rest,
-            delay,
+        let LimitHints {
+            cooldown: rest,
+            retry_delay: delay,
             every_model,
             should_retry,
             ..

@@ -8,7 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use antiphon::ledger::{Key, Kind, Ledger as _, LedgerSettings, MOMENT_MAX, Moment, Outcome, SqliteLedger, Step};
+use antiphon::ledger::{
+    CommitOutcome, CommitStep, Ledger as _, LedgerSettings, MOMENT_MAX, Moment, RecordKey, RecordKind, SqliteLedger,
+};
 use bytes::Bytes;
 use serde_json::json;
 
@@ -126,7 +128,7 @@ async fn of_tokens(stage: &mut Stage) {
         .await;
     let process = stage.install.start().await;
     let signed = json!({"call_id": scene::CAROL_ID, "content": "signed"}).to_string();
-    let now = antiphon::clock::since_1970().as_secs();
+    let now = antiphon::clock::unix_time().as_secs();
     let (at, mac) = (now.to_string(), signature(KEY, "m1", now, &signed));
     let fields = [
         ("webhook-id", "m1"),
@@ -197,27 +199,27 @@ async fn preserve(from: &Path, to: &Path) {
     let rough = folder.join("ledger-v1.db");
     let ledger = SqliteLedger::open(&rough, LedgerSettings::default(), SECRET).unwrap();
     for row in rows(from) {
-        let key = Key {
-            kind: Kind::ALL[usize::from(row.kind) - 1],
+        let key = RecordKey {
+            kind: RecordKind::ALL[usize::from(row.kind) - 1],
             principal: row.principal,
             name: row.name,
         };
         let (value, now) = (Bytes::from(row.value), Moment::from_nanos(row.made_at));
         let (index, expires_at) = (row.index, MOMENT_MAX);
-        let mut steps = vec![Step::Insert {
+        let mut steps = vec![CommitStep::Insert {
             key,
             index,
             value: value.clone(),
             expires_at,
         }];
-        let replace = |version| Step::Replace {
+        let replace = |version| CommitStep::Replace {
             key,
             version,
             value: value.clone(),
             expires_at,
         };
         steps.extend((1..row.version).map(replace));
-        assert_eq!(ledger.commit(steps, now).await.unwrap(), Outcome::Done);
+        assert_eq!(ledger.commit(steps, now).await.unwrap(), CommitOutcome::Done);
     }
     // Its log is moved into the file.
     drop(ledger);

@@ -7,7 +7,7 @@ use antiphon::{
     conversation::{Finding, FindingKind},
     policy::{Reason, Side, breaker},
     repair::{Action, RepairReport},
-    session_table::{Closed, Detached, Entered, Settled},
+    session_table::{ClosedCalls, DetachReason, EnteredLane, SettledCall},
     telemetry::{
         LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
         events::{AnswerSummary, ExchangeEnded, ResultPosted},
@@ -36,7 +36,7 @@ fn exercised() -> Telemetry {
     for state in ProfileState::ALL {
         telemetry.set_profile_state("u", "p", state.label(), true);
     }
-    for standing in breaker::Standing::ALL {
+    for standing in breaker::BreakerState::ALL {
         telemetry.set_breaker_count("u", standing.label(), 1);
     }
     for answer in POST_ANSWERS {
@@ -46,7 +46,7 @@ fn exercised() -> Telemetry {
     for event in LATE_RESULT_EVENTS {
         telemetry.record_late_event(event);
     }
-    for why in Detached::ALL {
+    for why in DetachReason::ALL {
         telemetry.record_detached_calls(why, 1);
     }
     for op in LEDGER_OPS {
@@ -114,20 +114,20 @@ fn watched(format: Format, stop: &'static str) -> AnswerSummary {
 
 /// Counts tool calls that closed in every way.
 fn calls(telemetry: &Telemetry) {
-    let settled = |attached| Settled {
+    let settled = |attached| SettledCall {
         tool: "t".into(),
-        open: Duration::from_secs(60),
+        open_for: Duration::from_secs(60),
         attached,
     };
-    telemetry.record_lane_request(&Entered {
-        closed: Closed {
+    telemetry.record_lane_request(&EnteredLane {
+        closed: ClosedCalls {
             settled: [true, false].map(settled).into(),
             placeholder: 1,
             abandoned: 1,
-            detached: Detached::ALL.into(),
+            detached: DetachReason::ALL.into(),
         },
         forks: 1,
-        ..Entered::default()
+        ..EnteredLane::default()
     });
     telemetry.record_late_delivery(Duration::from_secs(1));
     for row in ["moved", "restored", "placeholder"] {

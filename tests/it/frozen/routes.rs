@@ -1,7 +1,7 @@
 //! Pins which paths carry a history, in which format each kind of upstream reads it, and where requests go by default.
 
 use antiphon::{
-    provider::{Kind, NoRoute, Routes, Upstream},
+    provider::{ProviderKind, RouteError, Routes, Upstream},
     repair::Mode,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, uri::PathAndQuery};
@@ -70,19 +70,19 @@ fn route(routes: &Routes, method: &Method, path: &str, field: Option<&str>) -> S
     if let Some(name) = field {
         headers.insert(name.parse::<HeaderName>().unwrap(), HeaderValue::from_static("x"));
     }
-    match routes.route(method, &target, &headers) {
+    match routes.find_route(method, &target, &headers) {
         Ok(route) => {
             let wire = route.wire.map_or_else(|| "-".to_owned(), |wire| wire.to_string());
             format!("{} {} {wire}", route.upstream.name, route.target)
         }
-        Err(NoRoute::BadPath) => "bad path".to_owned(),
-        Err(NoRoute::Unknown) => "unknown".to_owned(),
+        Err(RouteError::BadPath) => "bad path".to_owned(),
+        Err(RouteError::UnknownPath) => "unknown".to_owned(),
     }
 }
 
 #[test]
 fn paths_lead_to_these_upstreams_and_formats() {
-    let upstream = |kind: Kind| Upstream {
+    let upstream = |kind: ProviderKind| Upstream {
         name: kind.label().to_owned(),
         kind,
         scheme: "https".parse().unwrap(),
@@ -90,9 +90,9 @@ fn paths_lead_to_these_upstreams_and_formats() {
         base_path: String::new(),
         mode: Mode::Repair,
     };
-    let of_kinds = Routes::new(Kind::ALL.map(upstream).into());
+    let of_kinds = Routes::new(ProviderKind::ALL.map(upstream).into());
     let mut facts = Vec::new();
-    for kind in Kind::ALL.map(Kind::label) {
+    for kind in ProviderKind::ALL.map(ProviderKind::label) {
         for path in PATHS {
             let asked = format!("/{kind}{path}");
             facts.push(format!(
@@ -118,7 +118,10 @@ fn paths_lead_to_these_upstreams_and_formats() {
         facts.push(format!("base url of {name}: {base}"));
     }
     for host in HOSTS {
-        facts.push(format!("kind of {host}: {}", Kind::of("any", host).label()));
+        facts.push(format!(
+            "kind of {host}: {}",
+            ProviderKind::infer_kind("any", host).label()
+        ));
     }
     same_lines("routes.txt", facts);
 }

@@ -32,7 +32,7 @@ const PLAYS: usize = 20;
 
 /// Returns the part of the configuration that says who asks.
 pub(crate) fn each() -> String {
-    let (token, secret) = (TokenHash::of(b"token of ci"), base64(KEY));
+    let (token, secret) = (TokenHash::hash_token(b"token of ci"), base64(KEY));
     format!(
         "[principals]\nuser_header = \"x-user\"\n[client_tokens]\nci = \"{token}\"\n\
          [services.hooks]\nsecret = \"whsec_{secret}\"\nprincipals = [\"ci\"]\ntools = [\"*\"]\n"
@@ -61,7 +61,7 @@ impl Stage {
     pub(crate) fn configure(&self, callers: &str, tiers: &str) {
         let (url, silent) = (self.provider.url(), self.silent.address);
         let upstreams = ["anthropic", "openai", "gemini"].map(|name| format!("[upstreams.{name}]\nurl = \"{url}\"\n"));
-        let token = TokenHash::of(b"token of tools");
+        let token = TokenHash::hash_token(b"token of tools");
         self.install.write(&format!(
             "{}[upstreams.silent]\nkind = \"anthropic\"\nurl = \"http://{silent}\"\n{callers}\
              [ledger]\nttl = \"365d\"\nkeep_seen = \"disk\"\n\

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use antiphon::{provider::Kind, telemetry::TRACE_NAMES};
+use antiphon::{provider::ProviderKind, telemetry::TRACE_NAMES};
 
 use crate::{
     frozen::golden::same_lines,
@@ -45,7 +45,7 @@ const ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconte
 /// One upstream of each kind, under the name of its kind.
 fn of_every_kind(builder: &mut Builder) {
     let template = builder.upstreams[0].clone();
-    builder.upstreams = Kind::ALL
+    builder.upstreams = ProviderKind::ALL
         .map(|kind| antiphon::provider::Upstream {
             name: kind.label().to_owned(),
             kind,
@@ -71,7 +71,7 @@ async fn spans_have_these_names_and_attributes() {
     settings.delay = std::time::Duration::from_secs(3600);
     let builder = before(upstream.address).with(of_every_kind);
     let app = builder.with(|builder| builder.traces = Some(settings)).start().await;
-    let kinds = Kind::ALL.map(|kind| format!("{}/v1/chat/completions", kind.label()));
+    let kinds = ProviderKind::ALL.map(|kind| format!("{}/v1/chat/completions", kind.label()));
     let paths = PATHS.iter().map(|path| format!("compatible/{path}"));
     let asked: Vec<String> = kinds.into_iter().chain(paths).collect();
     let mut lines = BTreeSet::new();

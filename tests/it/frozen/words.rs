@@ -3,14 +3,14 @@
 use antiphon::{
     auth::rotation::ProfileState,
     conversation::{FindingKind, FlawKind},
-    late::entry::{State, TIERS, Why},
-    ledger::Kind as RecordKind,
-    policy::{Class, Evidence, Failure, Reason, Side, breaker, classify, course},
-    provider::{BUILT_IN, Kind, RESERVED_NAMES},
+    late::records::{PostRefusal, RecordedCallState, TIERS},
+    ledger::RecordKind,
+    policy::{Class, Observation, Reason, SendFailure, Side, breaker, classify, stream_timeouts},
+    provider::{BUILT_IN, ProviderKind, RESERVED_NAMES},
     proxy::Refusal,
     repair::{Action, Mode, Tier},
-    session::{Source, Strength},
-    session_table::Detached,
+    session::{SessionSource, SessionStrength},
+    session_table::DetachReason,
     wire::{Format, Unreadable, Wire, watch::stop_labels},
 };
 
@@ -54,20 +54,20 @@ pub(crate) const CLASSES: [Class; 34] = [
     Class::Refused,
 ];
 
-const FAILURES: [Failure; 13] = [
-    Failure::Dns,
-    Failure::Connect,
-    Failure::ConnectTimeout,
-    Failure::Tls,
-    Failure::TlsTimeout,
-    Failure::Send,
-    Failure::SendTimeout,
-    Failure::Head,
-    Failure::HeadTimeout,
-    Failure::Body,
-    Failure::BodyTimeout,
-    Failure::Protocol,
-    Failure::Request,
+const FAILURES: [SendFailure; 13] = [
+    SendFailure::Dns,
+    SendFailure::Connect,
+    SendFailure::ConnectTimeout,
+    SendFailure::Tls,
+    SendFailure::TlsTimeout,
+    SendFailure::Send,
+    SendFailure::SendTimeout,
+    SendFailure::Head,
+    SendFailure::HeadTimeout,
+    SendFailure::Body,
+    SendFailure::BodyTimeout,
+    SendFailure::Protocol,
+    SendFailure::Request,
 ];
 
 pub(crate) const REFUSALS: [Refusal; 12] = [
@@ -97,16 +97,16 @@ const FLAWS: [FlawKind; 9] = [
     FlawKind::SplitTurn,
 ];
 
-const SOURCES: [Source; 9] = [
-    Source::Antiphon,
-    Source::ClaudeCode,
-    Source::UserId,
-    Source::Header,
-    Source::Conversation,
-    Source::Answer,
-    Source::Calls,
-    Source::CacheKey,
-    Source::History,
+const SOURCES: [SessionSource; 9] = [
+    SessionSource::Antiphon,
+    SessionSource::ClaudeCode,
+    SessionSource::UserId,
+    SessionSource::Header,
+    SessionSource::Conversation,
+    SessionSource::Answer,
+    SessionSource::Calls,
+    SessionSource::CacheKey,
+    SessionSource::History,
 ];
 
 /// The words, in the order of their list.
@@ -123,15 +123,22 @@ impl Words {
 
 /// Codes of failures that are closer than their class.
 fn codes() -> Vec<String> {
-    let mut evidence: Vec<Evidence<'_>> = FAILURES.map(Evidence::Unanswered).into();
+    let mut evidence: Vec<Observation<'_>> = FAILURES.map(Observation::SendFailed).into();
     for (whole, broken) in [(false, true), (false, false), (true, false)] {
-        evidence.push(Evidence::Ended { whole, broken });
+        evidence.push(Observation::BodyEnded {
+            is_complete: whole,
+            is_broken: broken,
+        });
     }
-    for clock in [course::Clock::Bytes, course::Clock::Progress, course::Clock::Reasoning] {
-        let state = course::State::default();
-        evidence.push(Evidence::Silent { clock, state });
+    for clock in [
+        stream_timeouts::TimeoutKind::Bytes,
+        stream_timeouts::TimeoutKind::Progress,
+        stream_timeouts::TimeoutKind::Reasoning,
+    ] {
+        let state = stream_timeouts::StreamState::default();
+        evidence.push(Observation::TimedOut { timeout: clock, state });
     }
-    let told = |evidence: &Evidence<'_>| {
+    let told = |evidence: &Observation<'_>| {
         let verdict = classify(*evidence);
         format!("{} ({})", verdict.code, verdict.class.label())
     };
@@ -163,10 +170,13 @@ fn of_attempts(words: &mut Words) {
     words.list("side", Side::ALL.map(Side::label));
     words.list("rest reason", Reason::ALL.map(Reason::label));
     words.list("profile state", ProfileState::ALL.map(ProfileState::label));
-    words.list("breaker state", breaker::Standing::ALL.map(breaker::Standing::label));
+    words.list(
+        "breaker state",
+        breaker::BreakerState::ALL.map(breaker::BreakerState::label),
+    );
     for class in CLASSES {
-        let side = class.side().map_or("-", Side::label);
-        let reason = class.reason().map_or("-", Reason::label);
+        let side = class.fault_side().map_or("-", Side::label);
+        let reason = class.cooldown_reason().map_or("-", Reason::label);
         words.list(
             "class",
             [format!("{} side={side} rest={reason}", class.label()).as_str()],
@@ -185,7 +195,7 @@ fn of_attempts(words: &mut Words) {
 }
 
 fn of_routes(words: &mut Words) {
-    words.list("upstream kind", Kind::ALL.map(Kind::label));
+    words.list("upstream kind", ProviderKind::ALL.map(ProviderKind::label));
     for row in BUILT_IN {
         let (name, url) = (row.name, row.url.unwrap_or("-"));
         let row = format!("{name} {} {url} credential={}", row.kind.label(), row.credential);
@@ -195,15 +205,15 @@ fn of_routes(words: &mut Words) {
 }
 
 fn of_the_ledger(words: &mut Words) {
-    words.list("detached", Detached::ALL.map(Detached::label));
+    words.list("detached", DetachReason::ALL.map(DetachReason::label));
     // The number of a list is a byte in ledger files.
     for kind in RecordKind::ALL {
         words.list("record kind", [format!("{} {}", kind as u8, kind.label()).as_str()]);
     }
-    for (number, state) in State::ALL.iter().enumerate() {
+    for (number, state) in RecordedCallState::ALL.iter().enumerate() {
         words.list("call state", [format!("{number} {}", state.label()).as_str()]);
     }
-    for (number, why) in Why::ALL.iter().enumerate() {
+    for (number, why) in PostRefusal::ALL.iter().enumerate() {
         words.list("evidence", [format!("{number} {}", why.label()).as_str()]);
     }
     for (number, tier) in TIERS.iter().enumerate() {
@@ -216,7 +226,7 @@ fn of_the_ledger(words: &mut Words) {
         words.list("tier", [format!("{number} {name}").as_str()]);
     }
     for source in SOURCES {
-        let strength = if source.strength() == Strength::Strong {
+        let strength = if source.strength() == SessionStrength::Strong {
             "strong"
         } else {
             "weak"

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use antiphon::{
     auth::{Caller, ClientTokens, Principal, TokenHash, WebhookKey},
-    late::{LateSettings, Opened, ServiceSettings, matching::Named},
-    session::{LaneId, Strength},
+    late::{LateSettings, ObservedCall, ServiceSettings, matching::NamedCall},
+    session::{LaneId, SessionStrength},
 };
 use http::HeaderMap;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ pub(crate) async fn world() -> (Upstream, App) {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address)
         .with(|builder| {
-            let token = |name: &str| (name.to_owned(), TokenHash::of(name.as_bytes()));
+            let token = |name: &str| (name.to_owned(), TokenHash::hash_token(name.as_bytes()));
             builder.proxy.client_tokens = ClientTokens::new(vec![token("ann"), token("ben"), token("new")]);
             builder.late = settings();
         })
@@ -71,20 +71,20 @@ fn principal(app: &App, name: &str) -> Principal {
 }
 
 pub(crate) fn owner(app: &App, name: &str) -> String {
-    app.late.owner(Caller::of_account(principal(app, name))).to_string()
+    app.late.owner_of(Caller::of_account(principal(app, name))).to_string()
 }
 
 pub(crate) async fn record(app: &App, name: &str, id: &str) {
-    let call = Opened {
+    let call = ObservedCall {
         lane: Some(LaneId::from_bytes([1; 32])),
         session: None,
-        strength: Strength::Strong,
+        strength: SessionStrength::Strong,
         id: id.as_bytes().to_vec(),
         tool: b"bash".to_vec(),
         input: Some([1; 32]),
     };
-    app.late.record(Caller::of_account(principal(app, name)), [call]);
-    app.late.flush().await;
+    app.late.record_calls(Caller::of_account(principal(app, name)), [call]);
+    app.late.flush_jobs().await;
 }
 
 pub(crate) async fn ask(app: &App, path: &str, fields: &[(&str, &str)], body: &str) -> Message {
@@ -358,8 +358,8 @@ async fn whoever_was_never_answered_reads_nothing() {
     // Whoever has no token is told by his own credential.
     let mut fields = HeaderMap::new();
     fields.insert("x-api-key", "known".parse().unwrap());
-    let own = Principal::of(app.late.principal_key(), &fields, None);
-    app.late.callers().prove(Caller::of_account(own));
+    let own = Principal::of_credentials(app.late.principal_key(), &fields, None);
+    app.late.callers().mark_verified(Caller::of_account(own));
     assert_eq!(
         get(&app, "outstanding", &[("authorization", "Bearer known")])
             .await
@@ -443,12 +443,12 @@ async fn a_deep_content_of_old_is_looked_up_as_text() {
     let (_upstream, app) = world().await;
     for (id, content) in [(STRONG, deep(100_000)), (OTHER, r#"{ "a": 1 }"#.to_owned())] {
         record(&app, "ann", id).await;
-        let named = Named {
+        let named = NamedCall {
             service: &app.late.services()[0],
             call_id: id.as_bytes(),
             owner: None,
         };
-        app.late.post(&named, content, false).await.unwrap();
+        app.late.post_result(&named, content, false).await.unwrap();
     }
     let ids = json!({ "call_ids": [STRONG, OTHER] }).to_string();
     let found = ask(&app, "lookup", ANN, &ids).await;
@@ -481,16 +481,16 @@ async fn a_heartbeat_keeps_a_call_open() {
 async fn a_closed_session_or_a_long_time_detaches() {
     let (_upstream, app) = world().await;
     let ann = principal(&app, "ann");
-    let call = |id: &str| Opened {
+    let call = |id: &str| ObservedCall {
         lane: None,
         session: Some(antiphon::session::session_hash(ann.as_bytes(), b"s1")),
-        strength: Strength::Strong,
+        strength: SessionStrength::Strong,
         id: id.as_bytes().to_vec(),
         tool: b"bash".to_vec(),
         input: None,
     };
-    app.late.record(Caller::of_account(ann), [call(STRONG)]);
-    app.late.flush().await;
+    app.late.record_calls(Caller::of_account(ann), [call(STRONG)]);
+    app.late.flush_jobs().await;
     is(&ask(&app, "sessions/s1/close", BEN, "").await, 200, "closed");
     is(&ask(&app, "sessions/s1/close", ANN, "").await, 200, "closed");
     is(
@@ -498,8 +498,8 @@ async fn a_closed_session_or_a_long_time_detaches() {
         200,
         "settled",
     );
-    app.late.record(Caller::of_account(ann), [call(OTHER)]);
-    app.late.flush().await;
+    app.late.record_calls(Caller::of_account(ann), [call(OTHER)]);
+    app.late.flush_jobs().await;
     is(
         &post(&app, OTHER, TOOLS, &json!({ "content": 1 })).await,
         200,
@@ -595,7 +595,7 @@ async fn a_signed_result_is_taken_once_for_its_own_call() {
     let (_upstream, app) = world().await;
     record(&app, "ann", STRONG).await;
     record(&app, "ann", OTHER).await;
-    let now = antiphon::clock::since_1970().as_secs();
+    let now = antiphon::clock::unix_time().as_secs();
     let body = json!({ "call_id": STRONG, "content": "signed" }).to_string();
     let wrong = signature(&[7; 32], "m1", now, &body);
     is(&signed(&app, STRONG, "m1", now, &wrong, &body).await, 404, "not_found");

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use antiphon::{
     auth::Owner,
-    late::entry::{Call, Evidence, Parked, Posted, State, TIERS, Why},
-    session::Strength,
+    late::records::{ParkedResult, PostRefusal, PostedResult, RecordedCall, RecordedCallState, RefusedResult, TIERS},
+    session::SessionStrength,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -18,22 +18,22 @@ fn hashes() -> impl Strategy<Value = [u8; 32]> {
 }
 
 prop_compose! {
-    fn results()(content in "\\PC{0,40}", failed in any::<bool>(), service in "[a-z]{0,9}", at in moments(), attached in any::<bool>()) -> Posted {
-        Posted { attached, ..Posted::new(content, failed, &service, at) }
+    fn results()(content in "\\PC{0,40}", failed in any::<bool>(), service in "[a-z]{0,9}", at in moments(), attached in any::<bool>()) -> PostedResult {
+        PostedResult { attached, ..PostedResult::new(content, failed, &service, at) }
     }
 }
 
 prop_compose! {
     fn calls()(
         (account, lane, session, input) in (hashes(), option::of(hashes()), option::of(hashes()), option::of(hashes())),
-        strength in select(vec![Strength::Weak, Strength::Strong]),
+        strength in select(vec![SessionStrength::Weak, SessionStrength::Strong]),
         (id, tool) in (vec(any::<u8>(), 0..40), vec(any::<u8>(), 0..40)),
         tier in select(TIERS.to_vec()),
         (opened_at, heard_at, deadline, expires_at) in (moments(), moments(), moments(), moments()),
-        state in select(State::ALL.to_vec()),
+        state in select(RecordedCallState::ALL.to_vec()),
         posted in option::of(results()),
-    ) -> Call {
-        Call { account, lane, session, strength, id, tool, input, tier, opened_at, heard_at, deadline, expires_at, state, posted }
+    ) -> RecordedCall {
+        RecordedCall { account, lane, session, strength, id, tool, input, tier, opened_at, heartbeat_at: heard_at, deadline, expires_at, state, posted }
     }
 }
 
@@ -41,38 +41,38 @@ proptest! {
     #[test]
     fn late_entries_are_read_as_they_were_written(call in calls(), posted in results(), id in vec(any::<u8>(), 0..30), owner in option::of(any::<[u8; 16]>())) {
         let bytes = call.encode();
-        prop_assert_eq!(Call::decode(&bytes), Some(call));
-        let parked = Parked { call_id: id.clone(), owner: owner.map(Owner::new), posted: posted.clone() };
-        prop_assert_eq!(Parked::decode(&parked.encode()), Some(parked.clone()));
-        for why in Why::ALL {
-            let evidence = Evidence { call_id: id.clone(), why, posted: posted.clone() };
-            prop_assert_eq!(Evidence::decode(&evidence.encode()), Some(evidence));
+        prop_assert_eq!(RecordedCall::decode(&bytes), Some(call));
+        let parked = ParkedResult { call_id: id.clone(), owner: owner.map(Owner::new), posted: posted.clone() };
+        prop_assert_eq!(ParkedResult::decode(&parked.encode()), Some(parked.clone()));
+        for why in PostRefusal::ALL {
+            let evidence = RefusedResult { call_id: id.clone(), reason: why, posted: posted.clone() };
+            prop_assert_eq!(RefusedResult::decode(&evidence.encode()), Some(evidence));
         }
         // One is never read as the other.
-        prop_assert_eq!(Call::decode(&parked.encode()), None);
-        prop_assert_eq!(Parked::decode(&bytes), None);
-        prop_assert_eq!(Evidence::decode(&bytes), None);
+        prop_assert_eq!(RecordedCall::decode(&parked.encode()), None);
+        prop_assert_eq!(ParkedResult::decode(&bytes), None);
+        prop_assert_eq!(RefusedResult::decode(&bytes), None);
     }
 
     #[test]
     fn late_entries_cut_or_continued_or_of_another_version_are_none(call in calls(), cut in any::<prop::sample::Index>()) {
         let bytes = call.encode();
-        prop_assert_eq!(Call::decode(&bytes[..cut.index(bytes.len())]), None);
+        prop_assert_eq!(RecordedCall::decode(&bytes[..cut.index(bytes.len())]), None);
         let longer = [&bytes[..], &[0]].concat();
-        prop_assert_eq!(Call::decode(&longer), None);
+        prop_assert_eq!(RecordedCall::decode(&longer), None);
         let mut later = bytes.to_vec();
         later[0] = 2;
-        prop_assert_eq!(Call::decode(&later), None);
+        prop_assert_eq!(RecordedCall::decode(&later), None);
     }
 
     #[test]
     fn late_entries_of_chance_never_panic(bytes in vec(any::<u8>(), 0..300), what in 1_u8..4) {
         let framed = [&[1, what], &bytes[..]].concat();
         for bytes in [&bytes, &framed] {
-            if let Some(call) = Call::decode(bytes) {
+            if let Some(call) = RecordedCall::decode(bytes) {
                 prop_assert_eq!(&call.encode()[..], &bytes[..]);
             }
-            drop((Parked::decode(bytes), Evidence::decode(bytes)));
+            drop((ParkedResult::decode(bytes), RefusedResult::decode(bytes)));
         }
     }
 
@@ -81,7 +81,7 @@ proptest! {
         let mut bytes = call.encode().to_vec();
         let place = place.index(bytes.len());
         bytes[place] = byte;
-        if let Some(call) = Call::decode(&bytes) {
+        if let Some(call) = RecordedCall::decode(&bytes) {
             prop_assert_eq!(&call.encode()[..], &bytes[..]);
         }
     }
@@ -89,10 +89,13 @@ proptest! {
 
 #[test]
 fn a_digest_is_of_the_content_and_whether_it_failed() {
-    let of = |content: &str, failed| Posted::new(content.to_owned(), failed, "s", Duration::ZERO).digest;
+    let of = |content: &str, failed| PostedResult::new(content.to_owned(), failed, "s", Duration::ZERO).digest;
     assert_eq!(of("1", false), of("1", false));
     assert_ne!(of("1", false), of("1", true));
     assert_ne!(of("1", false), of("\"1\"", false));
-    let shown = format!("{:?}", Posted::new("\"canary\"".to_owned(), false, "s", Duration::ZERO));
+    let shown = format!(
+        "{:?}",
+        PostedResult::new("\"canary\"".to_owned(), false, "s", Duration::ZERO)
+    );
     assert!(!shown.contains("canary"), "{shown}");
 }

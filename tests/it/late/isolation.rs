@@ -10,13 +10,15 @@ use std::{
 use antiphon::{
     auth::{Caller, Owner, Principal, PrincipalKey, PrincipalSettings},
     late::{
-        Late, LateSettings, Opened, Posting, Tool, Wanted,
-        entry::{State, Why},
-        matching::Named,
+        CallQuery, LateSettings, LateStore, ObservedCall, PostOutcome, ToolSettings,
+        matching::NamedCall,
+        records::{PostRefusal, RecordedCallState},
     },
-    ledger::{Index, Key, Kind, Ledger, Moment, Outcome, Record, Reply, Step, Usage},
+    ledger::{
+        CommitOutcome, CommitStep, Index, Ledger, LedgerReply, LedgerSize, Moment, Record, RecordKey, RecordKind,
+    },
     repair::Tier,
-    session::{LaneId, PrincipalHash, Strength},
+    session::{LaneId, PrincipalHash, SessionStrength},
 };
 
 use crate::support::{bodies::Rng, late, seed::seed};
@@ -63,7 +65,7 @@ struct ModelCall {
     lane: usize,
     input: u8,
     content: Option<String>,
-    state: State,
+    state: RecordedCallState,
 }
 
 /// A post, as its service made it.
@@ -110,28 +112,28 @@ impl Model {
         }
     }
 
-    fn post(&mut self, post: &ModelPost) -> Posting {
+    fn post(&mut self, post: &ModelPost) -> PostOutcome {
         if let Some(posting) = self.place(post) {
             return posting;
         }
         if !IDS[post.id].1 {
-            return Posting::Unknown;
+            return PostOutcome::Unknown;
         }
         let known = self
             .parked
             .iter()
             .find(|known| (known.service, known.id, known.owner) == (post.service, post.id, post.owner));
         match known {
-            Some(known) if known.content != post.content => Posting::Refused(Why::Conflict),
-            Some(_) => Posting::Parked,
+            Some(known) if known.content != post.content => PostOutcome::Refused(PostRefusal::Conflict),
+            Some(_) => PostOutcome::Parked,
             None => {
                 self.parked.push(post.clone());
-                Posting::Parked
+                PostOutcome::Parked
             }
         }
     }
 
-    fn place(&mut self, post: &ModelPost) -> Option<Posting> {
+    fn place(&mut self, post: &ModelPost) -> Option<PostOutcome> {
         let open = |call: &ModelCall| {
             serves(&SERVICES[post.service], call) && post.owner.is_none_or(|owner| owner == call.who)
         };
@@ -144,25 +146,25 @@ impl Model {
             [place] if sure => {
                 let call = &mut self.calls[place];
                 Some(match &call.content {
-                    Some(content) if *content == post.content => Posting::Settled {
+                    Some(content) if *content == post.content => PostOutcome::Settled {
                         state: call.state,
                         first: false,
                     },
-                    Some(_) => Posting::Refused(Why::Conflict),
+                    Some(_) => PostOutcome::Refused(PostRefusal::Conflict),
                     None => {
-                        if call.state == State::Open {
-                            call.state = State::Settled;
+                        if call.state == RecordedCallState::Open {
+                            call.state = RecordedCallState::Settled;
                         }
                         call.content = Some(post.content.clone());
                         self.landed.insert(post.content.clone(), call.who);
-                        Posting::Settled {
+                        PostOutcome::Settled {
                             state: call.state,
                             first: true,
                         }
                     }
                 })
             }
-            _ => Some(Posting::Refused(Why::Ambiguous)),
+            _ => Some(PostOutcome::Refused(PostRefusal::Ambiguous)),
         }
     }
 
@@ -186,7 +188,7 @@ struct Deviation {
 struct World {
     ledger: Arc<dyn Ledger>,
     settings: LateSettings,
-    late: Late,
+    late: LateStore,
     model: Model,
     rng: Rng,
     posts: Vec<ModelPost>,
@@ -204,14 +206,14 @@ impl World {
             tools: BTreeMap::from([
                 (
                     "bash".to_owned(),
-                    Tool {
+                    ToolSettings {
                         tier: Tier::Durable,
                         max_duration: None,
                     },
                 ),
                 (
                     "look".to_owned(),
-                    Tool {
+                    ToolSettings {
                         tier: Tier::Read,
                         max_duration: None,
                     },
@@ -238,7 +240,7 @@ impl World {
 
     fn prove(&mut self) {
         for who in 0..WHO.len() - 1 {
-            self.late.callers().prove(self.who(who));
+            self.late.callers().mark_verified(self.who(who));
         }
     }
 
@@ -270,7 +272,7 @@ impl World {
             lane: self.rng.below(2),
             input: u8::from(self.rng.chance(20)),
             content: None,
-            state: State::Open,
+            state: RecordedCallState::Open,
         }
     }
 
@@ -279,8 +281,8 @@ impl World {
         LaneId::from_bytes([u8::try_from(lane).unwrap(); 32])
     }
 
-    fn wanted(call: &ModelCall) -> Wanted {
-        Wanted {
+    fn wanted(call: &ModelCall) -> CallQuery {
+        CallQuery {
             id: IDS[call.id].0.as_bytes().to_vec(),
             tool: TOOLS[call.tool].as_bytes().to_vec(),
             input_hash: [call.input; 32],
@@ -297,26 +299,26 @@ impl World {
             80..90 => self.lookup().await,
             90..98 => self.outstanding().await,
             _ => {
-                self.late.flush().await;
+                self.late.flush_jobs().await;
                 self.late = late::running(&self.ledger, self.settings.clone());
                 self.prove();
             }
         }
-        self.late.flush().await;
+        self.late.flush_jobs().await;
     }
 
     fn record(&mut self) {
         let call = self.call();
         let wanted = Self::wanted(&call);
-        let opened = Opened {
+        let opened = ObservedCall {
             lane: Some(Self::lane(call.lane)),
             session: None,
-            strength: Strength::Strong,
+            strength: SessionStrength::Strong,
             id: wanted.id,
             tool: wanted.tool,
             input: Some(wanted.input_hash),
         };
-        self.late.record(self.who(call.who), [opened]);
+        self.late.record_calls(self.who(call.who), [opened]);
         self.model.record(call);
     }
 
@@ -331,13 +333,17 @@ impl World {
                 content: format!("{{\"n\":{}}}", self.posts.len()),
             }
         };
-        let owner: Option<Owner> = post.owner.map(|who| self.late.owner(self.who(who)));
-        let named = Named {
+        let owner: Option<Owner> = post.owner.map(|who| self.late.owner_of(self.who(who)));
+        let named = NamedCall {
             service: &self.late.services()[post.service],
             call_id: IDS[post.id].0.as_bytes(),
             owner,
         };
-        let posting = self.late.post(&named, post.content.clone(), false).await.unwrap();
+        let posting = self
+            .late
+            .post_result(&named, post.content.clone(), false)
+            .await
+            .unwrap();
         let wanted = self.model.post(&post);
         if posting != wanted {
             self.other(format!("{post:?}: {posting:?}, but {wanted:?}"));
@@ -347,18 +353,20 @@ impl World {
 
     fn deliver(&mut self) {
         let call = self.call();
-        let name = Late::name(Some(Self::lane(call.lane)), &Self::wanted(&call));
-        self.late.delivered(self.who(call.who), [name]);
+        let name = LateStore::call_name(Some(Self::lane(call.lane)), &Self::wanted(&call));
+        self.late.note_delivered(self.who(call.who), [name]);
         let found = self.model.calls.iter_mut().find(|known| Model::same(known, &call));
-        if let Some(found) = found.filter(|found| matches!(found.state, State::Open | State::Settled)) {
-            found.state = State::Delivered;
+        if let Some(found) =
+            found.filter(|found| matches!(found.state, RecordedCallState::Open | RecordedCallState::Settled))
+        {
+            found.state = RecordedCallState::Delivered;
         }
     }
 
     async fn ack(&mut self) {
         let call = self.call();
-        let name = Late::name(Some(Self::lane(call.lane)), &Self::wanted(&call));
-        let acked = self.late.ack(self.who(call.who), name).await.unwrap();
+        let name = LateStore::call_name(Some(Self::lane(call.lane)), &Self::wanted(&call));
+        let acked = self.late.ack_result(self.who(call.who), name).await.unwrap();
         let found = self.model.calls.iter_mut().find(|known| Model::same(known, &call));
         let found = found.filter(|found| found.content.is_some());
         if acked != found.is_some() {
@@ -367,7 +375,7 @@ impl World {
                 told: format!("{call:?} was acked: {acked}"),
             });
         } else if let Some(found) = found {
-            found.state = State::Acked;
+            found.state = RecordedCallState::Acked;
         }
     }
 
@@ -375,7 +383,7 @@ impl World {
         let call = self.call();
         let wanted = [Self::wanted(&call)];
         let lane = self.rng.chance(80).then(|| Self::lane(call.lane));
-        let found = self.late.results(self.who(call.who), lane, &wanted, soon()).await;
+        let found = self.late.find_results(self.who(call.who), lane, &wanted, soon()).await;
         let found = found.into_iter().next().unwrap().map(|found| found.content);
         let known = self.model.of(&call).filter(|_| lane.is_some() || IDS[call.id].1);
         let expected = known.and_then(|call| call.content.clone());
@@ -385,7 +393,7 @@ impl World {
     async fn lookup(&mut self) {
         let call = self.call();
         let ids = [IDS[call.id].0.as_bytes().to_vec()];
-        let found = self.late.lookup(self.who(call.who), &ids).await.unwrap();
+        let found = self.late.look_up_calls(self.who(call.who), &ids).await.unwrap();
         let found = found.into_iter().next().unwrap();
         let found = found.and_then(|(_, call)| call.posted).map(|posted| posted.content);
         let own = self.model.calls.iter();
@@ -398,21 +406,22 @@ impl World {
     async fn outstanding(&mut self) {
         let who = self.anybody();
         let caller = self.who(who);
-        let found = self.late.outstanding(caller).await.unwrap();
+        let found = self.late.outstanding_results(caller).await.unwrap();
         let found: BTreeSet<String> = found
             .into_iter()
             .filter_map(|(_, call)| call.posted)
             .map(|posted| posted.content)
             .collect();
         let expected = self.model.calls.iter();
-        let expected = expected.filter(|call| call.who == who && call.state == State::Settled && call.tool == 0);
+        let expected =
+            expected.filter(|call| call.who == who && call.state == RecordedCallState::Settled && call.tool == 0);
         let expected: BTreeSet<String> = expected.filter_map(|call| call.content.clone()).collect();
         for content in found.union(&expected) {
             let (found, expected) = (found.get(content), expected.get(content));
             self.compare(who, found, expected, "outstanding");
         }
-        self.late.load(caller, soon()).await;
-        let pending = self.late.pending(caller);
+        self.late.load_pending(caller, soon()).await;
+        let pending = self.late.pending_count(caller);
         if pending != expected.len() {
             self.other(format!(
                 "{who} has {} outstanding, and {pending} pending",
@@ -475,24 +484,26 @@ async fn a_ledger_that_forgets_whose_a_record_is_is_found_out() {
 #[derive(Debug)]
 struct Careless(Arc<dyn Ledger>);
 
-fn nobodys(key: Key) -> Key {
-    Key {
+fn nobodys(key: RecordKey) -> RecordKey {
+    RecordKey {
         principal: [0; 32],
         ..key
     }
 }
 
 impl Ledger for Careless {
-    fn commit(&self, mut steps: Vec<Step>, now: Moment) -> Reply<'_, Outcome> {
+    fn commit(&self, mut steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome> {
         for step in &mut steps {
             match step {
-                Step::Insert { key, .. } | Step::Replace { key, .. } | Step::Remove { key, .. } => *key = nobodys(*key),
+                CommitStep::Insert { key, .. } | CommitStep::Replace { key, .. } | CommitStep::Remove { key, .. } => {
+                    *key = nobodys(*key)
+                }
             }
         }
         self.0.commit(steps, now)
     }
 
-    fn read(&self, keys: Vec<Key>, now: Moment) -> Reply<'_, Vec<Option<Record>>> {
+    fn read(&self, keys: Vec<RecordKey>, now: Moment) -> LedgerReply<'_, Vec<Option<Record>>> {
         Box::pin(async move {
             let found = self.0.read(keys.iter().copied().map(nobodys).collect(), now).await?;
             let named = found.into_iter().zip(keys);
@@ -502,11 +513,17 @@ impl Ledger for Careless {
         })
     }
 
-    fn list(&self, kind: Kind, principal: PrincipalHash, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
+    fn list_records(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<Record>> {
         Box::pin(async move {
-            let found = self.0.list(kind, [0; 32], limit, now).await?;
+            let found = self.0.list_records(kind, [0; 32], limit, now).await?;
             let named = |record: Record| Record {
-                key: Key {
+                key: RecordKey {
                     principal,
                     ..record.key
                 },
@@ -516,15 +533,15 @@ impl Ledger for Careless {
         })
     }
 
-    fn find(&self, kind: Kind, index: Index, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
-        self.0.find(kind, index, limit, now)
+    fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {
+        self.0.find_by_index(kind, index, limit, now)
     }
 
-    fn clear(&self, now: Moment) -> Reply<'_, u64> {
-        self.0.clear(now)
+    fn remove_unusable(&self, now: Moment) -> LedgerReply<'_, u64> {
+        self.0.remove_unusable(now)
     }
 
-    fn usage(&self) -> Reply<'_, Usage> {
+    fn usage(&self) -> LedgerReply<'_, LedgerSize> {
         self.0.usage()
     }
 

@@ -27,7 +27,7 @@ pub(crate) fn install(provider: &Provider) -> Install {
     Install::new(&format!(
         "[upstreams.anthropic]\nurl = \"{}\"\n[services.tools]\ntoken = \"{}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\n[tools.read]\ntier = \"durable\"\n[tools.render]\ntier = \"durable\"\n",
         provider.url(),
-        TokenHash::of(b"token of tools")
+        TokenHash::hash_token(b"token of tools")
     ))
 }
 

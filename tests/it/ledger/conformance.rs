@@ -9,8 +9,8 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use antiphon::ledger::{
-    Key, Kind, Ledger, LedgerError, LedgerSettings, MOMENT_MAX, MemoryLedger, Moment, Outcome, RECORD_BYTES, ROWS_MAX,
-    Record, SqliteLedger, Step, Usage, VALUE_BYTES_MAX,
+    CommitOutcome, CommitStep, Ledger, LedgerError, LedgerSettings, LedgerSize, MOMENT_MAX, MemoryLedger, Moment,
+    RECORD_BYTES, ROWS_MAX, Record, RecordKey, RecordKind, SqliteLedger, VALUE_BYTES_MAX,
 };
 use bytes::Bytes;
 
@@ -21,22 +21,22 @@ pub(crate) const NOW: Moment = Duration::from_secs(1_800_000_000);
 pub(crate) const LATER: Moment = Duration::from_secs(1_800_000_100);
 const DAY: Duration = Duration::from_secs(86_400);
 
-pub(crate) fn key(kind: Kind, principal: u8, name: u64) -> Key {
+pub(crate) fn key(kind: RecordKind, principal: u8, name: u64) -> RecordKey {
     let mut long = [0xA5; 32];
     long[..8].copy_from_slice(&name.to_be_bytes());
-    Key {
+    RecordKey {
         kind,
         principal: [principal; 32],
         name: long,
     }
 }
 
-pub(crate) fn call(name: u64) -> Key {
-    key(Kind::Call, 1, name)
+pub(crate) fn call(name: u64) -> RecordKey {
+    key(RecordKind::Call, 1, name)
 }
 
-pub(crate) fn insert(key: Key, value: impl Into<Bytes>) -> Step {
-    Step::Insert {
+pub(crate) fn insert(key: RecordKey, value: impl Into<Bytes>) -> CommitStep {
+    CommitStep::Insert {
         key,
         index: None,
         value: value.into(),
@@ -44,8 +44,8 @@ pub(crate) fn insert(key: Key, value: impl Into<Bytes>) -> Step {
     }
 }
 
-fn indexed(key: Key, index: u8) -> Step {
-    Step::Insert {
+fn indexed(key: RecordKey, index: u8) -> CommitStep {
+    CommitStep::Insert {
         key,
         index: Some([index; 16]),
         value: Bytes::from_static(b"found"),
@@ -53,8 +53,8 @@ fn indexed(key: Key, index: u8) -> Step {
     }
 }
 
-fn replace(key: Key, version: u64, value: &'static str) -> Step {
-    Step::Replace {
+fn replace(key: RecordKey, version: u64, value: &'static str) -> CommitStep {
+    CommitStep::Replace {
         key,
         version,
         value: Bytes::from_static(value.as_bytes()),
@@ -62,8 +62,8 @@ fn replace(key: Key, version: u64, value: &'static str) -> Step {
     }
 }
 
-fn remove(key: Key, version: u64) -> Step {
-    Step::Remove { key, version }
+fn remove(key: RecordKey, version: u64) -> CommitStep {
+    CommitStep::Remove { key, version }
 }
 
 fn bounded(bytes_max: u64, principal_bytes_max: u64) -> LedgerSettings {
@@ -73,28 +73,28 @@ fn bounded(bytes_max: u64, principal_bytes_max: u64) -> LedgerSettings {
     }
 }
 
-pub(crate) async fn done(ledger: &dyn Ledger, steps: Vec<Step>, now: Moment) {
-    assert_eq!(ledger.commit(steps, now).await.unwrap(), Outcome::Done);
+pub(crate) async fn done(ledger: &dyn Ledger, steps: Vec<CommitStep>, now: Moment) {
+    assert_eq!(ledger.commit(steps, now).await.unwrap(), CommitOutcome::Done);
 }
 
-async fn conflict(ledger: &dyn Ledger, steps: Vec<Step>, now: Moment) -> Vec<Option<Record>> {
+async fn conflict(ledger: &dyn Ledger, steps: Vec<CommitStep>, now: Moment) -> Vec<Option<Record>> {
     match ledger.commit(steps, now).await.unwrap() {
-        Outcome::Conflict(standing) => standing,
-        Outcome::Done => panic!("done"),
+        CommitOutcome::Conflict(standing) => standing,
+        CommitOutcome::Done => panic!("done"),
     }
 }
 
-pub(crate) async fn get(ledger: &dyn Ledger, key: Key, now: Moment) -> Option<Record> {
+pub(crate) async fn get(ledger: &dyn Ledger, key: RecordKey, now: Moment) -> Option<Record> {
     ledger.read(vec![key], now).await.unwrap().remove(0)
 }
 
-async fn value(ledger: &dyn Ledger, key: Key) -> Option<String> {
+async fn value(ledger: &dyn Ledger, key: RecordKey) -> Option<String> {
     let record = get(ledger, key, NOW).await?;
     Some(String::from_utf8(record.value.to_vec()).unwrap())
 }
 
-async fn listed(ledger: &dyn Ledger, kind: Kind, principal: u8, limit: usize) -> Vec<u64> {
-    names(&ledger.list(kind, [principal; 32], limit, NOW).await.unwrap())
+async fn listed(ledger: &dyn Ledger, kind: RecordKind, principal: u8, limit: usize) -> Vec<u64> {
+    names(&ledger.list_records(kind, [principal; 32], limit, NOW).await.unwrap())
 }
 
 fn names(records: &[Record]) -> Vec<u64> {
@@ -165,12 +165,12 @@ cases! {
         for nothing in [replace(call(9), 1, "three"), remove(call(9), 1)] {
             assert_eq!(conflict(&**ledger, vec![nothing], NOW).await, [None]);
         }
-        assert_eq!(listed(&**ledger, Kind::Call, 1, 9).await, [1, 2], "it keeps its place");
+        assert_eq!(listed(&**ledger, RecordKind::Call, 1, 9).await, [1, 2], "it keeps its place");
         done(&**ledger, vec![remove(call(1), 2)], NOW).await;
         assert_eq!(get(&**ledger, call(1), NOW).await, None);
         done(&**ledger, vec![insert(call(1), "again")], NOW).await;
         assert_eq!(get(&**ledger, call(1), NOW).await.unwrap().version, 1);
-        assert_eq!(listed(&**ledger, Kind::Call, 1, 9).await, [2, 1]);
+        assert_eq!(listed(&**ledger, RecordKind::Call, 1, 9).await, [2, 1]);
     }
 
     all_or_nothing_and_later_steps_see_earlier_ones(ledger, LedgerSettings::default()) {
@@ -178,9 +178,9 @@ cases! {
         let stands = get(&**ledger, call(1), NOW).await;
         let steps = vec![insert(call(2), "new"), insert(call(1), "clash"), remove(call(2), 1), replace(call(3), 1, "x")];
         assert_eq!(conflict(&**ledger, steps, NOW).await, [None, stands, None, None]);
-        assert_eq!(listed(&**ledger, Kind::Call, 1, 9).await, [1]);
+        assert_eq!(listed(&**ledger, RecordKind::Call, 1, 9).await, [1]);
         let usage = ledger.usage().await.unwrap();
-        assert_eq!(usage, Usage { records: 1, bytes: RECORD_BYTES + 6 });
+        assert_eq!(usage, LedgerSize { records: 1, bytes: RECORD_BYTES + 6 });
         let chain = vec![
             insert(call(4), "a"), replace(call(4), 1, "b"), replace(call(4), 2, "c"),
             remove(call(1), 1), insert(call(1), "anew"), insert(call(5), "x"), remove(call(5), 1),
@@ -188,7 +188,7 @@ cases! {
         done(&**ledger, chain, NOW).await;
         assert_eq!(value(&**ledger, call(4)).await.as_deref(), Some("c"));
         assert_eq!(value(&**ledger, call(1)).await.as_deref(), Some("anew"));
-        assert_eq!(listed(&**ledger, Kind::Call, 1, 9).await, [4, 1]);
+        assert_eq!(listed(&**ledger, RecordKind::Call, 1, 9).await, [4, 1]);
         let twice = conflict(&**ledger, vec![insert(call(6), "own"), insert(call(6), "twin")], NOW).await;
         assert_eq!(twice[1].as_ref().map(|record| &record.value[..]), Some(&b"own"[..]));
         assert_eq!(get(&**ledger, call(6), NOW).await, None);
@@ -199,15 +199,15 @@ cases! {
         let last = LATER.saturating_sub(Duration::from_nanos(1));
         assert!(get(&**ledger, call(1), last).await.is_some());
         assert_eq!(get(&**ledger, call(1), LATER).await, None);
-        assert_eq!(ledger.list(Kind::Call, [1; 32], 9, LATER).await.unwrap(), []);
-        assert_eq!(ledger.find(Kind::Call, [3; 16], 9, LATER).await.unwrap(), []);
+        assert_eq!(ledger.list_records(RecordKind::Call, [1; 32], 9, LATER).await.unwrap(), []);
+        assert_eq!(ledger.find_by_index(RecordKind::Call, [3; 16], 9, LATER).await.unwrap(), []);
         assert_eq!(conflict(&**ledger, vec![remove(call(1), 1)], LATER).await, [None]);
         assert_eq!(ledger.usage().await.unwrap().records, 1);
-        let again = Step::Insert { key: call(1), index: None, value: Bytes::from_static(b"2"), expires_at: LATER + DAY };
+        let again = CommitStep::Insert { key: call(1), index: None, value: Bytes::from_static(b"2"), expires_at: LATER + DAY };
         done(&**ledger, vec![again], LATER).await;
         let record = get(&**ledger, call(1), LATER).await.unwrap();
         assert_eq!((record.version, record.made_at), (1, LATER));
-        assert_eq!(ledger.usage().await.unwrap(), Usage { records: 1, bytes: RECORD_BYTES + 1 });
+        assert_eq!(ledger.usage().await.unwrap(), LedgerSize { records: 1, bytes: RECORD_BYTES + 1 });
     }
 
     clocks_may_jump(ledger, LedgerSettings::default()) {
@@ -216,56 +216,56 @@ cases! {
         assert!(get(&**ledger, call(1), NOW).await.is_some(), "a year ahead was a mistake");
         assert!(get(&**ledger, call(1), Duration::ZERO).await.is_some(), "nothing expires early");
         done(&**ledger, vec![insert(call(2), "past")], Duration::ZERO).await;
-        assert_eq!(listed(&**ledger, Kind::Call, 1, 9).await, [1, 2], "in the order of putting in");
-        let never = Step::Insert { key: call(3), index: None, value: Bytes::new(), expires_at: Duration::MAX };
+        assert_eq!(listed(&**ledger, RecordKind::Call, 1, 9).await, [1, 2], "in the order of putting in");
+        let never = CommitStep::Insert { key: call(3), index: None, value: Bytes::new(), expires_at: Duration::MAX };
         done(&**ledger, vec![never], NOW + 365 * DAY).await;
         assert_eq!(get(&**ledger, call(3), NOW).await.unwrap().expires_at, MOMENT_MAX);
         done(&**ledger, vec![insert(call(4), "gone at once")], Duration::MAX).await;
         assert_eq!(get(&**ledger, call(4), NOW).await.unwrap().made_at, MOMENT_MAX);
-        assert_eq!(ledger.expire(NOW + 365 * DAY).await.unwrap(), 3);
-        assert_eq!(ledger.expire(Duration::MAX).await.unwrap(), 1);
-        assert_eq!(ledger.usage().await.unwrap(), Usage::default());
+        assert_eq!(ledger.remove_expired(NOW + 365 * DAY).await.unwrap(), 3);
+        assert_eq!(ledger.remove_expired(Duration::MAX).await.unwrap(), 1);
+        assert_eq!(ledger.usage().await.unwrap(), LedgerSize::default());
     }
 
     lists_give_the_latest_in_order(ledger, LedgerSettings::default()) {
         for name in [5, 3, 9, 1, 7] {
-            done(&**ledger, vec![insert(call(name), "x"), insert(key(Kind::Frozen, 1, name), "y")], NOW).await;
+            done(&**ledger, vec![insert(call(name), "x"), insert(key(RecordKind::PinnedAnswer, 1, name), "y")], NOW).await;
         }
-        assert_eq!(listed(&**ledger, Kind::Call, 1, 9).await, [5, 3, 9, 1, 7]);
-        assert_eq!(listed(&**ledger, Kind::Call, 1, 2).await, [1, 7]);
-        assert_eq!(listed(&**ledger, Kind::Call, 1, 0).await, [0; 0]);
-        assert_eq!(listed(&**ledger, Kind::Call, 1, usize::MAX).await.len(), 5);
+        assert_eq!(listed(&**ledger, RecordKind::Call, 1, 9).await, [5, 3, 9, 1, 7]);
+        assert_eq!(listed(&**ledger, RecordKind::Call, 1, 2).await, [1, 7]);
+        assert_eq!(listed(&**ledger, RecordKind::Call, 1, 0).await, [0; 0]);
+        assert_eq!(listed(&**ledger, RecordKind::Call, 1, usize::MAX).await.len(), 5);
         let many = (100..100 + ROWS_MAX as u64).map(|name| insert(call(name), "")).collect();
         done(&**ledger, many, NOW).await;
-        let full = listed(&**ledger, Kind::Call, 1, usize::MAX).await;
+        let full = listed(&**ledger, RecordKind::Call, 1, usize::MAX).await;
         assert_eq!((full.len(), full[0]), (ROWS_MAX, 100));
     }
 
     services_find_by_index_across_principals(ledger, LedgerSettings::default()) {
-        let theirs = [key(Kind::Call, 1, 1), key(Kind::Call, 2, 2), key(Kind::Call, 3, 3)];
+        let theirs = [key(RecordKind::Call, 1, 1), key(RecordKind::Call, 2, 2), key(RecordKind::Call, 3, 3)];
         for key in theirs {
             done(&**ledger, vec![indexed(key, 3)], NOW).await;
         }
-        done(&**ledger, vec![indexed(call(4), 4), indexed(key(Kind::Parked, 1, 5), 3), insert(call(6), "")], NOW).await;
-        let found = ledger.find(Kind::Call, [3; 16], 9, NOW).await.unwrap();
+        done(&**ledger, vec![indexed(call(4), 4), indexed(key(RecordKind::Parked, 1, 5), 3), insert(call(6), "")], NOW).await;
+        let found = ledger.find_by_index(RecordKind::Call, [3; 16], 9, NOW).await.unwrap();
         assert_eq!(found.iter().map(|record| record.key).collect::<Vec<_>>(), theirs);
-        assert_eq!(names(&ledger.find(Kind::Call, [3; 16], 2, NOW).await.unwrap()), [2, 3]);
-        assert_eq!(ledger.find(Kind::Call, [0; 16], 9, NOW).await.unwrap(), []);
+        assert_eq!(names(&ledger.find_by_index(RecordKind::Call, [3; 16], 2, NOW).await.unwrap()), [2, 3]);
+        assert_eq!(ledger.find_by_index(RecordKind::Call, [0; 16], 9, NOW).await.unwrap(), []);
         done(&**ledger, vec![replace(theirs[0], 1, "new")], NOW).await;
-        assert_eq!(names(&ledger.find(Kind::Call, [3; 16], 9, NOW).await.unwrap()), [1, 2, 3]);
+        assert_eq!(names(&ledger.find_by_index(RecordKind::Call, [3; 16], 9, NOW).await.unwrap()), [1, 2, 3]);
     }
 
     nobody_sees_another_principals_record_of_the_same_name(ledger, LedgerSettings::default()) {
-        let [mine, theirs] = [key(Kind::Call, 1, 1), key(Kind::Call, 2, 1)];
+        let [mine, theirs] = [key(RecordKind::Call, 1, 1), key(RecordKind::Call, 2, 1)];
         done(&**ledger, vec![insert(mine, "mine")], NOW).await;
         assert_eq!(get(&**ledger, theirs, NOW).await, None);
         assert_eq!(conflict(&**ledger, vec![remove(theirs, 1)], NOW).await, [None]);
-        assert_eq!(get(&**ledger, key(Kind::Frozen, 1, 1), NOW).await, None);
+        assert_eq!(get(&**ledger, key(RecordKind::PinnedAnswer, 1, 1), NOW).await, None);
         done(&**ledger, vec![insert(theirs, "theirs")], NOW).await;
         done(&**ledger, vec![replace(theirs, 1, "changed")], NOW).await;
         assert_eq!(value(&**ledger, mine).await.as_deref(), Some("mine"));
         assert_eq!(value(&**ledger, theirs).await.as_deref(), Some("changed"));
-        let listed = ledger.list(Kind::Call, [1; 32], 9, NOW).await.unwrap();
+        let listed = ledger.list_records(RecordKind::Call, [1; 32], 9, NOW).await.unwrap();
         assert_eq!(listed.iter().map(|record| record.key).collect::<Vec<_>>(), [mine]);
         done(&**ledger, vec![remove(theirs, 2)], NOW).await;
         assert!(get(&**ledger, mine, NOW).await.is_some());
@@ -279,30 +279,30 @@ cases! {
         let longer = ledger.commit(vec![replace(call(1), 1, "0123456789a")], NOW).await;
         assert!(matches!(longer, Err(LedgerError::Full { of_principal: true })), "{longer:?}");
         assert_eq!(conflict(&**ledger, vec![insert(call(1), "longer than that")], NOW).await.len(), 1);
-        done(&**ledger, vec![insert(key(Kind::Call, 2, 1), ten), insert(key(Kind::Call, 3, 1), ten)], NOW).await;
-        let total = ledger.commit(vec![insert(key(Kind::Call, 4, 1), "")], NOW).await;
+        done(&**ledger, vec![insert(key(RecordKind::Call, 2, 1), ten), insert(key(RecordKind::Call, 3, 1), ten)], NOW).await;
+        let total = ledger.commit(vec![insert(key(RecordKind::Call, 4, 1), "")], NOW).await;
         assert!(matches!(total, Err(LedgerError::Full { of_principal: false })), "{total:?}");
         assert_eq!(ledger.usage().await.unwrap().records, 4);
         done(&**ledger, vec![remove(call(1), 1), insert(call(3), ten)], NOW).await;
         done(&**ledger, vec![replace(call(3), 1, "short")], NOW).await;
-        let room = vec![insert(key(Kind::Call, 5, 1), "")];
+        let room = vec![insert(key(RecordKind::Call, 5, 1), "")];
         assert!(ledger.commit(room.clone(), NOW).await.is_err());
-        assert_eq!(ledger.clear(NOW).await.unwrap(), 0);
-        done(&**ledger, vec![insert(key(Kind::Call, 6, 1), "0123")], LATER).await;
+        assert_eq!(ledger.remove_unusable(NOW).await.unwrap(), 0);
+        done(&**ledger, vec![insert(key(RecordKind::Call, 6, 1), "0123")], LATER).await;
         assert_eq!(ledger.usage().await.unwrap().records, 1, "what had expired made room by itself");
     }
 
     clearing_frees_room(ledger, LedgerSettings::default()) {
         for name in 0..300 {
             let expires_at = if name % 3 == 0 { LATER + DAY } else { LATER };
-            let step = Step::Insert { key: call(name), index: None, value: Bytes::from(vec![1; 9]), expires_at };
+            let step = CommitStep::Insert { key: call(name), index: None, value: Bytes::from(vec![1; 9]), expires_at };
             done(&**ledger, vec![step], NOW).await;
         }
-        assert_eq!(ledger.expire(NOW).await.unwrap(), 0);
-        assert_eq!(ledger.expire(LATER).await.unwrap(), 200);
-        assert_eq!(ledger.clear(LATER).await.unwrap(), 0);
-        assert_eq!(ledger.usage().await.unwrap(), Usage { records: 100, bytes: 100 * (RECORD_BYTES + 9) });
-        assert_eq!(listed(&**ledger, Kind::Call, 1, 3).await, [291, 294, 297]);
+        assert_eq!(ledger.remove_expired(NOW).await.unwrap(), 0);
+        assert_eq!(ledger.remove_expired(LATER).await.unwrap(), 200);
+        assert_eq!(ledger.remove_unusable(LATER).await.unwrap(), 0);
+        assert_eq!(ledger.usage().await.unwrap(), LedgerSize { records: 100, bytes: 100 * (RECORD_BYTES + 9) });
+        assert_eq!(listed(&**ledger, RecordKind::Call, 1, 3).await, [291, 294, 297]);
     }
 
     values_are_long_or_odd(ledger, LedgerSettings::default()) {
@@ -327,7 +327,7 @@ cases! {
         assert!(matches!(ledger.commit(steps, NOW).await, Err(LedgerError::TooLarge)));
         let keys = (0..=ROWS_MAX as u64).map(call).collect();
         assert!(matches!(ledger.read(keys, NOW).await, Err(LedgerError::TooLarge)));
-        assert_eq!(ledger.usage().await.unwrap(), Usage::default());
+        assert_eq!(ledger.usage().await.unwrap(), LedgerSize::default());
     }
 
     of_many_at_once_one_wins(ledger, LedgerSettings::default()) {
@@ -338,12 +338,12 @@ cases! {
                 racers.spawn(async move { (racer, ledger.commit(vec![insert(call(name), vec![racer])], NOW).await.unwrap()) });
             }
             let outcomes = racers.join_all().await;
-            let winners: Vec<u8> = outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Done).map(|(racer, _)| *racer).collect();
+            let winners: Vec<u8> = outcomes.iter().filter(|(_, outcome)| *outcome == CommitOutcome::Done).map(|(racer, _)| *racer).collect();
             assert_eq!(winners.len(), 1);
             let stands = get(&**ledger, call(name), NOW).await;
             assert_eq!(stands.as_ref().unwrap().value[0], winners[0]);
-            for (_, outcome) in outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::Done) {
-                assert_eq!(*outcome, Outcome::Conflict(vec![stands.clone()]));
+            for (_, outcome) in outcomes.iter().filter(|(_, outcome)| *outcome != CommitOutcome::Done) {
+                assert_eq!(*outcome, CommitOutcome::Conflict(vec![stands.clone()]));
             }
         }
     }
@@ -353,7 +353,7 @@ cases! {
             let mut reply = ledger.commit(vec![insert(call(name), "x")], NOW);
             drop(futures_util::poll!(&mut reply));
             drop(reply);
-            for mut reply in [ledger.clear(NOW), ledger.expire(NOW)] {
+            for mut reply in [ledger.remove_unusable(NOW), ledger.remove_expired(NOW)] {
                 drop(futures_util::poll!(&mut reply));
             }
         }
@@ -375,20 +375,20 @@ impl Model {
         self.0.iter().filter(|record| of(record)).map(counted).sum()
     }
 
-    fn at(&self, key: &Key, now: Moment) -> Option<usize> {
+    fn at(&self, key: &RecordKey, now: Moment) -> Option<usize> {
         self.0
             .iter()
             .position(|record| record.key == *key && record.expires_at > now)
     }
 
-    fn try_all(&self, steps: &[Step], now: Moment) -> Result<Self, String> {
+    fn try_all(&self, steps: &[CommitStep], now: Moment) -> Result<Self, String> {
         let (mut tried, mut clash, mut standing) = (self.clone(), false, Vec::new());
         for step in steps {
             let at = tried.at(step.key(), now);
             let stands = at.map(|at| tried.0[at].clone());
             let right = match step {
-                Step::Insert { .. } => at.is_none(),
-                Step::Replace { version, .. } | Step::Remove { version, .. } => {
+                CommitStep::Insert { .. } => at.is_none(),
+                CommitStep::Replace { version, .. } | CommitStep::Remove { version, .. } => {
                     stands.as_ref().is_some_and(|record| record.version == *version)
                 }
             };
@@ -396,7 +396,7 @@ impl Model {
             standing.push(stands.filter(|_| !right));
             match step {
                 _ if !right => {}
-                Step::Insert {
+                CommitStep::Insert {
                     key,
                     index,
                     value,
@@ -412,16 +412,16 @@ impl Model {
                         expires_at: *expires_at,
                     });
                 }
-                Step::Replace { value, expires_at, .. } => {
+                CommitStep::Replace { value, expires_at, .. } => {
                     let record = &mut tried.0[at.unwrap()];
                     (record.value, record.expires_at, record.version) =
                         (value.clone(), *expires_at, record.version + 1);
                 }
-                Step::Remove { .. } => drop(tried.0.remove(at.unwrap())),
+                CommitStep::Remove { .. } => drop(tried.0.remove(at.unwrap())),
             }
         }
         if clash {
-            return Err(format!("{:?}", Outcome::Conflict(standing)));
+            return Err(format!("{:?}", CommitOutcome::Conflict(standing)));
         }
         let grew = |of: &dyn Fn(&Record) -> bool, max| tried.bytes(of) > max && tried.bytes(of) > self.bytes(of);
         for step in steps {
@@ -435,7 +435,7 @@ impl Model {
         Ok(tried)
     }
 
-    fn commit(&mut self, steps: &[Step], now: Moment) -> String {
+    fn commit(&mut self, steps: &[CommitStep], now: Moment) -> String {
         let mut tried = self.try_all(steps, now);
         if tried.as_ref().is_err_and(|why| why.starts_with("full")) {
             self.0.retain(|record| record.expires_at > now);
@@ -451,7 +451,7 @@ impl Model {
     }
 }
 
-fn told(outcome: Result<Outcome, LedgerError>) -> String {
+fn told(outcome: Result<CommitOutcome, LedgerError>) -> String {
     match outcome {
         Ok(outcome) => format!("{outcome:?}"),
         Err(LedgerError::Full { of_principal: true }) => "full: own".to_owned(),
@@ -460,28 +460,28 @@ fn told(outcome: Result<Outcome, LedgerError>) -> String {
     }
 }
 
-fn random_key(rng: &mut Rng) -> Key {
-    let kind = *rng.pick(&[Kind::Call, Kind::Frozen]);
+fn random_key(rng: &mut Rng) -> RecordKey {
+    let kind = *rng.pick(&[RecordKind::Call, RecordKind::PinnedAnswer]);
     key(kind, u8::try_from(rng.below(4)).unwrap(), rng.next() % 6)
 }
 
-fn random_step(rng: &mut Rng, model: &Model, now: Moment) -> Step {
+fn random_step(rng: &mut Rng, model: &Model, now: Moment) -> CommitStep {
     let key = random_key(rng);
     let value = Bytes::from(vec![u8::try_from(rng.below(256)).unwrap(); rng.below(300)]);
     let stands = model.at(&key, now).map_or(1, |at| model.0[at].version);
     let version = if rng.chance(80) { stands } else { rng.next() % 4 };
     let expires_at = now + Duration::from_millis(rng.next() % 40);
     match rng.below(4) {
-        0 => Step::Replace {
+        0 => CommitStep::Replace {
             key,
             version,
             value,
             expires_at,
         },
-        1 => Step::Remove { key, version },
+        1 => CommitStep::Remove { key, version },
         _ => {
             let index = rng.chance(50).then(|| [u8::try_from(rng.below(3)).unwrap(); 16]);
-            Step::Insert {
+            CommitStep::Insert {
                 key,
                 index,
                 value,
@@ -495,7 +495,7 @@ type Stores = Vec<(&'static str, Arc<dyn Ledger>)>;
 
 /// The stores list and find what the model does.
 async fn same_lists(stores: &Stores, model: &Model, rng: &mut Rng, now: Moment, at: &impl Fn(&str) -> String) {
-    let Key { kind, principal, .. } = random_key(rng);
+    let RecordKey { kind, principal, .. } = random_key(rng);
     let (index, limit) = ([u8::try_from(rng.below(3)).unwrap(); 16], rng.below(6));
     let latest = |is_it: &dyn Fn(&Record) -> bool| {
         let mut found: Vec<Record> = model
@@ -507,14 +507,14 @@ async fn same_lists(stores: &Stores, model: &Model, rng: &mut Rng, now: Moment, 
         found.split_off(found.len().saturating_sub(limit))
     };
     for (store, ledger) in stores {
-        let list = ledger.list(kind, principal, limit, now).await.unwrap();
+        let list = ledger.list_records(kind, principal, limit, now).await.unwrap();
         assert_eq!(
             list,
             latest(&|record| record.key.principal == principal),
             "{}",
             at(store)
         );
-        let found = ledger.find(kind, index, limit, now).await.unwrap();
+        let found = ledger.find_by_index(kind, index, limit, now).await.unwrap();
         assert_eq!(found, latest(&|record| record.index == Some(index)), "{}", at(store));
     }
 }
@@ -540,7 +540,7 @@ async fn both_stores_do_what_the_model_does() {
         let at = |store: &str| format!("SEED={seed} round {round} {store}");
         match rng.below(10) {
             0..6 => {
-                let steps: Vec<Step> = (0..rng.within(1, 3))
+                let steps: Vec<CommitStep> = (0..rng.within(1, 3))
                     .map(|_| random_step(&mut rng, &model, now))
                     .collect();
                 let wanted = model.commit(&steps, now);
@@ -551,7 +551,7 @@ async fn both_stores_do_what_the_model_does() {
                 }
             }
             6 => {
-                let keys: Vec<Key> = (0..3).map(|_| random_key(&mut rng)).collect();
+                let keys: Vec<RecordKey> = (0..3).map(|_| random_key(&mut rng)).collect();
                 let wanted: Vec<_> = keys
                     .iter()
                     .map(|key| model.at(key, now).map(|at| model.0[at].clone()))
@@ -568,9 +568,9 @@ async fn both_stores_do_what_the_model_does() {
                     let damaged_too = rng.chance(50);
                     for (store, ledger) in &stores {
                         let cleared = if damaged_too {
-                            ledger.clear(now)
+                            ledger.remove_unusable(now)
                         } else {
-                            ledger.expire(now)
+                            ledger.remove_expired(now)
                         };
                         let gone = (before - model.0.len()) as u64;
                         assert_eq!(cleared.await.unwrap(), gone, "{}", at(store));
@@ -578,7 +578,7 @@ async fn both_stores_do_what_the_model_does() {
                 }
             }
         }
-        let usage = Usage {
+        let usage = LedgerSize {
             records: model.0.len() as u64,
             bytes: model.bytes(|_| true),
         };

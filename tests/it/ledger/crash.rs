@@ -23,7 +23,8 @@ use std::{
 };
 
 use antiphon::ledger::{
-    Key, Kind, Ledger, LedgerError, LedgerSettings, OpenError, Outcome, SqliteLedger, Step, Survey,
+    CommitOutcome, CommitStep, Ledger, LedgerError, LedgerInspector, LedgerOpenError, LedgerSettings, RecordKey,
+    RecordKind, SqliteLedger,
 };
 use bytes::Bytes;
 
@@ -40,7 +41,7 @@ fn value(name: u64) -> Bytes {
     Bytes::from(format!("value of {name}; ").repeat(100))
 }
 
-fn open(path: &Path) -> Result<SqliteLedger, OpenError> {
+fn open(path: &Path) -> Result<SqliteLedger, LedgerOpenError> {
     SqliteLedger::open(path, LedgerSettings::default(), SECRET)
 }
 
@@ -60,8 +61,8 @@ async fn writes_until_it_is_killed() {
                 let name = next.fetch_add(1, Ordering::Relaxed);
                 let steps = vec![insert(call(name), value(name)), insert(twin(name), value(name))];
                 let word = match ledger.commit(steps, NOW).await {
-                    Ok(Outcome::Done) => "done",
-                    Ok(Outcome::Conflict(_)) => "conflict",
+                    Ok(CommitOutcome::Done) => "done",
+                    Ok(CommitOutcome::Conflict(_)) => "conflict",
                     Err(LedgerError::Store(_)) => "failed",
                     Err(_) => "refused",
                 };
@@ -77,9 +78,9 @@ async fn writes_until_it_is_killed() {
 }
 
 /// The second record of the same commit.
-fn twin(name: u64) -> Key {
-    Key {
-        kind: Kind::Frozen,
+fn twin(name: u64) -> RecordKey {
+    RecordKey {
+        kind: RecordKind::PinnedAnswer,
         ..call(name)
     }
 }
@@ -103,7 +104,7 @@ impl Writer {
         let mut child = Command::new("sh")
             .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])
             .arg(std::env::current_exe().unwrap())
-            .args(["--exact", "crash::writes_until_it_is_killed", "--nocapture"])
+            .args(["--exact", "ledger::crash::writes_until_it_is_killed", "--nocapture"])
             .env(PATH, path)
             .env(FIRST, first.to_string())
             .stdout(Stdio::piped())
@@ -170,20 +171,20 @@ async fn check(path: &Path, done: &BTreeSet<u64>) {
             }
         }
     }
-    let survey = Survey::open(path).unwrap();
+    let survey = LedgerInspector::open(path).unwrap();
     let mut seen = BTreeSet::new();
     let mut count = [0_u64; 2];
     survey
-        .each(|entry| {
-            assert!(entry.sound, "{entry:?}");
+        .for_each_row(|entry| {
+            assert!(entry.is_sound, "{entry:?}");
             seen.insert(entry.place);
-            count[usize::from(entry.kind == Some(Kind::Frozen))] += 1;
+            count[usize::from(entry.kind == Some(RecordKind::PinnedAnswer))] += 1;
             Ok::<_, LedgerError>(())
         })
         .unwrap();
     assert_eq!(count[0], count[1], "half a commit");
     assert!(count[0] >= done.len() as u64);
-    assert_eq!(survey.flaws().unwrap(), [""; 0]);
+    assert_eq!(survey.file_problems().unwrap(), [""; 0]);
 }
 
 #[tokio::test]
@@ -203,10 +204,10 @@ async fn what_was_acknowledged_outlives_the_process() {
         writer.wait_for("done", &mut done);
         if cycle == 0 {
             assert!(
-                matches!(open(&path), Err(OpenError::InUse { .. })),
+                matches!(open(&path), Err(LedgerOpenError::InUse { .. })),
                 "two processes on one file"
             );
-            Survey::open(&path).unwrap();
+            LedgerInspector::open(&path).unwrap();
         }
         thread::sleep(Duration::from_micros(rng.next() % 60_000));
         writer.kill(&mut done);
@@ -263,8 +264,8 @@ async fn how_fast() {
                 let mut took = Vec::new();
                 for name in caller * each..(caller + 1) * each {
                     let began = std::time::Instant::now();
-                    let step: Step = insert(call(name), value(name));
-                    assert_eq!(ledger.commit(vec![step], NOW).await.unwrap(), Outcome::Done);
+                    let step: CommitStep = insert(call(name), value(name));
+                    assert_eq!(ledger.commit(vec![step], NOW).await.unwrap(), CommitOutcome::Done);
                     took.push(began.elapsed());
                 }
                 took

@@ -14,7 +14,8 @@ use std::{
 };
 
 use antiphon::ledger::{
-    Entry, Key, Kind, Ledger, LedgerError, LedgerSettings, OpenError, Outcome, Record, SqliteLedger, Step, Survey,
+    CommitOutcome, CommitStep, InspectedRow, Ledger, LedgerError, LedgerInspector, LedgerOpenError, LedgerSettings,
+    Record, RecordKey, RecordKind, SqliteLedger,
 };
 use bytes::Bytes;
 
@@ -23,13 +24,13 @@ use crate::{
     support::{bodies::Rng, seed::seed},
 };
 
-fn open(path: &Path) -> Result<SqliteLedger, OpenError> {
+fn open(path: &Path) -> Result<SqliteLedger, LedgerOpenError> {
     SqliteLedger::open(path, LedgerSettings::default(), SECRET)
 }
 
-fn entries(path: &Path) -> Result<Vec<Entry>, LedgerError> {
+fn entries(path: &Path) -> Result<Vec<InspectedRow>, LedgerError> {
     let mut entries = Vec::new();
-    Survey::open(path).unwrap().each(|entry| {
+    LedgerInspector::open(path).unwrap().for_each_row(|entry| {
         entries.push(entry);
         Ok::<_, LedgerError>(())
     })?;
@@ -52,7 +53,7 @@ async fn all_of_it_survives_a_restart() {
     }
     done(
         &ledger,
-        vec![Step::Remove {
+        vec![CommitStep::Remove {
             key: call(9),
             version: 1,
         }],
@@ -60,7 +61,7 @@ async fn all_of_it_survives_a_restart() {
     )
     .await;
     let (kept, usage) = (
-        ledger.list(Kind::Call, [1; 32], 9, NOW).await.unwrap(),
+        ledger.list_records(RecordKind::Call, [1; 32], 9, NOW).await.unwrap(),
         ledger.usage().await.unwrap(),
     );
     assert!(ledger.survives_restart());
@@ -71,11 +72,14 @@ async fn all_of_it_survives_a_restart() {
     );
     let ledger = SqliteLedger::open(&path, LedgerSettings::default(), [9; 32]).unwrap();
     assert_eq!(ledger.secret(), SECRET, "a secret is for a new file alone");
-    assert_eq!(ledger.list(Kind::Call, [1; 32], 9, NOW).await.unwrap(), kept);
+    assert_eq!(
+        ledger.list_records(RecordKind::Call, [1; 32], 9, NOW).await.unwrap(),
+        kept
+    );
     assert_eq!(ledger.usage().await.unwrap(), usage);
     done(&ledger, vec![insert(call(1), "later")], NOW).await;
-    let order: Vec<Key> = ledger
-        .list(Kind::Call, [1; 32], 9, NOW)
+    let order: Vec<RecordKey> = ledger
+        .list_records(RecordKind::Call, [1; 32], 9, NOW)
         .await
         .unwrap()
         .iter()
@@ -121,12 +125,15 @@ async fn a_file_belongs_to_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
     let ledger = open(&path).unwrap();
-    assert!(matches!(open(&path), Err(OpenError::InUse { .. })));
+    assert!(matches!(open(&path), Err(LedgerOpenError::InUse { .. })));
     #[cfg(unix)]
     {
         let link = folder.path().join("link.db");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(matches!(open(&link), Err(OpenError::InUse { .. })), "by whichever name");
+        assert!(
+            matches!(open(&link), Err(LedgerOpenError::InUse { .. })),
+            "by whichever name"
+        );
     }
     done(&ledger, vec![insert(call(1), "x")], NOW).await;
     assert_eq!(entries(&path).unwrap().len(), 1, "others may look");
@@ -285,10 +292,10 @@ async fn odd_files_are_refused_and_left_as_they_are() {
         let before = contents(folder.path());
         let error = open(&path).unwrap_err();
         let found = match &error {
-            OpenError::InUse { .. } => "in use",
-            OpenError::Foreign { .. } => "foreign",
-            OpenError::Version { .. } => "version",
-            OpenError::Unusable { .. } => "unusable",
+            LedgerOpenError::InUse { .. } => "in use",
+            LedgerOpenError::Foreign { .. } => "foreign",
+            LedgerOpenError::Version { .. } => "version",
+            LedgerOpenError::Unusable { .. } => "unusable",
         };
         assert_eq!(found, *wanted, "{name}: {error}");
         let mut after = contents(folder.path());
@@ -297,7 +304,7 @@ async fn odd_files_are_refused_and_left_as_they_are() {
         after.remove(&path.with_extension("db-shm"));
         assert!(after == before, "{name}: something was written");
         assert!(open(&path).is_err(), "{name}: not the second time either");
-        Survey::open(&path).unwrap_err();
+        LedgerInspector::open(&path).unwrap_err();
     }
 }
 
@@ -323,7 +330,7 @@ fn a_folder_that_cannot_be_is_told() {
     ] {
         let error = open(&path).unwrap_err();
         assert!(
-            !matches!(error, OpenError::InUse { .. } | OpenError::Version { .. }),
+            !matches!(error, LedgerOpenError::InUse { .. } | LedgerOpenError::Version { .. }),
             "{error}"
         );
     }
@@ -343,11 +350,11 @@ async fn a_disk_that_stalls_does_not_keep_the_process_from_its_end() {
         drop(futures_util::poll!(&mut reply));
     }
     drop(ledger);
-    assert!(matches!(open(&path), Err(OpenError::InUse { .. })));
+    assert!(matches!(open(&path), Err(LedgerOpenError::InUse { .. })));
     other.execute_batch("ROLLBACK").unwrap();
     drop(other);
     let open_again = async {
-        while matches!(open(&path), Err(OpenError::InUse { .. })) {
+        while matches!(open(&path), Err(LedgerOpenError::InUse { .. })) {
             tokio::task::yield_now().await;
         }
     };
@@ -372,13 +379,19 @@ async fn a_damaged_record_counts_as_not_there() {
     };
     damage();
     let found = entries(&path).unwrap();
-    assert!(!found[0].sound && found[0].kind == Some(Kind::Call), "{found:?}");
+    assert!(
+        !found[0].is_sound && found[0].kind == Some(RecordKind::Call),
+        "{found:?}"
+    );
     let ledger = open(&path).unwrap();
     assert_eq!(get(&ledger, call(1), NOW).await, None);
-    assert_eq!(ledger.list(Kind::Call, [1; 32], 9, NOW).await.unwrap(), []);
+    assert_eq!(
+        ledger.list_records(RecordKind::Call, [1; 32], 9, NOW).await.unwrap(),
+        []
+    );
     let outcome = ledger
         .commit(
-            vec![Step::Remove {
+            vec![CommitStep::Remove {
                 key: call(1),
                 version: 1,
             }],
@@ -386,14 +399,14 @@ async fn a_damaged_record_counts_as_not_there() {
         )
         .await
         .unwrap();
-    assert_eq!(outcome, Outcome::Conflict(vec![None]));
+    assert_eq!(outcome, CommitOutcome::Conflict(vec![None]));
     done(&ledger, vec![insert(call(1), "needle again")], NOW).await;
     assert_eq!(get(&ledger, call(1), NOW).await.unwrap().version, 1);
     assert_eq!(ledger.usage().await.unwrap().records, 1);
     drop(ledger);
     damage();
     let ledger = open(&path).unwrap();
-    assert_eq!(ledger.clear(NOW).await.unwrap(), 1);
+    assert_eq!(ledger.remove_unusable(NOW).await.unwrap(), 1);
     assert_eq!(ledger.usage().await.unwrap().bytes, 0);
 }
 
@@ -407,7 +420,7 @@ async fn what_is_damaged_stays_until_it_is_cleared_by_name() {
         let value = if name % 50 == 0 { "needle" } else { "hay" };
         done(&ledger, vec![insert(call(name), value)], NOW).await;
     }
-    let lives = Step::Insert {
+    let lives = CommitStep::Insert {
         key: call(500),
         index: None,
         value: Bytes::from_static(b"lives"),
@@ -424,14 +437,14 @@ async fn what_is_damaged_stays_until_it_is_cleared_by_name() {
         }
     });
     let ledger = open(&path).unwrap();
-    assert_eq!(ledger.expire(NOW).await.unwrap(), 0);
-    assert_eq!(ledger.expire(LATER).await.unwrap(), 196);
-    assert_eq!(ledger.expire(LATER).await.unwrap(), 0);
+    assert_eq!(ledger.remove_expired(NOW).await.unwrap(), 0);
+    assert_eq!(ledger.remove_expired(LATER).await.unwrap(), 196);
+    assert_eq!(ledger.remove_expired(LATER).await.unwrap(), 0);
     assert_eq!(ledger.usage().await.unwrap().records, 5);
     assert!(get(&ledger, call(500), LATER).await.is_some());
-    let damaged = entries(&path).unwrap().iter().filter(|entry| !entry.sound).count();
+    let damaged = entries(&path).unwrap().iter().filter(|entry| !entry.is_sound).count();
     assert_eq!(damaged, 4);
-    assert_eq!(ledger.clear(LATER).await.unwrap(), 4);
+    assert_eq!(ledger.remove_unusable(LATER).await.unwrap(), 4);
     assert!(get(&ledger, call(500), LATER).await.is_some());
 }
 
@@ -452,13 +465,13 @@ async fn indexes_that_are_damaged_are_made_anew() {
             bytes.clone_from(&whole);
             bytes[at] ^= 0x80;
         });
-        assert_ne!(Survey::open(&path).unwrap().flaws().unwrap(), [""; 0]);
+        assert_ne!(LedgerInspector::open(&path).unwrap().file_problems().unwrap(), [""; 0]);
         let ledger = open(&path).unwrap();
         let there = get(&ledger, keys[8], NOW).await.is_some();
         left.push(there);
-        assert_eq!(ledger.clear(NOW).await.unwrap(), u64::from(!there));
+        assert_eq!(ledger.remove_unusable(NOW).await.unwrap(), u64::from(!there));
         drop(ledger);
-        assert_eq!(Survey::open(&path).unwrap().flaws().unwrap(), [""; 0]);
+        assert_eq!(LedgerInspector::open(&path).unwrap().file_problems().unwrap(), [""; 0]);
     }
     left.sort_unstable();
     assert_eq!(left, [false, true], "an index costs nothing, a row itself");
@@ -467,16 +480,16 @@ async fn indexes_that_are_damaged_are_made_anew() {
 /// What was ever written under each key.
 type Written = BTreeMap<([u8; 32], u8, [u8; 32]), Vec<Bytes>>;
 
-fn place(key: &Key) -> ([u8; 32], u8, [u8; 32]) {
+fn place(key: &RecordKey) -> ([u8; 32], u8, [u8; 32]) {
     (key.principal, key.kind as u8, key.name)
 }
 
-async fn filled(path: &Path) -> (Vec<Key>, Written) {
+async fn filled(path: &Path) -> (Vec<RecordKey>, Written) {
     let ledger = open(path).unwrap();
     let (mut keys, mut written) = (Vec::new(), Written::new());
     for name in 0..24_u64 {
         let key = key(
-            Kind::ALL[usize::try_from(name % 3).unwrap()],
+            RecordKind::ALL[usize::try_from(name % 3).unwrap()],
             u8::try_from(name % 2).unwrap(),
             name,
         );
@@ -485,7 +498,7 @@ async fn filled(path: &Path) -> (Vec<Key>, Written) {
             Bytes::from(vec![u8::try_from(name).unwrap(); length]),
             Bytes::from(format!("second {name}")),
         ];
-        let put = Step::Insert {
+        let put = CommitStep::Insert {
             key,
             index: Some([3; 16]),
             value: values[0].clone(),
@@ -496,7 +509,7 @@ async fn filled(path: &Path) -> (Vec<Key>, Written) {
             let value = values[1].clone();
             done(
                 &ledger,
-                vec![Step::Replace {
+                vec![CommitStep::Replace {
                     key,
                     version: 1,
                     value,
@@ -513,7 +526,7 @@ async fn filled(path: &Path) -> (Vec<Key>, Written) {
 }
 
 /// Asks a store for everything in every way; whatever it hands out was written under that key.
-async fn judge(ledger: &SqliteLedger, keys: &[Key], written: &mut Written, told: &str) {
+async fn judge(ledger: &SqliteLedger, keys: &[RecordKey], written: &mut Written, told: &str) {
     let right = |record: &Record, written: &Written| {
         let values = written.get(&place(&record.key));
         assert!(
@@ -528,7 +541,7 @@ async fn judge(ledger: &SqliteLedger, keys: &[Key], written: &mut Written, told:
                 right(record, written);
             }
         }
-        if let Ok(found) = ledger.list(key.kind, key.principal, 99, NOW).await {
+        if let Ok(found) = ledger.list_records(key.kind, key.principal, 99, NOW).await {
             for record in &found {
                 assert_eq!(
                     (record.key.kind, record.key.principal),
@@ -539,14 +552,14 @@ async fn judge(ledger: &SqliteLedger, keys: &[Key], written: &mut Written, told:
             }
         }
     }
-    for kind in Kind::ALL {
-        for record in ledger.find(kind, [3; 16], 99, NOW).await.iter().flatten() {
+    for kind in RecordKind::ALL {
+        for record in ledger.find_by_index(kind, [3; 16], 99, NOW).await.iter().flatten() {
             right(record, written);
         }
     }
     for key in keys {
         match ledger.commit(vec![insert(*key, "anew")], NOW).await {
-            Ok(Outcome::Done) => {
+            Ok(CommitOutcome::Done) => {
                 written.get_mut(&place(key)).unwrap().push(Bytes::from_static(b"anew"));
                 let read = ledger.read(vec![*key], NOW).await.unwrap();
                 assert!(
@@ -554,12 +567,12 @@ async fn judge(ledger: &SqliteLedger, keys: &[Key], written: &mut Written, told:
                     "{told}: {key:?}"
                 );
             }
-            Ok(Outcome::Conflict(standing)) => right(standing[0].as_ref().unwrap(), written),
+            Ok(CommitOutcome::Conflict(standing)) => right(standing[0].as_ref().unwrap(), written),
             Err(error) => assert!(matches!(error, LedgerError::Store(_)), "{told}: {error}"),
         }
     }
-    drop(ledger.expire(LATER).await);
-    drop(ledger.clear(NOW).await);
+    drop(ledger.remove_expired(LATER).await);
+    drop(ledger.remove_unusable(NOW).await);
 }
 
 #[tokio::test]
@@ -582,8 +595,11 @@ async fn a_flipped_bit_never_becomes_another_answer() {
         let told = format!("SEED={seed} flip {flip}: byte {at}, bit {bit}");
         match open(&path) {
             Ok(ledger) => {
-                let damaged = entries(&path).is_ok_and(|entries| entries.iter().all(|entry| entry.sound));
-                let flaws = Survey::open(&path).unwrap().flaws().is_ok_and(|flaws| flaws.is_empty());
+                let damaged = entries(&path).is_ok_and(|entries| entries.iter().all(|entry| entry.is_sound));
+                let flaws = LedgerInspector::open(&path)
+                    .unwrap()
+                    .file_problems()
+                    .is_ok_and(|flaws| flaws.is_empty());
                 found += u64::from(!damaged || !flaws);
                 judge(&ledger, &keys, &mut written.clone(), &told).await;
             }

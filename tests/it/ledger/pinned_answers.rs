@@ -13,10 +13,10 @@ use antiphon::{
     callers::Callers,
     clock,
     ledger::{
-        Index, Key, Kind, Ledger, LedgerError, LedgerSettings, MemoryLedger, Moment, Outcome, Record, Reply, Step,
-        Usage, Writer, later, later_counting,
+        CommitOutcome, CommitStep, Index, Ledger, LedgerError, LedgerReply, LedgerSettings, LedgerSize, MemoryLedger,
+        Moment, Record, RecordKey, RecordKind, WriteBehindWorker, write_behind, write_behind_counting,
     },
-    recall::{Appended, Recall, RecallSettings, Scope},
+    recall::{AnswerScope, AnswerStore, AnswerStoreSettings, AppendedText},
     repair::{CallIdentity, CallKey, IdSpelling, Mode, PinnedAnswer, Placeholder, RealResult},
     session::PrincipalHash,
     telemetry::Telemetry,
@@ -67,10 +67,10 @@ fn sent(world: &World) -> String {
 }
 
 /// One record more.
-fn seen(name: u8, expires_at: Moment) -> Step {
-    Step::Insert {
-        key: Key {
-            kind: Kind::Seen,
+fn seen(name: u8, expires_at: Moment) -> CommitStep {
+    CommitStep::Insert {
+        key: RecordKey {
+            kind: RecordKind::ClientResult,
             principal: [1; 32],
             name: [name; 32],
         },
@@ -235,7 +235,7 @@ impl Switched {
         })
     }
 
-    fn through<'l, T: Send + 'l>(&'l self, reply: Reply<'l, T>) -> Reply<'l, T> {
+    fn through<'l, T: Send + 'l>(&'l self, reply: LedgerReply<'l, T>) -> LedgerReply<'l, T> {
         Box::pin(async move {
             if self.stalls.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;
@@ -249,30 +249,36 @@ impl Switched {
 }
 
 impl Ledger for Switched {
-    fn commit(&self, steps: Vec<Step>, now: Moment) -> Reply<'_, Outcome> {
+    fn commit(&self, steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome> {
         if self.stalls.load(Ordering::Relaxed) || self.fails.load(Ordering::Relaxed) {
             return self.through(Box::pin(std::future::pending()));
         }
         self.inner.commit(steps, now)
     }
 
-    fn read(&self, keys: Vec<Key>, now: Moment) -> Reply<'_, Vec<Option<Record>>> {
+    fn read(&self, keys: Vec<RecordKey>, now: Moment) -> LedgerReply<'_, Vec<Option<Record>>> {
         self.through(self.inner.read(keys, now))
     }
 
-    fn list(&self, kind: Kind, principal: PrincipalHash, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
-        self.through(self.inner.list(kind, principal, limit, now))
+    fn list_records(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<Record>> {
+        self.through(self.inner.list_records(kind, principal, limit, now))
     }
 
-    fn find(&self, kind: Kind, index: Index, limit: usize, now: Moment) -> Reply<'_, Vec<Record>> {
-        self.through(self.inner.find(kind, index, limit, now))
+    fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {
+        self.through(self.inner.find_by_index(kind, index, limit, now))
     }
 
-    fn clear(&self, now: Moment) -> Reply<'_, u64> {
-        self.through(self.inner.clear(now))
+    fn remove_unusable(&self, now: Moment) -> LedgerReply<'_, u64> {
+        self.through(self.inner.remove_unusable(now))
     }
 
-    fn usage(&self) -> Reply<'_, Usage> {
+    fn usage(&self) -> LedgerReply<'_, LedgerSize> {
         self.inner.usage()
     }
 
@@ -334,8 +340,8 @@ async fn a_background_write_that_always_fails_blocks_the_others_for_five_minutes
     let (lines, _listening) = Lines::listen();
     let switched = Switched::new();
     let telemetry = Telemetry::default();
-    let (handle, writer) = later_counting(Arc::<Switched>::clone(&switched), telemetry.lost_ledger_writes());
-    let step = |name: u8| seen(name, clock::since_1970() + secs(7200));
+    let (handle, writer) = write_behind_counting(Arc::<Switched>::clone(&switched), telemetry.lost_ledger_writes());
+    let step = |name: u8| seen(name, clock::unix_time() + secs(7200));
     let lost = || {
         let page = telemetry.encode_metrics();
         let counted = page
@@ -346,7 +352,7 @@ async fn a_background_write_that_always_fails_blocks_the_others_for_five_minutes
     let writing = tokio::spawn(writer.run());
     switched.fails.store(true, Ordering::Relaxed);
     for name in 1..=3 {
-        handle.write(vec![step(name)]);
+        handle.queue_write(vec![step(name)]);
     }
     assert!(timeout(secs(299), handle.flush()).await.is_err());
     assert_eq!(lost(), 0);
@@ -357,16 +363,16 @@ async fn a_background_write_that_always_fails_blocks_the_others_for_five_minutes
     assert_eq!((lost(), switched.usage().await.unwrap().records), (2, 1));
     let told = lines.text();
     for words in [
-        "the ledger fail; each is tried",
+        "background writes to the ledger failed",
         "the ledger's store failed: no space left",
-        "are done again",
+        "work again",
     ] {
         assert_eq!(told.matches(words).count(), 1, "{words}: {told}");
     }
     // What is handed in faster than it is written is lost too.
     switched.stalls.store(true, Ordering::Relaxed);
     for _ in 0..5000 {
-        handle.write(vec![step(9)]);
+        handle.queue_write(vec![step(9)]);
     }
     assert_eq!(lost(), 2 + 5000 - 4096);
     assert_eq!(lines.text().matches("too many writes wait").count(), 1);
@@ -406,18 +412,18 @@ async fn what_stands_at_the_end_of_a_message_is_not_taken_back_by_a_request_that
     let (recall, _writer) = replica(&kept);
     let (who, anchor) = (who("sk-one"), [7; 32]);
     let by = || clock::now() + Duration::from_millis(250);
-    let text = |text: &str| Appended {
+    let text = |text: &str| AppendedText {
         text: text.to_owned(),
         calls: vec![[1; 32]],
     };
-    let (first, is_new) = recall.append(who, anchor, text("first"), by()).await.unwrap();
+    let (first, is_new) = recall.append_text(who, anchor, text("first"), by()).await.unwrap();
     assert_eq!((&*first, is_new), (&text("first"), true));
     switched.stalls.store(true, Ordering::Relaxed);
-    let again = recall.append(who, anchor, text("second"), by()).await;
+    let again = recall.append_text(who, anchor, text("second"), by()).await;
     assert_eq!(again, Some((first, false)));
-    let other = recall.append(who, [8; 32], text("other"), by()).await;
+    let other = recall.append_text(who, [8; 32], text("other"), by()).await;
     assert_eq!(other, None, "it cannot be kept");
-    let standing = recall.appended(who, by()).await.unwrap();
+    let standing = recall.texts_of_caller(who, by()).await.unwrap();
     assert_eq!(standing.keys().collect::<Vec<_>>(), [&anchor]);
 }
 
@@ -437,19 +443,19 @@ async fn more_calls_than_one_commit_takes_are_kept_all() {
     let keys: Vec<CallKey> = calls.iter().map(|(call, _)| *call).collect();
     let (one, _first) = replica(&kept);
     let by = clock::now() + secs(1);
-    assert!(one.freeze(of("sk-one"), &calls, by).await.is_empty());
+    assert!(one.pin_answers(of("sk-one"), &calls, by).await.is_empty());
     assert_eq!(rows(&kept).await, CALLS as u64);
     let (other, _second) = replica(&kept);
-    assert_eq!(other.fetch(of("sk-one"), &keys, by).await.len(), CALLS);
+    assert_eq!(other.fetch_answers(of("sk-one"), &keys, by).await.len(), CALLS);
 }
 
 /// What has expired is cleared away while the process serves.
 #[tokio::test(start_paused = true)]
 async fn what_has_expired_is_cleared_away_within_an_hour() {
     let kept = ledger();
-    let hours_ago = |hours: u64| clock::since_1970().saturating_sub(secs(hours * 3600));
+    let hours_ago = |hours: u64| clock::unix_time().saturating_sub(secs(hours * 3600));
     let world = over(&kept);
-    let steps = vec![seen(1, hours_ago(1)), seen(2, clock::since_1970() + secs(7200))];
+    let steps = vec![seen(1, hours_ago(1)), seen(2, clock::unix_time() + secs(7200))];
     kept.commit(steps, hours_ago(2)).await.unwrap();
     world.until(world.now() + secs(3599)).await;
     assert_eq!(rows(&kept).await, 2);
@@ -460,11 +466,11 @@ async fn what_has_expired_is_cleared_away_within_an_hour() {
 fn who(secret: &str) -> Caller {
     let mut headers = HeaderMap::new();
     headers.insert("x-api-key", secret.parse().unwrap());
-    Caller::of_account(Principal::of(&PrincipalKey::new([7; 32]), &headers, None))
+    Caller::of_account(Principal::of_credentials(&PrincipalKey::new([7; 32]), &headers, None))
 }
 
-fn of(secret: &str) -> Scope {
-    Scope {
+fn of(secret: &str) -> AnswerScope {
+    AnswerScope {
         caller: who(secret),
         format: Format::Anthropic,
         lane: None,
@@ -484,15 +490,15 @@ fn call(id: &str) -> CallKey {
 }
 
 /// What one of several processes remembers over this ledger, and what writes for it.
-fn replica(kept: &Arc<dyn Ledger>) -> (Recall, Writer) {
-    let (handle, writer) = later(Arc::clone(kept));
+fn replica(kept: &Arc<dyn Ledger>) -> (AnswerStore, WriteBehindWorker) {
+    let (handle, writer) = write_behind(Arc::clone(kept));
     let callers = Callers::new(Arc::clone(kept), handle.clone());
-    callers.prove(who("sk-one"));
-    let settings = RecallSettings {
-        lasting: secs(60),
-        keeps_seen: false,
+    callers.mark_verified(who("sk-one"));
+    let settings = AnswerStoreSettings {
+        record_ttl: secs(60),
+        stores_client_results: false,
     };
-    let recall = Recall::new(Arc::clone(kept), handle, callers, Telemetry::default(), settings);
+    let recall = AnswerStore::new(Arc::clone(kept), handle, callers, Telemetry::default(), settings);
     (recall, writer)
 }
 
@@ -506,26 +512,31 @@ async fn of_two_replicas_the_first_row_wins() {
     let real = PinnedAnswer::Result(RealResult::Block("{}".to_owned()));
     let (a, b) = (call("a"), call("b"));
     assert!(
-        one.freeze(of("sk-one"), &[(a, placeholder.clone())], by)
+        one.pin_answers(of("sk-one"), &[(a, placeholder.clone())], by)
             .await
             .is_empty()
     );
     let standing = other
-        .freeze(of("sk-one"), &[(b, real.clone()), (a, real.clone())], by)
+        .pin_answers(of("sk-one"), &[(b, real.clone()), (a, real.clone())], by)
         .await;
     assert_eq!(standing.len(), 1);
     assert_eq!(standing[&a], placeholder);
-    assert_eq!(other.recalled(of("sk-one"), a), Some(placeholder.clone()));
-    let found = one.fetch(of("sk-one"), &[a, b], by).await;
+    assert_eq!(other.cached_answer(of("sk-one"), a), Some(placeholder.clone()));
+    let found = one.fetch_answers(of("sk-one"), &[a, b], by).await;
     assert_eq!((&found[&a], &found[&b]), (&placeholder, &real));
     // A result is of its format: in another the same call has none.
-    let elsewhere = Scope {
+    let elsewhere = AnswerScope {
         format: Format::OpenAiChat,
         ..of("sk-one")
     };
-    assert_eq!(other.recalled(elsewhere, b), None);
-    assert!(one.fetch(elsewhere, &[a, b], by).await.is_empty());
+    assert_eq!(other.cached_answer(elsewhere, b), None);
+    assert!(one.fetch_answers(elsewhere, &[a, b], by).await.is_empty());
     // Another caller's calls of the same name are other calls.
-    assert!(other.freeze(of("sk-two"), &[(a, real.clone())], by).await.is_empty());
-    assert_eq!(other.recalled(of("sk-two"), a), Some(real));
+    assert!(
+        other
+            .pin_answers(of("sk-two"), &[(a, real.clone())], by)
+            .await
+            .is_empty()
+    );
+    assert_eq!(other.cached_answer(of("sk-two"), a), Some(real));
 }

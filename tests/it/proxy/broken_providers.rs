@@ -114,7 +114,7 @@ async fn a_hanging_provider_is_a_504() {
     })
     .await;
     let app = before(upstream.address)
-        .with(|builder| builder.proxy.clocks.headers = Duration::from_millis(60))
+        .with(|builder| builder.proxy.timeouts.headers = Duration::from_millis(60))
         .start()
         .await;
     let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;

@@ -3,7 +3,7 @@
 use antiphon::{
     conversation::{CallChain, Outline, call_chain::TAIL_MAX},
     repair::{RepairPolicy, parse, repair},
-    session::{LaneId, Source},
+    session::{LaneId, SessionSource},
     session_table::{SessionSettings, SessionTable},
     wire::{Format, Wire},
 };
@@ -24,7 +24,7 @@ fn now() -> Instant {
 fn lane() -> LaneId {
     let mut headers = HeaderMap::new();
     headers.insert("x-antiphon-session", "s".parse().unwrap());
-    let asked = antiphon::session::Asked {
+    let asked = antiphon::session::SessionRequest {
         principal: &[1; 32],
         format: Format::Anthropic,
         headers: &headers,
@@ -32,8 +32,8 @@ fn lane() -> LaneId {
         outline: &Outline::default(),
         path_model: None,
     };
-    let lane = antiphon::session::lane(&asked, &antiphon::session::NothingKnown).unwrap();
-    assert_eq!(lane.source, Source::Antiphon);
+    let lane = antiphon::session::find_lane(&asked, &antiphon::session::NoKnownLanes).unwrap();
+    assert_eq!(lane.source, SessionSource::Antiphon);
     lane.id
 }
 
@@ -45,7 +45,7 @@ fn forks(requests: &[(&str, bool)]) -> Vec<usize> {
             chain: chain(&ids.split_whitespace().collect::<Vec<_>>()),
             ..Outline::default()
         };
-        table.entered(lane, &outline, *goes_on, now()).forks
+        table.enter_lane(lane, &outline, *goes_on, now()).forks
     };
     requests.iter().map(show).collect()
 }
@@ -136,7 +136,7 @@ fn two_processes_that_resume_one_session_are_one_fork() {
         let bytes = Bytes::copy_from_slice(body.as_bytes());
         let repaired = repair(&bytes, Wire::ANTHROPIC, &RepairPolicy::default()).unwrap();
         assert!(repaired.report.actions.is_empty(), "request {at} is untouched");
-        let entered = table.entered(lane, &parse(&bytes, Wire::ANTHROPIC).unwrap().outline(), true, now());
+        let entered = table.enter_lane(lane, &parse(&bytes, Wire::ANTHROPIC).unwrap().outline(), true, now());
         assert_eq!(entered.forks, *forks, "request {at}");
     }
 }
@@ -213,7 +213,7 @@ fn any_number_of_branches_takes_bounded_room() {
             chain: CallChain::of_ids(list.iter().map(String::as_bytes)),
             ..Outline::default()
         };
-        assert_eq!(table.entered(lane, &outline, true, now()).forks, 0, "request {n}");
+        assert_eq!(table.enter_lane(lane, &outline, true, now()).forks, 0, "request {n}");
     }
-    assert_eq!(table.totals(now()).lanes, 1, "the lane weighs little");
+    assert_eq!(table.lane_totals(now()).lanes, 1, "the lane weighs little");
 }

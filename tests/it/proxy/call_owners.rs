@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use antiphon::{
     conversation::{Outline, OutlineCall, OutlineResult},
-    session::{Asked, Lane, NothingKnown, lane},
+    session::{Lane, NoKnownLanes, SessionRequest, find_lane},
     session_table::{
-        CallLimits, Came, Closed, Detached, Entered, LEFT_MAX, OPEN_MAX, SessionSettings, SessionTable, Settled,
+        AnswerEnd, CallLimits, ClosedCalls, DetachReason, EnteredLane, LEFT_CALLS_MAX, OPEN_CALLS_MAX, SessionSettings,
+        SessionTable, SettledCall,
     },
     telemetry::Telemetry,
     wire::{
@@ -26,7 +27,7 @@ fn second(n: u64) -> Duration {
 fn called(name: &str) -> Lane {
     let mut headers = HeaderMap::new();
     headers.insert("x-antiphon-session", name.parse().unwrap());
-    let asked = Asked {
+    let asked = SessionRequest {
         principal: &ONE,
         format: Format::Anthropic,
         headers: &headers,
@@ -34,7 +35,7 @@ fn called(name: &str) -> Lane {
         outline: &Outline::default(),
         path_model: None,
     };
-    lane(&asked, &NothingKnown).unwrap()
+    find_lane(&asked, &NoKnownLanes).unwrap()
 }
 
 fn calls(list: &[(&str, &str)]) -> Calls {
@@ -79,7 +80,7 @@ struct Scene {
 
 impl Scene {
     /// A lane of three messages that was answered with one call of `Bash`.
-    fn new(came: Came) -> Self {
+    fn new(came: AnswerEnd) -> Self {
         let limits = CallLimits {
             tools: [(Box::from("Bash"), second(90))].into(),
             ..CallLimits::default()
@@ -95,7 +96,7 @@ impl Scene {
         };
         scene.asked(0, &shows(3, &[], &[]));
         let dropped = scene.answered(0, came, &[("toolu_1", "Bash")]);
-        assert_eq!(dropped, usize::from(came == Came::Dropped));
+        assert_eq!(dropped, usize::from(came == AnswerEnd::ClientLeft));
         scene
     }
 
@@ -103,40 +104,40 @@ impl Scene {
         self.began + second(seconds)
     }
 
-    fn answered(&self, at: u64, came: Came, list: &[(&str, &str)]) -> usize {
+    fn answered(&self, at: u64, came: AnswerEnd, list: &[(&str, &str)]) -> usize {
         self.table
-            .answered(&ONE, self.lane, &calls(list), came, None, self.at(at))
+            .note_answer(&ONE, self.lane, &calls(list), came, None, self.at(at))
     }
 
-    fn asked(&self, at: u64, outline: &Outline) -> Closed {
-        self.table.asked(self.lane.id, outline, self.at(at))
+    fn asked(&self, at: u64, outline: &Outline) -> ClosedCalls {
+        self.table.note_request(self.lane.id, outline, self.at(at))
     }
 
     /// Whether the call is attached, and why not; none if it is not known.
-    fn stands(&self, at: u64, id: &str) -> Option<(bool, Option<Detached>)> {
-        let standing = self.table.standing(self.lane.id, id, self.at(at))?;
-        Some((standing.attached, standing.detached_because))
+    fn stands(&self, at: u64, id: &str) -> Option<(bool, Option<DetachReason>)> {
+        let standing = self.table.call_state(self.lane.id, id, self.at(at))?;
+        Some((standing.attached, standing.detach_reason))
     }
 }
 
-const ATTACHED: Option<(bool, Option<Detached>)> = Some((true, None));
+const ATTACHED: Option<(bool, Option<DetachReason>)> = Some((true, None));
 
-const fn gone(why: Detached) -> (bool, Option<Detached>) {
+const fn gone(why: DetachReason) -> (bool, Option<DetachReason>) {
     (false, Some(why))
 }
 
-fn settled(open: u64, attached: bool) -> Vec<Settled> {
-    vec![Settled {
+fn settled(open: u64, attached: bool) -> Vec<SettledCall> {
+    vec![SettledCall {
         tool: "Bash".into(),
-        open: second(open),
+        open_for: second(open),
         attached,
     }]
 }
 
 #[test]
 fn a_call_stands_until_it_is_settled() {
-    let scene = Scene::new(Came::Whole);
-    let standing = scene.table.standing(scene.lane.id, "toolu_1", scene.at(7)).unwrap();
+    let scene = Scene::new(AnswerEnd::Complete);
+    let standing = scene.table.call_state(scene.lane.id, "toolu_1", scene.at(7)).unwrap();
     assert_eq!((standing.age, &*standing.tool), (second(7), "Bash"));
     assert_eq!(standing.deadline, Some(scene.at(90)));
     assert!(standing.attached && !standing.tentative);
@@ -146,7 +147,7 @@ fn a_call_stands_until_it_is_settled() {
     }
     let other = called("t").id;
     assert_eq!(
-        scene.table.standing(other, "toolu_1", scene.at(7)),
+        scene.table.call_state(other, "toolu_1", scene.at(7)),
         None,
         "another lane"
     );
@@ -154,24 +155,27 @@ fn a_call_stands_until_it_is_settled() {
     assert_eq!((closed.settled, closed.detached), (settled(8, true), vec![]));
     assert_eq!(scene.stands(8, "toolu_1"), None);
     // Sent again, it settles nothing.
-    assert_eq!(scene.asked(9, &shows(5, &["toolu_1"], &["toolu_1"])), Closed::default());
+    assert_eq!(
+        scene.asked(9, &shows(5, &["toolu_1"], &["toolu_1"])),
+        ClosedCalls::default()
+    );
 }
 
 #[test]
 fn letters_mean_one_call_or_none() {
-    let scene = Scene::new(Came::Whole);
-    scene.answered(1, Came::Whole, &[("toolu-1", "Read")]);
+    let scene = Scene::new(AnswerEnd::Complete);
+    scene.answered(1, AnswerEnd::Complete, &[("toolu-1", "Read")]);
     assert_eq!(scene.stands(2, "toolu1"), None);
-    let read = scene.table.standing(scene.lane.id, "toolu-1", scene.at(2)).unwrap();
+    let read = scene.table.call_state(scene.lane.id, "toolu-1", scene.at(2)).unwrap();
     assert_eq!((&*read.tool, read.deadline), ("Read", None));
 }
 
 #[test]
 fn a_lane_that_goes_on_leaves_its_call_behind() {
-    let scene = Scene::new(Came::Whole);
+    let scene = Scene::new(AnswerEnd::Complete);
     let closed = scene.asked(5, &shows(5, &["toolu_1"], &[]));
-    assert_eq!((closed.abandoned, closed.detached), (1, vec![Detached::WentOn]));
-    assert_eq!(scene.stands(6, "toolu_1"), Some(gone(Detached::WentOn)));
+    assert_eq!((closed.abandoned, closed.detached), (1, vec![DetachReason::WentOn]));
+    assert_eq!(scene.stands(6, "toolu_1"), Some(gone(DetachReason::WentOn)));
     assert!(!scene.table.has_open_calls(scene.lane.id, scene.at(6)));
     // The result comes late.
     let late = scene.asked(30, &shows(5, &["toolu_1"], &["toolu_1"]));
@@ -181,71 +185,75 @@ fn a_lane_that_goes_on_leaves_its_call_behind() {
 
 #[test]
 fn a_lost_text_settles_nothing_and_a_real_result_does_later() {
-    let scene = Scene::new(Came::Whole);
+    let scene = Scene::new(AnswerEnd::Complete);
     let request = shows(5, &["toolu_1"], &["!toolu_1"]);
     let closed = scene.asked(5, &request);
     assert_eq!((closed.placeholder, closed.abandoned, closed.settled.len()), (1, 0, 0));
-    assert_eq!(closed.detached, [Detached::WentOn]);
-    assert_eq!(scene.asked(6, &request), Closed::default(), "sent again");
-    assert_eq!(scene.stands(7, "toolu1"), Some(gone(Detached::WentOn)));
+    assert_eq!(closed.detached, [DetachReason::WentOn]);
+    assert_eq!(scene.asked(6, &request), ClosedCalls::default(), "sent again");
+    assert_eq!(scene.stands(7, "toolu1"), Some(gone(DetachReason::WentOn)));
     let late = scene.asked(20, &shows(5, &["toolu_1"], &["toolu_1"]));
     assert_eq!(late.settled, settled(20, false));
     // Both in one request: the real one counts.
-    let scene = Scene::new(Came::Whole);
+    let scene = Scene::new(AnswerEnd::Complete);
     let closed = scene.asked(5, &shows(5, &["toolu_1"], &["!toolu_1", "toolu_1"]));
     assert_eq!((closed.placeholder, closed.settled), (0, settled(5, true)));
 }
 
 #[test]
 fn a_lane_that_is_silent_for_too_long_waits_no_more() {
-    let scene = Scene::new(Came::Whole);
+    let scene = Scene::new(AnswerEnd::Complete);
     assert_eq!(scene.stands(299, "toolu_1"), ATTACHED);
-    assert_eq!(scene.stands(300, "toolu_1"), Some(gone(Detached::Silent)));
+    assert_eq!(scene.stands(300, "toolu_1"), Some(gone(DetachReason::Silent)));
     let closed = scene.asked(301, &shows(5, &["toolu_1"], &["toolu_1"]));
     assert_eq!(
         (closed.settled, closed.detached),
-        (settled(301, false), vec![Detached::Silent])
+        (settled(301, false), vec![DetachReason::Silent])
     );
     // Any sign of the lane counts, be it a side request.
-    let scene = Scene::new(Came::Whole);
-    assert_eq!(scene.asked(200, &shows(1, &[], &[])), Closed::default());
+    let scene = Scene::new(AnswerEnd::Complete);
+    assert_eq!(scene.asked(200, &shows(1, &[], &[])), ClosedCalls::default());
     assert_eq!(scene.stands(400, "toolu_1"), ATTACHED);
-    assert_eq!(scene.stands(500, "toolu_1"), Some(gone(Detached::Silent)));
+    assert_eq!(scene.stands(500, "toolu_1"), Some(gone(DetachReason::Silent)));
 }
 
 #[test]
 fn a_lane_is_closed_once() {
-    let scene = Scene::new(Came::Whole);
-    let close = |at| scene.table.close(scene.lane.id, scene.at(at));
+    let scene = Scene::new(AnswerEnd::Complete);
+    let close = |at| scene.table.close_lane(scene.lane.id, scene.at(at));
     assert_eq!((close(1), close(2)), (1, 0));
-    assert_eq!(scene.stands(3, "toolu_1"), Some(gone(Detached::Closed)));
+    assert_eq!(scene.stands(3, "toolu_1"), Some(gone(DetachReason::Closed)));
     let closed = scene.asked(4, &shows(5, &["toolu_1"], &["toolu_1"]));
     assert_eq!((closed.settled, closed.detached), (settled(4, false), vec![]));
     let unknown = called("nobody").id;
-    assert_eq!(scene.table.close(unknown, scene.at(5)), 0);
-    assert_eq!(scene.table.totals(scene.at(5)).lanes, 1, "nothing is remembered of it");
+    assert_eq!(scene.table.close_lane(unknown, scene.at(5)), 0);
+    assert_eq!(
+        scene.table.lane_totals(scene.at(5)).lanes,
+        1,
+        "nothing is remembered of it"
+    );
 }
 
 #[test]
 fn a_call_of_a_stream_that_did_not_end_is_tentative() {
     for (came, stands) in [
-        (Came::Broken, ATTACHED),
-        (Came::Dropped, Some(gone(Detached::StreamDropped))),
+        (AnswerEnd::Broken, ATTACHED),
+        (AnswerEnd::ClientLeft, Some(gone(DetachReason::StreamDropped))),
     ] {
         let scene = Scene::new(came);
         assert_eq!(scene.stands(1, "toolu_1"), stands, "{came:?}");
         let tentative = |at| {
             scene
                 .table
-                .standing(scene.lane.id, "toolu_1", scene.at(at))
+                .call_state(scene.lane.id, "toolu_1", scene.at(at))
                 .map(|it| it.tentative)
         };
         assert_eq!(tentative(1), Some(true));
         // The lane goes on and has never heard of it: outside all ratios.
         let closed = scene.asked(2, &shows(3, &[], &[]));
-        let abandoned = Closed {
+        let abandoned = ClosedCalls {
             abandoned: 1,
-            ..Closed::default()
+            ..ClosedCalls::default()
         };
         assert_eq!(closed, abandoned, "{came:?}");
         assert_eq!(scene.stands(2, "toolu_1"), None, "{came:?}");
@@ -256,22 +264,22 @@ fn a_call_of_a_stream_that_did_not_end_is_tentative() {
         // So does the call alone.
         let scene = Scene::new(came);
         let closed = scene.asked(2, &shows(5, &["toolu_1"], &[]));
-        assert_eq!(closed.detached, [Detached::WentOn], "{came:?}");
-        assert_eq!(scene.stands(2, "toolu_1"), Some(gone(Detached::WentOn)), "{came:?}");
+        assert_eq!(closed.detached, [DetachReason::WentOn], "{came:?}");
+        assert_eq!(scene.stands(2, "toolu_1"), Some(gone(DetachReason::WentOn)), "{came:?}");
     }
 }
 
 #[test]
 fn what_a_lane_left_behind_is_bounded_and_weighs() {
-    let scene = Scene::new(Came::Whole);
-    let names: Vec<String> = (0..OPEN_MAX).map(|n| format!("toolu_x{n}")).collect();
+    let scene = Scene::new(AnswerEnd::Complete);
+    let names: Vec<String> = (0..OPEN_CALLS_MAX).map(|n| format!("toolu_x{n}")).collect();
     let list: Vec<(&str, &str)> = names.iter().map(|id| (id.as_str(), "t")).collect();
     for at in 1..5 {
-        scene.answered(at, Came::Whole, &list);
+        scene.answered(at, AnswerEnd::Complete, &list);
         scene.asked(at, &shows(9, &[], &[]));
     }
     let known = names.iter().filter(|id| scene.stands(6, id).is_some()).count();
-    assert_eq!(known, LEFT_MAX);
+    assert_eq!(known, LEFT_CALLS_MAX);
     // Lanes whose calls have all left weigh what those take.
     let settings = SessionSettings {
         entries_max: 1000,
@@ -282,15 +290,15 @@ fn what_a_lane_left_behind_is_bounded_and_weighs() {
     let long = "t".repeat(120);
     let long: Vec<(&str, &str)> = names
         .iter()
-        .take(LEFT_MAX)
+        .take(LEFT_CALLS_MAX)
         .map(|id| (id.as_str(), long.as_str()))
         .collect();
     for n in 0..20 {
         let lane = called(&n.to_string());
-        table.answered(&ONE, lane, &calls(&long), Came::Whole, None, now);
-        table.asked(lane.id, &shows(9, &[], &[]), now);
+        table.note_answer(&ONE, lane, &calls(&long), AnswerEnd::Complete, None, now);
+        table.note_request(lane.id, &shows(9, &[], &[]), now);
     }
-    assert!(table.totals(now).lanes <= 4, "{:?}", table.totals(now));
+    assert!(table.lane_totals(now).lanes <= 4, "{:?}", table.lane_totals(now));
 }
 
 fn has(page: &str, line: &str) {
@@ -299,24 +307,24 @@ fn has(page: &str, line: &str) {
 
 #[test]
 fn ends_of_calls_are_counted() {
-    let call = |tool: &str, open, attached| Settled {
+    let call = |tool: &str, open, attached| SettledCall {
         tool: tool.into(),
-        open: second(open),
+        open_for: second(open),
         attached,
     };
     let telemetry = Telemetry::default();
-    let closed = Closed {
+    let closed = ClosedCalls {
         settled: vec![call("Bash", 10, true), call("Bash", 11, true), call("Bash", 600, false)],
         placeholder: 2,
         abandoned: 3,
-        detached: vec![Detached::WentOn, Detached::Silent, Detached::WentOn],
+        detached: vec![DetachReason::WentOn, DetachReason::Silent, DetachReason::WentOn],
     };
-    telemetry.record_lane_request(&Entered {
+    telemetry.record_lane_request(&EnteredLane {
         closed,
         forks: 1,
-        ..Entered::default()
+        ..EnteredLane::default()
     });
-    telemetry.record_detached_calls(Detached::StreamDropped, 4);
+    telemetry.record_detached_calls(DetachReason::StreamDropped, 4);
     let page = telemetry.encode_metrics();
     for line in [
         "antiphon_tool_calls_closed_total{how=\"settled\"} 3",
@@ -342,18 +350,18 @@ fn ends_of_calls_are_counted() {
 fn few_names_of_tools_become_labels() {
     let telemetry = Telemetry::default();
     let settle = |tool: String| {
-        let settled = Settled {
+        let settled = SettledCall {
             tool: tool.into(),
-            open: second(1),
+            open_for: second(1),
             attached: true,
         };
-        let closed = Closed {
+        let closed = ClosedCalls {
             settled: vec![settled],
-            ..Closed::default()
+            ..ClosedCalls::default()
         };
-        telemetry.record_lane_request(&Entered {
+        telemetry.record_lane_request(&EnteredLane {
             closed,
-            ..Entered::default()
+            ..EnteredLane::default()
         });
     };
     for odd in ["", "a b", "a\nb", "na\u{ef}ve"] {

@@ -8,10 +8,10 @@ use std::{
 
 use antiphon::{
     auth::{AwsKeys, ClientTokens, Credential, Principal, PrincipalKey, Profile, Secret, TokenHash},
-    provider::{Kind, Upstream},
+    provider::{ProviderKind, Upstream},
     proxy::{
-        ProxyError, Refusal, Shape,
-        credential::{Account, ApplyError, Body, apply, authenticate},
+        ErrorShape, ProxyError, Refusal,
+        credential::{Account, ApplyError, BodyToSign, apply_credential, authenticate_client},
         headers::for_upstream,
     },
     repair::Mode,
@@ -21,7 +21,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Request, Uri, request::Parts};
 use proptest::{collection::vec, prelude::*, sample::select};
 
-fn upstream(kind: Kind, authority: &str) -> Upstream {
+fn upstream(kind: ProviderKind, authority: &str) -> Upstream {
     Upstream {
         name: kind.label().to_owned(),
         kind,
@@ -119,9 +119,9 @@ fn a_signature_is_the_one_that_aws_computes() {
             .chain(signed)
             .collect();
         let mut head = head(method, url, &fields);
-        let at = upstream(Kind::Bedrock, head.uri.authority().unwrap().as_str());
+        let at = upstream(ProviderKind::Bedrock, head.uri.authority().unwrap().as_str());
         let pieces = spliced(body);
-        apply(&aws(*session, service), &at, &mut head, Body::Whole(&pieces), NOW).unwrap();
+        apply_credential(&aws(*session, service), &at, &mut head, BodyToSign::Whole(&pieces), NOW).unwrap();
         let field = |name: &str| head.headers.get(name).map(|value| value.to_str().unwrap());
         assert!(
             field("authorization")
@@ -179,8 +179,15 @@ fn a_signature_is_told_to_no_log() {
     tracing::subscriber::with_default(log, || {
         let mut head = head("POST", "https://h.example/model/m/invoke", &[]);
         let body = Segments::whole(Bytes::from_static(b"{}"));
-        let at = upstream(Kind::Bedrock, "h.example");
-        apply(&aws(Some("canary"), "bedrock"), &at, &mut head, Body::Whole(&body), NOW).unwrap();
+        let at = upstream(ProviderKind::Bedrock, "h.example");
+        apply_credential(
+            &aws(Some("canary"), "bedrock"),
+            &at,
+            &mut head,
+            BodyToSign::Whole(&body),
+            NOW,
+        )
+        .unwrap();
         assert!(seen(&head).contains("canary"));
         tracing::trace!("this is heard");
     });
@@ -190,13 +197,13 @@ fn a_signature_is_told_to_no_log() {
 
 #[test]
 fn a_body_on_its_way_cannot_be_signed() {
-    let at = upstream(Kind::Bedrock, "h.example");
+    let at = upstream(ProviderKind::Bedrock, "h.example");
     let mut head = head(
         "POST",
         "https://h.example/model/m/invoke",
         &[("authorization", "client")],
     );
-    let refused = apply(&aws(None, "bedrock"), &at, &mut head, Body::Streamed, NOW);
+    let refused = apply_credential(&aws(None, "bedrock"), &at, &mut head, BodyToSign::Streamed, NOW);
     assert_eq!(refused, Err(ApplyError::Streamed));
     assert_eq!(
         seen(&head),
@@ -206,11 +213,11 @@ fn a_body_on_its_way_cannot_be_signed() {
 
 #[test]
 fn each_kind_gets_its_key_where_it_looks_for_it() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let (name, value) = match kind {
-            Kind::Anthropic => ("x-api-key", "K"),
-            Kind::Gemini => ("x-goog-api-key", "K"),
-            Kind::Azure => ("api-key", "K"),
+            ProviderKind::Anthropic => ("x-api-key", "K"),
+            ProviderKind::Gemini => ("x-goog-api-key", "K"),
+            ProviderKind::Azure => ("api-key", "K"),
             _ => ("authorization", "Bearer K"),
         };
         for (credential, name, value) in [
@@ -218,11 +225,11 @@ fn each_kind_gets_its_key_where_it_looks_for_it() {
             (Credential::Bearer(secret("K")), "authorization", "Bearer K"),
         ] {
             let mut head = head("POST", "https://h.example/x", &[]);
-            apply(
+            apply_credential(
                 &profile("p", credential),
                 &upstream(kind, "h.example"),
                 &mut head,
-                Body::Streamed,
+                BodyToSign::Streamed,
                 NOW,
             )
             .unwrap();
@@ -274,11 +281,11 @@ proptest! {
     fn no_secret_goes_astray(
         steps in vec((0..4_usize, 0..3_usize, 0..4_usize, vec(select(SENT), 0..6), select(QUERIES), 1..3_usize), 1..8),
     ) {
-        let kinds = [Kind::Anthropic, Kind::Gemini, Kind::OpenAi, Kind::Bedrock];
+        let kinds = [ProviderKind::Anthropic, ProviderKind::Gemini, ProviderKind::OpenAi, ProviderKind::Bedrock];
         let places: Vec<(Upstream, Vec<Profile>)> = kinds.iter().enumerate().map(|(u, kind)| {
             let credential = |p: usize| {
                 let canary = || secret(&format!("canary-{u}-{p}"));
-                if *kind == Kind::Bedrock {
+                if *kind == ProviderKind::Bedrock {
                     Credential::Aws(AwsKeys {
                         access_key_id: canary(),
                         secret_access_key: secret("canary-never-seen"),
@@ -297,7 +304,7 @@ proptest! {
             let mut head = head("POST", &format!("https://h{u}.example/v1/x{query}"), &fields);
             for attempt in 0..attempts {
                 let p = (p + attempt) % profiles.len();
-                prop_assert_eq!(apply(&profiles[p], at, &mut head, Body::Whole(&body), NOW), Ok(()));
+                prop_assert_eq!(apply_credential(&profiles[p], at, &mut head, BodyToSign::Whole(&body), NOW), Ok(()));
                 let wire = seen(&head);
                 let canary = format!("canary-{u}-{p}");
                 prop_assert!(wire.contains(&canary), "{wire}");
@@ -311,11 +318,11 @@ proptest! {
             // To another upstream nothing goes, the client's own credential included.
             let mut astray = head.clone();
             astray.uri = Uri::try_from(format!("https://h{other}.example/v1/x")).unwrap();
-            let refused = apply(&profiles[p], at, &mut astray, Body::Whole(&body), NOW);
+            let refused = apply_credential(&profiles[p], at, &mut astray, BodyToSign::Whole(&body), NOW);
             prop_assert_eq!(refused.is_ok(), u == other);
             prop_assert!(u == other || !seen(&astray).contains("canary"));
             astray.uri = Uri::try_from(format!("http://h{u}.example/v1/x")).unwrap();
-            prop_assert_eq!(apply(&profiles[p], at, &mut astray, Body::Whole(&body), NOW), Err(ApplyError::Elsewhere));
+            prop_assert_eq!(apply_credential(&profiles[p], at, &mut astray, BodyToSign::Whole(&body), NOW), Err(ApplyError::WrongHost));
             prop_assert!(!seen(&astray).contains("canary"));
         }
     }
@@ -326,15 +333,20 @@ const TOKEN: &str = "x-antiphon-client-token";
 #[test]
 fn a_client_token_opens_profiles_and_a_wrong_one_opens_nothing() {
     let key = PrincipalKey::new([1; 32]);
-    let entry = |name: &str, token: &[u8]| (name.to_owned(), TokenHash::of(token));
+    let entry = |name: &str, token: &[u8]| (name.to_owned(), TokenHash::hash_token(token));
     let tokens = ClientTokens::new(vec![entry("ci", b"antiphon_1"), entry("dev", b"antiphon_2")]);
     let none = ClientTokens::default();
     let of = |tokens: &ClientTokens, fields: &[(&str, &str)], query: Option<&str>, profiles: bool| {
-        authenticate(tokens, &key, &map(fields), query, profiles)
+        authenticate_client(tokens, &key, &map(fields), query, profiles)
             .map(|caller| (caller.token.map(ToOwned::to_owned), caller.principal))
     };
     let named = |name: &str| Ok((Some(name.to_owned()), Principal::of_token(&key, name)));
-    let nameless = |secret: &str| Ok((None, Principal::of(&key, &map(&[("x-api-key", secret)]), None)));
+    let nameless = |secret: &str| {
+        Ok((
+            None,
+            Principal::of_credentials(&key, &map(&[("x-api-key", secret)]), None),
+        ))
+    };
     let refused = Err(Refusal::ClientToken);
     // Where profiles are, the token stands in its own header or in the place of the credential, whichever that is.
     assert_eq!(of(&tokens, &[(TOKEN, "antiphon_2")], None, true), named("dev"));
@@ -386,7 +398,7 @@ fn a_client_token_opens_profiles_and_a_wrong_one_opens_nothing() {
     // Without any token configured the door is loopback: profiles are everybody's.
     assert_eq!(of(&none, &[("x-api-key", "dummy")], None, true), nameless("dummy"));
     assert_eq!(of(&none, &[], None, true), Ok((None, Principal::NONE)));
-    let caller: Account<'_> = authenticate(&none, &key, &map(&[("api-key", "canary")]), None, true).unwrap();
+    let caller: Account<'_> = authenticate_client(&none, &key, &map(&[("api-key", "canary")]), None, true).unwrap();
     assert!(!format!("{caller:?} {tokens:?}").contains("canary"));
 }
 
@@ -398,11 +410,11 @@ fn a_missing_client_token_is_told_in_the_providers_words() {
         ("client_token", "client", "request")
     );
     let rows = [
-        (Shape::Anthropic, "/error/type", "authentication_error"),
-        (Shape::OpenAi, "/error/type", "invalid_request_error"),
-        (Shape::OpenAi, "/error/code", "invalid_api_key"),
-        (Shape::Responses, "/error/code", "invalid_api_key"),
-        (Shape::Gemini, "/error/status", "UNAUTHENTICATED"),
+        (ErrorShape::Anthropic, "/error/type", "authentication_error"),
+        (ErrorShape::OpenAi, "/error/type", "invalid_request_error"),
+        (ErrorShape::OpenAi, "/error/code", "invalid_api_key"),
+        (ErrorShape::Responses, "/error/code", "invalid_api_key"),
+        (ErrorShape::Gemini, "/error/status", "UNAUTHENTICATED"),
     ];
     for (shape, pointer, word) in rows {
         let answer = error.answer(shape, "id");
@@ -414,7 +426,7 @@ fn a_missing_client_token_is_told_in_the_providers_words() {
         assert_eq!(answer.headers()["proxy-status"], "antiphon; error=http_request_denied");
     }
     assert_eq!(
-        error.answer(Shape::Bedrock, "id").headers()["x-amzn-errortype"],
+        error.answer(ErrorShape::Bedrock, "id").headers()["x-amzn-errortype"],
         "AccessDeniedException"
     );
 }

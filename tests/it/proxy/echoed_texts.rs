@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use antiphon::clock::since_1970;
+use antiphon::clock::unix_time;
 
 use crate::support::{
     app::{gzipped, post_with},
@@ -242,7 +242,7 @@ async fn a_sentence_that_stands_in_the_request_too_proves_nothing_against_a_key(
 
 /// Midnight UTC of a day so many days from now, as its date.
 fn in_days(days: u64) -> (String, u64) {
-    let now = since_1970().as_secs();
+    let now = unix_time().as_secs();
     let at = (now / 86_400 + days) * 86_400;
     let date = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(at)).to_string();
     (date[..10].to_owned(), at.saturating_sub(now))
@@ -280,7 +280,7 @@ async fn a_date_that_is_named_counts_up_to_the_end_of_the_next_month() {
 #[tokio::test(start_paused = true)]
 async fn no_rest_is_longer_than_the_longest_that_is_believed() {
     let day = 86_400;
-    let far = (since_1970().as_secs() + 400 * day).to_string();
+    let far = (unix_time().as_secs() + 400 * day).to_string();
     let unified = [
         ("anthropic-ratelimit-unified-status", "rejected"),
         ("anthropic-ratelimit-unified-5h-status", "rejected"),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use antiphon::clock::since_1970;
+use antiphon::clock::unix_time;
 
 use crate::support::{
     pool::{Rest, failures, family, is_about, key, keys, of_session, rests, world},
@@ -262,7 +262,7 @@ const EVENTS: &[EventRow] = &[
 
 /// Fills in the times; gives the seconds up to `{DATE}` too.
 fn filled(text: &str) -> (String, u64) {
-    let now = since_1970().as_secs();
+    let now = unix_time().as_secs();
     let date = (now / 86_400 + 3) * 86_400;
     let day = humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + secs(date)).to_string();
     let text = text

@@ -62,7 +62,7 @@ async fn whoever_ends_an_exchange_is_named_once() {
     })
     .await;
     let app = before(upstream.address)
-        .with(|builder| builder.proxy.clocks.idle = Duration::from_millis(80))
+        .with(|builder| builder.proxy.timeouts.idle = Duration::from_millis(80))
         .start()
         .await;
     let scripted = |script: &str| {

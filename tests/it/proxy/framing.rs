@@ -206,7 +206,7 @@ async fn an_idle_connection_outlives_the_clock_of_heads() {
 async fn a_slow_upload_is_not_a_slow_provider() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address)
-        .with(|builder| builder.proxy.clocks.headers = Duration::from_millis(40))
+        .with(|builder| builder.proxy.timeouts.headers = Duration::from_millis(40))
         .start()
         .await;
     let mut client = app.client().await;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use antiphon::provider::Kind;
+use antiphon::provider::ProviderKind;
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -247,9 +247,9 @@ async fn where_nothing_can_be_mended_the_word_is_final() {
         let app = app_as(
             upstream.address,
             if path == MESSAGES {
-                Kind::Anthropic
+                ProviderKind::Anthropic
             } else {
-                Kind::OpenAi
+                ProviderKind::OpenAi
             },
         )
         .await;

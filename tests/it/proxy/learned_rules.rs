@@ -1,7 +1,7 @@
 //! Servers that read a format more strictly than their kind tells: their own words teach it.
 
 use antiphon::{
-    provider::Kind,
+    provider::ProviderKind,
     wire::{Dialect, Format, Wire},
 };
 use serde_json::{Value, json};
@@ -68,11 +68,11 @@ fn path(format: Format) -> &'static str {
 }
 
 /// The kind of upstream whose reading is the format's own.
-fn author(format: Format) -> Kind {
+fn author(format: Format) -> ProviderKind {
     match format {
-        Format::Anthropic => Kind::Anthropic,
-        Format::OpenAiChat | Format::OpenAiResponses => Kind::OpenAi,
-        Format::Gemini => Kind::Gemini,
+        Format::Anthropic => ProviderKind::Anthropic,
+        Format::OpenAiChat | Format::OpenAiResponses => ProviderKind::OpenAi,
+        Format::Gemini => ProviderKind::Gemini,
     }
 }
 
@@ -107,7 +107,7 @@ async fn a_stricter_reading_is_learned_from_its_own_words() {
 #[tokio::test]
 async fn minimax_gets_results_and_words_in_two_messages_at_once() {
     let provider = Provider::reading(&[MINIMAX.parse().unwrap()]).await;
-    let app = app_as(provider.address(), Kind::MiniMax).await;
+    let app = app_as(provider.address(), ProviderKind::MiniMax).await;
     let result = results(&["toolu_1"])["content"][0].clone();
     let words = json!({"type": "text", "text": "on"});
     for (last, done) in [

@@ -47,8 +47,8 @@ const BODIES: &[&str] = &[
 /// Everything that is remembered of profiles and endpoints.
 fn state(world: &World) -> String {
     let now = Instant::now().into_std();
-    let views = world.shared.profiles.view(now);
-    format!("{views:?} {:?}", world.shared.profiles.breakers(now))
+    let views = world.shared.profiles.profile_statuses(now);
+    format!("{views:?} {:?}", world.shared.profiles.breaker_statuses(now))
 }
 
 /// A world where one profile rests, and one failure of the endpoint was seen.

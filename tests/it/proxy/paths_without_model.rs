@@ -298,7 +298,7 @@ async fn a_limit_of_a_model_that_is_not_known_leaves_the_known_ones_alone() {
     assert_eq!(reached(&world, chat).await, ("a".into(), 200));
     assert_eq!(reached(&world, embeds(1)).await, ("b".into(), 200));
     assert_eq!(keys(&world.requests()), "aab");
-    assert_eq!(view(&world, "openai", "b").rests, []);
+    assert_eq!(view(&world, "openai", "b").cooldowns, []);
 }
 
 #[tokio::test(start_paused = true)]

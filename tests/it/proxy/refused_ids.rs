@@ -1,6 +1,6 @@
 //! What each dialect's 400 names is mended in one more send, and only that.
 
-use antiphon::provider::Kind;
+use antiphon::provider::ProviderKind;
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// An app before an upstream of this kind, as `/x`.
-pub(crate) async fn app_as(address: std::net::SocketAddr, kind: Kind) -> App {
+pub(crate) async fn app_as(address: std::net::SocketAddr, kind: ProviderKind) -> App {
     let one = |builder: &mut crate::support::app::Builder| {
         builder.upstreams.truncate(1);
         builder.upstreams[0].name.replace_range(.., "x");
@@ -240,9 +240,9 @@ async fn what_the_words_name_is_mended_and_nothing_else() {
                 };
                 let upstream = Upstream::answering_each([first, last]).await;
                 let kind = if said.path == MESSAGES {
-                    Kind::Anthropic
+                    ProviderKind::Anthropic
                 } else {
-                    Kind::OpenAi
+                    ProviderKind::OpenAi
                 };
                 let app = app_as(upstream.address, kind).await;
                 let sent = if number == 1 {
@@ -302,7 +302,7 @@ async fn what_was_balanced_goes_up_again_as_the_client_wrote_it() {
                 refused(words)
             };
             let upstream = Upstream::answering_each([refused(words), last]).await;
-            let app = app_as(upstream.address, Kind::Anthropic).await;
+            let app = app_as(upstream.address, ProviderKind::Anthropic).await;
             let sent = if coded {
                 post_with(MESSAGES, &[("Content-Encoding", "gzip")], &gzipped(&body))
             } else {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use antiphon::clock::since_1970;
+use antiphon::clock::unix_time;
 
 use crate::support::{
     pool::{
@@ -118,7 +118,7 @@ async fn who_retries_himself_and_what_the_provider_says_of_retries_counts() {
 #[tokio::test(start_paused = true)]
 async fn a_short_limit_is_waited_for_and_a_long_one_is_left() {
     let in_seconds = |seconds: u64| {
-        let date = UNIX_EPOCH + Duration::from_secs(since_1970().as_secs() + seconds);
+        let date = UNIX_EPOCH + Duration::from_secs(unix_time().as_secs() + seconds);
         (
             httpdate::fmt_http_date(date),
             humantime::format_rfc3339_seconds(date).to_string(),

@@ -2,7 +2,7 @@
 
 use antiphon::{
     config::{Flags, lower},
-    provider::{BUILT_IN, Kind, NoRoute, Routes},
+    provider::{BUILT_IN, ProviderKind, RouteError, Routes},
     wire::Wire,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, uri::PathAndQuery};
@@ -47,7 +47,7 @@ fn decide(routes: &Routes, request: &str, headers: &[&str]) -> String {
     for name in headers {
         map.insert(name.parse::<HeaderName>().unwrap(), HeaderValue::from_static("x"));
     }
-    match routes.route(&method, &target, &map) {
+    match routes.find_route(&method, &target, &map) {
         Ok(route) => {
             let wire = route.wire.map_or_else(|| "-".to_owned(), |wire| wire.to_string());
             assert!(
@@ -58,8 +58,8 @@ fn decide(routes: &Routes, request: &str, headers: &[&str]) -> String {
             );
             format!("{} {} {wire}", route.upstream.name, route.target)
         }
-        Err(NoRoute::BadPath) => "400".to_owned(),
-        Err(NoRoute::Unknown) => "404".to_owned(),
+        Err(RouteError::BadPath) => "400".to_owned(),
+        Err(RouteError::UnknownPath) => "404".to_owned(),
     }
 }
 
@@ -287,21 +287,21 @@ fn a_fallback_that_is_not_configured_is_unknown() {
 #[test]
 fn kinds_come_from_the_name_then_from_the_host() {
     for (name, host, kind) in [
-        ("anthropic", "127.0.0.1", Kind::Anthropic),
-        ("vertex", "llm.example", Kind::Vertex),
-        ("work", "API.Anthropic.com", Kind::Anthropic),
-        ("work", "api.openai.com", Kind::OpenAi),
-        ("work", "bedrock-runtime.eu-west-1.amazonaws.com", Kind::Bedrock),
-        ("work", "me.openai.azure.com", Kind::Azure),
-        ("work", "aiplatform.googleapis.com", Kind::Vertex),
-        ("work", "us-east5-aiplatform.googleapis.com", Kind::Vertex),
-        ("work", "cloudcode-pa.googleapis.com", Kind::Gemini),
-        ("work", "generativelanguage.googleapis.com", Kind::Gemini),
-        ("work", "api.groq.com", Kind::Compatible),
-        ("work", "api.anthropic.com.evil.example", Kind::Compatible),
-        ("work", "127.0.0.1", Kind::Compatible),
+        ("anthropic", "127.0.0.1", ProviderKind::Anthropic),
+        ("vertex", "llm.example", ProviderKind::Vertex),
+        ("work", "API.Anthropic.com", ProviderKind::Anthropic),
+        ("work", "api.openai.com", ProviderKind::OpenAi),
+        ("work", "bedrock-runtime.eu-west-1.amazonaws.com", ProviderKind::Bedrock),
+        ("work", "me.openai.azure.com", ProviderKind::Azure),
+        ("work", "aiplatform.googleapis.com", ProviderKind::Vertex),
+        ("work", "us-east5-aiplatform.googleapis.com", ProviderKind::Vertex),
+        ("work", "cloudcode-pa.googleapis.com", ProviderKind::Gemini),
+        ("work", "generativelanguage.googleapis.com", ProviderKind::Gemini),
+        ("work", "api.groq.com", ProviderKind::Compatible),
+        ("work", "api.anthropic.com.evil.example", ProviderKind::Compatible),
+        ("work", "127.0.0.1", ProviderKind::Compatible),
     ] {
-        assert_eq!(Kind::of(name, host), kind, "{name} {host}");
+        assert_eq!(ProviderKind::infer_kind(name, host), kind, "{name} {host}");
     }
 }
 

@@ -8,8 +8,14 @@ use std::{
 use antiphon::{
     conversation::{Outline, OutlineCall, OutlineResult},
     repair::parse,
-    session::{Asked, Known, Lane, NothingKnown, PrincipalHash, SessionId, Source, Strength, lane},
-    session_table::{CallLimits, Came, Closed, Detached, OPEN_MAX, Pin, SessionSettings, SessionTable, Settled},
+    session::{
+        KnownLanes, Lane, NoKnownLanes, PrincipalHash, SessionId, SessionRequest, SessionSource, SessionStrength,
+        find_lane,
+    },
+    session_table::{
+        AnswerEnd, CallLimits, ClosedCalls, DetachReason, OPEN_CALLS_MAX, ProfilePin, SessionSettings, SessionTable,
+        SettledCall,
+    },
     wire::{
         Format, Wire,
         watch::{Calls, Framing, Watcher},
@@ -51,8 +57,8 @@ impl Request {
         }
     }
 
-    fn asked<'r>(&'r self, principal: &'r PrincipalHash) -> Asked<'r> {
-        Asked {
+    fn asked<'r>(&'r self, principal: &'r PrincipalHash) -> SessionRequest<'r> {
+        SessionRequest {
             principal,
             format: self.format,
             headers: &self.headers,
@@ -67,7 +73,7 @@ impl Request {
     }
 
     fn lane(&self) -> Option<Lane> {
-        lane(&self.asked(&ONE), &NothingKnown)
+        find_lane(&self.asked(&ONE), &NoKnownLanes)
     }
 }
 
@@ -116,7 +122,7 @@ fn sessions_in_metadata_are_read_as_clients_write_them() {
         let found = Request::new(Wire::ANTHROPIC, &[], user_id(id)).session();
         assert_eq!(found.is_some(), session.is_some(), "{id}");
         assert!(
-            found.is_none_or(|found| found.is_called(session.unwrap()) && found.source() == Source::UserId),
+            found.is_none_or(|found| found.has_name(session.unwrap()) && found.source() == SessionSource::UserId),
             "{id}"
         );
     }
@@ -143,19 +149,19 @@ fn the_first_source_that_says_something_counts() {
         ("x-session-id", "opencode"),
         ("x-session-affinity", "affinity"),
     ];
-    let named = |headers: Headers<'_>, name: &str, source: Source| {
+    let named = |headers: Headers<'_>, name: &str, source: SessionSource| {
         let session = Request::new(Wire::OPENAI_RESPONSES, headers, body).session().unwrap();
-        assert!(session.is_called(name), "{name}");
+        assert!(session.has_name(name), "{name}");
         assert_eq!(session.source(), source, "{name}");
-        assert_eq!(session.strength(), Strength::Strong, "{name}");
+        assert_eq!(session.strength(), SessionStrength::Strong, "{name}");
     };
-    named(&headers, "own", Source::Antiphon);
-    named(&headers[1..], "claude", Source::ClaudeCode);
-    named(&headers[2..], "aa", Source::UserId);
+    named(&headers, "own", SessionSource::Antiphon);
+    named(&headers[1..], "claude", SessionSource::ClaudeCode);
+    named(&headers[2..], "aa", SessionSource::UserId);
     let body_less = |headers: Headers<'_>| Request::new(Wire::ANTHROPIC, headers, "").session();
     for (at, (_, name)) in headers.iter().enumerate() {
         let session = body_less(&headers[at..]).unwrap();
-        assert!(session.is_called(name), "{name}");
+        assert!(session.has_name(name), "{name}");
     }
     assert_eq!(body_less(&[]), None);
     for (text, usable) in [
@@ -171,14 +177,18 @@ fn the_first_source_that_says_something_counts() {
     }
     // A blank header is passed over, not believed.
     let blank = body_less(&[("x-antiphon-session", " "), ("session-id", "s")]).unwrap();
-    assert!(blank.is_called("s"));
+    assert!(blank.has_name("s"));
 }
 
 /// The lane of what a client sends, which `source` tells.
-fn told(name: &str, wire: Wire, headers: Headers<'_>, body: impl Into<String>, source: Source) -> Lane {
+fn told(name: &str, wire: Wire, headers: Headers<'_>, body: impl Into<String>, source: SessionSource) -> Lane {
     let lane = Request::new(wire, headers, body).lane().unwrap();
     assert_eq!(lane.source, source, "{name}");
-    assert_eq!(lane.strength == Strength::Weak, source == Source::History, "{name}");
+    assert_eq!(
+        lane.strength == SessionStrength::Weak,
+        source == SessionSource::History,
+        "{name}"
+    );
     lane
 }
 
@@ -192,19 +202,43 @@ fn anthropics_clients_are_told_by_what_they_send() {
     let (wire, cli) = (Wire::ANTHROPIC, ("x-app", "cli"));
     let with_header = &[("x-claude-code-session-id", UUID), cli];
     let same = [
-        told("claude-code", wire, with_header, user_id(&claude), Source::ClaudeCode),
-        told("claude-code, no header", wire, &[cli], user_id(&claude), Source::UserId),
-        told("claude-code 2.1.42", wire, &[cli], user_id(&legacy), Source::UserId),
+        told(
+            "claude-code",
+            wire,
+            with_header,
+            user_id(&claude),
+            SessionSource::ClaudeCode,
+        ),
+        told(
+            "claude-code, no header",
+            wire,
+            &[cli],
+            user_id(&claude),
+            SessionSource::UserId,
+        ),
+        told(
+            "claude-code 2.1.42",
+            wire,
+            &[cli],
+            user_id(&legacy),
+            SessionSource::UserId,
+        ),
     ];
     assert!(
         same.windows(2).all(|pair| pair[0].id == pair[1].id),
         "a session has one lane, whichever of its names is seen"
     );
     let opencode = &[("x-session-id", "ses_1"), ("x-session-affinity", "ses_1")];
-    told("opencode", wire, opencode, messages(""), Source::Header);
+    told("opencode", wire, opencode, messages(""), SessionSource::Header);
     let sdk = &[("x-stainless-lang", "python")];
-    told("an SDK", wire, sdk, messages(""), Source::History);
-    told("an SDK, with a user", wire, sdk, user_id("somebody"), Source::History);
+    told("an SDK", wire, sdk, messages(""), SessionSource::History);
+    told(
+        "an SDK, with a user",
+        wire,
+        sdk,
+        user_id("somebody"),
+        SessionSource::History,
+    );
     assert_eq!(Request::new(wire, &[], "no json").lane(), None);
 }
 
@@ -218,23 +252,29 @@ fn other_clients_are_told_by_what_they_send() {
     let old_codex = &[("conversation_id", UUID), ("session_id", UUID)];
     let pi = &[("session_id", UUID), ("x-client-request-id", UUID)];
     let same = [
-        told("codex", wire, codex, cached(UUID), Source::Header),
-        told("codex 0.57", wire, old_codex, cached(UUID), Source::Header),
-        told("pi", wire, pi, cached(UUID), Source::Header),
-        told("by the key alone", wire, &[], cached(UUID), Source::CacheKey),
+        told("codex", wire, codex, cached(UUID), SessionSource::Header),
+        told("codex 0.57", wire, old_codex, cached(UUID), SessionSource::Header),
+        told("pi", wire, pi, cached(UUID), SessionSource::Header),
+        told("by the key alone", wire, &[], cached(UUID), SessionSource::CacheKey),
     ];
     assert!(same.windows(2).all(|pair| pair[0].id == pair[1].id));
     let opencode = &[("x-session-affinity", "ses_1")];
-    told("opencode", wire, opencode, cached("ses_1"), Source::Header);
+    told("opencode", wire, opencode, cached("ses_1"), SessionSource::Header);
     let copilot = &[("x-initiator", "agent")];
-    told("copilot", wire, copilot, cached(&"0f".repeat(16)), Source::CacheKey);
+    told(
+        "copilot",
+        wire,
+        copilot,
+        cached(&"0f".repeat(16)),
+        SessionSource::CacheKey,
+    );
     let chat = r#"{"model":"gpt-5","messages":[{"role":"user","content":"go"}]}"#;
-    told("pi", Wire::OPENAI_CHAT, &[], chat, Source::History);
+    told("pi", Wire::OPENAI_CHAT, &[], chat, SessionSource::History);
     let openclaw = &[("traceparent", "00-1-2-01")];
-    told("openclaw", Wire::OPENAI_CHAT, openclaw, chat, Source::History);
+    told("openclaw", Wire::OPENAI_CHAT, openclaw, chat, SessionSource::History);
     let gemini = r#"{"contents":[{"role":"user","parts":[{"text":"go"}]}]}"#;
     let cli = &[("user-agent", "GeminiCLI-tui/0.61.0")];
-    told("gemini-cli", Wire::GEMINI, cli, gemini, Source::History);
+    told("gemini-cli", Wire::GEMINI, cli, gemini, SessionSource::History);
 }
 
 #[test]
@@ -259,7 +299,7 @@ fn agents_have_lanes_of_their_own() {
         assert_eq!(lane(headers) == main, same, "{headers:?}");
     }
     let request = Request::new(Wire::OPENAI_RESPONSES, &[("session-id", "s")], "");
-    let others = antiphon::session::lane(&request.asked(&TWO), &NothingKnown).unwrap().id;
+    let others = find_lane(&request.asked(&TWO), &NoKnownLanes).unwrap().id;
     assert_ne!(others, main, "a session id says nothing without its principal");
     let other_format = Request::new(Wire::OPENAI_CHAT, &[("session-id", "s")], "")
         .lane()
@@ -275,10 +315,10 @@ fn nothing_shows_what_a_session_is_called() {
         "{:?} {:?} {}",
         request.session(),
         request.lane(),
-        request.lane().unwrap().id.short()
+        request.lane().unwrap().id.short_hash()
     );
     assert!(!shown.contains("my-secret"), "{shown}");
-    assert_eq!(request.lane().unwrap().id.short().len(), 12);
+    assert_eq!(request.lane().unwrap().id.short_hash().len(), 12);
 }
 
 #[test]
@@ -315,12 +355,19 @@ fn a_request_goes_on_in_the_lane_of_the_answer_that_it_names() {
         r#"{"model":"gpt-5","input":[{"role":"user","content":"go"}]}"#,
     );
     let began = first.lane().unwrap();
-    table.answered(&ONE, began, &Calls::default(), Came::Whole, Some("resp_1"), now());
+    table.note_answer(
+        &ONE,
+        began,
+        &Calls::default(),
+        AnswerEnd::Complete,
+        Some("resp_1"),
+        now(),
+    );
     let next = |id: &str, principal: &PrincipalHash| {
         let body = format!(
             r#"{{"model":"gpt-5","previous_response_id":"{id}","prompt_cache_key":"k","input":[{{"role":"user","content":"on"}}]}}"#
         );
-        lane(
+        find_lane(
             &Request::new(Wire::OPENAI_RESPONSES, &[], body).asked(principal),
             &table,
         )
@@ -329,25 +376,32 @@ fn a_request_goes_on_in_the_lane_of_the_answer_that_it_names() {
     let goes_on = next("resp_1", &ONE);
     assert_eq!(
         (goes_on.id, goes_on.source, goes_on.strength),
-        (began.id, Source::Answer, Strength::Weak)
+        (began.id, SessionSource::Answer, SessionStrength::Weak)
     );
-    assert_eq!(next("resp_2", &ONE).source, Source::CacheKey);
+    assert_eq!(next("resp_2", &ONE).source, SessionSource::CacheKey);
     assert_eq!(
         next("resp_1", &TWO).source,
-        Source::CacheKey,
+        SessionSource::CacheKey,
         "another principal's answer"
     );
     // A first request may be one text.
     let text = Request::new(Wire::OPENAI_RESPONSES, &[], r#"{"model":"gpt-5","input":"go"}"#);
-    assert_eq!(text.lane().unwrap().source, Source::History);
+    assert_eq!(text.lane().unwrap().source, SessionSource::History);
     // Message threads name the message.
-    table.answered(&ONE, began, &Calls::default(), Came::Whole, Some("msg_1"), now());
+    table.note_answer(
+        &ONE,
+        began,
+        &Calls::default(),
+        AnswerEnd::Complete,
+        Some("msg_1"),
+        now(),
+    );
     let body = messages(r#""thread":{"type":"continue","previous_message_id":"msg_1"},"#);
     assert_eq!(
-        lane(&Request::new(Wire::ANTHROPIC, &[], body).asked(&ONE), &table)
+        find_lane(&Request::new(Wire::ANTHROPIC, &[], body).asked(&ONE), &table)
             .unwrap()
             .source,
-        Source::Answer
+        SessionSource::Answer
     );
     assert_eq!(table.lane_of_answer(&ONE, ""), None);
 }
@@ -364,7 +418,7 @@ fn second(n: u64) -> Duration {
 
 fn strong(principal: &PrincipalHash, session: &str) -> Lane {
     let request = Request::new(Wire::ANTHROPIC, &[("x-antiphon-session", session)], "");
-    lane(&request.asked(principal), &NothingKnown).unwrap()
+    find_lane(&request.asked(principal), &NoKnownLanes).unwrap()
 }
 
 fn calls(list: &[(&str, &str)]) -> Calls {
@@ -404,17 +458,17 @@ fn answer(id: &str, name: &str) -> OutlineResult {
 }
 
 /// What a lane closes that waited for all of it.
-fn settled(tools: &[(&str, u64)], abandoned: usize) -> Closed {
-    let settled = |(tool, open): &(&str, u64)| Settled {
+fn settled(tools: &[(&str, u64)], abandoned: usize) -> ClosedCalls {
+    let settled = |(tool, open): &(&str, u64)| SettledCall {
         tool: (*tool).into(),
-        open: second(*open),
+        open_for: second(*open),
         attached: true,
     };
-    Closed {
+    ClosedCalls {
         settled: tools.iter().map(settled).collect(),
         abandoned,
-        detached: vec![Detached::WentOn; abandoned],
-        ..Closed::default()
+        detached: vec![DetachReason::WentOn; abandoned],
+        ..ClosedCalls::default()
     }
 }
 
@@ -423,17 +477,20 @@ const READ: (&str, &str) = ("toolu_2", "Read");
 
 /// A lane whose last request had three messages was answered by these calls: the request closes so much, and the rest
 /// stays open.
-fn closes(name: &str, emitted: &[(&str, &str)], request: &Outline, closed: &Closed, left: usize) {
+fn closes(name: &str, emitted: &[(&str, &str)], request: &Outline, closed: &ClosedCalls, left: usize) {
     let table = SessionTable::new(SessionSettings::default());
     let (lane, began) = (strong(&ONE, "s"), now());
-    assert_eq!(table.asked(lane.id, &shows(3, &[], &[]), began), Closed::default());
-    table.answered(&ONE, lane, &calls(emitted), Came::Whole, None, began);
+    assert_eq!(
+        table.note_request(lane.id, &shows(3, &[], &[]), began),
+        ClosedCalls::default()
+    );
+    table.note_answer(&ONE, lane, &calls(emitted), AnswerEnd::Complete, None, began);
     assert!(table.has_open_calls(lane.id, began), "{name}");
     let later = began + second(5);
-    assert_eq!(table.asked(lane.id, request, later), *closed, "{name}");
+    assert_eq!(table.note_request(lane.id, request, later), *closed, "{name}");
     assert_eq!(table.has_open_calls(lane.id, later), left > 0, "{name}");
     assert_eq!(
-        table.asked(lane.id, &shows(9, &[], &[]), later).abandoned,
+        table.note_request(lane.id, &shows(9, &[], &[]), later).abandoned,
         left,
         "{name}"
     );
@@ -487,36 +544,50 @@ fn a_result_settles_by_its_id_or_by_letters_that_can_mean_one_call_alone() {
 #[test]
 fn calls_without_ids_are_told_by_their_tools() {
     let (table, lane, began) = (SessionTable::new(SessionSettings::default()), strong(&ONE, "s"), now());
-    table.asked(lane.id, &shows(1, &[], &[]), began);
-    table.answered(
+    table.note_request(lane.id, &shows(1, &[], &[]), began);
+    table.note_answer(
         &ONE,
         lane,
         &calls(&[("", "ls"), ("", "ls"), ("", "cat")]),
-        Came::Whole,
+        AnswerEnd::Complete,
         None,
         began,
     );
     // gemini-cli makes ids of its own.
     let mut outline = shows(3, &[], &[]);
     outline.last_results = vec![answer("ls_1", "ls"), answer("ls_2", "ls")];
-    let closed = table.asked(lane.id, &outline, began + second(1));
+    let closed = table.note_request(lane.id, &outline, began + second(1));
     assert_eq!(closed, settled(&[("ls", 1), ("ls", 1)], 1));
 }
 
 #[test]
 fn calls_of_another_answer_stay_open_while_an_agent_goes_on_with_its_own() {
     let (table, lane, began) = (SessionTable::new(SessionSettings::default()), strong(&ONE, "s"), now());
-    table.asked(lane.id, &shows(20, &[], &[]), began);
-    table.answered(&ONE, lane, &calls(&[("toolu_1", "Task")]), Came::Whole, None, began);
+    table.note_request(lane.id, &shows(20, &[], &[]), began);
+    table.note_answer(
+        &ONE,
+        lane,
+        &calls(&[("toolu_1", "Task")]),
+        AnswerEnd::Complete,
+        None,
+        began,
+    );
     // A subagent that names no agent: shorter, with calls of its own.
-    table.asked(lane.id, &shows(1, &[], &[]), began);
-    table.answered(&ONE, lane, &calls(&[("toolu_2", "Read")]), Came::Whole, None, began);
+    table.note_request(lane.id, &shows(1, &[], &[]), began);
+    table.note_answer(
+        &ONE,
+        lane,
+        &calls(&[("toolu_2", "Read")]),
+        AnswerEnd::Complete,
+        None,
+        began,
+    );
     assert_eq!(
-        table.asked(lane.id, &shows(3, &["toolu_2"], &["toolu_2"]), began),
+        table.note_request(lane.id, &shows(3, &["toolu_2"], &["toolu_2"]), began),
         settled(&[("Read", 0)], 0)
     );
     assert_eq!(
-        table.asked(lane.id, &shows(22, &["toolu_1"], &["toolu_1"]), began + second(9)),
+        table.note_request(lane.id, &shows(22, &["toolu_1"], &["toolu_1"]), began + second(9)),
         settled(&[("Task", 9)], 0)
     );
 }
@@ -524,14 +595,14 @@ fn calls_of_another_answer_stay_open_while_an_agent_goes_on_with_its_own() {
 #[test]
 fn a_history_that_was_cut_short_leaves_no_call_open() {
     let (table, lane, began) = (SessionTable::new(SessionSettings::default()), strong(&ONE, "s"), now());
-    table.asked(lane.id, &shows(200, &[], &[]), began);
+    table.note_request(lane.id, &shows(200, &[], &[]), began);
     // The client has put a summary in place of the history.
-    table.asked(lane.id, &shows(3, &[], &[]), began);
-    table.answered(&ONE, lane, &calls(&[BASH]), Came::Whole, None, began);
-    let words = table.asked(lane.id, &shows(4, &[], &[]), began);
-    assert_eq!(words, Closed::default(), "as short as a side request");
-    table.answered(&ONE, lane, &calls(&[READ]), Came::Whole, None, began);
-    let next = table.asked(lane.id, &shows(6, &["toolu_2"], &["toolu_2"]), began);
+    table.note_request(lane.id, &shows(3, &[], &[]), began);
+    table.note_answer(&ONE, lane, &calls(&[BASH]), AnswerEnd::Complete, None, began);
+    let words = table.note_request(lane.id, &shows(4, &[], &[]), began);
+    assert_eq!(words, ClosedCalls::default(), "as short as a side request");
+    table.note_answer(&ONE, lane, &calls(&[READ]), AnswerEnd::Complete, None, began);
+    let next = table.note_request(lane.id, &shows(6, &["toolu_2"], &["toolu_2"]), began);
     assert_eq!(next, settled(&[("Read", 0)], 1));
     assert!(!table.has_open_calls(lane.id, began));
 }
@@ -547,9 +618,9 @@ fn the_table_is_bounded_and_forgets_who_is_silent() {
     };
     let (table, began) = (SessionTable::new(settings.clone()), now());
     for n in 0..200 {
-        table.asked(strong(&ONE, &n.to_string()).id, &shows(1, &[], &[]), began);
+        table.note_request(strong(&ONE, &n.to_string()).id, &shows(1, &[], &[]), began);
     }
-    assert!(table.totals(began).lanes <= 8);
+    assert!(table.lane_totals(began).lanes <= 8);
     let heavy: Vec<(String, String)> = (0..600).map(|n| (format!("toolu_{n}"), "t".repeat(120))).collect();
     let heavy: Vec<(&str, &str)> = heavy.iter().map(|(id, tool)| (id.as_str(), tool.as_str())).collect();
     let table = SessionTable::new(SessionSettings {
@@ -559,33 +630,46 @@ fn the_table_is_bounded_and_forgets_who_is_silent() {
     for n in 0..20 {
         let lane = strong(&ONE, &n.to_string());
         for _ in 0..3 {
-            table.answered(&ONE, lane, &calls(&heavy), Came::Whole, None, began);
+            table.note_answer(&ONE, lane, &calls(&heavy), AnswerEnd::Complete, None, began);
         }
         assert!(
             table
-                .view(0, 100, began)
+                .lane_views(0, 100, began)
                 .iter()
-                .all(|lane| lane.calls.len() <= OPEN_MAX)
+                .all(|lane| lane.calls.len() <= OPEN_CALLS_MAX)
         );
     }
-    assert!(table.totals(began).lanes <= 2);
+    assert!(table.lane_totals(began).lanes <= 2);
     // The silent are forgotten, their calls neither settled nor abandoned.
     let table = SessionTable::new(settings);
     let lane = strong(&ONE, "s");
-    table.answered(&ONE, lane, &calls(&[("toolu_1", "Bash")]), Came::Whole, None, began);
-    table.set_pin(lane.id, Some(pin("a")), began);
-    assert_eq!(table.pin(lane.id, began + idle), Some(pin("a")));
+    table.note_answer(
+        &ONE,
+        lane,
+        &calls(&[("toolu_1", "Bash")]),
+        AnswerEnd::Complete,
+        None,
+        began,
+    );
+    table.set_profile_pin(lane.id, Some(pin("a")), began);
+    assert_eq!(table.profile_pin(lane.id, began + idle), Some(pin("a")));
     let late = began + idle + second(1);
     assert_eq!(
-        (table.pin(lane.id, late), table.has_open_calls(lane.id, late)),
+        (table.profile_pin(lane.id, late), table.has_open_calls(lane.id, late)),
         (None, false)
     );
-    assert_eq!((table.view(0, 9, late).len(), table.totals(late).lanes), (0, 0));
-    assert_eq!(table.asked(lane.id, &shows(9, &[], &[]), late), Closed::default());
+    assert_eq!(
+        (table.lane_views(0, 9, late).len(), table.lane_totals(late).lanes),
+        (0, 0)
+    );
+    assert_eq!(
+        table.note_request(lane.id, &shows(9, &[], &[]), late),
+        ClosedCalls::default()
+    );
 }
 
-fn pin(profile: &str) -> Pin {
-    Pin {
+fn pin(profile: &str) -> ProfilePin {
+    ProfilePin {
         upstream: "anthropic".into(),
         profile: profile.into(),
     }
@@ -594,7 +678,7 @@ fn pin(profile: &str) -> Pin {
 /// A lane as anybody would write it down.
 #[derive(Default)]
 struct Noted {
-    pin: Option<Pin>,
+    pin: Option<ProfilePin>,
     /// Id, tool, opened at, answer, messages of the request before.
     open: Vec<(String, String, u64, u64, usize)>,
     messages: usize,
@@ -655,7 +739,14 @@ fn whatever_happens_a_lane_is_as_one_would_note_it_and_no_other_changes() {
                     emitted += 1;
                     let texts: Vec<(&str, &str)> = list.iter().map(|(id, tool)| (id.as_str(), tool.as_str())).collect();
                     let answer = format!("resp_{emitted}");
-                    table.answered(&principal, lane, &calls(&texts), Came::Whole, Some(&answer), time);
+                    table.note_answer(
+                        &principal,
+                        lane,
+                        &calls(&texts),
+                        AnswerEnd::Complete,
+                        Some(&answer),
+                        time,
+                    );
                     owners.insert(answer, key);
                     for (id, tool) in list {
                         noted.open.push((id, tool, at, emitted as u64, noted.latest));
@@ -663,7 +754,7 @@ fn whatever_happens_a_lane_is_as_one_would_note_it_and_no_other_changes() {
                 }
                 1 => {
                     let wanted = rng.chance(80).then(|| pin(["a", "b"][rng.below(2)]));
-                    table.set_pin(lane.id, wanted.clone(), time);
+                    table.set_profile_pin(lane.id, wanted.clone(), time);
                     noted.pin = wanted;
                 }
                 _ => {
@@ -678,7 +769,7 @@ fn whatever_happens_a_lane_is_as_one_would_note_it_and_no_other_changes() {
                         }
                     }
                     let texts: Vec<&str> = answers.iter().map(String::as_str).collect();
-                    let closed = table.asked(lane.id, &shows(messages, &[], &texts), time);
+                    let closed = table.note_request(lane.id, &shows(messages, &[], &texts), time);
                     let (wanted, abandoned) = noted.asked(messages, &answers, at);
                     let wanted: Vec<(&str, u64)> = wanted.iter().map(|(tool, open)| (tool.as_str(), *open)).collect();
                     assert_eq!(closed, settled(&wanted, abandoned), "seed {seed}");
@@ -686,11 +777,11 @@ fn whatever_happens_a_lane_is_as_one_would_note_it_and_no_other_changes() {
             }
             for ((principal, session), noted) in &model {
                 let lane = strong(&[ONE, TWO][*principal], &format!("s{session}")).id;
-                assert_eq!(table.pin(lane, time), noted.pin, "seed {seed}");
+                assert_eq!(table.profile_pin(lane, time), noted.pin, "seed {seed}");
                 assert_eq!(table.has_open_calls(lane, time), !noted.open.is_empty(), "seed {seed}");
             }
             let open: usize = model.values().map(|noted| noted.open.len()).sum();
-            assert_eq!(table.totals(time).open_calls, open, "seed {seed}");
+            assert_eq!(table.lane_totals(time).open_calls, open, "seed {seed}");
         }
         for (answer, (principal, session)) in &owners {
             let keys = [ONE, TWO];

@@ -319,7 +319,7 @@ async fn a_silent_stream_ends_with_a_timeout_event_and_a_cut() {
     .await;
     let idle = Duration::from_millis(80);
     let app = before(upstream.address)
-        .with(|builder| builder.proxy.clocks.idle = idle)
+        .with(|builder| builder.proxy.timeouts.idle = idle)
         .start()
         .await;
     let answer = app.ask(ask()).await;

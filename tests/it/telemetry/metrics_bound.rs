@@ -6,7 +6,7 @@ use antiphon::{
     auth::rotation::ProfileState,
     policy::{Reason, Side, breaker},
     provider::BUILT_IN,
-    session_table::{Closed, Detached, Entered, Settled},
+    session_table::{ClosedCalls, DetachReason, EnteredLane, SettledCall},
     telemetry::{
         LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
         events::{ExchangeEnded, ResultPosted},
@@ -65,7 +65,7 @@ impl Fleet {
                     telemetry.set_profile_state(upstream, profile, state.label(), at % ProfileState::ALL.len() == of);
                 }
             }
-            for standing in breaker::Standing::ALL {
+            for standing in breaker::BreakerState::ALL {
                 telemetry.set_breaker_count(upstream, standing.label(), 2);
             }
         }
@@ -96,7 +96,7 @@ impl Fleet {
         for event in LATE_RESULT_EVENTS {
             telemetry.record_late_event(event);
         }
-        for why in Detached::ALL {
+        for why in DetachReason::ALL {
             telemetry.record_detached_calls(why, 1);
         }
         for op in LEDGER_OPS {
@@ -137,19 +137,19 @@ fn hostile(telemetry: &Telemetry) {
             method: "OTHER",
             ..ended()
         });
-        let settled = |tool: String| Settled {
+        let settled = |tool: String| SettledCall {
             tool: tool.into(),
             attached: n % 2 == 0,
-            open: Duration::from_secs(n),
+            open_for: Duration::from_secs(n),
         };
         let names = [format!("made-up-{n}"), "\"\n} 1\n".repeat(9), "é".into(), String::new()];
-        let closed = Closed {
+        let closed = ClosedCalls {
             settled: names.map(settled).into(),
-            ..Closed::default()
+            ..ClosedCalls::default()
         };
-        telemetry.record_lane_request(&Entered {
+        telemetry.record_lane_request(&EnteredLane {
             closed,
-            ..Entered::default()
+            ..EnteredLane::default()
         });
     }
 }

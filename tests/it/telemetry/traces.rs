@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon::{
-    policy::course::Snapshot,
+    policy::stream_timeouts::RunningTool,
     telemetry::{TRACE_NAMES, Telemetry, TraceSampling, TraceSettings, events::ExchangeEnded},
 };
 use http::HeaderMap;
@@ -248,7 +248,7 @@ async fn a_tool_that_fell_silent_at_the_provider_is_named_as_a_tool() {
     let app = tracing(&upstream, &collector, |_| {}).await;
     app.telemetry.record_exchange(&ExchangeEnded {
         trace: app.telemetry.start_trace(&HeaderMap::new()),
-        tool: Some(Snapshot {
+        tool: Some(RunningTool {
             id: "srvtoolu_1".to_owned(),
             name: "web_search".to_owned(),
             age: Duration::from_secs(900),

@@ -596,7 +596,7 @@ async fn an_exchange_takes_an_hour_at_most_whatever_its_state() {
             .flat_map(|number| [wait(100), say(events(number))])
             .collect::<Vec<_>>()
     };
-    let short = |builder: &mut crate::support::app::Builder| builder.proxy.clocks.total = secs(100);
+    let short = |builder: &mut crate::support::app::Builder| builder.proxy.timeouts.total = secs(100);
     play(vec![
         deadline("words", &[vec![say(text_start(0))], often(|_| text(0, "a"))]),
         deadline("one tool after the other", &[often(|number| server_tool(number, "s"))]),
@@ -629,7 +629,7 @@ async fn an_exchange_takes_an_hour_at_most_whatever_its_state() {
                 "+0",
             ],
         )
-        .settings(|builder| builder.proxy.clocks.total = secs(40)),
+        .settings(|builder| builder.proxy.timeouts.total = secs(40)),
     ])
     .await;
 }

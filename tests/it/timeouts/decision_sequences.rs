@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use antiphon::{
-    policy::{Class, Hints, Verdict},
-    profiles::Shown,
+    policy::{Class, LimitHints, Verdict},
+    profiles::ObservedAttempt,
 };
 use tokio::time::Instant;
 
@@ -54,22 +54,22 @@ async fn ask(world: &World, ask: &Ask) -> Answer {
 /// Lets a profile rest, as an exchange elsewhere would.
 fn rest(world: &World, profile: usize, class: Class, seconds: u64) {
     let now = Instant::now().into_std();
-    let hints = Hints {
-        rest: Some(secs(seconds)).filter(|rest| !rest.is_zero()),
-        ..Hints::default()
+    let hints = LimitHints {
+        cooldown: Some(secs(seconds)).filter(|rest| !rest.is_zero()),
+        ..LimitHints::default()
     };
-    let shown = Shown {
+    let shown = ObservedAttempt {
         upstream: "anthropic",
         profile: Some(profile),
-        verdict: Verdict::of(class),
+        verdict: Verdict::from_class(class),
         hints: &hints,
         model: Some(MODEL),
         began: now,
         request: [9; 32],
-        first: true,
+        is_first: true,
         asks_model: true,
     };
-    world.shared.profiles.note(&shown, 0.0, now);
+    world.shared.profiles.record_attempt(&shown, 0.0, now);
 }
 
 #[tokio::test(start_paused = true)]

@@ -205,7 +205,7 @@ async fn an_agents_own_budget_that_it_tells_is_answered_in_time_by_the_side_that
 /// #14824, #20946: a hang was taken for a limit. Here it needs a limit that was said.
 #[tokio::test(start_paused = true)]
 async fn a_hang_is_no_limit_and_a_limit_is_no_hang() {
-    let world = profiled(|builder: &mut Builder| builder.proxy.clocks.gate = secs(0));
+    let world = profiled(|builder: &mut Builder| builder.proxy.timeouts.gate = secs(0));
     world.script(vec![sse(), say(text_start(0)), Step::Hang]);
     assert_eq!(got(&ask(&world, session(0)).await), "200 cut timeout_error n1 @240");
     assert_eq!(rests(&world), "-");

@@ -225,7 +225,7 @@ async fn a_request_that_is_parked_moves_on_once_where_that_is_possible() {
         .concat()
     };
     let served = || vec![sse(), say(responses::text_start(0)), say(responses::end()), Step::End];
-    let over_it = |row: Row| row.settings(|builder| builder.proxy.clocks.gate = secs(300));
+    let over_it = |row: Row| row.settings(|builder| builder.proxy.timeouts.gate = secs(300));
     play(vec![
         Row::new(
             "7: behind the gate",

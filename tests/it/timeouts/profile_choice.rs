@@ -302,7 +302,7 @@ async fn two_who_call_their_session_alike_share_nothing() {
     world.until(secs(100)).await;
     assert_eq!(reached(&world, of("one", 1)).await.0, "b");
     assert_eq!(reached(&world, of("two", 2)).await.0, "a", "another's pin");
-    let totals = world.shared.sessions.totals(tokio::time::Instant::now());
+    let totals = world.shared.sessions.lane_totals(tokio::time::Instant::now());
     assert_eq!((totals.lanes, totals.pinned), (2, 2));
     let sent: Vec<bool> = world
         .requests()

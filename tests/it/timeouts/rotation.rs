@@ -6,8 +6,10 @@ use std::{
 };
 
 use antiphon::{
-    auth::rotation::{Ask, Bound, Member, Pick, ProfileId, ProfileState, Report, Rotation},
-    policy::{Class, Reach, Reason, Verdict},
+    auth::rotation::{
+        AttemptReport, LaneBindings, PoolMember, ProfileId, ProfileQuery, ProfileState, Rotation, Selection,
+    },
+    policy::{Class, Reason, Verdict, VerdictScope},
 };
 use proptest::prelude::*;
 
@@ -21,7 +23,7 @@ struct Pool {
 }
 
 impl Pool {
-    fn of(members: Vec<Member>) -> Self {
+    fn of(members: Vec<PoolMember>) -> Self {
         #[expect(clippy::disallowed_methods, reason = "any instant will do")]
         let start = Instant::now();
         Self {
@@ -33,7 +35,7 @@ impl Pool {
 
     /// Profiles a, b, c … of organisations that are known or not.
     fn with(organisations: &[Option<&str>]) -> Self {
-        let member = |(at, organisation): (usize, Option<&str>)| Member {
+        let member = |(at, organisation): (usize, Option<&str>)| PoolMember {
             label: ["a", "b", "c", "d"][at].into(),
             weight: 1,
             organisation: organisation.map(Into::into),
@@ -63,22 +65,22 @@ impl Pool {
         model: Option<&str>,
         began: Instant,
     ) -> Option<Reason> {
-        let report = Report {
+        let report = AttemptReport {
             model,
-            rest: rest.map(Duration::from_secs),
+            cooldown: rest.map(Duration::from_secs),
             began,
             ..self.report(class)
         };
-        self.rotation.report(id, &report, self.now)
+        self.rotation.record_attempt(id, &report, self.now)
     }
 
     /// A failure that begins now.
-    fn report(&self, class: Class) -> Report<'static> {
-        Report {
-            verdict: Verdict::of(class),
+    fn report(&self, class: Class) -> AttemptReport<'static> {
+        AttemptReport {
+            verdict: Verdict::from_class(class),
             model: MODEL,
-            rest: None,
-            rest_max: None,
+            cooldown: None,
+            cooldown_max: None,
             every_model: false,
             began: self.now,
             jitter: 0.0,
@@ -86,33 +88,33 @@ impl Pool {
     }
 
     fn state(&self, id: ProfileId) -> ProfileState {
-        self.rotation.view(self.now)[id].state
+        self.rotation.profile_statuses(self.now)[id].state
     }
 
     /// Seconds that a profile still rests for.
     fn rests(&self, id: ProfileId) -> Option<u64> {
-        let view = self.rotation.view(self.now);
-        let until = view[id].rests.iter().map(|rest| rest.until).max()?;
+        let view = self.rotation.profile_statuses(self.now);
+        let until = view[id].cooldowns.iter().map(|rest| rest.until).max()?;
         Some(until.duration_since(self.now).as_secs())
     }
 
-    fn pick(&self, ask: &Ask<'_>) -> Pick {
-        self.rotation.pick(ask, self.now)
+    fn pick(&self, ask: &ProfileQuery<'_>) -> Selection {
+        self.rotation.select_profile(ask, self.now)
     }
 }
 
 /// A lane that is pinned to the first profile.
-fn pinned() -> Ask<'static> {
-    Ask {
+fn pinned() -> ProfileQuery<'static> {
+    ProfileQuery {
         model: MODEL,
         pinned: Some(0),
-        ..Ask::default()
+        ..ProfileQuery::default()
     }
 }
 
-fn used(pick: &Pick) -> Option<ProfileId> {
+fn used(pick: &Selection) -> Option<ProfileId> {
     match pick {
-        Pick::Use { id, .. } => Some(*id),
+        Selection::Use { id, .. } => Some(*id),
         _ => None,
     }
 }
@@ -173,7 +175,7 @@ fn rests_grow_with_failures_in_a_row_and_never_within_one() {
     ] {
         let mut pool = Pool::with(&[None, None]);
         for seconds in expected {
-            assert_eq!(pool.fails(0, class), class.reason(), "{class:?}");
+            assert_eq!(pool.fails(0, class), class.cooldown_reason(), "{class:?}");
             assert_eq!(pool.rests(0), Some(seconds), "{class:?}");
             // Within a rest nothing changes (openclaw#84457's twin: a retry must not lengthen it).
             pool.pass(seconds / 2);
@@ -197,11 +199,11 @@ fn chance_adds_nothing_to_the_longest_rest() {
         let mut pool = Pool::with(&[None, None]);
         let rested: Vec<u64> = (0..8)
             .map(|_| {
-                let report = Report {
+                let report = AttemptReport {
                     jitter: 1.0,
                     ..pool.report(class)
                 };
-                pool.rotation.report(0, &report, pool.now);
+                pool.rotation.record_attempt(0, &report, pool.now);
                 let rested = pool.rests(0).unwrap();
                 pool.pass(rested);
                 rested
@@ -214,13 +216,13 @@ fn chance_adds_nothing_to_the_longest_rest() {
     // The same of a time that the provider names.
     for (most, wanted) in [(None, 120), (Some(110), 110), (Some(500), 120)] {
         let mut pool = Pool::with(&[None, None]);
-        let report = Report {
-            rest: Some(Duration::from_secs(100)),
-            rest_max: most.map(Duration::from_secs),
+        let report = AttemptReport {
+            cooldown: Some(Duration::from_secs(100)),
+            cooldown_max: most.map(Duration::from_secs),
             jitter: 1.0,
             ..pool.report(Class::RateLimit)
         };
-        pool.rotation.report(0, &report, pool.now);
+        pool.rotation.record_attempt(0, &report, pool.now);
         assert_eq!(pool.rests(0), Some(wanted), "{most:?}");
     }
 }
@@ -237,17 +239,21 @@ fn a_verdict_that_keeps_to_its_exchange_costs_a_profile_nothing() {
     ] {
         let mut pool = Pool::with(&[None, None]);
         let before = format!("{:?}", pool.rotation);
-        let report = Report {
-            verdict: Verdict::of(class).within(Reach::Exchange),
+        let report = AttemptReport {
+            verdict: Verdict::from_class(class).with_scope(VerdictScope::Exchange),
             ..pool.report(class)
         };
-        assert_eq!(pool.rotation.report(0, &report, pool.now), None, "{class:?}");
+        assert_eq!(pool.rotation.record_attempt(0, &report, pool.now), None, "{class:?}");
         assert_eq!(format!("{:?}", pool.rotation), before, "{class:?}");
-        let report = Report {
-            verdict: Verdict::of(class).within(Reach::Text),
+        let report = AttemptReport {
+            verdict: Verdict::from_class(class).with_scope(VerdictScope::Text),
             ..pool.report(class)
         };
-        assert_eq!(pool.rotation.report(0, &report, pool.now), class.reason(), "{class:?}");
+        assert_eq!(
+            pool.rotation.record_attempt(0, &report, pool.now),
+            class.cooldown_reason(),
+            "{class:?}"
+        );
     }
 }
 
@@ -282,10 +288,10 @@ fn a_model_that_is_not_known_rests_apart_from_the_known_ones() {
             let mut pool = Pool::with(&[None, None]);
             let began = pool.now;
             pool.reports(0, class, Some(60), failed, began);
-            let ask = Ask {
+            let ask = ProfileQuery {
                 model: asked,
                 pinned: Some(0),
-                ..Ask::default()
+                ..ProfileQuery::default()
             };
             assert_eq!(
                 used(&pool.pick(&ask)) == Some(0),
@@ -306,10 +312,10 @@ fn a_model_that_is_not_known_rests_apart_from_the_known_ones() {
         let mut pool = Pool::with(&[None, None]);
         let began = pool.now;
         pool.reports(0, Class::Quota, None, failed, began);
-        let ask = Ask {
+        let ask = ProfileQuery {
             model: asked,
             pinned: Some(0),
-            ..Ask::default()
+            ..ProfileQuery::default()
         };
         assert_eq!(used(&pool.pick(&ask)), Some(1));
     }
@@ -380,12 +386,12 @@ fn counters_are_forgotten_after_a_day() {
 fn a_rate_limit_is_for_one_model_and_for_the_whole_organisation() {
     let mut pool = Pool::with(&[Some("one"), Some("one"), Some("two")]);
     pool.fails(0, Class::RateLimit);
-    let of = |model| Ask {
+    let of = |model| ProfileQuery {
         model,
-        ..Ask::default()
+        ..ProfileQuery::default()
     };
     for lane in 0..50 {
-        let ask = Ask {
+        let ask = ProfileQuery {
             lane: [lane; 32],
             ..of(MODEL)
         };
@@ -393,14 +399,14 @@ fn a_rate_limit_is_for_one_model_and_for_the_whole_organisation() {
     }
     let others: std::collections::BTreeSet<_> = (0..50)
         .filter_map(|lane| {
-            used(&pool.pick(&Ask {
+            used(&pool.pick(&ProfileQuery {
                 lane: [lane; 32],
                 ..of(Some("claude-haiku"))
             }))
         })
         .collect();
     assert_eq!(others.len(), 3);
-    let rests = &pool.rotation.view(pool.now)[1].rests;
+    let rests = &pool.rotation.profile_statuses(pool.now)[1].cooldowns;
     assert!(rests.len() == 1 && rests[0].shared && rests[0].reason == Reason::RateLimit);
 }
 
@@ -408,16 +414,16 @@ fn a_rate_limit_is_for_one_model_and_for_the_whole_organisation() {
 fn a_rotation_for_a_rate_limit_leaves_the_quota_that_is_used_up() {
     let mut pool = Pool::with(&[Some("one"), Some("one")]);
     pool.fails(0, Class::RateLimit);
-    let ask = Ask {
+    let ask = ProfileQuery {
         tried: &[0],
         other_quota: true,
         ..pinned()
     };
-    assert!(matches!(pool.pick(&ask), Pick::None(_)));
+    assert!(matches!(pool.pick(&ask), Selection::NoneAvailable(_)));
     // Learned from answers, the same.
     let mut pool = Pool::with(&[None, None, None]);
     for (id, organisation) in [(0, "one"), (1, "one"), (2, "two")] {
-        pool.rotation.learn(id, organisation);
+        pool.rotation.learn_organisation(id, organisation);
     }
     pool.fails(0, Class::RateLimit);
     assert_eq!(used(&pool.pick(&ask)), Some(2));
@@ -430,13 +436,13 @@ fn a_lane_stays_where_it_is_waits_a_little_and_then_moves() {
     pool.fails_for(0, Class::RateLimit, Some(10));
     assert_eq!(
         pool.pick(&pinned()),
-        Pick::Wait {
+        Selection::Wait {
             id: 0,
             until: pool.now + Duration::from_secs(10)
         }
     );
     pool.fails_for(0, Class::RateLimit, Some(11));
-    let Pick::Use { id, moved: Some(moved) } = pool.pick(&pinned()) else {
+    let Selection::Use { id, moved: Some(moved) } = pool.pick(&pinned()) else {
         panic!("{:?}", pool.pick(&pinned()));
     };
     assert!(id != 0 && moved.from == 0 && moved.reason == Some(Reason::RateLimit));
@@ -457,23 +463,23 @@ fn a_forced_move_stays_in_the_organisation_if_it_can() {
 
 #[test]
 fn what_binds_a_lane_holds_it() {
-    let bound = |bound| Ask { bound, ..pinned() };
-    let reasoning = bound(Bound {
+    let bound = |bound| ProfileQuery { bound, ..pinned() };
+    let reasoning = bound(LaneBindings {
         reasoning: true,
-        ..Bound::default()
+        ..LaneBindings::default()
     });
-    let state = bound(Bound {
-        state: true,
-        ..Bound::default()
+    let state = bound(LaneBindings {
+        provider_state: true,
+        ..LaneBindings::default()
     });
-    let calls = bound(Bound {
-        calls: true,
-        ..Bound::default()
+    let calls = bound(LaneBindings {
+        open_calls: true,
+        ..LaneBindings::default()
     });
-    let held = |pool: &Pool, ask: &Ask<'_>| match pool.pick(ask) {
-        Pick::None(stuck) => {
+    let held = |pool: &Pool, ask: &ProfileQuery<'_>| match pool.pick(ask) {
+        Selection::NoneAvailable(stuck) => {
             assert!(
-                stuck.bound && stuck.reasons.len() == 1 && stuck.until.is_some(),
+                stuck.is_bound && stuck.reasons.len() == 1 && stuck.until.is_some(),
                 "{stuck:?}"
             );
             true
@@ -504,15 +510,15 @@ fn the_last_profile_that_is_not_disabled_never_rests() {
     let mut pool = Pool::with(&[None]);
     pool.fails(0, Class::RateLimit);
     assert_eq!(used(&pool.pick(&pinned())), Some(0));
-    assert_eq!(used(&pool.pick(&Ask::default())), Some(0));
+    assert_eq!(used(&pool.pick(&ProfileQuery::default())), Some(0));
     let mut pool = Pool::with(&[None, None]);
     pool.fails(0, Class::RateLimit);
     pool.fails(1, Class::RateLimit);
-    assert!(matches!(pool.pick(&pinned()), Pick::None(_)));
+    assert!(matches!(pool.pick(&pinned()), Selection::NoneAvailable(_)));
     pool.fails(1, Class::Billing);
     assert_eq!(used(&pool.pick(&pinned())), Some(0));
     pool.fails(0, Class::Billing);
-    let Pick::None(stuck) = pool.pick(&pinned()) else {
+    let Selection::NoneAvailable(stuck) = pool.pick(&pinned()) else {
         panic!()
     };
     assert_eq!(stuck.reasons, [Reason::Billing]);
@@ -524,9 +530,9 @@ fn where_all_rest_the_recorded_reasons_and_the_soonest_end_are_told() {
     let mut pool = Pool::with(&[None, None]);
     pool.fails_for(0, Class::RateLimit, Some(100));
     pool.fails(1, Class::Auth);
-    let Pick::None(stuck) = pool.pick(&Ask {
+    let Selection::NoneAvailable(stuck) = pool.pick(&ProfileQuery {
         model: MODEL,
-        ..Ask::default()
+        ..ProfileQuery::default()
     }) else {
         panic!()
     };
@@ -539,14 +545,14 @@ fn an_operator_can_say_that_a_profile_is_well() {
     // openclaw#70903, #107671: a disable of hours survived the top-up.
     let mut pool = Pool::with(&[None, None]);
     pool.fails(0, Class::Billing);
-    assert!(pool.rotation.clear(0) && !pool.rotation.clear(7));
+    assert!(pool.rotation.clear_cooldowns(0) && !pool.rotation.clear_cooldowns(7));
     assert_eq!(pool.state(0), ProfileState::Ready);
     assert_eq!(used(&pool.pick(&pinned())), Some(0));
 }
 
 #[test]
 fn models_that_a_profile_does_not_serve_are_not_asked_of_it() {
-    let member = |label: &str, models: &[&str]| Member {
+    let member = |label: &str, models: &[&str]| PoolMember {
         label: label.into(),
         weight: 1,
         organisation: None,
@@ -554,14 +560,14 @@ fn models_that_a_profile_does_not_serve_are_not_asked_of_it() {
     };
     let pool = Pool::of(vec![member("a", &["claude-haiku-*"]), member("b", &["claude-opus"])]);
     for lane in 0..20 {
-        let ask = |model| Ask {
+        let ask = |model| ProfileQuery {
             lane: [lane; 32],
             model: Some(model),
-            ..Ask::default()
+            ..ProfileQuery::default()
         };
         assert_eq!(used(&pool.pick(&ask("claude-haiku-4"))), Some(0));
         assert_eq!(used(&pool.pick(&ask("claude-opus"))), Some(1));
-        let Pick::None(stuck) = pool.pick(&ask("gpt")) else {
+        let Selection::NoneAvailable(stuck) = pool.pick(&ask("gpt")) else {
             panic!()
         };
         assert!(stuck.reasons.is_empty() && stuck.until.is_none());
@@ -577,7 +583,10 @@ fn lanes_fall_on_profiles_by_weight_and_always_on_the_same() {
     let mut counts: BTreeMap<ProfileId, u32> = BTreeMap::new();
     for number in 0_u32..8000 {
         let lane = *blake3::hash(&number.to_le_bytes()).as_bytes();
-        let ask = Ask { lane, ..Ask::default() };
+        let ask = ProfileQuery {
+            lane,
+            ..ProfileQuery::default()
+        };
         let id = used(&pool.pick(&ask)).unwrap();
         assert_eq!(used(&pool.pick(&ask)), Some(id));
         *counts.entry(id).or_default() += 1;
@@ -592,18 +601,18 @@ fn lanes_fall_on_profiles_by_weight_and_always_on_the_same() {
 fn what_only_the_former_profile_takes_goes_back_there_unless_it_is_disabled() {
     let mut pool = Pool::with(&[Some("one"), Some("two")]);
     pool.fails(0, Class::RateLimit);
-    let ask = Ask {
+    let ask = ProfileQuery {
         pinned: Some(0),
         tried: &[1],
         model: MODEL,
-        ..Ask::default()
+        ..ProfileQuery::default()
     };
-    assert_eq!(pool.rotation.way_back(0, &ask, pool.now), Some(0));
-    let ask = Ask { tried: &[0, 1], ..ask };
-    assert_eq!(pool.rotation.way_back(0, &ask, pool.now), None);
+    assert_eq!(pool.rotation.former_profile(0, &ask, pool.now), Some(0));
+    let ask = ProfileQuery { tried: &[0, 1], ..ask };
+    assert_eq!(pool.rotation.former_profile(0, &ask, pool.now), None);
     pool.fails(0, Class::Billing);
-    let ask = Ask { tried: &[1], ..ask };
-    assert_eq!(pool.rotation.way_back(0, &ask, pool.now), None);
+    let ask = ProfileQuery { tried: &[1], ..ask };
+    assert_eq!(pool.rotation.former_profile(0, &ask, pool.now), None);
 }
 
 proptest! {
@@ -621,21 +630,21 @@ proptest! {
         ];
         let mut pool = Pool::with(&[Some("one"), Some("one"), None]);
         for (id, class, rest, pause) in steps {
-            let before = pool.rotation.view(pool.now);
+            let before = pool.rotation.profile_statuses(pool.now);
             let rest = (rest > 2000).then_some(rest);
             let model = format!("model-{}", rest.unwrap_or(0) % 97);
             let now = pool.now;
             pool.reports(id, classes[usize::from(class)], rest, Some(&model), now);
-            let after = pool.rotation.view(pool.now);
+            let after = pool.rotation.profile_statuses(pool.now);
             for (before, after) in before.iter().zip(&after) {
-                for old in &before.rests {
-                    let same = |new: &&antiphon::auth::rotation::Rest| {
+                for old in &before.cooldowns {
+                    let same = |new: &&antiphon::auth::rotation::Cooldown| {
                         new.reason == old.reason && new.model == old.model && new.since == old.since
                     };
-                    let kept = after.rests.iter().find(same);
-                    prop_assert!(kept.is_some_and(|new| new.until >= old.until) || before.rests.len() >= 64);
+                    let kept = after.cooldowns.iter().find(same);
+                    prop_assert!(kept.is_some_and(|new| new.until >= old.until) || before.cooldowns.len() >= 64);
                 }
-                prop_assert!(after.rests.len() <= 128);
+                prop_assert!(after.cooldowns.len() <= 128);
             }
             pool.pass(pause);
         }

@@ -253,7 +253,7 @@ async fn n5240_the_reason_that_is_told_is_the_one_that_was_recorded() {
         (&json!("billing"), &Value::Null, &json!(false))
     );
     assert_eq!(b["reason"], "auth");
-    let own = view(&world, "anthropic", "a").rests.remove(0);
+    let own = view(&world, "anthropic", "a").cooldowns.remove(0);
     let left = own
         .until
         .saturating_duration_since(tokio::time::Instant::now().into_std())

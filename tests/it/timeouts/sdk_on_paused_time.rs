@@ -80,7 +80,7 @@ async fn the_sdk_is_told_when_the_provider_falls_silent() {
 fn with_profiles() -> World {
     World::with(|builder| {
         pooled(builder, &strangers("ab"));
-        builder.proxy.client_tokens = ClientTokens::new(vec![("dev".to_owned(), TokenHash::of(b"sk-test"))]);
+        builder.proxy.client_tokens = ClientTokens::new(vec![("dev".to_owned(), TokenHash::hash_token(b"sk-test"))]);
     })
 }
 

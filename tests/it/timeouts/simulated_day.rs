@@ -149,7 +149,7 @@ type Seen = BTreeMap<(String, &'static str, Option<String>, Duration), bool>;
 /// Notes every rest that is in force now.
 fn poll(world: &World, start: Instant, seen: &mut Seen) {
     for label in LABELS {
-        for rest in view(world, "anthropic", label).rests {
+        for rest in view(world, "anthropic", label).cooldowns {
             let since = rest.since.saturating_duration_since(start.into_std());
             let model = rest.model.map(String::from);
             seen.insert((label.to_owned(), rest.reason.label(), model, since), rest.shared);

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use antiphon::upstream::{Dial, Kind, Line, Phase, SendError};
+use antiphon::upstream::{InProcessDialer, InProcessIo, Phase, SendError, SendErrorKind};
 use http::Uri;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio_util::sync::CancellationToken;
@@ -92,15 +92,15 @@ impl Provider {
     }
 
     /// The way to this provider.
-    pub(super) fn dial(&self) -> Dial {
+    pub(super) fn dial(&self) -> InProcessDialer {
         let provider = self.clone();
-        Dial::new(move |to| {
+        InProcessDialer::new(move |to| {
             let provider = provider.clone();
             Box::pin(async move { provider.connect(to).await })
         })
     }
 
-    async fn connect(&self, to: Uri) -> Result<Box<dyn Line>, SendError> {
+    async fn connect(&self, to: Uri) -> Result<Box<dyn InProcessIo>, SendError> {
         let at = self.clock.now();
         let (number, step) = {
             let mut state = self.lock();
@@ -110,9 +110,9 @@ impl Provider {
         let failed = |phase, kind: io::ErrorKind| {
             let source = Some(io::Error::from(kind).into());
             let kind = if kind == io::ErrorKind::TimedOut {
-                Kind::TimedOut
+                SendErrorKind::TimedOut
             } else {
-                Kind::Io
+                SendErrorKind::Io
             };
             Err(SendError { phase, kind, source })
         };

@@ -8,8 +8,8 @@ use std::{
 };
 
 use antiphon::{
-    policy::{Class, Hints, Verdict},
-    profiles::Shown,
+    policy::{Class, LimitHints, Verdict},
+    profiles::ObservedAttempt,
 };
 use serde_json::Value;
 use tokio::time::Instant;
@@ -142,11 +142,11 @@ pub fn sends(world: &World) -> String {
 /// The profiles that rest, why, and for how long.
 pub fn rests(world: &World) -> String {
     let keys = keys(world);
-    let view = world.shared.profiles.view(Instant::now().into_std());
+    let view = world.shared.profiles.profile_statuses(Instant::now().into_std());
     let mut rests = Vec::new();
     for profile in view.iter().flat_map(|(_, profiles)| profiles) {
         let letter = letter(&keys, &format!("key-{}", profile.label));
-        for rest in &profile.rests {
+        for rest in &profile.cooldowns {
             let length = rest.until.duration_since(rest.since);
             rests.push(format!("{letter}:{} {}", rest.reason.label(), stretched(length)));
         }
@@ -162,12 +162,16 @@ pub fn rests(world: &World) -> String {
 /// Profiles and breakers to the last bit.
 pub fn standing(world: &World) -> String {
     let (profiles, now) = (&world.shared.profiles, Instant::now().into_std());
-    format!("{:?} {:?}", profiles.view(now), profiles.breakers(now))
+    format!(
+        "{:?} {:?}",
+        profiles.profile_statuses(now),
+        profiles.breaker_statuses(now)
+    )
 }
 
 /// Failures in a row of all endpoints.
 pub fn failures(world: &World) -> u32 {
-    let all = world.shared.profiles.breakers(Instant::now().into_std());
+    let all = world.shared.profiles.breaker_statuses(Instant::now().into_std());
     all.iter()
         .flat_map(|(_, breakers)| breakers)
         .map(|breaker| breaker.failures)
@@ -183,18 +187,18 @@ fn stretched(length: Duration) -> u64 {
 
 pub(super) fn note(world: &World, upstream: &str, class: Class, number: u8) {
     let now = Instant::now().into_std();
-    let shown = Shown {
+    let shown = ObservedAttempt {
         upstream,
         profile: None,
-        verdict: Verdict::of(class),
-        hints: &Hints::default(),
+        verdict: Verdict::from_class(class),
+        hints: &LimitHints::default(),
         model: Some(MODEL),
         began: now,
         request: [number; 32],
-        first: false,
+        is_first: false,
         asks_model: true,
     };
-    world.shared.profiles.note(&shown, 0.0, now);
+    world.shared.profiles.record_attempt(&shown, 0.0, now);
 }
 
 /// What the endpoint was credited with beyond the one failure: `works`, or failures, a half one told by another half.

@@ -1,0 +1,232 @@
+//! The cooldowns of one profile, and the counters from which the next one's length follows.
+//!
+//! A success resets a counter, and so does a day after the last cooldown. (The design would forget a counter with its
+//! cooldown, but then no second failure in a row could be counted.)
+
+use std::time::{Duration, Instant};
+
+use super::AttemptReport;
+use crate::policy::{Reason, retry::with_jitter};
+
+/// Short cooldowns: the first, the second, and all that follow.
+const SHORT_COOLDOWNS: [Duration; 3] = [
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+    Duration::from_secs(300),
+];
+/// Rejections of a credential in a row that disable the profile.
+const REJECTIONS_MAX: u32 = 3;
+/// Time for which a rejected credential is disabled, doubled each time.
+const REJECTED_FIRST: Duration = Duration::from_secs(600);
+const REJECTED_MAX: Duration = Duration::from_secs(3600);
+/// Time for which a profile without credit or quota is disabled, doubled each time.
+const UNPAID_FIRST: Duration = Duration::from_secs(5 * 3600);
+const UNPAID_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Cooldown of a model that the credential may not use.
+const NOT_ALLOWED: Duration = Duration::from_secs(600);
+/// Time after a cooldown at which its counter is forgotten.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
+/// Cooldowns, and counters, of one profile that are stored.
+const ENTRIES_MAX: usize = 64;
+/// Bytes of a model's name that are stored.
+const MODEL_MAX: usize = 128;
+
+/// The extent of a cooldown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CooldownScope {
+    /// This profile.
+    Profile,
+    /// Every profile of its organisation.
+    Quota,
+}
+
+/// One cooldown.
+#[derive(Clone, Debug)]
+pub(super) struct CooldownWindow {
+    pub(super) reason: Reason,
+    pub(super) scope: CooldownScope,
+    /// The only model that is affected, empty for requests without a model; `None` for every model.
+    pub(super) model: Option<Box<str>>,
+    pub(super) disables: bool,
+    pub(super) since: Instant,
+    pub(super) until: Instant,
+}
+
+/// Failures of one kind in a row.
+#[derive(Clone, Debug)]
+struct FailureStreak {
+    reason: Reason,
+    model: Option<Box<str>>,
+    count: u32,
+    /// Number of times that these failures disabled the profile.
+    times_disabled: u32,
+    last_failure: Instant,
+    /// The end of the cooldown after the last failure.
+    until: Instant,
+}
+
+/// The cooldowns and counters of one profile.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ProfileCooldowns {
+    windows: Vec<CooldownWindow>,
+    streaks: Vec<FailureStreak>,
+}
+
+impl ProfileCooldowns {
+    /// Returns the cooldowns in force.
+    pub(super) fn active_windows(&self, now: Instant) -> impl Iterator<Item = &CooldownWindow> {
+        self.windows.iter().filter(move |window| now < window.until)
+    }
+
+    /// Records a failure. Returns `true` if a cooldown begins or becomes longer.
+    pub(super) fn record_failure(&mut self, reason: Reason, report: &AttemptReport<'_>, now: Instant) -> bool {
+        // Expired entries must not use up the space of new ones.
+        self.windows.retain(|window| now < window.until);
+        self.streaks
+            .retain(|streak| now.saturating_duration_since(streak.until) < FORGOTTEN_AFTER);
+        let model = affected_model(reason, report);
+        let stated = report.cooldown.filter(|_| accepts_named_end(reason));
+        let stated = stated.map(|rest| now + add_jitter(rest, report.cooldown_max, report.jitter));
+        let same = |window: &&mut CooldownWindow| window.reason == reason && window.model == model;
+        if let Some(window) = self.windows.iter_mut().find(same) {
+            // A cooldown never changes, except for a later time that the provider names.
+            let later = stated.filter(|until| *until > window.until);
+            return later.map(|until| window.until = until).is_some();
+        }
+        let streak = self.streak_mut(reason, model.clone(), now);
+        // Counted only for a new cooldown: a burst of failures within one cooldown is one failure.
+        streak.count = streak.count.saturating_add(1);
+        streak.last_failure = now;
+        let (length, most, disables) = default_length(streak);
+        let until = stated.unwrap_or_else(|| now + add_jitter(length, most, report.jitter));
+        streak.until = until;
+        let scope = match reason {
+            // These limits belong to the organisation, all others to one credential.
+            Reason::RateLimit | Reason::SpendLimit => CooldownScope::Quota,
+            _ => CooldownScope::Profile,
+        };
+        // Clients choose model names, so memory must be bounded. The cooldown that ends first is lost.
+        if self.windows.len() >= ENTRIES_MAX {
+            let soonest = self.windows.iter().enumerate().min_by_key(|(_, window)| window.until);
+            if let Some((at, _)) = soonest {
+                self.windows.swap_remove(at);
+            }
+        }
+        self.windows.push(CooldownWindow {
+            reason,
+            scope,
+            model,
+            disables,
+            since: now,
+            until,
+        });
+        true
+    }
+
+    /// Records the success of an exchange that began at `began`, and removes older cooldowns. With `shared_only`, it
+    /// removes those of the quota only.
+    pub(super) fn record_success(&mut self, model: Option<&str>, began: Instant, shared_only: bool) {
+        let concerned = |of: Option<&str>| of.is_none_or(|of| of == model_key(model));
+        let mut cleared = Vec::new();
+        self.windows.retain(|window| {
+            // A cooldown that began during the exchange is newer evidence than its success.
+            let older = window.since < began && concerned(window.model.as_deref());
+            let goes = older && (!shared_only || window.scope == CooldownScope::Quota);
+            if goes {
+                cleared.push(window.reason);
+            }
+            !goes
+        });
+        self.streaks.retain(|streak| {
+            let older = streak.last_failure < began && concerned(streak.model.as_deref());
+            !older || (shared_only && !cleared.contains(&streak.reason))
+        });
+    }
+
+    fn streak_mut(&mut self, reason: Reason, model: Option<Box<str>>, now: Instant) -> &mut FailureStreak {
+        let known = |streak: &FailureStreak| streak.reason == reason && streak.model == model;
+        let at = self.streaks.iter().position(known).unwrap_or_else(|| {
+            if self.streaks.len() >= ENTRIES_MAX {
+                let oldest = self
+                    .streaks
+                    .iter()
+                    .enumerate()
+                    .min_by_key(|(_, streak)| streak.last_failure);
+                // The least recent failures matter least.
+                if let Some((at, _)) = oldest {
+                    self.streaks.swap_remove(at);
+                }
+            }
+            self.streaks.push(FailureStreak {
+                reason,
+                model,
+                count: 0,
+                times_disabled: 0,
+                last_failure: now,
+                until: now,
+            });
+            self.streaks.len().saturating_sub(1)
+        });
+        #[expect(clippy::indexing_slicing, reason = "found or pushed a line above")]
+        &mut self.streaks[at]
+    }
+}
+
+/// Returns the model that a failure concerns; `None` for every model.
+fn affected_model(reason: Reason, report: &AttemptReport<'_>) -> Option<Box<str>> {
+    // A rejected or unpaid credential fails for every model.
+    let of_model = match reason {
+        Reason::RateLimit | Reason::Permission => !report.every_model,
+        Reason::Auth | Reason::Billing | Reason::SpendLimit | Reason::Quota => false,
+    };
+    of_model.then(|| Box::from(model_key(report.model)))
+}
+
+/// Returns the name under which a model's cooldowns are stored. Requests without a known model share the empty name, so
+/// that their failures do not block known models.
+pub(super) fn model_key(model: Option<&str>) -> &str {
+    let model = model.unwrap_or_default();
+    let end = (0..=model.len().min(MODEL_MAX))
+        .rev()
+        .find(|end| model.is_char_boundary(*end));
+    model.get(..end.unwrap_or(0)).unwrap_or_default()
+}
+
+/// Returns a cooldown plus jitter, limited to `most`.
+fn add_jitter(rest: Duration, most: Option<Duration>, jitter: f64) -> Duration {
+    let rest = with_jitter(rest, jitter);
+    most.map_or(rest, |most| rest.min(most))
+}
+
+/// Returns `true` if a time that the provider names is accepted as the end.
+const fn accepts_named_end(reason: Reason) -> bool {
+    // A rejected credential works again after a change by the operator, not at a certain time.
+    !matches!(reason, Reason::Auth | Reason::Permission)
+}
+
+/// Returns the default length of a cooldown, its limit, and `true` if it disables the profile.
+fn default_length(streak: &mut FailureStreak) -> (Duration, Option<Duration>, bool) {
+    let doubled = |first: Duration, times: u32, most: Duration| {
+        first
+            .saturating_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX))
+            .min(most)
+    };
+    match streak.reason {
+        Reason::Billing | Reason::Quota | Reason::SpendLimit => {
+            let length = doubled(UNPAID_FIRST, streak.count.saturating_sub(1), UNPAID_MAX);
+            (length, Some(UNPAID_MAX), true)
+        }
+        Reason::Permission => (NOT_ALLOWED, None, false),
+        // A single 401 may be a fault of the provider, three in a row are not.
+        Reason::Auth if streak.count >= REJECTIONS_MAX => {
+            let length = doubled(REJECTED_FIRST, streak.times_disabled, REJECTED_MAX);
+            streak.times_disabled = streak.times_disabled.saturating_add(1);
+            (length, Some(REJECTED_MAX), true)
+        }
+        Reason::Auth | Reason::RateLimit => {
+            let nth = usize::try_from(streak.count.saturating_sub(1)).unwrap_or(usize::MAX);
+            let [.., longest] = SHORT_COOLDOWNS;
+            (SHORT_COOLDOWNS.get(nth).copied().unwrap_or(longest), None, false)
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Names and indexes of the records of calls and results. Pure.
+//!
+//! The domain strings are hashed into names in ledger files: changing one makes existing records unreachable.
+
+use crate::{
+    auth::{Owner, Principal},
+    digest::digest_of,
+    ledger::{Index, RecordKey, RecordKind, RecordName},
+    repair::{id_letters, is_strong},
+};
+
+/// Refused results that are stored for one call id. A limit, so that one service cannot fill the ledger.
+const EVIDENCE_MAX: u8 = 4;
+
+/// Returns the index that finds the calls of an id, whichever principal owns them.
+pub(super) fn call_index(call_id: &[u8]) -> Index {
+    let hash = hash_name(b"index", &[&id_letters(call_id)]);
+    let (index, _) = hash.split_at(16);
+    index.try_into().unwrap_or_default()
+}
+
+/// Returns the name of a call with a strong id: one that names one call among all of its principal.
+pub(super) fn strong_call_name(call_id: &[u8]) -> RecordName {
+    hash_name(b"strong", &[&id_letters(call_id)])
+}
+
+/// Returns the name of a call. A reusable id is hashed together with the lane, the tool and the input.
+pub(super) fn call_name(call_id: &[u8], tool: &[u8], lane: Option<&[u8; 32]>, input: Option<&[u8; 32]>) -> RecordName {
+    if is_strong(call_id, tool) {
+        return strong_call_name(call_id);
+    }
+    let bytes = |hash: Option<&[u8; 32]>| hash.map_or_else(Vec::new, |hash| hash.to_vec());
+    hash_name(b"weak", &[&id_letters(call_id), tool, &bytes(lane), &bytes(input)])
+}
+
+/// Returns the name of a parked result within its service.
+pub(super) fn parked_name(call_id: &[u8], owner: Option<Owner>) -> RecordName {
+    let owner = owner.map_or_else(Vec::new, |owner| owner.as_bytes().to_vec());
+    hash_name(b"parked", &[call_id, &owner])
+}
+
+/// Returns the name of a refused result for a call id.
+pub(super) fn evidence_name(about: &[u8], digest: &[u8; 32]) -> RecordName {
+    // A slot number instead of the digest: it bounds how many names one call id can have.
+    let slot = digest.first().map_or(0, |byte| byte % EVIDENCE_MAX);
+    hash_name(b"evidence", &[about, &[slot]])
+}
+
+/// Builds the key of a record.
+pub(super) const fn record_key(kind: RecordKind, principal: Principal, name: RecordName) -> RecordKey {
+    RecordKey {
+        kind,
+        principal: *principal.as_bytes(),
+        name,
+    }
+}
+
+/// Hashes a domain string and the parts of a name.
+fn hash_name(what: &[u8], parts: &[&[u8]]) -> RecordName {
+    digest_of([what].into_iter().chain(parts.iter().copied()))
+}

@@ -1,0 +1,320 @@
+//! The records of late results, and their bytes in the ledger: calls with their results, parked and refused results.
+//!
+//! The first byte is the format version, the second the kind of record. A record is read as a whole: an unknown,
+//! truncated or too long one decodes to `None`.
+
+use bytes::Bytes;
+
+use super::record_bytes::{RecordReader, RecordWriter};
+use crate::{auth::Owner, ledger::Moment, repair::Tier, session::PrincipalHash, session::SessionStrength};
+
+/// The format version.
+const VERSION: u8 = 1;
+const CALL: u8 = 1;
+const PARKED: u8 = 2;
+const EVIDENCE: u8 = 3;
+
+/// The state of a recorded call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RecordedCallState {
+    /// The call waits for its result.
+    Open,
+    /// A service has posted the result, and the caller has not received it yet.
+    Settled,
+    /// The caller has a result: the posted one, or one that the client brought.
+    Delivered,
+    /// The caller has confirmed the posted result.
+    Acked,
+    /// The conversation continued without the call. No code sets this state today.
+    Abandoned,
+    /// No result came in time. No code sets this state today: expiry is a comparison with the clock.
+    Expired,
+    /// The call was undone, and the tool has confirmed that. No code sets this state today.
+    Cancelled,
+}
+
+impl RecordedCallState {
+    /// Every state. Ledger files contain these positions, so a position is never reused.
+    pub const ALL: [Self; 7] = [
+        Self::Open,
+        Self::Settled,
+        Self::Delivered,
+        Self::Acked,
+        Self::Abandoned,
+        Self::Expired,
+        Self::Cancelled,
+    ];
+
+    /// Returns the name in answers to services and callers.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Settled => "settled",
+            Self::Delivered => "delivered",
+            Self::Acked => "acked",
+            Self::Abandoned => "abandoned",
+            Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A result as a service posted it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostedResult {
+    /// The content. Invariant: one valid JSON value.
+    pub content: String,
+    /// `true` if the tool reported an error.
+    pub failed: bool,
+    /// The hash of the content and of `failed`. Two posts are the same result if their digests are equal.
+    pub digest: [u8; 32],
+    /// The time of the post.
+    pub posted_at: Moment,
+    /// The name of the service that posted it.
+    pub service: String,
+    /// `true` if the call's turn was still the last of its lane.
+    pub attached: bool,
+}
+
+impl PostedResult {
+    /// Creates a result, not attached to a turn yet.
+    pub fn new(content: String, failed: bool, service: &str, posted_at: Moment) -> Self {
+        let mut hash = blake3::Hasher::new();
+        // One byte of fixed length goes first, so that flag and content cannot run into each other.
+        hash.update(&[u8::from(failed)]);
+        hash.update(content.as_bytes());
+        Self {
+            digest: hash.finalize().into(),
+            content,
+            failed,
+            posted_at,
+            service: service.to_owned(),
+            attached: false,
+        }
+    }
+
+    /// Appends the result to a record.
+    fn write_to(&self, to: &mut RecordWriter) {
+        to.write_text(self.content.as_bytes());
+        to.write_flag(self.failed);
+        to.write_hash(&self.digest);
+        to.write_moment(self.posted_at);
+        to.write_text(self.service.as_bytes());
+        to.write_flag(self.attached);
+    }
+
+    /// Reads the result from a record.
+    fn read_from(from: &mut RecordReader<'_>) -> Option<Self> {
+        Some(Self {
+            content: from.read_utf8()?,
+            failed: from.read_flag()?,
+            digest: from.read_hash()?,
+            posted_at: from.read_moment()?,
+            service: from.read_utf8()?,
+            attached: from.read_flag()?,
+        })
+    }
+}
+
+impl std::fmt::Debug for PostedResult {
+    // The content belongs to a conversation, so it never reaches a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PostedResult({} bytes, failed {})", self.content.len(), self.failed)
+    }
+}
+
+/// A recorded call. Its ledger key contains the principal that owns it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedCall {
+    /// The account of its principal, without the user: services are configured by account.
+    pub account: PrincipalHash,
+    /// The lane in which an exchange saw the call.
+    pub lane: Option<[u8; 32]>,
+    /// The hash of the session name. `None` if the client named no session.
+    pub session: Option<[u8; 32]>,
+    /// The reliability of the session id.
+    pub strength: SessionStrength,
+    /// The call id, exactly as the exchange saw it.
+    pub id: Vec<u8>,
+    /// The name of the tool.
+    pub tool: Vec<u8>,
+    /// The hash of the canonical input. `None` if it was not known yet.
+    pub input: Option<[u8; 32]>,
+    /// The reversibility of the tool's effect.
+    pub tier: Tier,
+    /// The time of the recording.
+    pub opened_at: Moment,
+    /// The time of the last heartbeat, or of the recording.
+    pub heartbeat_at: Moment,
+    /// The time until which the tool may run.
+    pub deadline: Moment,
+    /// The time from which no result is accepted, unless the effect cannot be undone.
+    pub expires_at: Moment,
+    /// The state.
+    pub state: RecordedCallState,
+    /// The first result that was posted. It never changes.
+    pub posted: Option<PostedResult>,
+}
+
+impl RecordedCall {
+    /// Returns the bytes of the record.
+    pub fn encode(&self) -> Bytes {
+        // The order of the fields is the file format: `decode` reads them in the same order.
+        let mut to = RecordWriter::new(VERSION, CALL);
+        to.write_hash(&self.account);
+        to.write_optional_hash(self.lane.as_ref());
+        to.write_optional_hash(self.session.as_ref());
+        to.write_flag(self.strength == SessionStrength::Strong);
+        to.write_text(&self.id);
+        to.write_text(&self.tool);
+        to.write_optional_hash(self.input.as_ref());
+        to.write_position(&TIERS, self.tier);
+        for moment in [self.opened_at, self.heartbeat_at, self.deadline, self.expires_at] {
+            to.write_moment(moment);
+        }
+        to.write_position(&RecordedCallState::ALL, self.state);
+        to.write_flag(self.posted.is_some());
+        if let Some(posted) = &self.posted {
+            posted.write_to(&mut to);
+        }
+        to.into_bytes()
+    }
+
+    /// Decodes a call. Returns `None` if the bytes are no complete call of this version.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut from = RecordReader::new(bytes, VERSION, CALL)?;
+        let call = Self {
+            account: from.read_hash()?,
+            lane: from.read_optional_hash()?,
+            session: from.read_optional_hash()?,
+            strength: if from.read_flag()? {
+                SessionStrength::Strong
+            } else {
+                SessionStrength::Weak
+            },
+            id: from.read_text()?.to_vec(),
+            tool: from.read_text()?.to_vec(),
+            input: from.read_optional_hash()?,
+            tier: from.read_position(&TIERS)?,
+            opened_at: from.read_moment()?,
+            heartbeat_at: from.read_moment()?,
+            deadline: from.read_moment()?,
+            expires_at: from.read_moment()?,
+            state: from.read_position(&RecordedCallState::ALL)?,
+            posted: if from.read_flag()? {
+                Some(PostedResult::read_from(&mut from)?)
+            } else {
+                None
+            },
+        };
+        // Trailing bytes mean damage: a record is read as a whole or not at all.
+        from.expect_end()?;
+        Some(call)
+    }
+}
+
+/// The tiers. Ledger files contain these positions, so a position is never reused.
+pub const TIERS: [Tier; 4] = [Tier::Read, Tier::Revertible, Tier::Durable, Tier::OneWay];
+
+/// A result that was posted before its call was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParkedResult {
+    /// The call id that the service named.
+    pub call_id: Vec<u8>,
+    /// The owner that the service named.
+    pub owner: Option<Owner>,
+    /// The posted result.
+    pub posted: PostedResult,
+}
+
+impl ParkedResult {
+    /// Returns the bytes of the record.
+    pub fn encode(&self) -> Bytes {
+        let mut to = RecordWriter::new(VERSION, PARKED);
+        to.write_text(&self.call_id);
+        to.write_flag(self.owner.is_some());
+        if let Some(owner) = self.owner {
+            to.write_bytes(owner.as_bytes());
+        }
+        self.posted.write_to(&mut to);
+        to.into_bytes()
+    }
+
+    /// Decodes a parked result. Returns `None` if the bytes are no complete one of this version.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut from = RecordReader::new(bytes, VERSION, PARKED)?;
+        let parked = Self {
+            call_id: from.read_text()?.to_vec(),
+            owner: if from.read_flag()? {
+                Some(Owner::new(from.read_bytes()?))
+            } else {
+                None
+            },
+            posted: PostedResult::read_from(&mut from)?,
+        };
+        from.expect_end()?;
+        Some(parked)
+    }
+}
+
+/// The reason for which a posted result was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PostRefusal {
+    /// The call already has a different result.
+    Conflict,
+    /// The id does not identify one call.
+    Ambiguous,
+    /// The result came too late.
+    Expired,
+    /// The call was undone.
+    Cancelled,
+}
+
+impl PostRefusal {
+    /// Every reason. Ledger files contain these positions, so a position is never reused.
+    pub const ALL: [Self; 4] = [Self::Conflict, Self::Ambiguous, Self::Expired, Self::Cancelled];
+
+    /// Returns the name, which is a metric label.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Conflict => "conflict",
+            Self::Ambiguous => "ambiguous",
+            Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A refused result. It is stored for operators, and no conversation ever gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedResult {
+    /// The call id that the service named.
+    pub call_id: Vec<u8>,
+    /// The reason.
+    pub reason: PostRefusal,
+    /// The posted result.
+    pub posted: PostedResult,
+}
+
+impl RefusedResult {
+    /// Returns the bytes of the record.
+    pub fn encode(&self) -> Bytes {
+        let mut to = RecordWriter::new(VERSION, EVIDENCE);
+        to.write_text(&self.call_id);
+        to.write_position(&PostRefusal::ALL, self.reason);
+        self.posted.write_to(&mut to);
+        to.into_bytes()
+    }
+
+    /// Decodes a refused result. Returns `None` if the bytes are no complete one of this version.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut from = RecordReader::new(bytes, VERSION, EVIDENCE)?;
+        let evidence = Self {
+            call_id: from.read_text()?.to_vec(),
+            reason: from.read_position(&PostRefusal::ALL)?,
+            posted: PostedResult::read_from(&mut from)?,
+        };
+        from.expect_end()?;
+        Some(evidence)
+    }
+}

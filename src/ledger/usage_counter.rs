@@ -1,0 +1,97 @@
+//! The counter of a ledger's size, in total and for each principal. Changes can be rolled back.
+
+use std::collections::HashMap;
+
+use super::{LedgerSize, RECORD_BYTES};
+use crate::session::PrincipalHash;
+
+/// The size of a ledger's content.
+#[derive(Debug, Default)]
+pub(super) struct UsageCounter {
+    usage: LedgerSize,
+    bytes_by_principal: HashMap<PrincipalHash, u64>,
+    /// The changes since the last [`Tally::settle`], oldest first.
+    changes: Vec<CountedChange>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CountedChange {
+    principal: PrincipalHash,
+    bytes: u64,
+    is_added: bool,
+}
+
+impl UsageCounter {
+    /// Returns the bytes that a record counts whose value has `value` bytes.
+    pub(super) const fn counted_bytes(value: u64) -> u64 {
+        RECORD_BYTES.saturating_add(value)
+    }
+
+    /// Counts a record that was added.
+    pub(super) fn add_record(&mut self, principal: PrincipalHash, value: u64) {
+        self.log_change(CountedChange {
+            principal,
+            bytes: Self::counted_bytes(value),
+            is_added: true,
+        });
+    }
+
+    /// Counts a record that was removed.
+    pub(super) fn remove_record(&mut self, principal: PrincipalHash, value: u64) {
+        self.log_change(CountedChange {
+            principal,
+            bytes: Self::counted_bytes(value),
+            is_added: false,
+        });
+    }
+
+    /// Returns the size in total.
+    pub(super) const fn usage(&self) -> LedgerSize {
+        self.usage
+    }
+
+    /// Returns the bytes of one principal's records.
+    pub(super) fn principal_bytes(&self, principal: &PrincipalHash) -> u64 {
+        self.bytes_by_principal.get(principal).copied().unwrap_or_default()
+    }
+
+    /// Returns the current position in the log of changes, for [`Tally::back_to`].
+    pub(super) const fn mark(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Rolls back the changes after `mark`.
+    pub(super) fn roll_back_to(&mut self, mark: usize) {
+        while self.changes.len() > mark {
+            let Some(counted) = self.changes.pop() else { return };
+            self.apply_change(counted, !counted.is_added);
+        }
+    }
+
+    /// Makes all changes permanent. Earlier marks become invalid.
+    pub(super) fn forget_changes(&mut self) {
+        self.changes.clear();
+    }
+
+    fn log_change(&mut self, counted: CountedChange) {
+        self.changes.push(counted);
+        self.apply_change(counted, counted.is_added);
+    }
+
+    fn apply_change(&mut self, CountedChange { principal, bytes, .. }: CountedChange, more: bool) {
+        let own = self.bytes_by_principal.entry(principal).or_default();
+        if more {
+            *own = own.saturating_add(bytes);
+            self.usage.bytes = self.usage.bytes.saturating_add(bytes);
+            self.usage.records = self.usage.records.saturating_add(1);
+        } else {
+            *own = own.saturating_sub(bytes);
+            self.usage.bytes = self.usage.bytes.saturating_sub(bytes);
+            self.usage.records = self.usage.records.saturating_sub(1);
+        }
+        // Principals without records must not accumulate in the map.
+        if *own == 0 {
+            self.bytes_by_principal.remove(&principal);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Request bodies. Content is never parsed into values, so that its bytes stay as they were posted.
+
+use super::response::ApiRefusal;
+use crate::{
+    auth::Owner,
+    wire::json::{Json, Kind, validate},
+};
+
+/// Call ids of one lookup.
+const IDS_MAX: usize = 256;
+/// The longest call id, in bytes.
+pub(super) const ID_BYTES_MAX: usize = 1024;
+
+/// The body of a service's request.
+#[derive(Debug)]
+pub(super) struct ServiceBody {
+    /// The call id. `None` if the body does not contain it.
+    pub(super) call_id: Option<Vec<u8>>,
+    /// The owner of the call. `None` if the body does not contain it.
+    pub(super) owner: Option<Owner>,
+    /// The content as JSON, in the bytes of the body.
+    pub(super) content: Option<String>,
+    /// `true` if the tool reported an error.
+    pub(super) is_error: bool,
+}
+
+/// Reads the body of a result or a heartbeat. It may be empty.
+pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> {
+    let mut said = ServiceBody {
+        call_id: None,
+        owner: None,
+        content: None,
+        is_error: false,
+    };
+    if body.trim_ascii().is_empty() {
+        return Ok(said);
+    }
+    let json = read_object(body)?;
+    let mut flaw = None;
+    let mut members = Vec::new();
+    let root = json.root().map_err(|_| ApiRefusal::malformed(OBJECT))?;
+    json.members(root, |name, value| members.push((name.to_vec(), value)))
+        .map_err(|_| ApiRefusal::malformed(OBJECT))?;
+    for (name, span) in members {
+        match (&name[..], json.kind(span)) {
+            (b"owner" | b"call_id", Kind::Null) => {}
+            (b"call_id", Kind::String) => said.call_id = Some(json.decode(span).to_vec()),
+            (b"owner", Kind::String) => {
+                let owner = std::str::from_utf8(&json.decode(span))
+                    .ok()
+                    .and_then(|text| text.parse().ok());
+                if owner.is_none() {
+                    flaw = Some("owner must be a value of the response header x-antiphon-owner");
+                }
+                said.owner = owner;
+            }
+            (b"is_error", _) if json.bytes(span) == b"true" => said.is_error = true,
+            (b"is_error", _) if json.bytes(span) == b"false" => said.is_error = false,
+            // Copied as bytes: parsing and writing it would change numbers and escapes.
+            (b"content", _) => said.content = std::str::from_utf8(json.bytes(span)).ok().map(str::to_owned),
+            (b"owner" | b"call_id" | b"is_error", _) => {
+                flaw = Some("owner and call_id must be strings, and is_error must be a boolean");
+            }
+            // Unknown members are ignored, so that services may send more than this version reads.
+            _ => {}
+        }
+    }
+    flaw.map_or(Ok(said), |flaw| Err(ApiRefusal::malformed(flaw)))
+}
+
+/// Reads the call ids of a lookup.
+pub(super) fn read_call_ids(body: &[u8]) -> Result<Vec<Vec<u8>>, ApiRefusal> {
+    const IDS: &str = "call_ids must be an array of 1 to 256 strings";
+    let json = read_object(body)?;
+    let list = json.root().ok().and_then(|root| json.member(root, "call_ids"));
+    let list = list.filter(|list| json.kind(*list) == Kind::Array);
+    let list = list.ok_or(ApiRefusal::malformed(IDS))?;
+    let mut ids = Vec::new();
+    let mut is_good = true;
+    // Once one element is wrong nothing more is copied: the body may be 64 KiB of tiny strings.
+    let walked = json.elements(list, |id| {
+        is_good &= json.kind(id) == Kind::String && ids.len() < IDS_MAX && id.len() <= ID_BYTES_MAX;
+        if is_good {
+            ids.push(json.decode(id).to_vec());
+        }
+    });
+    if walked.is_err() || !is_good || ids.is_empty() {
+        return Err(ApiRefusal::malformed(IDS));
+    }
+    Ok(ids)
+}
+
+const OBJECT: &str = "the body must be one JSON object";
+
+/// Validates a body as one JSON object.
+fn read_object(body: &[u8]) -> Result<Json<'_>, ApiRefusal> {
+    // The scanner below expects valid JSON.
+    validate(body).map_err(|_| ApiRefusal::malformed(OBJECT))?;
+    let json = Json::new(body);
+    let is_object = json.root().is_ok_and(|root| json.kind(root) == Kind::Object);
+    is_object.then_some(json).ok_or(ApiRefusal::malformed(OBJECT))
+}

@@ -1,0 +1,178 @@
+//! JSON responses, and the closed list of error codes.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::{
+    HeaderName, HeaderValue, Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_TYPE},
+};
+use serde_json::{Value, json};
+
+use super::LedgerBody;
+use crate::{late::LateError, ledger::LedgerError, wire::CONTENT_DEPTH_MAX};
+
+/// The error code of a refused request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ApiErrorCode {
+    /// The path, the credential or the record is unknown, or the record belongs to another caller.
+    NotFound,
+    /// The call has a different result, or no longer waits for one.
+    Conflict,
+    /// The id does not identify one call.
+    AmbiguousCall,
+    /// The call has expired or was undone.
+    Expired,
+    /// The body is too large.
+    TooLarge,
+    /// The body cannot be read, or lacks something.
+    Malformed,
+    /// The `webhook-id` was used for another signed message.
+    Replayed,
+    /// The ledger is full.
+    Full,
+    /// The limit of feed listeners is reached.
+    Busy,
+    /// The ledger failed, or did not answer in time.
+    Unavailable,
+}
+
+impl ApiErrorCode {
+    /// Every code.
+    pub const ALL: [Self; 10] = [
+        Self::NotFound,
+        Self::Conflict,
+        Self::AmbiguousCall,
+        Self::Expired,
+        Self::TooLarge,
+        Self::Malformed,
+        Self::Replayed,
+        Self::Full,
+        Self::Busy,
+        Self::Unavailable,
+    ];
+
+    /// Returns the stable name, which is `error.code` in the response.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::Conflict => "conflict",
+            Self::AmbiguousCall => "ambiguous_call",
+            Self::Expired => "expired",
+            Self::TooLarge => "too_large",
+            Self::Malformed => "malformed",
+            Self::Replayed => "replayed",
+            Self::Full => "full",
+            Self::Busy => "busy",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
+    /// Returns the status of the response.
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Conflict | Self::AmbiguousCall | Self::Replayed => StatusCode::CONFLICT,
+            Self::Expired => StatusCode::GONE,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Malformed => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Full => StatusCode::INSUFFICIENT_STORAGE,
+            Self::Busy | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// Returns the message: the fault, and what to do.
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::NotFound => "not found, or not available with this credential",
+            Self::Conflict => "the call already has a different result, or no longer waits for one",
+            Self::AmbiguousCall => {
+                "the call id is ambiguous: send the owner from the response header x-antiphon-owner; a reusable id \
+                 such as call_0 never identifies a call"
+            }
+            Self::Expired => "the call has expired or was cancelled, and no longer accepts a result",
+            Self::TooLarge => "the body is too large: the limit is 8 MiB for a result and 64 KiB for any other request",
+            Self::Malformed => "the body cannot be read, or is not the expected JSON object",
+            Self::Replayed => "this webhook-id was used for a different message: send each message under its own id",
+            Self::Full => "the ledger is full: the operator can raise ledger.bytes_max or ledger.principal_bytes_max",
+            Self::Busy => "too many feed listeners: retry later",
+            Self::Unavailable => "the ledger failed or timed out: retry",
+        }
+    }
+}
+
+/// A refused request.
+#[derive(Clone, Debug)]
+pub(super) struct ApiRefusal {
+    /// The error code.
+    pub(super) code: ApiErrorCode,
+    /// The exact fault. `None` if the code's own message is enough. Never contains posted content.
+    detail: Option<Cow<'static, str>>,
+}
+
+impl ApiRefusal {
+    /// Creates a refusal with the code's own message.
+    pub(super) const fn from_code(code: ApiErrorCode) -> Self {
+        Self { code, detail: None }
+    }
+
+    /// Creates a refusal of a body that cannot be read or lacks something.
+    pub(super) const fn malformed(detail: &'static str) -> Self {
+        Self {
+            code: ApiErrorCode::Malformed,
+            detail: Some(Cow::Borrowed(detail)),
+        }
+    }
+
+    /// Creates a refusal of a content that is nested too deep from its byte `at` on.
+    pub(super) fn too_deep(at: usize) -> Self {
+        let detail = format!("content is nested more than {CONTENT_DEPTH_MAX} levels deep, from its byte {at} on");
+        Self {
+            code: ApiErrorCode::Malformed,
+            detail: Some(Cow::Owned(detail)),
+        }
+    }
+
+    /// Builds the response.
+    pub(super) fn into_response(self) -> Response<LedgerBody> {
+        let message = self.detail.as_deref().unwrap_or_else(|| self.code.message());
+        let body = json!({ "error": { "code": self.code.label(), "message": message } });
+        // Services depend on the code; the message may change.
+        json_response(self.code.status(), &body)
+    }
+}
+
+impl From<LateError> for ApiRefusal {
+    fn from(error: LateError) -> Self {
+        tracing::warn!(%error, "a ledger API request failed: the ledger returned an error");
+        Self::from_code(match error {
+            // The cause goes to the log only: a caller learns the code, and nothing of the operator's store.
+            LateError::Ledger(LedgerError::Full { .. }) => ApiErrorCode::Full,
+            LateError::Ledger(LedgerError::TooLarge) => ApiErrorCode::TooLarge,
+            LateError::Ledger(LedgerError::Store(_) | LedgerError::Closed) | LateError::Busy => {
+                ApiErrorCode::Unavailable
+            }
+        })
+    }
+}
+
+/// Builds a JSON response.
+pub(super) fn json_response(status: StatusCode, body: &Value) -> Response<LedgerBody> {
+    raw_json_response(status, body.to_string().into())
+}
+
+/// Builds a response from finished JSON.
+pub(super) fn raw_json_response(status: StatusCode, body: Bytes) -> Response<LedgerBody> {
+    let mut answer = Response::new(LedgerBody::from_bytes(body));
+    *answer.status_mut() = status;
+    // Results are private to a caller, so no cache may store them, and no browser may guess another type.
+    let plain = [
+        (CONTENT_TYPE, "application/json"),
+        (CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("x-content-type-options"), "nosniff"),
+    ];
+    for (name, value) in plain {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}

@@ -1,0 +1,277 @@
+//! The stream timeouts of one answer: its state, the timeout in force, and the time used. Per exchange, never shared.
+//!
+//! Two timeouts run side by side. Any byte restarts the one for bytes; only events of the answer restart the one for
+//! progress.
+
+use std::time::{Duration, Instant};
+
+use super::ExchangeTimeouts;
+use crate::wire::watch::{Facts, Phase};
+
+/// Bytes of a tool's name or id that are shown.
+const TOOL_TEXT_MAX: usize = 64;
+/// Longest believable age of a running tool.
+const TOOL_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The state of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamState {
+    /// `true` once an event of the answer itself has arrived.
+    pub has_begun: bool,
+    /// `true` once a heartbeat has arrived.
+    pub has_heartbeats: bool,
+    /// `true` if the provider reported the request as queued.
+    pub is_queued: bool,
+    /// The explanation for a silence.
+    pub in_flight: InFlight,
+}
+
+/// An explanation for a silence, the longest timeout first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InFlight {
+    /// A tool is running at the provider.
+    ServerTool,
+    /// The provider is compacting the history.
+    Compaction,
+    /// A reasoning block is open.
+    Reasoning,
+    /// No explanation.
+    #[default]
+    Nothing,
+}
+
+impl StreamState {
+    /// Derives the state from the watcher's facts. A finished answer has nothing in flight.
+    fn from_facts(facts: &Facts, compacts: bool) -> Self {
+        // Checked first: a tool or block that the stream left open means nothing after its end.
+        let open = if facts.terminal {
+            InFlight::Nothing
+        } else if !facts.server_tools.in_flight.is_empty() {
+            InFlight::ServerTool
+        } else if compacts || facts.compaction == Phase::Open {
+            InFlight::Compaction
+        } else if facts.reasoning == Phase::Open {
+            InFlight::Reasoning
+        } else {
+            InFlight::Nothing
+        };
+        Self {
+            has_begun: facts.begun,
+            has_heartbeats: facts.heartbeats > 0,
+            is_queued: facts.queued,
+            in_flight: open,
+        }
+    }
+}
+
+/// A timeout of an answer's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TimeoutKind {
+    /// Since the head, nothing but heartbeats.
+    FirstEvent,
+    /// No byte at all.
+    Bytes,
+    /// Nothing but heartbeats.
+    Progress,
+    /// Like `Progress`, while reasoning is open.
+    Reasoning,
+    /// Like `Progress`, while a provider-side tool is running.
+    ServerTool,
+    /// Like `Progress`, while the provider compacts the history.
+    Compaction,
+    /// The time limit of the whole exchange.
+    Total,
+}
+
+/// The most recent running tool, safe to show: its texts are cut and printable, its age is limited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningTool {
+    /// The tool's name.
+    pub name: String,
+    /// The tool's id.
+    pub id: String,
+    /// Time since its start was seen.
+    pub age: Duration,
+}
+
+/// The timeouts of one answer.
+#[derive(Clone, Debug)]
+pub struct StreamTimeouts {
+    limits: ExchangeTimeouts,
+    first_event_limit: Duration,
+    deadline: Instant,
+    /// `true` if the request asks for a compaction only.
+    compacts_only: bool,
+    state: StreamState,
+    /// Events of the answer so far.
+    events_seen: u64,
+    /// Tools started so far, and the start of the last.
+    tools_started: u64,
+    tool_started_at: Instant,
+    /// The start of the present wait for the provider; `None` while the client is slow to read.
+    waiting_since: Option<Instant>,
+    /// Time without progress so far, without the present wait.
+    waited: Duration,
+}
+
+impl StreamTimeouts {
+    /// Starts the timeouts of an answer. Its exchange began at `began`; `budget` is the client's own timeout.
+    pub fn new(
+        clocks: &ExchangeTimeouts,
+        compacts: bool,
+        budget: Option<Duration>,
+        began: Instant,
+        now: Instant,
+    ) -> Self {
+        let state = StreamState {
+            // No event announces the compaction of a request that asks for one.
+            in_flight: if compacts {
+                InFlight::Compaction
+            } else {
+                InFlight::Nothing
+            },
+            ..StreamState::default()
+        };
+        Self {
+            limits: *clocks,
+            // Without heartbeats the wait is as long as for a head that comes when the model is done.
+            first_event_limit: within_budget(clocks.headers, budget),
+            deadline: began + clocks.total,
+            compacts_only: compacts,
+            state,
+            events_seen: 0,
+            tools_started: 0,
+            tool_started_at: now,
+            waiting_since: None,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// Returns the state of the answer.
+    pub const fn state(&self) -> StreamState {
+        self.state
+    }
+
+    /// Records that bytes arrived. `facts` is `None` if the answer is not watched. `now` is called only if needed.
+    pub fn record_bytes(&mut self, facts: Option<&Facts>, now: impl Fn() -> Instant) {
+        let waiting = self.waiting_since.take();
+        // An unwatched answer has no known events, so any byte counts as progress.
+        let Some(facts) = facts else {
+            self.waited = Duration::ZERO;
+            return;
+        };
+        // Read before the state changes: it detects the first heartbeat below.
+        let silent = !self.state.has_heartbeats;
+        self.state = StreamState::from_facts(facts, self.compacts_only);
+        // The facts contain no times, so the start is the moment at which the count changes.
+        if facts.server_tools.started != self.tools_started {
+            (self.tools_started, self.tool_started_at) = (facts.server_tools.started, now());
+        }
+        if facts.events == self.events_seen {
+            // A heartbeat only: the wait for progress continues.
+            self.waited += waiting.map_or(Duration::ZERO, |since| now().saturating_duration_since(since));
+            if silent && self.waited >= self.progress_timeout().1 {
+                // The first heartbeat selects a shorter timeout, which must not end the answer at once.
+                self.waited = self.progress_timeout().1.saturating_sub(self.limits.heartbeat_idle);
+            }
+        } else {
+            (self.events_seen, self.waited) = (facts.events, Duration::ZERO);
+        }
+    }
+
+    /// Returns the end of the present wait and the timeout that expires then. Progress counts only if `watched`.
+    pub fn next_timeout(&mut self, watched: bool, now: impl FnOnce() -> Instant) -> (Instant, TimeoutKind) {
+        // Repeated polls of one wait share its start.
+        let since = *self.waiting_since.get_or_insert_with(now);
+        let mut first = (self.deadline, TimeoutKind::Total);
+        let mut also = |at: Instant, clock| {
+            if at < first.0 {
+                first = (at, clock);
+            }
+        };
+        if let Some(limit) = self.bytes_timeout(watched) {
+            also(since + limit, TimeoutKind::Bytes);
+        }
+        if watched {
+            let (clock, limit) = self.progress_timeout();
+            also(since + limit.saturating_sub(self.waited), clock);
+        }
+        first
+    }
+
+    /// Returns `true` if more than half of the timeout for the present silence is used.
+    pub fn is_late(&self, watched: bool, now: Instant) -> bool {
+        let Some(since) = self.waiting_since else { return false };
+        let silent = now.saturating_duration_since(since);
+        // Either timeout may expire first, so the nearer one decides.
+        let bytes = self.bytes_timeout(watched).is_some_and(|limit| silent * 2 > limit);
+        let (_, limit) = self.progress_timeout();
+        bytes || (watched && (self.waited + silent) * 2 > limit)
+    }
+
+    /// Returns the most recent running tool; `None` if no tool is running.
+    pub fn running_tool(&self, facts: &Facts, now: Instant) -> Option<RunningTool> {
+        let tool = facts
+            .server_tools
+            .latest()
+            .filter(|_| self.state.in_flight == InFlight::ServerTool)?;
+        Some(RunningTool {
+            name: printable_text(&tool.name),
+            id: printable_text(&tool.id),
+            age: now.saturating_duration_since(self.tool_started_at).min(TOOL_AGE_MAX),
+        })
+    }
+
+    /// Returns the timeout for bytes; `None` if it does not apply. A stream without heartbeats may be silent while
+    /// something is in flight.
+    fn bytes_timeout(&self, watched: bool) -> Option<Duration> {
+        // A provider that sends heartbeats is expected to go on with them, whatever is in flight.
+        if self.state.has_heartbeats {
+            return Some(self.limits.heartbeat_idle);
+        }
+        // Without heartbeats a silence before the first event is normal, however long the model thinks.
+        let excused = self.state.in_flight != InFlight::Nothing || !self.state.has_begun;
+        (!watched || !excused).then_some(self.limits.idle)
+    }
+
+    /// Returns the progress timeout in force.
+    const fn progress_timeout(&self) -> (TimeoutKind, Duration) {
+        let ExchangeTimeouts {
+            first_event,
+            progress,
+            reasoning,
+            server_tool,
+            compaction,
+            ..
+        } = self.limits;
+        match (self.state.in_flight, self.state.has_begun) {
+            // What is in flight decides first, even before the first event of the answer.
+            (InFlight::ServerTool, _) => (TimeoutKind::ServerTool, server_tool),
+            (InFlight::Compaction, _) => (TimeoutKind::Compaction, compaction),
+            (InFlight::Reasoning, _) => (TimeoutKind::Reasoning, reasoning),
+            (InFlight::Nothing, true) => (TimeoutKind::Progress, progress),
+            (InFlight::Nothing, false) if self.state.has_heartbeats => (TimeoutKind::FirstEvent, first_event),
+            (InFlight::Nothing, false) => (TimeoutKind::FirstEvent, self.first_event_limit),
+        }
+    }
+}
+
+/// Returns `limit`, or slightly less than the client's own timeout if that is shorter. The proxy sees the cause of a
+/// silence, so it should time out first.
+pub fn within_budget(limit: Duration, budget: Option<Duration>) -> Duration {
+    // Time for the proxy's error to reach the client before the client gives up.
+    const AHEAD: Duration = Duration::from_secs(5);
+    match budget {
+        // Half of a very short timeout, where five seconds would leave nothing.
+        Some(budget) => limit.min(budget.saturating_sub(AHEAD).max(budget / 2)),
+        None => limit,
+    }
+}
+
+/// Returns a provider's text, cut and printable.
+fn printable_text(text: &str) -> String {
+    let letters = text.chars().take(TOOL_TEXT_MAX);
+    // The text ends up in logs and headers, where control characters could forge lines.
+    let plain = |letter: char| if letter.is_ascii_graphic() { letter } else { '_' };
+    letters.map(plain).collect()
+}

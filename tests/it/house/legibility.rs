@@ -1,0 +1,328 @@
+//! Figures of legibility that only get better: `tests/house/measure.py` prints them with every place behind them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::architecture::{Source, sources};
+
+/// Names that every module may use for its own type.
+const SHARED_NAMES: [&str; 3] = ["Error", "Args", "Settings"];
+/// Names that stand for more than one type beside those.
+const REPEATED_NAMES_MAX: usize = 15;
+/// Doc comments that open with a question word, in percent.
+const QUESTIONS_MAX_PERCENT: usize = 3;
+/// Functions with names of one word, in percent.
+const ONE_WORD_MAX_PERCENT: usize = 50;
+/// Plain comments per 100 lines of code, in rooms whose steps need reasons.
+const REASONS_MIN: usize = 3;
+/// Rooms whose steps need reasons.
+const REASONED: [&str; 3] = ["src/proxy/", "src/repair/", "src/conversation/pairing/"];
+
+const QUESTION_WORDS: [&str; 13] = [
+    "What", "Who", "Whose", "Which", "Whom", "Whether", "Where", "When", "How", "Why", "Of", "As", "None",
+];
+
+#[test]
+fn type_names_are_unique() {
+    let mut homes: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for source in sources() {
+        for name in defined_types(&source) {
+            homes.entry(name).or_default().push(source.path.clone());
+        }
+    }
+    homes.retain(|name, places| places.len() > 1 && !SHARED_NAMES.contains(&name.as_str()));
+    assert!(
+        homes.len() <= REPEATED_NAMES_MAX,
+        "{} names stand for more than one type, {REPEATED_NAMES_MAX} may: {homes:#?}",
+        homes.len()
+    );
+}
+
+#[test]
+fn inherent_impls_are_beside_their_types() {
+    let all = sources();
+    let mut homes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for source in &all {
+        for name in defined_types(source) {
+            homes.entry(name).or_default().insert(source.path.clone());
+        }
+    }
+    for source in &all {
+        for name in source.code.lines().filter_map(inherent_impl) {
+            assert!(
+                homes.get(&name).is_none_or(|places| places.contains(&source.path)),
+                "{} has an impl of {name}, which is defined in another file",
+                source.path
+            );
+        }
+    }
+}
+
+#[test]
+fn doc_comments_open_with_a_verb_or_a_noun() {
+    let (mut all, mut asked) = (0, Vec::new());
+    for source in sources() {
+        let mut is_first = true;
+        let lines = source.text.lines().map(str::trim);
+        for line in lines.take_while(|line| *line != "#[cfg(test)]") {
+            let Some(doc) = line.strip_prefix("///") else {
+                is_first = true;
+                continue;
+            };
+            if std::mem::replace(&mut is_first, false) {
+                all += 1;
+                let word = doc.split_whitespace().next().unwrap_or_default();
+                if QUESTION_WORDS.contains(&word.trim_end_matches(|letter: char| !letter.is_alphabetic())) {
+                    asked.push(format!("{}: {doc}", source.path));
+                }
+            }
+        }
+    }
+    assert!(
+        asked.len() * 100 <= all * QUESTIONS_MAX_PERCENT,
+        "{} of {all}: {asked:#?}",
+        asked.len()
+    );
+}
+
+#[test]
+fn names_of_functions_tell() {
+    let (mut all, mut short) = (0, 0);
+    for source in sources() {
+        for name in source.code.lines().filter_map(function_name) {
+            all += 1;
+            short += usize::from(!name.contains('_'));
+        }
+    }
+    assert!(
+        short * 100 <= all * ONE_WORD_MAX_PERCENT,
+        "{short} of {all} functions have names of one word"
+    );
+}
+
+#[test]
+fn steps_have_their_reasons() {
+    for room in REASONED {
+        let (mut code, mut reasons) = (0, 0);
+        for source in sources().iter().filter(|source| source.path.starts_with(room)) {
+            let body = source.text.split("#[cfg(test)]").next().unwrap_or_default();
+            let is_reason = |line: &str| line.starts_with("//") && !line.starts_with("///") && !line.starts_with("//!");
+            let lines = body.lines().map(str::trim).filter(|line| !line.is_empty());
+            code += lines.clone().filter(|line| !line.starts_with("//")).count();
+            reasons += lines.filter(|line| is_reason(line)).count();
+        }
+        assert!(
+            reasons * 100 >= code * REASONS_MIN,
+            "{room}: {reasons} plain comments in {code} lines of code"
+        );
+    }
+}
+
+#[test]
+fn no_folder_has_an_import_circle() {
+    let all = sources();
+    let modules: BTreeSet<String> = all.iter().map(|source| module_of(&source.path)).collect();
+    // By folder: which of its modules import which.
+    let mut folders: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
+    for source in &all {
+        let own = module_of(&source.path);
+        let parts: Vec<&str> = own.split("::").filter(|part| !part.is_empty()).collect();
+        for path in imported_paths(&source.code) {
+            let path = resolve(&parts, &path);
+            // An import of a nested module counts for each folder that both are in.
+            for depth in 1..parts.len().min(path.len()) {
+                if parts[..depth] != path[..depth] {
+                    break;
+                }
+                let (name, other) = (parts[depth], path[depth].as_str());
+                let folder = parts[..depth].join("::");
+                if name != other && modules.contains(&format!("{folder}::{other}")) {
+                    let uses = folders.entry(folder).or_default();
+                    uses.entry(name.to_owned()).or_default().insert(other.to_owned());
+                }
+            }
+        }
+    }
+    assert!(
+        folders.get("repair").is_some_and(|uses| uses.contains_key("plan")),
+        "the reader of imports sees nothing"
+    );
+    for (folder, uses) in &folders {
+        for module in uses.keys() {
+            assert!(
+                !reaches(uses, module, module, &mut BTreeSet::new()),
+                "{folder}: {module} imports itself in a circle"
+            );
+        }
+    }
+}
+
+fn reaches(uses: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str, seen: &mut BTreeSet<String>) -> bool {
+    uses.get(from).is_some_and(|modules| {
+        modules
+            .iter()
+            .any(|module| module == to || (seen.insert(module.clone()) && reaches(uses, module, to, seen)))
+    })
+}
+
+/// Skips `pub`, `pub(…)` and the words that may stand in front of an item.
+fn after_visibility(line: &str) -> &str {
+    let mut rest = line.trim_start();
+    if let Some(behind) = rest.strip_prefix("pub") {
+        rest = behind
+            .strip_prefix('(')
+            .and_then(|behind| behind.split_once(')'))
+            .map_or(behind, |(_, rest)| rest);
+        rest = rest.trim_start();
+    }
+    for word in ["const ", "async ", "unsafe "] {
+        rest = rest.strip_prefix(word).unwrap_or(rest);
+    }
+    rest
+}
+
+fn identifier(text: &str) -> String {
+    let letters = text.chars();
+    letters
+        .take_while(|letter| letter.is_alphanumeric() || *letter == '_')
+        .collect()
+}
+
+fn function_name(line: &str) -> Option<String> {
+    after_visibility(line).strip_prefix("fn ").map(identifier)
+}
+
+/// Names of the structs, enums, traits and aliases of a file. Types of a trait's impl belong to the trait.
+fn defined_types(source: &Source) -> Vec<String> {
+    let defined = |line: &str| {
+        let rest = after_visibility(line);
+        let is_nested = line.starts_with(' ') && rest.starts_with("type ");
+        let kinds = ["struct ", "enum ", "trait ", "type ", "union "];
+        let name = kinds.iter().find_map(|kind| rest.strip_prefix(kind)).map(identifier)?;
+        (!is_nested && name.starts_with(|letter: char| letter.is_uppercase())).then_some(name)
+    };
+    source.code.lines().filter_map(defined).collect()
+}
+
+/// The type of an inherent impl at the beginning of a line.
+fn inherent_impl(line: &str) -> Option<String> {
+    let mut rest = line.strip_prefix("impl")?;
+    if line.contains(" for ") {
+        return None;
+    }
+    if rest.starts_with('<') {
+        let mut depth = 0_i32;
+        let end = rest.char_indices().find_map(|(at, letter)| {
+            depth += match letter {
+                '<' => 1,
+                '>' => -1,
+                _ => 0,
+            };
+            (depth == 0).then_some(at + 1)
+        })?;
+        rest = &rest[end..];
+    }
+    let path = rest.trim_start();
+    let path: String = path
+        .chars()
+        .take_while(|letter| letter.is_alphanumeric() || "_:".contains(*letter))
+        .collect();
+    path.rsplit("::")
+        .next()
+        .map(ToOwned::to_owned)
+        .filter(|name| !name.is_empty())
+}
+
+/// `src/a/b.rs` is `a::b`, as is `src/a/b/mod.rs`.
+fn module_of(path: &str) -> String {
+    let stem = path.trim_start_matches("src/").trim_end_matches(".rs");
+    stem.trim_end_matches("/mod").replace('/', "::")
+}
+
+/// Every path in `use` trees and every path that begins with `crate`, `super` or `self`.
+fn imported_paths(code: &str) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    let mut rest = code;
+    let mut others = String::new();
+    while let Some(at) = rest.find("use ") {
+        let is_word = rest[..at]
+            .chars()
+            .next_back()
+            .is_none_or(|letter| letter.is_whitespace());
+        others.push_str(&rest[..at]);
+        rest = &rest[at + "use ".len()..];
+        if is_word && let Some((tree, behind)) = rest.split_once(';') {
+            flatten(tree, &[], &mut found);
+            rest = behind;
+        }
+    }
+    others.push_str(rest);
+    for root in ["crate::", "super::", "self::"] {
+        for (at, _) in others.match_indices(root) {
+            let before = others[..at].chars().next_back();
+            if before.is_some_and(|letter| letter.is_alphanumeric() || letter == '_' || letter == ':') {
+                continue;
+            }
+            let path: String = others[at..]
+                .chars()
+                .take_while(|letter| letter.is_alphanumeric() || "_:".contains(*letter))
+                .collect();
+            found.push(
+                path.split("::")
+                    .filter(|part| !part.is_empty())
+                    .map(ToOwned::to_owned)
+                    .collect(),
+            );
+        }
+    }
+    found
+}
+
+/// `a::{b, c::d}` is `a::b` and `a::c::d`.
+fn flatten(tree: &str, before: &[String], found: &mut Vec<Vec<String>>) {
+    let (head, group) = match tree.split_once('{') {
+        Some((head, group)) => (head, Some(group)),
+        None => (tree, None),
+    };
+    let names = head
+        .split("::")
+        .map(|name| name.split(" as ").next().unwrap_or_default().trim());
+    let path: Vec<String> = before
+        .iter()
+        .cloned()
+        .chain(names.filter(|name| !name.is_empty()).map(ToOwned::to_owned))
+        .collect();
+    let Some(group) = group.and_then(|group| group.rsplit_once('}')) else {
+        found.push(path);
+        return;
+    };
+    let (mut depth, mut item) = (0_usize, String::new());
+    for letter in group.0.chars().chain([',']) {
+        match letter {
+            ',' if depth == 0 => {
+                let item = std::mem::take(&mut item);
+                if !item.trim().is_empty() {
+                    flatten(&item, &path, found);
+                }
+                continue;
+            }
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        item.push(letter);
+    }
+}
+
+/// A path from the crate's root.
+fn resolve(own: &[&str], path: &[String]) -> Vec<String> {
+    let own = |ups: usize| own[..own.len().saturating_sub(ups)].iter().map(ToString::to_string);
+    match path.first().map(String::as_str) {
+        Some("crate") => path[1..].to_vec(),
+        Some("self") => own(0).chain(path[1..].iter().cloned()).collect(),
+        Some("super") => {
+            let ups = path.iter().take_while(|name| *name == "super").count();
+            own(ups).chain(path[ups..].iter().cloned()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
