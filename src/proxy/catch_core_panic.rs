@@ -1,8 +1,9 @@
-//! Protection against panics of the repair core: they would be our own bug, and must not end an exchange.
+//! Protection against panics of the repair core: a bug in it must not end an exchange.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `work`. Returns `None` if it panics: the exchange then goes on without its result.
+/// Runs `work`. Returns `None` if it panics, so that the exchange can continue without its result.
 pub(super) fn catch_core_panic<T>(work: impl FnOnce() -> Option<T>) -> Option<T> {
+    // The core works on values of its own, so a panic leaves nothing half changed.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! `ProxyError`: every failure of an exchange, and the answer it becomes. Inner detail goes to the log alone.
+//! `ProxyError`: every failure of an exchange, and its answer to the client. Internal detail is only logged.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ use crate::{
     upstream::{Phase, SendError, SendErrorKind},
 };
 
-/// Seconds above which clients do not wait for `retry-after` but try at once (anthropic-python, 2026-10).
+/// Longest `retry-after`, in seconds, for which clients wait. They ignore longer ones (anthropic-python, 2026-10).
 const PATIENCE_SECONDS: u64 = 60;
 
-/// Why an exchange got an answer of ours.
+/// The failure for which the proxy itself answers an exchange.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
-    /// Refused at the door.
-    #[error("refused: {0:?}")]
+    /// Refused by its head.
+    #[error("request refused: {0:?}")]
     Refused(Refusal),
     /// No upstream has this path.
     #[error("no route")]
@@ -33,58 +33,58 @@ pub enum ProxyError {
         /// The base URLs that work.
         bases: Vec<String>,
     },
-    /// The client's body is malformed, cut short, or stalls.
+    /// The client's body was malformed, cut short, or stalled.
     #[error(transparent)]
     Body(ClientFault),
-    /// Above the inspection limit, on a strict route.
-    #[error("the body is above the inspection limit")]
+    /// A body above the inspection limit, on a strict route.
+    #[error("the request's body exceeds the inspection limit")]
     TooLarge {
         /// The limit in bytes.
         limit: usize,
     },
     /// Findings on a strict route.
-    #[error("rejected")]
+    #[error("request rejected: the strict route has findings")]
     Rejected(Rejection),
-    /// The provider could not be asked, or gave no answer.
-    #[error("no answer of the provider")]
+    /// The request could not be sent, or the provider did not answer.
+    #[error("no answer from the provider")]
     Upstream {
         /// The upstream's name and host, as in `anthropic (api.anthropic.com)`.
         upstream: String,
-        /// What failed.
+        /// The failed step.
         #[source]
         error: SendError,
     },
-    /// The profile's credential could not be put on the request.
-    #[error("the request could not be signed")]
+    /// The profile's credential could not be applied to the request.
+    #[error("applying the profile's credential failed")]
     Unsigned {
-        /// Why not.
+        /// The reason.
         #[source]
         error: ApplyError,
-        /// Bodies above this size, in bytes, are not kept.
+        /// Maximum size of a buffered body, in bytes.
         limit: usize,
     },
-    /// The provider's stream broke off or fell silent before it had begun.
-    #[error("the answer did not begin")]
+    /// The provider's stream broke or timed out before its first event.
+    #[error("the answer failed before its first event")]
     Unbegun(Verdict),
-    /// The exchange has taken as long as it may.
-    #[error("the exchange has reached its limit")]
+    /// The exchange reached its total time limit.
+    #[error("timeout: the exchange reached its total time limit")]
     Deadline,
-    /// Every profile that could serve rests.
-    #[error("no profile is able to serve")]
+    /// Every profile that could serve the request is in cooldown.
+    #[error("no profile can serve the request")]
     Exhausted {
         /// The upstream's name.
         upstream: String,
-        /// The recorded reasons.
+        /// The reasons of the cooldowns. Empty if no profile serves the model.
         reasons: Vec<Reason>,
-        /// How long until the first is able again.
+        /// Time until the first cooldown ends. `None` if none ends by itself.
         wait: Option<Duration>,
-        /// Whether others could serve, but the conversation is bound to the one that rests.
+        /// `true` if other profiles could serve, but the conversation is bound to one in cooldown.
         bound: bool,
     },
 }
 
 impl ProxyError {
-    /// What happened, and whose doing it was.
+    /// Returns the verdict on the exchange.
     pub fn verdict(&self) -> Verdict {
         let refused = |code| Verdict::with_code(Class::Refused, code);
         let upload = |code| Verdict {
@@ -110,17 +110,17 @@ impl ProxyError {
         }
     }
 
-    /// The stable name.
+    /// Returns the stable name of the failure.
     pub fn code(&self) -> &'static str {
         self.verdict().code
     }
 
-    /// Whose doing it was.
+    /// Returns the side that caused the failure, as in `x-antiphon-fault`.
     pub fn side(&self) -> &'static str {
         self.verdict().fault_side().map_or("proxy", Side::label)
     }
 
-    /// Where it happened.
+    /// Returns the phase of the failure, as in `x-antiphon-phase`.
     pub fn phase(&self) -> &'static str {
         match self {
             Self::Upstream { error, .. } => match error.phase {
@@ -136,7 +136,7 @@ impl ProxyError {
         }
     }
 
-    /// The status of the answer.
+    /// Returns the status of the answer.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Refused(refusal) => refusal.status(),
@@ -156,6 +156,7 @@ impl ProxyError {
             },
             Self::Unbegun(verdict) if verdict.class == Class::Broken => StatusCode::BAD_GATEWAY,
             Self::Unbegun(_) | Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
+            // 429 only if waiting helps: SDKs retry it, and a disabled credential needs an operator.
             Self::Exhausted { reasons, .. }
                 if !reasons.is_empty() && reasons.iter().all(|reason| reason.is_limit()) =>
             {
@@ -165,7 +166,7 @@ impl ProxyError {
         }
     }
 
-    /// What the client is told: what happened and what to do.
+    /// Returns the message for the client: the failure, and what to do about it.
     pub fn public_message(&self) -> String {
         match self {
             Self::Refused(refusal) => refusal.message().to_owned(),
@@ -176,24 +177,24 @@ impl ProxyError {
                 )
             }
             Self::Body(ClientFault::Broken) => "the request's body is malformed or was cut short".to_owned(),
-            Self::Body(ClientFault::Stalled) => "the request's body stalled; send it again".to_owned(),
+            Self::Body(ClientFault::Stalled) => "timeout: the request's body stalled; try again".to_owned(),
             Self::TooLarge { limit } => {
-                format!("the body is larger than {limit} bytes, the most that is inspected, and this route is strict")
+                format!("the body exceeds the inspection limit of {limit} bytes, and this strict route refuses such bodies")
             }
             Self::Unsigned {
                 error: ApplyError::Streamed,
                 limit,
             } => {
-                format!("the body is larger than {limit} bytes, the most that is kept to be signed")
+                format!("the body exceeds {limit} bytes, the limit for bodies that the proxy signs")
             }
             Self::Unsigned { .. } => "the profile's credential cannot be used for this request".to_owned(),
             Self::Rejected(rejection) => rejection.message(),
             Self::Upstream { upstream, error } => upstream_message(upstream, error),
             Self::Unbegun(verdict) if verdict.class == Class::Broken => {
-                "the provider's connection broke before the answer had begun; try again".to_owned()
+                "the connection to the provider failed before the answer began; try again".to_owned()
             }
-            Self::Unbegun(_) => "the provider took the request and did not begin to answer; try again".to_owned(),
-            Self::Deadline => "the exchange has reached the limit on its whole duration; try again".to_owned(),
+            Self::Unbegun(_) => "timeout: the provider accepted the request but did not begin to answer; try again".to_owned(),
+            Self::Deadline => "timeout: the exchange reached its total time limit; try again".to_owned(),
             Self::Exhausted {
                 upstream,
                 reasons,
@@ -203,7 +204,7 @@ impl ProxyError {
         }
     }
 
-    /// RFC 9209 error type.
+    /// Returns the error type of RFC 9209.
     fn proxy_status(&self) -> &'static str {
         let error = match self {
             Self::Upstream { error, .. } => error,
@@ -236,12 +237,13 @@ impl ProxyError {
         }
     }
 
-    /// Whether the connection must not carry another request.
+    /// Returns `true` if the connection must not carry another request.
     fn closes(&self) -> bool {
+        // The rest of such a body cannot be told from the next request.
         matches!(self, Self::Refused(Refusal::Framing) | Self::Body(_))
     }
 
-    /// The answer in the shape that the client reads.
+    /// Returns the answer in the shape that the client's SDK reads.
     pub fn answer(&self, shape: ErrorShape, request_id: &str) -> Response<Bytes> {
         let status = self.status();
         let mut body = shape.error_body(status, self.code(), &self.public_message(), request_id);
@@ -261,9 +263,10 @@ impl ProxyError {
             fields.insert("x-amzn-errortype", HeaderValue::from_static(kind));
         }
         if let Self::Exhausted { wait: Some(wait), .. } = self {
-            // Some clients wait for no more than a minute and then try at once: they must be told not to.
+            // Rounded up: a retry a moment too early would fail again.
             let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
             fields.insert(RETRY_AFTER, seconds.into());
+            // Some clients ignore a longer wait and retry at once.
             if seconds > PATIENCE_SECONDS {
                 fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
             }
@@ -275,7 +278,7 @@ impl ProxyError {
                 fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             }
             Self::Refused(Refusal::ClientToken) => {
-                // The same token again is as wrong. RFC 9110 15.5.2: the answer names the way to do better.
+                // A retry with the same token would fail too. RFC 9110 15.5.2 requires the challenge.
                 fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
                 fields.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"antiphon\""));
             }
@@ -286,8 +289,9 @@ impl ProxyError {
     }
 }
 
+/// Returns `true` if the TLS handshake failed because of a certificate.
 fn is_certificate(error: &SendError) -> bool {
-    // hyper-rustls and tokio-rustls wrap the handshake's error in io errors, which hide it from `source`.
+    // hyper-rustls and tokio-rustls wrap the TLS error in io errors, whose `source` skips it.
     let mut io = error.find_cause::<std::io::Error>();
     while let Some(inner) = io.and_then(std::io::Error::get_ref) {
         if let Some(tls) = inner.downcast_ref::<rustls::Error>() {
@@ -298,42 +302,44 @@ fn is_certificate(error: &SendError) -> bool {
     false
 }
 
+/// Returns the message for a request that no profile can serve.
 fn exhausted_message(upstream: &str, reasons: &[Reason], wait: Option<Duration>, bound: bool) -> String {
     let reasons: Vec<&str> = reasons.iter().map(|reason| reason.label()).collect();
     let why = if reasons.is_empty() {
         "no profile serves this model".to_owned()
     } else if bound {
         format!(
-            "the profile that this conversation is bound to rests ({}), and no other holds its state",
+            "the profile that this conversation is bound to is in cooldown ({}), and no other profile has its state",
             reasons.join(", ")
         )
     } else {
-        format!("every profile rests ({})", reasons.join(", "))
+        format!("every profile is in cooldown ({})", reasons.join(", "))
     };
     match wait {
         Some(wait) => format!(
-            "upstream {upstream}: {why}; the first is able again in {} s",
+            "upstream {upstream}: {why}; the first cooldown ends in {} s",
             wait.as_secs()
         ),
         None => format!("upstream {upstream}: {why}; see the profiles of this upstream in the configuration"),
     }
 }
 
+/// Returns the message for a failed send: the failed step, and what to check.
 fn upstream_message(upstream: &str, error: &SendError) -> String {
     let what = match (error.phase, error.kind) {
         (_, SendErrorKind::Request) => return "the request's body is malformed or was cut short".to_owned(),
-        (_, SendErrorKind::Protocol) => "its answer is not valid http; check that the url is right",
-        (Phase::Resolve, _) => "the host name does not resolve; check the url and the network",
-        (Phase::Connect, SendErrorKind::Io) => "cannot connect; check that it is up and that its url is right",
-        (Phase::Connect, SendErrorKind::TimedOut) => "connecting took too long; check the network, or try again",
-        (Phase::Tls, SendErrorKind::TimedOut) => "the tls handshake took too long; check the network, or try again",
+        (_, SendErrorKind::Protocol) => "its answer is not valid http; check that its url is right",
+        (Phase::Resolve, _) => "the dns lookup failed; check the url's host name and the network",
+        (Phase::Connect, SendErrorKind::Io) => "the connection failed; check that it is up and that its url is right",
+        (Phase::Connect, SendErrorKind::TimedOut) => "timeout while connecting; check the network, or try again",
+        (Phase::Tls, SendErrorKind::TimedOut) => "timeout in the tls handshake; check the network, or try again",
         (Phase::Tls, _) => "the tls handshake failed; check the url's scheme and the trusted certificates",
-        (Phase::Send, SendErrorKind::Io) => "the connection broke while the request was sent; try again",
-        (Phase::Send, SendErrorKind::TimedOut) => "it stopped taking the request; try again",
-        (Phase::Headers, SendErrorKind::Io) => "the connection broke before an answer came; try again",
-        (Phase::Headers, SendErrorKind::TimedOut) => "no answer came in time; try again, or raise the headers timeout",
-        (Phase::Body, SendErrorKind::Io) => "the connection broke in the middle of the answer; try again",
-        (Phase::Body, SendErrorKind::TimedOut) => "the answer stalled; try again, or raise the idle timeout",
+        (Phase::Send, SendErrorKind::Io) => "the connection failed while the request was sent; try again",
+        (Phase::Send, SendErrorKind::TimedOut) => "timeout: it stopped reading the request; try again",
+        (Phase::Headers, SendErrorKind::Io) => "the connection failed before an answer arrived; try again",
+        (Phase::Headers, SendErrorKind::TimedOut) => "timeout: no answer arrived in time; try again, or raise the headers timeout",
+        (Phase::Body, SendErrorKind::Io) => "the connection failed in the middle of the answer; try again",
+        (Phase::Body, SendErrorKind::TimedOut) => "timeout: the answer stalled; try again, or raise the idle timeout",
     };
     format!("upstream {upstream}: {what}")
 }

@@ -1,4 +1,4 @@
-//! Admission by the head alone: refuses foreign callers, and requests that two readers could read differently.
+//! Admission by the request head alone: refuses foreign origins, and requests that two servers could read differently.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use http::{
 
 use crate::server::framing::RequestFraming;
 
-/// Why a request is refused at the door.
+/// The reason for which a request is refused by its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// CONNECT or TRACE.
@@ -21,26 +21,26 @@ pub enum Refusal {
     Path,
     /// `Host` is missing, repeated or not a host.
     Host,
-    /// `Host` is not one of ours: a page that rebinds names, or a configuration that lacks one.
+    /// `Host` is not a name of this proxy: DNS rebinding by a web page, or a name missing in the configuration.
     ForeignHost,
-    /// A web page that may not call us.
+    /// A web page that may not call the proxy.
     Origin,
     /// The length of the body can be read in two ways.
     Framing,
     /// A WebSocket.
     Upgrade,
-    /// An expectation that we cannot meet.
+    /// An expectation that the proxy cannot meet.
     Expect,
     /// `x-antiphon-mode` is none of the modes.
     Mode,
-    /// The header of the user says nothing, too much, or it twice.
+    /// The header that names the user is empty, too long or repeated.
     User,
-    /// No client token where one is needed, or one that is not known.
+    /// A client token is required, and is missing or unknown.
     ClientToken,
 }
 
 impl Refusal {
-    /// The stable name.
+    /// Returns the stable name.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Method => "method",
@@ -58,7 +58,7 @@ impl Refusal {
         }
     }
 
-    /// The status of the answer.
+    /// Returns the status of the answer.
     pub const fn status(self) -> StatusCode {
         match self {
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
@@ -70,63 +70,65 @@ impl Refusal {
         }
     }
 
-    /// What happened and what to do.
+    /// Returns the message for the client: the fault, and what to do about it.
     pub const fn message(self) -> &'static str {
         match self {
             Self::Method => "this method is not proxied",
             Self::Target => "the request target must be a path; use this proxy as a base url, not as an http proxy",
-            Self::Path => "the path must not hold dot segments, encoded slashes, backslashes or doubly encoded bytes",
-            Self::Host => "exactly one valid host header is needed",
+            Self::Path => "the path must not contain dot segments, encoded slashes, backslashes or doubly encoded bytes",
+            Self::Host => "exactly one valid host header is required",
             Self::ForeignHost => {
-                "this host name is not one of this proxy's (call it by a loopback address, or add the name to server.allow_hosts)"
+                "this host name is not allowed; use a loopback address, or add the name to server.allow_hosts"
             }
-            Self::Origin => "web pages of this origin may not call this proxy (add it to server.allow_origins)",
+            Self::Origin => "web pages of this origin may not call this proxy; add the origin to server.allow_origins",
             Self::Framing => {
-                "the length of the body is ambiguous: send one content-length, or transfer-encoding: chunked"
+                "the length of the body is ambiguous; send one content-length, or transfer-encoding: chunked"
             }
-            Self::Upgrade => "websockets are not supported: use http",
-            Self::Expect => "the only expectation that can be met is 100-continue",
+            Self::Upgrade => "websockets are not supported; use http",
+            Self::Expect => "the only supported expectation is 100-continue",
             Self::Mode => "x-antiphon-mode must be repair, strict or observe",
-            Self::User => "the header that names the user must stand once, with 1 to 256 bytes",
+            Self::User => "the header that names the user must be sent once and contain 1 to 256 bytes",
             Self::ClientToken => {
-                "no client token of this proxy's was presented: send one as the api key, or in x-antiphon-client-token"
+                "a valid client token is required; send one as the api key, or in x-antiphon-client-token"
             }
         }
     }
 }
 
-/// What the guard says of a request that is not refused.
+/// The result for a request that is not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// It may be routed.
+    /// The request may be routed.
     Forward,
-    /// A preflight of an allowed web page: answered here.
+    /// A preflight of an allowed web page, which the proxy answers itself.
     Preflight,
 }
 
-/// Who may call.
+/// The rules of admission.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
     /// Origins of web pages, exactly as browsers send them.
     pub allow_origins: Vec<String>,
-    /// Host names besides loopback; no port.
+    /// Host names besides loopback, without a port.
     pub allow_hosts: Vec<String>,
-    /// The address we listen on, unless it is every address.
+    /// The address that the proxy listens on. `None` if it listens on every address.
     pub own: Option<IpAddr>,
 }
 
 impl Guard {
-    /// Judges a request by its head alone.
+    /// Checks the head of a request.
     pub(super) fn admit<B>(&self, request: &Request<B>) -> Result<Admission, Refusal> {
         if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
             return Err(Refusal::Method);
         }
         let http2 = request.version() >= Version::HTTP_2;
+        // HTTP/2 has frames of its own: hyper checks them, and no length is ambiguous.
         if !http2 {
             framing(request)?;
         }
         target(request.uri(), http2)?;
         self.host(request.uri(), request.headers(), http2)?;
+        // After the host: only a request to this proxy may learn about origins.
         let preflight = self.origin(request.headers())? && request.method() == Method::OPTIONS;
         if wants_websocket(request.headers()) {
             return Err(Refusal::Upgrade);
@@ -142,8 +144,9 @@ impl Guard {
         })
     }
 
-    /// Whether there is an origin; an error if it is not an allowed one.
+    /// Returns `true` if the request names an origin. Fails if the origin is not allowed.
     fn origin(&self, headers: &HeaderMap) -> Result<bool, Refusal> {
+        // Every value must be allowed: a repeated header could hide a second origin.
         let mut origins = headers.get_all(ORIGIN).iter().peekable();
         let present = origins.peek().is_some();
         let allowed = |origin: &HeaderValue| {
@@ -158,8 +161,10 @@ impl Guard {
         }
     }
 
+    /// Checks that the host is a name of this proxy.
     fn host(&self, uri: &Uri, headers: &HeaderMap, http2: bool) -> Result<(), Refusal> {
         let mut hosts = headers.get_all(HOST).iter();
+        // An HTTP/2 request may name its host twice, but both must agree. HTTP/1 has exactly one `Host`.
         let authority = match (uri.authority().filter(|_| http2), hosts.next(), hosts.next()) {
             (Some(authority), None, _) => authority.clone(),
             (Some(authority), Some(host), None) if authority.as_str().as_bytes() == host.as_bytes() => {
@@ -170,6 +175,7 @@ impl Guard {
         };
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         let address = host.parse::<IpAddr>().ok();
+        // Loopback and the proxy's own address cannot be rebound by DNS. Other names need the operator's word.
         let ours = host.eq_ignore_ascii_case("localhost")
             || address.is_some_and(|address| address.is_loopback() || Some(address) == self.own)
             || self.allow_hosts.iter().any(|known| known.eq_ignore_ascii_case(host));
@@ -177,19 +183,23 @@ impl Guard {
     }
 }
 
-/// A `Host` value as host and optional port; none if it is anything else.
+/// Parses a `Host` value as host and optional port. `None` if it is anything else.
 fn authority(host: &HeaderValue) -> Option<Authority> {
     let text = host.to_str().ok()?;
+    // `Authority` accepts some of these, which other servers read in different ways.
     if text.is_empty() || text.contains(['@', ',', '/', '\\', '?', '#', ' ', '\t']) {
         return None;
     }
     let authority: Authority = text.parse().ok()?;
+    // `Authority` accepts any text as a port until it is read.
     let port = text.get(authority.host().len()..)?;
     let valid = port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
     (valid && !authority.host().is_empty()).then_some(authority)
 }
 
+/// Checks that the request target is a path.
 fn target(uri: &Uri, http2: bool) -> Result<(), Refusal> {
+    // Absolute forms are for forward proxies. In HTTP/2 every request names scheme and authority.
     let absolute = !http2 && (uri.scheme().is_some() || uri.authority().is_some());
     if absolute || !uri.path().starts_with('/') {
         Err(Refusal::Target)
@@ -198,9 +208,11 @@ fn target(uri: &Uri, http2: bool) -> Result<(), Refusal> {
     }
 }
 
+/// Checks that the length of the body can be read in one way only.
 fn framing<B>(request: &Request<B>) -> Result<(), Refusal> {
     let headers = request.headers();
     let witnessed = request.extensions().get::<RequestFraming>().copied();
+    // The only coding that every server reads alike is a single `chunked`.
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let coding = match (codings.next(), codings.next()) {
         (None, _) => false,
@@ -209,13 +221,14 @@ fn framing<B>(request: &Request<B>) -> Result<(), Refusal> {
     };
     let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
     let ambiguous = lengths > 1 || (coding && (lengths > 0 || request.version() < Version::HTTP_11));
-    // hyper hides what it resolves: the witness of the connection has seen it.
+    // hyper resolves some of these silently. The framing inspector of the connection has seen the original head.
     if ambiguous || witnessed.is_some_and(|framing| framing != RequestFraming::Plain) {
         return Err(Refusal::Framing);
     }
     Ok(())
 }
 
+/// Returns `true` if the request asks for an upgrade to WebSocket.
 fn wants_websocket(headers: &HeaderMap) -> bool {
     let protocols = headers
         .get_all(UPGRADE)

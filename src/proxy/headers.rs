@@ -1,7 +1,7 @@
-//! Which headers pass, both ways. Never adds a trace of us (`Via`, `X-Forwarded-*`) to a request.
+//! Headers that pass the proxy, in both directions. Requests get no trace of the proxy (`Via`, `X-Forwarded-*`).
 //!
-//! A header that the sender names in `Connection` is removed, as RFC 9110 7.6.1 says: a client that names its own
-//! credential there loses it. What we set ourselves is set afterwards, and cannot be removed that way.
+//! RFC 9110 7.6.1: a header that the sender names in `Connection` is removed. A client that names its own credential
+//! there loses it. The proxy sets its own headers afterwards, so that they cannot be removed that way.
 
 use std::fmt;
 
@@ -33,14 +33,15 @@ pub(super) const PHASE: HeaderName = HeaderName::from_static("x-antiphon-phase")
 pub(super) const MODE: HeaderName = HeaderName::from_static("x-antiphon-mode");
 /// `x-antiphon-client-token`.
 pub(super) const CLIENT_TOKEN: HeaderName = HeaderName::from_static("x-antiphon-client-token");
-/// `x-should-retry`, which the official SDKs heed.
+/// `x-should-retry`, which the official SDKs obey.
 pub(super) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// `proxy-status`, RFC 9209.
 pub(super) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
+/// Prefix of the proxy's own headers.
 const OURS: &str = "x-antiphon-";
 
-/// Headers of one connection, whoever sends them.
+/// Headers that concern one connection only.
 const HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -53,7 +54,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     PROXY_AUTHENTICATE,
 ];
 
-/// Headers that may hold a secret.
+/// Headers that may contain a secret.
 const SECRET: [HeaderName; 7] = [
     AUTHORIZATION,
     COOKIE,
@@ -64,42 +65,49 @@ const SECRET: [HeaderName; 7] = [
     HeaderName::from_static("x-amz-security-token"),
 ];
 
-/// What of a request's headers goes up. `Host` and `Content-Length` are not among them: the client sets its own.
+/// Returns the headers of a request that are sent upstream, without `Host` and `Content-Length`.
+///
+/// The HTTP client sets `Host`, and the caller the length of the body that is sent.
 pub fn for_upstream(mut headers: HeaderMap, inspected: bool) -> HeaderMap {
     strip(&mut headers);
+    // `Expect` is answered by the proxy's own server.
     for name in [HOST, CONTENT_LENGTH, EXPECT] {
         headers.remove(name);
     }
     if inspected {
-        // So that the answer can be read on its way; it is relayed untouched all the same.
+        // The watcher can read only an uncompressed answer.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
     for (name, value) in &mut headers {
         if SECRET.contains(name) {
+            // HTTP/2 must not put secrets into its header table, and `Debug` must not print them.
             value.set_sensitive(true);
         }
     }
     headers
 }
 
-/// Takes from an answer's headers what is not for the client.
+/// Removes the headers of an answer that are not for the client.
 pub fn for_client(headers: &mut HeaderMap) {
+    // RFC 9112 6.3: the transfer coding overrides a length, which must then not be forwarded.
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
     strip(headers);
 }
 
-/// Takes from trailers what may only stand in a head.
+/// Removes from trailers what may only be in a head.
 pub fn for_trailers(trailers: &mut HeaderMap) {
     strip(trailers);
+    // RFC 9110 6.5.1: framing, routing and authentication fields are not allowed in trailers.
     for name in [AUTHORIZATION, HOST, CONTENT_LENGTH, SET_COOKIE] {
         trailers.remove(name);
     }
 }
 
-/// Removes hop-by-hop headers, those named in `Connection`, ours, and what a gateway behind may take for framing.
+/// Removes hop-by-hop headers, headers named in `Connection`, the proxy's own, and framing in disguise.
 fn strip(headers: &mut HeaderMap) {
+    // Read first: `Connection` itself is removed below.
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
@@ -115,7 +123,7 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// CGI-like gateways read `_` as `-`.
+/// Returns `true` for a framing header spelled with `_`, which CGI-like gateways read as `-`.
 fn is_framing_in_disguise(name: &HeaderName) -> bool {
     name.as_str().contains('_')
         && [CONTENT_LENGTH, TRANSFER_ENCODING, HOST, CONNECTION]
@@ -123,7 +131,7 @@ fn is_framing_in_disguise(name: &HeaderName) -> bool {
             .any(|framing| name.as_str().replace('_', "-") == framing.as_str())
 }
 
-/// Headers for a log: names, and values only where they are known to be harmless.
+/// Headers for a log: all names, and the values of harmless headers only.
 pub(super) struct Redacted<'a>(pub &'a HeaderMap);
 
 impl fmt::Debug for Redacted<'_> {
@@ -143,7 +151,7 @@ impl fmt::Debug for Redacted<'_> {
     }
 }
 
-/// Whether the request has a signature over the body: any edit would break it.
+/// Returns `true` if the request has a signature over its body, which any edit would break.
 pub(super) fn is_signed(headers: &HeaderMap) -> bool {
     headers
         .get_all(AUTHORIZATION)

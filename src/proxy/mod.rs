@@ -1,4 +1,4 @@
-//! The life of one exchange, top to bottom.
+//! The life of one exchange, from the client's request to the answer.
 
 mod attempt;
 mod attempt_outcome;
@@ -44,11 +44,13 @@ use exchange_log::ExchangeLog;
 use guard::Admission;
 use response::ProviderAnswer;
 
-/// Runs one exchange. The client always gets an answer, and telemetry one event.
+/// Runs one exchange. The client always gets an answer, and telemetry always gets one event.
 async fn exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<AnswerBody> {
     let mut log = ExchangeLog::for_request(&path.telemetry, &path.request_ids, &request);
+    // Even an error before routing should have a form that the client's SDK can read.
     let mut shape = ErrorShape::guess_from_head(request.uri().path(), request.headers());
     tracing::trace!(headers = ?headers::Redacted(request.headers()), "request");
+    // The ledger API shares the port: tool services reach it under the clients' address.
     let forwarded = if ledger_api::is_ledger_path(request.uri().path()) {
         match ledger_exchange::answer_ledger_request(path, request).await {
             Ok(Some(answer)) => return ledger_answer(answer, log),
@@ -85,8 +87,9 @@ async fn forward(
     attempt::send(path, &route, outgoing, log).await.map(Some)
 }
 
-/// Turns an error of the proxy into an answer in the shape that the client reads.
+/// Returns the answer to an error of the proxy, in the shape that the client's SDK reads.
 fn error_answer(error: &ProxyError, mut log: ExchangeLog, shape: ErrorShape) -> Response<AnswerBody> {
+    // The client gets no internal detail, so the cause is only here.
     if let Some(source) = std::error::Error::source(error) {
         tracing::debug!(error = source, code = error.code(), "exchange failed");
     }
@@ -97,7 +100,7 @@ fn error_answer(error: &ProxyError, mut log: ExchangeLog, shape: ErrorShape) -> 
     Response::from_parts(head, AnswerBody::full(body))
 }
 
-/// Answers a preflight of an allowed web page with what the path takes, and nothing that opens it further.
+/// Answers a preflight of an allowed web page with the allowed methods, and no CORS headers.
 fn preflight_answer(mut log: ExchangeLog) -> Response<AnswerBody> {
     let (mut head, body) = Response::new(AnswerBody::empty()).into_parts();
     head.status = StatusCode::NO_CONTENT;
@@ -108,7 +111,7 @@ fn preflight_answer(mut log: ExchangeLog) -> Response<AnswerBody> {
     Response::from_parts(head, body)
 }
 
-/// Passes on an answer of the ledger API.
+/// Returns an answer of the ledger API, and ends the log.
 fn ledger_answer(answer: Response<ledger_api::LedgerBody>, mut log: ExchangeLog) -> Response<AnswerBody> {
     let (mut head, body) = answer.into_parts();
     log.complete_head(head.status, &mut head.headers);

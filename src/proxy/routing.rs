@@ -1,4 +1,4 @@
-//! The way of a request: its upstream, and the base URLs that work where it has none.
+//! Routing: finds the upstream of a request, or the base URLs for a client whose path has none.
 
 use http::{
     HeaderMap, Request, Uri,
@@ -11,6 +11,7 @@ use crate::provider::{Route, RouteError};
 
 /// Finds the route of a request.
 pub(super) fn find_route<'p, B>(path: &'p DataPath, request: &Request<B>) -> Result<Route<'p>, ProxyError> {
+    // A request without a path cannot be routed: `/` leads to the answer with the base URLs.
     let root = PathAndQuery::from_static("/");
     let target = request.uri().path_and_query().unwrap_or(&root);
     path.routes
@@ -23,8 +24,9 @@ pub(super) fn find_route<'p, B>(path: &'p DataPath, request: &Request<B>) -> Res
         })
 }
 
-/// Returns the base URLs that lead to an upstream, for the client whose URL did not.
+/// Returns the base URL of each upstream, as the client can reach the proxy.
 fn base_urls(path: &DataPath, uri: &Uri, headers: &HeaderMap) -> Vec<String> {
+    // The name that the client itself used is certain to work for it. HTTP/2 has it in the URI.
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = host
         .or_else(|| uri.authority().map(Authority::as_str))

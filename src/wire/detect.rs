@@ -68,7 +68,7 @@ impl Top {
             b"requests" if json.kind(value) == Kind::Array => self.other = Some(Wire::ANTHROPIC),
             b"toolConfig" | b"inferenceConfig" => self.converse = true,
             b"system" | b"anthropic_version" | b"thread" => self.anthropic = true,
-            // Of the formats with `messages`, only Anthropic's models are named so; routers put a prefix before the name.
+            // A chat body for a router names the model with a prefix (`anthropic/claude-…`).
             b"model" => self.anthropic |= json.decode(value).starts_with(b"claude"),
             b"tools" if json.kind(value) == Kind::Array => {
                 let walked = json.elements(value, |tool| {

@@ -47,7 +47,7 @@ pub(crate) fn quote(
         None | Some((_, Kind::Null)) => {}
         Some((content, Kind::String)) => quotation.say(guarded(json, json.inner(content))),
         Some((content, Kind::Array)) => {
-            // The body may be broken inside this array, since reading it skipped the content.
+            // Cannot fail in a validated body. If it does, the content is quoted as JSON.
             if json.elements(content, |block| quotation.block(block, carries)).is_err() {
                 quotation.say(as_json(json, content));
             }
@@ -112,8 +112,7 @@ impl Quotation<'_> {
             debug_assert!(walked.is_ok(), "the block was read before");
         }
         match (kind.as_deref(), text) {
-            // Gemini's parts have no type.
-            (None | Some(b"text" | b"input_text" | b"output_text"), Some(text))
+                (None | Some(b"text" | b"input_text" | b"output_text"), Some(text))
                 if self.json.kind(text) == Kind::String =>
             {
                 self.say(guarded(self.json, self.json.inner(text)));

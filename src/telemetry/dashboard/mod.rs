@@ -1,5 +1,5 @@
-//! The feed of the dashboard: the last repairs with the structure of their bodies, late results, counts of the last hour,
-//! and updates as they happen. The admin API reads it.
+//! The feed of the dashboard: the last repairs with the structure of their bodies, late results, the counts of the last
+//! hour, and updates as they happen. The admin API reads it.
 
 mod entries;
 mod feed;

@@ -12,8 +12,8 @@
 //! | `instance` | version, configuration, the page itself |
 //! | `process` | CPU time, memory and files of the process |
 //!
-//! Labels come from closed lists and from the configuration. The only text of a request that becomes a label is a tool's
-//! name. [`page`] bounds the number of series over all tables.
+//! Labels come from closed lists and from the configuration. The only text of a request that becomes a label is the
+//! name of a tool. [`page`] bounds the number of series over all tables.
 
 mod answers;
 mod exchanges;

@@ -1,4 +1,4 @@
-//! Lists of content blocks, whoever's: those that a format takes, and those that it writes in another way.
+//! Lists of content blocks in any format: blocks that a format takes, and blocks that it writes differently.
 
 use super::{
     as_text, is_spoken, kind_of,
@@ -9,10 +9,10 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-/// Members that label a block for the Model Context Protocol and for clients, and that providers refuse.
+/// Members that are meant for the Model Context Protocol and for clients, and that providers refuse.
 const LABELS: [&[u8]; 5] = [b"_meta", b"annotations", b"cache_control", b"id", b"index"];
 
-/// Types of images that every provider takes, as services name them and as providers do.
+/// Types of images that every provider takes: the name that services use, and the name that providers use.
 const IMAGES: [(&[u8], &str); 5] = [
     (b"image/png", "image/png"),
     (b"image/jpeg", "image/jpeg"),
@@ -21,25 +21,25 @@ const IMAGES: [(&[u8], &str); 5] = [
     (b"image/webp", "image/webp"),
 ];
 
-/// A format's way to write a list of blocks.
+/// The blocks of a format.
 pub(crate) trait Blocks {
-    /// Reports whether the format takes this block as it stands.
+    /// Reports whether the format takes this block unchanged.
     fn takes(&self, json: Json<'_>, block: Span) -> bool;
 
-    /// Returns a block with this text, which is a JSON string.
+    /// Returns a block with the text in `string`, which is a JSON string.
     fn text(&self, string: &str) -> String;
 
-    /// Returns a block with this image, or `None` if the format has none. `data` is base64.
+    /// Returns a block with this image. `None` if the format has no such block. `data` is base64.
     fn image(&self, media: &str, data: &str) -> Option<String>;
 }
 
-/// The fate of a list.
+/// The way in which a format takes a list.
 pub(crate) enum Fit {
-    /// The format takes it as it stands.
+    /// Unchanged.
     Same,
-    /// These blocks say the same.
+    /// As these blocks, which have the same content.
     Blocks(Vec<String>),
-    /// It is no list of content blocks, or the format has none of them.
+    /// As data: it is not a list of content blocks, or the format has none of these blocks.
     Data,
 }
 
@@ -47,23 +47,25 @@ pub(crate) enum Fit {
 enum Said {
     /// A text.
     Text(Span),
-    /// An image: its type, and its bytes as base64.
+    /// An image: its media type, and its bytes as base64.
     Image(&'static str, String),
-    /// Something else.
+    /// Anything else.
     Other,
 }
 
-/// Decides the fate of the list at `list`.
+/// Fits the list at `list` to a format.
 pub(crate) fn fit(json: Json<'_>, list: Span, format: &impl Blocks) -> Fit {
     let mut blocks = Vec::new();
     if json.elements(list, |block| blocks.push(block)).is_err() {
         return Fit::Data;
     }
+    // An array of other objects is data of the tool; its elements only look like blocks.
     let is_block = |block: &Span| json.kind(*block) == Kind::Object && string_of(json, *block, "type").is_some();
     if !blocks.iter().all(is_block) {
         return Fit::Data;
     }
     let taken: Vec<bool> = blocks.iter().map(|block| format.takes(json, *block)).collect();
+    // The usual case, where not a byte may change.
     if taken.iter().all(|taken| *taken) {
         return Fit::Same;
     }
@@ -74,7 +76,7 @@ pub(crate) fn fit(json: Json<'_>, list: Span, format: &impl Blocks) -> Fit {
             Some(String::from_utf8_lossy(raw).into_owned())
         } else {
             match Said::of(json, block) {
-                // A blank text says nothing, and some providers refuse it.
+                // Some providers refuse a blank text block.
                 Said::Text(text) if !is_spoken(json, text) => {
                     has_content = true;
                     continue;
@@ -87,6 +89,7 @@ pub(crate) fn fit(json: Json<'_>, list: Span, format: &impl Blocks) -> Fit {
         has_content |= own.is_some();
         written.push(own.unwrap_or_else(|| format.text(&as_text(raw))));
     }
+    // Without a known block the list may be plain data, which is clearer as one text.
     if has_content { Fit::Blocks(written) } else { Fit::Data }
 }
 
@@ -101,12 +104,12 @@ impl Said {
         let kind = kind_of(json, block);
         let said = match (&*kind, members.as_slice()) {
             (b"text" | b"input_text" | b"output_text", [_]) => member("text").map(Self::Text),
-            // The form of the Model Context Protocol.
+            // The Model Context Protocol's form.
             (b"image", [_, _]) => {
                 let found = member("data").zip(member("mimeType"));
                 found.and_then(|(data, media)| image(json, data, media))
             }
-            // The form of Anthropic.
+            // Anthropic's form.
             (b"image", [(key, source)]) if key == b"source" => anthropic_image(json, *source),
             _ => None,
         };
@@ -114,7 +117,7 @@ impl Said {
     }
 }
 
-/// Returns the members of a block that say something, without its type.
+/// Returns the members of a block that carry content, without its type.
 fn telling_members(json: Json<'_>, block: Span) -> Vec<(Vec<u8>, Span)> {
     let mut members = Vec::new();
     let walked = json.members(block, |key, value| {
@@ -127,6 +130,7 @@ fn telling_members(json: Json<'_>, block: Span) -> Vec<(Vec<u8>, Span)> {
             members.push((key.to_vec(), value));
         }
     });
+    // A partial list could make a broken block look like a known one.
     if walked.is_err() {
         members.clear();
     }
@@ -144,11 +148,11 @@ fn anthropic_image(json: Json<'_>, source: Span) -> Option<Said> {
     )
 }
 
-/// Reads an image of its data and its type. `None` if providers do not take such an image.
+/// Reads an image from its data and its media type. `None` if providers do not take such an image.
 fn image(json: Json<'_>, data: Span, media: Span) -> Option<Said> {
     let named = json.decode(media);
     let (_, media) = IMAGES.iter().find(|(name, _)| *name == &*named)?;
-    // Some encoders break their lines.
+    // Some encoders insert line breaks, which providers refuse.
     let decoded = json.decode(data);
     let data: Vec<u8> = decoded
         .iter()

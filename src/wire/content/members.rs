@@ -1,4 +1,4 @@
-//! The members of blocks: which there are, and whether they are those of a schema.
+//! The members of blocks, and their comparison with a schema.
 
 use crate::{
     conversation::Text,
@@ -9,8 +9,11 @@ use crate::{
 /// A test of one value against a schema.
 pub(crate) type Check = fn(Json<'_>, Span) -> bool;
 
-/// Reports whether the value at `object` is an object with all members of `must`, any of `may`, no other, and good values.
+/// Reports whether the value at `object` is an object with all members of `must`, any of `may` and no others.
+///
+/// Each value must pass the check of its member.
 pub(crate) fn has_members(json: Json<'_>, object: Span, must: &[(&str, Check)], may: &[(&str, Check)]) -> bool {
+    // Providers refuse members that their schema does not list.
     let mut missing: Vec<&str> = must.iter().map(|(name, _)| *name).collect();
     let mut fits = json.kind(object) == Kind::Object;
     let walked = json.members(object, |key, value| {
@@ -21,12 +24,12 @@ pub(crate) fn has_members(json: Json<'_>, object: Span, must: &[(&str, Check)], 
     fits && walked.is_ok() && missing.is_empty()
 }
 
-/// Returns the `type` of the object at `span`; an empty text if it has none.
+/// Returns the `type` of the object at `span`, or an empty text if it has none.
 pub(crate) fn kind_of(json: Json<'_>, span: Span) -> Text<'_> {
     string_of(json, span, "type").map_or_else(Text::default, |kind| json.decode(kind))
 }
 
-/// Returns the last member called `name` of the object at `span`. `None` if it is no string.
+/// Returns the last member `name` of the object at `span`. `None` if it is not a string.
 pub(crate) fn string_of(json: Json<'_>, span: Span, name: &str) -> Option<Span> {
     let value = json.member(span, name)?;
     is_string(json, value).then_some(value)

@@ -1,8 +1,8 @@
-//! Contents of tool results from outside a conversation: any JSON, made into what a format's tool result takes.
+//! Contents of posted tool results: any JSON, converted into the content of a format's tool result.
 //!
-//! A tool service does not know the format of the conversation that its result goes into. What the format takes stays as
-//! it was posted, byte for byte: providers cache and bind what they have seen. Blocks that the format writes otherwise
-//! are translated, everything else becomes text.
+//! A tool service does not know the format of the conversation in which its result is used. Content that the format
+//! takes stays as it was posted, byte for byte, since providers cache it and bind thinking to it. Blocks that the format
+//! writes differently are translated, and everything else becomes text.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -21,14 +21,15 @@ use crate::{
     wire::json::{self, Json, Kind, compact, mend_surrogates, quoted},
 };
 
-/// The deepest nesting that a posted content may have. A deeper one, from before there was a limit, is put in as text.
+/// The deepest nesting of a posted content. Deeper contents, stored before this limit existed, are inserted as text.
 pub const CONTENT_DEPTH_MAX: usize = 64;
 
-/// A content without lone surrogates.
+/// A posted content without lone surrogates.
 pub(super) struct Content<'a>(Cow<'a, str>);
 
 impl<'a> Content<'a> {
     pub(super) fn new(content: &'a str) -> Self {
+        // Strict readers refuse the whole request for one lone surrogate.
         Self(mend_surrogates(content))
     }
 
@@ -40,9 +41,10 @@ impl<'a> Content<'a> {
         Json::new(self.bytes())
     }
 
-    /// Returns the one value and its type.
+    /// Returns the span and the type of the value.
     pub(super) fn root(&self) -> (Span, Kind) {
         let json = self.json();
+        // The ledger stores valid JSON only. An empty span reads as `Kind::Other`, which becomes text.
         let root = json.root().unwrap_or(Span::at(0));
         (root, json.kind(root))
     }
@@ -52,19 +54,20 @@ impl<'a> Content<'a> {
         self.0.into_owned()
     }
 
-    /// Returns its JSON as a text.
+    /// Returns the content's JSON as a text.
     pub(super) fn into_text(self) -> String {
         as_text(self.bytes())
     }
 }
 
-/// Returns JSON as a text that a model can read, quotes included: without white space and needless escapes.
+/// Returns JSON as a JSON string for a model to read, without white space and needless escapes.
 pub(super) fn as_text(json: &[u8]) -> String {
     quoted(&compact(json))
 }
 
-/// Returns a list of blocks that are JSON already; an empty text if there are none.
+/// Returns a JSON list of `blocks`, or an empty string if there are none.
 pub(super) fn list(blocks: &[String]) -> String {
+    // Providers refuse an empty list.
     if blocks.is_empty() {
         return "\"\"".to_owned();
     }

@@ -1,4 +1,4 @@
-//! 64 bytes at a time as bitmasks, one bit a byte: what skipping and validating share.
+//! Blocks of 64 bytes as bitmasks with one bit a byte. Skipping and validating share them.
 #![cfg_attr(
     not(test),
     expect(
@@ -10,18 +10,19 @@
 
 use wide::u8x16;
 
-/// Bytes of a block.
+/// Number of bytes in a block.
 pub(super) const BLOCK: usize = 64;
-/// Bytes of a lane.
+/// Number of bytes in a lane of a SIMD register.
 pub(super) const LANE: usize = 16;
 
-/// The 64 bytes at `at`, with blanks behind the end of the body.
+/// Returns the 64 bytes at `at`, with blanks behind the end of the body.
 #[inline(always)]
 pub(super) fn block<'b>(body: &'b [u8], at: usize, tail: &'b mut [u8; BLOCK]) -> &'b [u8; BLOCK] {
     let rest = body.get(at..).unwrap_or_default();
     if let Some(block) = rest.first_chunk() {
         return block;
     }
+    // Only the last block is copied. Blanks are neither quotes nor brackets, so that they change no mask.
     tail.fill(b' ');
     for (slot, byte) in tail.iter_mut().zip(rest) {
         *slot = *byte;
@@ -29,12 +30,13 @@ pub(super) fn block<'b>(body: &'b [u8], at: usize, tail: &'b mut [u8; BLOCK]) ->
     tail
 }
 
-/// The bytes of a block that are `byte`.
+/// Returns the mask of the bytes that equal `byte`.
 #[inline(always)]
 pub(super) fn mask(block: &[u8; BLOCK], byte: u8) -> u64 {
     lanes(block, |bytes| equal(bytes, byte))
 }
 
+/// Returns the mask of the bytes for which `test` sets all bits.
 #[inline(always)]
 pub(super) fn lanes(block: &[u8; BLOCK], test: impl Fn(u8x16) -> u8x16) -> u64 {
     let (lanes, _) = block.as_chunks::<LANE>();
@@ -50,17 +52,19 @@ pub(super) fn equal(bytes: u8x16, byte: u8) -> u8x16 {
     bytes.simd_eq(u8x16::splat(byte))
 }
 
-/// The bytes that a backslash escapes. `carry` is 1 where a run of backslashes at the end of the block before escapes
-/// the first byte of this one.
+/// Returns the mask of the bytes that a backslash escapes.
+///
+/// `carry` is 1 if the backslashes at the end of the previous block escape the first byte of this one.
 #[inline(always)]
 pub(super) fn escaped_bytes(backslashes: u64, carry: &mut u64) -> u64 {
     const EVEN: u64 = 0x5555_5555_5555_5555;
+    // The usual case: then only the carry can escape anything.
     if backslashes == 0 {
         return std::mem::take(carry);
     }
     let backslashes = backslashes & !*carry;
     let follows = (backslashes << 1) | *carry;
-    // A run that begins at an odd place is lengthened by the sum, so that its end falls on the other parity.
+    // The sum carries each run that begins at an odd place past its end, which flips the parity of that end.
     let (runs, over) = (backslashes & !EVEN & !follows).overflowing_add(backslashes);
     *carry = u64::from(over);
     (EVEN ^ (runs << 1)) & follows

@@ -1,8 +1,7 @@
-//! A walk through JSON text, one value after the other, each passed once: objects and arrays that are looked into, and
-//! everything else skipped.
+//! A walk through JSON text that passes each value once: it enters chosen objects and arrays and skips everything else.
 //!
-//! Never validates what it skips, and never recurses: who walks decides how deep. Anything unexpected on the way is
-//! [`Unreadable::Shape`]; whether it is JSON at all is for the full parse to say.
+//! Skipped values are not validated. The cursor never recurses: the caller decides how deep to walk. Anything unexpected
+//! on the way is [`Unreadable::Shape`]. Only the full parse tells whether the text is JSON at all.
 
 use crate::{
     conversation::Text,
@@ -13,7 +12,7 @@ use crate::{
     },
 };
 
-/// A place in JSON text.
+/// A position in JSON text.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'a> {
     body: &'a [u8],
@@ -21,18 +20,18 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// At the value that begins at or behind `at`.
+    /// Creates a cursor before the first value at or behind `at`.
     pub(crate) const fn new(body: &'a [u8], at: usize) -> Self {
         Self { body, at }
     }
 
-    /// The type of the value here.
+    /// Returns the type of the next value, without passing it.
     pub(crate) fn kind(&mut self) -> Kind {
         self.space();
         Kind::of(self.body.get(self.at))
     }
 
-    /// Walks the object here: calls `each` at every value with its decoded key. `each` passes the value.
+    /// Walks the object, and calls `each` before every value with its decoded key. `each` must pass the value.
     #[inline]
     pub(crate) fn object(
         &mut self,
@@ -40,6 +39,7 @@ impl<'a> Cursor<'a> {
     ) -> Result<Span, Unreadable> {
         self.fields(|cursor, key, escaped| {
             let text = key.of(cursor.body);
+            // Keys have nearly never an escape: they are compared where they are, without a copy.
             if escaped {
                 each(cursor, &decode(text))
             } else {
@@ -48,7 +48,9 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// As [`Cursor::object`], with the key as it stands, quotes included, and whether a backslash stands in it.
+    /// Walks the object as [`Cursor::object`] does, with the span of the key and whether it contains a backslash.
+    ///
+    /// The span includes the quotes.
     #[inline]
     pub(crate) fn fields(
         &mut self,
@@ -75,7 +77,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Walks the array here: calls `each` at every element. `each` passes the element.
+    /// Walks the array, and calls `each` before every element. `each` must pass the element.
     #[inline]
     pub(crate) fn array(
         &mut self,
@@ -95,7 +97,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Passes the value here, whatever it is.
+    /// Passes the next value of any type, and returns its span.
     #[inline]
     pub(crate) fn value(&mut self) -> Result<Span, Unreadable> {
         self.space();
@@ -111,11 +113,12 @@ impl<'a> Cursor<'a> {
         Ok(Span::new(start, self.at))
     }
 
-    /// Passes the value here; the decoded string if it is one, else nothing.
+    /// Passes the next value, and returns it decoded if it is a string, else an empty text.
     #[inline]
     pub(crate) fn text(&mut self) -> Result<Text<'a>, Unreadable> {
         self.space();
         let start = self.at;
+        // A member of another type is treated like a missing one: the provider decides about it.
         if self.body.get(start) != Some(&b'"') {
             return self.value().map(|_| Text::default());
         }
@@ -130,20 +133,20 @@ impl<'a> Cursor<'a> {
         ))
     }
 
-    /// Passes the value here; the number if it is a whole one that is not negative, else nothing.
+    /// Passes the next value, and returns it if it is a whole number that is not negative.
     pub(crate) fn number(&mut self) -> Result<Option<u64>, Unreadable> {
         let span = self.value()?;
         let digits = self.body.get(span.range()).unwrap_or_default();
         Ok(std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()))
     }
 
-    /// Passes the value here; whether it is `true`.
+    /// Passes the next value, and returns `true` if it is `true`.
     pub(crate) fn is_true(&mut self) -> Result<bool, Unreadable> {
         let span = self.value()?;
         Ok(self.body.get(span.range()) == Some(b"true"))
     }
 
-    /// Nothing but white space is left.
+    /// Checks that nothing but white space is left.
     pub(crate) fn end(&mut self) -> Result<(), Unreadable> {
         self.space();
         if self.at >= self.body.len() {
@@ -153,9 +156,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Returns the end of a number or word.
     fn scalar_end(&self) -> Option<usize> {
         let rest = self.body.get(self.at..)?;
         let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
+        // A scalar has at least one byte, or a walk over `{"a":}` would go on.
         let length = rest.iter().position(ends).unwrap_or(rest.len());
         (length > 0).then(|| self.at.saturating_add(length))
     }
@@ -177,14 +182,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether an empty object or array ends here.
+    /// Passes the bracket of an empty object or array. Returns `true` if there was one.
     #[inline]
     fn closes(&mut self, close: u8) -> bool {
         self.space();
         self.eat(close).is_ok()
     }
 
-    /// Passes the comma behind a value, or the bracket that ends the list.
+    /// Passes the comma behind a value, or the bracket that ends the list. Returns `true` for the bracket.
     #[inline]
     fn is_last(&mut self, close: u8) -> Result<bool, Unreadable> {
         self.space();

@@ -1,4 +1,4 @@
-//! Valid JSON text that common readers refuse: deep nesting, numbers beyond a double.
+//! Limits of common JSON readers, which valid text may exceed: nesting, and the range of a double.
 
 use super::skip;
 
@@ -15,11 +15,11 @@ pub fn deeper_than(json: &[u8], limit: usize) -> Option<usize> {
     })
 }
 
-/// Reports whether a number is too large for a double, as `1e400` is.
+/// Reports whether the text contains a number that is too large for a double, such as `1e400`.
 pub fn has_overflow(json: &[u8]) -> bool {
     let mut start = None;
     outside_strings(json)
-        // What follows ends a number that is the last of the text.
+        // The blank ends a number at the end of the text.
         .chain([(json.len(), b' ')])
         .any(|(at, byte)| {
             if byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E') {
@@ -28,12 +28,12 @@ pub fn has_overflow(json: &[u8]) -> bool {
             }
             let number = start.take().and_then(|start| json.get(start..at));
             let number = number.and_then(|number| std::str::from_utf8(number).ok());
-            // The letter e of a word is no number.
+            // The `e` of a word such as `true` does not parse as a number.
             number.is_some_and(|number| number.parse::<f64>().is_ok_and(f64::is_infinite))
         })
 }
 
-/// Returns the bytes that stand outside strings, with their offsets.
+/// Returns the bytes outside strings with their offsets.
 fn outside_strings(json: &[u8]) -> impl Iterator<Item = (usize, u8)> {
     let mut at = 0_usize;
     std::iter::from_fn(move || {

@@ -1,5 +1,4 @@
-//! Mends JSON in place: edits that set or remove members, write a list anew, or move a value. Commas are right in every
-//! case, and bytes around what stays are left as they are.
+//! Edits of JSON lists and values in place. Commas are right in every case, and bytes around what stays do not change.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -7,23 +6,23 @@
 
 use crate::splice::{Edit, Piece, Span};
 
-/// One place of a list that is written anew.
+/// One element of a list that is rebuilt.
 #[derive(Clone, Debug)]
 pub enum Slot {
-    /// An element that stays, by its index, with edits inside it. Indices of one list only rise.
+    /// An element that stays, by its index, with edits inside it. The indices in one list must rise.
     Old(usize, Vec<Edit>),
     /// A new element.
     New(Vec<Piece>),
 }
 
-/// The edits that turn the `elements` of the list at `list` (brackets included) into `slots`.
-/// Bytes around elements that stay are left as they are; commas are right in every case.
+/// Returns the edits that turn the `elements` of the list at `list`, which includes the brackets, into `slots`.
 pub fn rebuild(list: Span, elements: &[Span], slots: Vec<Slot>) -> Vec<Edit> {
     let mut edits = Vec::new();
     let mut fresh: Vec<Vec<Piece>> = Vec::new();
     let mut last: Option<usize> = None;
     for slot in slots {
         match slot {
+            // New elements wait for the next one that stays: one edit then replaces everything between the two.
             Slot::New(pieces) => fresh.push(pieces),
             Slot::Old(index, inside) => {
                 edits.extend(between(elements, last, index, std::mem::take(&mut fresh)));
@@ -36,7 +35,7 @@ pub fn rebuild(list: Span, elements: &[Span], slots: Vec<Slot>) -> Vec<Edit> {
     edits
 }
 
-/// Replaces what stands between the kept element `last` and the next kept one.
+/// Replaces everything between the kept elements `last` and `next`.
 fn between(elements: &[Span], last: Option<usize>, next: usize, fresh: Vec<Vec<Piece>>) -> Option<Edit> {
     let start = |index: usize| elements.get(index).map_or(0, |span| span.start);
     let end = |index: usize| elements.get(index).map_or(0, |span| span.end);
@@ -54,6 +53,7 @@ fn between(elements: &[Span], last: Option<usize>, next: usize, fresh: Vec<Vec<P
                 pieces.push(Piece::Constant(","));
                 pieces.extend(item);
             }
+            // The comma before `next` stays, so that its bytes and the white space do not change.
             let gone = next.saturating_sub(1);
             Span::new(end(last), end(gone.max(last)))
         }
@@ -61,7 +61,7 @@ fn between(elements: &[Span], last: Option<usize>, next: usize, fresh: Vec<Vec<P
     (!span.is_empty() || !pieces.is_empty()).then_some(Edit { span, pieces })
 }
 
-/// Replaces what stands behind the last kept element.
+/// Replaces everything behind the last kept element.
 fn behind(list: Span, elements: &[Span], last: Option<usize>, fresh: Vec<Vec<Piece>>) -> Option<Edit> {
     let tail = elements
         .last()
@@ -96,12 +96,12 @@ pub fn moved(span: Span, mut edits: Vec<Edit>) -> Vec<Piece> {
     pieces
 }
 
-/// A constant text as a JSON string. It is written as it stands: nothing in it may need an escape.
+/// Writes a constant text as a JSON string. The text must not need escapes.
 pub fn constant(text: &'static str) -> Vec<Piece> {
     vec![Piece::Constant("\""), Piece::Constant(text), Piece::Constant("\"")]
 }
 
-/// A list of `elements`.
+/// Writes a list of `elements`.
 pub fn list(elements: Vec<Vec<Piece>>) -> Vec<Piece> {
     let mut pieces = vec![Piece::Constant("[")];
     for (index, element) in elements.into_iter().enumerate() {

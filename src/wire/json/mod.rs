@@ -1,6 +1,7 @@
-//! The one door to JSON: walk it, locate values, compare and decode strings, mend arrays and objects in place.
+//! JSON by spans: walking, locating values, comparing and decoding strings, editing arrays and objects in place.
 //!
-//! Walking looks only at what is asked for; the full parse comes before an edit ([`validate`]).
+//! No other code parses bodies. A walk reads only the values that its caller needs. Callers run the full parse
+//! ([`validate`]) before an edit.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -40,7 +41,7 @@ pub enum Kind {
     String,
     /// `null`
     Null,
-    /// A number, `true` or `false`; or nothing.
+    /// A number, `true` or `false`, or the end of the text.
     Other,
 }
 
@@ -72,22 +73,22 @@ pub struct Member {
 }
 
 impl<'a> Json<'a> {
-    /// The text of `body`.
+    /// Creates a view of the JSON text in `body`.
     pub const fn new(body: &'a [u8]) -> Self {
         Self { body }
     }
 
-    /// The span of the one value, without the white space around it.
+    /// Returns the span of the value, without the white space around it.
     pub fn root(self) -> Result<Span, Unreadable> {
         Cursor::new(self.body, 0).value()
     }
 
-    /// The type of the value at `span`.
+    /// Returns the type of the value at `span`.
     pub fn kind(self, span: Span) -> Kind {
         Kind::of(self.bytes(span).first())
     }
 
-    /// Whether nothing but white space stands between the brackets of the object or array at `span`.
+    /// Returns `true` if the object or array at `span` contains nothing but white space.
     pub fn is_empty(self, span: Span) -> bool {
         let inside = Span::new(span.start.saturating_add(1), span.end.saturating_sub(1));
         self.bytes(inside).iter().all(u8::is_ascii_whitespace)
@@ -113,8 +114,9 @@ impl<'a> Json<'a> {
         cursor.array(|cursor| cursor.value().map(&mut each)).map(|_| ())
     }
 
-    /// The value of the last member called `name` of the object at `span`.
+    /// Returns the value of the last member `name` of the object at `span`.
     pub fn member(self, span: Span, name: &str) -> Option<Span> {
+        // Of a repeated key the last counts, as it does for providers.
         let mut found = None;
         let walked = self.members(span, |key, value| {
             if key == name.as_bytes() {
@@ -124,12 +126,12 @@ impl<'a> Json<'a> {
         walked.ok().and(found)
     }
 
-    /// The decoded string at `span`; empty where there is none.
+    /// Returns the decoded string at `span`; empty if the value is not a string.
     pub fn decode(self, span: Span) -> Text<'a> {
         decode(self.bytes(span))
     }
 
-    /// What stands between the quotes of the string at `span`, still escaped.
+    /// Returns the span between the quotes of the string at `span`; empty if the value is not a string.
     pub fn inner(self, span: Span) -> Span {
         match self.kind(span) {
             Kind::String => Span::new(span.start.saturating_add(1), span.end.saturating_sub(1)),

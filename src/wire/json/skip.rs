@@ -1,7 +1,7 @@
-//! Finds the end of a JSON string or container without looking at what is in it: 64 bytes at a time, as bitmasks.
+//! Finds the end of a JSON string or container, 64 bytes at a time as bitmasks, without parsing the content.
 //!
-//! Validates nothing, never recurses and never allocates. Quotes that a backslash escapes are told apart by the parity
-//! of the run of backslashes before them; a block that lies in a string and holds no quote is left at once.
+//! It validates nothing, never recurses and never allocates. The parity of the backslashes before a quote tells whether
+//! the quote is escaped. A block inside a string without a quote is skipped at once.
 #![cfg_attr(
     not(test),
     expect(
@@ -15,11 +15,12 @@ use wide::u8x16;
 
 use crate::wire::json::blocks::{BLOCK, LANE, block, equal, escaped_bytes, lanes, mask};
 
-/// Lanes looked at first in a string: keys, types and ids end there.
+/// Number of lanes that are tried first in a string. Most keys, types and ids end within them.
 const PROBES: usize = 3;
 
-/// The end of the string whose first byte behind the quote is at `from`: the offset behind the closing quote, and
-/// whether a backslash stands in it.
+/// Returns the offset behind the closing quote of a string, and `true` if the string contains a backslash.
+///
+/// `from` is the offset behind the opening quote. `None` if the string does not end.
 #[inline]
 pub(super) fn string(body: &[u8], from: usize) -> Option<(usize, bool)> {
     if let Some(end) = short_string(body, from) {
@@ -30,13 +31,13 @@ pub(super) fn string(body: &[u8], from: usize) -> Option<(usize, bool)> {
     Some((end, memchr::memchr(b'\\', inside).is_some()))
 }
 
-/// As [`string`], where nobody asks for backslashes.
+/// Returns the offset behind the closing quote of a string, as [`string`] does.
 #[inline]
 pub(super) fn string_end(body: &[u8], from: usize) -> Option<usize> {
     short_string(body, from).or_else(|| long_string(body, from, 0))
 }
 
-/// A string that ends within the first bytes, without a backslash before.
+/// Returns the end of a string within the first lanes. `None` if it is longer or has a backslash before its end.
 #[inline]
 fn short_string(body: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
@@ -52,7 +53,7 @@ fn short_string(body: &[u8], from: usize) -> Option<usize> {
     None
 }
 
-/// The end of a string of which everything before `from` is passed; `carry` as in [`escaped_bytes`].
+/// Returns the end of a string that continues at `from`. `carry` is that of [`escaped_bytes`].
 fn long_string(body: &[u8], from: usize, mut carry: u64) -> Option<usize> {
     let mut tail = [b' '; BLOCK];
     let mut at = from;
@@ -72,9 +73,10 @@ fn long_string(body: &[u8], from: usize, mut carry: u64) -> Option<usize> {
     None
 }
 
-/// Passes a block without quotes: backslashes matter only where a run of them reaches the end.
+/// Skips a block without quotes.
 #[inline(always)]
 fn skip_plain(block: &[u8; BLOCK], carry: &mut u64) {
+    // Backslashes matter only if a run of them reaches the end of the block.
     if block[BLOCK - 1] == b'\\' {
         escaped_bytes(mask(block, b'\\'), carry);
     } else {
@@ -82,11 +84,12 @@ fn skip_plain(block: &[u8; BLOCK], carry: &mut u64) {
     }
 }
 
-/// The end of the object or array whose first byte behind the bracket is at `from`: the offset behind its last bracket.
-/// Brackets and braces count alike: a container that mixes them is not JSON, and the full parse before an edit says so.
+/// Returns the offset behind the last bracket of an object or array. `from` is the offset behind its first bracket.
+///
+/// Brackets and braces count alike. A container that mixes them is not JSON, which the full parse before an edit detects.
 pub(super) fn container(body: &[u8], from: usize) -> Option<usize> {
     let mut tail = [b' '; BLOCK];
-    // No block begins inside a string: what reaches over its end is passed as a string is.
+    // No block begins inside a string: a string that crosses the end of a block is skipped to its own end.
     let (mut at, mut depth) = (from, 1_u64);
     while at < body.len() {
         let block = block(body, at, &mut tail);
@@ -95,6 +98,7 @@ pub(super) fn container(body: &[u8], from: usize) -> Option<usize> {
         let strings = up_to_each(quotes);
         let opened = braces(block, b'{') & !strings;
         let closed = braces(block, b'}') & !strings;
+        // Without a closing bracket the container cannot end in this block.
         if closed == 0 {
             if opened != 0 {
                 depth += u64::from(opened.count_ones());
@@ -110,15 +114,18 @@ pub(super) fn container(body: &[u8], from: usize) -> Option<usize> {
     None
 }
 
-/// Where in a block the depth reaches 0, as the offset behind that bracket; else the depth behind the block.
+/// Returns the offset in a block behind the bracket at which the depth reaches 0.
+///
+/// `None` if the container continues. Then `depth` is the depth behind the block.
 fn last_bracket(opened: u64, mut closed: u64, depth: &mut u64) -> Option<usize> {
     let before = *depth;
     let count = u64::from(closed.count_ones());
     if before > count {
-        // So deep that no bracket of this block can be the last.
+        // The container is too deep to end in this block.
         *depth = before + u64::from(opened.count_ones()) - count;
         return None;
     }
+    // Closing brackets one by one: each ends the container if as many were opened before it as closed.
     let mut done = 0;
     while closed != 0 {
         let lowest = closed & closed.wrapping_neg();
@@ -132,13 +139,13 @@ fn last_bracket(opened: u64, mut closed: u64, depth: &mut u64) -> Option<usize> 
     None
 }
 
-/// The bytes of a block that are the brace `byte`, or the bracket of the same side: they differ in one bit.
+/// Returns the mask of the brace `byte` and of the bracket of the same side, which differ in one bit.
 #[inline(always)]
 fn braces(block: &[u8; BLOCK], byte: u8) -> u64 {
     lanes(block, |bytes| equal(bytes | u8x16::splat(0x20), byte))
 }
 
-/// For each bit whether an odd number of bits stands at or below it: from the opening quote up to the closing one.
+/// Sets each bit with an odd number of set bits at or below it: the bytes from an opening quote up to the closing one.
 #[inline(always)]
 fn up_to_each(mut bits: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {

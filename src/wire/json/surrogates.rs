@@ -1,13 +1,13 @@
-//! Lone surrogates: an escape such as `\ud800` without its other half, which strict readers refuse as no JSON.
+//! Lone surrogates: escapes such as `\ud800` without their other half. Strict readers refuse them.
 
 use std::borrow::Cow;
 
-/// The escape of U+FFFD, as long as what it replaces.
+/// The escape of U+FFFD, which has the length of the escape that it replaces.
 const REPLACEMENT: &str = "\\ufffd";
-/// Bytes of an escape with four digits.
+/// Number of bytes in an escape with four digits.
 const ESCAPE: usize = REPLACEMENT.len();
 
-/// Replaces every lone surrogate of valid JSON text by U+FFFD. All other bytes stay as they are.
+/// Replaces every lone surrogate in valid JSON text by U+FFFD. All other bytes stay as they are.
 pub fn mend_surrogates(json: &str) -> Cow<'_, str> {
     let mut mended = String::new();
     let (mut at, mut copied) = (0_usize, 0_usize);
@@ -25,10 +25,11 @@ pub fn mend_surrogates(json: &str) -> Cow<'_, str> {
                 behind
             }
             Some(_) => behind,
-            // A short escape: a backslash and one letter.
+            // A short escape is a backslash and one letter, which may be a backslash itself.
             None => escape.saturating_add(2),
         };
     }
+    // Nearly all texts have no lone surrogate, and are not copied.
     if copied == 0 {
         return Cow::Borrowed(json);
     }
@@ -36,11 +37,11 @@ pub fn mend_surrogates(json: &str) -> Cow<'_, str> {
     Cow::Owned(mended)
 }
 
-/// Returns the UTF-16 code unit of the escape at `at`. `None` if no escape with four digits stands there.
+/// Returns the UTF-16 code unit of the escape at `at`. `None` if there is no escape with four digits.
 fn code_unit(json: &str, at: usize) -> Option<u16> {
     let digits = json.as_bytes().get(at..)?.strip_prefix(b"\\u")?.get(..4)?;
     let digits = std::str::from_utf8(digits).ok()?;
-    // The parser below takes a sign, JSON does not.
+    // The parser below accepts a sign, JSON does not.
     let are_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     are_hex.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
 }

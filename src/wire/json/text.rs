@@ -1,4 +1,4 @@
-//! JSON strings: decode, judge and write them.
+//! JSON strings: decoding, checking and writing.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -17,13 +17,14 @@ use serde::{
 use super::skip;
 use crate::conversation::Text;
 
-/// Whether a JSON string (quotes included) holds no visible character. Looks no further than the first.
+/// Returns `true` if a JSON string, quotes included, has no visible character. Reads up to the first one.
 pub fn is_blank(string: &[u8]) -> bool {
     let mut rest = string.get(1..string.len().saturating_sub(1)).unwrap_or_default();
     loop {
         rest = match rest {
             [] => return true,
             [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] | [b'\\', b'n' | b'r' | b't' | b'f', rest @ ..] => rest,
+            // Escapes are rare here, so that decoding the whole string is good enough.
             [b'\\', b'u', ..] => {
                 return String::from_utf8_lossy(&decode(string))
                     .chars()
@@ -42,17 +43,18 @@ pub fn is_blank(string: &[u8]) -> bool {
     }
 }
 
-/// The decoded bytes of a JSON string, quotes included; empty for anything else.
+/// Decodes a JSON string, which includes its quotes. Returns an empty text for anything else.
 pub(super) fn decode(string: &[u8]) -> Text<'_> {
     let inside = string.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
     match inside {
+        // Nearly all strings: without a backslash they decode to themselves.
         Some(inside) if memchr::memchr(b'\\', inside).is_none() => Cow::Borrowed(inside),
         Some(_) => serde_json::from_slice(string).map_or_else(|_| Cow::default(), |Decoded(text)| Cow::Owned(text)),
         None => Cow::default(),
     }
 }
 
-/// A string decoded as bytes, so that a lone surrogate is no error.
+/// A string that is decoded as bytes, so that a lone surrogate is no error.
 struct Decoded(Vec<u8>);
 
 impl<'de> Deserialize<'de> for Decoded {
@@ -75,14 +77,16 @@ impl Visitor<'_> for DecodedVisitor {
     }
 }
 
-/// Whether `text` is one JSON object.
+/// Returns `true` if `text` is one JSON object.
 pub fn is_object(text: &[u8]) -> bool {
+    // The first byte excludes most texts before the full parse.
     let start = text.iter().position(|byte| !byte.is_ascii_whitespace());
     start.and_then(|at| text.get(at)) == Some(&b'{') && serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }
 
-/// JSON text without white space between its values, its strings escaped no more than they must be. A string with a
-/// lone surrogate stays as it is.
+/// Rewrites JSON text without white space between values and with only the necessary escapes.
+///
+/// A string with a lone surrogate stays as it is.
 pub fn compact(json: &[u8]) -> String {
     let mut out = String::with_capacity(json.len());
     let mut rest = json;
@@ -94,6 +98,7 @@ pub fn compact(json: &[u8]) -> String {
             rest = behind;
             continue;
         }
+        // Broken text loses nothing: a string without an end reaches to the end of the text.
         let end = skip::string_end(rest, 1).unwrap_or(rest.len());
         let (string, behind) = rest.split_at_checked(end).unwrap_or((rest, &[]));
         match std::str::from_utf8(&decode(string)) {
@@ -105,12 +110,12 @@ pub fn compact(json: &[u8]) -> String {
     out
 }
 
-/// `text` as a JSON string, quotes included.
+/// Writes `text` as a JSON string, quotes included.
 pub fn quoted(text: &str) -> String {
     format!("\"{}\"", escaped(text))
 }
 
-/// `text` as the inside of a JSON string.
+/// Writes `text` as the inside of a JSON string.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

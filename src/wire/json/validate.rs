@@ -1,6 +1,6 @@
-//! The full parse: whether bytes are one JSON value, as `serde_json` takes raw values. Builds nothing.
+//! The full parse, which accepts one JSON value just as `serde_json` accepts raw values. It builds nothing.
 //!
-//! Any depth is fine, since nothing recurses: what is open is one bit a level. A lone surrogate and `1e400` pass.
+//! Any depth is accepted, since nothing recurses: an open container is one bit. A lone surrogate and `1e400` pass.
 #![cfg_attr(
     not(test),
     expect(
@@ -16,8 +16,9 @@ use crate::wire::{
     json::blocks::{BLOCK, LANE, block, equal, escaped_bytes, lanes, mask},
 };
 
-/// Whether `body` is one JSON value: RFC 8259, UTF-8, white space around it.
+/// Checks that `body` is one JSON value: RFC 8259, UTF-8, with white space around it.
 pub fn validate(body: &[u8]) -> Result<(), Unreadable> {
+    // UTF-8 is checked at once, so that the walk may treat all bytes from 0x80 on alike.
     let valid = std::str::from_utf8(body).is_ok()
         && Validator {
             body,
@@ -29,23 +30,26 @@ pub fn validate(body: &[u8]) -> Result<(), Unreadable> {
     if valid { Ok(()) } else { Err(Unreadable::NotJson) }
 }
 
-/// The walk. Every step gives none where the text is no JSON.
+/// The walk over the text. Its steps return `None` if the text is not JSON.
 struct Validator<'a> {
     body: &'a [u8],
     at: usize,
+    /// The open containers.
     open: Nesting,
 }
 
-/// What may come next.
+/// The expected next token.
 #[derive(Clone, Copy)]
 enum Next {
+    /// A value.
     Value,
-    /// Behind `[`.
+    /// A value or `]`, behind `[`.
     FirstElement,
-    /// Behind `{`.
+    /// A key or `}`, behind `{`.
     FirstMember,
+    /// A key, behind a comma.
     Member,
-    /// Behind a value.
+    /// A comma, the closing bracket or the end, behind a value.
     Rest,
 }
 
@@ -111,9 +115,10 @@ impl Validator<'_> {
         Next::Rest
     }
 
-    /// The rest of a number whose first digit is passed.
+    /// Passes the rest of a number whose first digit is passed.
     fn number(&mut self, first: u8) -> Option<()> {
         match first {
+            // No digit may follow a leading zero: it is left, and does not fit as the next token.
             b'0' => {}
             b'1'..=b'9' => drop(self.digits()),
             _ => return None,
@@ -132,7 +137,7 @@ impl Validator<'_> {
         Some(())
     }
 
-    /// Passes digits; none where there is not one.
+    /// Passes digits. `None` if there is not one.
     fn digits(&mut self) -> Option<()> {
         let rest = self.body.get(self.at..)?;
         let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -146,8 +151,9 @@ impl Validator<'_> {
         found.then_some(())
     }
 
-    /// The rest of a string whose first quote is passed.
+    /// Passes the rest of a string whose first quote is passed.
     fn string(&mut self) -> Option<()> {
+        // Most strings end within one lane, without an escape.
         if let Some(lane) = self.body.get(self.at..).and_then(<[u8]>::first_chunk::<LANE>) {
             let bytes = u8x16::new(*lane);
             let quotes = equal(bytes, b'"').to_bitmask();
@@ -165,14 +171,14 @@ impl Validator<'_> {
             let quotes = mask(block, b'"');
             let escaped = escaped_bytes(backslashes, &mut carry);
             let ends = quotes & !escaped;
-            // Everything in front of the quote that ends the string.
+            // All bytes before the quote that ends the string, or the whole block.
             let inside = (ends & ends.wrapping_neg()).wrapping_sub(1);
             if lanes(block, controls) & inside != 0 {
                 return None;
             }
             let escaped = escaped & inside;
             if escaped != 0 {
-                // Nearly all escapes are of these four; the others are looked at one by one.
+                // Nearly all escapes are `\"`, `\\`, `\n` and `\t`. The others are checked one by one.
                 let common = quotes | backslashes | lanes(block, |bytes| equal(bytes, b'n') | equal(bytes, b't'));
                 self.escapes(escaped & !common)?;
             }
@@ -185,12 +191,13 @@ impl Validator<'_> {
         None
     }
 
-    /// Each of the escaped bytes of the block here.
+    /// Checks the rarer escaped bytes of the current block.
     fn escapes(&self, mut escaped: u64) -> Option<()> {
         while escaped != 0 {
             let at = self.at + escaped.trailing_zeros() as usize;
             match self.body.get(at)? {
                 b'/' | b'b' | b'f' | b'r' => {}
+                // The digits may lie in the next block, and are taken from the body.
                 b'u' => {
                     let digits = self.body.get(at + 1..at + 5)?;
                     digits.iter().all(u8::is_ascii_hexdigit).then_some(())?;
@@ -213,15 +220,17 @@ impl Validator<'_> {
     }
 }
 
-/// The bytes that may not stand in a string as they are.
+/// Marks the control characters, which a string must not contain unescaped.
 fn controls(bytes: u8x16) -> u8x16 {
     bytes.min(u8x16::splat(0x1F)).simd_eq(bytes)
 }
 
-/// What is open, from the outermost in: one bit each, set for an object.
+/// The open containers, one bit each, which is set for an object. The lowest bit is the innermost one.
 #[derive(Default)]
 struct Nesting {
+    /// Outer containers, 64 an entry.
     full: Vec<u64>,
+    /// The innermost containers, up to 64.
     bits: u64,
     depth: usize,
 }
@@ -243,7 +252,7 @@ impl Nesting {
         }
     }
 
-    /// Whether the innermost is an object; none where nothing is open.
+    /// Returns `true` if the innermost container is an object. `None` if nothing is open.
     fn innermost(&self) -> Option<bool> {
         (self.depth > 0).then_some(self.bits & 1 == 1)
     }
