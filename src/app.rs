@@ -4,7 +4,7 @@ mod launch;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-pub use launch::{Launched, Shown, launch};
+pub use launch::{ConfigSummary, LaunchedProxy, launch_proxy};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -22,11 +22,11 @@ use crate::{
 };
 
 /// Timeout of a drain for the ledger, and at the same time for the collector of traces.
-const FLUSH: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Parts and settings that [`start`] makes into a running proxy.
 #[derive(Debug)]
-pub struct Parts {
+pub struct AppParts {
     /// Table of upstreams.
     pub routes: Routes,
     /// Settings of the data listener.
@@ -42,56 +42,56 @@ pub struct Parts {
     /// State that the data path shares with other parts.
     pub shared: ProxyServices,
     /// Background work of the ledger and of late results.
-    pub upkeep: Upkeep,
+    pub background_work: BackgroundWork,
     /// Exporter of traces. `None` if no traces are sent.
     pub traces: Option<TraceExporter>,
 }
 
 /// Background work that no exchange waits for, not yet started.
 #[derive(Debug)]
-pub struct Upkeep {
+pub struct BackgroundWork {
     ledger: Arc<dyn Ledger>,
-    writer: WriteBehindWorker,
-    keeper: LateWorker,
+    write_behind_worker: WriteBehindWorker,
+    late_worker: LateWorker,
     late: LateStore,
-    later: WriteBehind,
+    write_behind: WriteBehind,
 }
 
 /// Running background work.
 #[derive(Debug)]
-struct Keeping {
+struct RunningBackgroundWork {
     tasks: Tasks,
     late: LateStore,
-    later: WriteBehind,
+    write_behind: WriteBehind,
     telemetry: Telemetry,
 }
 
-impl Upkeep {
+impl BackgroundWork {
     /// Starts the work as background tasks.
-    fn start(self, tasks: Tasks, telemetry: Telemetry) -> Keeping {
-        tasks.spawn_background(self.writer.run());
-        tasks.spawn_background(self.keeper.run());
+    fn start(self, tasks: Tasks, telemetry: Telemetry) -> RunningBackgroundWork {
+        tasks.spawn_background(self.write_behind_worker.run());
+        tasks.spawn_background(self.late_worker.run());
         tasks.spawn_background(ledger::remove_expired_hourly(self.ledger));
-        Keeping {
+        RunningBackgroundWork {
             tasks,
             late: self.late,
-            later: self.later,
+            write_behind: self.write_behind,
             telemetry,
         }
     }
 }
 
-impl Keeping {
+impl RunningBackgroundWork {
     /// Waits until all queued work is done, or a timeout ends the wait.
     async fn drain(self) {
         let flush = async {
             self.late.flush_jobs().await;
-            self.later.flush().await;
+            self.write_behind.flush().await;
         };
         // Side by side, so that a slow ledger and a slow collector together cost one timeout.
         let (flushed, exported) = tokio::join!(
-            tokio::time::timeout(FLUSH, flush),
-            tokio::time::timeout(FLUSH, self.telemetry.flush_traces()),
+            tokio::time::timeout(FLUSH_TIMEOUT, flush),
+            tokio::time::timeout(FLUSH_TIMEOUT, self.telemetry.flush_traces()),
         );
         if flushed.is_err() {
             tracing::warn!("timeout while flushing the ledger: its last writes are lost");
@@ -105,18 +105,23 @@ impl Keeping {
 
 /// Services on top of one ledger: late results and pinned answers.
 #[derive(Debug)]
-pub struct Lasting {
+pub struct LedgerServices {
     /// Late results.
     pub late: LateStore,
     /// Pinned answers.
-    pub recall: AnswerStore,
+    pub answers: AnswerStore,
     /// Background work of both.
-    pub upkeep: Upkeep,
+    pub background_work: BackgroundWork,
 }
 
-impl Lasting {
+impl LedgerServices {
     /// Builds the services over `ledger`. With `keeps_seen` it also stores results that were only seen in requests.
-    pub fn over(ledger: &Arc<dyn Ledger>, settings: LateSettings, keeps_seen: bool, telemetry: &Telemetry) -> Self {
+    pub fn over_ledger(
+        ledger: &Arc<dyn Ledger>,
+        settings: LateSettings,
+        keeps_seen: bool,
+        telemetry: &Telemetry,
+    ) -> Self {
         // All access from here on is counted and timed.
         let ledger: &Arc<dyn Ledger> =
             &(Arc::new(MeasuredLedger::new(Arc::clone(ledger), telemetry)) as Arc<dyn Ledger>);
@@ -130,14 +135,18 @@ impl Lasting {
         let recall = AnswerStore::new(shared, later.clone(), callers.clone(), telemetry.clone(), recalls);
         let shared = Arc::clone(ledger);
         let (late, keeper) = LateStore::new(shared, callers, settings, telemetry.clone());
-        let upkeep = Upkeep {
+        let upkeep = BackgroundWork {
             ledger: Arc::clone(ledger),
-            writer,
-            keeper,
+            write_behind_worker: writer,
+            late_worker: keeper,
             late: late.clone(),
-            later,
+            write_behind: later,
         };
-        Self { late, recall, upkeep }
+        Self {
+            late,
+            answers: recall,
+            background_work: upkeep,
+        }
     }
 }
 
@@ -153,14 +162,14 @@ pub enum StartError {
 }
 
 /// Reports the duration of new connections to telemetry.
-fn tell(sender: &Sender, telemetry: &Telemetry) {
+fn record_connects(sender: &Sender, telemetry: &Telemetry) {
     let telemetry = telemetry.clone();
     sender.observe_connects(move |took| telemetry.record_connect(took));
 }
 
 /// Binds both listeners and starts serving.
-pub async fn start(parts: Parts) -> Result<Running, StartError> {
-    let Parts {
+pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
+    let AppParts {
         routes,
         server,
         admin_listen,
@@ -168,7 +177,7 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
         proxy,
         upstream: upstream_settings,
         shared,
-        upkeep,
+        background_work: upkeep,
         traces,
     } = parts;
     let tasks = Tasks::default();
@@ -179,7 +188,7 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
     let admin_address = admin_listener.local_addr().unwrap_or(admin_listen);
     let sender = Sender::new(&upstream_settings, tasks.clone())?;
     let telemetry = shared.telemetry.clone();
-    tell(&sender, &shared.telemetry);
+    record_connects(&sender, &shared.telemetry);
     // Separate tasks, since the background work must outlive the connections, which still queue writes.
     let keeping = upkeep.start(Tasks::default(), shared.telemetry.clone());
     if let Some(exporter) = traces {
@@ -198,12 +207,12 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
             tracing::error!(%error, "the admin listener failed");
         }
     });
-    Ok(Running {
+    Ok(RunningProxy {
         data: data_address,
         admin: admin_address,
         tasks,
         drain_timeout,
-        keeping,
+        background_work: keeping,
         proxy,
         telemetry,
         upstream: upstream_settings,
@@ -212,25 +221,25 @@ pub async fn start(parts: Parts) -> Result<Running, StartError> {
 
 /// The running proxy.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningProxy {
     /// Address of the data listener.
     pub data: SocketAddr,
     /// Address of the admin listener.
     pub admin: SocketAddr,
     tasks: Tasks,
     drain_timeout: Duration,
-    keeping: Keeping,
+    background_work: RunningBackgroundWork,
     proxy: Proxy,
     telemetry: Telemetry,
     /// Settings of the current HTTP client towards providers.
     upstream: UpstreamSettings,
 }
 
-impl Running {
+impl RunningProxy {
     /// Replaces routes, settings and profiles for new exchanges. Running exchanges end with the old ones.
     ///
     /// On an error nothing has changed.
-    pub fn replace(
+    pub fn replace_settings(
         &mut self,
         routes: Routes,
         settings: ProxySettings,
@@ -240,7 +249,9 @@ impl Running {
         // A new client would drop the pool of open connections.
         let is_same = upstream == self.upstream;
         let sender = (!is_same).then(|| Sender::new(&upstream, self.tasks.clone()));
-        let sender = sender.transpose()?.inspect(|sender| tell(sender, &self.telemetry));
+        let sender = sender
+            .transpose()?
+            .inspect(|sender| record_connects(sender, &self.telemetry));
         self.proxy.reload_settings(ProxyReload {
             routes,
             settings,
@@ -258,27 +269,27 @@ impl Running {
             tracing::warn!(connections = cut, "drain timeout: the remaining connections were cut");
         }
         // Last, since the end of an exchange still queues writes and spans.
-        self.keeping.drain().await;
+        self.background_work.drain().await;
     }
 }
 
 /// Starts the data path without sockets, for clients and providers in this process. Listeners' addresses are ignored.
-pub fn within(parts: Parts, dial: InProcessDialer) -> Within {
-    let Parts {
+pub fn start_in_process(parts: AppParts, dial: InProcessDialer) -> InProcessProxy {
+    let AppParts {
         routes,
         server,
         proxy,
         upstream: upstream_settings,
         shared,
-        upkeep,
+        background_work: upkeep,
         ..
     } = parts;
     let tasks = Tasks::default();
     let sender = Sender::with_dial(&upstream_settings, tasks.clone(), dial);
-    tell(&sender, &shared.telemetry);
+    record_connects(&sender, &shared.telemetry);
     let listen = server.listen.ip();
     upkeep.start(tasks.clone(), shared.telemetry.clone());
-    Within {
+    InProcessProxy {
         proxy: Proxy::new(routes, proxy, sender, shared, listen, tasks.stop_signal()),
         tasks,
         server,
@@ -287,15 +298,15 @@ pub fn within(parts: Parts, dial: InProcessDialer) -> Within {
 
 /// Running data path without sockets. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Within {
+pub struct InProcessProxy {
     proxy: Proxy,
     tasks: Tasks,
     server: ServerSettings,
 }
 
-impl Within {
+impl InProcessProxy {
     /// Serves one client connection until it ends.
-    pub fn serve(&self, client: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+    pub fn serve_connection(&self, client: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
         let (server, tasks, proxy) = (self.server.clone(), self.tasks.clone(), self.proxy.clone());
         self.tasks
             .spawn_connection(server::serve_connection(client, server, tasks, proxy));

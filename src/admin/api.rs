@@ -129,6 +129,7 @@ async fn list_repairs(State(parts): State<Parts>, Asked(rows): Asked<RowsQuery>)
     (status = 404, description = "not among the last 500 requests with findings", body = Problem),
 ))]
 async fn show_repair(State(parts): State<Parts>, Path(id): Path<String>) -> Result<Json<Repair>, Problem> {
+    // The id is not validated: any text that is no known id is a 404.
     let unknown = || not_found("no such request among the last 500 with findings; GET /admin/v1/repairs lists them");
     let entry = parts.telemetry.dashboard().find_repair(&id).ok_or_else(unknown)?;
     Ok(Json(repairs::repair(&entry, true)))

@@ -32,6 +32,7 @@ macro_rules! files {
 
 const FRONT: &[u8] = include_bytes!("page/index.html");
 
+// A test compares this list with the folder.
 const ASSETS: &[PageFile] = files! {
     SCRIPT: "api.js" "charts.js" "dom.js" "format.js" "header.js" "hour.js" "late.js" "live.js" "main.js" "plot.js"
         "profiles.js" "repairs.js" "sessions.js" "sketch.js" "uplot.min.js";

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::{Lasting, Parts, Running, StartError, start};
+use super::{AppParts, LedgerServices, RunningProxy, StartError, start};
 use crate::{
     admin::{
         self, Readiness,
         control::{Control, InForce, Reload},
     },
-    config::{Config, Loaded},
+    config::{Config, LoadedConfig},
     ledger::Ledger,
     profiles::Profiles,
     provider::Routes,
@@ -21,15 +21,15 @@ use crate::{
 
 /// Summary of a configuration for operators, and the handle to change the log level.
 #[derive(Debug)]
-pub struct Shown {
+pub struct ConfigSummary {
     path: Option<String>,
     effective: String,
     log: LogControl,
 }
 
-impl Shown {
+impl ConfigSummary {
     /// Builds the summary of a loaded configuration. `path` is its file, if there is one.
-    pub fn of(loaded: &Loaded, path: Option<String>, log: LogControl) -> Result<Self, toml::ser::Error> {
+    pub fn of_loaded(loaded: &LoadedConfig, path: Option<String>, log: LogControl) -> Result<Self, toml::ser::Error> {
         let effective = loaded.to_toml()?;
         Ok(Self { path, effective, log })
     }
@@ -37,9 +37,9 @@ impl Shown {
 
 /// A running proxy with its handles.
 #[derive(Debug)]
-pub struct Launched {
+pub struct LaunchedProxy {
     /// The running proxy.
-    pub running: Running,
+    pub running: RunningProxy,
     /// Readiness, to be ended when a drain begins.
     pub readiness: Readiness,
     /// State that operators see and may change.
@@ -53,7 +53,11 @@ pub struct Launched {
 }
 
 /// Starts the proxy that `config` describes, on top of `ledger`.
-pub async fn launch(config: Config, shown: Shown, ledger: &Arc<dyn Ledger>) -> Result<Launched, StartError> {
+pub async fn launch_proxy(
+    config: Config,
+    shown: ConfigSummary,
+    ledger: &Arc<dyn Ledger>,
+) -> Result<LaunchedProxy, StartError> {
     let readiness = Readiness::new();
     let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
     // Before any part takes its own handle: a handle made earlier would send no traces.
@@ -72,7 +76,11 @@ pub async fn launch(config: Config, shown: Shown, ledger: &Arc<dyn Ledger>) -> R
         ..SessionSettings::default()
     };
     let sessions = Arc::new(SessionTable::new(sessions));
-    let Lasting { late, recall, upkeep } = Lasting::over(ledger, config.late, config.ledger.keeps_seen, &telemetry);
+    let LedgerServices {
+        late,
+        answers: recall,
+        background_work: upkeep,
+    } = LedgerServices::over_ledger(ledger, config.late, config.ledger.keeps_seen, &telemetry);
     let routes = Routes::new(config.upstreams);
     // The admin listener accepts the same host names as the data listener.
     let hosts = config.proxy.allow_hosts.clone();
@@ -94,7 +102,7 @@ pub async fn launch(config: Config, shown: Shown, ledger: &Arc<dyn Ledger>) -> R
         telemetry: telemetry.clone(),
         late,
     };
-    let running = start(Parts {
+    let running = start(AppParts {
         routes: routes.clone(),
         server: config.server,
         admin_listen: config.admin_listen,
@@ -102,13 +110,13 @@ pub async fn launch(config: Config, shown: Shown, ledger: &Arc<dyn Ledger>) -> R
         proxy: config.proxy,
         upstream: config.upstream,
         shared,
-        upkeep,
+        background_work: upkeep,
         traces,
     })
     .await?;
     // Known only now: the configured port may be 0.
     control.listens(running.data);
-    Ok(Launched {
+    Ok(LaunchedProxy {
         running,
         readiness,
         control,

@@ -33,8 +33,8 @@ wire_api = \"responses\"";
 const INDENT: usize = 18;
 
 /// Returns the banner for a proxy at `data` with its admin listener at `admin`.
-pub fn text(routes: &Routes, data: SocketAddr, admin: SocketAddr) -> String {
-    let host = reachable(data).to_string();
+pub fn render_banner(routes: &Routes, data: SocketAddr, admin: SocketAddr) -> String {
+    let host = reachable_address(data).to_string();
     let urls = routes.base_urls(&host);
     let mut text = format!("antiphon {} at http://{host}\n\n", env!("CARGO_PKG_VERSION"));
     let mut line = |client: &str, setting: &str| {
@@ -57,12 +57,12 @@ pub fn text(routes: &Routes, data: SocketAddr, admin: SocketAddr) -> String {
     for (name, url) in others {
         line(name, url);
     }
-    line("health, metrics", &format!("http://{}/", reachable(admin)));
+    line("health, metrics", &format!("http://{}/", reachable_address(admin)));
     text
 }
 
 /// Returns an address at which a client on this machine can reach a listener.
-pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
+pub(super) fn reachable_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         // 0.0.0.0 and :: mean "every address" to a listener, but no client can connect to them on all systems.
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -27,12 +27,12 @@ pub(super) struct Args {
     wire: Option<Wire>,
     /// Format of the report
     #[arg(long, value_name = "FORM", default_value = "text")]
-    output: Output,
+    output: ReportFormat,
 }
 
 /// Format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Output {
+pub(super) enum ReportFormat {
     /// Lines of text, for people
     Text,
     /// One JSON document, for programs
@@ -40,18 +40,22 @@ pub(super) enum Output {
 }
 
 /// Result for one file.
-struct Seen {
+struct CheckedFile {
     name: String,
     verdict: Result<(Wire, Vec<Finding>), input::InputError>,
 }
 
 /// Checks every file and reports the findings. Exits with the worst result of all files.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let seen: Vec<Seen> = args.files.iter().map(|path| look(path, args.wire)).collect();
+    let seen: Vec<CheckedFile> = args.files.iter().map(|path| check_file(path, args.wire)).collect();
     let mut out = io::stdout().lock();
     match args.output {
-        Output::Text => seen.iter().try_for_each(|file| text(&mut out, file))?,
-        Output::Json => writeln!(out, "{:#}", Value::from(seen.iter().map(document).collect::<Vec<_>>()))?,
+        ReportFormat::Text => seen.iter().try_for_each(|file| write_text(&mut out, file))?,
+        ReportFormat::Json => writeln!(
+            out,
+            "{:#}",
+            Value::from(seen.iter().map(file_document).collect::<Vec<_>>())
+        )?,
     }
     // An unreadable file weighs more than findings: nothing is known about its calls.
     let unreadable = seen.iter().any(|file| file.verdict.is_err());
@@ -66,20 +70,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Reads and checks one file.
-fn look(path: &std::path::Path, wire: Option<Wire>) -> Seen {
+fn check_file(path: &std::path::Path, wire: Option<Wire>) -> CheckedFile {
     let name = path.display().to_string();
-    let verdict = input::read(path, wire).and_then(|input| {
+    let verdict = input::read_input(path, wire).and_then(|input| {
         let (name, wire) = (input.name, input.wire);
         // `check` reads no configuration, so it reports what the default policy finds.
         repair::check(&input.body, wire, &RepairPolicy::default())
             .map(|findings| (wire, findings))
             .map_err(|source| input::InputError::Unreadable { name, wire, source })
     });
-    Seen { name, verdict }
+    CheckedFile { name, verdict }
 }
 
 /// Writes the result of one file as text.
-fn text(out: &mut impl Write, file: &Seen) -> io::Result<()> {
+fn write_text(out: &mut impl Write, file: &CheckedFile) -> io::Result<()> {
     let (wire, findings) = match &file.verdict {
         Ok((wire, findings)) => (*wire, findings),
         // Errors go to stderr, so that stdout contains findings only.
@@ -106,7 +110,7 @@ fn text(out: &mut impl Write, file: &Seen) -> io::Result<()> {
 }
 
 /// Returns the result of one file as JSON.
-fn document(file: &Seen) -> Value {
+fn file_document(file: &CheckedFile) -> Value {
     match &file.verdict {
         Err(error) => json!({ "file": file.name, "error": error.to_string() }),
         Ok((wire, findings)) => {

@@ -12,7 +12,7 @@ use clap::Subcommand;
 
 use crate::{
     auth::TokenHash,
-    config::{self, Flags, Loaded},
+    config::{self, Flags, LoadedConfig},
     upstream::{RandomError, random_bytes},
 };
 
@@ -20,18 +20,18 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: ConfigAction,
 }
 
 /// Subcommands of `antiphon config`.
 #[derive(Debug, Subcommand)]
-enum Action {
+enum ConfigAction {
     /// Report every problem of the configuration with its line; exit 2 if there is one
-    Check(Source),
+    Check(ConfigSource),
     /// Print the effective configuration as TOML: file, variables and defaults merged
     Print {
         #[command(flatten)]
-        source: Source,
+        source: ConfigSource,
         /// Print the defaults only, without file and variables
         #[arg(long, conflicts_with = "config")]
         defaults: bool,
@@ -42,32 +42,32 @@ enum Action {
     /// the configuration file
     Token {
         /// Name of the client
-        #[arg(value_name = "NAME", value_parser = client_name)]
+        #[arg(value_name = "NAME", value_parser = parse_client_name)]
         name: String,
     },
 }
 
 /// Parses the name of a client token.
-fn client_name(name: &str) -> Result<String, String> {
-    config::client_name(name).map(|()| name.to_owned())
+fn parse_client_name(name: &str) -> Result<String, String> {
+    config::check_client_name(name).map(|()| name.to_owned())
 }
 
 /// Flags that choose the configuration.
 #[derive(Debug, clap::Args)]
-struct Source {
+struct ConfigSource {
     /// Configuration file [env: ANTIPHON_CONFIG] [default: none needed]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-impl Source {
+impl ConfigSource {
     /// Loads the configuration that the flags and the environment choose.
-    fn load(&self) -> Result<Loaded, config::ConfigError> {
+    fn load_config(&self) -> Result<LoadedConfig, config::ConfigError> {
         let flags = Flags {
             config: self.config.clone(),
             ..Flags::default()
         };
-        config::load(&flags, &config::process_environment)
+        config::load_config(&flags, &config::process_environment)
     }
 }
 
@@ -75,8 +75,8 @@ impl Source {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     match &args.action {
-        Action::Check(source) => {
-            let loaded = source.load()?;
+        ConfigAction::Check(source) => {
+            let loaded = source.load_config()?;
             let count = loaded.config.upstreams.len();
             writeln!(
                 out,
@@ -84,20 +84,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 loaded.config.server.listen
             )?;
         }
-        Action::Print { source, defaults } => {
+        ConfigAction::Print { source, defaults } => {
             let loaded = if *defaults {
                 // No variables and no secret files: the output must not depend on this machine.
-                config::lower(None, &Flags::default(), &|_| None, &|_| {
+                config::build_config(None, &Flags::default(), &|_| None, &|_| {
                     Err(io::ErrorKind::NotFound.into())
                 })?
             } else {
-                source.load()?
+                source.load_config()?
             };
             out.write_all(loaded.to_toml()?.as_bytes())?;
         }
-        Action::Schema => writeln!(out, "{:#}", config::schema().as_value())?,
-        Action::Token { name } => {
-            let token = client_token()?;
+        ConfigAction::Schema => writeln!(out, "{:#}", config::file_schema().as_value())?,
+        ConfigAction::Token { name } => {
+            let token = random_token()?;
             // Alone on stdout, so that scripts can capture it without the rest.
             writeln!(out, "{token}")?;
             let hash = TokenHash::hash_token(token.as_bytes());
@@ -111,7 +111,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Creates a token from 32 random bytes.
-fn client_token() -> Result<String, RandomError> {
+fn random_token() -> Result<String, RandomError> {
     let mut token = "antiphon_".to_owned();
     for byte in random_bytes()? {
         // Writing to a string cannot fail.

@@ -13,7 +13,7 @@ use crate::{
     demo::{self, Play},
 };
 
-use super::serve::{STOP_TIMEOUT, Signalled, Signals};
+use super::serve::{STOP_TIMEOUT, SignalRequest, Signals};
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
@@ -35,7 +35,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// Address and port of the dashboard [default: 127.0.0.1:4748, or a free port if that is taken]
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "provider_only", value_parser = loopback)]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "provider_only", value_parser = parse_loopback)]
     admin_listen: Option<SocketAddr>,
 }
 
@@ -47,17 +47,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    let played = runtime.block_on(Box::pin(play(args)));
+    let played = runtime.block_on(Box::pin(play_stories(args)));
     runtime.shutdown_timeout(STOP_TIMEOUT);
     played
 }
 
 /// Plays the stories, or serves the provider, until they end or a signal comes.
-async fn play(args: &Args) -> anyhow::Result<ExitCode> {
+async fn play_stories(args: &Args) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new().context("cannot listen for signals")?;
     // SIGHUP stops the demo too: it means that the terminal was closed, and there is no configuration to reload.
     let stop = async {
-        let (Signalled::Stop | Signalled::Reload) = signals.next().await;
+        let (SignalRequest::Stop | SignalRequest::Reload) = signals.next().await;
     };
     let out = Box::new(io::stdout());
     if args.provider_only {
@@ -81,7 +81,7 @@ async fn play(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Parses a loopback address.
-fn loopback(text: &str) -> Result<SocketAddr, String> {
+fn parse_loopback(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr = text
         .parse()
         .map_err(|_| "expected an address and port, such as 127.0.0.1:0".to_owned())?;

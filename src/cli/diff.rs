@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use similar::{ChangeTag, TextDiff};
 
 use crate::{
-    cli::input::Input,
+    cli::input::BodyInput,
     conversation::{Content, Conversation},
     repair::Repaired,
     splice::Span,
@@ -17,12 +17,12 @@ const CONTEXT: usize = 2;
 const LINE_MAX: usize = 240;
 
 /// Writes a unified diff. Writes nothing if the body did not change.
-pub(super) fn write(out: &mut impl Write, input: &Input, repaired: &Repaired) -> io::Result<()> {
+pub(super) fn write_diff(out: &mut impl Write, input: &BodyInput, repaired: &Repaired) -> io::Result<()> {
     let after = repaired.body.to_vec();
     let (Ok(one), Ok(other)) = (input.wire.read(&input.body), input.wire.read(&after)) else {
         return Ok(());
     };
-    let (one, other) = (lines(&one), lines(&other));
+    let (one, other) = (body_lines(&one), body_lines(&other));
     let (one, other): (Vec<&str>, Vec<&str>) = (
         one.iter().map(String::as_str).collect(),
         other.iter().map(String::as_str).collect(),
@@ -41,14 +41,14 @@ pub(super) fn write(out: &mut impl Write, input: &Input, repaired: &Repaired) ->
                 ChangeTag::Insert => '+',
                 ChangeTag::Equal => ' ',
             };
-            writeln!(out, "{mark}{}", shortened(change.value()))?;
+            writeln!(out, "{mark}{}", shorten_line(change.value()))?;
         }
     }
     Ok(())
 }
 
 /// Splits the body into lines: the part before the history, each message with its blocks, and the part behind it.
-fn lines(conversation: &Conversation<'_>) -> Vec<String> {
+fn body_lines(conversation: &Conversation<'_>) -> Vec<String> {
     let text = |span: Span| String::from_utf8_lossy(span.of(conversation.body)).trim().to_owned();
     let Some(array) = conversation.array else {
         return vec![text(Span::new(0, conversation.body.len()))];
@@ -71,7 +71,7 @@ fn lines(conversation: &Conversation<'_>) -> Vec<String> {
 }
 
 /// Cuts a long line in the middle, and replaces control characters by blanks.
-fn shortened(line: &str) -> String {
+fn shorten_line(line: &str) -> String {
     // A raw line break would split the line and break the diff.
     let flat: String = line
         .chars()

@@ -27,7 +27,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "url")]
     ready: bool,
     /// URL to ask [default: /livez of the configured admin listener, http://127.0.0.1:4748/livez]
-    #[arg(long, value_name = "URL", value_parser = url)]
+    #[arg(long, value_name = "URL", value_parser = parse_http_url)]
     url: Option<Uri>,
     /// Configuration file with the address of the admin listener [env: ANTIPHON_CONFIG] [default: none needed]
     #[arg(short, long, value_name = "FILE", conflicts_with = "url")]
@@ -38,11 +38,11 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let url = match &args.url {
         Some(url) => url.clone(),
-        None => admin(args.config.clone(), if args.ready { "readyz" } else { "livez" })?,
+        None => admin_url(args.config.clone(), if args.ready { "readyz" } else { "livez" })?,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let status = runtime
-        .block_on(async { tokio::time::timeout(TIMEOUT, ask(&url)).await })
+        .block_on(async { tokio::time::timeout(TIMEOUT, fetch_head(&url)).await })
         .unwrap_or_else(|_| Err(anyhow!("no answer within {} seconds", TIMEOUT.as_secs())))
         .with_context(|| url.to_string())?
         .status;
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Parses an `http://` URL. Rejects others at once, since the check has no TLS client.
-fn url(text: &str) -> Result<Uri, String> {
+fn parse_http_url(text: &str) -> Result<Uri, String> {
     let url: Uri = text.parse().map_err(|_| "expected an http:// URL".to_owned())?;
     if url.scheme() == Some(&Scheme::HTTP) && url.host().is_some_and(|host| !host.is_empty()) {
         Ok(url)
@@ -65,18 +65,18 @@ fn url(text: &str) -> Result<Uri, String> {
 }
 
 /// Returns the URL of a page of the configured admin listener.
-fn admin(config: Option<PathBuf>, page: &str) -> anyhow::Result<Uri> {
+fn admin_url(config: Option<PathBuf>, page: &str) -> anyhow::Result<Uri> {
     let flags = Flags {
         config,
         ..Flags::default()
     };
     // A bad configuration is a failed check (exit code 1) and not wrong usage, so its type is dropped here.
-    let loaded = config::load(&flags, &config::process_environment).map_err(|problems| anyhow!("{problems}"))?;
+    let loaded = config::load_config(&flags, &config::process_environment).map_err(|problems| anyhow!("{problems}"))?;
     Ok(format!("http://{}/{page}", loaded.config.admin_listen).parse()?)
 }
 
 /// Sends a GET request to `url` and returns the head of the answer.
-pub(super) async fn ask(url: &Uri) -> anyhow::Result<Parts> {
+pub(super) async fn fetch_head(url: &Uri) -> anyhow::Result<Parts> {
     let authority = url.authority().context("the URL names no host")?;
     // An IPv6 host has brackets in a URL, but not for the resolver.
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');

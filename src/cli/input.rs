@@ -42,7 +42,7 @@ pub(super) enum InputError {
 }
 
 /// One body to check.
-pub(super) struct Input {
+pub(super) struct BodyInput {
     /// Name of the file, or `-`.
     pub(super) name: String,
     /// Bytes of the body.
@@ -52,7 +52,7 @@ pub(super) struct Input {
 }
 
 /// Reads one body; `-` is standard input.
-pub(super) fn read(path: &Path, wire: Option<Wire>) -> Result<Input, InputError> {
+pub(super) fn read_input(path: &Path, wire: Option<Wire>) -> Result<BodyInput, InputError> {
     let name = path.display().to_string();
     let bytes = if name == "-" {
         let mut bytes = Vec::new();
@@ -66,7 +66,7 @@ pub(super) fn read(path: &Path, wire: Option<Wire>) -> Result<Input, InputError>
     };
     // `--wire` overrides the detection, since a broken body may look like another format.
     match wire.map_or_else(|| detect(&body), Ok) {
-        Ok(wire) => Ok(Input { name, body, wire }),
+        Ok(wire) => Ok(BodyInput { name, body, wire }),
         Err(source) => Err(InputError::Undetected { name, source }),
     }
 }

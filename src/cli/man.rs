@@ -20,16 +20,16 @@ pub(super) fn run(mut command: clap::Command) -> anyhow::Result<ExitCode> {
     man.render_description_section(&mut page)?;
     man.render_options_section(&mut page)?;
     for subcommand in command.get_subcommands() {
-        section(subcommand, &mut page)?;
+        write_section(subcommand, &mut page)?;
     }
-    notes(&command, ".SH", &mut page)?;
+    write_notes(&command, ".SH", &mut page)?;
     man.render_version_section(&mut page)?;
-    io::stdout().lock().write_all(ascii(&page).as_bytes())?;
+    io::stdout().lock().write_all(escape_non_ascii(&page).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Converts the page to ASCII, since the treatment of other bytes depends on the formatter's locale.
-fn ascii(page: &[u8]) -> String {
+fn escape_non_ascii(page: &[u8]) -> String {
     let letter = |letter: char| match letter {
         letter if letter.is_ascii() => letter.to_string(),
         letter => format!("\\[u{:04X}]", u32::from(letter)),
@@ -38,7 +38,7 @@ fn ascii(page: &[u8]) -> String {
 }
 
 /// Appends a section for a subcommand, then the sections of its own subcommands.
-fn section(command: &clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
+fn write_section(command: &clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
     let man = Man::new(command.clone());
     let mut inside = Vec::new();
     man.render_synopsis_section(&mut inside)?;
@@ -48,12 +48,14 @@ fn section(command: &clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
     writeln!(page, ".SH \"{}\"", name.to_uppercase())?;
     // The sections of a subcommand become subsections of the page.
     page.extend(String::from_utf8_lossy(&inside).replace("\n.SH ", "\n.SS ").bytes());
-    notes(command, ".SS", page)?;
-    command.get_subcommands().try_for_each(|below| section(below, page))
+    write_notes(command, ".SS", page)?;
+    command
+        .get_subcommands()
+        .try_for_each(|below| write_section(below, page))
 }
 
 /// Appends the text below the flags in the help, with its line breaks.
-fn notes(command: &clap::Command, heading: &str, page: &mut Vec<u8>) -> io::Result<()> {
+fn write_notes(command: &clap::Command, heading: &str, page: &mut Vec<u8>) -> io::Result<()> {
     let Some(text) = command.get_after_help() else {
         return Ok(());
     };

@@ -50,14 +50,14 @@ Exit codes:
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<CliCommand>,
     #[command(flatten)]
     serve: serve::Args,
 }
 
 /// Subcommands of `antiphon`.
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Run the proxy (the default without a subcommand)
     #[command(after_help = serve::AFTER_HELP)]
     Serve(serve::Args),
@@ -105,23 +105,23 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     // `antiphon` alone is `antiphon serve`, with the same flags.
-    let result = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
-        Command::Serve(args) => serve::run(&args),
-        Command::Run(args) => run::run(&args),
-        Command::Check(args) => check::run(&args),
-        Command::Repair(args) => repair::run(&args),
-        Command::Demo(args) => demo::run(&args),
-        Command::Config(args) => config::run(&args),
-        Command::Store(args) => store::run(&args),
-        Command::Healthcheck(args) => healthcheck::run(&args),
-        Command::Completions(args) => completions::run(&args, command()),
-        Command::Man => man::run(command()),
+    let result = match cli.command.unwrap_or(CliCommand::Serve(cli.serve)) {
+        CliCommand::Serve(args) => serve::run(&args),
+        CliCommand::Run(args) => run::run(&args),
+        CliCommand::Check(args) => check::run(&args),
+        CliCommand::Repair(args) => repair::run(&args),
+        CliCommand::Demo(args) => demo::run(&args),
+        CliCommand::Config(args) => config::run(&args),
+        CliCommand::Store(args) => store::run(&args),
+        CliCommand::Healthcheck(args) => healthcheck::run(&args),
+        CliCommand::Completions(args) => completions::run(&args, command()),
+        CliCommand::Man => man::run(command()),
     };
-    result.unwrap_or_else(|error| failed(&error))
+    result.unwrap_or_else(|error| report_error(&error))
 }
 
 /// Reports an error on stderr. Returns its exit code.
-fn failed(error: &anyhow::Error) -> ExitCode {
+fn report_error(error: &anyhow::Error) -> ExitCode {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
         cause
             .downcast_ref::<io::Error>()

@@ -3,8 +3,8 @@
 use super::notify;
 use crate::{
     admin::control::{Control, InForce, Reloaded},
-    app::Running,
-    config::{self, Changes, Flags, Loaded, process_environment},
+    app::RunningProxy,
+    config::{self, ConfigChanges, Flags, LoadedConfig, process_environment},
     profiles::Profiles,
     provider::Routes,
     telemetry::Telemetry,
@@ -14,20 +14,20 @@ use crate::{
 pub(super) struct Reloader {
     pub(super) flags: Flags,
     /// Configuration at the start of the process. Keys that need a restart still have its values.
-    pub(super) began: Loaded,
+    pub(super) initial: LoadedConfig,
     /// Configuration that was loaded last.
-    pub(super) loaded: Loaded,
+    pub(super) loaded: LoadedConfig,
     pub(super) control: Control,
     pub(super) telemetry: Telemetry,
 }
 
 impl Reloader {
     /// Reloads the configuration and logs the outcome. On an error the previous configuration stays in effect.
-    pub(super) fn reload(&mut self, running: &mut Running) -> Result<Reloaded, String> {
-        notify::reloading();
-        let reloaded = self.replaced(running).map_err(|error| format!("{error:#}"));
+    pub(super) fn reload(&mut self, running: &mut RunningProxy) -> Result<Reloaded, String> {
+        notify::send_reloading();
+        let reloaded = self.apply_reload(running).map_err(|error| format!("{error:#}"));
         self.telemetry.record_reload(reloaded.is_ok());
-        notify::ready();
+        notify::send_ready();
         match &reloaded {
             Ok(Reloaded { changed, needs_restart }) => {
                 tracing::info!(changed = changed.join(" "), "configuration reloaded");
@@ -48,12 +48,12 @@ impl Reloader {
     }
 
     /// Loads the configuration and swaps it in. A bad configuration fails before the first swap.
-    fn replaced(&mut self, running: &mut Running) -> anyhow::Result<Reloaded> {
-        let loaded = config::load(&self.flags, &process_environment)?;
+    fn apply_reload(&mut self, running: &mut RunningProxy) -> anyhow::Result<Reloaded> {
+        let loaded = config::load_config(&self.flags, &process_environment)?;
         // Compared with the last load: what an earlier reload changed is no news.
-        let changed = Changes::between(&self.loaded, &loaded)?.free;
+        let changed = ConfigChanges::compare_configs(&self.loaded, &loaded)?.reloadable;
         // Compared with the start, since these keys stay as they were then.
-        let needs_restart = Changes::between(&self.began, &loaded)?.fixed;
+        let needs_restart = ConfigChanges::compare_configs(&self.initial, &loaded)?.needs_restart;
         let effective = loaded.to_toml()?;
         let old = self.control.in_force();
         let config = loaded.config.clone();
@@ -65,11 +65,11 @@ impl Reloader {
         let routes = Routes::new(config.upstreams);
         let mut settings = config.proxy;
         // The ledger and the session table use these as well and are not rebuilt, so all keep the old values.
-        let before = &self.began.config.proxy;
+        let before = &self.initial.config.proxy;
         settings.principals.clone_from(&before.principals);
         settings.policy.tiers.clone_from(&before.policy.tiers);
         let hosts = settings.allow_hosts.clone();
-        running.replace(routes.clone(), settings, config.upstream, profiles.clone())?;
+        running.replace_settings(routes.clone(), settings, config.upstream, profiles.clone())?;
         self.telemetry.set_upstreams(names);
         if changed.iter().any(|key| key == "log.level") {
             self.control

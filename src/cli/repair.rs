@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     cli::{
-        check::{Output, finding_document},
+        check::{ReportFormat, finding_document},
         diff,
-        input::{self, Input, InputError},
+        input::{self, BodyInput, InputError},
     },
     repair::{self, Applicability, RepairPolicy, RepairReport, Repaired},
     wire::Wire,
@@ -38,15 +38,15 @@ pub(super) struct Args {
     #[arg(long)]
     diff: bool,
     /// Least safe class of action to apply: lossy, inventive, salvage or lossless
-    #[arg(long, value_name = "CLASS", default_value = "lossy", value_parser = least_parser)]
+    #[arg(long, value_name = "CLASS", default_value = "lossy", value_parser = parse_least)]
     least: Applicability,
     /// Format of the report on stderr
     #[arg(long, value_name = "FORM", default_value = "text")]
-    output: Output,
+    output: ReportFormat,
 }
 
 /// Parses a class of action.
-fn least_parser(name: &str) -> Result<Applicability, String> {
+fn parse_least(name: &str) -> Result<Applicability, String> {
     // Not a `ValueEnum`: the core, which defines the classes, does not know clap.
     let classes = [
         ("lossy", Applicability::Lossy),
@@ -62,7 +62,7 @@ fn least_parser(name: &str) -> Result<Applicability, String> {
 
 /// Repairs one body and reports what was done.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let input = input::read(&args.file, args.wire)?;
+    let input = input::read_input(&args.file, args.wire)?;
     let policy = RepairPolicy {
         least_safe: args.least,
         ..RepairPolicy::default()
@@ -75,11 +75,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let report = &repaired.report;
     // The report comes first, so that it is complete even if the reader of stdout stops early.
     match args.output {
-        Output::Text => writeln!(io::stderr().lock(), "antiphon: {}: {}", input.name, summary(report))?,
-        Output::Json => writeln!(io::stderr().lock(), "{:#}", document(report, &input))?,
+        ReportFormat::Text => writeln!(
+            io::stderr().lock(),
+            "antiphon: {}: {}",
+            input.name,
+            report_summary(report)
+        )?,
+        ReportFormat::Json => writeln!(io::stderr().lock(), "{:#}", report_document(report, &input))?,
     }
     if args.diff {
-        diff::write(&mut io::stdout().lock(), &input, &repaired)?;
+        diff::write_diff(&mut io::stdout().lock(), &input, &repaired)?;
     } else if !args.check {
         write_body(args, &repaired)?;
     }
@@ -103,7 +108,7 @@ fn write_body(args: &Args, repaired: &Repaired) -> io::Result<()> {
 }
 
 /// Returns the report in one line.
-fn summary(report: &RepairReport) -> String {
+fn report_summary(report: &RepairReport) -> String {
     if report.findings.is_empty() {
         return "nothing to repair: every byte unchanged".to_owned();
     }
@@ -128,7 +133,7 @@ fn summary(report: &RepairReport) -> String {
 }
 
 /// Returns the report as JSON.
-fn document(report: &RepairReport, input: &Input) -> Value {
+fn report_document(report: &RepairReport, input: &BodyInput) -> Value {
     let findings: Vec<Value> = report
         .findings
         .iter()

@@ -17,8 +17,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{banner, healthcheck, serve};
 use crate::{
-    app::{self, Launched, Shown},
-    config::{self, Config, Flags, Loaded, process_environment},
+    app::{self, ConfigSummary, LaunchedProxy},
+    config::{self, Config, Flags, LoadedConfig, process_environment},
     ledger::{Ledger, LedgerOpenError},
     provider::{self, Routes},
     telemetry::{self, LogControl},
@@ -32,16 +32,16 @@ const VARIABLES: [(&str, &str); 3] = [
 ];
 
 /// Exit code if the command exists but cannot be run.
-const EXIT_CANNOT: u8 = 126;
+const EXIT_CANNOT_RUN: u8 = 126;
 /// Exit code if the command does not exist.
 const EXIT_NOT_FOUND: u8 = 127;
 /// Offset of the exit code if a signal ended the command, as shells do.
 const EXIT_SIGNAL: i32 = 128;
 
 /// Timeout of the request that finds out if a proxy is running.
-const ANSWER: Duration = Duration::from_secs(2);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for exchanges that still run after the command has ended.
-const DRAIN: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
@@ -74,39 +74,39 @@ pub(super) struct Args {
 
 /// Runs the command. Returns its exit code.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut flags = args.serve.flags();
+    let mut flags = args.serve.to_flags();
     // The terminal belongs to the command, so only warnings are logged by default.
     if flags.verbosity <= 0 && process_environment("ANTIPHON_LOG").is_none() {
         flags.verbosity = flags.verbosity.saturating_sub(1);
     }
-    let loaded = config::load(&flags, &process_environment)?;
+    let loaded = config::load_config(&flags, &process_environment)?;
     let log = loaded.config.log.install().context("cannot set up log lines")?;
-    let runtime = serve::runtime().context("cannot start threads")?;
-    let result = runtime.block_on(Box::pin(accompany(args, loaded, log)));
+    let runtime = serve::build_runtime().context("cannot start threads")?;
+    let result = runtime.block_on(Box::pin(run_with_proxy(args, loaded, log)));
     runtime.shutdown_timeout(serve::STOP_TIMEOUT);
     telemetry::flush_log_lines();
     result
 }
 
 /// Runs the command with a proxy: a running one if it fits, else a new one.
-async fn accompany(args: &Args, loaded: Loaded, log: LogControl) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::new().context("cannot listen for signals")?;
-    let flags = args.serve.flags();
+async fn run_with_proxy(args: &Args, loaded: LoadedConfig, log: LogControl) -> anyhow::Result<ExitCode> {
+    let mut signals = ForwardedSignals::new().context("cannot listen for signals")?;
+    let flags = args.serve.to_flags();
     let routes = Routes::new(loaded.config.upstreams.clone());
     // A running proxy has a configuration of its own, so explicit settings need a new proxy.
     let has_settings = flags.config.is_some() || !flags.upstreams.is_empty();
-    let at = banner::reachable(loaded.config.server.listen);
-    let (at, own) = if !has_settings && is_ours(at).await {
+    let at = banner::reachable_address(loaded.config.server.listen);
+    let (at, own) = if !has_settings && is_antiphon(at).await {
         (at, None)
     } else {
-        let launched = start(loaded, &flags, log).await?;
-        (banner::reachable(launched.running.data), Some(launched))
+        let launched = start_proxy(loaded, &flags, log).await?;
+        (banner::reachable_address(launched.running.data), Some(launched))
     };
-    let settings = settings(&routes, at);
-    tell_of_overridden(&settings, &flags.upstreams);
+    let settings = client_settings(&routes, at);
+    warn_of_overridden(&settings, &flags.upstreams);
     let mut variables: Vec<(&str, String)> = settings.into_iter().map(|(name, _, url)| (name, url)).collect();
-    variables.extend(reached_directly(at));
-    let code = command(&args.command, variables, &mut signals).await;
+    variables.extend(no_proxy_variables(at));
+    let code = run_command(&args.command, variables, &mut signals).await;
     // Only a proxy that this process started may be stopped.
     if let Some(own) = own {
         own.readiness.draining();
@@ -116,18 +116,18 @@ async fn accompany(args: &Args, loaded: Loaded, log: LogControl) -> anyhow::Resu
 }
 
 /// Returns `true` if Antiphon answers at this address. It adds a request id header to every answer.
-async fn is_ours(at: SocketAddr) -> bool {
+async fn is_antiphon(at: SocketAddr) -> bool {
     let Ok(url) = format!("http://{at}/").parse::<Uri>() else {
         return false;
     };
-    let response = tokio::time::timeout(ANSWER, healthcheck::ask(&url)).await;
+    let response = tokio::time::timeout(PROBE_TIMEOUT, healthcheck::fetch_head(&url)).await;
     response.is_ok_and(|answer| answer.is_ok_and(|head| head.headers.contains_key("x-antiphon-request-id")))
 }
 
 /// Starts a proxy, on free ports unless the flags give an address.
-async fn start(loaded: Loaded, flags: &Flags, log: LogControl) -> anyhow::Result<Launched> {
-    let path = config::path(flags, &process_environment).map(|(path, _)| path.display().to_string());
-    let shown = Shown::of(&loaded, path, log)?;
+async fn start_proxy(loaded: LoadedConfig, flags: &Flags, log: LogControl) -> anyhow::Result<LaunchedProxy> {
+    let path = config::config_path(flags, &process_environment).map(|(path, _)| path.display().to_string());
+    let shown = ConfigSummary::of_loaded(&loaded, path, log)?;
     let mut config = loaded.config;
     // The configured ports may be taken by another proxy that must not stop this command.
     let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -138,30 +138,30 @@ async fn start(loaded: Loaded, flags: &Flags, log: LogControl) -> anyhow::Result
         config.admin_listen = free;
     }
     // The user waits at the prompt until the drain ends.
-    config.server.drain_timeout = config.server.drain_timeout.min(DRAIN);
-    let ledger = ledger(&mut config)?;
-    let mut launched = app::launch(config, shown, &ledger).await?;
+    config.server.drain_timeout = config.server.drain_timeout.min(DRAIN_TIMEOUT);
+    let ledger = open_ledger(&mut config)?;
+    let mut launched = app::launch_proxy(config, shown, &ledger).await?;
     // This proxy never reloads. A closed channel fails such a request at once instead of letting it wait.
     launched.reloads.close();
     Ok(launched)
 }
 
 /// Opens the ledger. If another process uses the default file, this command stores its records in memory.
-fn ledger(config: &mut Config) -> anyhow::Result<Arc<dyn Ledger>> {
-    let opened = serve::ledger(&config.ledger);
+fn open_ledger(config: &mut Config) -> anyhow::Result<Arc<dyn Ledger>> {
+    let opened = serve::open_ledger(&config.ledger);
     let in_use = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(LedgerOpenError::InUse { .. }));
     match opened {
         Err(error) if config.ledger.path.is_none() && in_use(&error) => {
             tracing::warn!(why = %error, "the ledger's records will be lost when this command ends");
             config.ledger.is_file = false;
-            serve::ledger(&config.ledger)
+            serve::open_ledger(&config.ledger)
         }
         opened => opened,
     }
 }
 
 /// Returns the variables for the command: name, upstream and URL.
-fn settings(routes: &Routes, at: SocketAddr) -> Vec<(&'static str, &'static str, String)> {
+fn client_settings(routes: &Routes, at: SocketAddr) -> Vec<(&'static str, &'static str, String)> {
     let urls = routes.base_urls(&at.to_string());
     let setting = |(variable, upstream): (&'static str, &'static str)| {
         let (_, url) = urls.iter().find(|(name, _)| name == upstream)?;
@@ -173,7 +173,7 @@ fn settings(routes: &Routes, at: SocketAddr) -> Vec<(&'static str, &'static str,
 /// Returns the `NO_PROXY` variables with the proxy's address added, or nothing if no forward proxy is set.
 ///
 /// Without them clients would send requests for this machine to the forward proxy, which cannot reach it.
-fn reached_directly(at: SocketAddr) -> Vec<(&'static str, String)> {
+fn no_proxy_variables(at: SocketAddr) -> Vec<(&'static str, String)> {
     const PROXIES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
     const LISTS: [&str; 2] = ["NO_PROXY", "no_proxy"];
     if PROXIES.iter().all(|name| process_environment(name).is_none()) {
@@ -191,7 +191,7 @@ fn reached_directly(at: SocketAddr) -> Vec<(&'static str, String)> {
 /// Warns about variables that pointed to another machine, since the user may want that machine as upstream.
 ///
 /// Only the host of the URL is shown, since the rest may contain a credential.
-fn tell_of_overridden(settings: &[(&str, &str, String)], upstreams: &[String]) {
+fn warn_of_overridden(settings: &[(&str, &str, String)], upstreams: &[String]) {
     for (variable, upstream, _) in settings {
         let url = process_environment(variable).and_then(|url| url.parse::<Uri>().ok());
         let host = url
@@ -213,10 +213,10 @@ fn tell_of_overridden(settings: &[(&str, &str, String)], upstreams: &[String]) {
 }
 
 /// Runs the command to its end and forwards signals to it.
-async fn command(
+async fn run_command(
     command: &[OsString],
     variables: Vec<(&str, String)>,
-    signals: &mut Signals,
+    signals: &mut ForwardedSignals,
 ) -> anyhow::Result<ExitCode> {
     let Some((program, arguments)) = command.split_first() else {
         return Ok(ExitCode::from(EXIT_NOT_FOUND));
@@ -235,7 +235,11 @@ async fn command(
                 "antiphon: cannot run {}: {why}",
                 program.display()
             ));
-            return Ok(ExitCode::from(if is_missing { EXIT_NOT_FOUND } else { EXIT_CANNOT }));
+            return Ok(ExitCode::from(if is_missing {
+                EXIT_NOT_FOUND
+            } else {
+                EXIT_CANNOT_RUN
+            }));
         }
     };
     let pid = Pid::from_child(&child);
@@ -245,7 +249,7 @@ async fn command(
         tokio::select! {
             // The end comes first: a process id that has ended may be reused.
             biased;
-            status = &mut ended => return Ok(code(status.context("the command was lost")??)),
+            status = &mut ended => return Ok(exit_code(status.context("the command was lost")??)),
             number = signals.next() => {
                 // An error means that the command has just ended, as the signal wants.
                 let _ = kill_process(pid, number);
@@ -255,7 +259,7 @@ async fn command(
 }
 
 /// Converts the exit status of the command to an exit code, as shells do.
-fn code(status: ExitStatus) -> ExitCode {
+fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status
         .code()
         .or_else(|| status.signal().map(|number| EXIT_SIGNAL.saturating_add(number)));
@@ -263,13 +267,13 @@ fn code(status: ExitStatus) -> ExitCode {
 }
 
 /// Signals to forward to the command. While this value exists, they do not end this process.
-struct Signals {
+struct ForwardedSignals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
 }
 
-impl Signals {
+impl ForwardedSignals {
     fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,

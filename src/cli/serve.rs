@@ -19,8 +19,8 @@ use tokio::{
 
 use super::{EXIT_INTERRUPTED, banner, notify, reload::Reloader};
 use crate::{
-    app::{self, Launched, Shown},
-    config::{self, Flags, LedgerConfig, Loaded, default_ledger_path, process_environment},
+    app::{self, ConfigSummary, LaunchedProxy},
+    config::{self, Flags, LedgerConfig, LoadedConfig, default_ledger_path, process_environment},
     ledger::{Ledger, LedgerOpenError, MemoryLedger, SqliteLedger},
     provider::{self, Upstream},
     telemetry::{self, LogControl},
@@ -69,7 +69,7 @@ pub(super) struct Args {
 
 impl Args {
     /// Converts the arguments to the flags of the configuration.
-    pub(super) fn flags(&self) -> Flags {
+    pub(super) fn to_flags(&self) -> Flags {
         let louder = i8::try_from(self.verbose).unwrap_or(i8::MAX);
         let quieter = i8::try_from(self.quiet).unwrap_or(i8::MAX);
         Flags {
@@ -85,12 +85,12 @@ impl Args {
 
 /// Runs the proxy until it has stopped.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let flags = args.flags();
-    let loaded = config::load(&flags, &process_environment)?;
+    let flags = args.to_flags();
+    let loaded = config::load_config(&flags, &process_environment)?;
     let log = loaded.config.log.install().context("cannot set up logging")?;
-    let runtime = runtime().context("cannot start threads")?;
+    let runtime = build_runtime().context("cannot start threads")?;
     // Boxed, since the future is large and would otherwise be on the stack of the main thread.
-    let result = runtime.block_on(Box::pin(serve(flags, loaded, log)));
+    let result = runtime.block_on(Box::pin(serve_until_stopped(flags, loaded, log)));
     // A blocking task, such as a DNS lookup, must not delay the exit.
     runtime.shutdown_timeout(STOP_TIMEOUT);
     telemetry::flush_log_lines();
@@ -101,7 +101,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 ///
 /// On a single core the multi-thread scheduler costs 1.25 times the CPU of a small exchange, nearly all of it in the
 /// kernel.
-pub(super) fn runtime() -> io::Result<Runtime> {
+pub(super) fn build_runtime() -> io::Result<Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let mut builder = if cores == 1 {
         Builder::new_current_thread()
@@ -112,25 +112,25 @@ pub(super) fn runtime() -> io::Result<Runtime> {
 }
 
 /// Starts the proxy and serves until a signal ends it.
-async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<ExitCode> {
+async fn serve_until_stopped(flags: Flags, loaded: LoadedConfig, log: LogControl) -> anyhow::Result<ExitCode> {
     // First, so that a signal during the start drains the proxy instead of killing it.
     let mut signals = Signals::new().context("cannot listen for signals")?;
     let config = loaded.config.clone();
-    warn_of_closed_door(&config.server.listen, &config.proxy.allow_hosts);
+    warn_of_missing_hosts(&config.server.listen, &config.proxy.allow_hosts);
     warn_of_plain_text(&config.upstreams);
     warn_of_literal_secrets(&config.literal_secrets);
     warn_of_unusable_variables(&config.unusable_variables);
-    let ledger = ledger(&config.ledger)?;
-    let path = config::path(&flags, &process_environment).map(|(path, _)| path.display().to_string());
-    let shown = Shown::of(&loaded, path, log)?;
-    let Launched {
+    let ledger = open_ledger(&config.ledger)?;
+    let path = config::config_path(&flags, &process_environment).map(|(path, _)| path.display().to_string());
+    let shown = ConfigSummary::of_loaded(&loaded, path, log)?;
+    let LaunchedProxy {
         mut running,
         readiness,
         control,
         reloads: mut requests,
         telemetry,
         routes,
-    } = app::launch(config, shown, &ledger).await?;
+    } = app::launch_proxy(config, shown, &ledger).await?;
     tracing::info!(
         listen = %running.data,
         admin_listen = %running.admin,
@@ -139,24 +139,24 @@ async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<
     );
     if io::stderr().is_terminal() {
         // The banner is only a hint. A terminal that is gone is no reason to stop.
-        let banner = banner::text(&routes, running.data, running.admin);
+        let banner = banner::render_banner(&routes, running.data, running.admin);
         drop(writeln!(io::stderr().lock(), "\n{banner}"));
     }
     let mut reloader = Reloader {
         flags,
-        began: loaded.clone(),
+        initial: loaded.clone(),
         loaded,
         control,
         telemetry,
     };
     // Only now, since units that depend on this one may connect at once.
-    notify::ready();
+    notify::send_ready();
     loop {
         tokio::select! {
             signalled = signals.next() => match signalled {
-                Signalled::Stop => break,
+                SignalRequest::Stop => break,
                 // The reload logs its own errors.
-                Signalled::Reload => drop(reloader.reload(&mut running)),
+                SignalRequest::Reload => drop(reloader.reload(&mut running)),
             },
             Some(done) = requests.recv() => {
                 // The operator who asked may have disconnected.
@@ -166,14 +166,14 @@ async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<
     }
     // The admin listener answers during the drain, so readiness fails from its very start.
     readiness.draining();
-    notify::stopping();
+    notify::send_stopping();
     tracing::info!("draining; press Ctrl-C again to stop at once");
     tokio::select! {
         () = running.drain() => {
             tracing::info!("stopped");
             Ok(ExitCode::SUCCESS)
         }
-        () = signals.interrupt() => {
+        () = signals.wait_for_interrupt() => {
             tracing::warn!("stopped at once; running exchanges were cut");
             Ok(ExitCode::from(EXIT_INTERRUPTED))
         }
@@ -184,7 +184,7 @@ async fn serve(flags: Flags, loaded: Loaded, log: LogControl) -> anyhow::Result<
 ///
 /// If no file is configured and the default file cannot be created, the ledger is in memory. That is the case in a
 /// container without a home directory.
-pub(super) fn ledger(config: &LedgerConfig) -> anyhow::Result<Arc<dyn Ledger>> {
+pub(super) fn open_ledger(config: &LedgerConfig) -> anyhow::Result<Arc<dyn Ledger>> {
     let secret = random_bytes().context("cannot generate the secret of the ledger")?;
     let in_memory = || Arc::new(MemoryLedger::new(config.settings, secret));
     if !config.is_file {
@@ -192,14 +192,14 @@ pub(super) fn ledger(config: &LedgerConfig) -> anyhow::Result<Arc<dyn Ledger>> {
     }
     let named = config.path.clone();
     let Some(path) = named.or_else(|| default_ledger_path(&process_environment)) else {
-        warn_of_short_memory("there is no home directory");
+        warn_of_memory_ledger("there is no home directory");
         return Ok(in_memory());
     };
     match SqliteLedger::open(&path, config.settings, secret) {
         Ok(ledger) => Ok(Arc::new(ledger)),
         // Only if the default file does not exist: an existing one has records that must not be ignored.
         Err(error @ LedgerOpenError::Unusable { .. }) if config.path.is_none() && !path.exists() => {
-            warn_of_short_memory(&error.to_string());
+            warn_of_memory_ledger(&error.to_string());
             Ok(in_memory())
         }
         Err(error) => Err(error.into()),
@@ -207,7 +207,7 @@ pub(super) fn ledger(config: &LedgerConfig) -> anyhow::Result<Arc<dyn Ledger>> {
 }
 
 /// Warns that the ledger is in memory only, although a file was expected.
-fn warn_of_short_memory(why: &str) {
+fn warn_of_memory_ledger(why: &str) {
     tracing::warn!(
         why,
         "the ledger is in memory and lost at exit: set ledger.path to a writable file, or ledger.store to \"memory\""
@@ -215,7 +215,7 @@ fn warn_of_short_memory(why: &str) {
 }
 
 /// Warns if the proxy listens on all addresses without `allow_hosts`: it then answers 403 to other machines.
-fn warn_of_closed_door(listen: &std::net::SocketAddr, allow_hosts: &[String]) {
+fn warn_of_missing_hosts(listen: &std::net::SocketAddr, allow_hosts: &[String]) {
     if listen.ip().is_unspecified() && allow_hosts.is_empty() {
         tracing::warn!(%listen, "other machines get 403: put the host names they use into server.allow_hosts");
     }
@@ -252,7 +252,7 @@ fn warn_of_unusable_variables(names: &[&str]) {
 }
 
 /// Request that a signal makes.
-pub(super) enum Signalled {
+pub(super) enum SignalRequest {
     /// SIGTERM or SIGINT: stop.
     Stop,
     /// SIGHUP: reload the configuration.
@@ -277,16 +277,16 @@ impl Signals {
     }
 
     /// Waits for the next signal.
-    pub(super) async fn next(&mut self) -> Signalled {
+    pub(super) async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.terminate.recv() => Signalled::Stop,
-            _ = self.interrupt.recv() => Signalled::Stop,
-            _ = self.hang_up.recv() => Signalled::Reload,
+            _ = self.terminate.recv() => SignalRequest::Stop,
+            _ = self.interrupt.recv() => SignalRequest::Stop,
+            _ = self.hang_up.recv() => SignalRequest::Reload,
         }
     }
 
     /// Waits for the next SIGINT.
-    async fn interrupt(&mut self) {
+    async fn wait_for_interrupt(&mut self) {
         self.interrupt.recv().await;
     }
 }

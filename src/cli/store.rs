@@ -12,7 +12,7 @@ use anyhow::Context;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::check::Output;
+use super::check::ReportFormat;
 use crate::{
     clock,
     config::{self, default_ledger_path},
@@ -37,32 +37,32 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
-    action: Action,
+    action: StoreAction,
 }
 
 /// Subcommands of `antiphon store`.
 #[derive(Debug, Subcommand)]
-enum Action {
+enum StoreAction {
     /// List the records without their content, newest last; works while a proxy has the store open
     #[command(after_help = AFTER_HELP)]
-    Ls(Store),
+    Ls(StoreFlags),
     /// Read every record and check the whole file; exit 1 if anything is damaged
     #[command(after_help = AFTER_HELP)]
-    Verify(Store),
+    Verify(StoreFlags),
     /// Remove expired and damaged records; no proxy may have the store open
     #[command(after_help = AFTER_HELP)]
-    Gc(Store),
+    Gc(StoreFlags),
 }
 
 /// Flags of every subcommand.
 #[derive(Debug, clap::Args)]
-struct Store {
+struct StoreFlags {
     /// File of the ledger [default: antiphon/ledger.db in the state directory]
     #[arg(long, value_name = "FILE")]
     path: Option<PathBuf>,
     /// Format of the report
     #[arg(long, value_name = "FORM", default_value = "text")]
-    output: Output,
+    output: ReportFormat,
 }
 
 /// Error for a store that cannot be used. Exit code 2.
@@ -70,7 +70,7 @@ struct Store {
 pub(super) enum StoreError {
     /// No path is given and no default path is known.
     #[error("no home directory to look for the ledger: name its file with --path")]
-    Nowhere,
+    NoPath,
     /// The file does not exist.
     #[error("{} does not exist: a running proxy creates it; name another file with --path", .0.display())]
     Missing(PathBuf),
@@ -79,14 +79,14 @@ pub(super) enum StoreError {
     Open(#[from] LedgerOpenError),
 }
 
-impl Store {
+impl StoreFlags {
     /// Returns the path of an existing file.
-    fn path(&self) -> Result<PathBuf, StoreError> {
+    fn existing_path(&self) -> Result<PathBuf, StoreError> {
         let path = self
             .path
             .clone()
             .or_else(|| default_ledger_path(&config::process_environment))
-            .ok_or(StoreError::Nowhere)?;
+            .ok_or(StoreError::NoPath)?;
         // `gc` would otherwise create an empty ledger and report success.
         if path.try_exists().is_ok_and(|there| !there) {
             return Err(StoreError::Missing(path));
@@ -95,8 +95,8 @@ impl Store {
     }
 
     /// Opens the file for reading. A proxy may have it open.
-    fn survey(&self) -> Result<LedgerInspector, StoreError> {
-        Ok(LedgerInspector::open(&self.path()?)?)
+    fn open_inspector(&self) -> Result<LedgerInspector, StoreError> {
+        Ok(LedgerInspector::open(&self.existing_path()?)?)
     }
 }
 
@@ -105,9 +105,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // A ledger may have many records, and stdout would be flushed after each line.
     let mut out = BufWriter::new(io::stdout().lock());
     let code = match &args.action {
-        Action::Ls(store) => list(&mut out, store, clock::unix_time()),
-        Action::Verify(store) => verify(&mut out, store),
-        Action::Gc(store) => clear(&mut out, store, clock::unix_time()),
+        StoreAction::Ls(store) => list_records(&mut out, store, clock::unix_time()),
+        StoreAction::Verify(store) => verify_store(&mut out, store),
+        StoreAction::Gc(store) => remove_unusable(&mut out, store, clock::unix_time()),
     }?;
     out.flush()?;
     Ok(code)
@@ -115,34 +115,34 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Number of records, and bytes of their values.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct RecordSum {
     records: u64,
     bytes: u64,
 }
 
 /// Lists the records, then the totals by kind.
-fn list(out: &mut impl Write, store: &Store, now: Moment) -> anyhow::Result<ExitCode> {
-    let survey = store.survey()?;
-    let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
+fn list_records(out: &mut impl Write, store: &StoreFlags, now: Moment) -> anyhow::Result<ExitCode> {
+    let survey = store.open_inspector()?;
+    let mut sums: BTreeMap<&str, RecordSum> = BTreeMap::new();
     let mut records = Vec::new();
     survey.for_each_row(|entry| {
-        let sum = sums.entry(label(&entry)).or_default();
+        let sum = sums.entry(kind_or_damaged(&entry)).or_default();
         sum.records = sum.records.saturating_add(1);
         sum.bytes = sum.bytes.saturating_add(entry.bytes);
         match store.output {
-            Output::Text => line(out, &entry, now)?,
+            ReportFormat::Text => write_line(out, &entry, now)?,
             // One JSON document needs all records at once. Text is written while reading.
-            Output::Json => records.push(document(&entry)),
+            ReportFormat::Json => records.push(record_document(&entry)),
         }
         anyhow::Ok(())
     })?;
     match store.output {
-        Output::Text => {
+        ReportFormat::Text => {
             for (kind, sum) in &sums {
                 writeln!(
                     out,
                     "total: {kind}: {}, {} bytes",
-                    count(sum.records, "record"),
+                    format_count(sum.records, "record"),
                     sum.bytes
                 )?;
             }
@@ -150,9 +150,10 @@ fn list(out: &mut impl Write, store: &Store, now: Moment) -> anyhow::Result<Exit
                 writeln!(out, "total: no records")?;
             }
         }
-        Output::Json => {
-            let of =
-                |(kind, sum): (&&str, &Sum)| ((*kind).to_owned(), json!({"records": sum.records, "bytes": sum.bytes}));
+        ReportFormat::Json => {
+            let of = |(kind, sum): (&&str, &RecordSum)| {
+                ((*kind).to_owned(), json!({"records": sum.records, "bytes": sum.bytes}))
+            };
             let totals: serde_json::Map<String, Value> = sums.iter().map(of).collect();
             writeln!(out, "{:#}", json!({ "records": records, "totals": totals }))?;
         }
@@ -161,8 +162,8 @@ fn list(out: &mut impl Write, store: &Store, now: Moment) -> anyhow::Result<Exit
 }
 
 /// Checks every record and the whole file.
-fn verify(out: &mut impl Write, store: &Store) -> anyhow::Result<ExitCode> {
-    let survey = store.survey()?;
+fn verify_store(out: &mut impl Write, store: &StoreFlags) -> anyhow::Result<ExitCode> {
+    let survey = store.open_inspector()?;
     let (mut records, mut damaged) = (0_u64, Vec::new());
     let read: Result<(), LedgerError> = survey.for_each_row(|entry| {
         records = records.saturating_add(1);
@@ -172,27 +173,33 @@ fn verify(out: &mut impl Write, store: &Store) -> anyhow::Result<ExitCode> {
         Ok(())
     });
     // Even if reading the records fails, the check of the file may tell why.
-    let mut flaws: Vec<String> = read.err().iter().map(told).collect();
+    let mut flaws: Vec<String> = read.err().iter().map(format_error).collect();
     match survey.file_problems() {
         Ok(found) => flaws.extend(found),
-        Err(error) => flaws.push(told(&error)),
+        Err(error) => flaws.push(format_error(&error)),
     }
     match store.output {
-        Output::Text => {
+        ReportFormat::Text => {
             for entry in &damaged {
-                writeln!(out, "damaged: row {}: {} {}", entry.place, kind(entry), entry.name)?;
+                writeln!(
+                    out,
+                    "damaged: row {}: {} {}",
+                    entry.place,
+                    kind_label(entry),
+                    entry.name
+                )?;
             }
             for flaw in &flaws {
                 writeln!(out, "damaged: file: {flaw}")?;
             }
             let verdict = match damaged.len() + flaws.len() {
                 0 => "all of them sound".to_owned(),
-                found => count(found as u64, "finding"),
+                found => format_count(found as u64, "finding"),
             };
-            writeln!(out, "{}: {verdict}", count(records, "record"))?;
+            writeln!(out, "{}: {verdict}", format_count(records, "record"))?;
         }
-        Output::Json => {
-            let damaged: Vec<Value> = damaged.iter().map(document).collect();
+        ReportFormat::Json => {
+            let damaged: Vec<Value> = damaged.iter().map(record_document).collect();
             let report = json!({ "records": records, "damaged": damaged, "flaws": flaws });
             writeln!(out, "{report:#}")?;
         }
@@ -205,10 +212,10 @@ fn verify(out: &mut impl Write, store: &Store) -> anyhow::Result<ExitCode> {
 }
 
 /// Removes expired and damaged records.
-fn clear(out: &mut impl Write, store: &Store, now: Moment) -> anyhow::Result<ExitCode> {
+fn remove_unusable(out: &mut impl Write, store: &StoreFlags, now: Moment) -> anyhow::Result<ExitCode> {
     // The secret is only used for a new file, and this one exists.
-    let ledger =
-        SqliteLedger::open(&store.path()?, LedgerSettings::default(), random_bytes()?).map_err(StoreError::from)?;
+    let ledger = SqliteLedger::open(&store.existing_path()?, LedgerSettings::default(), random_bytes()?)
+        .map_err(StoreError::from)?;
     // The trait of ledgers is async, but nothing else runs here.
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let cleared = runtime
@@ -216,48 +223,48 @@ fn clear(out: &mut impl Write, store: &Store, now: Moment) -> anyhow::Result<Exi
         .context("clearing ended early")?;
     let left = runtime.block_on(ledger.usage())?;
     match store.output {
-        Output::Text => writeln!(
+        ReportFormat::Text => writeln!(
             out,
             "cleared {}, {} left",
-            count(cleared, "record"),
-            count(left.records, "record")
+            format_count(cleared, "record"),
+            format_count(left.records, "record")
         )?,
-        Output::Json => writeln!(out, "{:#}", json!({ "cleared": cleared, "left": left.records }))?,
+        ReportFormat::Json => writeln!(out, "{:#}", json!({ "cleared": cleared, "left": left.records }))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes one record as a line.
-fn line(out: &mut impl Write, entry: &InspectedRow, now: Moment) -> io::Result<()> {
+fn write_line(out: &mut impl Write, entry: &InspectedRow, now: Moment) -> io::Result<()> {
     let ends = match entry.expires_at.checked_sub(now) {
-        Some(left) if !left.is_zero() => format!("expires in {}", span(left)),
+        Some(left) if !left.is_zero() => format!("expires in {}", format_time(left)),
         // A running proxy removes expired records only once an hour.
         _ => "expired".to_owned(),
     };
     writeln!(
         out,
         "{:<9} {} {} {:>9} bytes, {} old, {ends}",
-        label(entry),
+        kind_or_damaged(entry),
         entry.principal,
         entry.name,
         entry.bytes,
-        span(now.saturating_sub(entry.made_at)),
+        format_time(now.saturating_sub(entry.made_at)),
     )
 }
 
 /// Returns the kind of a record, or `damaged`.
-fn label(entry: &InspectedRow) -> &'static str {
+fn kind_or_damaged(entry: &InspectedRow) -> &'static str {
     // The kind of a damaged record may be wrong as well.
-    if entry.is_sound { kind(entry) } else { "damaged" }
+    if entry.is_sound { kind_label(entry) } else { "damaged" }
 }
 
 /// Returns the kind of a record.
-fn kind(entry: &InspectedRow) -> &'static str {
+fn kind_label(entry: &InspectedRow) -> &'static str {
     entry.kind.map_or("unknown", RecordKind::label)
 }
 
 /// Returns a record as JSON, without its content.
-fn document(entry: &InspectedRow) -> Value {
+fn record_document(entry: &InspectedRow) -> Value {
     json!({
         "row": entry.place,
         "sound": entry.is_sound,
@@ -271,7 +278,7 @@ fn document(entry: &InspectedRow) -> Value {
 }
 
 /// Formats a number with its noun.
-fn count(number: u64, what: &str) -> String {
+fn format_count(number: u64, what: &str) -> String {
     match number {
         1 => format!("1 {what}"),
         number => format!("{number} {what}s"),
@@ -279,7 +286,7 @@ fn count(number: u64, what: &str) -> String {
 }
 
 /// Formats a time in its largest unit.
-fn span(time: Duration) -> String {
+fn format_time(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -290,7 +297,7 @@ fn span(time: Duration) -> String {
 }
 
 /// Formats an error with its source.
-fn told(error: &LedgerError) -> String {
+fn format_error(error: &LedgerError) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),

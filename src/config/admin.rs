@@ -3,11 +3,11 @@
 use std::{net::SocketAddr, path::Path};
 
 use super::{
-    Lookup, ReadFile,
-    file::ClientToken,
-    flaw::Flaw,
-    lowering::{Lowering, anywhere},
+    ReadFile, VariableLookup,
+    file::TokenHashText,
+    lowering::{Lowering, any_loopback_port},
     problem::Problem,
+    value_problem::ValueProblem,
     values,
     variables::{ADMIN_TOKEN, ADMIN_TOKEN_FILE},
 };
@@ -17,17 +17,17 @@ const LISTEN: &str = "server.admin_listen";
 const TOKEN: &str = "server.admin_token";
 
 /// Overrides the hash of the file with that of a token from a variable.
-pub(super) fn overlay_admin_token(lowering: &mut Lowering, variable: &Lookup<'_>, read_file: &ReadFile<'_>) {
+pub(super) fn overlay_admin_token(lowering: &mut Lowering, variable: &VariableLookup<'_>, read_file: &ReadFile<'_>) {
     let given = match (variable(ADMIN_TOKEN), variable(ADMIN_TOKEN_FILE)) {
         (Some(_), Some(_)) => {
             // The two may differ, and a wrong choice would lock the operator out.
             let problem = Problem::new(ADMIN_TOKEN_FILE, format!("{ADMIN_TOKEN} is set too"));
-            return lowering.push(problem.hint("keep one of them"));
+            return lowering.add_problem(problem.with_hint("keep one of them"));
         }
         (Some(token), None) => Ok(token),
         (None, Some(path)) => read_file(Path::new(&path)).map_err(|error| {
             Problem::new(ADMIN_TOKEN_FILE, format!("cannot read the file: {error}"))
-                .hint("name a readable file that contains only the token")
+                .with_hint("name a readable file that contains only the token")
         }),
         (None, None) => return,
     };
@@ -35,14 +35,14 @@ pub(super) fn overlay_admin_token(lowering: &mut Lowering, variable: &Lookup<'_>
     match given.map(|token| token.trim().to_owned()) {
         Ok(token) if token.is_empty() => {
             let problem = Problem::new(ADMIN_TOKEN_FILE, "the token is empty");
-            lowering.push(problem.hint("give the token alone: `antiphon config token NAME` makes one"));
+            lowering.add_problem(problem.with_hint("give the token alone: `antiphon config token NAME` makes one"));
         }
         Ok(token) => {
             // Only the hash is stored, so that `config print` cannot show the token.
             let hash = TokenHash::hash_token(token.as_bytes()).to_string();
-            lowering.file.server.admin_token = Some(ClientToken(hash));
+            lowering.file.server.admin_token = Some(TokenHashText(hash));
         }
-        Err(problem) => lowering.push(problem),
+        Err(problem) => lowering.add_problem(problem),
     }
 }
 
@@ -50,26 +50,31 @@ pub(super) fn overlay_admin_token(lowering: &mut Lowering, variable: &Lookup<'_>
 pub(super) fn lower_admin_token(lowering: &mut Lowering) -> Option<TokenHash> {
     let token = lowering.file.server.admin_token.clone()?;
     let hash = token.0.parse().map_err(|error: crate::auth::TokenHashParseError| {
-        Flaw::new(error.to_string()).hint("`antiphon config token NAME` makes a token and prints its hash")
+        ValueProblem::new(error.to_string()).with_hint("`antiphon config token NAME` makes a token and prints its hash")
     });
-    lowering.take(TOKEN, hash)
+    lowering.value_or_report(TOKEN, hash)
 }
 
 /// Returns the address of the admin listener. Without a token only loopback is allowed.
 pub(super) fn lower_admin_listen(lowering: &mut Lowering, server: &ServerSettings, has_token: bool) -> SocketAddr {
     let text = lowering.file.server.admin_listen.clone();
-    let address = lowering.take(LISTEN, values::address(&text)).unwrap_or_else(anywhere);
+    let address = lowering
+        .value_or_report(LISTEN, values::parse_address(&text))
+        .unwrap_or_else(any_loopback_port);
     if !address.ip().is_loopback() && !has_token {
-        let flaw = Flaw::new(format!(
+        let flaw = ValueProblem::new(format!(
             "{address} is reachable from other machines, and no token is required there"
         ));
         let port = address.port();
-        lowering.report(LISTEN, flaw.hint(format!("set {TOKEN}, or write \"127.0.0.1:{port}\"")));
+        lowering.report_problem(
+            LISTEN,
+            flaw.with_hint(format!("set {TOKEN}, or write \"127.0.0.1:{port}\"")),
+        );
     }
     // Port 0 means any free port, so two of them never collide.
     if address == server.listen && address.port() != 0 {
-        let flaw = Flaw::new(format!("{address} is the proxy's own address"));
-        lowering.report(LISTEN, flaw.hint("choose another port"));
+        let flaw = ValueProblem::new(format!("{address} is the proxy's own address"));
+        lowering.report_problem(LISTEN, flaw.with_hint("choose another port"));
     }
     address
 }

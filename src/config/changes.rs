@@ -2,10 +2,10 @@
 
 use toml::Value;
 
-use super::{Loaded, read::join};
+use super::{LoadedConfig, read::join_key};
 
 /// Keys and tables whose changes take effect only after a restart.
-const FIXED: [&str; 13] = [
+const RESTART_ONLY: [&str; 13] = [
     "server.listen",
     "server.admin_listen",
     "server.admin_token",
@@ -23,33 +23,36 @@ const FIXED: [&str; 13] = [
 
 /// Keys that differ between two configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct ConfigChanges {
     /// Keys that may change while the process runs.
-    pub free: Vec<String>,
+    pub reloadable: Vec<String>,
     /// Keys that take effect only after a restart.
-    pub fixed: Vec<String>,
+    pub needs_restart: Vec<String>,
 }
 
-impl Changes {
+impl ConfigChanges {
     /// Compares two configurations key by key. Secrets are not compared.
-    pub fn between(old: &Loaded, new: &Loaded) -> Result<Self, toml::ser::Error> {
+    pub fn compare_configs(old: &LoadedConfig, new: &LoadedConfig) -> Result<Self, toml::ser::Error> {
         let mut keys = Vec::new();
         // Effective files spell out every default, so a key that was written out with its default is no change.
         let values = [&old.effective, &new.effective].map(Value::try_from);
         let [old, new] = values;
-        collect(&old?, &new?, "", &mut keys);
-        let (fixed, free) = keys.into_iter().partition(|key| is_fixed(key));
-        Ok(Self { free, fixed })
+        collect_changes(&old?, &new?, "", &mut keys);
+        let (fixed, free) = keys.into_iter().partition(|key| needs_restart(key));
+        Ok(Self {
+            reloadable: free,
+            needs_restart: fixed,
+        })
     }
 }
 
-fn is_fixed(key: &str) -> bool {
+fn needs_restart(key: &str) -> bool {
     // A dot must follow the prefix: `log.format` covers itself but no key such as `log.formatter`.
-    let mut behind = FIXED.iter().filter_map(|fixed| key.strip_prefix(fixed));
+    let mut behind = RESTART_ONLY.iter().filter_map(|fixed| key.strip_prefix(fixed));
     behind.any(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-fn collect(old: &Value, new: &Value, path: &str, keys: &mut Vec<String>) {
+fn collect_changes(old: &Value, new: &Value, path: &str, keys: &mut Vec<String>) {
     let (Value::Table(old), Value::Table(new)) = (old, new) else {
         if old != new {
             keys.push(path.to_owned());
@@ -61,13 +64,13 @@ fn collect(old: &Value, new: &Value, path: &str, keys: &mut Vec<String>) {
     for name in old.keys().chain(new.keys().filter(|name| !old.contains_key(*name))) {
         let (before, after) = (old.get(name), new.get(name));
         let stands_alone = |value: Option<&Value>| !matches!(value, None | Some(Value::Table(_)));
-        let path = join(path, name);
+        let path = join_key(path, name);
         if stands_alone(before) || stands_alone(after) {
             if before != after {
                 keys.push(path);
             }
         } else {
-            collect(before.unwrap_or(&nothing), after.unwrap_or(&nothing), &path, keys);
+            collect_changes(before.unwrap_or(&nothing), after.unwrap_or(&nothing), &path, keys);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Variables inside values: `${NAME}` and `${NAME:-default}`.
 
-use super::{Lookup, flaw::Flaw};
+use super::{VariableLookup, value_problem::ValueProblem};
 
 /// Replaces `${NAME}` and `${NAME:-default}`. `$${` means a literal `${`. Inserted values are not searched again.
-pub(super) fn interpolate(text: &str, variable: &Lookup<'_>) -> Result<String, Flaw> {
+pub(super) fn interpolate_variables(text: &str, variable: &VariableLookup<'_>) -> Result<String, ValueProblem> {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {
@@ -15,19 +15,19 @@ pub(super) fn interpolate(text: &str, variable: &Lookup<'_>) -> Result<String, F
             continue;
         }
         let Some((reference, behind)) = behind.split_once('}') else {
-            return Err(Flaw::new("`${` without `}`").hint("write `$${` for the characters themselves"));
+            return Err(ValueProblem::new("`${` without `}`").with_hint("write `$${` for the characters themselves"));
         };
         let (name, default) = match reference.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (reference, None),
         };
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            return Err(Flaw::new(format!("`${{{reference}}}` names no variable"))
-                .hint("write `${NAME}` or `${NAME:-default}`, and `$${` for the characters themselves"));
+            return Err(ValueProblem::new(format!("`${{{reference}}}` names no variable"))
+                .with_hint("write `${NAME}` or `${NAME:-default}`, and `$${` for the characters themselves"));
         }
         let Some(value) = variable(name).or_else(|| default.map(ToOwned::to_owned)) else {
-            return Err(Flaw::new(format!("variable {name} is not set"))
-                .hint(format!("set it, or write `${{{name}:-default}}`")));
+            return Err(ValueProblem::new(format!("variable {name} is not set"))
+                .with_hint(format!("set it, or write `${{{name}:-default}}`")));
         };
         whole.push_str(before);
         whole.push_str(&value);

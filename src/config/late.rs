@@ -8,9 +8,10 @@ use std::{
 
 use super::{
     file::{self, KeepSeenName, PrincipalsMode, StoreName},
-    flaw::Flaw,
     lowering::{Lowering, TIMEOUT_MIN},
-    read, values,
+    read,
+    value_problem::ValueProblem,
+    values,
 };
 use crate::{
     auth::{PrincipalSettings, TokenHash, WebhookKey},
@@ -41,11 +42,11 @@ pub(super) fn lower_principals(lowering: &mut Lowering) -> PrincipalSettings {
     let section = lowering.file.principals.clone();
     let name = section.user_header.as_ref().map(|name| {
         name.parse()
-            .map_err(|_| Flaw::new("expected the name of a header").hint("write it like \"x-user\""))
+            .map_err(|_| ValueProblem::new("expected the name of a header").with_hint("write it like \"x-user\""))
     });
     PrincipalSettings {
         is_single: section.mode == PrincipalsMode::Single,
-        user_header: name.and_then(|name| lowering.take("principals.user_header", name)),
+        user_header: name.and_then(|name| lowering.value_or_report("principals.user_header", name)),
         trust_body_user: section.trust_body_user,
     }
 }
@@ -55,17 +56,17 @@ pub(super) fn check_principals(lowering: &mut Lowering, server: &ServerSettings,
     const KEY: &str = "principals.mode";
     // Other people's clients would be the same caller, and could read each other's results.
     if principals.is_single && !server.listen.ip().is_loopback() {
-        let flaw = Flaw::new(format!(
+        let flaw = ValueProblem::new(format!(
             "{} is reachable from other machines, and all clients would be the same caller",
             server.listen
         ));
-        lowering.report(KEY, flaw.hint("write \"each\", or listen on 127.0.0.1"));
+        lowering.report_problem(KEY, flaw.with_hint("write \"each\", or listen on 127.0.0.1"));
     }
     if principals.is_single && principals.has_users() {
-        let flaw = Flaw::new("there is one caller, but user_header or trust_body_user tells users apart");
-        lowering.report(
+        let flaw = ValueProblem::new("there is one caller, but user_header or trust_body_user tells users apart");
+        lowering.report_problem(
             KEY,
-            flaw.hint("write \"each\", or remove user_header and trust_body_user"),
+            flaw.with_hint("write \"each\", or remove user_header and trust_body_user"),
         );
     }
 }
@@ -75,7 +76,7 @@ pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
     let section = lowering.file.ledger.clone();
     let mut size = |key: &str, text: &str| {
         let size = lowering
-            .take(&format!("ledger.{key}"), values::size(text))
+            .value_or_report(&format!("ledger.{key}"), values::parse_size(text))
             .unwrap_or_default();
         u64::try_from(size).unwrap_or(u64::MAX)
     };
@@ -93,10 +94,10 @@ pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
 /// Builds the settings of late results.
 pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings) -> LateSettings {
     let section = lowering.file.ledger.clone();
-    let ttl = lowering.take("ledger.ttl", values::long_duration(&section.ttl, TIMEOUT_MIN));
+    let ttl = lowering.value_or_report("ledger.ttl", values::parse_long_duration(&section.ttl, TIMEOUT_MIN));
     LateSettings {
         ttl: ttl.unwrap_or_default(),
-        detach_after: lowering.duration("ledger.detach_after", &section.detach_after, TIMEOUT_MIN),
+        detach_after: lowering.duration_or_report("ledger.detach_after", &section.detach_after, TIMEOUT_MIN),
         // A time to live with a problem is `None`, so that tools are not compared with a stand-in.
         tools: lower_tools(lowering, ttl),
         services: lower_services(lowering),
@@ -110,24 +111,28 @@ fn lower_tools(lowering: &mut Lowering, ttl: Option<Duration>) -> BTreeMap<Strin
     let session = SessionSettings::default().idle;
     let mut tools = BTreeMap::new();
     for (name, section) in lowering.file.tools.clone() {
-        let key = read::join(&read::join("tools", &name), "max_duration");
+        let key = read::join_key(&read::join_key("tools", &name), "max_duration");
         let text = section.max_duration.as_deref();
-        let max_duration = text.and_then(|text| lowering.take(&key, values::long_duration(text, TIMEOUT_MIN)));
+        let max_duration =
+            text.and_then(|text| lowering.value_or_report(&key, values::parse_long_duration(text, TIMEOUT_MIN)));
         let shown = |duration| humantime::format_duration(duration).to_string();
         let longer = |than: Option<Duration>| max_duration.zip(than).filter(|(max, than)| max > than);
         // The session is checked first: it has no key, so only a shorter `max_duration` helps.
         if let Some((_, than)) = longer(Some(session)) {
-            let flaw = Flaw::new(format!(
+            let flaw = ValueProblem::new(format!(
                 "{name:?} may take longer than a session is remembered, which is {}",
                 shown(than)
             ));
-            lowering.report(&key, flaw.hint(format!("write at most {:?}", shown(than))));
+            lowering.report_problem(&key, flaw.with_hint(format!("write at most {:?}", shown(than))));
         } else if let Some((max, than)) = longer(ttl) {
-            let flaw = Flaw::new(format!(
+            let flaw = ValueProblem::new(format!(
                 "{name:?} may take longer than its call is kept, which is {}",
                 shown(than)
             ));
-            lowering.report(&key, flaw.hint(format!("set ledger.ttl to {:?} or more", shown(max))));
+            lowering.report_problem(
+                &key,
+                flaw.with_hint(format!("set ledger.ttl to {:?} or more", shown(max))),
+            );
         }
         let tier = section.tier.into();
         tools.insert(name, ToolSettings { tier, max_duration });
@@ -139,37 +144,37 @@ fn lower_tools(lowering: &mut Lowering, ttl: Option<Duration>) -> BTreeMap<Strin
 fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
     let mut services: Vec<ServiceSettings> = Vec::new();
     for (name, section) in lowering.file.services.clone() {
-        let key = read::join("services", &name);
-        let named = lowering.take(&key, values::label(&name));
+        let key = read::join_key("services", &name);
+        let named = lowering.value_or_report(&key, values::check_label(&name));
         let token = lower_service_token(lowering, &key, &section);
         let secret = lower_service_secret(lowering, &key);
         // By the places and not by the values: an unusable token already has its own problem.
         if !["token", "secret"]
             .iter()
-            .any(|of| lowering.places.contains_key(&read::join(&key, of)))
+            .any(|of| lowering.places.contains_key(&read::join_key(&key, of)))
         {
-            let flaw = Flaw::new("has neither a token nor a secret");
-            lowering.report(
+            let flaw = ValueProblem::new("has neither a token nor a secret");
+            lowering.report_problem(
                 &key,
-                flaw.hint("`antiphon config token NAME` makes a token and prints its hash"),
+                flaw.with_hint("`antiphon config token NAME` makes a token and prints its hash"),
             );
         }
         // A post is attributed to a service by its token alone.
         if let Some(other) = services.iter().find(|known| token.is_some() && known.token == token) {
-            let flaw = Flaw::new(format!("is also the token of {:?}", other.name));
-            lowering.report(
-                &read::join(&key, "token"),
-                flaw.hint("make a separate token for each service"),
+            let flaw = ValueProblem::new(format!("is also the token of {:?}", other.name));
+            lowering.report_problem(
+                &read::join_key(&key, "token"),
+                flaw.with_hint("make a separate token for each service"),
             );
         }
         let principals = lower_names(lowering, &key, "principals", &section.principals);
         for (i, principal) in section.principals.iter().enumerate() {
             let known = principal == ALL || lowering.file.client_tokens.contains_key(principal);
-            let item = format!("{}[{i}]", read::join(&key, "principals"));
+            let item = format!("{}[{i}]", read::join_key(&key, "principals"));
             // An item that is not a string already has its own problem.
             if !known && !lowering.has_problem(&item) {
-                let flaw = Flaw::new("there is no client token of this name");
-                lowering.report(&item, flaw.hint("use names from [client_tokens], or write \"*\""));
+                let flaw = ValueProblem::new("there is no client token of this name");
+                lowering.report_problem(&item, flaw.with_hint("use names from [client_tokens], or write \"*\""));
             }
         }
         let tools = lower_names(lowering, &key, "tools", &section.tools);
@@ -189,37 +194,41 @@ fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
 /// Returns the names of a list. `None` if it means all.
 fn lower_names(lowering: &mut Lowering, key: &str, list: &str, names: &[String]) -> Option<BTreeSet<String>> {
     let all = names.iter().any(|name| name == ALL);
-    let key_of_list = read::join(key, list);
+    let key_of_list = read::join_key(key, list);
     // An empty list would make the service useless. Access to all must be written out.
     if names.is_empty() && !lowering.has_problem(&key_of_list) {
-        let flaw = Flaw::new(format!("has no {list}"));
-        lowering.report(key, flaw.hint(format!("write {list} = [\"NAME\"], or [\"*\"] for all")));
+        let flaw = ValueProblem::new(format!("has no {list}"));
+        lowering.report_problem(
+            key,
+            flaw.with_hint(format!("write {list} = [\"NAME\"], or [\"*\"] for all")),
+        );
     }
     if all && names.len() > 1 {
-        let flaw = Flaw::new("lists \"*\" together with names");
-        lowering.report(&key_of_list, flaw.hint("keep \"*\" alone, or remove it"));
+        let flaw = ValueProblem::new("lists \"*\" together with names");
+        lowering.report_problem(&key_of_list, flaw.with_hint("keep \"*\" alone, or remove it"));
     }
     (!all).then(|| names.iter().cloned().collect())
 }
 
 /// Returns the hash of a service's token.
-fn lower_service_token(lowering: &mut Lowering, key: &str, section: &file::Service) -> Option<TokenHash> {
-    let key = read::join(key, "token");
+fn lower_service_token(lowering: &mut Lowering, key: &str, section: &file::ServiceSection) -> Option<TokenHash> {
+    let key = read::join_key(key, "token");
     let hash = section
         .token
         .as_ref()?
         .0
         .parse()
         .map_err(|error: crate::auth::TokenHashParseError| {
-            Flaw::new(error.to_string()).hint("`antiphon config token NAME` makes a token and prints its hash")
+            ValueProblem::new(error.to_string())
+                .with_hint("`antiphon config token NAME` makes a token and prints its hash")
         });
-    lowering.take(&key, hash)
+    lowering.value_or_report(&key, hash)
 }
 
 /// Returns the key of a service's signatures.
 fn lower_service_secret(lowering: &mut Lowering, key: &str) -> Option<WebhookKey> {
-    let key = read::join(key, "secret");
-    let secret = lowering.hidden.get(&key).cloned()?;
+    let key = read::join_key(key, "secret");
+    let secret = lowering.secrets.get(&key).cloned()?;
     let parsed = WebhookKey::parse(secret.reveal());
-    lowering.take(&key, parsed.map_err(|error| Flaw::new(error.to_string())))
+    lowering.value_or_report(&key, parsed.map_err(|error| ValueProblem::new(error.to_string())))
 }

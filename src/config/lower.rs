@@ -9,16 +9,18 @@ use std::{
 };
 
 use super::{
-    Config, Loaded, Lookup, ReadFile, admin, clocks,
+    Config, LoadedConfig, ReadFile, VariableLookup, admin,
     file::LogFormatName,
-    flaw::Flaw,
-    hidden::is_private,
     late,
-    lowering::{Lowering, TIMEOUT_MIN, anywhere},
-    problem::{ConfigError, Place, Problem},
+    lowering::{Lowering, TIMEOUT_MIN, any_loopback_port},
+    problem::{ConfigError, FilePlace, Problem},
     profiles, read,
+    secrets::is_private,
+    timeouts,
     traces::{self, OtelEnvironment},
-    upstreams, values,
+    upstreams,
+    value_problem::ValueProblem,
+    values,
     variables::{ADMIN_LISTEN, CONFIG, LISTEN, LOG, LOG_FORMAT, RUST_LOG, UPSTREAM},
 };
 use crate::{
@@ -55,7 +57,7 @@ pub fn process_environment(name: &str) -> Option<String> {
 }
 
 /// Returns the path of the configuration file, and the flag or variable that gave it. `None` if neither is set.
-pub fn path(flags: &Flags, variable: &Lookup<'_>) -> Option<(PathBuf, &'static str)> {
+pub fn config_path(flags: &Flags, variable: &VariableLookup<'_>) -> Option<(PathBuf, &'static str)> {
     // Callers may pass a lookup that does not filter empty values.
     let named = variable(CONFIG).filter(|path| !path.is_empty());
     let named = named.map(|path| (PathBuf::from(path), CONFIG));
@@ -63,17 +65,17 @@ pub fn path(flags: &Flags, variable: &Lookup<'_>) -> Option<(PathBuf, &'static s
 }
 
 /// Reads the file that `flags` or the environment names, if any, and builds the configuration.
-pub fn load(flags: &Flags, variable: &Lookup<'_>) -> Result<Loaded, ConfigError> {
+pub fn load_config(flags: &Flags, variable: &VariableLookup<'_>) -> Result<LoadedConfig, ConfigError> {
     let read_file = |path: &std::path::Path| std::fs::read_to_string(path);
-    let Some((path, key)) = path(flags, variable) else {
-        return lower(None, flags, variable, &read_file);
+    let Some((path, key)) = config_path(flags, variable) else {
+        return build_config(None, flags, variable, &read_file);
     };
     let name = path.display().to_string();
     match read_file(&path) {
-        Ok(text) => lower(Some((&name, &text)), flags, variable, &read_file),
+        Ok(text) => build_config(Some((&name, &text)), flags, variable, &read_file),
         Err(error) => {
             let problem = Problem::new(key, format!("cannot read {name}: {error}"))
-                .hint("name a readable TOML file, or leave it out: every key has a default");
+                .with_hint("name a readable TOML file, or leave it out: every key has a default");
             Err(ConfigError {
                 file: None,
                 problems: vec![problem],
@@ -85,31 +87,31 @@ pub fn load(flags: &Flags, variable: &Lookup<'_>) -> Result<Loaded, ConfigError>
 /// Builds the configuration from the name and text of the file, if there is one, the flags and the variables.
 ///
 /// Reads nothing itself: `variable` returns variables and `read_file` the contents of secret files.
-pub fn lower(
+pub fn build_config(
     file: Option<(&str, &str)>,
     flags: &Flags,
-    variable: &Lookup<'_>,
+    variable: &VariableLookup<'_>,
     read_file: &ReadFile<'_>,
-) -> Result<Loaded, ConfigError> {
+) -> Result<LoadedConfig, ConfigError> {
     // Containers and shells often pass unset variables on as empty ones.
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
     let reading = file.map(|(_, text)| read::read(text, &variable)).unwrap_or_default();
     let mut lowering = Lowering {
         places: reading.places,
         origins: BTreeMap::new(),
-        hidden: reading.hidden,
+        secrets: reading.secrets,
         problems: reading.problems,
         file: reading.file,
     };
     // Overrides come before the conversion, so that a value is checked only if it takes effect.
-    overlay(&mut lowering, flags, &variable);
+    overlay_settings(&mut lowering, flags, &variable);
     admin::overlay_admin_token(&mut lowering, &variable, read_file);
-    let otel = OtelEnvironment::of(&variable);
+    let otel = OtelEnvironment::from_variables(&variable);
     traces::overlay_traces(&mut lowering, &otel);
     let config = lower_config(&mut lowering, proxy_environment(&variable), otel, read_file);
-    let mut problems = concealed(lowering.problems, &lowering.places);
+    let mut problems = conceal_secrets(lowering.problems, &lowering.places);
     if problems.is_empty() {
-        return Ok(Loaded {
+        return Ok(LoadedConfig {
             config,
             effective: lowering.file,
         });
@@ -129,14 +131,14 @@ pub fn lower(
 }
 
 /// Removes the text of lines that may contain a secret from all problems.
-fn concealed(problems: Vec<Problem>, places: &BTreeMap<String, Place>) -> Vec<Problem> {
+fn conceal_secrets(problems: Vec<Problem>, places: &BTreeMap<String, FilePlace>) -> Vec<Problem> {
     let private = places.iter().filter(|(key, _)| is_private(key));
     // By line and not by key: an inline table has harmless keys and secrets on one line.
     let lines: BTreeSet<usize> = private.map(|(_, place)| place.line).collect();
     let conceal = |problem: Problem| {
-        let beside = problem.line().is_some_and(|line| lines.contains(&line));
+        let beside = problem.line_number().is_some_and(|line| lines.contains(&line));
         if beside || is_private(&problem.key) {
-            problem.concealed()
+            problem.without_line_text()
         } else {
             problem
         }
@@ -145,7 +147,7 @@ fn concealed(problems: Vec<Problem>, places: &BTreeMap<String, Place>) -> Vec<Pr
 }
 
 /// Reads the variables of forward proxies.
-fn proxy_environment(variable: &Lookup<'_>) -> ProxyEnvironment {
+fn proxy_environment(variable: &VariableLookup<'_>) -> ProxyEnvironment {
     // Lower case first, as curl does.
     let either = |name: &str| variable(&name.to_ascii_lowercase()).or_else(|| variable(name));
     ProxyEnvironment {
@@ -157,7 +159,7 @@ fn proxy_environment(variable: &Lookup<'_>) -> ProxyEnvironment {
 }
 
 /// Overrides the file with variables, and both with flags.
-fn overlay(lowering: &mut Lowering, flags: &Flags, variable: &Lookup<'_>) {
+fn overlay_settings(lowering: &mut Lowering, flags: &Flags, variable: &VariableLookup<'_>) {
     // The origin is recorded too, so that a problem names the flag or variable and not the file.
     let given = |name: &str, flag: &str, value: Option<&String>| match value {
         Some(value) => Some((value.clone(), flag.to_owned())),
@@ -174,7 +176,7 @@ fn overlay(lowering: &mut Lowering, flags: &Flags, variable: &Lookup<'_>) {
     if let Some((value, origin)) = given(LOG_FORMAT, "--log-format", flags.log_format.as_ref()) {
         let words: Vec<&str> = LogFormatName::WORDS.iter().map(|(word, _)| *word).collect();
         lowering.origins.insert("log.format".into(), origin);
-        if let Some(word) = lowering.take("log.format", read::one_of(value, &words)) {
+        if let Some(word) = lowering.value_or_report("log.format", read::one_of(value, &words)) {
             let named = LogFormatName::WORDS.iter().find(|(known, _)| *known == word);
             lowering.file.log.format = named.map_or(lowering.file.log.format, |(_, format)| *format);
         }
@@ -190,7 +192,7 @@ fn overlay(lowering: &mut Lowering, flags: &Flags, variable: &Lookup<'_>) {
 }
 
 /// Overrides the log level. `-v` and `-q` come first, then `ANTIPHON_LOG`, then `RUST_LOG`.
-fn overlay_level(lowering: &mut Lowering, verbosity: i8, variable: &Lookup<'_>) {
+fn overlay_level(lowering: &mut Lowering, verbosity: i8, variable: &VariableLookup<'_>) {
     let by_flags = match verbosity {
         0 => None,
         1 => Some("debug"),
@@ -219,21 +221,22 @@ fn overlay_upstreams(lowering: &mut Lowering, pairs: &[&str], origin: &str) {
         // An equals sign behind `://` belongs to the URL: the name is missing.
         let Some((name, url)) = pair.split_once('=').filter(|(name, _)| !name.contains("://")) else {
             // The problem does not repeat the value: a URL may contain a password.
-            let problem = Problem::new(origin, "expected NAME=URL").hint("write it like work=https://llm.example.com");
+            let problem =
+                Problem::new(origin, "expected NAME=URL").with_hint("write it like work=https://llm.example.com");
             lowering.problems.push(problem);
             continue;
         };
         if seen.contains(&name) {
             lowering
                 .problems
-                .push(Problem::new(origin, format!("upstream {name:?} is given twice")).hint("remove one"));
+                .push(Problem::new(origin, format!("upstream {name:?} is given twice")).with_hint("remove one"));
             continue;
         }
         seen.push(name);
         lowering.file.upstreams.entry(name.to_owned()).or_default().url = Some(url.to_owned());
-        let key = read::join("upstreams", name);
+        let key = read::join_key("upstreams", name);
         // A problem of the name is reported under the table, one of the URL under its key.
-        lowering.origins.insert(read::join(&key, "url"), origin.to_owned());
+        lowering.origins.insert(read::join_key(&key, "url"), origin.to_owned());
         lowering.origins.insert(key, origin.to_owned());
     }
 }
@@ -248,20 +251,20 @@ fn lower_config(
     let server = lower_server(lowering);
     let admin_token = admin::lower_admin_token(lowering);
     let admin_listen = admin::lower_admin_listen(lowering, &server, admin_token.is_some());
-    let clocks = clocks::lower_clocks(lowering);
-    let upstream = clocks::lower_upstream_settings(lowering, &clocks, proxies);
+    let clocks = timeouts::lower_timeouts(lowering);
+    let upstream = timeouts::lower_upstream_settings(lowering, &clocks, proxies);
     let proxy = lower_proxy(lowering, clocks);
     late::check_principals(lowering, &server, &proxy.principals);
     let ledger = late::lower_ledger(lowering);
     let late = late::lower_late(lowering, proxy.principals.clone());
     let upstreams = upstreams::lower_upstreams(lowering, &server);
     let profiles = profiles::lower_profiles(lowering, read_file);
-    profiles::check_door(lowering, &server, &profiles);
+    profiles::check_exposure(lowering, &server, &profiles);
     // The level is checked now: after a reload a bad one could no longer be refused.
     let level = lowering.file.log.level.clone();
-    lowering.take(
+    lowering.value_or_report(
         "log.level",
-        LogSettings::check_level(&level).map_err(|(message, hint)| Flaw { message, hint }),
+        LogSettings::check_level(&level).map_err(|(message, hint)| ValueProblem { message, hint }),
     );
     let log = LogSettings {
         format: LogFormat::from(lowering.file.log.format),
@@ -278,7 +281,7 @@ fn lower_config(
         profiles,
         late,
         ledger,
-        literal_secrets: std::mem::take(&mut lowering.hidden.literal),
+        literal_secrets: std::mem::take(&mut lowering.secrets.literal_keys),
         log,
         traces,
         unusable_variables: otel.unusable,
@@ -290,29 +293,29 @@ fn lower_server(lowering: &mut Lowering) -> ServerSettings {
     let file = lowering.file.server.clone();
     // Zero would mean a proxy that never accepts a connection.
     if file.connections_max == 0 {
-        lowering.report("server.connections_max", Flaw::new("expected at least 1"));
+        lowering.report_problem("server.connections_max", ValueProblem::new("expected at least 1"));
     }
     ServerSettings {
         listen: lowering
-            .take("server.listen", values::address(&file.listen))
-            .unwrap_or_else(anywhere),
+            .value_or_report("server.listen", values::parse_address(&file.listen))
+            .unwrap_or_else(any_loopback_port),
         connections_max: file.connections_max,
-        header_timeout: lowering.duration("server.header_timeout", &file.header_timeout, TIMEOUT_MIN),
-        client_stall: clocks::lower_client_stall(lowering),
-        drain_timeout: lowering.duration("server.drain_timeout", &file.drain_timeout, Duration::ZERO),
+        header_timeout: lowering.duration_or_report("server.header_timeout", &file.header_timeout, TIMEOUT_MIN),
+        client_stall: timeouts::lower_client_stall(lowering),
+        drain_timeout: lowering.duration_or_report("server.drain_timeout", &file.drain_timeout, Duration::ZERO),
     }
 }
 
 /// Builds the settings of the data path.
 fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettings {
     let file = lowering.file.server.clone();
-    let each = |this: &mut Lowering, list: &str, texts: &[String], parse: fn(&str) -> Result<String, Flaw>| {
+    let each = |this: &mut Lowering, list: &str, texts: &[String], parse: fn(&str) -> Result<String, ValueProblem>| {
         let mut parsed = Vec::new();
         for (i, text) in texts.iter().enumerate() {
             let key = format!("{list}[{i}]");
             // An item that is not a string already has its own problem; the reader replaced it by an empty text.
             if !this.has_problem(&key) {
-                parsed.extend(this.take(&key, parse(text)));
+                parsed.extend(this.value_or_report(&key, parse(text)));
             }
         }
         parsed
@@ -321,11 +324,25 @@ fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettin
     let tiers = tools.map(|(name, tool)| (name.clone(), tool.tier.into())).collect();
     ProxySettings {
         inspect_bytes_max: lowering
-            .take("server.inspect_bytes_max", values::size(&file.inspect_bytes_max))
+            .value_or_report("server.inspect_bytes_max", values::parse_size(&file.inspect_bytes_max))
             .unwrap_or_default(),
-        upload_idle_timeout: lowering.duration("server.upload_idle_timeout", &file.upload_idle_timeout, TIMEOUT_MIN),
-        allow_origins: each(lowering, "server.allow_origins", &file.allow_origins, values::origin),
-        allow_hosts: each(lowering, "server.allow_hosts", &file.allow_hosts, values::host),
+        upload_idle_timeout: lowering.duration_or_report(
+            "server.upload_idle_timeout",
+            &file.upload_idle_timeout,
+            TIMEOUT_MIN,
+        ),
+        allow_origins: each(
+            lowering,
+            "server.allow_origins",
+            &file.allow_origins,
+            values::parse_origin,
+        ),
+        allow_hosts: each(
+            lowering,
+            "server.allow_hosts",
+            &file.allow_hosts,
+            values::parse_host_name,
+        ),
         trust_mode_header: file.trust_mode_header,
         policy: RepairPolicy {
             late: lowering.file.repair.late.into(),
@@ -337,7 +354,7 @@ fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettin
         },
         on_binding_error: lowering.file.repair.on_binding_error.into(),
         timeouts: clocks,
-        rotation: clocks::lower_rotation(lowering),
+        rotation: timeouts::lower_rotation(lowering),
         client_tokens: profiles::lower_client_tokens(lowering),
         principals: late::lower_principals(lowering),
     }

@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    file::File,
-    flaw::Flaw,
-    hidden::Hidden,
-    problem::{Place, Problem},
+    file::ConfigFile,
+    problem::{FilePlace, Problem},
+    secrets::FileSecrets,
+    value_problem::ValueProblem,
     values,
 };
 
@@ -15,23 +15,23 @@ pub(super) const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
 /// Values of the file, their origin, and the problems found so far.
 pub(super) struct Lowering {
-    pub(super) file: File,
+    pub(super) file: ConfigFile,
     /// Places of the file's values, by key.
-    pub(super) places: BTreeMap<String, Place>,
+    pub(super) places: BTreeMap<String, FilePlace>,
     /// Variable or flag that set a value, by the key that it set.
     pub(super) origins: BTreeMap<String, String>,
-    pub(super) hidden: Hidden,
+    pub(super) secrets: FileSecrets,
     pub(super) problems: Vec<Problem>,
 }
 
 impl Lowering {
     /// Adds a problem that already has its key and place.
-    pub(super) fn push(&mut self, problem: Problem) {
+    pub(super) fn add_problem(&mut self, problem: Problem) {
         self.problems.push(problem);
     }
 
     /// Reports a problem with the value of `key`, under the name of the variable or flag that set it.
-    pub(super) fn report(&mut self, key: &str, flaw: Flaw) {
+    pub(super) fn report_problem(&mut self, key: &str, flaw: ValueProblem) {
         // A value from a variable or flag replaced that of the file, so the file's line would mislead.
         let (name, place) = match self.origins.get(key) {
             Some(origin) => (origin.clone(), None),
@@ -51,18 +51,19 @@ impl Lowering {
     }
 
     /// Returns the value of `key`, or reports its problem and returns `None`.
-    pub(super) fn take<T>(&mut self, key: &str, value: Result<T, Flaw>) -> Option<T> {
-        value.map_err(|flaw| self.report(key, flaw)).ok()
+    pub(super) fn value_or_report<T>(&mut self, key: &str, value: Result<T, ValueProblem>) -> Option<T> {
+        value.map_err(|flaw| self.report_problem(key, flaw)).ok()
     }
 
     /// Parses the duration of `key`, or reports its problem and returns zero.
-    pub(super) fn duration(&mut self, key: &str, text: &str, min: Duration) -> Duration {
+    pub(super) fn duration_or_report(&mut self, key: &str, text: &str, min: Duration) -> Duration {
         // The zero is never used: a configuration with a problem is not returned.
-        self.take(key, values::duration(text, min)).unwrap_or_default()
+        self.value_or_report(key, values::parse_duration(text, min))
+            .unwrap_or_default()
     }
 }
 
 /// Returns the stand-in for an address that has a problem.
-pub(super) fn anywhere() -> std::net::SocketAddr {
+pub(super) fn any_loopback_port() -> std::net::SocketAddr {
     std::net::SocketAddr::from(([127, 0, 0, 1], 0))
 }

@@ -5,32 +5,32 @@
 
 mod admin;
 mod changes;
-mod clocks;
+mod default_paths;
 pub mod file;
-mod flaw;
-mod hidden;
 mod interpolation;
 mod late;
 mod lower;
 mod lowering;
-mod places;
 mod problem;
 mod profiles;
 mod read;
+mod secrets;
+mod timeouts;
 mod traces;
 mod upstreams;
+mod value_problem;
 mod values;
 mod variables;
 
 use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 
-pub use changes::Changes;
-pub use file::{File, schema};
+pub use changes::ConfigChanges;
+pub use default_paths::default_ledger_path;
+pub use file::{ConfigFile, file_schema};
 pub use late::LedgerConfig;
-pub use lower::{Flags, load, lower, path, process_environment};
-pub use places::default_ledger_path;
-pub use problem::{ConfigError, Place, Problem};
-pub use values::client_name;
+pub use lower::{Flags, build_config, config_path, load_config, process_environment};
+pub use problem::{ConfigError, FilePlace, Problem};
+pub use values::check_client_name;
 pub use variables::VARIABLES;
 
 use crate::{
@@ -44,7 +44,7 @@ use crate::{
 };
 
 /// Function that returns the value of an environment variable. An empty value counts as not set.
-pub type Lookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
+pub type VariableLookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 /// Function that returns the contents of a file.
 pub type ReadFile<'a> = dyn Fn(&Path) -> io::Result<String> + 'a;
@@ -82,21 +82,21 @@ pub struct Config {
 
 /// A configuration, and the file that spells out all of it.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The settings.
     pub config: Config,
     /// Every key with its effective value, whether from file, variable, flag or default. `config print` shows it.
-    pub effective: File,
+    pub effective: ConfigFile,
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// Returns the effective file as TOML. Reading it again gives the same configuration.
     ///
     /// Secrets that were written in the file itself are printed as `***`. The reader rejects that value.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         let mut value = toml::Value::try_from(&self.effective)?;
         // Every `${NAME}` but those of secrets was replaced already, so what still looks like one is literal text.
-        hidden::escape(&mut value, schema().as_value());
+        secrets::escape_references(&mut value, file_schema().as_value());
         toml::to_string(&value)
     }
 }

@@ -12,7 +12,7 @@ pub struct Problem {
     /// Advice on the fix.
     pub hint: Option<String>,
     /// Place in the file, if the value comes from the file.
-    pub place: Option<Place>,
+    pub place: Option<FilePlace>,
 }
 
 impl Problem {
@@ -28,34 +28,34 @@ impl Problem {
 
     /// Adds a hint.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
     /// Sets the place.
     #[must_use]
-    pub fn at(mut self, place: Option<Place>) -> Self {
+    pub fn with_place(mut self, place: Option<FilePlace>) -> Self {
         self.place = place;
         self
     }
 
     /// Removes the text of its line, which may contain a secret.
     #[must_use]
-    pub fn concealed(mut self) -> Self {
-        self.place = self.place.map(Place::concealed);
+    pub fn without_line_text(mut self) -> Self {
+        self.place = self.place.map(FilePlace::without_text);
         self
     }
 
     /// Returns its line in the file, counted from 1.
-    pub fn line(&self) -> Option<usize> {
+    pub fn line_number(&self) -> Option<usize> {
         self.place.as_ref().map(|place| place.line)
     }
 }
 
 /// Range within one line of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FilePlace {
     /// Line, counted from 1.
     pub line: usize,
     /// Column in characters, counted from 1.
@@ -66,9 +66,9 @@ pub struct Place {
     pub text: String,
 }
 
-impl Place {
+impl FilePlace {
     /// Finds the place of a byte range of `source`. Only the first line of the range counts.
-    pub fn of(source: &str, span: &Range<usize>) -> Self {
+    pub fn from_span(source: &str, span: &Range<usize>) -> Self {
         // A range that is not on character boundaries gives a rough place instead of a panic.
         let before = source.get(..span.start).unwrap_or(source);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -88,15 +88,15 @@ impl Place {
     }
 }
 
-impl Place {
+impl FilePlace {
     /// Removes the text of its line.
-    pub(super) fn concealed(mut self) -> Self {
+    pub(super) fn without_text(mut self) -> Self {
         self.text.clear();
         self
     }
 
     /// Cuts the line behind the range. Removes all text if a value precedes the range on its line.
-    pub(super) fn alone(mut self) -> Self {
+    pub(super) fn cut_to_range(mut self) -> Self {
         let text: String = self.text.chars().take(self.column - 1 + self.width).collect();
         // An equals sign in front means an inline table, whose earlier values may be secrets.
         let before: String = text.chars().take(self.column - 1).collect();
@@ -163,12 +163,12 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// Returns the word of `known` that a typing mistake may have turned into `word`.
-pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(super) fn nearest_word<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     // All known words are in lower case with underscores, so these two mistakes cost no distance.
     let word = word.to_lowercase().replace('-', "_");
     // One mistake in three letters, but never more than three: beyond that a suggestion is a guess.
     let allowed = (word.chars().count() / 3).clamp(1, 3);
-    let scored = known.into_iter().map(|known| (distance(&word, known), known));
+    let scored = known.into_iter().map(|known| (edit_distance(&word, known), known));
     scored
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
@@ -176,7 +176,7 @@ pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
 }
 
 /// Counts the insertions, removals, replacements and swaps of neighbours between two words (edit distance).
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
     for (i, from) in a.iter().enumerate() {

@@ -8,10 +8,10 @@ use std::{
 use super::{
     ReadFile,
     file::{self, CredentialsName},
-    flaw::Flaw,
     lowering::Lowering,
     read,
-    upstreams::credentials_of,
+    upstreams::credentials_or_default,
+    value_problem::ValueProblem,
     values,
 };
 use crate::{
@@ -27,38 +27,38 @@ const ONE_CREDENTIAL: &str =
     "write one of api_key, api_key_file, bearer, bearer_file, or aws_access_key_id and aws_secret_access_key";
 
 /// Secret that the file may set.
-enum Given {
+enum SecretSetting {
     /// The file does not set it.
-    Not,
+    Unset,
     /// It is set but unusable, and already has its own problem.
     Unusable,
     /// It is set and usable.
-    Is(Secret),
+    Usable(Secret),
 }
 
-impl Given {
+impl SecretSetting {
     /// Returns `true` if the file sets the secret, usable or not.
-    const fn is_given(&self) -> bool {
-        !matches!(self, Self::Not)
+    const fn is_set(&self) -> bool {
+        !matches!(self, Self::Unset)
     }
 
     /// Returns the secret if it is usable.
-    fn secret(self) -> Option<Secret> {
+    fn into_secret(self) -> Option<Secret> {
         match self {
-            Self::Is(secret) => Some(secret),
-            Self::Not | Self::Unusable => None,
+            Self::Usable(secret) => Some(secret),
+            Self::Unset | Self::Unusable => None,
         }
     }
 }
 
-impl From<Option<Secret>> for Given {
+impl From<Option<Secret>> for SecretSetting {
     fn from(usable: Option<Secret>) -> Self {
-        usable.map_or(Self::Unusable, Self::Is)
+        usable.map_or(Self::Unusable, Self::Usable)
     }
 }
 
 /// Context in which a profile is checked.
-struct At<'a> {
+struct ProfileContext<'a> {
     /// Key of the profile: `upstreams.NAME.profiles[0]`.
     key: String,
     kind: ProviderKind,
@@ -66,10 +66,10 @@ struct At<'a> {
     read_file: &'a ReadFile<'a>,
 }
 
-impl At<'_> {
+impl ProfileContext<'_> {
     /// Returns the full key of a field of the profile.
-    fn of(&self, name: &str) -> String {
-        read::join(&self.key, name)
+    fn field_key(&self, name: &str) -> String {
+        read::join_key(&self.key, name)
     }
 }
 
@@ -77,10 +77,13 @@ impl At<'_> {
 pub(super) fn lower_profiles(lowering: &mut Lowering, read_file: &ReadFile<'_>) -> BTreeMap<String, Vec<Profile>> {
     let mut all = BTreeMap::new();
     for (name, section) in lowering.file.upstreams.clone() {
-        let key = read::join("upstreams", &name);
+        let key = read::join_key("upstreams", &name);
         check_credentials(lowering, &key, &section);
         // A bad URL or kind is reported with the upstream. Here it only decides which checks apply.
-        let url = section.url.as_deref().and_then(|url| values::url(url).ok());
+        let url = section
+            .url
+            .as_deref()
+            .and_then(|url| values::parse_upstream_url(url).ok());
         let host = url.as_ref().map_or("", |url| url.authority.host());
         let kind = section
             .kind
@@ -89,7 +92,7 @@ pub(super) fn lower_profiles(lowering: &mut Lowering, read_file: &ReadFile<'_>) 
         let mut profiles = Vec::new();
         for (i, profile) in section.profiles.iter().enumerate() {
             let key = format!("{key}.profiles[{i}]");
-            let at = At {
+            let at = ProfileContext {
                 key,
                 kind,
                 host,
@@ -97,8 +100,8 @@ pub(super) fn lower_profiles(lowering: &mut Lowering, read_file: &ReadFile<'_>) 
             };
             // The name is the label in metrics, so two profiles would share their series.
             if !names.insert(profile.name.as_str()) && !profile.name.is_empty() {
-                let flaw = Flaw::new("two profiles of this upstream have this name");
-                lowering.report(&at.of("name"), flaw.hint("choose another name"));
+                let flaw = ValueProblem::new("two profiles of this upstream have this name");
+                lowering.report_problem(&at.field_key("name"), flaw.with_hint("choose another name"));
             }
             profiles.extend(lower_profile(lowering, &at, profile));
         }
@@ -110,21 +113,21 @@ pub(super) fn lower_profiles(lowering: &mut Lowering, read_file: &ReadFile<'_>) 
 }
 
 /// Reports `credentials` that contradict the list of profiles.
-fn check_credentials(lowering: &mut Lowering, key: &str, section: &file::Upstream) {
-    let key = read::join(key, "credentials");
+fn check_credentials(lowering: &mut Lowering, key: &str, section: &file::UpstreamSection) {
+    let key = read::join_key(key, "credentials");
     // The reader removed an unusable word, so the default would be compared instead.
     let unusable = lowering.places.contains_key(&key) && section.credentials.is_none();
-    match (credentials_of(section), section.profiles.is_empty()) {
+    match (credentials_or_default(section), section.profiles.is_empty()) {
         _ if unusable => {}
         (CredentialsName::Passthrough, false) => {
-            let flaw = Flaw::new("profiles are configured, but clients' own credentials are passed through");
-            lowering.report(&key, flaw.hint("write \"profiles\", or remove the profiles"));
+            let flaw = ValueProblem::new("profiles are configured, but clients' own credentials are passed through");
+            lowering.report_problem(&key, flaw.with_hint("write \"profiles\", or remove the profiles"));
         }
         (CredentialsName::Profiles, true) => {
-            let flaw = Flaw::new("no profile is given");
-            lowering.report(
+            let flaw = ValueProblem::new("no profile is given");
+            lowering.report_problem(
                 &key,
-                flaw.hint("add a table [[upstreams.NAME.profiles]], or write \"passthrough\""),
+                flaw.with_hint("add a table [[upstreams.NAME.profiles]], or write \"passthrough\""),
             );
         }
         _ => {}
@@ -132,39 +135,39 @@ fn check_credentials(lowering: &mut Lowering, key: &str, section: &file::Upstrea
 }
 
 /// Builds one profile. `None` if it has a problem.
-fn lower_profile(lowering: &mut Lowering, at: &At<'_>, section: &file::Profile) -> Option<Profile> {
-    let name_key = at.of("name");
+fn lower_profile(lowering: &mut Lowering, at: &ProfileContext<'_>, section: &file::ProfileSection) -> Option<Profile> {
+    let name_key = at.field_key("name");
     let named = if section.name.is_empty() && !lowering.places.contains_key(&name_key) {
-        lowering.report(
+        lowering.report_problem(
             &at.key,
-            Flaw::new("has no name").hint("write name = \"…\": a label for logs and metrics"),
+            ValueProblem::new("has no name").with_hint("write name = \"…\": a label for logs and metrics"),
         );
         None
     } else {
-        lowering.take(&name_key, values::label(&section.name))
+        lowering.value_or_report(&name_key, values::check_label(&section.name))
     };
     let weight = u32::try_from(section.weight)
         .ok()
         .filter(|weight| WEIGHTS.contains(weight));
     if weight.is_none() {
-        let flaw = Flaw::new(format!(
+        let flaw = ValueProblem::new(format!(
             "expected a weight from {} to {}",
             WEIGHTS.start(),
             WEIGHTS.end()
         ));
-        lowering.report(&at.of("weight"), flaw);
+        lowering.report_problem(&at.field_key("weight"), flaw);
     }
     if let Some(text) = &section.organisation {
-        lowering.take(&at.of("organisation"), word(text));
+        lowering.value_or_report(&at.field_key("organisation"), check_word(text));
     }
     for (i, model) in section.models.iter().enumerate() {
-        let key = format!("{}[{i}]", at.of("models"));
+        let key = format!("{}[{i}]", at.field_key("models"));
         // A lone `*` at the end is the only pattern that the match supports.
-        let usable = word(model).is_ok() && !model.trim_end_matches('*').contains('*') && !model.ends_with("**");
+        let usable = check_word(model).is_ok() && !model.trim_end_matches('*').contains('*') && !model.ends_with("**");
         // An item that is not a string already has its own problem; the reader replaced it by an empty text.
         if !usable && !lowering.has_problem(&key) {
-            let flaw = Flaw::new("expected the name of a model, or a prefix with one `*` at the end");
-            lowering.report(&key, flaw);
+            let flaw = ValueProblem::new("expected the name of a model, or a prefix with one `*` at the end");
+            lowering.report_problem(&key, flaw);
         }
     }
     // The credential is checked even if the name is unusable, so that all problems are reported at once.
@@ -180,7 +183,11 @@ fn lower_profile(lowering: &mut Lowering, at: &At<'_>, section: &file::Profile) 
 }
 
 /// Builds the credential of a profile. Reports a profile with none or with several.
-fn lower_credential(lowering: &mut Lowering, at: &At<'_>, section: &file::Profile) -> Option<Credential> {
+fn lower_credential(
+    lowering: &mut Lowering,
+    at: &ProfileContext<'_>,
+    section: &file::ProfileSection,
+) -> Option<Credential> {
     let key = lower_secret(lowering, at, "api_key", section.api_key_file.as_deref());
     let bearer = lower_secret(lowering, at, "bearer", section.bearer_file.as_deref());
     let id = lower_secret(
@@ -202,45 +209,51 @@ fn lower_credential(lowering: &mut Lowering, at: &At<'_>, section: &file::Profil
         section.aws_session_token_file.as_deref(),
     );
     // A region alone counts as AWS, so that the problem names the missing keys.
-    let aws = id.is_given() || secret.is_given() || session.is_given() || section.aws_region.is_some();
-    match [key.is_given(), bearer.is_given(), aws]
+    let aws = id.is_set() || secret.is_set() || session.is_set() || section.aws_region.is_some();
+    match [key.is_set(), bearer.is_set(), aws]
         .iter()
         .filter(|given| **given)
         .count()
     {
-        0 => lowering.report(&at.key, Flaw::new("has no credential").hint(ONE_CREDENTIAL)),
+        0 => lowering.report_problem(
+            &at.key,
+            ValueProblem::new("has no credential").with_hint(ONE_CREDENTIAL),
+        ),
         1 => {}
-        _ => lowering.report(&at.key, Flaw::new("has several credentials").hint(ONE_CREDENTIAL)),
+        _ => lowering.report_problem(
+            &at.key,
+            ValueProblem::new("has several credentials").with_hint(ONE_CREDENTIAL),
+        ),
     }
     if aws {
         let keys = lower_aws_keys(lowering, at, section, id, secret)?;
-        let session_token = session.secret();
+        let session_token = session.into_secret();
         return Some(Credential::Aws(AwsKeys { session_token, ..keys }));
     }
-    let key = key.secret().map(Credential::Key);
-    key.or_else(|| bearer.secret().map(Credential::Bearer))
+    let key = key.into_secret().map(Credential::Key);
+    key.or_else(|| bearer.into_secret().map(Credential::Bearer))
 }
 
 /// Builds the AWS keys of a profile, without a session token.
 fn lower_aws_keys(
     lowering: &mut Lowering,
-    at: &At<'_>,
-    section: &file::Profile,
-    id: Given,
-    secret: Given,
+    at: &ProfileContext<'_>,
+    section: &file::ProfileSection,
+    id: SecretSetting,
+    secret: SecretSetting,
 ) -> Option<AwsKeys> {
     if at.kind != ProviderKind::Bedrock {
-        let flaw = Flaw::new("AWS keys can be used only for upstreams of kind bedrock");
-        lowering.report(
+        let flaw = ValueProblem::new("AWS keys can be used only for upstreams of kind bedrock");
+        lowering.report_problem(
             &at.key,
-            flaw.hint("write kind = \"bedrock\" for the upstream, or give an api_key"),
+            flaw.with_hint("write kind = \"bedrock\" for the upstream, or give an api_key"),
         );
     }
     for (given, name) in [(&id, "aws_access_key_id"), (&secret, "aws_secret_access_key")] {
-        if !given.is_given() {
-            lowering.report(
+        if !given.is_set() {
+            lowering.report_problem(
                 &at.key,
-                Flaw::new(format!("has no {name}")).hint("AWS keys come in pairs"),
+                ValueProblem::new(format!("has no {name}")).with_hint("AWS keys come in pairs"),
             );
         }
     }
@@ -248,17 +261,17 @@ fn lower_aws_keys(
     // The region becomes part of the signature's scope, which slashes and spaces would break.
     let is_region = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     if section.aws_region.as_deref().is_some_and(|region| !is_region(region)) {
-        lowering.report(
-            &at.of("aws_region"),
-            Flaw::new("expected the name of a region, such as \"us-east-1\""),
+        lowering.report_problem(
+            &at.field_key("aws_region"),
+            ValueProblem::new("expected the name of a region, such as \"us-east-1\""),
         );
     } else if region.is_none() && at.kind == ProviderKind::Bedrock {
-        let flaw = Flaw::new("has no aws_region, and the upstream's host names none");
-        lowering.report(&at.key, flaw.hint("write aws_region = \"us-east-1\""));
+        let flaw = ValueProblem::new("has no aws_region, and the upstream's host names none");
+        lowering.report_problem(&at.key, flaw.with_hint("write aws_region = \"us-east-1\""));
     }
     Some(AwsKeys {
-        access_key_id: id.secret()?,
-        secret_access_key: secret.secret()?,
+        access_key_id: id.into_secret()?,
+        secret_access_key: secret.into_secret()?,
         session_token: None,
         region: region?.to_owned(),
         service: provider::aws_service(at.host).to_owned(),
@@ -266,18 +279,20 @@ fn lower_aws_keys(
 }
 
 /// Returns a secret that is written as a value or in a file of its own.
-fn lower_secret(lowering: &mut Lowering, at: &At<'_>, name: &str, path: Option<&str>) -> Given {
-    let (key, file_key) = (at.of(name), at.of(&format!("{name}_file")));
+fn lower_secret(lowering: &mut Lowering, at: &ProfileContext<'_>, name: &str, path: Option<&str>) -> SecretSetting {
+    let (key, file_key) = (at.field_key(name), at.field_key(&format!("{name}_file")));
     match (lowering.places.contains_key(&key), path) {
         (true, Some(_)) => {
-            let flaw = Flaw::new(format!("both {name} and {name}_file are given"));
-            lowering.report(&file_key, flaw.hint("keep one of them"));
-            Given::Unusable
+            let flaw = ValueProblem::new(format!("both {name} and {name}_file are given"));
+            lowering.report_problem(&file_key, flaw.with_hint("keep one of them"));
+            SecretSetting::Unusable
         }
         (true, None) => {
             // A value that is not a usable text already has its own problem.
-            let secret = lowering.hidden.get(&key).cloned();
-            secret.and_then(|secret| lowering.take(&key, usable(secret))).into()
+            let secret = lowering.secrets.get(&key).cloned();
+            secret
+                .and_then(|secret| lowering.value_or_report(&key, check_secret(secret)))
+                .into()
         }
         (false, Some(path)) => {
             let read = (at.read_file)(Path::new(path)).map_err(|error| {
@@ -287,15 +302,17 @@ fn lower_secret(lowering: &mut Lowering, at: &At<'_>, name: &str, path: Option<&
                 } else {
                     "the file"
                 };
-                Flaw::new(format!("cannot read {shown}: {error}"))
-                    .hint("name a readable file that contains only the secret")
+                ValueProblem::new(format!("cannot read {shown}: {error}"))
+                    .with_hint("name a readable file that contains only the secret")
             });
             let secret = read.map(|text| Secret::new(without_line_break(text)));
-            lowering.take(&file_key, secret.and_then(usable)).into()
+            lowering
+                .value_or_report(&file_key, secret.and_then(check_secret))
+                .into()
         }
         // A path of the wrong type was removed by the reader, which reported it.
-        (false, None) if lowering.places.contains_key(&file_key) => Given::Unusable,
-        (false, None) => Given::Not,
+        (false, None) if lowering.places.contains_key(&file_key) => SecretSetting::Unusable,
+        (false, None) => SecretSetting::Unset,
     }
 }
 
@@ -303,18 +320,19 @@ fn lower_secret(lowering: &mut Lowering, at: &At<'_>, name: &str, path: Option<&
 pub(super) fn lower_client_tokens(lowering: &mut Lowering) -> ClientTokens {
     let mut entries: Vec<(String, TokenHash)> = Vec::new();
     for (name, section) in lowering.file.client_tokens.clone() {
-        let key = read::join("client_tokens", &name);
-        let named = lowering.take(&key, values::label(&name));
+        let key = read::join_key("client_tokens", &name);
+        let named = lowering.value_or_report(&key, values::check_label(&name));
         let hash = section.0.parse().map_err(|error: crate::auth::TokenHashParseError| {
-            Flaw::new(error.to_string()).hint("`antiphon config token NAME` makes a token and prints this line")
+            ValueProblem::new(error.to_string())
+                .with_hint("`antiphon config token NAME` makes a token and prints this line")
         });
-        let Some(hash) = lowering.take(&key, hash) else {
+        let Some(hash) = lowering.value_or_report(&key, hash) else {
             continue;
         };
         // The token is all that tells two clients apart.
         if let Some((other, _)) = entries.iter().find(|(_, known)| *known == hash) {
-            let flaw = Flaw::new(format!("is also the token of {other:?}"));
-            lowering.report(&key, flaw.hint("make a separate token for each client"));
+            let flaw = ValueProblem::new(format!("is also the token of {other:?}"));
+            lowering.report_problem(&key, flaw.with_hint("make a separate token for each client"));
         }
         if named.is_some() {
             entries.push((name, hash));
@@ -324,37 +342,43 @@ pub(super) fn lower_client_tokens(lowering: &mut Lowering) -> ClientTokens {
 }
 
 /// Reports profiles that any client on another machine could use at the operator's expense.
-pub(super) fn check_door(lowering: &mut Lowering, server: &ServerSettings, profiles: &BTreeMap<String, Vec<Profile>>) {
+pub(super) fn check_exposure(
+    lowering: &mut Lowering,
+    server: &ServerSettings,
+    profiles: &BTreeMap<String, Vec<Profile>>,
+) {
     let open = lowering.file.client_tokens.is_empty() && !server.listen.ip().is_loopback();
     if open && !profiles.is_empty() {
-        let flaw = Flaw::new(format!(
+        let flaw = ValueProblem::new(format!(
             "{} is reachable from other machines, and any client could use your profiles",
             server.listen
         ));
         let hint = "add a client token (`antiphon config token NAME` makes one), or listen on 127.0.0.1";
-        lowering.report("server.listen", flaw.hint(hint));
+        lowering.report_problem("server.listen", flaw.with_hint(hint));
     }
 }
 
 /// Checks a text that is shown in logs and headers.
-fn word(text: &str) -> Result<String, Flaw> {
+fn check_word(text: &str) -> Result<String, ValueProblem> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(text.to_owned());
     }
-    Err(Flaw::new("expected a word of printable characters without spaces"))
+    Err(ValueProblem::new(
+        "expected a word of printable characters without spaces",
+    ))
 }
 
 /// Checks that a header can contain the secret. No message repeats any part of it.
-fn usable(secret: Secret) -> Result<Secret, Flaw> {
+fn check_secret(secret: Secret) -> Result<Secret, ValueProblem> {
     if secret.reveal().is_empty() {
-        return Err(Flaw::new("the secret is empty"));
+        return Err(ValueProblem::new("the secret is empty"));
     }
     if secret.reveal().bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(secret);
     }
     Err(
-        Flaw::new("the secret contains spaces, line breaks or other characters that no key has")
-            .hint("give the secret alone, without quotes or comments"),
+        ValueProblem::new("the secret contains spaces, line breaks or other characters that no key has")
+            .with_hint("give the secret alone, without quotes or comments"),
     )
 }
 

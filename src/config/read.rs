@@ -12,70 +12,70 @@ use toml::{
 };
 
 use super::{
-    Lookup,
-    file::{self, File},
-    flaw::Flaw,
-    hidden::{Hidden, is_private},
-    interpolation::interpolate,
-    problem::{Place, Problem, nearest},
+    VariableLookup,
+    file::{self, ConfigFile},
+    interpolation::interpolate_variables,
+    problem::{FilePlace, Problem, nearest_word},
+    secrets::{FileSecrets, is_private},
+    value_problem::ValueProblem,
 };
 
 /// Values of the file as far as they are usable, and all problems.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
+pub(super) struct FileReading {
     /// Values of the file. A missing or unusable value has its default.
-    pub(super) file: File,
+    pub(super) file: ConfigFile,
     /// Place of each value, by its key with its tables.
-    pub(super) places: BTreeMap<String, Place>,
+    pub(super) places: BTreeMap<String, FilePlace>,
     /// Secrets by their key.
-    pub(super) hidden: Hidden,
+    pub(super) secrets: FileSecrets,
     /// Problems found so far.
     pub(super) problems: Vec<Problem>,
 }
 
 /// Reads the file's text. `variable` returns the value of `${NAME}`.
-pub(super) fn read(source: &str, variable: &Lookup<'_>) -> Reading {
-    let mut walk = Walk {
+pub(super) fn read(source: &str, variable: &VariableLookup<'_>) -> FileReading {
+    let mut walk = SchemaWalk {
         source,
         variable,
         places: BTreeMap::new(),
-        hidden: Hidden::default(),
+        secrets: FileSecrets::default(),
         problems: Vec::new(),
     };
     // The recovering parser reports every syntax error, not only the first.
     let (root, errors) = DeTable::parse_recoverable(source);
     for error in &errors {
-        let place = error.span().map(|span| Place::of(source, &span));
-        let problem = syntax(error.message()).at(place);
+        let place = error.span().map(|span| FilePlace::from_span(source, &span));
+        let problem = syntax_problem(error.message()).with_place(place);
         // In text that is not TOML the lines of secrets are unknown, so no line is shown if there may be one.
-        walk.problems.push(if Hidden::may_be_in(source) {
-            problem.concealed()
+        walk.problems.push(if FileSecrets::may_contain_secret(source) {
+            problem.without_line_text()
         } else {
             problem
         });
     }
-    let schema = file::schema();
+    let schema = file::file_schema();
     // The parser recovers from a syntax error by guessing. Problems that follow from a guess would only confuse.
     let table = if errors.is_empty() {
-        walk.table(root.get_ref(), schema.as_value(), "")
+        walk.read_table(root.get_ref(), schema.as_value(), "")
     } else {
         Table::new()
     };
     // The walk lets only valid values through, so a failure here means a schema that differs from the types.
     let file = Value::Table(table).try_into().unwrap_or_else(|error: toml::de::Error| {
         walk.problems.push(Problem::new("", error.message()));
-        File::default()
+        ConfigFile::default()
     });
-    Reading {
+    FileReading {
         file,
         places: walk.places,
-        hidden: walk.hidden,
+        secrets: walk.secrets,
         problems: walk.problems,
     }
 }
 
 /// Appends `key` to the path of its tables, in the syntax of TOML.
-pub(super) fn join(tables: &str, key: &str) -> String {
+pub(super) fn join_key(tables: &str, key: &str) -> String {
     let bare = !key.is_empty()
         && key
             .bytes()
@@ -89,34 +89,34 @@ pub(super) fn join(tables: &str, key: &str) -> String {
 }
 
 /// Walk over the parsed text along the schema.
-struct Walk<'s> {
+struct SchemaWalk<'s> {
     source: &'s str,
-    variable: &'s Lookup<'s>,
-    places: BTreeMap<String, Place>,
-    hidden: Hidden,
+    variable: &'s VariableLookup<'s>,
+    places: BTreeMap<String, FilePlace>,
+    secrets: FileSecrets,
     problems: Vec<Problem>,
 }
 
-impl Walk<'_> {
+impl SchemaWalk<'_> {
     /// Reads a table. Leaves out unknown keys and unusable values.
-    fn table(&mut self, table: &DeTable<'_>, schema: &Json, path: &str) -> Table {
+    fn read_table(&mut self, table: &DeTable<'_>, schema: &Json, path: &str) -> Table {
         let mut values = Table::new();
         for (key, value) in table {
             let name: &str = key.get_ref();
-            let full = join(path, name);
+            let full = join_key(path, name);
             let properties = schema.get("properties").and_then(Json::as_object);
             // A table with free names, such as `[upstreams.NAME]`, has one schema for all entries.
             let free = schema.get("additionalProperties").filter(|free| free.is_object());
             if let Some(schema) = properties.and_then(|known| known.get(name)).or(free) {
-                if let Some(value) = self.value(value.get_ref(), &value.span(), schema, &full) {
+                if let Some(value) = self.read_value(value.get_ref(), &value.span(), schema, &full) {
                     values.insert(name.to_owned(), value);
                 }
             } else {
                 let known = properties.into_iter().flatten().map(|(name, _)| name.as_str());
                 let section = section_of(name, properties).map(|section| format!("it belongs under [{section}]"));
                 // The value of a mistyped key may be a secret, so only the key itself is shown.
-                let place = self.place(&key.span()).map(Place::alone);
-                let mut problem = unknown(&full, name, known).at(place);
+                let place = self.place_of(&key.span()).map(FilePlace::cut_to_range);
+                let mut problem = unknown_key(&full, name, known).with_place(place);
                 // A key that exists in another section was most likely put into the wrong one.
                 problem.hint = section.or(problem.hint);
                 self.problems.push(problem);
@@ -126,28 +126,28 @@ impl Walk<'_> {
     }
 
     /// Reads a value, or reports its problem and returns `None`.
-    fn value(&mut self, value: &DeValue<'_>, span: &Range<usize>, schema: &Json, path: &str) -> Option<Value> {
-        let place = self.place(span);
-        let place = place.map(|place| if is_private(path) { place.concealed() } else { place });
+    fn read_value(&mut self, value: &DeValue<'_>, span: &Range<usize>, schema: &Json, path: &str) -> Option<Value> {
+        let place = self.place_of(span);
+        let place = place.map(|place| if is_private(path) { place.without_text() } else { place });
         // Recorded also for unusable values, so that later checks can tell "unusable" from "missing".
         if let Some(place) = &place {
             self.places.insert(path.to_owned(), place.clone());
         }
-        let choices = choices(schema);
+        let choices = allowed_words(schema);
         let expected = if choices.is_empty() {
             schema.get("type").and_then(Json::as_str)
         } else {
             Some("string")
         };
         let understood = match (value, expected) {
-            (DeValue::Table(table), Some("object")) => return Some(Value::Table(self.table(table, schema, path))),
+            (DeValue::Table(table), Some("object")) => return Some(Value::Table(self.read_table(table, schema, path))),
             (DeValue::String(text), Some("string")) if schema.get("writeOnly").is_some() => {
                 // Only the reference or a mask becomes a value of the file; the secret is stored apart.
-                self.hidden.take(path, text, self.variable).map(Value::String)
+                self.secrets.store_secret(path, text, self.variable).map(Value::String)
             }
-            (DeValue::String(text), Some("string")) => interpolate(text, self.variable)
+            (DeValue::String(text), Some("string")) => interpolate_variables(text, self.variable)
                 .and_then(|text| {
-                    one_of(text, &choices).map_err(|flaw| if is_private(path) { flaw.quiet() } else { flaw })
+                    one_of(text, &choices).map_err(|flaw| if is_private(path) { flaw.without_value() } else { flaw })
                 })
                 .map(Value::String),
             (DeValue::Boolean(value), Some("boolean")) => Ok(Value::Boolean(*value)),
@@ -158,7 +158,7 @@ impl Walk<'_> {
                     .filter(|number| *number >= 0);
                 number
                     .map(Value::Integer)
-                    .ok_or_else(|| Flaw::new("expected a whole number from 0 up"))
+                    .ok_or_else(|| ValueProblem::new("expected a whole number from 0 up"))
             }
             (DeValue::Array(items), Some("array")) => {
                 let schema = schema.get("items").unwrap_or(&Json::Null);
@@ -169,7 +169,7 @@ impl Walk<'_> {
                 };
                 let mut values = Vec::new();
                 for (i, item) in items.iter().enumerate() {
-                    let value = self.value(item.get_ref(), &item.span(), schema, &format!("{path}[{i}]"));
+                    let value = self.read_value(item.get_ref(), &item.span(), schema, &format!("{path}[{i}]"));
                     // A stand-in replaces an unusable item, so that the other items keep their numbers.
                     values.push(value.unwrap_or_else(|| stand_in.clone()));
                 }
@@ -179,7 +179,7 @@ impl Walk<'_> {
         };
         match understood {
             Ok(value) => Some(value),
-            Err(Flaw { message, hint }) => {
+            Err(ValueProblem { message, hint }) => {
                 self.problems.push(Problem {
                     key: path.to_owned(),
                     message,
@@ -192,28 +192,28 @@ impl Walk<'_> {
     }
 
     /// Returns the place of a byte range, or `None` if the range is outside the text.
-    fn place(&self, span: &Range<usize>) -> Option<Place> {
-        (span.end <= self.source.len()).then(|| Place::of(self.source, span))
+    fn place_of(&self, span: &Range<usize>) -> Option<FilePlace> {
+        (span.end <= self.source.len()).then(|| FilePlace::from_span(self.source, span))
     }
 }
 
 /// Converts a message of the TOML parser to a problem, with a hint if the fix is clear.
-fn syntax(message: &str) -> Problem {
+fn syntax_problem(message: &str) -> Problem {
     match message {
-        "duplicate key" => Problem::new("", "the same key or table appears twice").hint("keep one of them"),
+        "duplicate key" => Problem::new("", "the same key or table appears twice").with_hint("keep one of them"),
         message => Problem::new("", format!("not TOML: {message}")),
     }
 }
 
 /// Returns the problem of an unknown key. The hint is the nearest known key, or all of them.
-fn unknown<'k>(full: &str, name: &str, known: impl Iterator<Item = &'k str>) -> Problem {
+fn unknown_key<'k>(full: &str, name: &str, known: impl Iterator<Item = &'k str>) -> Problem {
     let mut known: Vec<&str> = known.collect();
     known.sort_unstable();
-    let hint = match nearest(name, known.iter().copied()) {
+    let hint = match nearest_word(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("known here: {}", known.join(", ")),
     };
-    Problem::new(full, "unknown key").hint(hint)
+    Problem::new(full, "unknown key").with_hint(hint)
 }
 
 /// Returns the table among `properties` that has a key of this name.
@@ -226,7 +226,7 @@ fn section_of<'k>(name: &str, properties: Option<&'k serde_json::Map<String, Jso
 }
 
 /// Returns the words that a schema allows. Empty if it is not a closed list.
-fn choices(schema: &Json) -> Vec<&str> {
+fn allowed_words(schema: &Json) -> Vec<&str> {
     // The schema generator writes `oneOf` if the variants have descriptions, and `enum` if not.
     let listed = |key: &str| schema.get(key).and_then(Json::as_array).into_iter().flatten();
     let constants = listed("oneOf").filter_map(|choice| choice.get("const"));
@@ -234,19 +234,19 @@ fn choices(schema: &Json) -> Vec<&str> {
 }
 
 /// Returns `text` if it is one of `choices`, or if there are no choices.
-pub(super) fn one_of(text: String, choices: &[&str]) -> Result<String, Flaw> {
+pub(super) fn one_of(text: String, choices: &[&str]) -> Result<String, ValueProblem> {
     if choices.is_empty() || choices.contains(&text.as_str()) {
         return Ok(text);
     }
-    let flaw = Flaw::new(format!("expected one of {}; found {text:?}", choices.join(", ")));
-    match nearest(&text, choices.iter().copied()) {
-        Some(near) => Err(flaw.hint(format!("did you mean `{near}`?"))),
+    let flaw = ValueProblem::new(format!("expected one of {}; found {text:?}", choices.join(", ")));
+    match nearest_word(&text, choices.iter().copied()) {
+        Some(near) => Err(flaw.with_hint(format!("did you mean `{near}`?"))),
         None => Err(flaw),
     }
 }
 
 /// Describes a value of the wrong type. Names types as operators know them.
-fn wrong_type(value: &DeValue<'_>, schema: &Json, expected: &str) -> Flaw {
+fn wrong_type(value: &DeValue<'_>, schema: &Json, expected: &str) -> ValueProblem {
     let tables = schema.pointer("/items/properties").is_some();
     let named = |name: &str| match name {
         "integer" => "a whole number".to_owned(),
@@ -260,14 +260,14 @@ fn wrong_type(value: &DeValue<'_>, schema: &Json, expected: &str) -> Flaw {
         DeValue::Array(_) => "an array".to_owned(),
         value => named(value.type_str()),
     };
-    let flaw = Flaw::new(format!("expected {}, found {found}", named(expected)));
+    let flaw = ValueProblem::new(format!("expected {}, found {found}", named(expected)));
     match (expected, value) {
         ("string", DeValue::Integer(_) | DeValue::Float(_)) => {
-            flaw.hint("write it in quotes, with its unit if it has one")
+            flaw.with_hint("write it in quotes, with its unit if it has one")
         }
-        ("boolean" | "integer", DeValue::String(_)) => flaw.hint("write it without quotes"),
-        ("array", _) if tables => flaw.hint("write its name in two pairs of brackets: [[…]]"),
-        ("array", _) => flaw.hint("write it in brackets: [\"…\"]"),
+        ("boolean" | "integer", DeValue::String(_)) => flaw.with_hint("write it without quotes"),
+        ("array", _) if tables => flaw.with_hint("write its name in two pairs of brackets: [[…]]"),
+        ("array", _) => flaw.with_hint("write it in brackets: [\"…\"]"),
         _ => flaw,
     }
 }

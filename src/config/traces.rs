@@ -8,9 +8,9 @@ use std::{collections::BTreeMap, str::FromStr, time::Duration};
 use http::Uri;
 
 use super::{
-    Lookup,
-    flaw::Flaw,
+    VariableLookup,
     lowering::Lowering,
+    value_problem::ValueProblem,
     variables::{
         OTEL_DISABLED, OTEL_ENDPOINT, OTEL_EXPORTER, OTEL_HEADERS, OTEL_PROTOCOL, OTEL_RESOURCE, OTEL_SAMPLER,
         OTEL_SAMPLER_ARG, OTEL_SERVICE_NAME, OTEL_TIMEOUT, OTEL_TRACES_ENDPOINT, OTEL_TRACES_HEADERS,
@@ -44,48 +44,50 @@ pub(super) struct OtelEnvironment {
 
 impl OtelEnvironment {
     /// Reads all variables. Notes those with unusable values.
-    pub(super) fn of(variable: &Lookup<'_>) -> Self {
+    pub(super) fn from_variables(variable: &VariableLookup<'_>) -> Self {
         let mut this = Self::default();
         let disabled = variable(OTEL_DISABLED).is_some_and(|text| text.trim().eq_ignore_ascii_case("true"));
-        let exporter = this.usable(variable, OTEL_EXPORTER, |text| match text {
+        let exporter = this.read_variable(variable, OTEL_EXPORTER, |text| match text {
             "none" => Some(false),
             "otlp" => Some(true),
             _ => None,
         });
         this.disabled = disabled || exporter == Some(false);
         // By the specification the variable for traces overrides the one for all signals.
-        let own = this.usable(variable, OTEL_TRACES_ENDPOINT, |text| {
+        let own = this.read_variable(variable, OTEL_TRACES_ENDPOINT, |text| {
             let has_path = text.split_once("://").is_none_or(|(_, rest)| rest.contains('/'));
             // By the specification this URL is used as it is, so `/v1/traces` is not added.
             let slash = if has_path { "" } else { "/" };
-            endpoint(&format!("{text}{slash}")).map(|uri| uri.to_string())
+            parse_endpoint(&format!("{text}{slash}")).map(|uri| uri.to_string())
         });
         // Both variables are read even if one is enough, so that each unusable value is reported.
-        let common = this.usable(variable, OTEL_ENDPOINT, |text| {
+        let common = this.read_variable(variable, OTEL_ENDPOINT, |text| {
             let text = format!("{}{PATH}", text.trim_end_matches('/'));
-            endpoint(&text).map(|uri| uri.to_string())
+            parse_endpoint(&text).map(|uri| uri.to_string())
         });
         let own = own.map(|url| (url, OTEL_TRACES_ENDPOINT));
         this.endpoint = own.or_else(|| common.map(|url| (url, OTEL_ENDPOINT)));
         let protocol = |text: &str| (text == PROTOCOL).then_some(());
         // Nothing depends on the value: another protocol is only reported as unusable.
-        let _ = this.either(variable, OTEL_TRACES_PROTOCOL, OTEL_PROTOCOL, protocol);
-        this.headers = this.either(variable, OTEL_TRACES_HEADERS, OTEL_HEADERS, headers);
-        this.timeout = this.either(variable, OTEL_TRACES_TIMEOUT, OTEL_TIMEOUT, |text| {
+        let _ = this.read_either(variable, OTEL_TRACES_PROTOCOL, OTEL_PROTOCOL, protocol);
+        this.headers = this.read_either(variable, OTEL_TRACES_HEADERS, OTEL_HEADERS, parse_headers);
+        this.timeout = this.read_either(variable, OTEL_TRACES_TIMEOUT, OTEL_TIMEOUT, |text| {
             // Zero would let every export fail.
             let millis = text.parse().ok().filter(|millis| *millis > 0);
             millis.map(Duration::from_millis)
         });
-        this.resource = this.usable(variable, OTEL_RESOURCE, attributes).unwrap_or_default();
+        this.resource = this
+            .read_variable(variable, OTEL_RESOURCE, parse_attributes)
+            .unwrap_or_default();
         this.service = variable(OTEL_SERVICE_NAME);
-        this.sampling = this.sampling(variable);
+        this.sampling = this.read_sampling(variable);
         this
     }
 
     /// Reads a variable. Notes it as unusable if `read` returns `None`.
-    fn usable<T>(
+    fn read_variable<T>(
         &mut self,
-        variable: &Lookup<'_>,
+        variable: &VariableLookup<'_>,
         name: &'static str,
         read: impl FnOnce(&str) -> Option<T>,
     ) -> Option<T> {
@@ -98,27 +100,27 @@ impl OtelEnvironment {
     }
 
     /// Reads the variable for traces, else the one for all signals.
-    fn either<T>(
+    fn read_either<T>(
         &mut self,
-        variable: &Lookup<'_>,
+        variable: &VariableLookup<'_>,
         own: &'static str,
         common: &'static str,
         read: impl Fn(&str) -> Option<T>,
     ) -> Option<T> {
-        let own = self.usable(variable, own, &read);
-        let common = self.usable(variable, common, &read);
+        let own = self.read_variable(variable, own, &read);
+        let common = self.read_variable(variable, common, &read);
         own.or(common)
     }
 
     /// Reads the sampler and its share.
     ///
     /// Only `always_on`, `always_off`, `traceidratio` and their `parentbased_` forms are usable.
-    fn sampling(&mut self, variable: &Lookup<'_>) -> Option<TraceSampling> {
-        let share = self.usable(variable, OTEL_SAMPLER_ARG, |text| {
+    fn read_sampling(&mut self, variable: &VariableLookup<'_>) -> Option<TraceSampling> {
+        let share = self.read_variable(variable, OTEL_SAMPLER_ARG, |text| {
             let share = text.parse().ok();
             share.filter(|share| (0.0..=1.0).contains(share))
         });
-        self.usable(variable, OTEL_SAMPLER, |text| {
+        self.read_variable(variable, OTEL_SAMPLER, |text| {
             let (follows_parent, name) = match text.strip_prefix("parentbased_") {
                 Some(name) => (true, name),
                 None => (false, text),
@@ -147,10 +149,10 @@ pub(super) fn overlay_traces(lowering: &mut Lowering, otel: &OtelEnvironment) {
 pub(super) fn lower_traces(lowering: &mut Lowering, otel: &OtelEnvironment) -> Option<TraceSettings> {
     let text = lowering.file.traces.endpoint.clone()?;
     let flaw = || {
-        Flaw::new("expected a URL that begins with http:// or https://, without a user name, query or fragment")
-            .hint("write it like \"http://127.0.0.1:4318\"")
+        ValueProblem::new("expected a URL that begins with http:// or https://, without a user name, query or fragment")
+            .with_hint("write it like \"http://127.0.0.1:4318\"")
     };
-    let endpoint = lowering.take(ENDPOINT, endpoint(&text).ok_or_else(flaw))?;
+    let endpoint = lowering.value_or_report(ENDPOINT, parse_endpoint(&text).ok_or_else(flaw))?;
     // Turned off only here, so that a bad endpoint is reported even while traces are off.
     if otel.disabled {
         return None;
@@ -169,7 +171,7 @@ pub(super) fn lower_traces(lowering: &mut Lowering, otel: &OtelEnvironment) -> O
 }
 
 /// Parses the URL for exports. Adds [`PATH`] if there is not even a slash behind the host.
-fn endpoint(text: &str) -> Option<Uri> {
+fn parse_endpoint(text: &str) -> Option<Uri> {
     let text = text.trim();
     let (_, rest) = text.split_once("://")?;
     let text = if rest.contains('/') {
@@ -186,8 +188,8 @@ fn endpoint(text: &str) -> Option<Uri> {
 }
 
 /// Parses names and values of headers. Values stay percent-encoded.
-fn headers(text: &str) -> Option<BTreeMap<String, String>> {
-    let pairs = pairs(text)?;
+fn parse_headers(text: &str) -> Option<BTreeMap<String, String>> {
+    let pairs = parse_pairs(text)?;
     let are_good = pairs
         .iter()
         .all(|(name, _)| http::HeaderName::from_bytes(name.as_bytes()).is_ok());
@@ -195,15 +197,15 @@ fn headers(text: &str) -> Option<BTreeMap<String, String>> {
 }
 
 /// Parses names and values of attributes. Values are percent-decoded.
-fn attributes(text: &str) -> Option<BTreeMap<String, String>> {
-    let decoded = pairs(text)?
+fn parse_attributes(text: &str) -> Option<BTreeMap<String, String>> {
+    let decoded = parse_pairs(text)?
         .into_iter()
-        .map(|(name, value)| Some((name, decoded(&value)?)));
+        .map(|(name, value)| Some((name, decode_percent(&value)?)));
     decoded.collect()
 }
 
 /// Parses `NAME=VALUE,NAME=VALUE`.
-fn pairs(text: &str) -> Option<BTreeMap<String, String>> {
+fn parse_pairs(text: &str) -> Option<BTreeMap<String, String>> {
     let pairs: Option<BTreeMap<String, String>> = text
         .split(',')
         .map(str::trim)
@@ -218,7 +220,7 @@ fn pairs(text: &str) -> Option<BTreeMap<String, String>> {
 }
 
 /// Decodes a percent-encoded value.
-fn decoded(text: &str) -> Option<String> {
+fn decode_percent(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {

@@ -2,9 +2,10 @@
 
 use super::{
     file::{self, CredentialsName},
-    flaw::Flaw,
     lowering::Lowering,
-    read, values,
+    read,
+    value_problem::ValueProblem,
+    values,
 };
 use crate::{
     provider::{self, BUILT_IN, ProviderKind, Upstream},
@@ -29,7 +30,7 @@ pub(super) fn lower_upstreams(lowering: &mut Lowering, server: &ServerSettings) 
         if let Some(entry) = lowering.file.upstreams.get_mut(&name) {
             entry.kind = Some(upstream.kind.into());
             entry.mode = Some(upstream.mode.into());
-            entry.credentials = Some(credentials_of(&section));
+            entry.credentials = Some(credentials_or_default(&section));
         }
         upstreams.push(upstream);
     }
@@ -42,23 +43,23 @@ pub(super) fn lower_upstreams(lowering: &mut Lowering, server: &ServerSettings) 
 fn lower_upstream(
     lowering: &mut Lowering,
     name: &str,
-    section: &file::Upstream,
+    section: &file::UpstreamSection,
     mode: Mode,
     server: &ServerSettings,
 ) -> Option<Upstream> {
-    let key = read::join("upstreams", name);
-    let url_key = read::join(&key, "url");
+    let key = read::join_key("upstreams", name);
+    let url_key = read::join_key(&key, "url");
     // Without a usable name the other problems of the table would have no useful key.
-    lowering.take(&key, values::upstream_name(name))?;
+    lowering.value_or_report(&key, values::check_upstream_name(name))?;
     let Some(text) = &section.url else {
         // A URL that is present but unusable already has its own problem.
         if !lowering.places.contains_key(&url_key) {
-            let flaw = Flaw::new("has no url, and there is no default for this name");
-            lowering.report(&key, flaw.hint("write url = \"https://…\""));
+            let flaw = ValueProblem::new("has no url, and there is no default for this name");
+            lowering.report_problem(&key, flaw.with_hint("write url = \"https://…\""));
         }
         return None;
     };
-    let url = lowering.take(&url_key, values::url(text))?;
+    let url = lowering.value_or_report(&url_key, values::parse_upstream_url(text))?;
     let kind = section.kind.map_or_else(
         || ProviderKind::infer_kind(name, url.authority.host()),
         ProviderKind::from,
@@ -66,8 +67,8 @@ fn lower_upstream(
     let port = url.authority.port_u16();
     // Only loopback is recognised: which other names lead to this machine is unknown here.
     if provider::is_loopback(url.authority.host()) && port == Some(server.listen.port()) {
-        let flaw = Flaw::new("the URL is the proxy's own address: requests would loop");
-        lowering.report(&url_key, flaw.hint("name the provider's address"));
+        let flaw = ValueProblem::new("the URL is the proxy's own address: requests would loop");
+        lowering.report_problem(&url_key, flaw.with_hint("name the provider's address"));
     }
     Some(Upstream {
         name: name.to_owned(),
@@ -80,7 +81,7 @@ fn lower_upstream(
 }
 
 /// Returns the kind of credential to send, with the default if the file does not set it.
-pub(super) fn credentials_of(section: &file::Upstream) -> CredentialsName {
+pub(super) fn credentials_or_default(section: &file::UpstreamSection) -> CredentialsName {
     section.credentials.unwrap_or(if section.profiles.is_empty() {
         CredentialsName::Passthrough
     } else {

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, str::FromStr, time::Duration};
 
 use http::uri::{Authority, Scheme};
 
-use super::flaw::Flaw;
+use super::value_problem::ValueProblem;
 use crate::provider::{self, is_unambiguous};
 
 /// Longest timeout that may be configured: one day.
@@ -14,45 +14,48 @@ const SIZE_MAX: u64 = 4 << 30;
 /// Maximum length of a name, in bytes.
 const NAME_MAX: usize = 64;
 /// Description of a valid name, for problems.
-const LABEL: &str = "expected a name of lower-case letters, digits, `-`, `_` and `.`, at most 64 characters";
+const LABEL_RULE: &str = "expected a name of lower-case letters, digits, `-`, `_` and `.`, at most 64 characters";
 
 /// Longest retention time that may be configured: one year of 365.25 days, as `humantime` counts it.
 const LONG_DURATION_MAX: Duration = Duration::from_secs(31_557_600);
 
 /// Parses a duration of at least `min` and at most one day: `30s`, `1m 30s`, `250ms`.
-pub(super) fn duration(text: &str, min: Duration) -> Result<Duration, Flaw> {
-    within(text, min, DURATION_MAX)
+pub(super) fn parse_duration(text: &str, min: Duration) -> Result<Duration, ValueProblem> {
+    parse_duration_within(text, min, DURATION_MAX)
 }
 
 /// Parses a duration of at least `min` and at most one year: `7d`.
-pub(super) fn long_duration(text: &str, min: Duration) -> Result<Duration, Flaw> {
-    within(text, min, LONG_DURATION_MAX)
+pub(super) fn parse_long_duration(text: &str, min: Duration) -> Result<Duration, ValueProblem> {
+    parse_duration_within(text, min, LONG_DURATION_MAX)
 }
 
-fn within(text: &str, min: Duration, max: Duration) -> Result<Duration, Flaw> {
-    let bad = || Flaw::new(format!("expected a duration, found {text:?}"));
+fn parse_duration_within(text: &str, min: Duration, max: Duration) -> Result<Duration, ValueProblem> {
+    let bad = || ValueProblem::new(format!("expected a duration, found {text:?}"));
     // A number without a unit has one likely meaning, so its hint names the exact fix.
     let hint = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("write \"{text}s\" for seconds")
     } else {
         "write it like \"30s\", \"250ms\" or \"1m 30s\"".to_owned()
     };
-    let duration = humantime::parse_duration(text.trim()).map_err(|_| bad().hint(hint))?;
+    let duration = humantime::parse_duration(text.trim()).map_err(|_| bad().with_hint(hint))?;
     if duration < min || duration > max {
         let range = format!(
             "from {} to {}",
             humantime::format_duration(min),
             humantime::format_duration(max)
         );
-        return Err(Flaw::new(format!("expected a duration {range}, found {text:?}")));
+        return Err(ValueProblem::new(format!(
+            "expected a duration {range}, found {text:?}"
+        )));
     }
     Ok(duration)
 }
 
 /// Parses a size from 1 byte to 4 GiB: `64MiB`, `500kB`, `1048576`. Returns bytes.
-pub(super) fn size(text: &str) -> Result<usize, Flaw> {
+pub(super) fn parse_size(text: &str) -> Result<usize, ValueProblem> {
     let bad = || {
-        Flaw::new(format!("expected a size, found {text:?}")).hint("write it like \"64MiB\", \"500kB\" or \"4096B\"")
+        ValueProblem::new(format!("expected a size, found {text:?}"))
+            .with_hint("write it like \"64MiB\", \"500kB\" or \"4096B\"")
     };
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -69,13 +72,13 @@ pub(super) fn size(text: &str) -> Result<usize, Flaw> {
     };
     let number: u64 = number.parse().map_err(|_| bad())?;
     let bytes = number.checked_mul(unit).filter(|bytes| (1..=SIZE_MAX).contains(bytes));
-    let bytes = bytes.ok_or_else(|| Flaw::new(format!("expected a size from 1B to 4GiB, found {text:?}")))?;
+    let bytes = bytes.ok_or_else(|| ValueProblem::new(format!("expected a size from 1B to 4GiB, found {text:?}")))?;
     // Fails only on a machine with 32 bits.
     usize::try_from(bytes).map_err(|_| bad())
 }
 
 /// Parses an address and port. The only name is `localhost`, which means 127.0.0.1.
-pub(super) fn address(text: &str) -> Result<SocketAddr, Flaw> {
+pub(super) fn parse_address(text: &str) -> Result<SocketAddr, ValueProblem> {
     let text = text.trim();
     // Other names are rejected, since a name may have several addresses and a listener needs one.
     let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
@@ -86,50 +89,53 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, Flaw> {
             (_, Ok(ip)) => format!("write the port too: \"{}\"", SocketAddr::new(ip, 4747)),
             _ => "write it like \"127.0.0.1:4747\", \"0.0.0.0:4747\" or \"[::1]:4747\"".to_owned(),
         };
-        Flaw::new(format!("expected an address with a port, found {text:?}")).hint(hint)
+        ValueProblem::new(format!("expected an address with a port, found {text:?}")).with_hint(hint)
     })
 }
 
 /// Parts of an upstream's URL.
 #[derive(Debug)]
-pub(super) struct Url {
+pub(super) struct UpstreamUrl {
     pub(super) scheme: Scheme,
     pub(super) authority: Authority,
     pub(super) base_path: String,
 }
 
 /// Parses an upstream's URL: scheme, host, optional port and path. No message repeats a possible password.
-pub(super) fn url(text: &str) -> Result<Url, Flaw> {
+pub(super) fn parse_upstream_url(text: &str) -> Result<UpstreamUrl, ValueProblem> {
     let text = text.trim();
     let Some((scheme, rest)) = text.split_once("://") else {
-        return Err(Flaw::new("expected a URL that begins with http:// or https://"));
+        return Err(ValueProblem::new("expected a URL that begins with http:// or https://"));
     };
     let scheme = match scheme.to_ascii_lowercase().as_str() {
         "http" => Scheme::HTTP,
         "https" => Scheme::HTTPS,
-        other => return Err(Flaw::new(format!("expected http:// or https://, found {other}://"))),
+        other => {
+            return Err(ValueProblem::new(format!(
+                "expected http:// or https://, found {other}://"
+            )));
+        }
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
     // Checked before any message repeats the authority.
     if authority.contains('@') {
-        return Err(Flaw::new("the URL contains a user name or password")
-            .hint("remove it: clients send their own credentials, which are passed on"));
+        return Err(ValueProblem::new("the URL contains a user name or password")
+            .with_hint("remove it: clients send their own credentials, which are passed on"));
     }
     if path.contains('#') {
-        return Err(Flaw::new("the URL has a fragment").hint("remove everything from `#`"));
+        return Err(ValueProblem::new("the URL has a fragment").with_hint("remove everything from `#`"));
     }
     if path.contains('?') {
-        return Err(
-            Flaw::new("the URL has a query").hint("remove everything from `?`: the client's own query is passed on")
-        );
+        return Err(ValueProblem::new("the URL has a query")
+            .with_hint("remove everything from `?`: the client's own query is passed on"));
     }
     let base_path = path.trim_end_matches('/');
     // The client's path is appended to the base path, so a whole endpoint here would appear twice.
     for endpoint in provider::HISTORY_SUFFIXES {
         if let Some(base) = base_path.strip_suffix(endpoint) {
             return Err(
-                Flaw::new(format!("the URL names one endpoint, {endpoint}")).hint(format!(
+                ValueProblem::new(format!("the URL names one endpoint, {endpoint}")).with_hint(format!(
                     "write the part in front of it: \"{scheme}://{authority}{base}\""
                 )),
             );
@@ -137,11 +143,11 @@ pub(super) fn url(text: &str) -> Result<Url, Flaw> {
     }
     let parses = base_path.is_empty() || http::uri::PathAndQuery::from_str(base_path).is_ok();
     if !is_unambiguous(base_path) || !parses {
-        return Err(Flaw::new(
+        return Err(ValueProblem::new(
             "the URL's path has dot segments, leading double slashes or characters that need escaping",
         ));
     }
-    let bad_host = || Flaw::new(format!("expected a host and at most a port, found {authority:?}"));
+    let bad_host = || ValueProblem::new(format!("expected a host and at most a port, found {authority:?}"));
     let authority = Authority::from_str(authority).map_err(|_| bad_host())?;
     let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
     // `Authority` accepts an empty or too large port, and nothing can connect to port 0.
@@ -149,7 +155,7 @@ pub(super) fn url(text: &str) -> Result<Url, Flaw> {
     if authority.host().is_empty() || !port_is_good {
         return Err(bad_host());
     }
-    Ok(Url {
+    Ok(UpstreamUrl {
         scheme,
         authority,
         base_path: base_path.to_owned(),
@@ -157,33 +163,33 @@ pub(super) fn url(text: &str) -> Result<Url, Flaw> {
 }
 
 /// Checks the name of an upstream, which is a path segment and a metric label.
-pub(super) fn upstream_name(name: &str) -> Result<(), Flaw> {
+pub(super) fn check_upstream_name(name: &str) -> Result<(), ValueProblem> {
     if provider::RESERVED_NAMES.contains(&name) {
-        return Err(Flaw::new(format!(
+        return Err(ValueProblem::new(format!(
             "{name:?} cannot name an upstream: paths without a prefix begin with it"
         ))
-        .hint("choose another name"));
+        .with_hint("choose another name"));
     }
-    label(name)
+    check_label(name)
 }
 
 /// Checks a name that is shown in logs and metrics.
-pub(super) fn label(name: &str) -> Result<(), Flaw> {
+pub(super) fn check_label(name: &str) -> Result<(), ValueProblem> {
     if is_label(name) {
         return Ok(());
     }
-    let flaw = Flaw::new(format!("{LABEL}, found {name:?}"));
+    let flaw = ValueProblem::new(format!("{LABEL_RULE}, found {name:?}"));
     let lower = name.to_ascii_lowercase();
     Err(if is_label(&lower) {
-        flaw.hint(format!("write {lower:?}"))
+        flaw.with_hint(format!("write {lower:?}"))
     } else {
         flaw
     })
 }
 
 /// Checks the name of a client token. The error describes valid names.
-pub fn client_name(name: &str) -> Result<(), String> {
-    label(name).map_err(|flaw| flaw.message)
+pub fn check_client_name(name: &str) -> Result<(), String> {
+    check_label(name).map_err(|flaw| flaw.message)
 }
 
 fn is_label(name: &str) -> bool {
@@ -194,11 +200,11 @@ fn is_label(name: &str) -> bool {
 }
 
 /// Parses an origin as browsers send it. Returns it in lower case.
-pub(super) fn origin(text: &str) -> Result<String, Flaw> {
-    let flaw = || Flaw::new(format!("expected an origin, found {text:?}"));
+pub(super) fn parse_origin(text: &str) -> Result<String, ValueProblem> {
+    let flaw = || ValueProblem::new(format!("expected an origin, found {text:?}"));
     // Sandboxed pages and local files of any origin send `null`.
     if matches!(text, "*" | "null") {
-        return Err(flaw().hint("name every origin: otherwise any web page could call the proxy"));
+        return Err(flaw().with_hint("name every origin: otherwise any web page could call the proxy"));
     }
     let host = text
         .split_once("://")
@@ -206,19 +212,19 @@ pub(super) fn origin(text: &str) -> Result<String, Flaw> {
         .map(|(_, host)| host);
     match host.map(Authority::from_str) {
         Some(Ok(host)) if !host.as_str().contains('@') => Ok(text.to_ascii_lowercase()),
-        _ => Err(flaw().hint("write scheme, host and port only: \"https://app.example.com\"")),
+        _ => Err(flaw().with_hint("write scheme, host and port only: \"https://app.example.com\"")),
     }
 }
 
 /// Parses a host name without a port. Returns it in lower case.
-pub(super) fn host(text: &str) -> Result<String, Flaw> {
-    let flaw = || Flaw::new(format!("expected a host name, found {text:?}"));
+pub(super) fn parse_host_name(text: &str) -> Result<String, ValueProblem> {
+    let flaw = || ValueProblem::new(format!("expected a host name, found {text:?}"));
     if text.contains('*') {
-        return Err(flaw().hint("name every host: otherwise any web page could call the proxy"));
+        return Err(flaw().with_hint("name every host: otherwise any web page could call the proxy"));
     }
     match Authority::from_str(text) {
         // Equal to its own host means that it has neither a port nor a user name.
         Ok(host) if host.host() == text => Ok(text.to_ascii_lowercase()),
-        _ => Err(flaw().hint("write the name only, without scheme, port and path: \"proxy.internal\"")),
+        _ => Err(flaw().with_hint("write the name only, without scheme, port and path: \"proxy.internal\"")),
     }
 }

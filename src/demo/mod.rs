@@ -18,7 +18,7 @@ use std::{
 };
 
 use crate::{
-    app::{self, Running, Shown},
+    app::{self, ConfigSummary, RunningProxy},
     auth::TokenHash,
     config::{self, Flags},
     ledger::Ledger,
@@ -241,7 +241,7 @@ fn settings(provider: SocketAddr, token: &str) -> String {
     text
 }
 
-async fn start(settings: &str, listen: SocketAddr, admin_listen: SocketAddr) -> anyhow::Result<Running> {
+async fn start(settings: &str, listen: SocketAddr, admin_listen: SocketAddr) -> anyhow::Result<RunningProxy> {
     let flags = Flags {
         listen: Some(listen.to_string()),
         admin_listen: Some(admin_listen.to_string()),
@@ -249,19 +249,19 @@ async fn start(settings: &str, listen: SocketAddr, admin_listen: SocketAddr) -> 
     };
     let nowhere = |_: &std::path::Path| Err(io::ErrorKind::NotFound.into());
     // Nothing of the user's own settings: the stories are the same everywhere.
-    let loaded = config::lower(
+    let loaded = config::build_config(
         Some(("the demonstration's settings", settings)),
         &flags,
         &|_| None,
         &nowhere,
     )?;
-    let shown = Shown::of(&loaded, None, LogControl::default())?;
+    let shown = ConfigSummary::of_loaded(&loaded, None, LogControl::default())?;
     let config = loaded.config;
     let ledger: Arc<dyn Ledger> = Arc::new(InPlaceOfAFile::new(config.ledger.settings, random_bytes()?));
-    Ok(app::launch(config, shown, &ledger).await?.running)
+    Ok(app::launch_proxy(config, shown, &ledger).await?.running)
 }
 
-fn greet(tell: &mut Tell, running: &Running, provider_at: SocketAddr, places: [&Place; 2]) -> io::Result<()> {
+fn greet(tell: &mut Tell, running: &RunningProxy, provider_at: SocketAddr, places: [&Place; 2]) -> io::Result<()> {
     tell.headline(&format!("dashboard  http://{}/", running.admin))?;
     tell.line(&format!("proxy      http://{}", running.data))?;
     tell.line(&format!(

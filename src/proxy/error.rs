@@ -76,7 +76,7 @@ pub enum ProxyError {
         upstream: String,
         /// The reasons of the cooldowns. Empty if no profile serves the model.
         reasons: Vec<Reason>,
-        /// Time until the first cooldown ends. `None` if none ends by itself.
+        /// Time until the first cooldown ends. `None` if that is not known.
         wait: Option<Duration>,
         /// `true` if other profiles could serve, but the conversation is bound to one in cooldown.
         bound: bool,
@@ -156,7 +156,7 @@ impl ProxyError {
             },
             Self::Unbegun(verdict) if verdict.class == Class::Broken => StatusCode::BAD_GATEWAY,
             Self::Unbegun(_) | Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
-            // 429 only if waiting helps: SDKs retry it, and a disabled credential needs an operator.
+            // 429 only if time alone ends every cooldown. Other reasons need an operator.
             Self::Exhausted { reasons, .. }
                 if !reasons.is_empty() && reasons.iter().all(|reason| reason.is_limit()) =>
             {
@@ -179,7 +179,7 @@ impl ProxyError {
             Self::Body(ClientFault::Broken) => "the request's body is malformed or was cut short".to_owned(),
             Self::Body(ClientFault::Stalled) => "timeout: the request's body stalled; try again".to_owned(),
             Self::TooLarge { limit } => {
-                format!("the body exceeds the inspection limit of {limit} bytes, and this strict route refuses such bodies")
+                format!("the body exceeds the inspection limit of {limit} bytes, which this strict route enforces")
             }
             Self::Unsigned {
                 error: ApplyError::Streamed,
@@ -193,7 +193,7 @@ impl ProxyError {
             Self::Unbegun(verdict) if verdict.class == Class::Broken => {
                 "the connection to the provider failed before the answer began; try again".to_owned()
             }
-            Self::Unbegun(_) => "timeout: the provider accepted the request but did not begin to answer; try again".to_owned(),
+            Self::Unbegun(_) => "timeout: the provider did not begin to answer; try again".to_owned(),
             Self::Deadline => "timeout: the exchange reached its total time limit; try again".to_owned(),
             Self::Exhausted {
                 upstream,
@@ -337,7 +337,7 @@ fn upstream_message(upstream: &str, error: &SendError) -> String {
         (Phase::Send, SendErrorKind::Io) => "the connection failed while the request was sent; try again",
         (Phase::Send, SendErrorKind::TimedOut) => "timeout: it stopped reading the request; try again",
         (Phase::Headers, SendErrorKind::Io) => "the connection failed before an answer arrived; try again",
-        (Phase::Headers, SendErrorKind::TimedOut) => "timeout: no answer arrived in time; try again, or raise the headers timeout",
+        (Phase::Headers, SendErrorKind::TimedOut) => "timeout: no answer; try again, or raise the headers timeout",
         (Phase::Body, SendErrorKind::Io) => "the connection failed in the middle of the answer; try again",
         (Phase::Body, SendErrorKind::TimedOut) => "timeout: the answer stalled; try again, or raise the idle timeout",
     };

@@ -21,7 +21,7 @@ pub enum Refusal {
     Path,
     /// `Host` is missing, repeated or not a host.
     Host,
-    /// `Host` is not a name of this proxy: DNS rebinding by a web page, or a name missing in the configuration.
+    /// `Host` is not a name of this proxy: DNS rebinding, or a name missing in the configuration.
     ForeignHost,
     /// A web page that may not call the proxy.
     Origin,
@@ -75,7 +75,7 @@ impl Refusal {
         match self {
             Self::Method => "this method is not proxied",
             Self::Target => "the request target must be a path; use this proxy as a base url, not as an http proxy",
-            Self::Path => "the path must not contain dot segments, encoded slashes, backslashes or doubly encoded bytes",
+            Self::Path => "the path contains dot segments, encoded slashes, backslashes or doubly encoded bytes",
             Self::Host => "exactly one valid host header is required",
             Self::ForeignHost => {
                 "this host name is not allowed; use a loopback address, or add the name to server.allow_hosts"
@@ -128,7 +128,6 @@ impl Guard {
         }
         target(request.uri(), http2)?;
         self.host(request.uri(), request.headers(), http2)?;
-        // After the host: only a request to this proxy may learn about origins.
         let preflight = self.origin(request.headers())? && request.method() == Method::OPTIONS;
         if wants_websocket(request.headers()) {
             return Err(Refusal::Upgrade);
@@ -175,7 +174,7 @@ impl Guard {
         };
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         let address = host.parse::<IpAddr>().ok();
-        // Loopback and the proxy's own address cannot be rebound by DNS. Other names need the operator's word.
+        // DNS rebinding needs a name that an attacker controls, so addresses are safe. Names must be configured.
         let ours = host.eq_ignore_ascii_case("localhost")
             || address.is_some_and(|address| address.is_loopback() || Some(address) == self.own)
             || self.allow_hosts.iter().any(|known| known.eq_ignore_ascii_case(host));
@@ -191,7 +190,7 @@ fn authority(host: &HeaderValue) -> Option<Authority> {
         return None;
     }
     let authority: Authority = text.parse().ok()?;
-    // `Authority` accepts any text as a port until it is read.
+    // Servers would read a port that is no number, or too large, in different ways.
     let port = text.get(authority.host().len()..)?;
     let valid = port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
     (valid && !authority.host().is_empty()).then_some(authority)

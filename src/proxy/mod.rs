@@ -54,6 +54,7 @@ async fn exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<Answ
     let forwarded = if ledger_api::is_ledger_path(request.uri().path()) {
         match ledger_exchange::answer_ledger_request(path, request).await {
             Ok(Some(answer)) => return ledger_answer(answer, log),
+            // A preflight.
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         }
@@ -82,6 +83,7 @@ async fn forward(
     let route = routing::find_route(path, &request)?;
     *shape = ErrorShape::for_route(&route);
     log.record_upstream(&route);
+    // Before the body is read: an unknown client must not cost memory.
     let caller = caller::identify_caller(path, &route, &request)?;
     let outgoing = request::prepare_request(path, &route, caller, request, log).await?;
     attempt::send(path, &route, outgoing, log).await.map(Some)

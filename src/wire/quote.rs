@@ -112,7 +112,7 @@ impl Quotation<'_> {
             debug_assert!(walked.is_ok(), "the block was read before");
         }
         match (kind.as_deref(), text) {
-                (None | Some(b"text" | b"input_text" | b"output_text"), Some(text))
+            (None | Some(b"text" | b"input_text" | b"output_text"), Some(text))
                 if self.json.kind(text) == Kind::String =>
             {
                 self.say(guarded(self.json, self.json.inner(text)));

@@ -25,7 +25,7 @@ const refusals = (status) => ({ allow: (fault) => fault.startsWith("console: Fai
 export const emptyTellsHowToBegin = (browser) =>
   at(browser, "empty", { look: "dark" }, async (page) => {
     await page.getByText("ANTHROPIC_BASE_URL=http://127.0.0.1:4747/anthropic").waitFor();
-    for (const text of ["No request needed a repair so far.", "No sessions yet", "No profiles", "No result came late so far."]) {
+    for (const text of ["No request needed a repair so far.", "No sessions yet", "No profiles", "No late results so far."]) {
       assert.ok(await page.getByText(text).isVisible(), text);
     }
     await accessible(page);
@@ -50,7 +50,7 @@ export const tokenIsAsked = (browser) =>
     await page.screenshot({ path: `${PICTURES}token.png` });
     await field.fill("wrong");
     await page.getByRole("button", { name: "Open" }).click();
-    await page.getByText("This is not the token.").waitFor();
+    await page.getByText("The token is wrong.").waitFor();
     await field.fill("sesame");
     await field.press("Enter");
     await live(page);
@@ -89,7 +89,7 @@ export const lostAndFound = (browser) =>
     await page.locator("#live[data-state=lost]").waitFor();
     const banner = page.getByRole("alert");
     await banner.waitFor();
-    assert.match(await banner.innerText(), /trying again/);
+    assert.match(await banner.innerText(), /retrying/);
     assert.ok(await page.locator(".repair").first().isVisible(), "what is known stays");
     await page.screenshot({ path: `${PICTURES}lost.png` });
     await mock.start(port);
@@ -102,7 +102,7 @@ export const refusedReloadIsLoud = (browser) =>
   at(browser, "refused", {}, async (page) => {
     await live(page);
     const banner = page.getByRole("alert");
-    assert.match(await banner.innerText(), /last reload was refused.*repiar/s);
+    assert.match(await banner.innerText(), /last reload failed.*repiar/s);
     await accessible(page);
   });
 
@@ -128,7 +128,7 @@ export const restsAreCleared = (browser) =>
 
 export const unknownRepairIsSaid = (browser) =>
   at(browser, "live", { hash: "#repair=gone", ...refusals("404") }, async (page) => {
-    await page.getByText("is no longer kept").waitFor();
+    await page.getByText("is no longer available").waitFor();
   });
 
 export const readingIsNotDisturbed = (browser) =>

@@ -7,7 +7,7 @@ use antiphon::{
         self, Readiness,
         control::{Control, InForce},
     },
-    app::{self, Lasting, Parts, Running, Upkeep},
+    app::{self, AppParts, BackgroundWork, LedgerServices, RunningProxy},
     auth::{ClientTokens, PrincipalSettings, Profile},
     late::LateSettings,
     ledger::Ledger,
@@ -116,16 +116,16 @@ impl Builder {
     }
 
     /// What the app is made of.
-    pub fn parts(self) -> Parts {
+    pub fn parts(self) -> AppParts {
         let names = || self.upstreams.iter().map(|upstream| upstream.name.as_str());
         let telemetry = Telemetry::new(names());
         let (telemetry, traces) = match self.traces.map(|settings| telemetry.clone().with_traces(settings)) {
             Some((telemetry, exporter)) => (telemetry, Some(exporter)),
             None => (telemetry, None),
         };
-        let lasting = Lasting::over(&self.ledger, self.late, self.keeps_seen, &telemetry);
+        let lasting = LedgerServices::over_ledger(&self.ledger, self.late, self.keeps_seen, &telemetry);
         let (shared, upkeep) = shared(names(), self.profiles, &self.proxy.rotation, telemetry, lasting);
-        Parts {
+        AppParts {
             routes: Routes::new(self.upstreams),
             server: self.server,
             admin_listen: ([127, 0, 0, 1], 0).into(),
@@ -133,7 +133,7 @@ impl Builder {
             proxy: self.proxy,
             upstream: self.upstream,
             shared,
-            upkeep,
+            background_work: upkeep,
             traces,
         }
     }
@@ -162,22 +162,22 @@ pub fn shared<'u>(
     profiles: BTreeMap<String, Vec<Profile>>,
     rotation: &RotationSettings,
     telemetry: Telemetry,
-    lasting: Lasting,
-) -> (ProxyServices, Upkeep) {
+    lasting: LedgerServices,
+) -> (ProxyServices, BackgroundWork) {
     let shared = ProxyServices {
         late: lasting.late,
-        recall: lasting.recall,
+        recall: lasting.answers,
         profiles: Profiles::new(upstreams, profiles, rotation, telemetry.clone()),
         sessions: Arc::new(SessionTable::new(SessionSettings::default())),
         telemetry,
     };
-    (shared, lasting.upkeep)
+    (shared, lasting.background_work)
 }
 
 /// What the admin listener of an app without anything looks at.
 pub fn admin(readiness: Readiness) -> admin::Parts {
     let telemetry = Telemetry::new(["anthropic"]);
-    let lasting = Lasting::over(&super::late::memory(), LateSettings::default(), false, &telemetry);
+    let lasting = LedgerServices::over_ledger(&super::late::memory(), LateSettings::default(), false, &telemetry);
     let (names, rotation) = (["anthropic"].into_iter(), RotationSettings::default());
     let (shared, _) = shared(names, BTreeMap::new(), &rotation, telemetry, lasting);
     admin_of(&shared, readiness)
@@ -207,7 +207,7 @@ pub fn admin_of(shared: &ProxyServices, readiness: Readiness) -> admin::Parts {
 
 /// A running app.
 pub struct App {
-    pub running: Running,
+    pub running: RunningProxy,
     pub telemetry: Telemetry,
     pub late: antiphon::late::LateStore,
 }

@@ -11,7 +11,7 @@ mod script;
 use std::{net::SocketAddr, time::Duration};
 
 use antiphon::{
-    app::{self, Within},
+    app::{self, InProcessProxy},
     policy::ExchangeTimeouts,
     proxy::ProxyServices,
     server,
@@ -62,7 +62,7 @@ pub struct World {
     /// What the data path shares with those who look at it.
     pub shared: ProxyServices,
     provider: Provider,
-    proxy: Within,
+    proxy: InProcessProxy,
     clock: Clock,
 }
 
@@ -79,7 +79,7 @@ impl World {
         let parts = towards("provider.test:80").with(settle).with(change).parts();
         Self {
             shared: parts.shared.clone(),
-            proxy: app::within(parts, provider.dial()),
+            proxy: app::start_in_process(parts, provider.dial()),
             provider,
             clock,
         }
@@ -99,7 +99,7 @@ impl World {
     /// A new connection to the proxy.
     pub fn client(&self) -> Client {
         let (near, far) = tokio::io::duplex(BUFFER_BYTES);
-        self.proxy.serve(far);
+        self.proxy.serve_connection(far);
         Client::new(near, self.clock)
     }
 
@@ -112,7 +112,7 @@ impl World {
         let (address, proxy) = (listener.local_addr().unwrap(), self.proxy.clone());
         spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                proxy.serve(stream);
+                proxy.serve_connection(stream);
             }
         });
         address

@@ -48,7 +48,7 @@ export async function ask(path, options = {}) {
 		answer = await fetch(`/admin/v1/${path}`, { ...options, headers, cache: "no-store" });
 	} catch (error) {
 		if (options.signal?.aborted) throw error;
-		throw new Refused(0, "Antiphon does not answer");
+		throw new Refused(0, "Antiphon does not respond");
 	}
 	if (!answer.ok) throw new Refused(answer.status, await reason(answer));
 	return answer;

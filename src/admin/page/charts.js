@@ -34,7 +34,7 @@ const CHARTS = [
 	{ title: "Requests by format", views: [bars("Requests", "requests", FORMATS)] },
 	{ title: "Repairs", views: [bars("By action", "repairs", ACTIONS), bars("By finding", "findings", FINDINGS)] },
 	{ title: "Added latency", views: [{ label: "Added latency", names: ["overhead_p50_us", "overhead_p99_us"], shape: "lines", known: [] }] },
-	{ title: "Trouble by side", views: [bars("Stalls", "stalls", SIDES), bars("Failures", "failures", SIDES)] },
+	{ title: "Stalls and failures", views: [bars("Stalls", "stalls", SIDES), bars("Failures", "failures", SIDES)] },
 	{ title: "Late and detached", views: [bars("Late", "late", EVENTS), bars("Detached", "detached", WHYS)] },
 ];
 
@@ -178,7 +178,7 @@ class Sides {
 		this.element = h(
 			"section",
 			{ class: "panel chart" },
-			h("div", { class: "charthead" }, h("div", {}, h("h3", {}, "Whose doing it was"), this.note)),
+			h("div", { class: "charthead" }, h("div", {}, h("h3", {}, "Totals by side"), this.note)),
 			h("table", { class: "sides" }, h("caption", { class: "vh" }, "Stalls and failures by side"), h("thead", {}, head), this.body),
 		);
 	}

@@ -59,17 +59,17 @@ export class Facts {
 		this.since = performance.now();
 		say(the("version"), status.version);
 		const error = status.config.last_error;
-		notice("config", error === null ? null : { loud: true, text: `The last reload was refused, the configuration before it still holds: ${error}` });
-		notice("draining", status.draining ? { loud: true, text: "Draining: no new requests are taken, those under way may end." } : null);
+		notice("config", error === null ? null : { loud: true, text: `The last reload failed, the previous configuration is still in force: ${error}` });
+		notice("draining", status.draining ? { loud: true, text: "Draining: new requests are not accepted, running requests may finish." } : null);
 		const { path, reloads, loaded_at } = status.config;
 		const age = duration((Date.now() - new Date(loaded_at).getTime()) / 1000);
 		const loaded = `${reloads === 0 ? "loaded" : `${counted(reloads, "reload")}, the last`} ${age} ago`;
 		fill(
 			the("facts"),
 			fact("Up", h("span", { id: "uptime" })),
-			fact("Serves", h("span", { class: "mono" }, status.listen ?? "nothing")),
+			fact("Listens on", h("span", { class: "mono" }, status.listen ?? "nothing")),
 			fact("Upstreams", ...upstreams(status)),
-			fact("Configuration", path === null ? "defaults" : name(path, "mono"), path !== null && h("span", { class: error === null ? "quiet" : "bad", title: dateTime(loaded_at) }, error === null ? loaded : "last reload refused")),
+			fact("Configuration", path === null ? "defaults" : name(path, "mono"), path !== null && h("span", { class: error === null ? "quiet" : "bad", title: dateTime(loaded_at) }, error === null ? loaded : "last reload failed")),
 			fact("Log level", status.log_level),
 		);
 		this.tick();
@@ -111,7 +111,7 @@ export class Headline {
 		this.repaired = tile("Requests repaired");
 		this.calls = tile("Tool calls in flight");
 		this.latency = tile("Added latency, p50 / p99");
-		this.resting = tile("Profiles resting");
+		this.resting = tile("Profiles not ready");
 		this.late = tile("Late results waiting");
 		const all = [this.requests, this.repaired, this.calls, this.latency, this.resting, this.late];
 		fill(the("headline"), ...all.map(({ element }) => element));
@@ -128,7 +128,7 @@ export class Headline {
 		say(this.repaired.note, `${count(repaired)} of ${count(readable)} in the last hour`);
 		const [p50, p99] = [hour.newest("overhead_p50_us", 60), hour.newest("overhead_p99_us", 60)];
 		say(this.latency.value, p50 === null ? "–" : `${micros(p50)} / ${micros(p99)}`);
-		say(this.latency.note, p50 === null ? "no request in the last minute" : "per request, by Antiphon itself");
+		say(this.latency.note, p50 === null ? "no request in the last minute" : "per request, without the provider");
 	}
 
 	/** @param {Api.Tick} tick */

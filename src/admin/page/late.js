@@ -15,7 +15,7 @@ export function showLate(late) {
 	const now = JSON.stringify(late);
 	if (now === last) return;
 	last = now;
-	say(the("late-note"), late.outstanding === 0 ? "none waiting" : `${count(late.outstanding)} waiting to be taken`);
+	say(the("late-note"), late.outstanding === 0 ? "none waiting" : `${count(late.outstanding)} waiting for delivery`);
 	const recent = late.recent
 		.slice(0, SHOWN)
 		.map(({ at, event, age_seconds }) =>
@@ -24,15 +24,15 @@ export function showLate(late) {
 				{},
 				h("span", { class: "time", title: dateTime(at) }, clock(at)),
 				h("span", {}, capital(word(event))),
-				h("span", { class: "quiet" }, age_seconds === null ? "" : `${duration(age_seconds)} after it came`),
+				h("span", { class: "quiet" }, age_seconds === null ? "" : `${duration(age_seconds)} after the post`),
 			),
 		);
 	fill(
 		the("late"),
 		figures("Results", late.events, EVENTS.slice(0, 5)),
-		figures("Calls that were detached", late.detached, WHYS),
+		figures("Detached calls", late.detached, WHYS),
 		recent.length > 0 ? h("h3", {}, "Newest") : null,
-		recent.length > 0 ? h("ol", { class: "recent" }, ...recent) : h("p", { class: "quiet" }, "No result came late so far."),
+		recent.length > 0 ? h("ol", { class: "recent" }, ...recent) : h("p", { class: "quiet" }, "No late results so far."),
 	);
 }
 

@@ -42,7 +42,7 @@ export class Feed {
 			here.abort();
 			this.open = null;
 			if (error instanceof Refused && error.status === 401) this.listener.unauthorized();
-			else this.lost(error instanceof Refused ? error.message : "The connection broke");
+			else this.lost(error instanceof Refused ? error.message : "The connection failed");
 		});
 	}
 
@@ -104,7 +104,7 @@ export class Feed {
  */
 function within(work, ms) {
 	return new Promise((resolve, reject) => {
-		const timer = setTimeout(() => reject(new Refused(0, "Antiphon fell silent")), ms);
+		const timer = setTimeout(() => reject(new Refused(0, "Antiphon sent no data for 10 s")), ms);
 		work.then(resolve, reject).finally(() => clearTimeout(timer));
 	});
 }

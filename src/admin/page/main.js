@@ -116,7 +116,7 @@ function lost(why, retryInMs) {
 	the("board").classList.add("stale");
 	const again = { label: "Retry now", does: () => feed.connect() };
 	const seconds = Math.max(1, Math.round(retryInMs / 1000));
-	notice("lost", { loud: true, text: `${why}. What stands here is from before; trying again in ${seconds} s.`, action: again });
+	notice("lost", { loud: true, text: `${why}. The figures may be out of date; retrying in ${seconds} s.`, action: again });
 }
 
 function unauthorized() {
@@ -165,7 +165,7 @@ the("token-form").addEventListener("submit", async (event) => {
 		the("main").focus();
 	} catch (error) {
 		keepToken(null);
-		say(the("token-error"), error instanceof Refused && error.status === 401 ? "This is not the token." : String(error));
+		say(the("token-error"), error instanceof Refused && error.status === 401 ? "The token is wrong." : String(error));
 	}
 });
 

@@ -25,7 +25,7 @@ export class Profiles {
 		the("profiles-empty").hidden = profiles.length > 0;
 		say(the("profiles-empty"), "No profiles: clients bring their own credentials.");
 		const resting = profiles.filter(({ state }) => state !== "ready").length;
-		say(the("profiles-note"), profiles.length === 0 ? "" : resting === 0 ? "all ready" : `${resting} of ${profiles.length} resting`);
+		say(the("profiles-note"), profiles.length === 0 ? "" : resting === 0 ? "all ready" : `${resting} of ${profiles.length} not ready`);
 		fill(the("breakers"), ...broken(breakers));
 		this.tick();
 	}
@@ -78,15 +78,15 @@ export class Profiles {
 	 * @param {string} profile
 	 */
 	async clear(upstream, profile) {
-		const text = `All rests of “${profile}” on ${upstream} end, and it serves the next request again. If its reason still holds, it will soon rest anew.`;
+		const text = `This ends every cooldown of “${profile}” on ${upstream}, so that it serves requests again. If the cause persists, a new cooldown starts.`;
 		if (!(await confirmed(`Clear ${profile}?`, text, "Clear"))) return;
 		try {
 			await ask(`profiles/${encodeURIComponent(upstream)}/${encodeURIComponent(profile)}/clear`, { method: "POST" });
-			announce(`${profile} was cleared`);
+			announce(`Cooldowns of ${profile} cleared`);
 			notice("clear", null);
 			await this.again();
 		} catch (error) {
-			notice("clear", { loud: true, text: `${profile} could not be cleared: ${error instanceof Error ? error.message : error}` });
+			notice("clear", { loud: true, text: `Failed to clear ${profile}: ${error instanceof Error ? error.message : error}` });
 		}
 	}
 }

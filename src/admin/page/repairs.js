@@ -86,7 +86,7 @@ export class Repairs {
 		keyed(the("repairs"), shown, ({ id }) => id, (repair) => this.line(repair), write);
 		the("repairs-empty").hidden = shown.length > 0;
 		say(the("repairs-empty"), "No request needed a repair so far.");
-		say(the("repairs-note"), this.kept > 0 ? `${count(this.kept)} kept` : "");
+		say(the("repairs-note"), this.kept > 0 ? `${count(this.kept)} stored` : "");
 		const newer = the("repairs-newer");
 		newer.hidden = this.newer.length === 0;
 		say(newer, `Show ${counted(this.newer.length, "newer repair")}`);
@@ -176,7 +176,7 @@ export class Repairs {
 			} catch (error) {
 				const lost = the("repairs-missing");
 				lost.hidden = false;
-				say(lost, error instanceof Refused && error.status === 404 ? "The repair of this address is no longer kept." : String(error));
+				say(lost, error instanceof Refused && error.status === 404 ? "This repair is no longer available." : String(error));
 				return;
 			}
 			if (wanted() !== id) return;
@@ -227,7 +227,7 @@ function wanted() {
 function gist({ findings, finding_count, actions }) {
 	const [first] = findings;
 	const more = finding_count - 1;
-	const found = first ? [capital(word(first.kind)), first.tool && [" ", name(first.tool, "tool")], more > 0 && ` and ${more} more`] : ["Shape"];
+	const found = first ? [capital(word(first.kind)), first.tool && [" ", name(first.tool, "tool")], more > 0 && ` and ${more} more`] : ["Structure"];
 	const done = actions.map(({ action, count }) => (count === 1 ? word(action) : `${count} × ${word(action)}`));
 	const words = h("span", { class: "found" }, ...found.flat());
 	return done.length === 0 ? [words] : [words, h("span", { class: "to" }, h("span", { "aria-hidden": true }, " → "), h("span", { class: "vh" }, ": "), done.join(", "))];
@@ -255,7 +255,7 @@ function explanation(repair) {
 	const done = actions.map(({ action, count, explanation }) =>
 		h("li", {}, h("strong", {}, capital(count === 1 ? explanation : `${explanation} (${count} ×)`)), h("span", { class: "at" }, h("span", { class: "quiet" }, word(action)))),
 	);
-	if (done.length === 0) done.push(h("li", { class: "quiet" }, repair.outcome === "rejected" ? "The request was refused with the provider's own error." : "Nothing: it was sent as it came."));
+	if (done.length === 0) done.push(h("li", { class: "quiet" }, repair.outcome === "rejected" ? "The request was refused with the provider's own error." : "Nothing: the request was sent unchanged."));
 	const fact = (/** @type {string} */ term, /** @type {Node | string} */ value) => h("div", {}, h("dt", {}, term), h("dd", {}, value));
 	return [
 		h(
@@ -264,13 +264,13 @@ function explanation(repair) {
 			h("section", {}, h("h4", {}, "What was wrong"), h("ul", {}, ...found)),
 			h("section", {}, h("h4", {}, "What was done"), h("ul", {}, ...done)),
 		),
-		repair.sketched && !repair.before ? h("p", { class: "quiet", "aria-busy": "true" }, "Loading the shape…") : sketches(repair.before, repair.after, findings),
+		repair.sketched && !repair.before ? h("p", { class: "quiet", "aria-busy": "true" }, "Loading the structure…") : sketches(repair.before, repair.after, findings),
 		h(
 			"dl",
 			{ class: "facts" },
 			fact("Request", name(repair.id, "mono")),
 			fact("Mode", repair.mode ?? "unknown"),
-			fact("Status", repair.status ? String(repair.status) : "none: the client left before"),
+			fact("Status", repair.status ? String(repair.status) : "none: the client disconnected"),
 			fact("Messages", repair.messages === null ? "unknown" : count(repair.messages)),
 		),
 	];

@@ -28,7 +28,7 @@ export class Sessions {
 		this.first = answer.latest;
 		this.total = answer.lanes;
 		if (this.further.length === 0) this.next = answer.next;
-		const pinned = answer.pinned > 0 ? `, ${count(answer.pinned)} kept to their profile` : "";
+		const pinned = answer.pinned > 0 ? `, ${count(answer.pinned)} pinned to a profile` : "";
 		const flight = answer.open_calls > 0 ? `${counted(answer.open_calls, "call")} in flight in ${count(answer.with_open_calls)} of ` : "";
 		say(the("sessions-note"), answer.lanes === 0 ? "" : `${flight}${counted(answer.lanes, "lane")}${pinned}`);
 		this.draw();
@@ -62,7 +62,7 @@ export class Sessions {
 		the("sessions-busy").hidden = busy.length === 0;
 		the("sessions-idle").hidden = idle.length === 0;
 		the("sessions-empty").hidden = all.length > 0;
-		say(the("sessions-empty"), "No sessions yet: one begins with the first request of an agent.");
+		say(the("sessions-empty"), "No sessions yet: the first request of an agent starts one.");
 		const more = the("sessions-more");
 		more.hidden = this.next === null;
 		say(more, `Show ${PAGE} more (${count(all.length)} of ${count(this.total)} shown)`);
@@ -91,7 +91,7 @@ function row(element, lane) {
 	if (lane.open_calls.length > CALLS) calls.push(h("li", { class: "quiet" }, `and ${counted(lane.open_calls.length - CALLS, "more call")}`));
 	if (lane.stalled) {
 		const { tool, seconds } = lane.stalled;
-		calls.push(h("li", { class: "call stalled" }, label(tool, [tag("stalled", "the provider runs this tool and says nothing")]), age(duration(seconds)), track(1)));
+		calls.push(h("li", { class: "call stalled" }, label(tool, [tag("stalled", "the provider runs this tool and sends no data")]), age(duration(seconds)), track(1)));
 	}
 	fill(element, who(lane), h("ul", { class: "calls" }, ...calls));
 }
@@ -116,7 +116,7 @@ function via({ upstream, profile }) {
 /** @param {Api.OpenCall} call */
 function bar({ tool, seconds, max_duration_seconds: most, attached, tentative }) {
 	const marks = [
-		!attached && tag("detached", "its client is gone; the result may still come"),
+		!attached && tag("detached", "no client waits for this call; its result may still arrive"),
 		tentative && tag("tentative", "the answer that made this call has not ended yet"),
 	];
 	const over = most !== null && seconds > most;
@@ -125,7 +125,7 @@ function bar({ tool, seconds, max_duration_seconds: most, attached, tentative })
 	return h(
 		"li",
 		{ class: classes.filter(Boolean).join(" ") },
-		label(tool, [...marks, over && tag("overdue", "older than such a call may become")]),
+		label(tool, [...marks, over && tag("overdue", "longer than the limit for this tool")]),
 		age(text),
 		most === null ? null : track(seconds / most),
 	);

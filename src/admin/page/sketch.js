@@ -23,7 +23,7 @@ const KINDS = /** @type {Record<string, {sign: string, text: string}>} */ ({
  * @param {Api.Finding[]} findings marked where they were found
  */
 export function sketches(before, after, findings) {
-	if (!before && !after) return h("p", { class: "quiet" }, "The shape of this request was not kept.");
+	if (!before && !after) return h("p", { class: "quiet" }, "The structure of this request is not available.");
 	const both = h("div", { class: "sketches" }, before && side("Before", before, findings, after), after && side("After", after, []));
 	// The two halves of a pair are shown together when one is pointed at.
 	const light = (/** @type {Event} */ event) => {

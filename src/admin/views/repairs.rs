@@ -144,6 +144,7 @@ pub(in crate::admin) fn repair(entry: &RepairEntry, with_structure: bool) -> Rep
         mode: entry.mode.map(crate::repair::Mode::label),
         outcome: entry.outcome,
         status: entry.status,
+        // Reported without the structure too, so that lists can show the size of the history.
         messages: before.map(|body| body.messages),
         findings: entry.findings.iter().map(found).collect(),
         finding_count: entry.finding_count,

@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ClientToken;
+use super::TokenHashText;
 
 /// `[principals]`: how the proxy identifies callers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Principals {
+pub struct PrincipalsSection {
     /// Rule by which the proxy tells callers apart.
     pub mode: PrincipalsMode,
     /// Request header in which a gateway that you trust names the end user. Each user is then a caller.
@@ -33,7 +33,7 @@ pub enum PrincipalsMode {
 /// `[ledger]`: the store of pinned answers, calls and late results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Ledger {
+pub struct LedgerSection {
     /// Kind of store.
     pub store: StoreName,
     /// File of the store. Default: `antiphon/ledger.db` in the user's state directory.
@@ -51,7 +51,7 @@ pub struct Ledger {
     pub principal_bytes_max: String,
 }
 
-impl Default for Ledger {
+impl Default for LedgerSection {
     fn default() -> Self {
         Self {
             store: StoreName::Sqlite,
@@ -90,10 +90,10 @@ pub enum KeepSeenName {
 /// `[services.NAME]`: a tool service that may post results of calls. It needs a token, a secret or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Service {
+pub struct ServiceSection {
     /// Hash of its token, as `antiphon config token NAME` prints it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub token: Option<ClientToken>,
+    pub token: Option<TokenHashText>,
     /// Secret of its Standard Webhooks signatures, written as `${NAME}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("writeOnly" = true))]

@@ -14,9 +14,9 @@ mod profile;
 mod timeouts;
 mod words;
 
-pub use late::{KeepSeenName, Ledger, Principals, PrincipalsMode, Service, StoreName};
-pub use profile::{ClientToken, Profile};
-pub use timeouts::{Rotation, Timeouts};
+pub use late::{KeepSeenName, LedgerSection, PrincipalsMode, PrincipalsSection, ServiceSection, StoreName};
+pub use profile::{ProfileSection, TokenHashText};
+pub use timeouts::{RotationSection, TimeoutsSection};
 pub use words::{
     CredentialsName, KindName, LateName, LeastName, LogFormatName, ModeName, OnBindingErrorName,
     OnOrganisationChangeName, TierName,
@@ -26,48 +26,48 @@ pub use words::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "File")]
 #[serde(default, deny_unknown_fields)]
-pub struct File {
+pub struct ConfigFile {
     /// Listeners, access and limits.
-    pub server: Server,
+    pub server: ServerSection,
     /// Timeouts of an exchange.
-    pub timeouts: Timeouts,
+    pub timeouts: TimeoutsSection,
     /// Rules for moving requests between the profiles of an upstream.
-    pub rotation: Rotation,
+    pub rotation: RotationSection,
     /// Handling of breaches of the pairing rules.
-    pub repair: Repair,
+    pub repair: RepairSection,
     /// Log lines on stderr.
-    pub log: Log,
+    pub log: LogSection,
     /// OpenTelemetry traces, sent to a collector. They never contain content.
-    pub traces: Traces,
+    pub traces: TracesSection,
     /// Provider endpoints by name. The name is the path prefix: `http://127.0.0.1:4747/NAME`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub upstreams: BTreeMap<String, Upstream>,
+    pub upstreams: BTreeMap<String, UpstreamSection>,
     /// Properties of tools by tool name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub tools: BTreeMap<String, Tool>,
+    pub tools: BTreeMap<String, ToolSection>,
     /// Clients that may use the profiles: a name for each, and the hash that `antiphon config token NAME` prints.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub client_tokens: BTreeMap<String, ClientToken>,
+    pub client_tokens: BTreeMap<String, TokenHashText>,
     /// Identification of callers.
-    pub principals: Principals,
+    pub principals: PrincipalsSection,
     /// Store of pinned answers, calls and late results.
-    pub ledger: Ledger,
+    pub ledger: LedgerSection,
     /// Tool services that may post results of calls, by service name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub services: BTreeMap<String, Service>,
+    pub services: BTreeMap<String, ServiceSection>,
 }
 
 /// `[server]`: listeners, access and limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Server {
+pub struct ServerSection {
     /// Address and port of the proxy.
     pub listen: String,
     /// Address and port of the dashboard, health, metrics and administration. Other than loopback requires a token.
     pub admin_listen: String,
     /// Hash of the admin token, as `antiphon config token NAME` prints it. Health and the page itself need no token.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub admin_token: Option<ClientToken>,
+    pub admin_token: Option<TokenHashText>,
     /// Origins of web pages that may call the proxy, as browsers send them: `https://app.example.com`.
     pub allow_origins: Vec<String>,
     /// Host names without port, besides loopback, under which clients may call the proxy.
@@ -86,7 +86,7 @@ pub struct Server {
     pub inspect_bytes_max: String,
 }
 
-impl Default for Server {
+impl Default for ServerSection {
     fn default() -> Self {
         Self {
             listen: "127.0.0.1:4747".into(),
@@ -107,7 +107,7 @@ impl Default for Server {
 /// `[repair]`: handling of breaches of the pairing rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Repair {
+pub struct RepairSection {
     /// Reaction of routes to findings, unless their upstream sets `mode`.
     pub mode: ModeName,
     /// Least safe class of action that the proxy still applies.
@@ -120,7 +120,7 @@ pub struct Repair {
     pub late: LateName,
 }
 
-impl Default for Repair {
+impl Default for RepairSection {
     fn default() -> Self {
         Self {
             mode: ModeName::Repair,
@@ -135,14 +135,14 @@ impl Default for Repair {
 /// `[log]`: log lines on stderr.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Log {
+pub struct LogSection {
     /// Format of a line.
     pub format: LogFormatName,
     /// Level, or directives in the syntax of `RUST_LOG`: `info`, `antiphon=debug,warn`.
     pub level: String,
 }
 
-impl Default for Log {
+impl Default for LogSection {
     fn default() -> Self {
         Self {
             format: LogFormatName::Auto,
@@ -154,7 +154,7 @@ impl Default for Log {
 /// `[traces]`: OpenTelemetry traces. They never contain content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Traces {
+pub struct TracesSection {
     /// URL of the collector for OTLP over HTTP: `http://127.0.0.1:4318`. Without a path, `/v1/traces` is added.
     /// Default: no traces are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -166,7 +166,7 @@ pub struct Traces {
 /// `[upstreams.NAME]`: a provider endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Upstream {
+pub struct UpstreamSection {
     /// URL with scheme `http` or `https`, host, optional port and optional path. Optional for a built-in name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
@@ -181,13 +181,13 @@ pub struct Upstream {
     pub credentials: Option<CredentialsName>,
     /// Your own credentials. The proxy sends one of them instead of the client's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub profiles: Vec<Profile>,
+    pub profiles: Vec<ProfileSection>,
 }
 
 /// `[tools."NAME"]`: properties of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Tool {
+pub struct ToolSection {
     /// Degree to which its effect can be undone. It selects the placeholder text for a missing result.
     pub tier: TierName,
     /// Longest time that a call of the tool takes. At most one day and at most `ledger.ttl`.
@@ -196,13 +196,13 @@ pub struct Tool {
 }
 
 /// Returns the JSON Schema of the file, for editors. All subschemas are inlined.
-pub fn schema() -> Schema {
+pub fn file_schema() -> Schema {
     SchemaSettings::draft2020_12()
         // The reader walks the schema beside the file and does not follow references.
         .with(|settings| settings.inline_subschemas = true)
         .with_transform(RecursiveTransform(without_null))
         .into_generator()
-        .into_root_schema_for::<File>()
+        .into_root_schema_for::<ConfigFile>()
 }
 
 /// Replaces "value or null" by the schema of the value, since TOML has no null.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// One of your credentials at an upstream: an API key, a bearer token or AWS keys, exactly one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Profile {
+pub struct ProfileSection {
     /// Label in logs, metrics and headers. Unique within its upstream.
     pub name: String,
     /// API key, written as `${NAME}`. The proxy sends it in the header that the provider expects.
@@ -59,7 +59,7 @@ pub struct Profile {
     pub models: Vec<String>,
 }
 
-impl Default for Profile {
+impl Default for ProfileSection {
     fn default() -> Self {
         Self {
             name: String::new(),
@@ -84,4 +84,4 @@ impl Default for Profile {
 /// Hash of a client's token: `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct ClientToken(pub String);
+pub struct TokenHashText(pub String);

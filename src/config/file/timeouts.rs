@@ -8,7 +8,7 @@ use super::OnOrganisationChangeName;
 /// `[timeouts]`: timeouts of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Timeouts {
+pub struct TimeoutsSection {
     /// Timeout for DNS and TCP, including a forward proxy.
     pub connect: String,
     /// Timeout for the TLS handshake that follows.
@@ -45,7 +45,7 @@ pub struct Timeouts {
     pub pool_idle: String,
 }
 
-impl Default for Timeouts {
+impl Default for TimeoutsSection {
     fn default() -> Self {
         Self {
             connect: "5s".into(),
@@ -72,14 +72,14 @@ impl Default for Timeouts {
 /// `[rotation]`: rules for moving requests between the profiles of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Rotation {
+pub struct RotationSection {
     /// Longest cooldown of its own profile that a lane waits for, instead of moving to another profile.
     pub wait: String,
     /// Reaction if only a profile of another organisation is left.
     pub on_organisation_change: OnOrganisationChangeName,
 }
 
-impl Default for Rotation {
+impl Default for RotationSection {
     fn default() -> Self {
         Self {
             wait: "10s".into(),

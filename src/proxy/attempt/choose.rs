@@ -34,15 +34,15 @@ pub(super) async fn choose_first(attempts: &mut Attempts<'_>, log: &mut Exchange
                 attempts.take(id, moved, log);
                 return Ok(());
             }
-            Some(Selection::Wait { until: rested, .. }) if time::Instant::from_std(rested) <= until => {
+            Some(Selection::Wait { until: end, .. }) if time::Instant::from_std(end) <= until => {
                 log.enter_queue();
-                time::sleep_until(time::Instant::from_std(rested)).await;
+                time::sleep_until(time::Instant::from_std(end)).await;
                 // Picked again: other exchanges may have extended the cooldown meanwhile.
             }
             // The cooldown is longer than this client waits: another profile must serve the request now.
             Some(Selection::Wait { id, .. }) => return choose_other(attempts, id, log),
-            Some(Selection::NoneAvailable(stuck)) => {
-                return Err(exhausted(attempts, &stuck.reasons, stuck.until, stuck.is_bound));
+            Some(Selection::NoneAvailable(none)) => {
+                return Err(exhausted(attempts, &none.reasons, none.until, none.is_bound));
             }
         }
     }
@@ -64,7 +64,7 @@ fn choose_other(attempts: &mut Attempts<'_>, own: ProfileId, log: &mut ExchangeL
             attempts.take(id, moved, log);
             Ok(())
         }
-        Some(Selection::NoneAvailable(stuck)) => Err(exhausted(attempts, &stuck.reasons, stuck.until, stuck.is_bound)),
+        Some(Selection::NoneAvailable(none)) => Err(exhausted(attempts, &none.reasons, none.until, none.is_bound)),
         // Only the lane's own profile is worth a wait, and an upstream with a cooldown has profiles.
         Some(Selection::Wait { .. }) | None => Err(exhausted(attempts, &[], None, false)),
     }

@@ -162,7 +162,7 @@ impl Attempts<'_> {
     /// Limits a verdict to its exchange if it proves nothing about the profile.
     ///
     /// That holds for paths that use no model, and for an error text that the client may have written itself. Such an
-    /// exchange may still try one other profile: a list that a restricted key may not read costs one more send.
+    /// exchange may still try one other profile, which may have a permission that the first one lacks.
     fn limited(&self, verdict: Verdict) -> Verdict {
         let limit = self.path.settings.inspect_bytes_max;
         // A provider may echo the request in its error: a client could disable a profile with such a text.
@@ -218,15 +218,15 @@ impl Attempts<'_> {
     ///
     /// If another attempt is possible, an error's body is read first, and a stream is held until it has begun.
     async fn judged(&mut self, answer: ProviderAnswer, log: &ExchangeLog) -> Tried {
-        let patience = self.path.settings.timeouts.idle;
-        let footing = self.outgoing.context.credential_binding;
+        let idle_timeout = self.path.settings.timeouts.idle;
+        let binding = self.outgoing.context.credential_binding;
         let mut answer = answer;
-        // The client's own credential is never changed, so its errors are relayed unread.
-        if footing != CredentialBinding::Passthrough {
+        // With the client's own credential no retry follows an answer, so its errors are relayed unread.
+        if binding != CredentialBinding::Passthrough {
             if let (Some(id), Some(organisation)) = (self.profile, billed_organisation(answer.headers())) {
                 self.path.profiles.learn_organisation(self.upstream(), id, organisation);
             }
-            answer = match answer.with_error(patience).await {
+            answer = match answer.with_error(idle_timeout).await {
                 Ok(answer) => answer,
                 Err(error) => {
                     return Tried {
@@ -238,19 +238,22 @@ impl Attempts<'_> {
             };
         }
         let kind = self.route.upstream.kind;
-        let mut said = answer.said();
+        let mut error_info = answer.said();
         let mut verdict = classify(Observation::Response {
             kind,
             status: answer.status().as_u16(),
-            error: &said,
+            error: &error_info,
         });
         // Some providers report errors after a head with status 200. Only before the first event can they be retried.
         if verdict.class == Class::Success && self.may_hold(log) {
             answer = match answer.held(self.path.settings.timeouts.gate).await {
                 Held::Answer(answer) => answer,
-                Held::Refused(answer, words) => {
-                    said = words;
-                    verdict = classify(Observation::StreamError { kind, error: &said });
+                Held::Refused(answer, stream_error) => {
+                    error_info = stream_error;
+                    verdict = classify(Observation::StreamError {
+                        kind,
+                        error: &error_info,
+                    });
                     answer
                 }
                 Held::Failed(failed) => {
@@ -265,7 +268,7 @@ impl Attempts<'_> {
         // Retry hints matter after an error only.
         let hints = match verdict.class {
             Class::Success => LimitHints::default(),
-            class => LimitHints::read(answer.headers(), &said, class, clock::unix_time()),
+            class => LimitHints::read(answer.headers(), &error_info, class, clock::unix_time()),
         };
         Tried {
             verdict,
@@ -388,38 +391,39 @@ impl Attempts<'_> {
 
     /// Describes the request to the choice of a profile.
     fn ask(&self, other_quota: bool) -> ProfileQuery<'_> {
-        let asked = &self.outgoing.context;
+        let context = &self.outgoing.context;
         ProfileQuery {
             // Without a lane, the caller's hash makes the choice stable.
-            lane: asked
+            lane: context
                 .lane
-                .map_or_else(|| *asked.caller.principal_bytes(), |lane| *lane.id.as_bytes()),
-            model: asked.model.as_deref(),
-            pinned: asked
+                .map_or_else(|| *context.caller.principal_bytes(), |lane| *lane.id.as_bytes()),
+            model: context.model.as_deref(),
+            pinned: context
                 .pinned_profile
                 .as_deref()
                 .and_then(|label| self.path.profiles.find_profile(self.upstream(), label)),
             tried: &self.tried,
             other_quota,
-            bound: asked.lane_binding,
+            bound: context.lane_binding,
         }
     }
 
     /// Describes the exchange to the retry policy.
     fn circumstances(&self, log: &ExchangeLog) -> RetryContext {
-        let asked = &self.outgoing.context;
+        let context = &self.outgoing.context;
         RetryContext {
             sends: log.event.attempts,
             retries_on_key: self.same_key,
             rotations: self.rotations,
-            binding: asked.credential_binding,
-            client_retries: asked.client_retries > 0,
-            breaker_open: self
-                .path
-                .profiles
-                .is_breaker_open(self.upstream(), asked.model.as_deref(), clock::std_now()),
+            binding: context.credential_binding,
+            client_retries: context.client_retries > 0,
+            breaker_open: self.path.profiles.is_breaker_open(
+                self.upstream(),
+                context.model.as_deref(),
+                clock::std_now(),
+            ),
             wait_max: self.path.settings.rotation.wait,
-            is_stream: asked.wants_stream,
+            is_stream: context.wants_stream,
         }
     }
 

@@ -150,7 +150,7 @@ impl RejectionRecovery {
         }
     }
 
-    /// Returns the resend after `refusal`. `None` if the provider's answer is final. `sends` is the number of sends so far.
+    /// Returns the resend after `refusal`. `None` if the provider's answer is final. `sends` counts the sends so far.
     pub(super) fn next_send(&mut self, refusal: &Refusal, context: RecoveryContext<'_>, sends: u32) -> Option<Resend> {
         let resend = self.mend(refusal, context, sends)?;
         // The next refusal is about this body.
@@ -191,7 +191,7 @@ impl RejectionRecovery {
 
     /// Returns the calls that the client has answered in place, whose earlier answers matter for bound thinking.
     pub(super) fn answered_calls(&self, policy: &RepairPolicy) -> Vec<CallKey> {
-        // Overrides are planned once, so nothing needs these answers after that.
+        // Results are replaced once. Later stages need no earlier answers.
         if self.binding > Binding::Untouched {
             return Vec::new();
         }
@@ -304,7 +304,7 @@ impl RejectionRecovery {
 
     /// Replaces results by placeholders if signed thinking behind them was generated without them.
     ///
-    /// A result that the client has added in place since is overridden too, and moves to the end of the user's text.
+    /// Also overrides results that the client has added in place since. They move to the end of the user's text.
     fn replace_results(&mut self, context: RecoveryContext<'_>) -> Option<Resend> {
         let replaced = self.plan_replaced(context, self.may_override)?;
         if replaced.overridden.is_empty() {

@@ -36,7 +36,6 @@ async fn recover_answer(
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, SendError> {
     let (path, route) = (attempts.path, attempts.route);
-    // All resends belong to one attempt, and share its timeouts.
     let (terms, idle) = (attempts.terms(log), path.settings.timeouts.idle);
     let caller = attempts.outgoing.context.caller;
     // Renamed ids matter even without a resend: the client must get its own ids in an error.

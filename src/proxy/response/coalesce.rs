@@ -27,7 +27,7 @@ pub(super) struct Coalesced {
     body: BoxedBody,
     // `None` on HTTP/2, where several answers share a connection.
     ebb: Option<ReadIdle>,
-    // The socket's count of idle reads when the last frame was passed on.
+    // The socket's count of empty reads when the last frame was passed on.
     left_at: Option<u64>,
     // Frames that are joined but not passed on yet.
     held: BytesMut,
@@ -36,7 +36,7 @@ pub(super) struct Coalesced {
 }
 
 impl Coalesced {
-    /// Wraps `body`. `ebb` counts idle reads of its connection. `None` if other answers share the connection.
+    /// Wraps `body`. `ebb` counts empty reads of its connection. `None` if other answers share the connection.
     pub(super) fn new(body: BoxedBody, ebb: Option<ReadIdle>) -> Self {
         Self {
             body,
@@ -87,7 +87,7 @@ impl Coalesced {
                         return Poll::Pending;
                     }
                     if let (Some(ebb), Some(left_at)) = (&self.ebb, self.left_at) {
-                        // Until the socket is empty, more frames are in memory. After that, waiting would delay an event.
+                        // More frames are in memory until the socket is empty. A longer wait would delay an event.
                         ready!(ebb.poll_empty_read(left_at, cx));
                     }
                     return self.hand_over();
@@ -118,7 +118,7 @@ impl Coalesced {
         self.leave(Some(Ok(Frame::data(held))))
     }
 
-    /// Passes on a step, and stores the count of idle reads for [`Self::is_burst`].
+    /// Passes on a step, and stores the count of empty reads for [`Self::is_burst`].
     fn leave(&mut self, step: Step) -> Poll<Step> {
         self.left_at = self.ebb.as_ref().map(ReadIdle::empty_reads);
         Poll::Ready(step)

@@ -1,4 +1,4 @@
-//! The wait for the first event: holds a stream until its answer has begun, as long as another attempt is possible.
+//! The wait for the first event: holds a stream until its answer begins, while another attempt is possible.
 //!
 //! A stream that begins with an error becomes an answer with that error's status.
 
@@ -27,9 +27,9 @@ const HELD_MAX: usize = 64 * 1024;
 /// The result of holding a stream.
 #[derive(Debug)]
 pub(super) enum Opened {
-    /// The answer has begun, or may no longer be held: the bytes that were read, and the rest of the body.
+    /// The answer has begun, or may no longer be held: the bytes read so far, and the rest.
     Through(Bytes, BoxedBody),
-    /// The whole body, which needed no wait.
+    /// The complete body, which was read before.
     Whole(Bytes),
     /// The provider's error, as a complete answer.
     Refused(Box<Response<Bytes>>, ProviderErrorInfo),
@@ -47,7 +47,7 @@ pub(super) async fn await_first_event(
     let gate = clock::now() + limit;
     let mut held = BytesMut::new();
     loop {
-        let (at, ran_out) = course.next_timeout(true, clock::std_now);
+        let (at, timeout) = course.next_timeout(true, clock::std_now);
         // The stream's own timeouts apply too: one that expires first is a failure that can be retried.
         let until = gate.min(Instant::from_std(at));
         let Ok(frame) = tokio::time::timeout_at(until, body.frame()).await else {
@@ -56,10 +56,7 @@ pub(super) async fn await_first_event(
                 return Opened::Through(held.freeze(), body);
             }
             let state = course.state();
-            return Opened::Failed(classify(Observation::TimedOut {
-                timeout: ran_out,
-                state,
-            }));
+            return Opened::Failed(classify(Observation::TimedOut { timeout, state }));
         };
         let broken = match frame {
             Some(Ok(frame)) => {
@@ -82,8 +79,8 @@ pub(super) async fn await_first_event(
         // After the answer has begun, an error belongs to the client: nothing can be retried.
         if let Some(fault) = facts.error.as_ref().filter(|_| !facts.begun) {
             let data = last_data(&held);
-            let said = ProviderErrorInfo::parse_event(&data, &fault.kind, &fault.code);
-            return Opened::Refused(Box::new(refusal(&data, &said)), said);
+            let error_info = ProviderErrorInfo::parse_event(&data, &fault.kind, &fault.code);
+            return Opened::Refused(Box::new(refusal(&data, &error_info)), error_info);
         }
         // An empty answer that announces its end is complete, though it never begins.
         let whole = watcher.format().is_none_or(|format| facts.is_whole(format));
@@ -120,8 +117,8 @@ fn last_data(events: &[u8]) -> Vec<u8> {
 }
 
 /// Builds the answer for an error event: the provider's own error, with the status that its type means.
-fn refusal(data: &[u8], said: &ProviderErrorInfo) -> Response<Bytes> {
-    let status = StatusCode::from_u16(status_of_error(said)).unwrap_or(StatusCode::BAD_GATEWAY);
+fn refusal(data: &[u8], error_info: &ProviderErrorInfo) -> Response<Bytes> {
+    let status = StatusCode::from_u16(status_of_error(error_info)).unwrap_or(StatusCode::BAD_GATEWAY);
     let value: Value = serde_json::from_slice(data).unwrap_or_default();
     let nested = value.get("response").and_then(|response| response.get("error"));
     let body = match (nested, value.get("error")) {
@@ -129,7 +126,10 @@ fn refusal(data: &[u8], said: &ProviderErrorInfo) -> Response<Bytes> {
         (None, Some(Value::Object(_))) => Bytes::copy_from_slice(data),
         // Responses sends the members of the error without an object around them.
         _ => json!({ "error": {
-            "message": value.get("message"), "type": openai_type(status), "param": value.get("param"), "code": value.get("code"),
+            "message": value.get("message"),
+            "type": openai_type(status),
+            "param": value.get("param"),
+            "code": value.get("code"),
         } })
         .to_string()
         .into(),

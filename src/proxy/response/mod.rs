@@ -95,7 +95,7 @@ impl ProviderAnswer {
         }
     }
 
-    /// Reads the text body of an error with up to [`REFUSAL_BYTES_MAX`] bytes. `limit` is the timeout between two frames.
+    /// Reads the text body of an error, up to [`REFUSAL_BYTES_MAX`]. `limit` is the timeout between two frames.
     pub(super) async fn with_error(self, limit: Duration) -> Result<Self, SendError> {
         if self.response.status().as_u16() < 400 || !is_plain_text(&self.response) {
             return Ok(self);
@@ -219,7 +219,7 @@ impl ProviderAnswer {
         // Errors and compressed answers have no events that the watcher can read.
         let watched = self.format.filter(|_| head.status.is_success() && !compressed);
         let watcher = framing.map(|framing| Watcher::new(watched, framing));
-        // An error event of the proxy fits only into a stream of a known format, and only without an announced length.
+        // An error event of the proxy fits only into a stream of a known format without an announced length.
         let known = self.format.is_some() || matches!(shape, ErrorShape::Responses | ErrorShape::Gemini);
         let stream = framing == Some(Framing::Events);
         let open = stream && known && !compressed && !head.headers.contains_key(CONTENT_LENGTH);

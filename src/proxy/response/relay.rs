@@ -1,7 +1,6 @@
 //! Relay of an answer's body to the client: every byte unchanged and without delay.
 //!
-//! A stream that broke never ends cleanly: the client gets an error event if the format has one, then a broken
-//! connection.
+//! A stream that broke never ends cleanly: the client gets an error event if possible, then a broken connection.
 
 use std::{
     pin::Pin,
@@ -49,11 +48,11 @@ impl RelayError {
 
     fn message(self, tool: Option<&RunningTool>) -> String {
         let text = match (self.0.class, self.0.code) {
-            (Class::Broken, "incomplete_stream") => "the provider ended the stream before the answer was complete; try again",
+            (Class::Broken, "incomplete_stream") => "the stream ended before the answer was complete; try again",
             (Class::Broken, _) => "the connection to the provider failed in the middle of the answer; try again",
             (Class::ServerTool, _) => "timeout: a tool that the provider runs gave no sign for too long; try again",
             (Class::Compaction, _) => "timeout: the provider's compaction of the history took too long; try again",
-            (Class::Parked { .. }, _) => "timeout: the provider accepted the request but did not begin to answer; try again",
+            (Class::Parked { .. }, _) => "timeout: the provider did not begin to answer; try again",
             (Class::Deadline, _) => "timeout: the exchange reached its total time limit",
             _ => "timeout: the provider fell silent in the middle of the answer; try again",
         };
@@ -220,7 +219,7 @@ impl Relay {
         }
     }
 
-    /// Returns format and facts of an answer that announces its own end: a stream of a known format. Else `None`.
+    /// Returns format and facts of an answer that announces its own end: a stream of a known format.
     fn told(&self) -> Option<(Format, &Facts)> {
         let watcher = self.watcher.as_ref().filter(|watcher| watcher.is_stream())?;
         let (format, facts) = (watcher.format()?, watcher.facts());
@@ -233,7 +232,7 @@ impl Relay {
         self.told().is_some_and(|(format, facts)| facts.is_whole(format))
     }
 
-    /// Returns `true` if the answer may end here: it announced its end, sent no event, or announces no end at all.
+    /// Returns `true` if the answer may end here: it has no events, or has announced its end.
     fn may_end(&self) -> bool {
         self.told()
             .is_none_or(|(format, facts)| facts.events == 0 || facts.is_whole(format))

@@ -138,6 +138,7 @@ impl DashboardFeed {
         let mut entries = self.lock_entries();
         entries.late_results.push_front(change);
         entries.late_results.truncate(LATE_RESULTS_MAX);
+        // Unlocked first, so that a subscriber which reads the lists at once does not wait.
         drop(entries);
         self.publish(DashboardUpdate::LateResult(change));
     }

@@ -100,6 +100,7 @@ impl CountHistory {
 
     /// Returns the steps of the last hour, the oldest first.
     pub(super) fn steps(&self, now: Duration) -> Vec<HistoryStep> {
+        // Old steps are removed only to make room for new ones, so they are filtered here.
         let oldest = step_start(now).saturating_sub(HISTORY_STEP.as_secs() * (STEPS_MAX as u64 - 1));
         self.steps.iter().filter(|step| step.at >= oldest).cloned().collect()
     }

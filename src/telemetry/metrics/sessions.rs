@@ -138,6 +138,7 @@ impl ToolNames {
         let is_plain = !tool.is_empty()
             && tool.len() <= Self::NAME_BYTES_MAX
             && tool.bytes().all(|letter| letter.is_ascii_graphic());
+        // The read lock comes first, because almost every call finds a known name.
         if is_plain && (self.is_known(tool) || self.add(tool)) {
             LabelValue::Owned(tool.to_owned())
         } else {

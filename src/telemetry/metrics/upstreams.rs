@@ -68,6 +68,7 @@ impl UpstreamMetrics {
     pub(super) fn record_exchange(&self, event: &ExchangeEnded) {
         let phases = [("headers", event.upstream_head), ("body", event.upstream_body)];
         for (phase, took) in phases {
+            // A phase that the exchange did not reach has no duration.
             if let Some(took) = took {
                 self.duration.observe([phase], took);
             }

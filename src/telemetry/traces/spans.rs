@@ -168,6 +168,7 @@ fn add_model(event: &ExchangeEnded, trace: &ExchangeTrace, attributes: &mut Span
     attributes.add_if_some(names::REQUEST_STREAM, trace.streams.then_some(true));
     attributes.add_count(names::REQUEST_MAX_TOKENS, trace.max_tokens.unwrap_or(0));
     attributes.add_if_some(names::CONVERSATION_ID, trace.conversation.clone());
+    // The convention counts from the send, the trace from the start of the exchange.
     let since_send = |chunk: Duration| chunk.saturating_sub(trace.first_send.unwrap_or_default());
     let first_chunk = trace.first_chunk.map(since_send);
     attributes.add_if_some(names::FIRST_CHUNK, first_chunk.map(|wait| wait.as_secs_f64()));

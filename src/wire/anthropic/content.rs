@@ -1,5 +1,5 @@
-//! The content of a `tool_result`: a string, or a list of text, images, documents, search results and references to
-//! tools (Messages, 2026-11).
+//! The content of a `tool_result`: a string, or a list of text, images, documents, search results and tool references
+//! (Messages, 2026-11).
 
 use crate::{
     splice::Span,
@@ -9,16 +9,16 @@ use crate::{
     },
 };
 
-/// Digits of a place in a text.
+/// Digits of the largest index into a text.
 const INDEX_DIGITS_MAX: usize = 15;
 
-/// The kinds of blocks that a result may hold.
+/// The kinds of blocks that a result may contain.
 struct Kinds {
-    /// Text alone: "all content must be type `text` if `is_error` is true", and for calls that code has made.
+    /// Set if only text is allowed: "all content must be type `text` if `is_error` is true", and for calls by code.
     text_only: bool,
 }
 
-/// Returns a content as the result of the call at `call` takes it. `error` is the text of an error that says nothing.
+/// Fits a posted content to the result of the call at `call`. `error` replaces an error text that is empty or blank.
 pub(crate) fn fit_content(call_json: Json<'_>, call: Span, content: &str, failed: bool, error: &str) -> String {
     let kinds = Kinds {
         text_only: failed || is_programmatic(call_json, call),
@@ -34,6 +34,7 @@ pub(crate) fn fit_content(call_json: Json<'_>, call: Span, content: &str, failed
         },
         Kind::Object | Kind::Null | Kind::Other => content.into_text(),
     };
+    // Checked last, since the fitted content may be blank where the posted one was not.
     if failed && says_nothing(&written) {
         quoted(error)
     } else {
@@ -41,8 +42,9 @@ pub(crate) fn fit_content(call_json: Json<'_>, call: Span, content: &str, failed
     }
 }
 
-/// Reports whether code at the provider has made the call.
+/// Reports whether code at the provider made the call.
 fn is_programmatic(json: Json<'_>, call: Span) -> bool {
+    // A direct call has `{"type":"direct"}`, without `tool_id`.
     let caller = json.member(call, "caller");
     caller.is_some_and(|caller| json.member(caller, "tool_id").is_some())
 }
@@ -61,6 +63,7 @@ impl Blocks for Kinds {
     fn takes(&self, json: Json<'_>, block: Span) -> bool {
         match kind_of(json, block).as_ref() {
             b"text" => is_text(json, block),
+            // Everything below is refused, and becomes text.
             _ if self.text_only => false,
             b"image" => is_image(json, block),
             b"document" => has_members(json, block, &[TYPE, ("source", is_document)], DOCUMENT),
@@ -117,7 +120,7 @@ fn is_image_type(json: Json<'_>, media: Span) -> bool {
     types.contains(&json.decode(media).as_ref())
 }
 
-/// Reports whether a source says where its bytes are.
+/// Reports whether a source refers to its bytes by URL or file id.
 fn is_reference(json: Json<'_>, source: Span) -> bool {
     match kind_of(json, source).as_ref() {
         b"url" => has_members(json, source, &[TYPE, ("url", is_https)], &[]),
@@ -180,6 +183,7 @@ fn is_text_list(json: Json<'_>, list: Span) -> bool {
 
 /// Reports whether a value is null or a list of citations: objects of plain values.
 fn is_citation_list(json: Json<'_>, value: Span) -> bool {
+    // Kinds of citations differ in their members, and new ones appear: only the types of the values are checked.
     let is_plain = |value: Span| match json.kind(value) {
         Kind::String | Kind::Null => true,
         Kind::Other => is_index(json.bytes(value)),
@@ -195,12 +199,13 @@ fn is_citation_list(json: Json<'_>, value: Span) -> bool {
     json.kind(value) == Kind::Null || (walked.is_ok() && fits)
 }
 
-/// Reports whether a number is a place in a text.
+/// Reports whether a number is an index into a text.
 fn is_index(number: &[u8]) -> bool {
+    // Up to 15 digits are exact in a double, as which many readers take numbers.
     number.len() <= INDEX_DIGITS_MAX && number.iter().all(u8::is_ascii_digit)
 }
 
-/// Reports whether a value is a list of at least one such block.
+/// Reports whether a value is a list of at least one block, all of which fit.
 fn has_only(json: Json<'_>, list: Span, fits: impl Fn(Json<'_>, Span) -> bool) -> bool {
     let (mut all, mut some) = (true, false);
     let walked = json.elements(list, |block| {

@@ -12,10 +12,10 @@ use crate::{
     wire::Dialect,
 };
 
-/// What the format wants, in each provider's reading.
+/// Returns the pairing rules of the format in a dialect.
 ///
-/// Combining: Messages API reference, "consecutive user or assistant turns are combined"; Bedrock and DeepSeek do not.
-/// Ids: `tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'`; DeepSeek takes any.
+/// Merging: Messages API reference, "consecutive user or assistant turns are combined". Bedrock and DeepSeek do not.
+/// Ids: `tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'`. DeepSeek takes any.
 pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
     PairingRules {
         place: ResultPlace::UserTurn,
@@ -29,7 +29,7 @@ pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
             Dialect::DeepSeek | Dialect::MiniMax | Dialect::Compatible => IdRule::NotEmpty,
             _ => IdRule::Word,
         },
-        // `tool_use` ids must be unique: certain in one message, believed across turns (BerriAI/litellm#23510).
+        // `tool_use` ids must be unique: proven within one message, not across turns (BerriAI/litellm#23510).
         id_scope: IdScope::Turn,
         open_end: false,
         words: match dialect {

@@ -1,4 +1,4 @@
-//! Reads a Messages body into a conversation.
+//! The reader of Messages bodies.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -17,13 +17,14 @@ use crate::{
     },
 };
 
-/// Reads `body` in one pass; a body without `messages` is a conversation without messages.
+/// Reads `body` in one pass. A body without `messages` is a conversation without messages.
 pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     let json = Json::new(body);
     let conversation = Conversation::new(body, details, said);
     let mut reader = Reader { json, conversation };
     let mut cursor = Cursor::new(body, 0);
     cursor.object(|cursor, key| match key {
+        // With two histories it is not certain which one the provider reads.
         b"messages" if reader.conversation.array.is_some() => Err(Unreadable::DuplicateHistory),
         b"messages" => reader.messages(cursor),
         b"thread" => reader.thread(cursor),
@@ -46,8 +47,9 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Message threads (anthropic-beta message-threads-2026-08-12): of a thread that goes on, only the new messages are
-    /// in the body.
+    /// Reads the thread of a message (anthropic-beta message-threads-2026-08-12).
+    ///
+    /// A body that continues a thread contains only the new messages.
     fn thread(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         let thread = fields::note(&mut self.conversation, b"thread", cursor)?;
         let kind = self.json.member(thread, "type");
@@ -56,7 +58,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// An id, or an object that may hold one; without it a new container is made.
+    /// Reads the container: an id, or an object that may contain one. Without an id the provider makes a new container.
     fn container(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         let container = cursor.value()?;
         let id = match self.json.kind(container) {
@@ -74,7 +76,7 @@ impl<'a> Reader<'a> {
             match key {
                 b"role" => role = role_of(&cursor.text()?),
                 b"content" => {
-                    // Of a key that stands twice the last counts.
+                    // Of a repeated key the last counts, as it does for the provider.
                     self.conversation.rewind_to(mark);
                     content = self.content(cursor)?;
                 }
@@ -106,6 +108,7 @@ impl<'a> Reader<'a> {
             Kind::Array => cursor.array(|cursor| self.block(cursor)).map(Content::Blocks),
             Kind::String => {
                 let span = cursor.value()?;
+                // A string counts as one part, like a list with one text block.
                 let message = self.conversation.messages.len();
                 self.conversation.push_part(Part {
                     span,
@@ -118,6 +121,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Reads one block, and notes its flaw.
     fn block(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         let mut block = Block::default();
         let span = match cursor.kind() {
@@ -138,7 +142,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The role may stand behind the content: what only one side may say counts only there.
+    /// Reclassifies parts that the role may not contain. They were read before the role, which may follow the content.
     fn settle(&mut self, role: Role, mark: ReadMark) {
         if role == Role::Assistant {
             return;
@@ -152,7 +156,7 @@ impl<'a> Reader<'a> {
                 part.kind = PartKind::Other;
             }
         }
-        // Only the flaws of this message are looked at: a history may have very many.
+        // Only the flaws of this message are filtered, since a history may have very many.
         let found = self.conversation.flaws.split_off(mark.flaws);
         let stays = |flaw: &Flaw| !matches!(flaw.kind, FlawKind::InputEmpty | FlawKind::InputText);
         self.conversation.flaws.extend(found.into_iter().filter(stays));
@@ -166,8 +170,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A final assistant message may be empty (`all messages must have non-empty content except for the optional
-    /// final assistant message`).
+    /// Removes the flaw of an empty final assistant message, which Anthropic accepts.
+    ///
+    /// Source: `all messages must have non-empty content except for the optional final assistant message`.
     fn drop_flaw_of_last_assistant(&mut self) {
         let last = self.conversation.messages.len().saturating_sub(1);
         let is_last = |flaw: &Flaw| flaw.message == last && flaw.kind == FlawKind::EmptyMessage;
@@ -190,7 +195,7 @@ fn role_of(name: &[u8]) -> Role {
     }
 }
 
-/// What a `tool_use` block says.
+/// Locates the name, the input and the toolset of a `tool_use` block.
 pub(crate) fn details(body: &[u8], block: Span) -> CallDetails {
     let json = Json::new(body);
     let string = |key: &str| {
@@ -204,16 +209,17 @@ pub(crate) fn details(body: &[u8], block: Span) -> CallDetails {
     }
 }
 
-/// What a `tool_result` says, where that is one text.
+/// Returns the text of a `tool_result`. `None` if its content is not one plain text.
 fn said(body: &[u8], block: Span) -> Option<Text<'_>> {
     said::plain_in(Json::new(body), block, "content")
 }
 
-/// The members of a block that matter here; of a key that stands twice the last counts.
+/// The members of a block that pairing needs. Of a repeated key the last counts.
 #[derive(Default)]
 struct Block<'a> {
     kind: Text<'a>,
     id: Text<'a>,
+    /// The `tool_use_id`.
     answers: Text<'a>,
     input: Option<Span>,
     text: Option<Span>,
@@ -232,14 +238,14 @@ impl<'a> Block<'a> {
             b"text" => self.text = Some(cursor.value()?),
             b"content" => self.content = Some(cursor.value()?),
             b"is_error" => self.failed = json.bytes(cursor.value()?) == b"true",
-            // `{"type":"direct"}` is an ordinary call; any other caller is code at the provider.
+            // `{"type":"direct"}` is an ordinary call. Any other caller is code at the provider.
             b"caller" => self.called_by_code = json.member(cursor.value()?, "tool_id").is_some(),
             _ => drop(cursor.value()?),
         }
         Ok(())
     }
 
-    /// What the block is in the mouth of the side that may say it.
+    /// Classifies the block, as if the message had the role that may contain it.
     fn part(self) -> PartKind<'a> {
         match self.kind.as_ref() {
             b"tool_use" => PartKind::Call(Call {
@@ -257,7 +263,7 @@ impl<'a> Block<'a> {
                 id: self.id,
                 known: true,
             }),
-            // New kinds of server tools appear: matched by suffix, never by a closed list.
+            // New kinds of server tools appear, so that a suffix is matched and no closed list.
             kind if kind.ends_with(b"_tool_use") => PartKind::ServerCall(ServerCall {
                 id: self.id,
                 known: false,
@@ -267,12 +273,14 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// Returns the flaw of the block, if it has one.
     fn flaw(&self, json: Json<'_>) -> Option<FlawKind> {
         match self.kind.as_ref() {
             b"tool_use" => match self.input {
                 None => Some(FlawKind::InputEmpty),
                 Some(input) => match json.kind(input) {
                     Kind::Null => Some(FlawKind::InputEmpty),
+                    // PHP clients write an empty object as `[]`.
                     Kind::Array if json.is_empty(input) => Some(FlawKind::InputEmpty),
                     Kind::String => Some(FlawKind::InputText),
                     _ => None,
@@ -287,6 +295,7 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// Returns `true` if the content is missing, null, blank or an empty list.
     fn says_nothing(&self, json: Json<'_>) -> bool {
         self.content.is_none_or(|content| match json.kind(content) {
             Kind::Null => true,

@@ -1,6 +1,6 @@
-//! Reads the events of a Messages stream, and an answer that is one message.
+//! The reader of the events of a Messages stream, and of an answer that is one message.
 //!
-//! Types: anthropic-sdk-python, 2026-08-07. A block that starts says everything about it but its content.
+//! Types: anthropic-sdk-python, 2026-08-07. The start event of a block contains everything but its content.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// How events begin that say nothing new.
+/// The beginning of events that change no fact.
 pub(crate) const DELTA: &[u8] = b"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",";
 
 /// Known stop reasons.
@@ -33,14 +33,14 @@ pub(crate) const STOPS: [&str; 8] = [
     "model_context_window_exceeded",
 ];
 
-/// The blocks that are open.
+/// The state between events: the indices of open blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reader {
     reasoning_at: Option<u64>,
     compaction_at: Option<u64>,
 }
 
-/// The members of an event that matter.
+/// The members of an event that facts come from.
 #[derive(Default)]
 struct Top<'a> {
     kind: Text<'a>,
@@ -51,12 +51,13 @@ struct Top<'a> {
 }
 
 impl Reader {
-    /// Reads the data of one event.
+    /// Reads the data of one event called `name`.
     pub(crate) fn read(&mut self, name: &[u8], data: &[u8], facts: &mut Facts) -> Seen {
         let mut top = Top::default();
         walk(data, |cursor, key| match key {
             b"type" => {
                 top.kind = cursor.text()?;
+                // The text of a delta may be long, and is of no interest.
                 if *top.kind == *b"content_block_delta" {
                     ENOUGH
                 } else {
@@ -74,12 +75,14 @@ impl Reader {
             b"error" => top.error.take(cursor),
             _ => member(key, cursor, facts),
         });
+        // The data of an event need not repeat its type.
         let kind = if top.kind.is_empty() { name } else { &top.kind };
         match kind {
             b"ping" => return Seen::Heartbeat,
             b"content_block_start" => self.start(&top, facts),
             b"content_block_stop" => self.stop(top.index, facts),
             b"message_stop" => facts.terminal = true,
+            // The answer is one message and no stream.
             b"message" => {
                 facts::name(facts, &top.id);
                 facts.terminal = true;
@@ -91,6 +94,7 @@ impl Reader {
         Seen::Progress
     }
 
+    /// Notes a block that starts, and remembers its index if it stays open.
     fn start(&mut self, top: &Top<'_>, facts: &mut Facts) {
         match top.block.note(facts) {
             Some(Held::Reasoning) => self.reasoning_at = top.index,
@@ -99,6 +103,7 @@ impl Reader {
         }
     }
 
+    /// Notes the end of the block at `index`.
     fn stop(&self, index: Option<u64>, facts: &mut Facts) {
         for (phase, at) in [
             (&mut facts.reasoning, self.reasoning_at),
@@ -111,12 +116,13 @@ impl Reader {
     }
 }
 
-/// Reads a member of a message, or of what changes in it.
+/// Reads a member of a message, or of a message delta.
 fn member(key: &[u8], cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
     match key {
         b"model" => facts::model(facts, cursor),
         b"stop_reason" => {
             let stop = cursor.text()?;
+            // A null must not remove a reason that came before.
             facts.stop = said(&stop).or_else(|| facts.stop.take());
             Ok(())
         }
@@ -127,7 +133,7 @@ fn member(key: &[u8], cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), 
             b"output_tokens" => count(&mut facts.usage.output, cursor),
             _ => skip(cursor),
         }),
-        // The blocks of a whole message.
+        // The blocks of a complete message.
         b"content" => items(cursor, |cursor| {
             let mut block = Block::default();
             let read = inside(cursor, |cursor, key| block.take(key, cursor));
@@ -142,18 +148,19 @@ fn member(key: &[u8], cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), 
     }
 }
 
-/// What a block keeps open until it stops.
+/// The phase that a block keeps open until it stops.
 enum Held {
     Reasoning,
     Compaction,
 }
 
-/// The members of a block that matter.
+/// The members of a block that facts come from.
 #[derive(Default)]
 struct Block<'a> {
     kind: Text<'a>,
     id: Text<'a>,
     name: Text<'a>,
+    /// The `tool_use_id`.
     answers: Text<'a>,
     by_code: bool,
 }
@@ -165,7 +172,7 @@ impl<'a> Block<'a> {
             b"id" => self.id = cursor.text()?,
             b"name" => self.name = cursor.text()?,
             b"tool_use_id" => self.answers = cursor.text()?,
-            // `{"type":"direct"}` is an ordinary call; any other caller is code at the provider.
+            // `{"type":"direct"}` is an ordinary call. Any other caller is code at the provider.
             b"caller" => inside(cursor, |cursor, key| {
                 self.by_code |= key == b"tool_id";
                 skip(cursor)
@@ -175,6 +182,7 @@ impl<'a> Block<'a> {
         Ok(())
     }
 
+    /// Notes the block. Returns the phase that it keeps open.
     fn note(&self, facts: &mut Facts) -> Option<Held> {
         match self.kind.as_ref() {
             b"tool_use" => facts.calls.emit(EmittedCall {
@@ -191,7 +199,7 @@ impl<'a> Block<'a> {
                 facts.compaction = Phase::Open;
                 return Some(Held::Compaction);
             }
-            // New kinds of server tools appear: matched by suffix, never by a closed list.
+            // New kinds of server tools appear, so that a suffix is matched and no closed list.
             kind if kind.ends_with(b"_tool_use") => facts.server_tools.start(ServerTool {
                 id: kept(&self.id),
                 name: said(&self.name).unwrap_or_else(|| kept(kind)),

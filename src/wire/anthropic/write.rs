@@ -1,4 +1,4 @@
-//! Writes blocks and messages of the Messages format.
+//! The writer of blocks and messages of the Messages format.
 
 use crate::{
     splice::{Edit, Piece, Span},
@@ -8,12 +8,13 @@ use crate::{
     },
 };
 
-/// Blocks of a result that a user message may hold as they are.
+/// Types of blocks in a result that a user message may contain unchanged.
 const CARRIED: [&[u8]; 3] = [b"image", b"document", b"search_result"];
 
-/// A result that nobody gave: the call's `toolset_name` is echoed, since results without it are rejected.
+/// Writes a placeholder as a result.
 pub(crate) fn placeholder(id: Piece, toolset: Option<Span>, text: &'static str) -> Vec<Piece> {
     let mut pieces = vec![Piece::Constant(r#"{"type":"tool_result","tool_use_id":"#), id];
+    // A result without the `toolset_name` of its call is rejected.
     if let Some(toolset) = toolset {
         pieces.extend([Piece::Constant(r#","toolset_name":"#), Piece::Original(toolset)]);
     }
@@ -25,7 +26,7 @@ pub(crate) fn placeholder(id: Piece, toolset: Option<Span>, text: &'static str) 
     pieces
 }
 
-/// A real result from elsewhere; `content` is JSON that the block takes.
+/// Writes a real result that was not in the body. `content` is JSON that the block takes.
 pub(crate) fn restored(id: Piece, toolset: Option<Span>, content: String, failed: bool) -> Vec<Piece> {
     let mut pieces = vec![Piece::Constant(r#"{"type":"tool_result","tool_use_id":"#), id];
     if let Some(toolset) = toolset {
@@ -36,9 +37,10 @@ pub(crate) fn restored(id: Piece, toolset: Option<Span>, content: String, failed
     pieces
 }
 
-/// A result as blocks of user text; a `cache_control` of the result stays on the last text.
+/// Writes a result as blocks of user text.
 pub(crate) fn quote(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Vec<Piece>> {
     let mut quoted = quote::quote(json, id, name, json.member(result, "content"), &CARRIED);
+    // A cache breakpoint of the result must stay behind all of it, which is on the last block.
     let last = quoted.pop();
     let mut blocks: Vec<Vec<Piece>> = quoted.into_iter().map(|piece| block(piece, None)).collect();
     blocks.extend(last.map(|piece| block(piece, json.member(result, "cache_control"))));
@@ -61,7 +63,7 @@ fn block(quoted: Quoted, cache_control: Option<Span>) -> Vec<Piece> {
     }
 }
 
-/// A text block around a JSON string that stands in the body.
+/// Writes a text block around a JSON string of the body.
 pub(crate) fn text_block(string: Span) -> Vec<Piece> {
     vec![
         Piece::Constant(r#"{"type":"text","text":"#),
@@ -70,7 +72,7 @@ pub(crate) fn text_block(string: Span) -> Vec<Piece> {
     ]
 }
 
-/// A message of `blocks`.
+/// Writes a message with `blocks`.
 pub(crate) fn message(role: &'static str, blocks: Vec<Vec<Piece>>) -> Vec<Piece> {
     let mut pieces = vec![
         Piece::Constant(r#"{"role":""#),
@@ -82,12 +84,12 @@ pub(crate) fn message(role: &'static str, blocks: Vec<Vec<Piece>>) -> Vec<Piece>
     pieces
 }
 
-/// Gives the message at `span` the list of `blocks` as its content.
+/// Replaces the content of the message at `span` by a list of `blocks`.
 pub(crate) fn set_content(json: Json<'_>, span: Span, blocks: Vec<Vec<Piece>>) -> Edit {
     json.set(span, "content", json::list(blocks))
 }
 
-/// A user message with one constant text.
+/// Writes a user message with one constant text.
 pub(crate) fn note(text: &'static str) -> Vec<Piece> {
     vec![
         Piece::Constant(r#"{"role":"user","content":""#),
@@ -96,23 +98,24 @@ pub(crate) fn note(text: &'static str) -> Vec<Piece> {
     ]
 }
 
-/// Gives the call at `span` another id.
+/// Replaces the id of the call at `span`.
 pub(crate) fn set_call_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
     json.set(span, "id", vec![id])
 }
 
-/// Gives the result at `span` another id.
+/// Replaces the id of the result at `span`.
 pub(crate) fn set_result_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
     json.set(span, "tool_use_id", vec![id])
 }
 
-/// An empty object as the input of the call at `span`.
+/// Sets an empty object as the input of the call at `span`.
 pub(crate) fn set_empty_input(json: Json<'_>, span: Span) -> Edit {
     json.set(span, "input", vec![Piece::Constant("{}")])
 }
 
-/// An object in place of a string as the input of the call at `span`: the object that the string spells, or, where
-/// it spells none, the documented form `{"INVALID_JSON": "<raw>"}` (Fine-grained tool streaming, 2026-11).
+/// Replaces a string as the input of the call at `span` by the object that the string contains as JSON.
+///
+/// If it contains none, the documented form `{"INVALID_JSON": "<raw>"}` is used (Fine-grained tool streaming, 2026-11).
 pub(crate) fn set_text_input(json: Json<'_>, span: Span) -> Option<Edit> {
     let string = json.member(span, "input")?;
     let text = json.decode(string);
@@ -130,17 +133,19 @@ pub(crate) fn set_text_input(json: Json<'_>, span: Span) -> Option<Edit> {
     Some(Edit { span: string, pieces })
 }
 
-/// A text as the content of the error result at `span`.
+/// Sets a text as the content of the error result at `span`.
 pub(crate) fn set_error_text(json: Json<'_>, span: Span, text: &'static str) -> Edit {
     json.set(span, "content", json::constant(text))
 }
 
-/// `thinking.block_binding.prefix_mismatch_behavior: "drop_block"`; none where the body has a `block_binding` of its own
-/// or has switched thinking off. Added where there is no `thinking`, which "changes nothing else, since models with
-/// preserved thinking think adaptively by default" (Fix a thinking block bound to a different conversation, 2026-11).
+/// Sets `thinking.block_binding.prefix_mismatch_behavior: "drop_block"`.
+///
+/// `None` if the body has a `block_binding` of its own or switches thinking off.
 pub(crate) fn drop_bound(json: Json<'_>) -> Option<Edit> {
     const BINDING: &str = r#"{"prefix_mismatch_behavior":"drop_block"}"#;
     let root = json.root().ok()?;
+    // Adding `thinking` "changes nothing else, since models with preserved thinking think adaptively by default" (Fix a
+    // thinking block bound to a different conversation, 2026-11).
     let Some(thinking) = json.member(root, "thinking") else {
         let value = vec![
             Piece::Constant(r#"{"type":"adaptive","block_binding":"#),

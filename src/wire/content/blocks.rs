@@ -59,7 +59,7 @@ pub(crate) fn fit(json: Json<'_>, list: Span, format: &impl Blocks) -> Fit {
     if json.elements(list, |block| blocks.push(block)).is_err() {
         return Fit::Data;
     }
-    // An array of other objects is data of the tool; its elements only look like blocks.
+    // A list with any other element is data of the tool.
     let is_block = |block: &Span| json.kind(*block) == Kind::Object && string_of(json, *block, "type").is_some();
     if !blocks.iter().all(is_block) {
         return Fit::Data;

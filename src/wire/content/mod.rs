@@ -1,8 +1,8 @@
 //! Contents of posted tool results: any JSON, converted into the content of a format's tool result.
 //!
 //! A tool service does not know the format of the conversation in which its result is used. Content that the format
-//! takes stays as it was posted, byte for byte, since providers cache it and bind thinking to it. Blocks that the format
-//! writes differently are translated, and everything else becomes text.
+//! takes stays as it was posted, byte for byte, since providers cache it and bind thinking to it. Blocks that the
+//! format writes differently are translated, and everything else becomes text.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -67,7 +67,7 @@ pub(super) fn as_text(json: &[u8]) -> String {
 
 /// Returns a JSON list of `blocks`, or an empty string if there are none.
 pub(super) fn list(blocks: &[String]) -> String {
-    // Providers refuse an empty list.
+    // An empty string is safer: some providers refuse an empty list.
     if blocks.is_empty() {
         return "\"\"".to_owned();
     }

@@ -9,10 +9,10 @@ pub(crate) use read::read;
 
 use crate::conversation::rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace};
 
-/// What the format wants. The developer API and Vertex share rules and texts.
+/// Returns the pairing rules of the format. The developer API and Vertex share rules and error texts.
 ///
 /// Place and number: `Please ensure that the number of function response parts is equal to the number of function call
-/// parts of the function call turn.` (google-gemini/gemini-cli#17208). Beginning: `Please ensure that function call
+/// parts of the function call turn.` (google-gemini/gemini-cli#17208). First turn: `Please ensure that function call
 /// turn comes immediately after a user turn or after a function response turn.` (google-gemini/gemini-cli#11814).
 pub(crate) const fn rules() -> PairingRules {
     PairingRules {

@@ -1,4 +1,4 @@
-//! Reads a generateContent body into a conversation. Both spellings of a field are read (proto JSON).
+//! The reader of generateContent bodies. It reads both spellings of a field, as proto JSON allows.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Reads `body` in one pass; a body without `contents` is a conversation without messages.
+/// Reads `body` in one pass. A body without `contents` is a conversation without messages.
 pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     let conversation = Conversation::new(body, details, said);
     let mut reader = Reader {
@@ -22,12 +22,13 @@ pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     };
     let mut cursor = Cursor::new(body, 0);
     cursor.object(|cursor, key| match key {
+        // With two histories it is not certain which one the provider reads.
         b"contents" if reader.found => Err(Unreadable::DuplicateHistory),
         b"contents" => reader.contents(cursor),
-        // The beginning of the history may be cached at the provider.
+        // The provider may have cached the beginning of the history, with calls in it.
         b"cachedContent" | b"cached_content" => {
             reader.conversation.may_have_remote_calls = !cursor.text()?.is_empty();
-            // It is bound to the project.
+            // The cache belongs to one project, and so to the profile's credentials.
             reader.conversation.notes.names_remote_state = reader.conversation.may_have_remote_calls;
             Ok(())
         }
@@ -38,14 +39,15 @@ pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
 
 struct Reader<'a> {
     conversation: Conversation<'a>,
-    /// Whether the history was read already.
+    /// Set once the history was read.
     found: bool,
 }
 
 impl<'a> Reader<'a> {
-    /// `contents` is a list; a single content may stand for a list of one, and holds no pair.
+    /// Reads `contents`, which is a list or a single content.
     fn contents(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         self.found = true;
+        // A single content cannot contain both a call and its result.
         if cursor.kind() == Kind::Object {
             self.conversation.notes.only_text = Some(cursor.value()?);
             return Ok(());
@@ -62,7 +64,7 @@ impl<'a> Reader<'a> {
             match key {
                 b"role" => role = role_of(&cursor.text()?),
                 b"parts" => {
-                    // Of a key that stands twice the last counts.
+                    // Of a repeated key the last counts, as it does for the provider.
                     self.conversation.rewind_to(mark);
                     content = self.parts(cursor)?;
                 }
@@ -71,7 +73,7 @@ impl<'a> Reader<'a> {
             Ok(())
         })?;
         for part in self.conversation.parts.iter_mut().skip(mark.parts) {
-            // Only the model calls.
+            // Only the model calls and thinks. The role may follow the parts, so that they are corrected here.
             if role != Role::Assistant && matches!(part.kind, PartKind::Call(_) | PartKind::Thinking) {
                 part.kind = PartKind::Other;
             }
@@ -106,15 +108,16 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A content without a role is the user's; in old clients responses have a role of their own, `function`.
+/// Returns the role of a content.
 fn role_of(name: &[u8]) -> Role {
     match name {
         b"model" => Role::Assistant,
+        // A content without a role is the user's. Old clients give responses the role `function`.
         _ => Role::User,
     }
 }
 
-/// The members of a part that matter here; of a key that stands twice the last counts.
+/// The members of a part that pairing needs. Of a repeated key the last counts.
 #[derive(Default)]
 struct Fields<'a> {
     call: Option<Names<'a>>,
@@ -122,7 +125,7 @@ struct Fields<'a> {
     signed: bool,
 }
 
-/// How a call or response is named.
+/// The id and the name of a call or response.
 #[derive(Default)]
 struct Names<'a> {
     id: Text<'a>,
@@ -140,6 +143,7 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
+    /// Classifies the part.
     fn part(self) -> PartKind<'a> {
         let signed = self.signed;
         match (self.call, self.response) {
@@ -154,6 +158,7 @@ impl<'a> Fields<'a> {
                 name,
                 ..CallResult::default()
             }),
+            // A signature on text is a bound thought, whether the part shows it or not.
             (None, None) if signed => PartKind::Thinking,
             (None, None) => PartKind::Other,
         }
@@ -161,6 +166,7 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Names<'a> {
+    /// Reads the id and the name at the cursor. `None` if there is no object.
     fn read(cursor: &mut Cursor<'a>) -> Result<Option<Self>, Unreadable> {
         if cursor.kind() != Kind::Object {
             return cursor.value().map(|_| None);
@@ -178,7 +184,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// What a `functionCall` part says.
+/// Locates the name and the input of a `functionCall` part.
 pub(crate) fn details(body: &[u8], part: Span) -> CallDetails {
     let json = Json::new(body);
     let Some(call) = super::write::call(json, part) else {
@@ -193,7 +199,7 @@ pub(crate) fn details(body: &[u8], part: Span) -> CallDetails {
     }
 }
 
-/// What a `functionResponse` says, where its response is one text under the key for results or failures.
+/// Returns the text of a `functionResponse`. `None` unless its only member is a text under a key for results or errors.
 fn said(body: &[u8], part: Span) -> Option<Text<'_>> {
     let json = Json::new(body);
     let response = json.member(super::write::response(json, part)?, "response")?;

@@ -1,7 +1,7 @@
-//! Reads the chunks of a `generateContent` answer, streamed or whole, and those of Code Assist, which wraps them.
+//! The reader of `generateContent` answers, streamed or complete, and of Code Assist, which wraps them.
 //!
-//! Shapes: Gemini API reference, 2026-11; names are read in both spellings. A search at the provider shows only when
-//! it is over, and there is no heartbeat.
+//! Shapes: Gemini API reference, 2026-11. Names are read in both spellings. A search at the provider becomes visible
+//! only after its end, and there is no heartbeat.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Known finish reasons, and reasons to refuse a prompt, in lower case.
+/// Known finish reasons, and reasons for which a prompt is blocked, in lower case.
 pub(crate) const STOPS: [&str; 14] = [
     "stop",
     "max_tokens",
@@ -40,10 +40,11 @@ pub(crate) const STOPS: [&str; 14] = [
 /// Reads one chunk.
 pub(crate) fn read(data: &[u8], facts: &mut Facts) -> Seen {
     let mut error = FaultFields::default();
+    // Taken before the walk: an error in the last chunk itself still counts.
     let over = facts.terminal || facts.stop.is_some();
     walk(data, |cursor, key| match key {
         b"error" => error.take(cursor),
-        // Code Assist.
+        // Code Assist wraps the answer.
         b"response" => inside(cursor, |cursor, key| member(key, cursor, facts)),
         _ => member(key, cursor, facts),
     });
@@ -81,9 +82,10 @@ fn candidate(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadabl
     })
 }
 
-/// Reads why the answer ended, or why there is none.
+/// Reads the reason for which the answer ended or was blocked.
 fn stop(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
     let reason = cursor.text()?;
+    // Some chunks have an unspecified reason while the answer continues.
     if !reason.is_empty() && !reason.ends_with(b"_UNSPECIFIED") {
         (facts.stop, facts.terminal) = (said(&reason), true);
         if facts.reasoning == Phase::Open {
@@ -93,7 +95,7 @@ fn stop(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// Reads one part; a part holds one thing.
+/// Reads one part, which contains one kind of output.
 fn part(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
     facts.begun = true;
     let (mut what, mut tool) = (What::Words, Tool::default());
@@ -109,6 +111,7 @@ fn part(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
             }
             _ => return skip(cursor),
         };
+        // A null member is no call.
         tool.seen = cursor.kind() == Kind::Object;
         inside(cursor, |cursor, key| tool.take(key, cursor))
     });
@@ -123,7 +126,7 @@ fn part(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
     read
 }
 
-/// What a part is.
+/// The kind of a part.
 #[derive(Clone, Copy)]
 enum What {
     Words,
@@ -132,7 +135,7 @@ enum What {
     Result,
 }
 
-/// The members of a call or of a result that matter.
+/// The members of a call or result that facts come from.
 #[derive(Default)]
 struct Tool<'a> {
     seen: bool,
@@ -152,7 +155,7 @@ impl<'a> Tool<'a> {
 
     fn note(&self, what: What, facts: &mut Facts) {
         match what {
-            // A call whose arguments are streamed has its name in the first piece alone.
+            // A call whose arguments are streamed has its name in the first piece only.
             What::Call if !self.name.is_empty() => facts.calls.emit(EmittedCall {
                 id: kept(&self.id),
                 name: kept(&self.name),
@@ -166,7 +169,7 @@ impl<'a> Tool<'a> {
             }),
             What::Result => {
                 let id = kept(&self.id);
-                // Ids are rare: without one, a result is that of the last tool.
+                // Ids are rare: a result without one belongs to the last tool.
                 if id.is_empty() || !facts.server_tools.end(|tool| tool.id == id) {
                     facts.server_tools.end(|_| true);
                 }
@@ -176,7 +179,7 @@ impl<'a> Tool<'a> {
     }
 }
 
-/// Reads the tokens; each chunk says them anew.
+/// Reads the token counts, which every chunk repeats in full.
 fn usage(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
     let (mut usage, mut some) = (Usage::default(), false);
     let [mut prompt, mut tools, mut candidates] = [0_u64; 3];
@@ -192,6 +195,7 @@ fn usage(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
         }
     });
     if some {
+        // The provider counts cached tokens as prompt tokens too, and thoughts apart from the candidates.
         usage.input = prompt.saturating_add(tools).saturating_sub(usage.cache_read);
         usage.output = candidates.saturating_add(usage.reasoning);
         facts.usage = usage;

@@ -1,4 +1,4 @@
-//! Writes parts and contents of the Gemini format.
+//! The writer of parts and contents of the Gemini format.
 
 use crate::{
     splice::{Edit, Piece, Span},
@@ -8,8 +8,9 @@ use crate::{
     },
 };
 
-/// A result that nobody gave. `response` with `error` is the documented form of a failure (Function calling, 2026-11).
+/// Writes a placeholder as the response of the call at `part`.
 pub(crate) fn placeholder(json: Json<'_>, part: Span, id: Option<Piece>, text: &'static str) -> Vec<Piece> {
+    // A `response` with `error` is the documented form of a failure (Function calling, 2026-11).
     let response = vec![
         Piece::Constant(r#"{"error":""#),
         Piece::Constant(text),
@@ -18,7 +19,9 @@ pub(crate) fn placeholder(json: Json<'_>, part: Span, id: Option<Piece>, text: &
     response_part(json, part, id, response)
 }
 
-/// A real result from elsewhere; `content` is JSON that a response takes: an object as it is, anything else under `result` or `error`.
+/// Writes a real result that was not in the body.
+///
+/// `content` is JSON that a response takes: an object as it is, anything else under `result` or `error`.
 pub(crate) fn restored(json: Json<'_>, part: Span, id: Option<Piece>, content: String, failed: bool) -> Vec<Piece> {
     if json::is_object(content.as_bytes()) {
         return response_part(json, part, id, vec![Piece::Made(content)]);
@@ -28,12 +31,13 @@ pub(crate) fn restored(json: Json<'_>, part: Span, id: Option<Piece>, content: S
     response_part(json, part, id, response)
 }
 
-/// The response that answers the call at `part`, under the call's own name, and its id where it has one.
+/// Writes the response to the call at `part`, with the call's name and its id, if it has one.
 fn response_part(json: Json<'_>, part: Span, id: Option<Piece>, response: Vec<Piece>) -> Vec<Piece> {
     let mut pieces = vec![Piece::Constant(r#"{"functionResponse":{"#)];
     if let Some(id) = id {
         pieces.extend([Piece::Constant(r#""id":"#), id, Piece::Constant(",")]);
     }
+    // The provider requires a name, even of a call that has none.
     let name = call(json, part).and_then(|call| json.member(call, "name"));
     pieces.extend([
         Piece::Constant(r#""name":"#),
@@ -45,7 +49,7 @@ fn response_part(json: Json<'_>, part: Span, id: Option<Piece>, response: Vec<Pi
     pieces
 }
 
-/// A response as parts of a user's content; its files are carried as they are.
+/// Writes a response as parts of a user's content. Its files are carried unchanged.
 pub(crate) fn quote(json: Json<'_>, part: Span, id: &str, name: Option<&str>) -> Vec<Vec<Piece>> {
     let response = response(json, part);
     let member = |key: &str| response.and_then(|response| json.member(response, key));
@@ -55,6 +59,7 @@ pub(crate) fn quote(json: Json<'_>, part: Span, id: &str, name: Option<&str>) ->
         let walked = json.elements(files, |file| parts.push(vec![Piece::Original(file)]));
         debug_assert!(walked.is_ok(), "the part was read before");
     }
+    // Without carried blocks the quotation is one text, which precedes the files.
     if let Some(Quoted::Text(text)) = quoted.pop() {
         let mut pieces = vec![Piece::Constant(r#"{"text":""#)];
         pieces.extend(text);
@@ -64,7 +69,7 @@ pub(crate) fn quote(json: Json<'_>, part: Span, id: &str, name: Option<&str>) ->
     parts
 }
 
-/// A content of `parts`.
+/// Writes a content with `parts`.
 pub(crate) fn message(role: &'static str, parts: Vec<Vec<Piece>>) -> Vec<Piece> {
     let mut pieces = vec![
         Piece::Constant(r#"{"role":""#),
@@ -76,12 +81,12 @@ pub(crate) fn message(role: &'static str, parts: Vec<Vec<Piece>>) -> Vec<Piece> 
     pieces
 }
 
-/// Gives the content at `span` the list of `parts`.
+/// Replaces the parts of the content at `span`.
 pub(crate) fn set_content(json: Json<'_>, span: Span, parts: Vec<Vec<Piece>>) -> Edit {
     json.set(span, "parts", json::list(parts))
 }
 
-/// A user's content with one constant text.
+/// Writes a user's content with one constant text.
 pub(crate) fn note(text: &'static str) -> Vec<Piece> {
     vec![
         Piece::Constant(r#"{"role":"user","parts":[{"text":""#),
@@ -90,19 +95,19 @@ pub(crate) fn note(text: &'static str) -> Vec<Piece> {
     ]
 }
 
-/// The call that stands in a part.
+/// Locates the call in a part.
 pub(crate) fn call(json: Json<'_>, part: Span) -> Option<Span> {
     json.member(part, "functionCall")
         .or_else(|| json.member(part, "function_call"))
 }
 
-/// The response that stands in a part.
+/// Locates the response in a part.
 pub(crate) fn response(json: Json<'_>, part: Span) -> Option<Span> {
     json.member(part, "functionResponse")
         .or_else(|| json.member(part, "function_response"))
 }
 
-/// The member that holds the id of the call at `part`; empty ids count as none.
+/// Locates the id of the call at `part`. `None` if it is missing or empty.
 pub(crate) fn call_id(json: Json<'_>, part: Span) -> Option<Span> {
     let id = json.member(call(json, part)?, "id")?;
     (!json.decode(id).is_empty()).then_some(id)

@@ -1,7 +1,7 @@
-//! A walk through JSON text that passes each value once: it enters chosen objects and arrays and skips everything else.
+//! A walk through JSON text that passes each value once. It enters chosen objects and arrays and skips everything else.
 //!
-//! Skipped values are not validated. The cursor never recurses: the caller decides how deep to walk. Anything unexpected
-//! on the way is [`Unreadable::Shape`]. Only the full parse tells whether the text is JSON at all.
+//! Skipped values are not validated. The cursor never recurses: the caller decides how deep to walk. Anything
+//! unexpected on the way is [`Unreadable::Shape`]. Only the full parse tells whether the text is JSON at all.
 
 use crate::{
     conversation::Text,

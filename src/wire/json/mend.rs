@@ -58,6 +58,7 @@ fn between(elements: &[Span], last: Option<usize>, next: usize, fresh: Vec<Vec<P
             Span::new(end(last), end(gone.max(last)))
         }
     };
+    // Without a removed or new element there is nothing to edit.
     (!span.is_empty() || !pieces.is_empty()).then_some(Edit { span, pieces })
 }
 
@@ -68,6 +69,7 @@ fn behind(list: Span, elements: &[Span], last: Option<usize>, fresh: Vec<Vec<Pie
         .map_or_else(|| list.start.saturating_add(1), |span| span.end);
     let mut pieces = Vec::new();
     for (index, item) in fresh.into_iter().enumerate() {
+        // Only the first element of a list has no comma before it.
         if index > 0 || last.is_some() {
             pieces.push(Piece::Constant(","));
         }
@@ -81,7 +83,7 @@ fn behind(list: Span, elements: &[Span], last: Option<usize>, fresh: Vec<Vec<Pie
     (!span.is_empty() || !pieces.is_empty()).then_some(Edit { span, pieces })
 }
 
-/// The bytes of `span` with `edits` done inside it, as pieces: for a value that moves.
+/// Returns the bytes of a value that moves, with `edits` applied inside its `span`.
 pub fn moved(span: Span, mut edits: Vec<Edit>) -> Vec<Piece> {
     edits.sort_by_key(|edit| edit.span);
     let mut pieces = Vec::new();

@@ -86,7 +86,7 @@ fn skip_plain(block: &[u8; BLOCK], carry: &mut u64) {
 
 /// Returns the offset behind the last bracket of an object or array. `from` is the offset behind its first bracket.
 ///
-/// Brackets and braces count alike. A container that mixes them is not JSON, which the full parse before an edit detects.
+/// Brackets and braces count alike. A container that mixes them is not JSON; the full parse before an edit detects it.
 pub(super) fn container(body: &[u8], from: usize) -> Option<usize> {
     let mut tail = [b' '; BLOCK];
     // No block begins inside a string: a string that crosses the end of a block is skipped to its own end.
@@ -125,7 +125,7 @@ fn last_bracket(opened: u64, mut closed: u64, depth: &mut u64) -> Option<usize> 
         *depth = before + u64::from(opened.count_ones()) - count;
         return None;
     }
-    // Closing brackets one by one: each ends the container if as many were opened before it as closed.
+    // The depth is 0 at the closing bracket up to which all opened brackets are closed.
     let mut done = 0;
     while closed != 0 {
         let lowest = closed & closed.wrapping_neg();

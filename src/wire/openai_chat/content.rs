@@ -9,13 +9,13 @@ use crate::{
     },
 };
 
-/// The kinds of parts that a tool message may hold.
+/// The kinds of parts that a tool message may contain.
 struct Parts {
-    /// Images too: OpenAI refuses them there, other servers take them.
+    /// Set if images are allowed: OpenAI refuses them in tool messages, other servers take them.
     images: bool,
 }
 
-/// Returns a content as a tool message takes it.
+/// Fits a posted content to a tool message.
 pub(crate) fn fit_content(dialect: Dialect, content: &str) -> String {
     let parts = Parts {
         images: dialect != Dialect::Standard,
@@ -24,11 +24,11 @@ pub(crate) fn fit_content(dialect: Dialect, content: &str) -> String {
     let (root, kind) = content.root();
     match kind {
         Kind::String => content.into_json(),
-        // "Expected an array with minimum length 1."
+        // OpenAI: "Expected an array with minimum length 1."
         Kind::Array if content.json().is_empty(root) => "\"\"".to_owned(),
         Kind::Array => match content::fit(content.json(), root, &parts) {
             Fit::Same => content.into_json(),
-            // Every server takes a string, not every one a list.
+            // Every server takes a string, but not every server takes a list.
             Fit::Blocks(texts) => quoted(&texts.join("\n")),
             Fit::Data => content.into_text(),
         },
@@ -49,7 +49,7 @@ impl Blocks for Parts {
         }
     }
 
-    /// Returns the text itself: the parts of a message are joined.
+    /// Returns the text itself, since the caller joins the parts to one string.
     fn text(&self, string: &str) -> String {
         let json = Json::new(string.as_bytes());
         let text = json.root().map(|root| json.decode(root)).unwrap_or_default();

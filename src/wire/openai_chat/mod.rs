@@ -12,7 +12,7 @@ use crate::{
     wire::Dialect,
 };
 
-/// What the format wants, in each provider's reading.
+/// Returns the pairing rules of the format in a dialect.
 pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
     PairingRules {
         place: ResultPlace::ToolRun,

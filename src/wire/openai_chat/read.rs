@@ -1,4 +1,4 @@
-//! Reads a Chat Completions body into a conversation.
+//! The reader of Chat Completions bodies.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -16,13 +16,14 @@ use crate::{
     },
 };
 
-/// Reads `body` in one pass; a body without `messages` is a conversation without messages.
+/// Reads `body` in one pass. A body without `messages` is a conversation without messages.
 pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     let json = Json::new(body);
     let conversation = Conversation::new(body, details, said);
     let mut reader = Reader { json, conversation };
     let mut cursor = Cursor::new(body, 0);
     cursor.object(|cursor, key| match key {
+        // With two histories it is not certain which one the provider reads.
         b"messages" if reader.conversation.array.is_some() => Err(Unreadable::DuplicateHistory),
         b"messages" => reader.messages(cursor),
         _ => fields::note(&mut reader.conversation, key, cursor).map(|_| ()),
@@ -35,15 +36,16 @@ struct Reader<'a> {
     conversation: Conversation<'a>,
 }
 
-/// The members of a message that matter here; of a key that stands twice the last counts.
+/// The members of a message that pairing needs. Of a repeated key the last counts.
 #[derive(Default)]
 struct Fields<'a> {
     role: Text<'a>,
     content: Option<Span>,
-    /// Whether there is a list of calls.
+    /// Set if there is a list of calls.
     calls: bool,
+    /// The `tool_call_id`.
     answers: Text<'a>,
-    /// Whether the message says something beside its content: `refusal`, `function_call`, `audio`, reasoning.
+    /// Set if there is content under other keys: `refusal`, `function_call`, `audio`, reasoning.
     other: bool,
 }
 
@@ -62,10 +64,12 @@ impl<'a> Reader<'a> {
                 b"role" => fields.role = cursor.text()?,
                 b"content" => fields.content = Some(cursor.value()?),
                 b"tool_calls" => {
+                    // Of a repeated key the last counts: the calls of an earlier one are dropped.
                     self.conversation.rewind_to(mark);
                     fields.calls = self.calls(cursor)?;
                 }
                 b"tool_call_id" => fields.answers = cursor.text()?,
+                // A name is no content: a message with only a name is still empty.
                 b"name" => drop(cursor.value()?),
                 _ => {
                     fields.other |= cursor.kind() != Kind::Null;
@@ -79,7 +83,7 @@ impl<'a> Reader<'a> {
         let content = fields.content.map(|content| (content, self.json.kind(content)));
         match role {
             Role::Assistant => self.note_flaw(&fields, content.is_none_or(|(_, kind)| kind == Kind::Null), mark.parts),
-            // Calls in the mouth of another role are not calls.
+            // Only the assistant calls. The role may follow the calls, so that they are dropped only here.
             _ => self.conversation.rewind_to(mark),
         }
         if role == Role::Tool {
@@ -104,6 +108,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// Notes the flaw of an assistant message, if it has one.
     fn note_flaw(&mut self, fields: &Fields<'a>, without_content: bool, first: usize) {
         let without_calls = self.conversation.parts.len() == first;
         let kind = match (without_calls, without_content && !fields.other) {
@@ -119,8 +124,9 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Reads a list of calls; whether there is one.
+    /// Reads a list of calls. Returns `true` if there is one.
     fn calls(&mut self, cursor: &mut Cursor<'a>) -> Result<bool, Unreadable> {
+        // Clients that serialize missing members write null.
         if cursor.kind() == Kind::Null {
             return cursor.value().map(|_| false);
         }
@@ -143,7 +149,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What an entry of `tool_calls` says: `function {name, arguments}` or `custom {name, input}`.
+/// Locates the name and the input of an entry of `tool_calls`: `function {name, arguments}` or `custom {name, input}`.
 pub(crate) fn details(body: &[u8], call: Span) -> CallDetails {
     let json = Json::new(body);
     let Some(function) = json.member(call, "function").or_else(|| json.member(call, "custom")) else {
@@ -160,7 +166,7 @@ pub(crate) fn details(body: &[u8], call: Span) -> CallDetails {
     }
 }
 
-/// What a tool message says, where that is one text.
+/// Returns the text of a tool message. `None` if its content is not one plain text.
 fn said(body: &[u8], message: Span) -> Option<Text<'_>> {
     said::plain_in(Json::new(body), message, "content")
 }

@@ -1,7 +1,7 @@
-//! Reads the chunks of a Chat Completions stream, and an answer that is one completion.
+//! The reader of the chunks of a Chat Completions stream, and of an answer that is one completion.
 //!
-//! Shapes: OpenAI API reference and openai-python, 2026-08; what compatible servers do differently is said where it is
-//! read. No heartbeat of its own, no server tools, no compaction.
+//! Shapes: OpenAI API reference and openai-python, 2026-08. Comments beside the code name what compatible servers do
+//! differently. The format has no heartbeat, no server tools and no compaction.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -23,23 +23,24 @@ use crate::{
 /// Known finish reasons.
 pub(crate) const STOPS: [&str; 5] = ["stop", "length", "tool_calls", "content_filter", "function_call"];
 
-/// How an event begins whose data is one line.
+/// The beginning of an event whose data is one line.
 const DATA: &[u8] = b"data: ";
 
-/// What the last event was that said nothing new, and how far reasoning was then.
+/// The state between events: the pattern of chunks that change no fact.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reader {
     silent: Silent,
+    /// The phase of reasoning for which the pattern holds.
     phase: Phase,
 }
 
 impl Reader {
-    /// Whether an event says nothing new, told by the one before it.
+    /// Returns `true` if an event changes no fact, because it matches the pattern.
     pub(crate) fn is_delta(&self, event: &[u8], facts: &Facts) -> bool {
         facts.reasoning == self.phase && self.silent.is_like(event)
     }
 
-    /// Reads the data of one event; `event` is all of it.
+    /// Reads the `data` of one event.
     pub(crate) fn read(&mut self, event: &[u8], data: &[u8], facts: &mut Facts) -> Seen {
         let before = facts.reasoning;
         let mut chunk = Chunk::default();
@@ -47,6 +48,7 @@ impl Reader {
         let phase = facts.reasoning;
         if chunk.speaks || phase != before {
             self.silent.forget();
+        // Spans are relative to the data: only where it is one line of the event do they fit the event.
         } else if event.starts_with(DATA) && event.get(DATA.len()..).is_some_and(|rest| rest.starts_with(data)) {
             self.phase = phase;
             let strings = chunk.texts.iter().filter(|(kind, _)| kind.is_free(phase));
@@ -56,19 +58,20 @@ impl Reader {
     }
 }
 
-/// A string whose words do not matter.
+/// The kind of a string whose text changes no fact.
 #[derive(Clone, Copy, Debug)]
 enum Words {
     Content,
     Reasoning,
-    /// Of arguments, or noise.
+    /// Arguments of a call, or padding.
     Other,
 }
 
 impl Words {
-    /// Whether the string may be any other, empty or not, and nothing changes.
+    /// Returns `true` if the string may be replaced by any other, empty or not, without a change of facts.
     fn is_free(self, phase: Phase) -> bool {
         match self {
+            // Text ends open reasoning, so that empty and non-empty text then differ.
             Self::Content => phase != Phase::Open,
             Self::Reasoning => phase == Phase::Open,
             Self::Other => true,
@@ -76,14 +79,14 @@ impl Words {
     }
 }
 
-/// What is found in one event.
+/// The findings in one event.
 #[derive(Default)]
 struct Chunk {
-    /// Whether it is a message and no delta.
+    /// Set if the event is a complete message and no delta.
     whole: bool,
-    /// Whether anything was noted, reasoning aside.
+    /// Set if any fact was noted, apart from the phase of reasoning.
     speaks: bool,
-    /// Strings whose words do not matter, where they stand.
+    /// Strings whose text changes no fact, with their spans in the data.
     texts: Vec<(Words, Span)>,
 }
 
@@ -97,14 +100,17 @@ impl Chunk {
         walk(data, |cursor, key| match key {
             b"choices" => items(cursor, |cursor| self.choice(cursor, facts)),
             b"usage" => {
+                // Every chunk but the last has `"usage": null`.
                 self.speaks |= cursor.kind() != Kind::Null;
                 usage(cursor, facts)
             }
             b"error" => error.take(cursor),
             b"model" => model(facts, cursor),
+            // Random padding, other in every chunk.
             b"obfuscation" => self.text(Words::Other, cursor).map(|_| ()),
             _ => skip(cursor),
         });
+        // A completion that is no stream has no `[DONE]`.
         facts.terminal |= self.whole && facts.stop.is_some();
         if error.is_seen() {
             (facts.error, facts.terminal) = (Some(error.fault()), true);
@@ -137,7 +143,7 @@ impl Chunk {
         read
     }
 
-    /// Passes the value here; whether it is a text with something in it.
+    /// Passes the next value and notes its span. Returns `true` if it is a string that is not empty.
     fn text(&mut self, words: Words, cursor: &mut Cursor<'_>) -> Result<bool, Unreadable> {
         let is_text = cursor.kind() == Kind::String;
         let span = cursor.value()?;
@@ -148,15 +154,15 @@ impl Chunk {
     }
 }
 
-/// What a choice adds.
+/// The output that a chunk adds to a choice.
 #[derive(Default)]
 struct Delta<'a> {
-    /// Whether there are words, or calls.
+    /// Set if there is text, or a call.
     words: bool,
-    /// Whether there is reasoning: `reasoning_content` of DeepSeek, vLLM and others, `reasoning` of `OpenRouter` and Groq.
+    /// Set if there is reasoning: `reasoning_content` (DeepSeek, vLLM and others) or `reasoning` (OpenRouter, Groq).
     reasoning: bool,
     calls: Vec<Call<'a>>,
-    /// Whether there is a refusal or sound.
+    /// Set if there is a refusal or audio.
     other: bool,
 }
 
@@ -177,12 +183,13 @@ impl<'a> Delta<'a> {
                 self.words = true;
                 let mut call = Call::default();
                 let read = inside(cursor, |cursor, key| call.take(key, cursor, chunk));
+                // Further pieces of a call have only arguments.
                 if !(call.id.is_empty() && call.name.is_empty()) {
                     self.calls.push(call);
                 }
                 read
             })?,
-            // The form before `tool_calls`: one call, without an id.
+            // The older form of `tool_calls`: one call, without an id.
             b"function_call" => {
                 let mut call = Call::default();
                 inside(cursor, |cursor, key| call.function(key, cursor, chunk))?;
@@ -191,6 +198,7 @@ impl<'a> Delta<'a> {
                 }
             }
             b"refusal" | b"audio" => {
+                // Two bytes are an empty string, list or object.
                 let null = cursor.kind() == Kind::Null;
                 self.other |= cursor.value()?.len() > 2 && !null;
             }
@@ -203,14 +211,16 @@ impl<'a> Delta<'a> {
         self.words || self.reasoning || self.other || !self.calls.is_empty()
     }
 
+    /// Notes the phase of reasoning and the calls.
     fn note(self, choice: u64, facts: &mut Facts) {
+        // Text ends reasoning; a chunk with both is past it.
         if self.words && facts.reasoning == Phase::Open {
             facts.reasoning = Phase::Over;
         } else if self.reasoning && !self.words {
             facts.reasoning = Phase::Open;
         }
         for call in self.calls {
-            // Servers that say no index send whole calls; some say the same index of every call, with other ids.
+            // Servers without indices send complete calls. Some servers give every call the same index and another id.
             facts.calls.note(EmittedCall {
                 id: kept(&call.id),
                 name: kept(&call.name),
@@ -242,7 +252,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Reads the usage of `OpenAI` and of what imitates it.
+/// Reads the usage in the form of OpenAI and compatible servers.
 fn usage(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
     let (mut usage, mut input, mut some) = (Usage::default(), 0, false);
     let read = inside(cursor, |cursor, key| {
@@ -254,7 +264,7 @@ fn usage(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
                 b"cached_tokens" => count(&mut usage.cache_read, cursor),
                 _ => skip(cursor),
             }),
-            // DeepSeek.
+            // DeepSeek's name for it.
             b"prompt_cache_hit_tokens" => count(&mut usage.cache_read, cursor),
             b"completion_tokens_details" => inside(cursor, |cursor, key| match key {
                 b"reasoning_tokens" => count(&mut usage.reasoning, cursor),
@@ -264,6 +274,7 @@ fn usage(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
         }
     });
     if some {
+        // The provider counts cached tokens as prompt tokens too.
         usage.input = input.saturating_sub(usage.cache_read);
         facts.usage = usage;
     }

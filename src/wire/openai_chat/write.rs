@@ -1,4 +1,4 @@
-//! Writes messages of the Chat Completions format.
+//! The writer of messages of the Chat Completions format.
 
 use crate::{
     splice::{Edit, Piece, Span},
@@ -8,11 +8,12 @@ use crate::{
     },
 };
 
-/// Parts of a result that a user message may hold as they are.
+/// Types of parts in a result that a user message may contain unchanged.
 const CARRIED: [&[u8]; 3] = [b"image_url", b"input_audio", b"file"];
 
-/// A result that nobody gave. No `name`: xAI takes one on user messages only.
+/// Writes a placeholder as a tool message.
 pub(crate) fn placeholder(id: Piece, text: &'static str) -> Vec<Piece> {
+    // Without `name`, which xAI takes in user messages only.
     vec![
         Piece::Constant(r#"{"role":"tool","tool_call_id":"#),
         id,
@@ -22,7 +23,7 @@ pub(crate) fn placeholder(id: Piece, text: &'static str) -> Vec<Piece> {
     ]
 }
 
-/// A real result from elsewhere; `content` is JSON that the message takes.
+/// Writes a real result that was not in the body. `content` is JSON that the message takes.
 pub(crate) fn restored(id: Piece, content: String) -> Vec<Piece> {
     let head = Piece::Constant(r#"{"role":"tool","tool_call_id":"#);
     vec![
@@ -34,10 +35,11 @@ pub(crate) fn restored(id: Piece, content: String) -> Vec<Piece> {
     ]
 }
 
-/// A result as a user message; a plain string where it carries no image or file.
+/// Writes a result as a user message.
 pub(crate) fn quote(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Piece> {
     let mut quoted = quote::quote(json, id, name, json.member(result, "content"), &CARRIED);
     let mut pieces = vec![Piece::Constant(r#"{"role":"user","content":"#)];
+    // Without an image or file a plain string is enough, which every server takes.
     if let [Quoted::Text(text)] = quoted.as_mut_slice() {
         pieces.push(Piece::Constant("\""));
         pieces.append(text);
@@ -50,7 +52,7 @@ pub(crate) fn quote(json: Json<'_>, result: Span, id: &str, name: Option<&str>) 
     pieces
 }
 
-/// A result as content parts, joined by commas.
+/// Writes a result as content parts, joined by commas.
 pub(crate) fn quote_parts(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Piece> {
     parts(quote::quote(json, id, name, json.member(result, "content"), &CARRIED))
 }
@@ -73,7 +75,7 @@ fn parts(quoted: Vec<Quoted>) -> Vec<Piece> {
     pieces
 }
 
-/// Puts content parts in front of what the message at `span` says.
+/// Inserts content parts before the content of the message at `span`.
 pub(crate) fn in_front(json: Json<'_>, span: Span, front: Vec<Piece>) -> Edit {
     let content = json
         .member(span, "content")
@@ -89,6 +91,7 @@ pub(crate) fn in_front(json: Json<'_>, span: Span, front: Vec<Piece>) -> Edit {
                 pieces,
             }
         }
+        // The string becomes a part in a list; its own bytes do not change.
         Some((content, Kind::String)) => {
             let mut pieces = vec![Piece::Constant("[")];
             pieces.extend(front);
@@ -96,6 +99,7 @@ pub(crate) fn in_front(json: Json<'_>, span: Span, front: Vec<Piece>) -> Edit {
             pieces.push(Piece::Constant("}]"));
             Edit { span: content, pieces }
         }
+        // Null or missing content has nothing to preserve.
         _ => {
             let mut pieces = vec![Piece::Constant("[")];
             pieces.extend(front);
@@ -105,12 +109,12 @@ pub(crate) fn in_front(json: Json<'_>, span: Span, front: Vec<Piece>) -> Edit {
     }
 }
 
-/// Gives the call at `span` another id.
+/// Replaces the id of the call at `span`.
 pub(crate) fn set_call_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
     json.set(span, "id", vec![id])
 }
 
-/// Gives the tool message at `span` another id.
+/// Replaces the call id of the tool message at `span`.
 pub(crate) fn set_result_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
     json.set(span, "tool_call_id", vec![id])
 }

@@ -1,7 +1,8 @@
-//! What a provider's 400 says about the pairing of tool calls: one table of phrases for all formats, and its reader.
+//! Reads refusals: 400 responses in which a provider objects to the pairing of tool calls.
 //!
-//! Never trusts an index (`messages.7`), since providers count after their own normalising: only ids are taken. Never
-//! finds a phrase inside a text, where a user's words may be echoed: only at its beginning, behind known [`LEADS`].
+//! One table of phrases serves all formats. Indices such as `messages.7` are ignored, since providers count after their
+//! own normalization; only ids are read. A phrase must begin the text, apart from known [`LEADS`], since an error may
+//! quote the user further on.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -22,59 +23,59 @@ use read::read;
 /// The largest body that [`refusal`] reads, in bytes.
 pub const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
-/// What a provider's 400 says about pairing.
+/// A provider's objection to the pairing of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What is wrong.
+    /// The kind of fault.
     pub kind: RefusalKind,
-    /// What it names, in its order, each once: call ids, or item ids where the kind says so. At most 64, of at most 256
-    /// bytes each; what is longer is left out.
+    /// The ids that the text names, in its order, each once: call ids, or item ids for the kinds that say so.
     ///
-    /// Empty where the provider names none (Chat Completions orphans, DeepSeek and Bedrock counts) or an index in place
-    /// of them (Qwen). The kind is certain all the same: look for findings of that kind, or send the original again if
-    /// it was edited; never choose a call by an index in the text.
+    /// At most 64 ids are read, and none of more than 256 bytes. The list is empty if the provider names none (Chat
+    /// Completions orphans, DeepSeek and Bedrock counts) or an index instead (Qwen). The kind is certain all the same:
+    /// the repair looks for findings of that kind, or resends the original body if it was edited. It never chooses a
+    /// call by an index in the text.
     pub ids: Vec<String>,
 }
 
-/// What may be wrong with the pairing.
+/// The faults of pairing that providers name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusalKind {
-    /// Calls without a result where one is due.
+    /// Calls without a required result.
     Unanswered,
-    /// Results without a call, or without an id; without ids also a result more than there are calls.
+    /// Results without a call or without an id. If the refusal names no ids, also more results than calls.
     Orphan,
-    /// A second result for one call. DeepSeek's chat endpoint says the same of two calls of one message with one id.
+    /// A second result for one call. DeepSeek's chat endpoint also uses this text for two calls with one id.
     Duplicate,
     /// One id for two calls.
     RepeatedCall,
-    /// A server tool's call without its result, or the reverse: what belongs together in assistant messages.
+    /// A server tool's call without its result, or the reverse, in assistant messages.
     ServerHalf,
-    /// Responses: two items with one item id. The ids are item ids.
+    /// Responses: two items with the same item id. The ids are item ids.
     RepeatedItem,
-    /// Responses: an item without the reasoning item it was made with. The id is that of the item, not of the reasoning.
+    /// Responses: an item without its reasoning item. The id is that of the item, not of the reasoning.
     WithoutReasoning,
-    /// Anthropic: a thinking block that was made behind another prefix. Names no ids.
+    /// Anthropic: a thinking block that was generated behind another prefix. Names no ids.
     Bound {
-        /// Whether the text names the beta header that the setting `drop_block` needs, which the request lacked.
+        /// Set if the text names the beta header that the setting `drop_block` needs and the request lacked.
         header_named: bool,
     },
 }
 
-/// The beginning of the beta header's value that Anthropic's binding controls need.
+/// The beginning of the beta header value that Anthropic's binding controls need.
 const BINDING_HEADER: &[u8] = b"thinking-binding-controls-";
 
-/// How often a text may hold an error body as text.
+/// Largest number of error bodies that are nested as text.
 const LAYERS_MAX: u8 = 3;
-/// Objects and arrays from an error body to its text.
+/// Largest number of objects and arrays around the text of an error body.
 const NESTING_MAX: u8 = 5;
+/// Largest number of leads before a phrase.
 const LEADS_MAX: usize = 6;
 
-/// What the `body` of a provider's 400 says about pairing; none where it says nothing of the kind, or is larger than
-/// [`REFUSAL_BYTES_MAX`].
+/// Reads the `body` of a provider's 400. `None` if it is not about pairing, or larger than [`REFUSAL_BYTES_MAX`].
 ///
-/// The text may stand at `error`, `error.message`, `message`, `detail` or `error.metadata.raw`, in an array of such
-/// objects, or be the whole body; and it may hold such a body itself, as JSON or as Python prints bytes, up to three
-/// times one in the other. Never fails: what is no JSON, or broken behind the text, is read as far as it goes.
+/// The text may be at `error`, `error.message`, `message`, `detail` or `error.metadata.raw`, in an array of such
+/// objects, or the whole body. It may itself contain such a body, as JSON or as Python prints bytes, nested up to three
+/// times. Broken JSON is read up to the fault.
 pub fn refusal(body: &[u8]) -> Option<Refusal> {
     let read = body.len() <= REFUSAL_BYTES_MAX;
     read.then(|| in_text(body, LAYERS_MAX)).flatten()
@@ -82,6 +83,7 @@ pub fn refusal(body: &[u8]) -> Option<Refusal> {
 
 fn in_text(text: &[u8], layers: u8) -> Option<Refusal> {
     let mut text = text.trim_ascii();
+    // Gateways and SDKs put their own words before the provider's, several of them in a chain.
     for _ in 0..=LEADS_MAX {
         let found = in_body(text, layers).or_else(|| PHRASES.iter().find_map(|phrase| said(phrase, text)));
         if found.is_some() {
@@ -95,6 +97,7 @@ fn in_text(text: &[u8], layers: u8) -> Option<Refusal> {
 
 fn said(&(phrase, kind): &(&str, RefusalKind), text: &[u8]) -> Option<Refusal> {
     let (ids, _) = read(phrase, text)?;
+    // The header is named behind the phrase, or not at all.
     let kind = match kind {
         RefusalKind::Bound { .. } => RefusalKind::Bound {
             header_named: memmem::find(text, BINDING_HEADER).is_some(),
@@ -104,7 +107,7 @@ fn said(&(phrase, kind): &(&str, RefusalKind), text: &[u8]) -> Option<Refusal> {
     Some(Refusal { kind, ids })
 }
 
-/// What an error body at the beginning of `text` says.
+/// Reads the error body at the beginning of `text`.
 fn in_body(text: &[u8], layers: u8) -> Option<Refusal> {
     let layers = layers.checked_sub(1)?;
     match text {
@@ -121,7 +124,7 @@ fn in_value(json: Json<'_>, value: Span, nesting: u8, layers: u8) -> Option<Refu
     }
     let nesting = nesting.checked_sub(1)?;
     let mut found = None;
-    // What stands before a fault counts: it was read.
+    // A phrase before a fault in the JSON counts, so that the result of the walk does not matter.
     let _walked = match kind {
         Kind::Object => json.members(value, |key, value| {
             if found.is_none() && MEMBERS.contains(&key) {
@@ -138,7 +141,7 @@ fn in_value(json: Json<'_>, value: Span, nesting: u8, layers: u8) -> Option<Refu
     found
 }
 
-/// The bytes that Python prints as `b'…'`, up to the closing `quote`; line ends as blanks.
+/// Decodes bytes that Python printed as `b'…'`, up to the closing `quote`. Line breaks become blanks.
 fn unescaped(mut text: &[u8], quote: u8) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     loop {
@@ -154,6 +157,7 @@ fn unescaped(mut text: &[u8], quote: u8) -> Vec<u8> {
     }
 }
 
+/// Returns the byte of two hexadecimal digits, or `?` if they are none.
 fn hex(high: u8, low: u8) -> u8 {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     digit(high).zip(digit(low)).map_or(b'?', |(high, low)| high << 4 | low)

@@ -1,12 +1,14 @@
-//! The phrases that providers refuse a pairing with, and what stands in front of them. Each with who says so and when.
+//! The phrases with which providers refuse a pairing, and the texts before them, each with its source and date.
 
 use crate::wire::refusal::RefusalKind::{
     self, Bound, Duplicate, Orphan, RepeatedCall, RepeatedItem, ServerHalf, Unanswered, WithoutReasoning,
 };
 
-/// What begins a refusal, and its kind. Letters of either case; quotes, backticks and backslashes in the text are
-/// passed over. `<word>` stands for up to 264 bytes without a blank, `<words>` for as many on one line, `<ids>` for an
-/// id, or at the end for a list: behind commas or blanks, up to a full stop, a closing quote or the end of the line.
+/// The beginnings of refusals, with their kinds.
+///
+/// Case does not matter. Quotes, backticks and backslashes in the text are skipped. `<word>` stands for up to 264 bytes
+/// without a blank, `<words>` for up to 264 bytes on one line, and `<ids>` for an id. `<ids>` at the end stands for a
+/// list, separated by commas or blanks, up to a full stop, a closing quote or the end of the line.
 pub(super) const PHRASES: &[(&str, RefusalKind)] = &[
     // Anthropic, "Handle tool calls"; anthropics/claude-code#5989 (2025-08), Vertex: Kilo-Org/kilocode#5163 (2026-01).
     (
@@ -46,7 +48,7 @@ pub(super) const PHRASES: &[(&str, RefusalKind)] = &[
          The following tool_call_ids did not have response messages: <ids>",
         Unanswered,
     ),
-    // deepseek-recipe 0.2.0: the id is that of a tool message that answers none of the calls.
+    // deepseek-recipe 0.2.0: the id belongs to a tool message that answers none of the calls.
     (
         "An assistant message with tool_calls must be followed by tool messages responding to each tool_call_id, \
          The following tool_call_ids did not have response messages: <ids>",
@@ -67,7 +69,7 @@ pub(super) const PHRASES: &[(&str, RefusalKind)] = &[
         "messages with role tool must be a response to a preceding message with tool_calls",
         Orphan,
     ),
-    // OpenAI, seen without a date; the second is of a message without an id.
+    // OpenAI, without a date; the second is about a message without an id.
     (
         "tool_call_id of <ids> not found in tool_calls of previous message",
         Orphan,
@@ -100,8 +102,8 @@ pub(super) const PHRASES: &[(&str, RefusalKind)] = &[
         "Item <ids> of type <word> was provided without its required reasoning item",
         WithoutReasoning,
     ),
-    // Gemini, both with and without the function's name: langchain-ai/langchain#27799. The other two texts of Gemini fit
-    // more than one kind.
+    // Gemini, with and without the function's name: langchain-ai/langchain#27799. Gemini's other two texts fit more
+    // than one kind.
     (
         "Please ensure that function response turn comes immediately after a function call turn",
         Orphan,
@@ -121,7 +123,7 @@ pub(super) const PHRASES: &[(&str, RefusalKind)] = &[
     ("Unexpected tool call id <ids> in tool results", Orphan),
     ("Duplicate tool call id <ids> in assistant message", RepeatedCall),
     ("Unexpected role tool after role", Orphan),
-    // Cohere, "Errors" (2026-11); the place and the id are seen through OpenRouter.
+    // Cohere, "Errors" (2026-11); the place and the id occur through OpenRouter.
     ("tool call id not found in previous tool calls", Orphan),
     ("tool call id must be provided with tool message", Orphan),
     (
@@ -136,7 +138,7 @@ pub(super) const PHRASES: &[(&str, RefusalKind)] = &[
     ),
 ];
 
-/// What may stand in front of a phrase, or of an error body as text; in the spelling of [`PHRASES`].
+/// Texts that may precede a phrase, or an error body as text, written like [`PHRASES`].
 pub(super) const LEADS: &[&str] = &[
     // The place, as Anthropic and DeepSeek write it; in a batch.
     "messages.<word>:",
@@ -161,7 +163,7 @@ pub(super) const LEADS: &[&str] = &[
     "{type: error, error: {type: <word>, message: ",
 ];
 
-/// Members that lead to the text.
+/// The members of error bodies under which the text may be.
 pub(super) const MEMBERS: &[&[u8]] = &[
     b"error",
     b"message",

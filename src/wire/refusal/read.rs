@@ -1,23 +1,26 @@
-//! Reads one phrase of the table in a text: word by word from its beginning, with the ids that it names.
+//! Matches one phrase of the table with the beginning of a text, and reads the ids that the text names.
 
 use memchr::memmem;
 
-/// What litellm puts behind a text without a blank.
+/// Text that litellm appends without a blank.
 const LITELLM_TAIL: &[u8] = b"No fallback model group found";
+/// Largest number of ids that are read.
 const IDS_MAX: usize = 64;
+/// Bytes of the longest id that is read.
 const ID_BYTES_MAX: usize = 256;
-/// An id and the quotes around it.
+/// Bytes of the longest slot: an id and the quotes around it.
 const GAP_BYTES_MAX: usize = 264;
 /// Quotes of every kind, and the backslash before one.
 const MARKS: &[u8] = b"`'\"\\";
-/// Marks in a row that are passed over.
+/// Number of marks in a row that are skipped.
 const MARKS_MAX: usize = 4;
 
-/// The ids that `text` names if it begins as `phrase` says, and what follows the phrase.
+/// Matches `phrase` with the beginning of `text`. Returns the ids that the text names and the rest behind the phrase.
 pub(super) fn read<'t>(phrase: &str, text: &'t [u8]) -> Option<(Vec<String>, &'t [u8])> {
     let mut ids = Vec::new();
     let (mut rest, mut slots) = behind(phrase, text)?;
     while let Some((slot, next)) = slots.split_once('>') {
+        // Nothing delimits a slot at the end of a phrase, so that it takes a whole list.
         if slot == "ids" && next.is_empty() {
             return Some((listed(rest), &[]));
         }
@@ -34,16 +37,17 @@ pub(super) fn read<'t>(phrase: &str, text: &'t [u8]) -> Option<(Vec<String>, &'t
     Some((ids, rest))
 }
 
-/// What is left of a text, and of its phrase: from the name of its next slot on.
+/// The rest of a text, and the rest of its phrase from the name of the next slot on.
 type Left<'t, 'p> = (&'t [u8], &'p str);
 
-/// What is left behind the beginning of `phrase`, up to its first slot.
+/// Matches `phrase` with the beginning of `text`, up to the first slot. Returns the rests of both.
 fn behind<'t, 'p>(phrase: &'p str, text: &'t [u8]) -> Option<Left<'t, 'p>> {
     let mut rest = text;
     for (at, wanted) in phrase.bytes().enumerate() {
         if wanted == b'<' {
             return Some((rest, phrase.get(at.saturating_add(1)..)?));
         }
+        // Each gateway quotes and escapes in its own way.
         let marks = rest
             .iter()
             .take(MARKS_MAX)
@@ -58,8 +62,9 @@ fn behind<'t, 'p>(phrase: &'p str, text: &'t [u8]) -> Option<Left<'t, 'p>> {
     Some((rest, ""))
 }
 
-/// The gap before the first place where `phrase` goes on, no further than the first byte that `stops`; and what is left
-/// behind that.
+/// Returns the gap before the first position at which `phrase` continues, and the rests behind that position.
+///
+/// The gap ends at the first byte that `stops`, or after 264 bytes.
 fn up_to<'t, 'p>(phrase: &'p str, text: &'t [u8], stops: fn(&u8) -> bool) -> Option<(&'t [u8], Left<'t, 'p>)> {
     let width = text.iter().take(GAP_BYTES_MAX).take_while(|byte| !stops(byte)).count();
     (0..=width).find_map(|length| {
@@ -68,12 +73,13 @@ fn up_to<'t, 'p>(phrase: &'p str, text: &'t [u8], stops: fn(&u8) -> bool) -> Opt
     })
 }
 
-/// The ids of a list that ends the text, or goes before other words.
+/// Reads the ids of a list at the end of the text, or before other words.
 fn listed(text: &[u8]) -> Vec<String> {
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let end = memmem::find(line, LITELLM_TAIL).unwrap_or(line.len());
     let line = line.get(..end).unwrap_or_default();
     let mut ids = Vec::new();
+    // The first word is an id, and so is any word behind a comma.
     let mut expected = true;
     for word in line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
         let listed = Listed::new(word);
@@ -91,9 +97,9 @@ fn listed(text: &[u8]) -> Vec<String> {
 
 /// One word of a list of ids.
 struct Listed<'t> {
-    /// Without quotes and what stops it.
+    /// The word without quotes and punctuation.
     name: &'t [u8],
-    /// Whether the list ends with it.
+    /// Set if the list ends with this word.
     ends: bool,
 }
 
@@ -112,19 +118,20 @@ impl<'t> Listed<'t> {
             .unwrap_or_default();
         Self {
             name,
+            // A comma continues the list. Other punctuation ends it, and so does a quote that was opened before it.
             ends: stops.iter().any(|byte| *byte != b',')
                 || tail.iter().any(|byte| *byte != b',' && !MARKS.contains(byte))
                 || tail.iter().filter(|byte| MARKS.contains(byte)).count() > opening,
         }
     }
 
-    /// Whether it may be an id where no comma says so: other words hold no digit.
+    /// Returns `true` if the word may be an id although no comma precedes it. Plain words contain no digit.
     fn looks_like_id(&self) -> bool {
         self.name.iter().any(|byte| byte.is_ascii_digit() || *byte == b'_')
     }
 }
 
-/// An id, unless it is empty, too long, no UTF-8, or an index in its place (`message[532].role`).
+/// Reads an id. `None` if it is empty, too long, not UTF-8, or an index (`message[532].role`).
 fn id(name: &[u8]) -> Option<String> {
     let begin = name.iter().take_while(|byte| MARKS.contains(byte)).count();
     let end = name.iter().rposition(|byte| !MARKS.contains(byte))?.saturating_add(1);

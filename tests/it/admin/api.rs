@@ -1,4 +1,4 @@
-//! `/admin/v1`, the page, and who may ask.
+//! `/admin/v1` and the dashboard page: access, documented answers and repairs without content.
 
 use antiphon::{
     admin::{Parts, Readiness, router},
@@ -28,7 +28,7 @@ const CANARY: &str = "canary-of-content";
 const BEARER: (&str, &str) = ("authorization", "Bearer the token");
 const HOSTILE: &str = "<img src=x onerror=alert(1)>";
 
-/// A request to the admin listener's routes, without a socket.
+/// A request to the admin router without a socket.
 pub(crate) struct Ask<'a> {
     pub(crate) method: Method,
     pub(crate) path: &'a str,
@@ -67,8 +67,8 @@ pub(crate) fn with_token() -> Parts {
     }
 }
 
-/// Every path of the document but the one that never ends, with something in place of its parameters.
-fn asked(document: &Value) -> Vec<(Method, String)> {
+/// Returns each documented method and path except the endless event stream, with sample path parameters.
+fn documented_requests(document: &Value) -> Vec<(Method, String)> {
     let mut asked = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
@@ -90,11 +90,11 @@ async fn document(router: &Router) -> Value {
 }
 
 #[tokio::test]
-async fn the_document_describes_what_is_there_and_what_is_there_is_described() {
+async fn every_documented_path_exists_and_returns_a_documented_status() {
     let router = router(admin(Readiness::new()));
     let document = document(&router).await;
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
-    let asked = asked(&document);
+    let asked = documented_requests(&document);
     assert!(asked.len() > 10, "{asked:?}");
     for (method, path) in &asked {
         let ask = Ask {
@@ -118,11 +118,11 @@ async fn the_document_describes_what_is_there_and_what_is_there_is_described() {
 }
 
 #[tokio::test]
-async fn the_token_is_asked_for_but_for_health_and_the_page() {
+async fn every_path_except_health_and_the_page_requires_the_token() {
     let router = router(with_token());
     let unknown = [("authorization", "Bearer another")];
     let (_, _, text) = answer(&router, get("/admin/v1/openapi.json", &[BEARER])).await;
-    let mut guarded: Vec<String> = asked(&serde_json::from_str(&text).unwrap())
+    let mut guarded: Vec<String> = documented_requests(&serde_json::from_str(&text).unwrap())
         .into_iter()
         .filter(|(method, _)| method == Method::GET)
         .map(|(_, path)| path)
@@ -156,9 +156,9 @@ async fn the_token_is_asked_for_but_for_health_and_the_page() {
     }
 }
 
-/// With a token others than loopback are listened on: literal addresses and named hosts are answered, pages of others never.
+/// Accepts literal addresses and configured host names when a token is set, and refuses foreign hosts and origins.
 #[tokio::test]
-async fn pages_of_others_are_refused_whatever_is_listened_on() {
+async fn foreign_hosts_and_origins_are_refused_on_every_address() {
     let rows = [
         ("10.0.0.7:4748", None, true),
         ("[fd00::1]:4748", None, true),
@@ -186,7 +186,7 @@ async fn pages_of_others_are_refused_whatever_is_listened_on() {
 }
 
 #[tokio::test]
-async fn every_answer_is_strict_with_browsers() {
+async fn every_answer_has_strict_browser_headers() {
     let router = router(admin(Readiness::new()));
     for path in [
         "/",
@@ -218,7 +218,7 @@ async fn every_answer_is_strict_with_browsers() {
 }
 
 #[tokio::test]
-async fn bad_questions_are_answered_with_what_is_wrong() {
+async fn bad_requests_get_an_error_that_names_the_fault() {
     let router = router(admin(Readiness::new()));
     let put = |body| Ask {
         method: Method::PUT,
@@ -254,7 +254,7 @@ async fn bad_questions_are_answered_with_what_is_wrong() {
     assert_eq!(answer(&router, delete).await.0, StatusCode::METHOD_NOT_ALLOWED);
 }
 
-/// Messages with an unanswered call of a tool with a hostile name, deep in the history.
+/// Returns a Messages body with an unanswered call deep in the history. The tool has a hostile name.
 fn broken() -> String {
     let mut messages = vec![];
     for turn in 0..40 {
@@ -267,8 +267,8 @@ fn broken() -> String {
     json!({"model": "m", "max_tokens": 9, "messages": messages}).to_string()
 }
 
-/// The last repairs, once there is news of one: it comes with its structure.
-async fn sketched(router: &Router, news: &mut broadcast::Receiver<DashboardUpdate>) -> Value {
+/// Waits for the news of a repair and returns the page of recent repairs.
+async fn next_repairs(router: &Router, news: &mut broadcast::Receiver<DashboardUpdate>) -> Value {
     while !matches!(news.recv().await.unwrap(), DashboardUpdate::Repair(_)) {}
     let (_, _, text) = answer(router, get("/admin/v1/repairs", &[])).await;
     assert!(!text.contains(CANARY), "{text}");
@@ -276,7 +276,7 @@ async fn sketched(router: &Router, news: &mut broadcast::Receiver<DashboardUpdat
 }
 
 #[tokio::test]
-async fn a_repair_is_explained_in_words_and_structure_never_in_content() {
+async fn repairs_are_shown_without_content() {
     let provider = Provider::start().await;
     for (mode, outcome) in [
         (Mode::Repair, "repaired"),
@@ -288,7 +288,7 @@ async fn a_repair_is_explained_in_words_and_structure_never_in_content() {
         let router = router(admin_of(&shared, Readiness::new()));
         let mut news = shared.telemetry.dashboard().subscribe();
         let answered = app.ask(post("/anthropic/v1/messages", &broken())).await;
-        let page = sketched(&router, &mut news).await;
+        let page = next_repairs(&router, &mut news).await;
         let repair = &page["repairs"][0];
         assert_eq!(repair["outcome"], outcome, "{repair}");
         assert_eq!(repair["status"].as_u64().unwrap(), u64::from(answered.status()));
@@ -344,7 +344,7 @@ async fn a_repair_is_explained_in_words_and_structure_never_in_content() {
     }
 }
 
-/// The next event of this name, from a stream of them.
+/// Reads the stream up to the next event with this name.
 async fn event(stream: &mut (impl AsyncReadExt + Unpin), buffer: &mut String, name: &str) -> Value {
     loop {
         while let Some((block, rest)) = buffer.split_once("\n\n") {
@@ -363,7 +363,7 @@ async fn event(stream: &mut (impl AsyncReadExt + Unpin), buffer: &mut String, na
 }
 
 #[tokio::test]
-async fn those_who_listen_are_told_at_once_and_are_not_too_many() {
+async fn event_streams_are_immediate_and_limited_in_number() {
     let provider = Provider::start().await;
     let (shared, app) = app::before(provider.address()).start_shared().await;
     let router = router(admin_of(&shared, Readiness::new()));
@@ -401,7 +401,7 @@ async fn those_who_listen_are_told_at_once_and_are_not_too_many() {
         );
         assert!(!repair.to_string().contains(CANARY), "{repair}");
         let tick = event(&mut stream, &mut buffer, "tick").await;
-        // A step may have ended meanwhile.
+        // The point may already have been closed when the tick was sent.
         let repairs = [&tick["point"]["repairs"], &tick["last"]["repairs"]];
         assert!(repairs.contains(&&json!({"placeholder": 1})), "{tick}");
     };

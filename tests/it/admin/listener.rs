@@ -1,4 +1,4 @@
-//! The admin listener, over a socket.
+//! The admin listener over a socket.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// Serves the router and asks it once for each request; gives the answers' heads and bodies.
+/// Serves the router, sends each request once, and returns the heads and bodies of the answers.
 async fn ask(readiness: Readiness, requests: &[(&str, &str)]) -> Vec<(String, String)> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -68,7 +68,7 @@ async fn health_while_serving() {
 }
 
 #[tokio::test]
-async fn the_drain_shows_in_readiness_and_nowhere_else() {
+async fn only_readiness_reports_the_drain() {
     let readiness = Readiness::new();
     assert!(readiness.is_ready());
     readiness.clone().draining();
@@ -98,7 +98,7 @@ async fn metrics_are_open_metrics() {
 }
 
 #[tokio::test]
-async fn only_this_machine_under_its_own_names_is_answered() {
+async fn only_local_host_names_and_origins_are_accepted() {
     for (headers, status) in [
         ("Host: localhost\r\n", "200"),
         ("Host: LOCALHOST:4748\r\n", "200"),
@@ -138,7 +138,7 @@ async fn only_this_machine_under_its_own_names_is_answered() {
 }
 
 #[tokio::test]
-async fn nothing_can_be_changed_here() {
+async fn health_and_metrics_paths_accept_no_writes() {
     let answers = ask(Readiness::new(), &[("POST /readyz", LOCAL), ("DELETE /metrics", LOCAL)]).await;
     for (head, _) in answers {
         assert!(head.starts_with("http/1.1 405 "), "{head}");

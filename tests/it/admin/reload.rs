@@ -1,4 +1,4 @@
-//! The configuration is loaded anew by SIGHUP and by the admin API, from outside: the binary, two providers.
+//! Configuration reloads by SIGHUP and by the admin API, with the real binary and two providers.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ async fn ask(process: &Process) -> u16 {
 }
 
 #[tokio::test]
-async fn a_new_file_is_in_force_at_once_and_a_bad_one_never() {
+async fn a_valid_file_applies_at_once_and_an_invalid_one_is_rejected() {
     let (first, second) = (Provider::start().await, Provider::start().await);
     let install = Install::new(&towards(&first));
     let process = install.start().await;
@@ -82,7 +82,7 @@ async fn a_new_file_is_in_force_at_once_and_a_bad_one_never() {
 }
 
 #[tokio::test]
-async fn what_cannot_change_is_said_and_the_rest_changes() {
+async fn a_reload_lists_keys_that_need_a_restart_and_applies_the_rest() {
     let provider = Provider::start().await;
     let install = Install::new(&towards(&provider));
     let process = install.start().await;

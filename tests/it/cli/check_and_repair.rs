@@ -19,7 +19,7 @@ fn antiphon(arguments: &[&str], stdin: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A child that does not read closes the pipe: no fault of ours.
+    // A child that does not read its input closes the pipe: the write error means nothing here.
     drop(child.stdin.take().unwrap().write_all(stdin));
     child.wait_with_output().unwrap()
 }
@@ -90,7 +90,7 @@ fn check_exits_0_on_a_healthy_body_and_2_on_an_unreadable_one() {
 }
 
 #[test]
-fn check_speaks_json() {
+fn check_prints_json() {
     let out = antiphon(&["check", "--output", "json", "-"], &file(BROKEN));
     let document: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(document[0]["file"], "-");
@@ -118,7 +118,7 @@ fn repair_writes_the_body_to_stdout_and_the_report_to_stderr() {
 }
 
 #[test]
-fn repair_can_write_a_file_judge_only_or_show_the_difference() {
+fn repair_can_write_a_file_only_check_or_show_the_difference() {
     let target = scratch("out.json");
     let out = antiphon(&["repair", BROKEN, "-o", target.to_str().unwrap()], b"");
     assert!(out.stdout.is_empty() && out.status.success());
@@ -145,7 +145,7 @@ fn repair_can_write_a_file_judge_only_or_show_the_difference() {
 }
 
 #[test]
-fn repair_applies_no_less_safe_class_than_asked() {
+fn repair_applies_only_the_allowed_safety_classes() {
     let out = antiphon(&["repair", "--least", "lossless", BROKEN], b"");
     assert_eq!(out.stdout, file(BROKEN));
     assert!(text(&out.stderr).contains("nothing applied"));

@@ -1,4 +1,4 @@
-//! The command line as its users meet it: `serve` and `config` through the built binary.
+//! `serve` and `config` through the built binary.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -8,7 +8,7 @@ use std::{
 
 use antiphon::{cli::banner, config::VARIABLES, provider::Routes};
 
-/// The binary, with none of our variables set.
+/// Returns a command for the binary without Antiphon's own variables.
 fn antiphon(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
     crate::support::state::apart(&mut command);
@@ -70,7 +70,7 @@ fn help_and_version() {
 }
 
 #[test]
-fn wrong_usage_is_2_and_speaks_on_stderr() {
+fn wrong_usage_exits_with_2_and_writes_to_stderr() {
     let wrong: [&[&str]; 6] = [
         &["--frobnicate"],
         &["serve", "-v", "-q"],
@@ -87,7 +87,7 @@ fn wrong_usage_is_2_and_speaks_on_stderr() {
 }
 
 #[test]
-fn config_check_says_ok_or_every_problem() {
+fn config_check_prints_ok_or_every_problem() {
     let good = file("[server]\nlisten = \"127.0.0.1:9\"\n");
     let (code, out, err) = run(&["config", "check", "-c", good.path().to_str().unwrap()]);
     assert_eq!(
@@ -142,7 +142,7 @@ fn config_schema_is_json() {
 }
 
 #[test]
-fn config_token_makes_a_token_and_its_line() {
+fn config_token_prints_a_token_and_its_config_line() {
     let (code, token, line) = run(&["config", "token", "ci.2"]);
     assert_eq!(code, 0);
     let random = token.strip_prefix("antiphon_").unwrap().strip_suffix('\n').unwrap();
@@ -169,7 +169,7 @@ fn config_token_makes_a_token_and_its_line() {
 }
 
 #[test]
-fn profiles_that_strangers_could_use_are_not_served() {
+fn profiles_without_client_tokens_are_not_served_to_other_machines() {
     let given =
         file("[server]\nlisten = \"0.0.0.0:0\"\n[[upstreams.openai.profiles]]\nname = \"p\"\napi_key = \"canary\"\n");
     let (code, out, err) = run(&["serve", "-c", given.path().to_str().unwrap()]);
@@ -181,7 +181,7 @@ fn profiles_that_strangers_could_use_are_not_served() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn a_closed_stdout_is_not_an_error() {
     let mut child = antiphon(&["config", "schema"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -194,7 +194,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 }
 
 #[test]
-fn serve_with_a_bad_configuration_is_2() {
+fn serve_with_a_bad_configuration_exits_with_2() {
     let (code, _, err) = run(&[
         "serve",
         "--listen",
@@ -211,7 +211,7 @@ fn serve_with_a_bad_configuration_is_2() {
 }
 
 #[test]
-fn a_taken_port_is_2_and_named() {
+fn a_taken_port_exits_with_2_and_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let (code, _, err) = run(&[
@@ -226,7 +226,7 @@ fn a_taken_port_is_2_and_named() {
     assert!(err.contains(&address), "{err}");
 }
 
-/// A running proxy, stopped when dropped.
+/// A running proxy that is stopped on drop.
 struct Serving {
     child: Child,
     lines: BufReader<std::process::ChildStderr>,
@@ -286,7 +286,7 @@ fn next_line(lines: &mut impl BufRead) -> Option<serde_json::Value> {
 }
 
 #[test]
-fn serve_tells_where_it_is_and_stops_on_sigterm() {
+fn serve_logs_its_addresses_and_stops_on_sigterm() {
     let mut serving = Serving::start(&[]);
     assert!(TcpStream::connect(serving.data).is_ok());
     assert_ne!(serving.data, serving.admin);
@@ -301,7 +301,7 @@ fn serve_tells_where_it_is_and_stops_on_sigterm() {
 }
 
 #[test]
-fn the_line_of_an_exchange_is_written_when_it_has_ended() {
+fn the_log_line_of_an_exchange_is_written_at_its_end() {
     let mut serving = Serving::start(&[]);
     for _ in 0..3 {
         let mut client = TcpStream::connect(serving.data).unwrap();
@@ -317,7 +317,7 @@ fn the_line_of_an_exchange_is_written_when_it_has_ended() {
 }
 
 #[test]
-fn a_second_interrupt_stops_at_once_with_130() {
+fn a_second_interrupt_exits_at_once_with_130() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = format!("silent=http://{}", silent.local_addr().unwrap());
     let mut serving = Serving::start(&[("ANTIPHON_UPSTREAM", &upstream)]);
@@ -337,11 +337,11 @@ fn a_second_interrupt_stops_at_once_with_130() {
 }
 
 #[test]
-fn even_at_trace_only_our_own_lines_are_detailed() {
+fn at_trace_level_only_the_proxys_own_lines_are_detailed() {
     let mut serving = Serving::start(&[("ANTIPHON_LOG", "trace,hyper=trace,h2=trace")]);
     for address in [serving.data, serving.admin] {
         let mut stream = TcpStream::connect(address).unwrap();
-        // Whether it is answered does not matter here, only what is logged of it.
+        // The answer does not matter here, only the log lines.
         drop(stream.write_all(
             b"GET /livez HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer hunter2\r\nConnection: close\r\n\r\n",
         ));
@@ -360,7 +360,7 @@ fn even_at_trace_only_our_own_lines_are_detailed() {
 }
 
 #[test]
-fn doors_that_stay_closed_and_credentials_in_plain_text_are_told() {
+fn missing_host_names_and_unencrypted_upstreams_are_warned_about() {
     let arguments = [
         "--listen",
         "0.0.0.0:0",
@@ -387,12 +387,12 @@ fn doors_that_stay_closed_and_credentials_in_plain_text_are_told() {
 
 #[test]
 fn the_banner_points_each_client_at_its_upstream() {
-    let loaded = antiphon::config::lower(None, &antiphon::config::Flags::default(), &|_| None, &|_| {
+    let loaded = antiphon::config::build_config(None, &antiphon::config::Flags::default(), &|_| None, &|_| {
         Err(std::io::ErrorKind::NotFound.into())
     })
     .unwrap();
     let routes = Routes::new(loaded.config.upstreams);
-    let text = banner::text(
+    let text = banner::render_banner(
         &routes,
         "0.0.0.0:4747".parse().unwrap(),
         "127.0.0.1:4748".parse().unwrap(),

@@ -1,10 +1,10 @@
-//! From file, variables and flags to settings, and every problem on the way.
+//! Settings from file, variables and flags, and every configuration problem.
 
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
 
 use antiphon::{
     auth::{Credential, Profile, Secret},
-    config::{ConfigError, Flags, Loaded, VARIABLES, lower, schema},
+    config::{ConfigError, Flags, LoadedConfig, VARIABLES, build_config, file_schema},
     policy::{ExchangeTimeouts, OnOrganisationChange, RotationSettings},
     provider::ProviderKind,
     repair::{Applicability, Mode, Tier},
@@ -14,9 +14,9 @@ use serde_json::Value;
 
 const EXAMPLE: &str = include_str!("../../../config.example.toml");
 
-fn with(file: Option<&str>, flags: &Flags, variables: &[(&str, &str)]) -> Result<Loaded, ConfigError> {
+fn with(file: Option<&str>, flags: &Flags, variables: &[(&str, &str)]) -> Result<LoadedConfig, ConfigError> {
     let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
-    lower(
+    build_config(
         file.map(|text| ("antiphon.toml", text)),
         flags,
         &|name| variables.get(name).map(ToString::to_string),
@@ -24,7 +24,7 @@ fn with(file: Option<&str>, flags: &Flags, variables: &[(&str, &str)]) -> Result
     )
 }
 
-/// The files of secrets: each under `/run/secrets` holds its own name.
+/// Reads a fake secret file: each path under `/run/secrets` contains its own name.
 fn secret_file(path: &Path) -> io::Result<String> {
     let name = path.strip_prefix("/run/secrets").map_err(|_| io::ErrorKind::NotFound)?;
     match name.to_str().unwrap_or_default() {
@@ -34,26 +34,26 @@ fn secret_file(path: &Path) -> io::Result<String> {
     }
 }
 
-fn file(text: &str) -> Loaded {
+fn file(text: &str) -> LoadedConfig {
     with(Some(text), &Flags::default(), &[]).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn defaults() -> Loaded {
+fn defaults() -> LoadedConfig {
     with(None, &Flags::default(), &[]).unwrap()
 }
 
-/// Checks the problems of a file: each row is `line key: words of the message … (words of the hint)`.
+/// Checks the problems of a file. Each row is `line key: part of the message … (part of the hint)`.
 fn problems(text: &str, expected: &[(usize, &str, &str, &str)]) {
     let error = with(Some(text), &Flags::default(), &[]).expect_err(text);
     let found: Vec<String> = error
         .problems
         .iter()
-        .map(|p| format!("{:?} {} {:?}", p.line(), p, p.hint))
+        .map(|p| format!("{:?} {} {:?}", p.line_number(), p, p.hint))
         .collect();
     assert_eq!(error.problems.len(), expected.len(), "{text}\n{found:#?}");
     for (problem, (line, key, message, hint)) in error.problems.iter().zip(expected) {
         let context = format!("{text}\n{problem}");
-        assert_eq!(problem.line(), (*line > 0).then_some(*line), "{context}");
+        assert_eq!(problem.line_number(), (*line > 0).then_some(*line), "{context}");
         assert_eq!(problem.key, *key, "{context}");
         assert!(
             problem.message.contains(message),
@@ -67,7 +67,7 @@ fn problems(text: &str, expected: &[(usize, &str, &str, &str)]) {
     }
 }
 
-/// Text of a file, then line, key, words of the message and words of the hint of its only problem.
+/// File text, then line, key, part of the message and part of the hint of its only problem.
 #[rustfmt::skip]
 const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("lisen = 1", 1, "lisen", "unknown key", "known here: client_tokens, ledger, log, principals, repair, rotation, server, services"),
@@ -171,7 +171,7 @@ const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("[upstreams.xai]\nprofiles = \"k\"", 2, "upstreams.xai.profiles", "expected an array of tables", "[[…]]"),
 ];
 
-/// A profile of a new upstream `a` and the rest of its table, as in [`MISTAKES`]; its own first line is 5.
+/// The rest of a profile's table in a new upstream `a`, as in [`MISTAKES`]. Its own first line is 5.
 #[rustfmt::skip]
 const PROFILE_MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("api_key = \"k\"", 3, "", "has no name", "name = "),
@@ -201,14 +201,14 @@ const PROFILE_MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn one_mistake_each() {
+fn each_mistake_is_reported() {
     for (text, line, key, message, hint) in MISTAKES {
         problems(text, &[(*line, key, message, hint)]);
     }
 }
 
 #[test]
-fn one_mistake_each_of_a_profile() {
+fn each_mistake_of_a_profile_is_reported() {
     for (text, line, key, message, hint) in PROFILE_MISTAKES {
         let kind = if text.contains("aws") { "bedrock" } else { "compatible" };
         let text = format!("[upstreams.a]\nurl = \"http://h\"\nkind = \"{kind}\"\n[[upstreams.a.profiles]]\n{text}\n");
@@ -220,7 +220,7 @@ fn one_mistake_each_of_a_profile() {
 }
 
 #[test]
-fn many_mistakes_are_told_at_once_in_the_order_of_the_file() {
+fn all_mistakes_are_reported_in_file_order() {
     problems(
         "[server]\nlisen = 1\nlisten = \"x\"\nallow_origins = [3, \"*\"]\n\n[repair]\nmode = \"x\"\n\n[upstreams.b]\nkind = 1\n",
         &[
@@ -236,7 +236,7 @@ fn many_mistakes_are_told_at_once_in_the_order_of_the_file() {
 }
 
 #[test]
-fn an_upstream_that_stands_twice_is_told_at_its_second_place() {
+fn a_repeated_upstream_is_reported_at_its_second_table() {
     let twice = "the same key or table appears twice";
     problems(
         "[upstreams.a]\nurl = \"http://h\"\n[upstreams.a]\nurl = \"http://i\"",
@@ -273,7 +273,7 @@ fn a_url_with_a_password_is_not_repeated() {
 }
 
 #[test]
-fn a_problem_names_whoever_gave_the_value() {
+fn a_problem_names_the_source_of_the_value() {
     let flags = Flags {
         listen: Some("x".into()),
         upstreams: vec!["a=h".into(), "nothing".into(), "b=http://h".into(), "b=http://i".into()],
@@ -300,7 +300,7 @@ fn a_problem_names_whoever_gave_the_value() {
 }
 
 #[test]
-fn flag_before_variable_before_file_before_default() {
+fn flags_override_variables_which_override_the_file() {
     let text = "[server]\nlisten = \"127.0.0.1:2\"\n[log]\nlevel = \"error\"\nformat = \"text\"\n[upstreams.openai]\nurl = \"http://file\"";
     let variables = [
         ("ANTIPHON_LISTEN", "127.0.0.1:3"),
@@ -315,7 +315,7 @@ fn flag_before_variable_before_file_before_default() {
         verbosity: 1,
         ..Flags::default()
     };
-    let seen = |loaded: Loaded| {
+    let seen = |loaded: LoadedConfig| {
         let openai = loaded
             .config
             .upstreams
@@ -352,7 +352,7 @@ fn flag_before_variable_before_file_before_default() {
 }
 
 #[test]
-fn an_empty_variable_is_not_set_and_rust_log_may_be_meant_for_others() {
+fn empty_variables_and_foreign_rust_log_values_are_ignored() {
     let level = |variables: &[(&str, &str)]| with(None, &Flags::default(), variables).unwrap().config.log.level;
     assert_eq!(level(&[("ANTIPHON_LOG", "")]), "info");
     assert_eq!(level(&[("RUST_LOG", "debug")]), "debug");
@@ -520,7 +520,7 @@ fn every_key_reaches_its_setting() {
 }
 
 #[test]
-fn variables_stand_for_values_but_never_for_keys() {
+fn variables_expand_in_values_but_not_in_keys() {
     let text = "[upstreams.a]\nurl = \"https://${HOST}:${PORT:-8443}/$${x}\"\n[repair]\nmode = \"${MODE:-observe}\"";
     let loaded = with(Some(text), &Flags::default(), &[("HOST", "h")]);
     assert_eq!(loaded.unwrap().config.upstreams.last().unwrap().base_path, "/${x}");
@@ -533,7 +533,7 @@ fn variables_stand_for_values_but_never_for_keys() {
 }
 
 #[test]
-fn the_clocks_default_to_those_of_the_policy() {
+fn timeouts_default_to_those_of_the_policy() {
     let config = defaults().config;
     assert_eq!(config.proxy.timeouts, ExchangeTimeouts::default());
     assert_eq!(config.proxy.rotation, RotationSettings::default());
@@ -633,7 +633,7 @@ fn a_secret_is_printed_as_its_reference_or_not_at_all() {
     assert_eq!(printed.matches("\"${FIRST}\"").count(), 2, "{printed}");
     assert_eq!(printed.matches("\"***\"").count(), 3, "{printed}");
     assert!(printed.contains("credentials = \"profiles\"") && printed.contains("credentials = \"passthrough\""));
-    // What could not be printed is refused, and everything else says the same when it is read again.
+    // The unprintable secret is refused. Without it, the printed file gives the same settings.
     let error = with(Some(&printed), &Flags::default(), FIRST).unwrap_err();
     assert!(
         error
@@ -656,7 +656,7 @@ fn a_secret_is_printed_as_its_reference_or_not_at_all() {
 }
 
 #[test]
-fn no_mistake_makes_a_secret_visible() {
+fn no_mistake_reveals_a_secret() {
     let head = "[upstreams.a]\nurl = \"http://h\"\n";
     let table = "[[upstreams.a.profiles]]\nname = \"p\"\n";
     let rows = [
@@ -685,7 +685,7 @@ fn no_mistake_makes_a_secret_visible() {
         let seen = format!("{error} {error:?}");
         assert!(!seen.contains("canary"), "{row}\n{seen}");
         assert!(
-            error.problems.iter().all(|problem| problem.line().is_some()),
+            error.problems.iter().all(|problem| problem.line_number().is_some()),
             "{row}\n{seen}"
         );
     }
@@ -749,7 +749,7 @@ fn profiles_are_served_to_other_machines_only_with_client_tokens() {
 }
 
 #[test]
-fn what_is_printed_says_the_same_when_read_again() {
+fn the_printed_configuration_loads_to_the_same_settings() {
     let text = "[upstreams.\"my.llm\"]\nurl = \"http://h/$${v1}\"\n[tools.\"a b\"]\ntier = \"durable\"\n[repair]\nmode = \"strict\"";
     for loaded in [defaults(), file(text)] {
         let printed = loaded.to_toml().unwrap();
@@ -760,7 +760,7 @@ fn what_is_printed_says_the_same_when_read_again() {
 }
 
 #[test]
-fn the_example_says_the_defaults() {
+fn the_example_contains_the_defaults() {
     assert_eq!(
         format!("{:?}", file(EXAMPLE).config),
         format!("{:?}", defaults().config)
@@ -768,7 +768,7 @@ fn the_example_says_the_defaults() {
 }
 
 #[test]
-fn the_example_names_every_key_and_its_commented_tables_are_right() {
+fn the_example_contains_every_key_and_valid_commented_tables() {
     let live = EXAMPLE.lines().map(|line| {
         let inside = line.strip_prefix("# ").unwrap_or_default();
         let is_toml = inside.starts_with('[') || inside.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
@@ -788,12 +788,12 @@ fn the_example_names_every_key_and_its_commented_tables_are_right() {
     assert!(loaded.config.literal_secrets.is_empty());
     let table: toml::Table = live.parse().unwrap();
     let mut missing = Vec::new();
-    unnamed(schema().as_value(), &toml::Value::Table(table), "", &mut missing);
+    collect_missing_keys(file_schema().as_value(), &toml::Value::Table(table), "", &mut missing);
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// Collects the keys of the schema that the file does not name.
-fn unnamed(schema: &Value, value: &toml::Value, path: &str, missing: &mut Vec<String>) {
+/// Collects the schema keys that the file does not contain.
+fn collect_missing_keys(schema: &Value, value: &toml::Value, path: &str, missing: &mut Vec<String>) {
     for (key, schema) in schema
         .get("properties")
         .and_then(Value::as_object)
@@ -802,17 +802,17 @@ fn unnamed(schema: &Value, value: &toml::Value, path: &str, missing: &mut Vec<St
     {
         let path = format!("{path}.{key}");
         match value.get(key) {
-            Some(value) => unnamed(schema, value, &path, missing),
+            Some(value) => collect_missing_keys(schema, value, &path, missing),
             None => missing.push(path),
         }
     }
-    // Of an array of tables, too, some item names each key.
+    // In an array of tables, each key must appear in at least one item.
     if let (Some(item), Some(items)) = (schema.get("items"), value.as_array()) {
         let items = items.iter().filter_map(toml::Value::as_table).flatten();
         let whole: toml::Table = items.map(|(key, value)| (key.clone(), value.clone())).collect();
-        unnamed(item, &toml::Value::Table(whole), path, missing);
+        collect_missing_keys(item, &toml::Value::Table(whole), path, missing);
     }
-    // Of a table with free names, some entry names each key.
+    // In a table with free names, each key must appear in at least one entry.
     if let (Some(free), Some(entries)) = (
         schema.get("additionalProperties").filter(|free| free.is_object()),
         value.as_table(),
@@ -824,7 +824,7 @@ fn unnamed(schema: &Value, value: &toml::Value, path: &str, missing: &mut Vec<St
                 _ => drop(whole.insert(key.clone(), value.clone())),
             }
         }
-        unnamed(free, &toml::Value::Table(whole), path, missing);
+        collect_missing_keys(free, &toml::Value::Table(whole), path, missing);
     }
 }
 
@@ -857,7 +857,7 @@ fn the_schema_is_closed_documented_and_without_null() {
             leaves.push(path.to_owned());
         }
     }
-    let schema = schema();
+    let schema = file_schema();
     let mut leaves = Vec::new();
     walk(schema.as_value(), "", &mut leaves);
     assert!(!schema.as_value().to_string().contains("null"));
@@ -869,13 +869,13 @@ fn the_schema_is_closed_documented_and_without_null() {
 }
 
 #[test]
-fn nothing_reads_a_variable_that_is_not_listed() {
+fn only_listed_variables_are_read() {
     let asked = std::cell::RefCell::new(std::collections::BTreeSet::new());
     let lookup = |name: &str| {
         asked.borrow_mut().insert(name.to_owned());
         None
     };
-    drop(antiphon::config::load(&Flags::default(), &lookup));
+    drop(antiphon::config::load_config(&Flags::default(), &lookup));
     let listed: std::collections::BTreeSet<String> = VARIABLES.iter().map(|(name, _)| (*name).to_owned()).collect();
     let asked: std::collections::BTreeSet<String> = asked.into_inner().iter().map(|name| name.to_uppercase()).collect();
     assert_eq!(asked, listed);

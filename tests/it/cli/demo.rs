@@ -1,4 +1,4 @@
-//! `antiphon demo`: the five stories as they are printed, and what is left of them behind.
+//! `antiphon demo`: the printed stories, and no leftovers after the end.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -34,14 +34,14 @@ pub(crate) fn demo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Exit code, stdout, stderr.
-async fn told(mut command: Command) -> (Option<i32>, String, String) {
+/// Runs a command and returns exit code, stdout and stderr.
+async fn finished(mut command: Command) -> (Option<i32>, String, String) {
     let output = command.output().await.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// The lines of each story, without the breaks in them: `without 400 …`, `with 200 …`, and what is said in between.
+/// Returns the lines of each story, unwrapped: `without 400 …`, `with 200 …`, and the text between them.
 fn stories(text: &str) -> Vec<String> {
     let flat = |story: &str| story.split_whitespace().collect::<Vec<_>>().join(" ");
     let (stories, _) = text.split_once("\nAll five went as they should.\n").expect(text);
@@ -82,7 +82,7 @@ const LINES: [&[&str]; 5] = [
         "keys that are left: 0",
         "asked by hand: key-a: 200, key-b: 200",
         "with 200 x-antiphon-profile: key-",
-        "error event: a tool that the provider runs gave no sign for too long",
+        "error event: timeout: a tool that the provider runs gave no sign for too long",
         "/admin/v1/profiles: key-a ready, key-b ready",
         "with 504",
         "x-antiphon-fault: provider, x-antiphon-phase: headers",
@@ -104,18 +104,18 @@ const LINES: [&[&str]; 5] = [
 ];
 
 #[tokio::test]
-async fn the_five_stories_are_told_and_nothing_is_left_behind() {
+async fn the_five_stories_are_printed_and_no_files_remain() {
     let home = state::directory();
     let mut command = demo(&FREE);
     command.current_dir(&home);
     for variable in ["HOME", "XDG_STATE_HOME", "TMPDIR"] {
         command.env(variable, &home);
     }
-    // What would lead a proxy elsewhere leads the stories nowhere.
+    // Proxy variables of the environment must not affect the stories.
     command
         .env("HTTP_PROXY", "http://127.0.0.1:9")
         .env("ANTIPHON_CONFIG", "/no/such/file");
-    let (code, out, err) = told(command).await;
+    let (code, out, err) = finished(command).await;
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     assert!(out.starts_with("dashboard  http://127.0.0.1:"), "{out}");
     assert!(!out.contains('\u{1b}'), "colours in a pipe");
@@ -134,10 +134,10 @@ async fn the_five_stories_are_told_and_nothing_is_left_behind() {
 }
 
 #[tokio::test]
-async fn a_taken_port_is_avoided_unless_it_was_asked_for() {
-    // Where somebody else has them, they are taken just the same.
+async fn a_taken_port_is_avoided_unless_it_was_requested() {
+    // If another process already has these ports, they are taken as well.
     let _usual = [4747, 4748].map(|port| TcpListener::bind(("127.0.0.1", port)));
-    let (code, out, err) = told(demo(&[])).await;
+    let (code, out, err) = finished(demo(&[])).await;
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     for port in [4747, 4748] {
         assert!(
@@ -148,16 +148,16 @@ async fn a_taken_port_is_avoided_unless_it_was_asked_for() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for arguments in [&["--listen", &address][..], &["--provider-only", "--listen", &address]] {
-        let (code, _, err) = told(demo(arguments)).await;
+        let (code, _, err) = finished(demo(arguments)).await;
         assert_eq!(code, Some(2), "{err}");
         assert!(err.contains(&format!("address {address} is taken")), "{err}");
     }
-    let (code, _, err) = told(demo(&["--admin-listen", "0.0.0.0:0"])).await;
+    let (code, _, err) = finished(demo(&["--admin-listen", "0.0.0.0:0"])).await;
     assert_eq!(code, Some(2), "{err}");
 }
 
 #[tokio::test]
-async fn it_stays_with_some_traffic_until_it_is_interrupted() {
+async fn the_demo_runs_until_it_is_interrupted() {
     let mut child = demo(&[&FREE[..], &["--keep"]].concat()).spawn().unwrap();
     let mut lines = lines(&mut child);
     let mut admin = None;

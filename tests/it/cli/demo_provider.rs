@@ -1,4 +1,4 @@
-//! `antiphon demo --provider-only`: the strict provider beside the independent judge, in all four formats.
+//! `antiphon demo --provider-only`: its verdicts equal those of the independent judge, in all four formats.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -16,14 +16,14 @@ use crate::{
     },
 };
 
-/// The provider alone, and where it is.
+/// Starts the demo provider alone and returns it with its address.
 async fn provider() -> (Child, SocketAddr) {
     let mut child = demo(&["--provider-only", "--listen", "127.0.0.1:0"]).spawn().unwrap();
     let mut lines = lines(&mut child);
     let first = lines.next_line().await.unwrap().expect("a line");
     let url = first.split_once("http://").expect(&first).1;
     let address = url.split_once(": ").expect(&first).0.parse().expect(&first);
-    // What it says later is read by nobody: its pipe must not close.
+    // Later output is ignored, but the pipe must stay open.
     drop(spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} }));
     (child, address)
 }
@@ -39,7 +39,7 @@ const PATHS: [(Format, &str); 4] = [
     (Format::Gemini, "/v1beta/models/gemini-2.5-pro:generateContent"),
 ];
 
-/// What the judge refuses for other reasons than pairing, by the words of its refusal: the demonstration takes it.
+/// Parts of judge refusals that are not about pairing. The demo provider accepts these bodies.
 const NOT_PAIRING: [&str; 12] = [
     "non-empty",
     "non-whitespace",
@@ -56,7 +56,7 @@ const NOT_PAIRING: [&str; 12] = [
 ];
 
 #[tokio::test]
-async fn the_provider_judges_as_the_independent_judge_does() {
+async fn the_provider_gives_the_verdicts_of_the_judge() {
     let (mut child, address) = provider().await;
     let (mut refused, mut failures) = (0, Vec::new());
     for (wire, folder) in cases::folders() {
@@ -104,7 +104,7 @@ async fn the_provider_judges_as_the_independent_judge_does() {
     assert_eq!(err, "");
 }
 
-/// A single history as JSON: batches go elsewhere.
+/// Parses a body with a single history. `None` for a batch.
 fn judged(bytes: &[u8]) -> Option<Value> {
     let body: Value = serde_json::from_slice(bytes).ok()?;
     let holds = |key| body.get(key).is_some();
@@ -118,7 +118,7 @@ fn words(answer: &Message) -> String {
         .to_owned()
 }
 
-/// A request in each format that offers a tool: what is said, and the call and its result where they were.
+/// Returns a request that offers a tool, with these history entries after the user's text.
 fn offering(format: Format, streams: bool, behind: &[Value]) -> Value {
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
     let tool = json!({"name": "weather", "parameters": schema});
@@ -143,7 +143,7 @@ fn offering(format: Format, streams: bool, behind: &[Value]) -> Value {
     }
 }
 
-/// The model's turn in the history, and the id of its call.
+/// Returns the model's turn as a history entry, and the id of its call.
 fn turn(format: Format, answer: &Value) -> (Value, String) {
     let (turn, id) = match format {
         Format::Anthropic => (
@@ -181,7 +181,7 @@ fn result(format: Format, id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn every_other_turn_calls_a_tool_that_is_offered_in_all_four_formats() {
+async fn every_second_turn_calls_an_offered_tool_in_all_four_formats() {
     let (_child, address) = provider().await;
     for (format, path) in PATHS {
         let judge = judge::of(Wire {
@@ -221,7 +221,7 @@ async fn every_other_turn_calls_a_tool_that_is_offered_in_all_four_formats() {
     assert_eq!(post(address, "/v1/messages", b"{").await.status(), 400);
 }
 
-/// The same as a stream: a call, and how the stream ends.
+/// Checks the same with a stream: a call, and then the end of the stream.
 async fn streams(address: SocketAddr, format: Format, path: &str) {
     let path = path.replace(":generateContent", ":streamGenerateContent?alt=sse");
     let answer = post(address, &path, offering(format, true, &[]).to_string().as_bytes()).await;
@@ -240,7 +240,7 @@ async fn streams(address: SocketAddr, format: Format, path: &str) {
     };
     let last = text.trim_end().rsplit("\n\n").next().unwrap();
     assert!(text.contains("weather") && last.contains(end), "{text}");
-    // And words, where no tool is offered.
+    // Without tools, the stream contains text.
     let mut asked = offering(format, true, &[]);
     asked["tools"] = json!([]);
     let answer = post(address, &path, asked.to_string().as_bytes()).await;

@@ -22,10 +22,11 @@ use crate::{
 };
 
 const URLS: [&str; 3] = ["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"];
-/// Prints the variables, and ends once a line comes.
-const WAITS: &str = "echo $ANTHROPIC_BASE_URL; echo $OPENAI_BASE_URL; echo $GOOGLE_GEMINI_BASE_URL; read line; exit 7";
+/// Prints the variables and ends after one line of input.
+const PRINT_AND_WAIT: &str =
+    "echo $ANTHROPIC_BASE_URL; echo $OPENAI_BASE_URL; echo $GOOGLE_GEMINI_BASE_URL; read line; exit 7";
 
-/// Nobody listens there, so that a proxy on the usual port is not found.
+/// Returns an address without a listener, so that no proxy is found on the usual port.
 fn nowhere() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
@@ -71,7 +72,7 @@ impl Running {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Exit code and stderr.
+    /// Waits for the end and returns exit code and stderr.
     async fn end(mut self) -> (Option<i32>, String) {
         let mut err = String::new();
         self.child
@@ -85,7 +86,7 @@ impl Running {
     }
 }
 
-/// The address in `http://ADDRESS/…`.
+/// Returns the address in `http://ADDRESS/…`.
 fn address(url: &str) -> SocketAddr {
     url.strip_prefix("http://")
         .and_then(|rest| rest.split('/').next())
@@ -107,10 +108,13 @@ async fn broken(at: SocketAddr, path: &str) -> Message {
 }
 
 #[tokio::test]
-async fn the_proxy_lives_and_dies_with_the_command() {
+async fn the_proxy_starts_and_stops_with_the_command() {
     let provider = Provider::start().await;
     let upstream = format!("anthropic={}", provider.url());
-    let mut running = Running::new(run(nowhere(), &["--upstream", &upstream, "--", "sh", "-c", WAITS]));
+    let mut running = Running::new(run(
+        nowhere(),
+        &["--upstream", &upstream, "--", "sh", "-c", PRINT_AND_WAIT],
+    ));
     let at = address(&running.line().await);
     assert_eq!(running.line().await, format!("http://{at}/openai/v1"));
     assert_eq!(running.line().await, format!("http://{at}/gemini"));
@@ -127,11 +131,11 @@ async fn the_proxy_lives_and_dies_with_the_command() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_answers_is_used_and_stays() {
+async fn a_running_proxy_is_used_and_keeps_running() {
     let provider = Provider::start().await;
     let install = stories::install(&provider);
     let process = install.start().await;
-    let mut command = run(process.data, &["--", "sh", "-c", WAITS]);
+    let mut command = run(process.data, &["--", "sh", "-c", PRINT_AND_WAIT]);
     command.env("ANTHROPIC_BASE_URL", "https://user:secret@llm.example.com/v1");
     let mut running = Running::new(command);
     assert_eq!(running.line().await, format!("http://{}/anthropic", process.data));
@@ -153,9 +157,9 @@ async fn a_proxy_that_answers_is_used_and_stays() {
 }
 
 #[tokio::test]
-async fn a_stranger_on_the_port_is_not_spoken_to() {
+async fn another_program_on_the_port_gets_no_traffic() {
     let stranger = Provider::start().await;
-    let mut running = Running::new(run(stranger.address(), &["--", "sh", "-c", WAITS]));
+    let mut running = Running::new(run(stranger.address(), &["--", "sh", "-c", PRINT_AND_WAIT]));
     assert_ne!(address(&running.line().await), stranger.address());
     drop(running.child.stdin.take());
     assert_eq!(running.end().await.0, Some(7));
@@ -165,7 +169,7 @@ async fn a_stranger_on_the_port_is_not_spoken_to() {
 async fn two_commands_run_beside_each_other() {
     let home = state::directory();
     let start = || {
-        let mut command = run(nowhere(), &["--", "sh", "-c", WAITS]);
+        let mut command = run(nowhere(), &["--", "sh", "-c", PRINT_AND_WAIT]);
         command.env("XDG_STATE_HOME", &home);
         Running::new(command)
     };
@@ -181,7 +185,7 @@ async fn two_commands_run_beside_each_other() {
 }
 
 #[tokio::test]
-async fn a_proxy_of_the_environment_is_not_asked_for_this_machine() {
+async fn an_environment_proxy_is_not_used_for_loopback() {
     for (variables, wanted) in [
         (&[][..], "-"),
         (&[("NO_PROXY", "corp.example")], "corp.example"),
@@ -200,7 +204,7 @@ async fn a_proxy_of_the_environment_is_not_asked_for_this_machine() {
 }
 
 #[tokio::test]
-async fn exit_codes_are_the_commands() {
+async fn the_exit_code_is_that_of_the_command() {
     for (command, wanted, said) in [
         (&["true"][..], 0, ""),
         (&["sh", "-c", "exit 3"], 3, ""),

@@ -1,4 +1,4 @@
-//! What a service manager hears of the binary: it is ready once it listens, and stops once it drains.
+//! Notifications to a service manager: ready once the binary listens, stopping once it drains.
 #![cfg(unix)]
 
 use std::{
@@ -11,11 +11,11 @@ use std::{
 
 use antiphon::config::VARIABLES;
 
-/// A process that ends with the test.
+/// A process that is killed on drop.
 struct Started(Child);
 
 impl Started {
-    /// On a free admin port and this data port; `socket` is what the manager would set.
+    /// Starts the binary with this data address, a free admin port and the manager's `socket`.
     fn new(listen: &str, socket: &Path) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
         crate::support::state::apart(&mut command);
@@ -51,7 +51,7 @@ impl Drop for Started {
     }
 }
 
-fn heard(socket: &UnixDatagram) -> String {
+fn next_notification(socket: &UnixDatagram) -> String {
     let mut buffer = [0; 512];
     let length = socket.recv(&mut buffer).unwrap();
     String::from_utf8(buffer[..length].to_vec()).unwrap()
@@ -63,23 +63,23 @@ fn free_address() -> String {
 }
 
 #[test]
-fn the_manager_hears_when_it_listens_and_when_it_stops() {
+fn the_manager_is_notified_of_readiness_and_stopping() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let address = free_address();
     let mut started = Started::new(&address, &path);
-    assert_eq!(heard(&manager), "READY=1\n");
+    assert_eq!(next_notification(&manager), "READY=1\n");
     TcpStream::connect(&address).unwrap();
     assert_eq!(started.terminate(), Some(0));
-    assert_eq!(heard(&manager), "STOPPING=1\n");
+    assert_eq!(next_notification(&manager), "STOPPING=1\n");
     manager.set_nonblocking(true).unwrap();
     assert!(manager.recv(&mut [0; 16]).is_err(), "something was said behind the end");
 }
 
 #[test]
-fn a_process_that_cannot_listen_is_never_ready() {
+fn a_process_that_cannot_listen_never_reports_readiness() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
@@ -91,7 +91,7 @@ fn a_process_that_cannot_listen_is_never_ready() {
 }
 
 #[test]
-fn a_manager_that_is_gone_stops_nobody() {
+fn a_missing_manager_does_not_stop_the_proxy() {
     let home = tempfile::tempdir().unwrap();
     let address = free_address();
     let mut started = Started::new(&address, &home.path().join("nobody"));

@@ -32,7 +32,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Some minutes ago.
+/// Returns a time some minutes ago.
 fn then() -> Duration {
     now().checked_sub(Duration::from_secs(500)).unwrap()
 }
@@ -59,7 +59,7 @@ async fn filled(path: &Path) -> SqliteLedger {
 }
 
 #[tokio::test]
-async fn a_store_is_listed_while_it_is_served() {
+async fn a_store_can_be_listed_while_a_proxy_uses_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
     let ledger = filled(&path).await;
@@ -106,12 +106,12 @@ async fn a_store_is_listed_while_it_is_served() {
 }
 
 #[tokio::test]
-async fn what_is_damaged_is_named_and_cleared() {
+async fn damaged_records_are_named_and_removed_by_gc() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
     drop(filled(&path).await);
     let mut bytes = fs::read(&path).unwrap();
-    // Rows stand from the end of their page: this is the last that was put in.
+    // SQLite fills a page from its end: the first match is the record that was inserted last.
     let at = bytes.windows(12).position(|window| window == b"secret words").unwrap();
     bytes[at + 3] ^= 0x10;
     fs::write(&path, bytes).unwrap();
@@ -132,7 +132,7 @@ async fn what_is_damaged_is_named_and_cleared() {
 }
 
 #[test]
-fn without_a_usable_store_it_exits_2_and_makes_none() {
+fn without_a_usable_store_it_exits_with_2_and_creates_none() {
     let folder = tempfile::tempdir().unwrap();
     let (missing, other) = (
         folder.path().join("state/antiphon/ledger.db"),

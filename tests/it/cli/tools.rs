@@ -36,8 +36,8 @@ fn out(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// What `program` with `arguments` says of a script on its standard input; none where it is not installed.
-fn judged(program: &str, arguments: &[&str], script: &str) -> Option<Output> {
+/// Runs `program` over a script on standard input. `None` if the program is not installed.
+fn checked_by(program: &str, arguments: &[&str], script: &str) -> Option<Output> {
     let child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -69,7 +69,7 @@ fn every_shell_has_a_script_that_knows_every_subcommand_and_parses() {
         }
         let judgement = Some(program)
             .filter(|program| !program.is_empty())
-            .and_then(|program| judged(program, arguments, &script));
+            .and_then(|program| checked_by(program, arguments, &script));
         if let Some(judgement) = judgement {
             assert!(judgement.status.success(), "{shell}: {judgement:?}");
         }
@@ -87,7 +87,7 @@ fn the_completions_of_bash_complete() {
     let asked = format!(
         "{script}\nCOMP_WORDS=(antiphon heal); COMP_CWORD=1; _antiphon antiphon heal antiphon; echo \"${{COMPREPLY[@]}}\"\n"
     );
-    if let Some(answer) = judged("bash", &[], &asked) {
+    if let Some(answer) = checked_by("bash", &[], &asked) {
         assert_eq!(
             String::from_utf8_lossy(&answer.stdout).trim(),
             "healthcheck",
@@ -115,7 +115,7 @@ fn the_manual_page_has_every_subcommand_and_its_flags() {
         assert!(page.contains(text), "{text:?} is missing");
     }
     assert!(page.is_ascii());
-    if let Some(set) = judged("groff", &["-man", "-Tutf8", "-ww"], &page) {
+    if let Some(set) = checked_by("groff", &["-man", "-Tutf8", "-ww"], &page) {
         let warnings = String::from_utf8_lossy(&set.stderr).into_owned();
         assert_eq!((set.status.code(), warnings.as_str()), (Some(0), ""));
         let text = String::from_utf8_lossy(&set.stdout).into_owned();
@@ -123,7 +123,7 @@ fn the_manual_page_has_every_subcommand_and_its_flags() {
     }
 }
 
-/// Runs `antiphon healthcheck` against an admin listener, or none.
+/// Runs `antiphon healthcheck` against the admin listener of a draining proxy.
 async fn checked(path: &str, flags: Option<&[&str]>) -> (Option<i32>, String, String) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -142,7 +142,7 @@ async fn checked(path: &str, flags: Option<&[&str]>) -> (Option<i32>, String, St
 }
 
 #[tokio::test]
-async fn a_live_proxy_is_healthy_and_anything_else_is_not() {
+async fn only_a_live_proxy_is_healthy() {
     let (code, said, err) = checked("/livez", None).await;
     assert_eq!((code, err.as_str()), (Some(0), ""));
     assert!(said.starts_with("ok: http://127.0.0.1:"), "{said}");
@@ -158,7 +158,7 @@ async fn a_live_proxy_is_healthy_and_anything_else_is_not() {
 }
 
 #[test]
-fn where_nobody_listens_nobody_is_healthy() {
+fn without_a_listener_the_check_fails() {
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -176,9 +176,9 @@ fn where_nobody_listens_nobody_is_healthy() {
     }
 }
 
-/// A server that takes the connection and says nothing that is HTTP.
+/// A server that accepts the connection but does not answer with HTTP.
 #[test]
-fn a_stranger_on_the_port_is_not_healthy() {
+fn another_program_on_the_port_is_not_healthy() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/livez", listener.local_addr().unwrap());
     let stranger = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The rules of the house that a test can keep: direction of imports, the pure band, one place for each fact.
+//! Architecture rules: direction of imports, pure modules, and one place for each fact.
 
 use std::{
     collections::BTreeSet,
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Rooms that take values and give values.
+/// Rooms without I/O, clocks or async code.
 const PURE: &[&str] = &[
     "splice",
     "digest",
@@ -19,7 +19,7 @@ const PURE: &[&str] = &[
     "session",
 ];
 
-/// What a pure room never names.
+/// Names that a pure room must not use.
 const IMPURE: &[&str] = &[
     "tokio",
     "hyper",
@@ -37,7 +37,7 @@ const IMPURE: &[&str] = &[
     "SystemTime",
 ];
 
-/// Literals that only these files may hold: (start of the literal, file or folder).
+/// Literals that only one file or folder may contain: start of the literal, then the path.
 const ONE_PLACE: &[(&str, &str)] = &[
     ("api.anthropic.com", "src/provider"),
     ("api.openai.com", "src/provider"),
@@ -48,19 +48,19 @@ const ONE_PLACE: &[(&str, &str)] = &[
     ("ANTIPHON_", "src/config"),
 ];
 
-/// Soft limit: a file is divided by responsibility, and this many lines say that it has two.
+/// Most lines of a file. A longer file probably has two responsibilities.
 const LINES_MAX: usize = 500;
 
 pub(super) struct Source {
     pub(super) path: String,
     room: String,
-    /// Without the tests at its end, without comments.
+    /// Code without comments and without the tests at the end.
     pub(super) code: String,
     pub(super) text: String,
 }
 
 #[test]
-fn every_file_opens_with_its_job_and_is_short() {
+fn every_file_has_a_header_and_a_bounded_length() {
     for source in sources() {
         assert!(
             source.text.starts_with("//!"),
@@ -80,7 +80,7 @@ fn every_file_opens_with_its_job_and_is_short() {
     }
 }
 
-/// The rooms of the map in `src/lib.rs`, from the ground up.
+/// Returns the rooms of the map in `src/lib.rs`, lowest first.
 fn map() -> Vec<String> {
     let lib = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
     let rows = lib.lines().filter_map(|line| line.strip_prefix("//! | "));
@@ -132,7 +132,7 @@ fn the_pure_band_is_pure() {
 }
 
 #[test]
-fn each_fact_has_one_place() {
+fn each_literal_has_one_place() {
     for source in sources() {
         for (literal, place) in ONE_PLACE {
             let at_home = source.path.starts_with(place) || source.room == "cli";
@@ -146,7 +146,7 @@ fn each_fact_has_one_place() {
 }
 
 #[test]
-fn nobody_below_holds_the_configuration() {
+fn lower_rooms_do_not_use_the_configuration() {
     for source in sources() {
         let may = ["config", "app", "demo", "cli", "lib", "main"].contains(&source.room.as_str());
         assert!(
@@ -188,7 +188,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The rooms that `crate::…` paths name, grouped imports included.
+/// Returns the rooms that `crate::…` paths name, including grouped imports.
 fn named_rooms(code: &str, all: &[String]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {

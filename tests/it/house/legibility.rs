@@ -1,18 +1,18 @@
-//! Figures of legibility that only get better: `tests/house/measure.py` prints them with every place behind them.
+//! Legibility limits that may only become stricter. `tests/house/measure.py` prints each figure and its places.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::architecture::{Source, sources};
 
-/// Names that every module may use for its own type.
+/// Type names that every module may define.
 const SHARED_NAMES: [&str; 3] = ["Error", "Args", "Settings"];
-/// Names that stand for more than one type beside those.
+/// Largest number of other type names that are defined more than once.
 const REPEATED_NAMES_MAX: usize = 15;
-/// Doc comments that open with a question word, in percent.
+/// Largest share of doc comments that open with a question word, in percent.
 const QUESTIONS_MAX_PERCENT: usize = 3;
-/// Functions with names of one word, in percent.
+/// Largest share of functions with one-word names, in percent.
 const ONE_WORD_MAX_PERCENT: usize = 50;
-/// Plain comments per 100 lines of code, in rooms whose steps need reasons.
+/// Fewest plain comments per 100 lines of code, in rooms whose steps need reasons.
 const REASONS_MIN: usize = 3;
 /// Rooms whose steps need reasons.
 const REASONED: [&str; 3] = ["src/proxy/", "src/repair/", "src/conversation/pairing/"];
@@ -85,7 +85,7 @@ fn doc_comments_open_with_a_verb_or_a_noun() {
 }
 
 #[test]
-fn names_of_functions_tell() {
+fn function_names_have_two_words() {
     let (mut all, mut short) = (0, 0);
     for source in sources() {
         for name in source.code.lines().filter_map(function_name) {
@@ -100,7 +100,7 @@ fn names_of_functions_tell() {
 }
 
 #[test]
-fn steps_have_their_reasons() {
+fn bodies_have_comments_with_reasons() {
     for room in REASONED {
         let (mut code, mut reasons) = (0, 0);
         for source in sources().iter().filter(|source| source.path.starts_with(room)) {
@@ -121,7 +121,7 @@ fn steps_have_their_reasons() {
 fn no_folder_has_an_import_circle() {
     let all = sources();
     let modules: BTreeSet<String> = all.iter().map(|source| module_of(&source.path)).collect();
-    // By folder: which of its modules import which.
+    // Imports between the modules of each folder.
     let mut folders: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
     for source in &all {
         let own = module_of(&source.path);
@@ -164,7 +164,7 @@ fn reaches(uses: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str, seen
     })
 }
 
-/// Skips `pub`, `pub(…)` and the words that may stand in front of an item.
+/// Skips `pub`, `pub(…)` and the keywords that may precede an item.
 fn after_visibility(line: &str) -> &str {
     let mut rest = line.trim_start();
     if let Some(behind) = rest.strip_prefix("pub") {
@@ -191,7 +191,7 @@ fn function_name(line: &str) -> Option<String> {
     after_visibility(line).strip_prefix("fn ").map(identifier)
 }
 
-/// Names of the structs, enums, traits and aliases of a file. Types of a trait's impl belong to the trait.
+/// Returns the structs, enums, traits and aliases of a file. Associated types of a trait impl are left out.
 fn defined_types(source: &Source) -> Vec<String> {
     let defined = |line: &str| {
         let rest = after_visibility(line);
@@ -203,7 +203,7 @@ fn defined_types(source: &Source) -> Vec<String> {
     source.code.lines().filter_map(defined).collect()
 }
 
-/// The type of an inherent impl at the beginning of a line.
+/// Returns the type of an inherent impl that begins the line.
 fn inherent_impl(line: &str) -> Option<String> {
     let mut rest = line.strip_prefix("impl")?;
     if line.contains(" for ") {
@@ -232,13 +232,13 @@ fn inherent_impl(line: &str) -> Option<String> {
         .filter(|name| !name.is_empty())
 }
 
-/// `src/a/b.rs` is `a::b`, as is `src/a/b/mod.rs`.
+/// Returns the module path of a file: `src/a/b.rs` and `src/a/b/mod.rs` are both `a::b`.
 fn module_of(path: &str) -> String {
     let stem = path.trim_start_matches("src/").trim_end_matches(".rs");
     stem.trim_end_matches("/mod").replace('/', "::")
 }
 
-/// Every path in `use` trees and every path that begins with `crate`, `super` or `self`.
+/// Returns every path in `use` trees, and every other path that begins with `crate`, `super` or `self`.
 fn imported_paths(code: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut rest = code;
@@ -277,7 +277,7 @@ fn imported_paths(code: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// `a::{b, c::d}` is `a::b` and `a::c::d`.
+/// Expands a use tree: `a::{b, c::d}` becomes `a::b` and `a::c::d`.
 fn flatten(tree: &str, before: &[String], found: &mut Vec<Vec<String>>) {
     let (head, group) = match tree.split_once('{') {
         Some((head, group)) => (head, Some(group)),
@@ -313,7 +313,7 @@ fn flatten(tree: &str, before: &[String], found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// A path from the crate's root.
+/// Returns a path as seen from the crate root.
 fn resolve(own: &[&str], path: &[String]) -> Vec<String> {
     let own = |ups: usize| own[..own.len().saturating_sub(ups)].iter().map(ToString::to_string);
     match path.first().map(String::as_str) {

@@ -1,4 +1,4 @@
-//! The rules of the code base.
+//! Rules of the code base.
 
 pub(crate) mod architecture;
 pub(crate) mod legibility;

@@ -159,7 +159,7 @@ async fn a_hanging_handshake_is_a_504() {
         answer.json()["error"]["message"]
             .as_str()
             .unwrap()
-            .contains("tls handshake took too long")
+            .contains("timeout in the tls handshake")
     );
 }
 

@@ -1,7 +1,7 @@
 //! From method, path and headers to upstream, target and format.
 
 use antiphon::{
-    config::{Flags, lower},
+    config::{Flags, build_config},
     provider::{BUILT_IN, ProviderKind, RouteError, Routes},
     wire::Wire,
 };
@@ -13,7 +13,7 @@ pub(crate) fn routes(upstreams: &[&str]) -> Routes {
         ..Flags::default()
     };
     Routes::new(
-        lower(None, &flags, &|_| None, &|_| Err(std::io::ErrorKind::NotFound.into()))
+        build_config(None, &flags, &|_| None, &|_| Err(std::io::ErrorKind::NotFound.into()))
             .unwrap()
             .config
             .upstreams,

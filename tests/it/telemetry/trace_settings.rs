@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io, time::Duration};
 
 use antiphon::{
-    config::{Config, Flags, lower},
+    config::{Config, Flags, build_config},
     telemetry::{Telemetry, TraceSampling, TraceSettings},
 };
 use http::HeaderMap;
@@ -58,7 +58,7 @@ fn config(file: &str, variables: &[(&str, &str)]) -> Config {
     let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
     let lookup = |name: &str| variables.get(name).map(ToString::to_string);
     let no_file = |_: &std::path::Path| Err(io::ErrorKind::NotFound.into());
-    let lowered = lower(Some(("antiphon.toml", file)), &Flags::default(), &lookup, &no_file);
+    let lowered = build_config(Some(("antiphon.toml", file)), &Flags::default(), &lookup, &no_file);
     lowered.unwrap_or_else(|error| panic!("{error}")).config
 }
 

@@ -194,7 +194,11 @@ async fn reasoning_leaves_its_organisation_only_where_the_operator_says_so() {
             "{change:?}"
         );
         if next.1 == 503 {
-            assert!(answer.text().contains("is bound to rests (auth)"), "{}", answer.text());
+            assert!(
+                answer.text().contains("is bound to is in cooldown (auth)"),
+                "{}",
+                answer.text()
+            );
             let seconds: u64 = answer.header("retry-after").unwrap().parse().unwrap();
             assert!((30..=36).contains(&seconds), "{seconds}");
         }

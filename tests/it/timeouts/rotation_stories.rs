@@ -231,7 +231,7 @@ async fn n5240_the_reason_that_is_told_is_the_one_that_was_recorded() {
     let answer = world.ask(ask("s2", "go")).await;
     assert_eq!(answer.status(), 503, "not a limit");
     assert!(
-        answer.text().contains("every profile rests (auth, billing)"),
+        answer.text().contains("every profile is in cooldown (auth, billing)"),
         "{}",
         answer.text()
     );

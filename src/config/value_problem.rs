@@ -2,12 +2,12 @@
 
 /// Problem with one value: a message and an optional hint.
 #[derive(Debug)]
-pub(super) struct Flaw {
+pub(super) struct ValueProblem {
     pub(super) message: String,
     pub(super) hint: Option<String>,
 }
 
-impl Flaw {
+impl ValueProblem {
     pub(super) fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -15,7 +15,7 @@ impl Flaw {
         }
     }
 
-    pub(super) fn hint(self, hint: impl Into<String>) -> Self {
+    pub(super) fn with_hint(self, hint: impl Into<String>) -> Self {
         Self {
             hint: Some(hint.into()),
             ..self
@@ -23,7 +23,7 @@ impl Flaw {
     }
 
     /// Removes the value that the message repeats, since it may be a secret.
-    pub(super) fn quiet(self) -> Self {
+    pub(super) fn without_value(self) -> Self {
         // The hint goes too: it may repeat the value or name the word that is nearest to it.
         let message = self.message.split("; found").next().unwrap_or_default();
         Self::new(message)

@@ -12,9 +12,9 @@ use crate::{
 const POOL_IDLE_MAX: usize = 64;
 
 /// Builds the timeouts of an exchange.
-pub(super) fn lower_clocks(lowering: &mut Lowering) -> ExchangeTimeouts {
+pub(super) fn lower_timeouts(lowering: &mut Lowering) -> ExchangeTimeouts {
     let section = lowering.file.timeouts.clone();
-    let mut clock = |key: &str, text: &str| lowering.duration(&format!("timeouts.{key}"), text, TIMEOUT_MIN);
+    let mut clock = |key: &str, text: &str| lowering.duration_or_report(&format!("timeouts.{key}"), text, TIMEOUT_MIN);
     ExchangeTimeouts {
         connect: clock("connect", &section.connect),
         tls: clock("tls", &section.tls),
@@ -30,15 +30,15 @@ pub(super) fn lower_clocks(lowering: &mut Lowering) -> ExchangeTimeouts {
         compaction: clock("compaction", &section.compaction),
         total: clock("total", &section.total),
         // Zero turns these two off. For every other timeout it would end each exchange at once.
-        gate: lowering.duration("timeouts.gate", &section.gate, Duration::ZERO),
-        queue: lowering.duration("timeouts.queue", &section.queue, Duration::ZERO),
+        gate: lowering.duration_or_report("timeouts.gate", &section.gate, Duration::ZERO),
+        queue: lowering.duration_or_report("timeouts.queue", &section.queue, Duration::ZERO),
     }
 }
 
 /// Returns the timeout for clients that read nothing.
 pub(super) fn lower_client_stall(lowering: &mut Lowering) -> Duration {
     let section = lowering.file.timeouts.client_stall.clone();
-    lowering.duration("timeouts.client_stall", &section, TIMEOUT_MIN)
+    lowering.duration_or_report("timeouts.client_stall", &section, TIMEOUT_MIN)
 }
 
 /// Builds the settings of the HTTP client towards providers, with the timeouts of `clocks`.
@@ -52,7 +52,7 @@ pub(super) fn lower_upstream_settings(
         connect_timeout: clocks.connect,
         tls_timeout: clocks.tls,
         send_timeout: clocks.send,
-        pool_idle_timeout: lowering.duration("timeouts.pool_idle", &pool_idle, TIMEOUT_MIN),
+        pool_idle_timeout: lowering.duration_or_report("timeouts.pool_idle", &pool_idle, TIMEOUT_MIN),
         pool_idle_max: POOL_IDLE_MAX,
         proxies,
     }
@@ -63,7 +63,7 @@ pub(super) fn lower_rotation(lowering: &mut Lowering) -> RotationSettings {
     let section = lowering.file.rotation.clone();
     RotationSettings {
         // Zero is allowed: a lane then never waits for its own profile.
-        wait: lowering.duration("rotation.wait", &section.wait, Duration::ZERO),
+        wait: lowering.duration_or_report("rotation.wait", &section.wait, Duration::ZERO),
         on_organisation_change: section.on_organisation_change.into(),
     }
 }

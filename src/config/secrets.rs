@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 use toml::Value;
 
-use super::{Lookup, flaw::Flaw, interpolation::interpolate};
+use super::{VariableLookup, interpolation::interpolate_variables, value_problem::ValueProblem};
 use crate::auth::Secret;
 
 /// Text that `config print` shows instead of a secret that is written in the file itself.
@@ -13,33 +13,42 @@ const MASK: &str = "***";
 
 /// Secrets of a file by their key.
 #[derive(Debug, Default)]
-pub(super) struct Hidden {
+pub(super) struct FileSecrets {
     values: BTreeMap<String, Secret>,
     /// Keys whose secret is written in the file itself.
-    pub(super) literal: Vec<String>,
+    pub(super) literal_keys: Vec<String>,
 }
 
-impl Hidden {
+impl FileSecrets {
     /// Stores the secret that `key` contains or names. Returns the text that may be shown instead of it.
     ///
     /// No message repeats any part of the secret.
-    pub(super) fn take(&mut self, key: &str, written: &str, variable: &Lookup<'_>) -> Result<String, Flaw> {
+    pub(super) fn store_secret(
+        &mut self,
+        key: &str,
+        written: &str,
+        variable: &VariableLookup<'_>,
+    ) -> Result<String, ValueProblem> {
         // Output of `config print` that is used as a file would send `***` as a key.
         if written == MASK {
-            return Err(Flaw::new("`***` marks where `config print` left a secret out").hint("write ${NAME}"));
+            return Err(
+                ValueProblem::new("`***` marks where `config print` left a secret out").with_hint("write ${NAME}")
+            );
         }
-        if let Some(name) = reference(written) {
+        if let Some(name) = referenced_variable(written) {
             let value = variable(name).ok_or_else(|| {
-                Flaw::new(format!("variable {name} is not set")).hint("set it, or name a file that contains the secret")
+                ValueProblem::new(format!("variable {name} is not set"))
+                    .with_hint("set it, or name a file that contains the secret")
             })?;
             self.values.insert(key.to_owned(), Secret::new(value));
             return Ok(written.to_owned());
         }
         // The messages of the interpolation repeat the text between the braces, which may be part of a secret.
-        let value = interpolate(written, variable)
-            .map_err(|_| Flaw::new("names no variable that is set").hint("write ${NAME} and nothing else"))?;
+        let value = interpolate_variables(written, variable).map_err(|_| {
+            ValueProblem::new("names no variable that is set").with_hint("write ${NAME} and nothing else")
+        })?;
         self.values.insert(key.to_owned(), Secret::new(value));
-        self.literal.push(key.to_owned());
+        self.literal_keys.push(key.to_owned());
         Ok(MASK.to_owned())
     }
 
@@ -49,7 +58,7 @@ impl Hidden {
     }
 
     /// Returns `true` if a file's text may contain a secret, judged by the names of keys.
-    pub(super) fn may_be_in(source: &str) -> bool {
+    pub(super) fn may_contain_secret(source: &str) -> bool {
         ["profiles", "client_tokens", "key", "bearer", "token", "secret"]
             .iter()
             .any(|word| source.contains(word))
@@ -57,7 +66,7 @@ impl Hidden {
 }
 
 /// Returns the variable of a text that is exactly one `${NAME}`.
-fn reference(written: &str) -> Option<&str> {
+fn referenced_variable(written: &str) -> Option<&str> {
     let name = written.strip_prefix("${")?.strip_suffix('}')?;
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     is_name.then_some(name)
@@ -69,32 +78,32 @@ pub(super) fn is_private(key: &str) -> bool {
     // A URL may contain a password, and a token is easily pasted where its hash belongs.
     key.contains(".profiles")
         || key.starts_with("client_tokens")
-        || is_of_service(key)
+        || is_service_secret(key)
         || matches!(last, "credentials" | "url" | "endpoint" | "admin_token")
 }
 
 /// Returns `true` for the secret keys of a service. Its lists of names may be shown.
-fn is_of_service(key: &str) -> bool {
+fn is_service_secret(key: &str) -> bool {
     key.starts_with("services.") && [".token", ".secret"].iter().any(|last| key.ends_with(last))
 }
 
 /// Escapes `${` in the values of a file, so that they are read literally.
 ///
 /// Values of secrets are skipped: the only `${` in them are references, which must stay references.
-pub(super) fn escape(value: &mut Value, schema: &Json) {
+pub(super) fn escape_references(value: &mut Value, schema: &Json) {
     match value {
         Value::String(text) if schema.get("writeOnly").is_none() => *text = text.replace("${", "$${"),
         Value::Array(items) => {
             let schema = schema.get("items").unwrap_or(&Json::Null);
             for item in items {
-                escape(item, schema);
+                escape_references(item, schema);
             }
         }
         Value::Table(table) => {
             for (key, value) in table.iter_mut() {
                 let known = schema.get("properties").and_then(|known| known.get(key));
                 let schema = known.or_else(|| schema.get("additionalProperties"));
-                escape(value, schema.unwrap_or(&Json::Null));
+                escape_references(value, schema.unwrap_or(&Json::Null));
             }
         }
         _ => {}

@@ -2,17 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Lookup;
+use super::VariableLookup;
 
 /// `true` on macOS, which has its own folder for application state.
 const APPLE: bool = cfg!(target_os = "macos");
 
 /// Returns the default path of the ledger, in the user's state directory. `None` without a home directory.
-pub fn default_ledger_path(variable: &Lookup<'_>) -> Option<PathBuf> {
+pub fn default_ledger_path(variable: &VariableLookup<'_>) -> Option<PathBuf> {
     state_directory(variable, APPLE).map(|state| state.join("antiphon").join("ledger.db"))
 }
 
-fn state_directory(variable: &Lookup<'_>, apple: bool) -> Option<PathBuf> {
+fn state_directory(variable: &VariableLookup<'_>, apple: bool) -> Option<PathBuf> {
     // A relative path would mean a different file in each working directory, so it counts as not set.
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = |below: &str| absolute("HOME").map(|home| home.join(Path::new(below)));
