@@ -18,44 +18,44 @@ use utoipa::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    Parts,
-    control::Reloaded,
+    AdminState,
+    control::ReloadOutcome,
     events,
-    problem::{Asked, Problem},
+    problem::{AdminProblem, QueryParams},
     views::{
         late::{self, LatePage},
         profiles::{self, ProfilesPage},
-        repairs::{self, Repair, RepairsPage},
+        repairs::{self, RepairView, RepairsPage},
         series::{self, SeriesPage},
         sessions::{self, SessionsPage},
-        status::{self, Status},
+        status::{self, StatusView},
     },
 };
 
 /// Default number of repairs on a page.
-const ROWS: usize = 50;
+const ROWS_DEFAULT: usize = 50;
 /// Limit of rows on a page.
 const ROWS_MAX: usize = 500;
 /// Default number of lanes on a page.
-const LANES: usize = 200;
+const LANES_DEFAULT: usize = 200;
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Antiphon", description = "Reports the state of a running Antiphon to its operators and takes their \
         commands. A token is needed only if `server.admin_token` is set."),
-    modifiers(&Bearer),
+    modifiers(&BearerScheme),
     security((), ("token" = [])),
     tags(
         (name = "watch", description = "Read the state of the proxy"),
         (name = "operate", description = "Change the running proxy")
     )
 )]
-struct Document;
+struct ApiDocument;
 
 /// The bearer token, as the security scheme `token` of the document.
-struct Bearer;
+struct BearerScheme;
 
-impl utoipa::Modify for Bearer {
+impl utoipa::Modify for BearerScheme {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
         document
@@ -66,8 +66,8 @@ impl utoipa::Modify for Bearer {
 }
 
 /// Returns the routes of the API, and the `OpenAPI` document that describes them.
-pub(super) fn routes() -> (axum::Router<Parts>, utoipa::openapi::OpenApi) {
-    OpenApiRouter::with_openapi(Document::openapi())
+pub(super) fn api_routes() -> (axum::Router<AdminState>, utoipa::openapi::OpenApi) {
+    OpenApiRouter::with_openapi(ApiDocument::openapi())
         .routes(routes!(show_status))
         .routes(routes!(show_series))
         .routes(routes!(list_repairs))
@@ -85,20 +85,20 @@ pub(super) fn routes() -> (axum::Router<Parts>, utoipa::openapi::OpenApi) {
 
 /// Returns the status of the process
 #[utoipa::path(get, path = "/admin/v1/status", tag = "watch", responses(
-    (status = 200, description = "version, addresses, upstreams and configuration", body = Status),
-    (status = 401, description = "the token is missing or wrong", body = Problem),
+    (status = 200, description = "version, addresses, upstreams and configuration", body = StatusView),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
 ))]
-async fn show_status(State(parts): State<Parts>) -> Json<Status> {
-    Json(status::status(&parts))
+async fn show_status(State(parts): State<AdminState>) -> Json<StatusView> {
+    Json(status::status_view(&parts))
 }
 
 /// Returns the counts of the last hour, in steps of five seconds
 #[utoipa::path(get, path = "/admin/v1/series", tag = "watch", responses(
     (status = 200, description = "one value per step in each series", body = SeriesPage),
-    (status = 401, description = "the token is missing or wrong", body = Problem),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
 ))]
-async fn show_series(State(parts): State<Parts>) -> Json<SeriesPage> {
-    Json(series::series(&parts.telemetry))
+async fn show_series(State(parts): State<AdminState>) -> Json<SeriesPage> {
+    Json(series::series_page(&parts.telemetry))
 }
 
 /// The query of `/admin/v1/repairs`.
@@ -113,26 +113,32 @@ struct RowsQuery {
 /// Lists the last requests with findings in their bodies, the newest first
 #[utoipa::path(get, path = "/admin/v1/repairs", tag = "watch", params(RowsQuery), responses(
     (status = 200, description = "findings, repair actions and structure; never content", body = RepairsPage),
-    (status = 400, description = "a query parameter is invalid", body = Problem),
-    (status = 401, description = "the token is missing or wrong", body = Problem),
+    (status = 400, description = "a query parameter is invalid", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
 ))]
-async fn list_repairs(State(parts): State<Parts>, Asked(rows): Asked<RowsQuery>) -> Result<Json<RepairsPage>, Problem> {
-    let limit = within(rows.limit, ROWS)?;
-    Ok(Json(repairs::repairs(&parts.telemetry, limit)))
+async fn list_repairs(
+    State(parts): State<AdminState>,
+    QueryParams(rows): QueryParams<RowsQuery>,
+) -> Result<Json<RepairsPage>, AdminProblem> {
+    let limit = check_limit(rows.limit, ROWS_DEFAULT)?;
+    Ok(Json(repairs::repairs_page(&parts.telemetry, limit)))
 }
 
 /// Returns one request with findings in its body
 #[utoipa::path(get, path = "/admin/v1/repairs/{id}", tag = "watch",
     params(("id" = String, Path, description = "the value of `x-antiphon-request-id`")), responses(
-    (status = 200, description = "findings, repair actions and structure; never content", body = Repair),
-    (status = 401, description = "the token is missing or wrong", body = Problem),
-    (status = 404, description = "not among the last 500 requests with findings", body = Problem),
+    (status = 200, description = "findings, repair actions and structure; never content", body = RepairView),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 404, description = "not among the last 500 requests with findings", body = AdminProblem),
 ))]
-async fn show_repair(State(parts): State<Parts>, Path(id): Path<String>) -> Result<Json<Repair>, Problem> {
+async fn show_repair(
+    State(parts): State<AdminState>,
+    Path(id): Path<String>,
+) -> Result<Json<RepairView>, AdminProblem> {
     // The id is not validated: any text that is no known id is a 404.
     let unknown = || not_found("no such request among the last 500 with findings; GET /admin/v1/repairs lists them");
-    let entry = parts.telemetry.dashboard().find_repair(&id).ok_or_else(unknown)?;
-    Ok(Json(repairs::repair(&entry, true)))
+    let entry = parts.telemetry.dashboard_feed().find_repair(&id).ok_or_else(unknown)?;
+    Ok(Json(repairs::repair_view(&entry, true)))
 }
 
 /// The query of `/admin/v1/sessions`.
@@ -150,15 +156,15 @@ struct LanesQuery {
 /// Lists lanes, each the conversation of one agent
 #[utoipa::path(get, path = "/admin/v1/sessions", tag = "watch", params(LanesQuery), responses(
     (status = 200, description = "lanes with open calls first, then the most recently used", body = SessionsPage),
-    (status = 400, description = "a query parameter is invalid", body = Problem),
-    (status = 401, description = "the token is missing or wrong", body = Problem),
+    (status = 400, description = "a query parameter is invalid", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
 ))]
 async fn list_sessions(
-    State(parts): State<Parts>,
-    Asked(lanes): Asked<LanesQuery>,
-) -> Result<Json<SessionsPage>, Problem> {
+    State(parts): State<AdminState>,
+    QueryParams(lanes): QueryParams<LanesQuery>,
+) -> Result<Json<SessionsPage>, AdminProblem> {
     // More lanes than repairs by default: a lane is one short row.
-    let limit = within(lanes.limit, LANES)?;
+    let limit = check_limit(lanes.limit, LANES_DEFAULT)?;
     // `parse` alone would also accept a sign, which the document does not allow.
     let is_cursor = |text: &String| (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let skip = match &lanes.after {
@@ -169,16 +175,16 @@ async fn list_sessions(
             .filter(|_| is_cursor(text))
             .ok_or_else(|| bad_query("`after` must be the value of `next` from the page before"))?,
     };
-    Ok(Json(sessions::sessions(&parts.sessions, skip, limit)))
+    Ok(Json(sessions::sessions_page(&parts.sessions, skip, limit)))
 }
 
 /// Lists profiles with their cooldowns, and breakers
 #[utoipa::path(get, path = "/admin/v1/profiles", tag = "watch", responses(
     (status = 200, description = "the state of each profile and breaker, with reasons", body = ProfilesPage),
-    (status = 401, description = "the token is missing or wrong", body = Problem),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
 ))]
-async fn list_profiles(State(parts): State<Parts>) -> Json<ProfilesPage> {
-    Json(profiles::profiles(&parts.control.in_force().profiles))
+async fn list_profiles(State(parts): State<AdminState>) -> Json<ProfilesPage> {
+    Json(profiles::profiles_page(&parts.control.active_config().profiles))
 }
 
 /// Ends every cooldown of a profile, so that it serves requests again
@@ -189,14 +195,19 @@ async fn list_profiles(State(parts): State<Parts>) -> Json<ProfilesPage> {
     ),
     responses(
     (status = 204, description = "the profile serves requests again"),
-    (status = 401, description = "the token is missing or wrong", body = Problem),
-    (status = 404, description = "no such profile", body = Problem),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 404, description = "no such profile", body = AdminProblem),
 ))]
 async fn clear_profile(
-    State(parts): State<Parts>,
+    State(parts): State<AdminState>,
     Path((upstream, profile)): Path<(String, String)>,
-) -> Result<StatusCode, Problem> {
-    if !parts.control.in_force().profiles.clear_cooldowns(&upstream, &profile) {
+) -> Result<StatusCode, AdminProblem> {
+    if !parts
+        .control
+        .active_config()
+        .profiles
+        .clear_cooldowns(&upstream, &profile)
+    {
         return Err(not_found("no such profile; GET /admin/v1/profiles lists all profiles"));
     }
     tracing::info!(upstream, profile, "an operator cleared the cooldowns of a profile");
@@ -208,21 +219,21 @@ async fn clear_profile(
 /// Returns counts of detached calls and late results
 #[utoipa::path(get, path = "/admin/v1/late", tag = "watch", responses(
     (status = 200, description = "counts since the start of the process, and the latest events", body = LatePage),
-    (status = 401, description = "the token is missing or wrong", body = Problem),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
 ))]
-async fn show_late(State(parts): State<Parts>) -> Json<LatePage> {
-    Json(late::late(&parts.telemetry, &parts.late))
+async fn show_late(State(parts): State<AdminState>) -> Json<LatePage> {
+    Json(late::late_page(&parts.telemetry, &parts.late))
 }
 
 /// Returns the configuration in force, without secrets
 #[utoipa::path(get, path = "/admin/v1/config", tag = "watch", responses(
     (status = 200, description = "every key with its value, as TOML", content_type = "application/toml", body = String),
-    (status = 401, description = "the token is missing or wrong", body = Problem),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
 ))]
-async fn show_config(State(parts): State<Parts>) -> Response {
+async fn show_config(State(parts): State<AdminState>) -> Response {
     // The text was rendered without secrets when the configuration was loaded.
     let toml = (CONTENT_TYPE, HeaderValue::from_static("application/toml"));
-    ([toml], parts.control.in_force().effective.clone()).into_response()
+    ([toml], parts.control.active_config().effective_toml.clone()).into_response()
 }
 
 /// The log level.
@@ -240,36 +251,36 @@ struct LogLevel {
 /// Returns the log level
 #[utoipa::path(get, path = "/admin/v1/log-level", tag = "operate", responses(
     (status = 200, description = "the level or the directives in force", body = LogLevel),
-    (status = 401, description = "the token is missing or wrong", body = Problem),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
 ))]
-async fn show_log_level(State(parts): State<Parts>) -> Json<LogLevel> {
-    let level = parts.control.log().level();
+async fn show_log_level(State(parts): State<AdminState>) -> Json<LogLevel> {
+    let level = parts.control.log_control().current_level();
     Json(LogLevel { level })
 }
 
 /// Sets the log level until the next start, or until a reload that changes `log.level`
 #[utoipa::path(put, path = "/admin/v1/log-level", tag = "operate", request_body = LogLevel, responses(
     (status = 200, description = "the new level is in force", body = LogLevel),
-    (status = 400, description = "the body is not a log level object", body = Problem),
-    (status = 401, description = "the token is missing or wrong", body = Problem),
-    (status = 413, description = "the body is too large", body = Problem),
-    (status = 415, description = "the content type is not JSON", body = Problem),
-    (status = 422, description = "the level is invalid", body = Problem),
+    (status = 400, description = "the body is not a log level object", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 413, description = "the body is too large", body = AdminProblem),
+    (status = 415, description = "the content type is not JSON", body = AdminProblem),
+    (status = 422, description = "the level is invalid", body = AdminProblem),
 ))]
 async fn set_log_level(
-    State(parts): State<Parts>,
+    State(parts): State<AdminState>,
     level: Result<Json<LogLevel>, JsonRejection>,
-) -> Result<Json<LogLevel>, Problem> {
+) -> Result<Json<LogLevel>, AdminProblem> {
     let Json(level) = level.map_err(|error| {
         // Axum answers 422 to JSON of the wrong shape. Here 422 means an invalid level, so a wrong shape is a 400.
         let status = match error.status() {
             StatusCode::UNPROCESSABLE_ENTITY => StatusCode::BAD_REQUEST,
             status => status,
         };
-        Problem::new(status, "bad_body", error.body_text())
+        AdminProblem::new(status, "bad_body", error.body_text())
     })?;
-    let refused = |why| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_level", why);
-    parts.control.log().set_level(&level.level).map_err(refused)?;
+    let refused = |why| AdminProblem::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_level", why);
+    parts.control.log_control().set_level(&level.level).map_err(refused)?;
     // A warning, so that the change itself is logged at most levels.
     tracing::warn!(level = level.level, "log level changed by an operator");
     Ok(Json(level))
@@ -288,12 +299,12 @@ struct ReloadPage {
 /// Reloads the configuration; an invalid file never replaces the one in force
 #[utoipa::path(post, path = "/admin/v1/reload", operation_id = "reload", tag = "operate", responses(
     (status = 200, description = "the changed keys", body = ReloadPage),
-    (status = 401, description = "the token is missing or wrong", body = Problem),
-    (status = 422, description = "reload failed; the old configuration stays in force", body = Problem),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 422, description = "reload failed; the old configuration stays in force", body = AdminProblem),
 ))]
-async fn reload_config(State(parts): State<Parts>) -> Result<Json<ReloadPage>, Problem> {
-    let refused = |why| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not_reloaded", why);
-    let Reloaded { changed, needs_restart } = parts.control.reload().await.map_err(refused)?;
+async fn reload_config(State(parts): State<AdminState>) -> Result<Json<ReloadPage>, AdminProblem> {
+    let refused = |why| AdminProblem::new(StatusCode::UNPROCESSABLE_ENTITY, "not_reloaded", why);
+    let ReloadOutcome { changed, needs_restart } = parts.control.request_reload().await.map_err(refused)?;
     Ok(Json(ReloadPage {
         reloaded: true,
         changed,
@@ -302,7 +313,7 @@ async fn reload_config(State(parts): State<Parts>) -> Result<Json<ReloadPage>, P
 }
 
 /// Returns the limit of a page, or `usual` if the query has none. Fails unless it is from 1 to 500.
-fn within(limit: Option<usize>, usual: usize) -> Result<usize, Problem> {
+fn check_limit(limit: Option<usize>, usual: usize) -> Result<usize, AdminProblem> {
     let limit = limit.unwrap_or(usual);
     if (1..=ROWS_MAX).contains(&limit) {
         Ok(limit)
@@ -312,10 +323,10 @@ fn within(limit: Option<usize>, usual: usize) -> Result<usize, Problem> {
     }
 }
 
-fn bad_query(text: &str) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "bad_query", text)
+fn bad_query(text: &str) -> AdminProblem {
+    AdminProblem::new(StatusCode::BAD_REQUEST, "bad_query", text)
 }
 
-fn not_found(text: &str) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "not_found", text)
+fn not_found(text: &str) -> AdminProblem {
+    AdminProblem::new(StatusCode::NOT_FOUND, "not_found", text)
 }

@@ -21,17 +21,17 @@ use crate::{
 };
 
 /// Reload requests that may wait in the queue.
-const WAITING_MAX: usize = 4;
+const RELOADS_WAITING_MAX: usize = 4;
 
 /// The configuration in force since the last load, as operators see it.
 #[derive(Clone, Debug)]
-pub struct InForce {
+pub struct ActiveConfig {
     /// The path of the file; `None` if the process runs on defaults.
     pub path: Option<String>,
     /// Every key with its value, as TOML, without secrets.
-    pub effective: String,
+    pub effective_toml: String,
     /// The upstreams.
-    pub upstreams: Vec<UpstreamView>,
+    pub upstreams: Vec<UpstreamSummary>,
     /// The profiles of the upstreams.
     pub profiles: Profiles,
     /// Host names that the admin listener accepts besides loopback and literal addresses, without a port.
@@ -44,7 +44,7 @@ pub struct InForce {
 
 /// The summary of an upstream, for the admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UpstreamView {
+pub struct UpstreamSummary {
     /// The name.
     pub name: String,
     /// The base URL.
@@ -53,7 +53,7 @@ pub struct UpstreamView {
     pub mode: Mode,
 }
 
-impl InForce {
+impl ActiveConfig {
     /// Creates the description of a configuration that was just loaded for the first time.
     pub fn new(
         path: Option<String>,
@@ -62,14 +62,14 @@ impl InForce {
         profiles: Profiles,
         hosts: Vec<String>,
     ) -> Self {
-        let view = |upstream: &Upstream| UpstreamView {
+        let view = |upstream: &Upstream| UpstreamSummary {
             name: upstream.name.clone(),
             url: format!("{}://{}{}", upstream.scheme, upstream.authority, upstream.base_path),
             mode: upstream.mode,
         };
         Self {
             path,
-            effective,
+            effective_toml: effective,
             upstreams: routes.upstreams().iter().map(view).collect(),
             profiles,
             hosts,
@@ -82,7 +82,7 @@ impl InForce {
 
 /// The outcome of a successful reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reloaded {
+pub struct ReloadOutcome {
     /// Changed keys that are in force now.
     pub changed: Vec<String>,
     /// Changed keys that need a restart.
@@ -90,70 +90,70 @@ pub struct Reloaded {
 }
 
 /// A request to reload the configuration: the sender of its outcome, or of the reason why it failed.
-pub type Reload = oneshot::Sender<Result<Reloaded, String>>;
+pub type ReloadRequest = oneshot::Sender<Result<ReloadOutcome, String>>;
 
 /// The handle of the running process for operators. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Control(Arc<Inner>);
+pub struct AdminControl(Arc<ControlState>);
 
 /// The state that all clones of [`Control`] share.
 #[derive(Debug)]
-struct Inner {
-    in_force: ArcSwap<InForce>,
+struct ControlState {
+    active_config: ArcSwap<ActiveConfig>,
     last_error: Mutex<Option<String>>,
     started_at: Duration,
-    listen: OnceLock<SocketAddr>,
-    log: LogControl,
-    reload: mpsc::Sender<Reload>,
+    listen_address: OnceLock<SocketAddr>,
+    log_control: LogControl,
+    reload_requests: mpsc::Sender<ReloadRequest>,
 }
 
-impl Control {
+impl AdminControl {
     /// Creates the handle. Returns it with the receiver of reload requests, which the process must serve.
-    pub fn new(in_force: InForce, log: LogControl) -> (Self, mpsc::Receiver<Reload>) {
+    pub fn new(in_force: ActiveConfig, log: LogControl) -> (Self, mpsc::Receiver<ReloadRequest>) {
         // Bounded: each waiting request holds a connection of the admin listener.
-        let (reload, requests) = mpsc::channel(WAITING_MAX);
-        let inner = Inner {
-            in_force: ArcSwap::from_pointee(in_force),
+        let (reload, requests) = mpsc::channel(RELOADS_WAITING_MAX);
+        let inner = ControlState {
+            active_config: ArcSwap::from_pointee(in_force),
             last_error: Mutex::default(),
             started_at: clock::unix_time(),
-            listen: OnceLock::new(),
-            log,
-            reload,
+            listen_address: OnceLock::new(),
+            log_control: log,
+            reload_requests: reload,
         };
         (Self(Arc::new(inner)), requests)
     }
 
     /// Returns the configuration in force.
-    pub fn in_force(&self) -> Arc<InForce> {
-        self.0.in_force.load_full()
+    pub fn active_config(&self) -> Arc<ActiveConfig> {
+        self.0.active_config.load_full()
     }
 
     /// Replaces the configuration in force after a successful reload.
-    pub fn put_in_force(&self, in_force: InForce) {
-        self.0.in_force.store(Arc::new(in_force));
+    pub fn set_active_config(&self, in_force: ActiveConfig) {
+        self.0.active_config.store(Arc::new(in_force));
         // An old failure must not be reported beside a configuration that is good.
-        *self.error() = None;
+        *self.lock_last_error() = None;
     }
 
     /// Records why a reload failed. The old configuration stays in force.
-    pub fn failed(&self, why: String) {
-        *self.error() = Some(why);
+    pub fn record_reload_failure(&self, why: String) {
+        *self.lock_last_error() = Some(why);
     }
 
     /// Returns the reason why the last reload failed; `None` if it succeeded.
     pub fn last_error(&self) -> Option<String> {
-        self.error().clone()
+        self.lock_last_error().clone()
     }
 
     /// Records the address of the proxy's listener.
-    pub fn listens(&self, address: SocketAddr) {
+    pub fn set_listen_address(&self, address: SocketAddr) {
         // Set once per process: the listener does not move on a reload.
-        let _ = self.0.listen.set(address);
+        let _ = self.0.listen_address.set(address);
     }
 
     /// Returns the address of the proxy's listener; `None` before it is bound.
-    pub fn listen(&self) -> Option<SocketAddr> {
-        self.0.listen.get().copied()
+    pub fn listen_address(&self) -> Option<SocketAddr> {
+        self.0.listen_address.get().copied()
     }
 
     /// Returns the start time of the process, since 1970.
@@ -162,17 +162,17 @@ impl Control {
     }
 
     /// Returns the control of the log level.
-    pub fn log(&self) -> &LogControl {
-        &self.0.log
+    pub fn log_control(&self) -> &LogControl {
+        &self.0.log_control
     }
 
     /// Requests a reload and waits for its outcome. Fails with the reason if the configuration was not reloaded.
-    pub async fn reload(&self) -> Result<Reloaded, String> {
+    pub async fn request_reload(&self) -> Result<ReloadOutcome, String> {
         let (done, outcome) = oneshot::channel();
         let unavailable = || "reload failed: this process does not reload its configuration, or is stopping".to_owned();
         // Never waits for room: an operator who repeats the command must get an answer at once.
-        if self.0.reload.try_send(done).is_err() {
-            return Err(if self.0.reload.is_closed() {
+        if self.0.reload_requests.try_send(done).is_err() {
+            return Err(if self.0.reload_requests.is_closed() {
                 unavailable()
             } else {
                 "reload failed: earlier reloads are still waiting; retry later".to_owned()
@@ -181,7 +181,7 @@ impl Control {
         outcome.await.map_err(|_| unavailable())?
     }
 
-    fn error(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+    fn lock_last_error(&self) -> std::sync::MutexGuard<'_, Option<String>> {
         self.0.last_error.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{Parts, problem::Problem};
+use super::{AdminState, problem::AdminProblem};
 use crate::{auth::TokenHash, provider};
 
 /// The content security policy: the page may load only what this listener serves.
@@ -19,7 +19,7 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
      connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The headers of every answer.
-const PLAIN: [(HeaderName, &str); 6] = [
+const ANSWER_HEADERS: [(HeaderName, &str); 6] = [
     (CACHE_CONTROL, "no-store"),
     (HeaderName::from_static("x-content-type-options"), "nosniff"),
     (HeaderName::from_static("referrer-policy"), "no-referrer"),
@@ -34,13 +34,13 @@ const PLAIN: [(HeaderName, &str); 6] = [
 /// Refuses web pages of other origins, foreign host names, and requests without the token.
 ///
 /// Host names are checked because a web page can point its own name at this machine (DNS rebinding).
-pub(super) async fn guard(State(parts): State<Parts>, request: Request, next: Next) -> Response {
-    let mut answer = match admit(&parts, &request) {
+pub(super) async fn check_access(State(parts): State<AdminState>, request: Request, next: Next) -> Response {
+    let mut answer = match check_request(&parts, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
     // On refusals too: a browser must not cache or frame them either.
-    for (name, value) in PLAIN {
+    for (name, value) in ANSWER_HEADERS {
         answer
             .headers_mut()
             .entry(name)
@@ -50,32 +50,32 @@ pub(super) async fn guard(State(parts): State<Parts>, request: Request, next: Ne
     answer
 }
 
-fn admit(parts: &Parts, request: &Request) -> Result<(), Problem> {
+fn check_request(parts: &AdminState, request: &Request) -> Result<(), AdminProblem> {
     let headers = request.headers();
-    let (hosts, has_token) = (&parts.control.in_force().hosts, parts.token.is_some());
+    let (hosts, has_token) = (&parts.control.active_config().hosts, parts.token.is_some());
     // Checked before the token, so that a foreign page cannot even test tokens.
-    if !is_from_here(headers, request.uri().authority(), hosts, has_token) {
+    if !is_allowed_source(headers, request.uri().authority(), hosts, has_token) {
         let text = "Host or Origin not allowed: use a loopback name or address, or add the host name to \
             server.allow_hosts";
-        return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", text));
+        return Err(AdminProblem::new(StatusCode::FORBIDDEN, "forbidden", text));
     }
     // Without a configured token, loopback is the only protection, and it was checked above.
-    let Some(token) = parts.token.filter(|_| is_guarded(request.uri().path())) else {
+    let Some(token) = parts.token.filter(|_| needs_token(request.uri().path())) else {
         return Ok(());
     };
-    if bears(headers, &token) {
+    if sends_token(headers, &token) {
         return Ok(());
     }
     let text = "the admin token is missing or wrong: send the token of server.admin_token as Authorization: Bearer …";
-    Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", text))
+    Err(AdminProblem::new(StatusCode::UNAUTHORIZED, "unauthorized", text))
 }
 
 /// Returns `true` if a path needs the token. Health checks and the page's files do not: they contain no data.
-fn is_guarded(path: &str) -> bool {
+fn needs_token(path: &str) -> bool {
     path.starts_with("/admin/") || path == "/metrics"
 }
 
-fn bears(headers: &HeaderMap, token: &TokenHash) -> bool {
+fn sends_token(headers: &HeaderMap, token: &TokenHash) -> bool {
     let value = headers
         .get(AUTHORIZATION)
         .map(HeaderValue::as_bytes)
@@ -89,7 +89,7 @@ fn bears(headers: &HeaderMap, token: &TokenHash) -> bool {
 ///
 /// Hosts are loopback, the names in `named`, and literal addresses if there is a token. An origin is loopback or the
 /// host itself.
-fn is_from_here(headers: &HeaderMap, target: Option<&Authority>, named: &[String], has_token: bool) -> bool {
+fn is_allowed_source(headers: &HeaderMap, target: Option<&Authority>, named: &[String], has_token: bool) -> bool {
     let parse = |authority: &str| {
         authority
             .parse::<Authority>()

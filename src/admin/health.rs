@@ -8,42 +8,42 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::Parts;
+use super::AdminState;
 
 /// Timeout of the ledger's health check.
-const LEDGER_PATIENCE: Duration = Duration::from_millis(500);
+const LEDGER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Answers the liveness check: 200 for as long as the process answers at all, also during a drain.
-pub(super) async fn live(RawQuery(query): RawQuery) -> Response {
+pub(super) async fn check_liveness(RawQuery(query): RawQuery) -> Response {
     // No check of dependencies: a failed liveness check makes orchestrators restart the process.
-    health(&[("serving", true)], query.as_deref())
+    health_answer(&[("serving", true)], query.as_deref())
 }
 
 /// Answers the readiness check: 503 during a drain.
 ///
 /// The ledger is checked for `verbose` only, and never changes the status.
-pub(super) async fn ready(State(parts): State<Parts>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn check_readiness(State(parts): State<AdminState>, RawQuery(query): RawQuery) -> Response {
     let mut checks = vec![("serving", true), ("not-draining", parts.readiness.is_ready())];
     // Without `verbose` the ledger is not asked: orchestrators poll often.
     if !is_verbose(query.as_deref()) {
-        return health(&checks, None);
+        return health_answer(&checks, None);
     }
-    let usage = tokio::time::timeout(LEDGER_PATIENCE, parts.ledger.usage()).await;
+    let usage = tokio::time::timeout(LEDGER_TIMEOUT, parts.ledger.usage()).await;
     if matches!(usage, Ok(Ok(_))) {
         checks.push(("ledger", true));
-        return health(&checks, query.as_deref());
+        return health_answer(&checks, query.as_deref());
     }
     // Not part of `checks`: a failed ledger must not take the proxy out of rotation.
-    let status = health(&checks, None).status();
+    let status = health_answer(&checks, None).status();
     (
         status,
-        page(&checks, "[-]ledger failed; requests continue without it\n"),
+        checks_text(&checks, "[-]ledger failed; requests continue without it\n"),
     )
         .into_response()
 }
 
 /// Returns 200 if every check holds, else 503. With `verbose` the body has one line for each check, as in Kubernetes.
-fn health(checks: &[(&str, bool)], query: Option<&str>) -> Response {
+fn health_answer(checks: &[(&str, bool)], query: Option<&str>) -> Response {
     let good = checks.iter().all(|(_, holds)| *holds);
     let status = if good {
         StatusCode::OK
@@ -54,10 +54,10 @@ fn health(checks: &[(&str, bool)], query: Option<&str>) -> Response {
     if good && !is_verbose(query) {
         return (status, "ok\n").into_response();
     }
-    (status, page(checks, "")).into_response()
+    (status, checks_text(checks, "")).into_response()
 }
 
-fn page(checks: &[(&str, bool)], more: &str) -> String {
+fn checks_text(checks: &[(&str, bool)], more: &str) -> String {
     let good = checks.iter().all(|(_, holds)| *holds);
     let mut page = String::new();
     for (name, holds) in checks {

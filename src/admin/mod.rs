@@ -28,20 +28,21 @@ use axum::{
 use crate::{
     auth::TokenHash, clock, late::LateStore, ledger::Ledger, session_table::SessionTable, telemetry::Telemetry,
 };
-use control::Control;
-use events::Listeners;
-use problem::Problem;
+use control::AdminControl;
+use events::AdminSubscribers;
+use problem::AdminProblem;
 
 /// The content type of `/metrics`.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The endpoints, for error messages.
-const MAP: &str = "see / (dashboard), /livez, /readyz (?verbose), /healthz, /metrics and /admin/v1/openapi.json";
+const ENDPOINTS_HINT: &str =
+    "see / (dashboard), /livez, /readyz (?verbose), /healthz, /metrics and /admin/v1/openapi.json";
 
 /// The readiness of the proxy for new exchanges. Cheap to clone: all clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
-    draining: Arc<AtomicBool>,
+    is_draining: Arc<AtomicBool>,
 }
 
 impl Readiness {
@@ -51,19 +52,19 @@ impl Readiness {
     }
 
     /// Marks the start of the drain. The proxy never becomes ready again.
-    pub fn draining(&self) {
-        self.draining.store(true, Ordering::Release);
+    pub fn start_drain(&self) {
+        self.is_draining.store(true, Ordering::Release);
     }
 
     /// Returns `true` if the proxy accepts new exchanges.
     pub fn is_ready(&self) -> bool {
-        !self.draining.load(Ordering::Acquire)
+        !self.is_draining.load(Ordering::Acquire)
     }
 }
 
 /// The state that the handlers of the admin listener share. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Parts {
+pub struct AdminState {
     /// The metrics and the feed of the dashboard.
     pub telemetry: Telemetry,
     /// The readiness for new exchanges.
@@ -75,41 +76,41 @@ pub struct Parts {
     /// The ledger, for its health check.
     pub ledger: Arc<dyn Ledger>,
     /// The configuration in force, and the controls that change the running process.
-    pub control: Control,
+    pub control: AdminControl,
     /// The admin token; `None` if every process on this machine has access. Health checks never need it.
     pub token: Option<TokenHash>,
 }
 
 /// Creates the router of the admin listener.
-pub fn router(parts: Parts) -> Router {
-    let (api, document) = api::routes();
+pub fn admin_router(parts: AdminState) -> Router {
+    let (api, document) = api::api_routes();
     // The document never changes, so it is built once and shared.
     let document = Arc::new(document);
     api.route(
         "/admin/v1/openapi.json",
         get(async move || Json(&*document).into_response()),
     )
-    .route("/", get(page::front))
-    .route("/assets/{name}", get(page::asset))
-    .route("/livez", get(health::live))
-    .route("/readyz", get(health::ready))
-    .route("/healthz", get(health::live))
+    .route("/", get(page::serve_index))
+    .route("/assets/{name}", get(page::serve_asset))
+    .route("/livez", get(health::check_liveness))
+    .route("/readyz", get(health::check_readiness))
+    .route("/healthz", get(health::check_liveness))
     // The paths of LiteLLM, so that its health checks work without a change.
-    .route("/health/liveliness", get(health::live))
-    .route("/health/liveness", get(health::live))
-    .route("/health/readiness", get(health::ready))
-    .route("/metrics", get(metrics))
-    .fallback(unknown)
-    .method_not_allowed_fallback(no_such_method)
+    .route("/health/liveliness", get(health::check_liveness))
+    .route("/health/liveness", get(health::check_liveness))
+    .route("/health/readiness", get(health::check_readiness))
+    .route("/metrics", get(show_metrics))
+    .fallback(unknown_path)
+    .method_not_allowed_fallback(method_not_allowed)
     // Added after the fallbacks, so that unknown paths are guarded too.
-    .layer(middleware::from_fn_with_state(parts.clone(), guard::guard))
-    .layer(Extension(Listeners::default()))
+    .layer(middleware::from_fn_with_state(parts.clone(), guard::check_access))
+    .layer(Extension(AdminSubscribers::default()))
     .with_state(parts)
 }
 
-async fn metrics(State(parts): State<Parts>) -> Response {
+async fn show_metrics(State(parts): State<AdminState>) -> Response {
     // Cooldowns end without an event, so the gauges are refreshed on each scrape.
-    parts.control.in_force().profiles.publish_gauges(clock::std_now());
+    parts.control.active_config().profiles.publish_gauges(clock::std_now());
     let totals = parts.sessions.lane_totals(clock::now());
     parts.telemetry.set_session_totals(totals.lanes, totals.open_calls);
     (
@@ -119,11 +120,15 @@ async fn metrics(State(parts): State<Parts>) -> Response {
         .into_response()
 }
 
-async fn unknown() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "not_found", format!("no such path; {MAP}"))
+async fn unknown_path() -> AdminProblem {
+    AdminProblem::new(
+        StatusCode::NOT_FOUND,
+        "not_found",
+        format!("no such path; {ENDPOINTS_HINT}"),
+    )
 }
 
-async fn no_such_method() -> Problem {
+async fn method_not_allowed() -> AdminProblem {
     let text = "method not allowed on this path; see /admin/v1/openapi.json";
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text)
+    AdminProblem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text)
 }

@@ -6,7 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::problem::Problem;
+use super::problem::AdminProblem;
 
 /// A file of the page.
 struct PageFile {
@@ -30,7 +30,7 @@ macro_rules! files {
     };
 }
 
-const FRONT: &[u8] = include_bytes!("page/index.html");
+const INDEX_HTML: &[u8] = include_bytes!("page/index.html");
 
 // A test compares this list with the folder.
 const ASSETS: &[PageFile] = files! {
@@ -40,19 +40,19 @@ const ASSETS: &[PageFile] = files! {
     IMAGE: "icon.svg";
 };
 
-pub(super) async fn front() -> Response {
-    serve(HTML, FRONT)
+pub(super) async fn serve_index() -> Response {
+    file_answer(HTML, INDEX_HTML)
 }
 
-pub(super) async fn asset(Path(name): Path<String>) -> Response {
+pub(super) async fn serve_asset(Path(name): Path<String>) -> Response {
     // A fixed list: a path cannot reach other files.
     match ASSETS.iter().find(|file| file.name == name) {
-        Some(file) => serve(file.kind, file.bytes),
-        None => Problem::new(StatusCode::NOT_FOUND, "not_found", "the page has no such file").into_response(),
+        Some(file) => file_answer(file.kind, file.bytes),
+        None => AdminProblem::new(StatusCode::NOT_FOUND, "not_found", "the page has no such file").into_response(),
     }
 }
 
-fn serve(kind: &'static str, bytes: &'static [u8]) -> Response {
+fn file_answer(kind: &'static str, bytes: &'static [u8]) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static(kind))], bytes).into_response()
 }
 
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn every_file_of_the_page_is_served() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/admin/page");
-        let mut sum = FRONT.len();
+        let mut sum = INDEX_HTML.len();
         for entry in std::fs::read_dir(folder).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             let is_for_readers = name.ends_with(".d.ts") || name.ends_with(".LICENSE") || name == "index.html";

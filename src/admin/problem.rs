@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 /// An error answer.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
-pub(super) struct Problem {
-    error: Told,
+pub(super) struct AdminProblem {
+    error: ProblemDetail,
     #[serde(skip)]
     status: StatusCode,
 }
@@ -21,24 +21,24 @@ pub(super) struct Problem {
 /// The content of an error answer.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Told)]
-struct Told {
+struct ProblemDetail {
     /// The stable name of the error, for programs.
     code: &'static str,
     /// The text for people: the fault, its place, and the remedy.
     message: String,
 }
 
-impl Problem {
+impl AdminProblem {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self {
-            error: Told { code, message },
+            error: ProblemDetail { code, message },
             status,
         }
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for AdminProblem {
     fn into_response(self) -> Response {
         let mut answer = (self.status, Json(&self)).into_response();
         // RFC 9110 demands a challenge on every 401.
@@ -51,14 +51,14 @@ impl IntoResponse for Problem {
 }
 
 /// The parameters of a query. A query that cannot be parsed is answered as a [`Problem`].
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct QueryParams<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
-    type Rejection = Problem;
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
+    type Rejection = AdminProblem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, AdminProblem> {
         // Axum's own rejection is plain text; the API promises JSON.
-        let wrong = |error: QueryRejection| Problem::new(StatusCode::BAD_REQUEST, "bad_query", error.body_text());
+        let wrong = |error: QueryRejection| AdminProblem::new(StatusCode::BAD_REQUEST, "bad_query", error.body_text());
         let Query(asked) = Query::from_request_parts(parts, state).await.map_err(wrong)?;
         Ok(Self(asked))
     }

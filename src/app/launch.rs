@@ -8,7 +8,7 @@ use super::{AppParts, LedgerServices, RunningProxy, StartError, start};
 use crate::{
     admin::{
         self, Readiness,
-        control::{Control, InForce, Reload},
+        control::{ActiveConfig, AdminControl, ReloadRequest},
     },
     config::{Config, LoadedConfig},
     ledger::Ledger,
@@ -43,9 +43,9 @@ pub struct LaunchedProxy {
     /// Readiness, to be ended when a drain begins.
     pub readiness: Readiness,
     /// State that operators see and may change.
-    pub control: Control,
+    pub control: AdminControl,
     /// Requests of operators to reload the configuration.
-    pub reloads: mpsc::Receiver<Reload>,
+    pub reloads: mpsc::Receiver<ReloadRequest>,
     /// Sink of events.
     pub telemetry: Telemetry,
     /// Table of upstreams.
@@ -84,9 +84,9 @@ pub async fn launch_proxy(
     let routes = Routes::new(config.upstreams);
     // The admin listener accepts the same host names as the data listener.
     let hosts = config.proxy.allow_hosts.clone();
-    let in_force = InForce::new(shown.path, shown.effective, &routes, profiles.clone(), hosts);
-    let (control, reloads) = Control::new(in_force, shown.log);
-    let admin = admin::router(admin::Parts {
+    let in_force = ActiveConfig::new(shown.path, shown.effective, &routes, profiles.clone(), hosts);
+    let (control, reloads) = AdminControl::new(in_force, shown.log);
+    let admin = admin::admin_router(admin::AdminState {
         telemetry: telemetry.clone(),
         readiness: readiness.clone(),
         sessions: Arc::clone(&sessions),
@@ -115,7 +115,7 @@ pub async fn launch_proxy(
     })
     .await?;
     // Known only now: the configured port may be 0.
-    control.listens(running.data);
+    control.set_listen_address(running.data);
     Ok(LaunchedProxy {
         running,
         readiness,

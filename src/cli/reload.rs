@@ -2,7 +2,7 @@
 
 use super::notify;
 use crate::{
-    admin::control::{Control, InForce, Reloaded},
+    admin::control::{ActiveConfig, AdminControl, ReloadOutcome},
     app::RunningProxy,
     config::{self, ConfigChanges, Flags, LoadedConfig, process_environment},
     profiles::Profiles,
@@ -17,19 +17,19 @@ pub(super) struct Reloader {
     pub(super) initial: LoadedConfig,
     /// Configuration that was loaded last.
     pub(super) loaded: LoadedConfig,
-    pub(super) control: Control,
+    pub(super) control: AdminControl,
     pub(super) telemetry: Telemetry,
 }
 
 impl Reloader {
     /// Reloads the configuration and logs the outcome. On an error the previous configuration stays in effect.
-    pub(super) fn reload(&mut self, running: &mut RunningProxy) -> Result<Reloaded, String> {
+    pub(super) fn reload(&mut self, running: &mut RunningProxy) -> Result<ReloadOutcome, String> {
         notify::send_reloading();
         let reloaded = self.apply_reload(running).map_err(|error| format!("{error:#}"));
         self.telemetry.record_reload(reloaded.is_ok());
         notify::send_ready();
         match &reloaded {
-            Ok(Reloaded { changed, needs_restart }) => {
+            Ok(ReloadOutcome { changed, needs_restart }) => {
                 tracing::info!(changed = changed.join(" "), "configuration reloaded");
                 if !needs_restart.is_empty() {
                     let keys = needs_restart.join(" ");
@@ -41,21 +41,21 @@ impl Reloader {
                     why,
                     "failed to reload the configuration: the previous one stays in effect"
                 );
-                self.control.failed(why.clone());
+                self.control.record_reload_failure(why.clone());
             }
         }
         reloaded
     }
 
     /// Loads the configuration and swaps it in. A bad configuration fails before the first swap.
-    fn apply_reload(&mut self, running: &mut RunningProxy) -> anyhow::Result<Reloaded> {
+    fn apply_reload(&mut self, running: &mut RunningProxy) -> anyhow::Result<ReloadOutcome> {
         let loaded = config::load_config(&self.flags, &process_environment)?;
         // Compared with the last load: what an earlier reload changed is no news.
         let changed = ConfigChanges::compare_configs(&self.loaded, &loaded)?.reloadable;
         // Compared with the start, since these keys stay as they were then.
         let needs_restart = ConfigChanges::compare_configs(&self.initial, &loaded)?.needs_restart;
         let effective = loaded.to_toml()?;
-        let old = self.control.in_force();
+        let old = self.control.active_config();
         let config = loaded.config.clone();
         let names: Vec<String> = config.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
         let named = names.iter().map(String::as_str);
@@ -73,16 +73,16 @@ impl Reloader {
         self.telemetry.set_upstreams(names);
         if changed.iter().any(|key| key == "log.level") {
             self.control
-                .log()
+                .log_control()
                 .set_level(&config.log.level)
                 .map_err(anyhow::Error::msg)?;
         }
-        self.control.put_in_force(InForce {
+        self.control.set_active_config(ActiveConfig {
             reloads: old.reloads.saturating_add(1),
-            ..InForce::new(old.path.clone(), effective, &routes, profiles, hosts)
+            ..ActiveConfig::new(old.path.clone(), effective, &routes, profiles, hosts)
         });
         self.loaded = loaded;
         self.telemetry.announce_profiles();
-        Ok(Reloaded { changed, needs_restart })
+        Ok(ReloadOutcome { changed, needs_restart })
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         flags.verbosity = flags.verbosity.saturating_sub(1);
     }
     let loaded = config::load_config(&flags, &process_environment)?;
-    let log = loaded.config.log.install().context("cannot set up log lines")?;
+    let log = loaded.config.log.install_log().context("cannot set up log lines")?;
     let runtime = serve::build_runtime().context("cannot start threads")?;
     let result = runtime.block_on(Box::pin(run_with_proxy(args, loaded, log)));
     runtime.shutdown_timeout(serve::STOP_TIMEOUT);
@@ -109,7 +109,7 @@ async fn run_with_proxy(args: &Args, loaded: LoadedConfig, log: LogControl) -> a
     let code = run_command(&args.command, variables, &mut signals).await;
     // Only a proxy that this process started may be stopped.
     if let Some(own) = own {
-        own.readiness.draining();
+        own.readiness.start_drain();
         own.running.drain().await;
     }
     code

@@ -87,7 +87,7 @@ impl Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let flags = args.to_flags();
     let loaded = config::load_config(&flags, &process_environment)?;
-    let log = loaded.config.log.install().context("cannot set up logging")?;
+    let log = loaded.config.log.install_log().context("cannot set up logging")?;
     let runtime = build_runtime().context("cannot start threads")?;
     // Boxed, since the future is large and would otherwise be on the stack of the main thread.
     let result = runtime.block_on(Box::pin(serve_until_stopped(flags, loaded, log)));
@@ -165,7 +165,7 @@ async fn serve_until_stopped(flags: Flags, loaded: LoadedConfig, log: LogControl
         }
     }
     // The admin listener answers during the drain, so readiness fails from its very start.
-    readiness.draining();
+    readiness.start_drain();
     notify::send_stopping();
     tracing::info!("draining; press Ctrl-C again to stop at once");
     tokio::select! {

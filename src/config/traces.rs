@@ -157,7 +157,7 @@ pub(super) fn lower_traces(lowering: &mut Lowering, otel: &OtelEnvironment) -> O
     if otel.disabled {
         return None;
     }
-    let mut settings = TraceSettings::to(endpoint);
+    let mut settings = TraceSettings::for_endpoint(endpoint);
     settings.propagates = lowering.file.traces.propagate;
     settings.timeout = otel.timeout.unwrap_or(settings.timeout);
     settings.sampling = otel.sampling.unwrap_or_default();

@@ -105,7 +105,7 @@ impl ExchangeLog {
             status: 0,
             report: None,
             unreadable: None,
-            rejected: false,
+            is_rejected: false,
             attempts: 0,
             bytes_in: 0,
             bytes_out: 0,
@@ -113,10 +113,10 @@ impl ExchangeLog {
             upstream_head: None,
             upstream_body: None,
             duration: Duration::ZERO,
-            watched: None,
+            answer_summary: None,
             profile: None,
-            tool: None,
-            stalled: false,
+            running_tool: None,
+            is_stalled: false,
             side: None,
             phase: "request",
             code: "client_gone",
@@ -164,7 +164,7 @@ impl ExchangeLog {
 
     /// Records a resend after a refusal that named what was wrong with the request.
     pub(super) fn record_resend(&mut self, why: &'static str) {
-        self.telemetry.record_second_repair(why);
+        self.telemetry.record_resend(why);
         self.resend_reason = Some(why);
     }
 
@@ -183,7 +183,7 @@ impl ExchangeLog {
         // Exporting traces is no reason to change requests: propagation is a setting of its own.
         self.telemetry
             .has_trace_propagation()
-            .then(|| trace.traceparent())
+            .then(|| trace.traceparent_header())
             .flatten()
     }
 
@@ -290,7 +290,7 @@ impl ExchangeLog {
         }
         // Before the verdict is reported, which consumes the outcome.
         if let (Some(outcome), Some(facts)) = (&self.outcome, facts) {
-            let dropped = outcome.note_answer(facts, verdict, self.event.tool.as_ref());
+            let dropped = outcome.note_answer(facts, verdict, self.event.running_tool.as_ref());
             self.telemetry
                 .record_detached_calls(DetachReason::StreamDropped, dropped);
         }
@@ -310,7 +310,7 @@ impl ExchangeLog {
             before,
             after,
             wire,
-            found: report.findings.iter().map(|finding| finding.message).collect(),
+            finding_messages: report.findings.iter().map(|finding| finding.message).collect(),
         });
     }
 
@@ -327,11 +327,11 @@ impl ExchangeLog {
         self.event.duration = now.duration_since(self.began_at);
         self.event.upstream_body = self.head_at.map(|came| now.duration_since(came));
         self.event.side = verdict.fault_side().map(Side::label);
-        self.event.stalled = phase == "body" && verdict.class.is_silence();
+        self.event.is_stalled = phase == "body" && verdict.class.is_silence();
         (self.event.phase, self.event.code) = (phase, verdict.code);
         // A 400 after a resend means that the resend was refused too.
         if let Some(why) = self.resend_reason.filter(|_| self.event.status == 400) {
-            self.telemetry.record_second_refusal(why);
+            self.telemetry.record_refused_resend(why);
         }
         self.telemetry.record_exchange(&self.event);
     }

@@ -23,8 +23,6 @@ pub(super) fn salvage_results(planner: &mut Planner<'_>) {
                 let kept = match row.role {
                     ResultRole::Repeats(call) => planner.pairing.calls[call].answer,
                     ResultRole::RepeatsResult(first) => Some(first),
-                    // planner.plan.report.deferred += 1, => The quote waits for a later request, in which the user
-                    // speaks again.
                     _ => None,
                 };
                 let kept = kept.map(|row| planner.pairing.results[row].part);
@@ -59,6 +57,7 @@ pub(super) fn quote_result(planner: &mut Planner<'_>, row: ResultRowId) {
                 planner.plan.deferred_quotes.entry(unit).or_default().push(part);
                 planner.count(Action::Quote);
             }
+            // The quote waits for a later request, in which the user speaks again.
             None => planner.plan.report.deferred += 1,
         }
         return;

@@ -120,17 +120,17 @@ impl Telemetry {
     }
 
     /// Records a resend after the provider refused the history, with the kind of refusal: `pairing` or `binding`.
-    pub fn record_second_repair(&self, why: &'static str) {
+    pub fn record_resend(&self, why: &'static str) {
         self.metrics.repairs.second_repairs.count([why]);
     }
 
     /// Records that the provider refused the resend too.
-    pub fn record_second_refusal(&self, why: &'static str) {
+    pub fn record_refused_resend(&self, why: &'static str) {
         self.metrics.repairs.second_repairs_refused.count([why]);
     }
 
     /// Records a new pinned answer by its kind: `moved`, `restored` or `placeholder`.
-    pub fn record_frozen_answer(&self, kind: &'static str) {
+    pub fn record_pinned_answer(&self, kind: &'static str) {
         self.metrics.repairs.frozen_answers.count([kind]);
     }
 
@@ -249,7 +249,7 @@ impl Telemetry {
     }
 
     /// Returns the feed of the dashboard.
-    pub fn dashboard(&self) -> &DashboardFeed {
+    pub fn dashboard_feed(&self) -> &DashboardFeed {
         &self.dashboard
     }
 
@@ -270,13 +270,13 @@ impl Telemetry {
 
     /// Returns `true` if requests are sent upstream with the proxy's span as their parent.
     pub fn has_trace_propagation(&self) -> bool {
-        self.tracer.as_ref().is_some_and(Tracer::propagates)
+        self.tracer.as_ref().is_some_and(Tracer::has_propagation)
     }
 
     /// Starts the trace of an exchange; `None` if traces are off. `headers` are those of its request.
     pub fn start_trace(&self, headers: &HeaderMap) -> Option<Box<ExchangeTrace>> {
         let tracer = self.tracer.as_ref()?;
-        Some(Box::new(tracer.start(headers)))
+        Some(Box::new(tracer.start_trace(headers)))
     }
 
     /// Waits until all spans so far were sent or dropped.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Write as _, net::SocketAddr, sync::Arc, tim
 use antiphon::{
     admin::{
         self, Readiness,
-        control::{Control, InForce},
+        control::{ActiveConfig, AdminControl},
     },
     app::{self, AppParts, BackgroundWork, LedgerServices, RunningProxy},
     auth::{ClientTokens, PrincipalSettings, Profile},
@@ -175,7 +175,7 @@ pub fn shared<'u>(
 }
 
 /// What the admin listener of an app without anything looks at.
-pub fn admin(readiness: Readiness) -> admin::Parts {
+pub fn admin(readiness: Readiness) -> admin::AdminState {
     let telemetry = Telemetry::new(["anthropic"]);
     let lasting = LedgerServices::over_ledger(&super::late::memory(), LateSettings::default(), false, &telemetry);
     let (names, rotation) = (["anthropic"].into_iter(), RotationSettings::default());
@@ -184,17 +184,17 @@ pub fn admin(readiness: Readiness) -> admin::Parts {
 }
 
 /// What the admin listener looks at.
-pub fn admin_of(shared: &ProxyServices, readiness: Readiness) -> admin::Parts {
+pub fn admin_of(shared: &ProxyServices, readiness: Readiness) -> admin::AdminState {
     let routes = Routes::new(Vec::new());
-    let in_force = InForce::new(
+    let in_force = ActiveConfig::new(
         None,
         "[server]\n".to_owned(),
         &routes,
         shared.profiles.clone(),
         vec!["admin.example".to_owned()],
     );
-    let (control, _) = Control::new(in_force, LogControl::default());
-    admin::Parts {
+    let (control, _) = AdminControl::new(in_force, LogControl::default());
+    admin::AdminState {
         telemetry: shared.telemetry.clone(),
         readiness,
         sessions: Arc::clone(&shared.sessions),

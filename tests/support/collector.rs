@@ -151,9 +151,9 @@ fn text(value: &AnyValue) -> String {
 
 /// An app in front of `upstream` whose spans wait until they are asked for.
 pub async fn tracing(upstream: &Upstream, collector: &Collector, change: impl FnOnce(&mut TraceSettings)) -> App {
-    let mut settings = TraceSettings::to(collector.endpoint());
+    let mut settings = TraceSettings::for_endpoint(collector.endpoint());
     // Long enough that nothing goes before it is asked for.
-    settings.delay = Duration::from_secs(3600);
+    settings.batch_delay = Duration::from_secs(3600);
     change(&mut settings);
     let builder = before(upstream.address).with(|builder| builder.traces = Some(settings));
     builder.start().await

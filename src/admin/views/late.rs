@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::date;
+use super::rfc3339_date;
 use crate::{
     late::LateStore,
     telemetry::{Telemetry, dashboard::LateResultChange},
@@ -21,13 +21,13 @@ pub(in crate::admin) struct LatePage {
     /// Posted results that wait for delivery to callers that were seen since the start.
     outstanding: usize,
     /// The latest events of posted results, the newest first.
-    recent: Vec<LateRow>,
+    recent: Vec<LateEventView>,
 }
 
 /// An event in the life of a posted result.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LateRow)]
-pub(in crate::admin) struct LateRow {
+pub(in crate::admin) struct LateEventView {
     /// The time of the event, RFC 3339.
     at: String,
     event: &'static str,
@@ -36,20 +36,25 @@ pub(in crate::admin) struct LateRow {
 }
 
 /// Returns the page of late results.
-pub(in crate::admin) fn late(telemetry: &Telemetry, late: &LateStore) -> LatePage {
+pub(in crate::admin) fn late_page(telemetry: &Telemetry, late: &LateStore) -> LatePage {
     LatePage {
         // Read from the metrics, so that the page and `/metrics` cannot disagree.
         detached: telemetry.detached_calls().into_iter().collect(),
         events: telemetry.late_result_counts().into_iter().collect(),
         outstanding: late.waiting_total(),
-        recent: telemetry.dashboard().late_results().into_iter().map(row).collect(),
+        recent: telemetry
+            .dashboard_feed()
+            .late_results()
+            .into_iter()
+            .map(late_event_view)
+            .collect(),
     }
 }
 
 /// Converts one event.
-pub(in crate::admin) fn row(change: LateResultChange) -> LateRow {
-    LateRow {
-        at: date(change.at),
+pub(in crate::admin) fn late_event_view(change: LateResultChange) -> LateEventView {
+    LateEventView {
+        at: rfc3339_date(change.at),
         event: change.event,
         age_seconds: change.age.map(|age| age.as_secs_f64()),
     }

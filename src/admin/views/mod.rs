@@ -12,21 +12,21 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use crate::clock;
 
 /// Returns a time since 1970 as RFC 3339 in UTC.
-pub(super) fn date(since_1970: Duration) -> String {
+pub(super) fn rfc3339_date(since_1970: Duration) -> String {
     // RFC 3339 has four digits for the year: 9999-12-31T23:59:59 is the last time that can be written.
     const LAST: Duration = Duration::from_secs(253_402_300_799);
     humantime::format_rfc3339_seconds(UNIX_EPOCH + since_1970.min(LAST)).to_string()
 }
 
 /// A pair of the same moment on both clocks, to convert instants to dates.
-pub(super) struct Dates {
+pub(super) struct DateConverter {
     now: Instant,
     since_1970: Duration,
 }
 
-impl Dates {
+impl DateConverter {
     /// Reads both clocks.
-    fn present() -> Self {
+    fn at_present() -> Self {
         Self {
             now: clock::std_now(),
             since_1970: clock::unix_time(),
@@ -34,15 +34,15 @@ impl Dates {
     }
 
     /// Returns an instant as a date.
-    fn show(&self, at: Instant) -> String {
+    fn to_date(&self, at: Instant) -> String {
         // An instant may be before or after now, and durations cannot be negative: one of the two is zero.
         let ahead = at.saturating_duration_since(self.now);
         let behind = self.now.saturating_duration_since(at);
-        date((self.since_1970 + ahead).saturating_sub(behind))
+        rfc3339_date((self.since_1970 + ahead).saturating_sub(behind))
     }
 
     /// Returns the seconds until an instant; 0 if it has passed.
-    fn left(&self, until: Instant) -> u64 {
+    fn seconds_until(&self, until: Instant) -> u64 {
         until.saturating_duration_since(self.now).as_secs()
     }
 }

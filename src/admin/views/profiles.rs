@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Dates;
+use super::DateConverter;
 use crate::{
     auth::rotation,
     profiles::{BreakerStatus, Profiles},
@@ -12,14 +12,14 @@ use crate::{
 /// The profiles of all upstreams, and the breakers of their endpoints.
 #[derive(Debug, Serialize, ToSchema)]
 pub(in crate::admin) struct ProfilesPage {
-    profiles: Vec<Profile>,
-    breakers: Vec<Breaker>,
+    profiles: Vec<ProfileView>,
+    breakers: Vec<BreakerView>,
 }
 
 /// The state of one profile.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Profile)]
-struct Profile {
+struct ProfileView {
     upstream: String,
     #[serde(rename = "profile")]
     label: String,
@@ -28,13 +28,13 @@ struct Profile {
     /// The provider's organisation, configured or learned; null if unknown.
     organisation: Option<String>,
     /// The cooldowns in force.
-    rests: Vec<Rest>,
+    rests: Vec<CooldownView>,
 }
 
 /// One cooldown of a profile.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Rest)]
-struct Rest {
+struct CooldownView {
     /// The reason for the cooldown.
     reason: &'static str,
     /// The only model that is affected; empty for requests without a model, null for all models.
@@ -51,7 +51,7 @@ struct Rest {
 /// The breaker of one endpoint and model.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Breaker)]
-struct Breaker {
+struct BreakerView {
     upstream: String,
     /// The model; null for requests without a model.
     model: Option<String>,
@@ -64,31 +64,31 @@ struct Breaker {
 }
 
 /// Returns the page of profiles and breakers.
-pub(in crate::admin) fn profiles(pools: &Profiles) -> ProfilesPage {
+pub(in crate::admin) fn profiles_page(pools: &Profiles) -> ProfilesPage {
     // Read once, so that all states and dates of the page are of the same moment.
-    let dates = Dates::present();
+    let dates = DateConverter::at_present();
     let mut profiles = Vec::new();
     for (upstream, views) in pools.profile_statuses(dates.now) {
-        profiles.extend(views.into_iter().map(|view| profile(upstream, view, &dates)));
+        profiles.extend(views.into_iter().map(|view| profile_view(upstream, view, &dates)));
     }
     let mut breakers = Vec::new();
     for (upstream, views) in pools.breaker_statuses(dates.now) {
-        breakers.extend(views.into_iter().map(|view| breaker(upstream, view, &dates)));
+        breakers.extend(views.into_iter().map(|view| breaker_view(upstream, view, &dates)));
     }
     ProfilesPage { profiles, breakers }
 }
 
-fn profile(upstream: &str, view: rotation::ProfileStatus, dates: &Dates) -> Profile {
-    let rest = |rest: rotation::Cooldown| Rest {
+fn profile_view(upstream: &str, view: rotation::ProfileStatus, dates: &DateConverter) -> ProfileView {
+    let rest = |rest: rotation::Cooldown| CooldownView {
         reason: rest.reason.label(),
         model: rest.model.map(String::from),
         disables: rest.disables,
         shared: rest.shared,
-        since: dates.show(rest.since),
-        until: dates.show(rest.until),
-        seconds_left: dates.left(rest.until),
+        since: dates.to_date(rest.since),
+        until: dates.to_date(rest.until),
+        seconds_left: dates.seconds_until(rest.until),
     };
-    Profile {
+    ProfileView {
         upstream: upstream.to_owned(),
         label: view.label.to_string(),
         state: view.state.label(),
@@ -97,13 +97,13 @@ fn profile(upstream: &str, view: rotation::ProfileStatus, dates: &Dates) -> Prof
     }
 }
 
-fn breaker(upstream: &str, view: BreakerStatus, dates: &Dates) -> Breaker {
-    Breaker {
+fn breaker_view(upstream: &str, view: BreakerStatus, dates: &DateConverter) -> BreakerView {
+    BreakerView {
         upstream: upstream.to_owned(),
         // The table stores requests without a model under the empty name.
         model: Some(String::from(view.model)).filter(|model| !model.is_empty()),
         state: view.state.label(),
         failures: view.failures,
-        until: view.open_until.map(|until| dates.show(until)),
+        until: view.open_until.map(|until| dates.to_date(until)),
     }
 }

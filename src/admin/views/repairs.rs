@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::date;
+use super::rfc3339_date;
 use crate::{
     conversation::Finding,
     telemetry::{
@@ -17,13 +17,13 @@ use crate::{
 pub(in crate::admin) struct RepairsPage {
     /// The number of stored requests with findings.
     kept: usize,
-    repairs: Vec<Repair>,
+    repairs: Vec<RepairView>,
 }
 
 /// A request with findings in its body.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Repair)]
-pub(in crate::admin) struct Repair {
+pub(in crate::admin) struct RepairView {
     /// The value of `x-antiphon-request-id`.
     id: String,
     /// The end of the exchange, RFC 3339.
@@ -39,23 +39,23 @@ pub(in crate::admin) struct Repair {
     /// Messages in the received body; null if its structure was not built.
     messages: Option<usize>,
     /// The first findings, 20 at most.
-    findings: Vec<Found>,
+    findings: Vec<FindingView>,
     /// The number of all findings.
     finding_count: usize,
     /// The repair actions, each with its count.
-    actions: Vec<Done>,
+    actions: Vec<ActionCountView>,
     /// True if the structure was built, so that `before` can be requested.
     sketched: bool,
     /// The structure of the received body.
-    before: Option<Sketch>,
+    before: Option<StructureView>,
     /// The structure of the body that was sent to the provider; null if it was sent unchanged.
-    after: Option<Sketch>,
+    after: Option<StructureView>,
 }
 
 /// A breach of the pairing rules.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Found)]
-struct Found {
+struct FindingView {
     kind: &'static str,
     /// The index of the message, from 0.
     message: usize,
@@ -67,7 +67,7 @@ struct Found {
 /// A kind of repair action with its count.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Done)]
-struct Done {
+struct ActionCountView {
     action: &'static str,
     count: usize,
     explanation: &'static str,
@@ -76,27 +76,27 @@ struct Done {
 /// The structure of a body around its findings and repairs. Never content.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Sketch)]
-struct Sketch {
+struct StructureView {
     /// The number of messages in the body.
     messages: usize,
     /// The messages that are shown. A jump in `index` marks messages that are left out.
-    shown: Vec<Message>,
+    shown: Vec<MessageView>,
 }
 
 /// The structure of one message.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Message)]
-struct Message {
+struct MessageView {
     index: usize,
     /// `user`, `assistant`, `tool` or `system`.
     role: &'static str,
-    blocks: Vec<Block>,
+    blocks: Vec<BlockView>,
 }
 
 /// The structure of one block.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Block)]
-struct Block {
+struct BlockView {
     /// `call`, `result`, `server_call`, `server_result`, `thinking`, `compaction` or `other`.
     #[serde(rename = "type")]
     kind: &'static str,
@@ -111,19 +111,19 @@ struct Block {
 }
 
 /// Returns the page of the last `limit` requests.
-pub(in crate::admin) fn repairs(telemetry: &Telemetry, limit: usize) -> RepairsPage {
-    let entries = telemetry.dashboard().repairs(limit);
+pub(in crate::admin) fn repairs_page(telemetry: &Telemetry, limit: usize) -> RepairsPage {
+    let entries = telemetry.dashboard_feed().latest_repairs(limit);
     RepairsPage {
-        kept: telemetry.dashboard().repair_count(),
-        repairs: entries.iter().map(|entry| repair(entry, true)).collect(),
+        kept: telemetry.dashboard_feed().repair_count(),
+        repairs: entries.iter().map(|entry| repair_view(entry, true)).collect(),
     }
 }
 
 /// Returns one request, with the structure of its body if `with_structure`.
-pub(in crate::admin) fn repair(entry: &RepairEntry, with_structure: bool) -> Repair {
+pub(in crate::admin) fn repair_view(entry: &RepairEntry, with_structure: bool) -> RepairView {
     // A finding has only the call's id; the structure knows its tool.
     let tools = entry.tool_names();
-    let found = |finding: &Finding| Found {
+    let found = |finding: &Finding| FindingView {
         kind: finding.kind.code(),
         message: finding.message,
         tool: tools.get(finding.id.as_str()).map(|tool| (*tool).to_owned()),
@@ -134,11 +134,13 @@ pub(in crate::admin) fn repair(entry: &RepairEntry, with_structure: bool) -> Rep
     let change = entry.structure.as_deref();
     let before = change.and_then(|change| change.before.as_ref());
     let after = change.and_then(|change| change.after.as_ref());
-    let shown =
-        |body: Option<&BodyStructure>, is_after| body.filter(|_| with_structure).map(|body| sketch(body, is_after));
-    Repair {
+    let shown = |body: Option<&BodyStructure>, is_after| {
+        body.filter(|_| with_structure)
+            .map(|body| structure_view(body, is_after))
+    };
+    RepairView {
         id: entry.id.clone(),
-        at: date(entry.at),
+        at: rfc3339_date(entry.at),
         upstream: entry.upstream.clone(),
         format: entry.format.map(crate::wire::Format::label),
         mode: entry.mode.map(crate::repair::Mode::label),
@@ -151,7 +153,7 @@ pub(in crate::admin) fn repair(entry: &RepairEntry, with_structure: bool) -> Rep
         actions: entry
             .actions
             .iter()
-            .map(|(action, count)| Done {
+            .map(|(action, count)| ActionCountView {
                 action: action.label(),
                 count: *count,
                 explanation: action.explanation(),
@@ -164,20 +166,20 @@ pub(in crate::admin) fn repair(entry: &RepairEntry, with_structure: bool) -> Rep
 }
 
 /// Converts the structure of a body. Changed blocks are `new` in the sent body and `gone` in the received one.
-fn sketch(body: &BodyStructure, is_after: bool) -> Sketch {
-    let block = |block: &BlockStructure| Block {
+fn structure_view(body: &BodyStructure, is_after: bool) -> StructureView {
+    let block = |block: &BlockStructure| BlockView {
         kind: block.kind,
         id: block.id.clone(),
         tool: block.tool.clone(),
-        new: is_after && block.changed,
-        gone: !is_after && block.changed,
+        new: is_after && block.is_changed,
+        gone: !is_after && block.is_changed,
     };
-    let message = |message: &MessageStructure| Message {
+    let message = |message: &MessageStructure| MessageView {
         index: message.index,
         role: message.role,
         blocks: message.blocks.iter().map(block).collect(),
     };
-    Sketch {
+    StructureView {
         messages: body.messages,
         shown: body.shown.iter().map(message).collect(),
     }

@@ -17,13 +17,13 @@ pub(in crate::admin) struct SeriesPage {
     step_seconds: u64,
     /// The start of each step, in seconds since 1970. The last step is still running.
     at: Vec<u64>,
-    series: Vec<Series>,
+    series: Vec<SeriesView>,
 }
 
 /// One count or percentile over time.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Series)]
-struct Series {
+struct SeriesView {
     name: &'static str,
     label: &'static str,
     /// One value per step: 0 if nothing was counted, null if there is no latency to report.
@@ -31,11 +31,14 @@ struct Series {
 }
 
 /// The counts of one step: by name, then by label.
-pub(in crate::admin) type Point = BTreeMap<&'static str, BTreeMap<&'static str, Option<u64>>>;
+pub(in crate::admin) type SeriesPoint = BTreeMap<&'static str, BTreeMap<&'static str, Option<u64>>>;
 
 /// Returns the page of the last hour, from the first step with a count to the current one.
-pub(in crate::admin) fn series(telemetry: &Telemetry) -> SeriesPage {
-    let (steps, current) = (telemetry.dashboard().history(), telemetry.dashboard().current_step());
+pub(in crate::admin) fn series_page(telemetry: &Telemetry) -> SeriesPage {
+    let (steps, current) = (
+        telemetry.dashboard_feed().history_steps(),
+        telemetry.dashboard_feed().current_step(),
+    );
     let first = steps.first().map_or(current.at, |step| step.at);
     let steps_since = current.at.saturating_sub(first) / HISTORY_STEP.as_secs();
     // The history omits empty steps, but a chart needs a regular time axis.
@@ -51,21 +54,24 @@ pub(in crate::admin) fn series(telemetry: &Telemetry) -> SeriesPage {
                 .get(at)
                 .map_or(0, |step| step.counts.get(&name).copied().unwrap_or(0))
         };
-        Series {
+        SeriesView {
             name: name.0,
             label: name.1,
             values: at.iter().map(|at| Some(value(at))).collect(),
         }
     };
-    let share = |(name, share): (&'static str, f64)| Series {
+    let share = |(name, share): (&'static str, f64)| SeriesView {
         name,
         label: "",
-        values: at.iter().map(|at| by_time.get(at)?.overhead_us(share)).collect(),
+        values: at
+            .iter()
+            .map(|at| by_time.get(at)?.overhead_percentile_us(share))
+            .collect(),
     };
-    let mut series: Vec<Series> = names.into_iter().map(count).collect();
+    let mut series: Vec<SeriesView> = names.into_iter().map(count).collect();
     // Without any step the percentiles would be series of null alone.
     if !steps.is_empty() {
-        series.extend(SHARES.map(share));
+        series.extend(OVERHEAD_PERCENTILES.map(share));
     }
     SeriesPage {
         step_seconds: HISTORY_STEP.as_secs(),
@@ -75,16 +81,16 @@ pub(in crate::admin) fn series(telemetry: &Telemetry) -> SeriesPage {
 }
 
 /// The percentiles of the added latency, each with its share of exchanges.
-const SHARES: [(&str, f64); 2] = [("overhead_p50_us", 0.5), ("overhead_p99_us", 0.99)];
+const OVERHEAD_PERCENTILES: [(&str, f64); 2] = [("overhead_p50_us", 0.5), ("overhead_p99_us", 0.99)];
 
 /// Returns the counts and percentiles of one step.
-pub(in crate::admin) fn point(step: &HistoryStep) -> Point {
-    let mut point = Point::new();
+pub(in crate::admin) fn series_point(step: &HistoryStep) -> SeriesPoint {
+    let mut point = SeriesPoint::new();
     for ((name, label), count) in &step.counts {
         point.entry(name).or_default().insert(label, Some(*count));
     }
-    for (name, share) in SHARES {
-        if let Some(micros) = step.overhead_us(share) {
+    for (name, share) in OVERHEAD_PERCENTILES {
+        if let Some(micros) = step.overhead_percentile_us(share) {
             point.entry(name).or_default().insert("", Some(micros));
         }
     }

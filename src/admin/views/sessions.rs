@@ -19,7 +19,7 @@ pub(in crate::admin) struct SessionsPage {
     with_open_calls: usize,
     /// Tool calls that clients have not answered.
     open_calls: usize,
-    latest: Vec<Lane>,
+    latest: Vec<SessionLaneView>,
     /// The value of `after` for the next page; null on the last page.
     next: Option<String>,
 }
@@ -27,7 +27,7 @@ pub(in crate::admin) struct SessionsPage {
 /// The conversation of one agent within a session.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Lane)]
-struct Lane {
+struct SessionLaneView {
     /// The start of the lane's hash.
     #[serde(rename = "lane")]
     hash: String,
@@ -37,15 +37,15 @@ struct Lane {
     /// The number of times that two agent loops continued its history.
     forks: usize,
     /// Tool calls that the client has not answered.
-    open_calls: Vec<OpenCall>,
+    open_calls: Vec<OpenCallView>,
     /// The provider-side tool that ran when an answer last stalled; null if none did.
-    stalled: Option<Stalled>,
+    stalled: Option<StalledToolView>,
 }
 
 /// A tool call that the client has not answered.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = OpenCall)]
-struct OpenCall {
+struct OpenCallView {
     tool: String,
     /// Seconds since the model made the call.
     seconds: u64,
@@ -60,17 +60,17 @@ struct OpenCall {
 /// A provider-side tool during which an answer stalled.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Stalled)]
-struct Stalled {
+struct StalledToolView {
     tool: String,
     id: String,
     seconds: u64,
 }
 
 /// Returns the page of `limit` lanes after the first `skip`.
-pub(in crate::admin) fn sessions(table: &SessionTable, skip: usize, limit: usize) -> SessionsPage {
+pub(in crate::admin) fn sessions_page(table: &SessionTable, skip: usize, limit: usize) -> SessionsPage {
     let now = clock::now();
     let totals = table.lane_totals(now);
-    let latest: Vec<Lane> = table.lane_views(skip, limit, now).into_iter().map(lane).collect();
+    let latest: Vec<SessionLaneView> = table.lane_views(skip, limit, now).into_iter().map(lane_view).collect();
     let end = skip.saturating_add(latest.len());
     SessionsPage {
         lanes: totals.lanes,
@@ -83,8 +83,8 @@ pub(in crate::admin) fn sessions(table: &SessionTable, skip: usize, limit: usize
     }
 }
 
-fn lane(view: LaneView) -> Lane {
-    let call = |call: CallView| OpenCall {
+fn lane_view(view: LaneView) -> SessionLaneView {
+    let call = |call: CallView| OpenCallView {
         tool: call.tool.into(),
         seconds: call.age.as_secs(),
         max_duration_seconds: call.max_duration.map(|longest| longest.as_secs_f64()),
@@ -92,14 +92,14 @@ fn lane(view: LaneView) -> Lane {
         tentative: call.tentative,
     };
     let (upstream, profile) = view.pin.map(|pin| (pin.upstream, pin.profile)).unzip();
-    Lane {
+    SessionLaneView {
         hash: view.lane,
         upstream: upstream.map(String::from),
         profile: profile.map(String::from),
         idle_seconds: view.idle.as_secs(),
         forks: view.forks,
         open_calls: view.calls.into_iter().map(call).collect(),
-        stalled: view.stalled_tool.map(|tool| Stalled {
+        stalled: view.stalled_tool.map(|tool| StalledToolView {
             tool: tool.name,
             id: tool.id,
             seconds: tool.age.as_secs(),

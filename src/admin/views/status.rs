@@ -3,16 +3,16 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::date;
+use super::rfc3339_date;
 use crate::{
-    admin::{Parts, control::UpstreamView},
+    admin::{AdminState, control::UpstreamSummary},
     clock,
 };
 
 /// The status of the process.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Status)]
-pub(in crate::admin) struct Status {
+pub(in crate::admin) struct StatusView {
     version: &'static str,
     /// The start of the process, RFC 3339.
     started_at: String,
@@ -21,17 +21,17 @@ pub(in crate::admin) struct Status {
     listen: Option<String>,
     /// True during a drain: running exchanges may finish, and the readiness check fails.
     draining: bool,
-    upstreams: Vec<UpstreamRow>,
+    upstreams: Vec<UpstreamView>,
     /// Streamed answers that the proxy is relaying.
     streams_active: i64,
-    config: ConfigRow,
+    config: ConfigView,
     log_level: String,
 }
 
 /// A configured upstream.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = UpstreamRow)]
-struct UpstreamRow {
+struct UpstreamView {
     name: String,
     url: String,
     /// The mode of its routes: `repair`, `strict` or `observe`.
@@ -41,7 +41,7 @@ struct UpstreamRow {
 /// The configuration in force.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ConfigRow)]
-struct ConfigRow {
+struct ConfigView {
     /// The path of the file; null if the process runs on defaults.
     path: Option<String>,
     /// The time of the last load, RFC 3339.
@@ -53,30 +53,30 @@ struct ConfigRow {
 }
 
 /// Returns the status of the process.
-pub(in crate::admin) fn status(parts: &Parts) -> Status {
+pub(in crate::admin) fn status_view(parts: &AdminState) -> StatusView {
     let (control, now) = (&parts.control, clock::unix_time());
     // One snapshot: a reload in between must not mix two configurations.
-    let in_force = control.in_force();
-    let upstream = |view: &UpstreamView| UpstreamRow {
+    let in_force = control.active_config();
+    let upstream = |view: &UpstreamSummary| UpstreamView {
         name: view.name.clone(),
         url: view.url.clone(),
         mode: view.mode.label(),
     };
-    Status {
+    StatusView {
         version: env!("CARGO_PKG_VERSION"),
-        started_at: date(control.started_at()),
+        started_at: rfc3339_date(control.started_at()),
         // Saturates, because the system clock may have been set back since the start.
         uptime_seconds: now.saturating_sub(control.started_at()).as_secs_f64(),
-        listen: control.listen().map(|address| address.to_string()),
+        listen: control.listen_address().map(|address| address.to_string()),
         draining: !parts.readiness.is_ready(),
         upstreams: in_force.upstreams.iter().map(upstream).collect(),
         streams_active: parts.telemetry.active_streams(),
-        config: ConfigRow {
+        config: ConfigView {
             path: in_force.path.clone(),
-            loaded_at: date(in_force.loaded_at),
+            loaded_at: rfc3339_date(in_force.loaded_at),
             reloads: in_force.reloads,
             last_error: control.last_error(),
         },
-        log_level: control.log().level(),
+        log_level: control.log_control().current_level(),
     }
 }

@@ -45,7 +45,7 @@ pub(super) async fn send(
     let context = &outgoing.context;
     let parent = log.record_model_request(ModelRequest {
         model: context.model.as_deref(),
-        streams: context.wants_stream,
+        is_streamed: context.wants_stream,
         max_tokens: context.max_tokens,
         conversation: context.lane.map(|lane| lane.id.short_hash()),
     });

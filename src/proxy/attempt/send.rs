@@ -62,12 +62,12 @@ pub(super) async fn send_once(
     log.record_head(began);
     // The limit on the whole exchange includes earlier attempts.
     let exchange_began = log.start_time().into_std();
-    let course = StreamTimeouts::new(
+    let timeouts = StreamTimeouts::new(
         &path.settings.timeouts,
         terms.compacts,
         terms.budget,
         exchange_began,
         clock::std_now(),
     );
-    Ok(ProviderAnswer::new(sent, route, course))
+    Ok(ProviderAnswer::new(sent, route, timeouts))
 }

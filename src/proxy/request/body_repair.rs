@@ -202,7 +202,7 @@ impl BodyRepair<'_> {
         }
         // Strict: every body with findings is an error for the client, never sent and never edited.
         if mode == Mode::Strict && !report.findings.is_empty() {
-            log.event.rejected = true;
+            log.event.is_rejected = true;
             log.repair_header = Some(HeaderValue::from_static("rejected"));
             let findings = report.findings.clone();
             log.event.report = Some(report.without_actions());
@@ -392,7 +392,7 @@ impl BodyRepair<'_> {
             for (call, answer) in &answers.assigned {
                 self.path
                     .telemetry
-                    .record_frozen_answer(lookup.answer_label(*call, answer));
+                    .record_pinned_answer(lookup.answer_label(*call, answer));
             }
             if texts.count > 0 {
                 // Late texts have moved the spans of the first outline.

@@ -26,9 +26,9 @@ type Step = Option<Result<Frame<Bytes>, BoxError>>;
 pub(super) struct Coalesced {
     body: BoxedBody,
     // `None` on HTTP/2, where several answers share a connection.
-    ebb: Option<ReadIdle>,
+    read_idle: Option<ReadIdle>,
     // The socket's count of empty reads when the last frame was passed on.
-    left_at: Option<u64>,
+    reads_when_sent: Option<u64>,
     // Frames that are joined but not passed on yet.
     held: BytesMut,
     // Arrived after `held`, and cannot be joined with it.
@@ -36,12 +36,12 @@ pub(super) struct Coalesced {
 }
 
 impl Coalesced {
-    /// Wraps `body`. `ebb` counts empty reads of its connection. `None` if other answers share the connection.
-    pub(super) fn new(body: BoxedBody, ebb: Option<ReadIdle>) -> Self {
+    /// Wraps `body`. `read_idle` counts empty reads of its connection. `None` if other answers share the connection.
+    pub(super) fn new(body: BoxedBody, read_idle: Option<ReadIdle>) -> Self {
         Self {
             body,
-            ebb,
-            left_at: None,
+            read_idle,
+            reads_when_sent: None,
             held: BytesMut::new(),
             behind: None,
         }
@@ -86,9 +86,9 @@ impl Coalesced {
                     if self.held.is_empty() {
                         return Poll::Pending;
                     }
-                    if let (Some(ebb), Some(left_at)) = (&self.ebb, self.left_at) {
+                    if let (Some(read_idle), Some(reads_when_sent)) = (&self.read_idle, self.reads_when_sent) {
                         // More frames are in memory until the socket is empty. A longer wait would delay an event.
-                        ready!(ebb.poll_empty_read(left_at, cx));
+                        ready!(read_idle.poll_empty_read(reads_when_sent, cx));
                     }
                     return self.hand_over();
                 }
@@ -98,8 +98,8 @@ impl Coalesced {
 
     /// Returns `true` if the present frame was already in memory when the one before it was passed on.
     fn is_burst(&self) -> bool {
-        let ebb = self.ebb.as_ref().map(ReadIdle::empty_reads);
-        ebb.is_some() && ebb == self.left_at
+        let read_idle = self.read_idle.as_ref().map(ReadIdle::empty_reads);
+        read_idle.is_some() && read_idle == self.reads_when_sent
     }
 
     /// Passes on a step that cannot be joined, after the frames that are held.
@@ -120,7 +120,7 @@ impl Coalesced {
 
     /// Passes on a step, and stores the count of empty reads for [`Self::is_burst`].
     fn leave(&mut self, step: Step) -> Poll<Step> {
-        self.left_at = self.ebb.as_ref().map(ReadIdle::empty_reads);
+        self.reads_when_sent = self.read_idle.as_ref().map(ReadIdle::empty_reads);
         Poll::Ready(step)
     }
 }

@@ -41,13 +41,13 @@ pub(super) enum Opened {
 pub(super) async fn await_first_event(
     mut body: BoxedBody,
     mut watcher: Watcher,
-    course: &mut StreamTimeouts,
+    timeouts: &mut StreamTimeouts,
     limit: Duration,
 ) -> Opened {
     let gate = clock::now() + limit;
     let mut held = BytesMut::new();
     loop {
-        let (at, timeout) = course.next_timeout(true, clock::std_now);
+        let (at, expired) = timeouts.next_timeout(true, clock::std_now);
         // The stream's own timeouts apply too: one that expires first is a failure that can be retried.
         let until = gate.min(Instant::from_std(at));
         let Ok(frame) = tokio::time::timeout_at(until, body.frame()).await else {
@@ -55,15 +55,18 @@ pub(super) async fn await_first_event(
             if gate <= clock::now() {
                 return Opened::Through(held.freeze(), body);
             }
-            let state = course.state();
-            return Opened::Failed(classify(Observation::TimedOut { timeout, state }));
+            let state = timeouts.state();
+            return Opened::Failed(classify(Observation::TimedOut {
+                timeout: expired,
+                state,
+            }));
         };
         let broken = match frame {
             Some(Ok(frame)) => {
                 let Ok(data) = frame.into_data() else { continue };
                 watcher.push(&data);
                 held.extend_from_slice(&data);
-                course.record_bytes(Some(watcher.facts()), clock::std_now);
+                timeouts.record_bytes(Some(watcher.facts()), clock::std_now);
                 None
             }
             Some(Err(error)) => {

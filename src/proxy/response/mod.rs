@@ -37,7 +37,7 @@ pub(super) struct ProviderAnswer {
     /// The provider's kind.
     kind: provider::ProviderKind,
     /// Its timeouts, which run since the head arrived.
-    course: StreamTimeouts,
+    timeouts: StreamTimeouts,
 }
 
 #[derive(Debug)]
@@ -50,12 +50,12 @@ enum Body {
 
 impl ProviderAnswer {
     /// Wraps the answer to a request on `route`.
-    pub(super) fn new(response: Response<BoxedBody>, route: &Route<'_>, course: StreamTimeouts) -> Self {
+    pub(super) fn new(response: Response<BoxedBody>, route: &Route<'_>, timeouts: StreamTimeouts) -> Self {
         Self {
             response: response.map(|body| Body::Streamed(Bytes::new(), body)),
             format: route.wire.map(|wire| wire.format),
             kind: route.upstream.kind,
-            course,
+            timeouts,
         }
     }
 
@@ -144,10 +144,10 @@ impl ProviderAnswer {
             return Held::Answer(self);
         };
         let (mut head, body) = self.response.into_parts();
-        let mut course = self.course;
+        let mut timeouts = self.timeouts;
         let watcher = Watcher::new(Some(format), Framing::Events);
         let opened = match body {
-            Body::Streamed(_, body) => await_first_event(body, watcher, &mut course, limit).await,
+            Body::Streamed(_, body) => await_first_event(body, watcher, &mut timeouts, limit).await,
             Body::Whole(body) => Opened::Whole(body),
         };
         let (body, said) = match opened {
@@ -165,7 +165,7 @@ impl ProviderAnswer {
             response: Response::from_parts(head, body),
             format: Some(format),
             kind: self.kind,
-            course,
+            timeouts,
         };
         match said {
             None => Held::Answer(answer),
@@ -231,7 +231,7 @@ impl ProviderAnswer {
                 stream,
                 watcher,
                 kind: self.kind,
-                course: self.course,
+                timeouts: self.timeouts,
                 shape: open.then_some(shape),
             })),
             Body::Whole(body) => {

@@ -149,7 +149,7 @@ pub(super) struct Passage {
     pub(super) watcher: Option<Watcher>,
     /// The provider's kind.
     pub(super) kind: ProviderKind,
-    pub(super) course: StreamTimeouts,
+    pub(super) timeouts: StreamTimeouts,
     /// The shape of an error event. `None` if no such event may be added.
     pub(super) shape: Option<ErrorShape>,
 }
@@ -165,7 +165,7 @@ pub(super) struct Relay {
     watcher: Option<Watcher>,
     kind: ProviderKind,
     // Runs only while the proxy waits for the provider, not while the client is slow to read.
-    course: StreamTimeouts,
+    timeouts: StreamTimeouts,
     alarm: DeadlineTimer,
 }
 
@@ -179,7 +179,7 @@ impl Relay {
             stream,
             watcher,
             kind,
-            course,
+            timeouts,
             shape,
         } = passage;
         if stream {
@@ -193,7 +193,7 @@ impl Relay {
             shape,
             watcher,
             kind,
-            course,
+            timeouts,
             alarm: DeadlineTimer::default(),
         }
     }
@@ -262,13 +262,13 @@ impl Relay {
                 // Checked only after a poll of the body: bytes that have arrived always come before a timeout.
                 Poll::Pending => {
                     let watched = self.told().is_some();
-                    let (at, clock) = self.course.next_timeout(watched, clock::std_now);
+                    let (at, clock) = self.timeouts.next_timeout(watched, clock::std_now);
                     ready!(self.alarm.poll(Instant::from_std(at), cx));
                     if self.is_over() {
                         // The answer is complete. A provider that does not close the connection has not failed.
                         return self.over(false);
                     }
-                    let state = self.course.state();
+                    let state = self.timeouts.state();
                     self.fail(classify(Observation::TimedOut { timeout: clock, state }))
                 }
             },
@@ -293,7 +293,7 @@ impl Relay {
             .watcher
             .as_ref()
             .filter(|watcher| watcher.is_stream() && watcher.format().is_some());
-        self.course.record_bytes(watcher.map(Watcher::facts), clock::std_now);
+        self.timeouts.record_bytes(watcher.map(Watcher::facts), clock::std_now);
         if self.is_end() {
             // hyper does not poll a body again once `is_end_stream` is true.
             self.end(self.judged(false));
@@ -354,7 +354,7 @@ impl Relay {
     fn note(&mut self) {
         if let Some(watcher) = &mut self.watcher {
             watcher.finish();
-            self.log.event.watched = AnswerSummary::from_watcher(watcher);
+            self.log.event.answer_summary = AnswerSummary::from_watcher(watcher);
             if let Some(trace) = &mut self.log.event.trace {
                 trace.record_answer(watcher.facts());
             }
@@ -365,9 +365,9 @@ impl Relay {
     fn fail(&mut self, verdict: Verdict) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         let error = RelayError(verdict);
         let facts = self.watcher.as_ref().map(Watcher::facts);
-        let tool = facts.and_then(|facts| self.course.running_tool(facts, clock::std_now()));
+        let tool = facts.and_then(|facts| self.timeouts.running_tool(facts, clock::std_now()));
         let message = error.message(tool.as_ref());
-        self.log.event.tool = tool;
+        self.log.event.running_tool = tool;
         self.end(verdict);
         // Drops the provider's body, which cancels the answer there.
         self.state = State::Done;
@@ -401,8 +401,8 @@ impl Drop for Relay {
         if matches!(self.state, State::Relaying(_)) && over {
             self.end(self.judged(false));
         } else {
-            let late = self.course.is_late(self.told().is_some(), clock::std_now());
-            let state = self.course.state();
+            let late = self.timeouts.is_late(self.told().is_some(), clock::std_now());
+            let state = self.timeouts.state();
             // Does nothing if the log has ended already.
             let gone = self.log.client_gone_verdict(state, late);
             self.end(gone);

@@ -60,7 +60,7 @@ impl RepairEntry {
             format: event.format,
             mode: event.mode,
             // A rejected request was not sent, even if its report contains actions.
-            outcome: match (event.rejected, actions.is_empty()) {
+            outcome: match (event.is_rejected, actions.is_empty()) {
                 (true, _) => "rejected",
                 (false, true) => "observed",
                 (false, false) => "repaired",

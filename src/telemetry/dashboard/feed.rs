@@ -85,7 +85,7 @@ impl DashboardFeed {
     }
 
     /// Returns the last repairs, the newest first.
-    pub fn repairs(&self, limit: usize) -> Vec<Arc<RepairEntry>> {
+    pub fn latest_repairs(&self, limit: usize) -> Vec<Arc<RepairEntry>> {
         self.lock_entries().repairs.iter().take(limit).cloned().collect()
     }
 
@@ -105,18 +105,18 @@ impl DashboardFeed {
     }
 
     /// Returns the steps of the last hour in which anything was counted, the oldest first.
-    pub fn history(&self) -> Vec<HistoryStep> {
-        self.lock_history().steps(clock::unix_time())
+    pub fn history_steps(&self) -> Vec<HistoryStep> {
+        self.lock_history().steps_of_hour(clock::unix_time())
     }
 
     /// Returns the step of the current time.
     pub fn current_step(&self) -> HistoryStep {
-        self.lock_history().current(clock::unix_time())
+        self.lock_history().current_step(clock::unix_time())
     }
 
     /// Returns the last complete step.
     pub fn previous_step(&self) -> HistoryStep {
-        self.lock_history().previous(clock::unix_time())
+        self.lock_history().previous_step(clock::unix_time())
     }
 }
 
@@ -133,7 +133,7 @@ impl DashboardFeed {
     /// Records an event of a late result.
     pub(in crate::telemetry) fn record_late_result(&self, event: &'static str, age: Option<Duration>) {
         let at = clock::unix_time();
-        self.lock_history().count(at, ("late", event), 1);
+        self.lock_history().add_count(at, ("late", event), 1);
         let change = LateResultChange { at, event, age };
         let mut entries = self.lock_entries();
         entries.late_results.push_front(change);
@@ -146,7 +146,7 @@ impl DashboardFeed {
     /// Records tool calls that no client waits for any more.
     pub(in crate::telemetry) fn record_detached_calls(&self, why: DetachReason, calls: u64) {
         self.lock_history()
-            .count(clock::unix_time(), ("detached", why.label()), calls);
+            .add_count(clock::unix_time(), ("detached", why.label()), calls);
     }
 
     /// Sends an update to all subscribers.
@@ -177,7 +177,7 @@ impl DashboardFeed {
             let next = clock::now() + STRUCTURE_INTERVAL;
             let id = job.id.clone();
             // A large body takes milliseconds, which is too long for a thread of the runtime.
-            let built = tokio::task::spawn_blocking(move || StructureChange::build(&job)).await;
+            let built = tokio::task::spawn_blocking(move || StructureChange::build_change(&job)).await;
             // After a panic the entry gets an empty structure, or it would stay pending.
             self.add_structure(id, built.unwrap_or_default());
             tokio::time::sleep_until(next).await;

@@ -34,7 +34,7 @@ impl HistoryStep {
     /// Returns a percentile of the added latency in microseconds; `None` without exchanges.
     ///
     /// `share` is from 0 to 1. The result is up to a fifth too high, because it is the limit of a bucket.
-    pub fn overhead_us(&self, share: f64) -> Option<u64> {
+    pub fn overhead_percentile_us(&self, share: f64) -> Option<u64> {
         let total: u32 = self.overhead.values().sum();
         // At least one exchange, also for a share of 0.
         let mut left = (f64::from(total) * share).ceil().max(1.0);
@@ -58,25 +58,25 @@ impl CountHistory {
     /// Counts an exchange that ended. `now` is the time since 1970, here and below.
     pub(super) fn record_exchange(&mut self, now: Duration, event: &ExchangeEnded) {
         let format = event.format_label();
-        self.count(now, ("requests", format), 1);
+        self.add_count(now, ("requests", format), 1);
         if let Some(side) = event.side {
-            self.count(now, ("failures", side), 1);
+            self.add_count(now, ("failures", side), 1);
         }
-        if event.stalled {
-            self.count(now, ("stalls", event.stall_side()), 1);
+        if event.is_stalled {
+            self.add_count(now, ("stalls", event.stall_side()), 1);
         }
         // Zero adds nothing, so these need no condition.
-        self.count(now, ("rejections", ""), u64::from(event.rejected));
-        self.count(now, ("unreadable", ""), u64::from(event.unreadable.is_some()));
+        self.add_count(now, ("rejections", ""), u64::from(event.is_rejected));
+        self.add_count(now, ("unreadable", ""), u64::from(event.unreadable.is_some()));
         if let Some(report) = &event.report {
             for finding in &report.findings {
-                self.count(now, ("findings", finding.kind.code()), 1);
+                self.add_count(now, ("findings", finding.kind.code()), 1);
             }
             for (action, times) in &report.actions {
-                self.count(now, ("repairs", action.label()), *times as u64);
+                self.add_count(now, ("repairs", action.label()), *times as u64);
             }
             let is_repaired = u64::from(!report.actions.is_empty());
-            self.count(now, ("repaired_requests", format), is_repaired);
+            self.add_count(now, ("repaired_requests", format), is_repaired);
         }
         // Other bodies are not read, and their latency near zero would lower the percentiles.
         if event.format.is_some() {
@@ -85,7 +85,7 @@ impl CountHistory {
     }
 
     /// Adds `times` to a count.
-    pub(super) fn count(&mut self, now: Duration, name: CountName, times: u64) {
+    pub(super) fn add_count(&mut self, now: Duration, name: CountName, times: u64) {
         if times > 0 {
             let count = self.step_mut(now).counts.entry(name).or_default();
             *count = count.saturating_add(times);
@@ -99,14 +99,14 @@ impl CountHistory {
     }
 
     /// Returns the steps of the last hour, the oldest first.
-    pub(super) fn steps(&self, now: Duration) -> Vec<HistoryStep> {
+    pub(super) fn steps_of_hour(&self, now: Duration) -> Vec<HistoryStep> {
         // Old steps are removed only to make room for new ones, so they are filtered here.
         let oldest = step_start(now).saturating_sub(HISTORY_STEP.as_secs() * (STEPS_MAX as u64 - 1));
         self.steps.iter().filter(|step| step.at >= oldest).cloned().collect()
     }
 
     /// Returns the step of the current time.
-    pub(super) fn current(&self, now: Duration) -> HistoryStep {
+    pub(super) fn current_step(&self, now: Duration) -> HistoryStep {
         let at = step_start(now);
         // Newer steps may follow if the system clock was set back.
         let mut last = self.steps.iter().rev().take_while(|step| step.at >= at);
@@ -118,8 +118,8 @@ impl CountHistory {
     }
 
     /// Returns the step before the current one.
-    pub(super) fn previous(&self, now: Duration) -> HistoryStep {
-        self.current(now.saturating_sub(HISTORY_STEP))
+    pub(super) fn previous_step(&self, now: Duration) -> HistoryStep {
+        self.current_step(now.saturating_sub(HISTORY_STEP))
     }
 
     /// Returns the step to count into: the current one, or the last one if the system clock was set back.
@@ -182,15 +182,15 @@ mod tests {
     fn a_step_counts_five_seconds_and_the_history_an_hour() {
         let mut history = CountHistory::default();
         for second in 0..4000 {
-            history.count(Duration::from_secs(second), NAME, 2);
+            history.add_count(Duration::from_secs(second), NAME, 2);
         }
-        let steps = history.steps(Duration::from_secs(3999));
+        let steps = history.steps_of_hour(Duration::from_secs(3999));
         assert_eq!(steps.len(), STEPS_MAX);
         assert!(steps.iter().all(|step| step.counts[&NAME] == 10));
-        assert_eq!(history.current(Duration::from_secs(3999)).counts[&NAME], 10);
-        assert!(history.current(Duration::from_secs(4000)).counts.is_empty());
-        assert_eq!(history.previous(Duration::from_secs(4000)).counts[&NAME], 10);
-        assert!(history.steps(Duration::from_secs(9000)).is_empty());
+        assert_eq!(history.current_step(Duration::from_secs(3999)).counts[&NAME], 10);
+        assert!(history.current_step(Duration::from_secs(4000)).counts.is_empty());
+        assert_eq!(history.previous_step(Duration::from_secs(4000)).counts[&NAME], 10);
+        assert!(history.steps_of_hour(Duration::from_secs(9000)).is_empty());
     }
 
     #[test]
@@ -199,11 +199,11 @@ mod tests {
         for micros in 1..=1000 {
             history.record_overhead(Duration::ZERO, Duration::from_micros(micros));
         }
-        let step = history.current(Duration::ZERO);
+        let step = history.current_step(Duration::ZERO);
         for (share, wanted) in [(0.5, 500), (0.99, 990)] {
-            let found = step.overhead_us(share).unwrap_or_default();
+            let found = step.overhead_percentile_us(share).unwrap_or_default();
             assert!((wanted * 95..wanted * 125).contains(&(found * 100)), "{share}: {found}");
         }
-        assert_eq!(HistoryStep::default().overhead_us(0.5), None);
+        assert_eq!(HistoryStep::default().overhead_percentile_us(0.5), None);
     }
 }

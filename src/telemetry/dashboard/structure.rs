@@ -41,7 +41,7 @@ pub struct StructureJob {
     /// The format and dialect of the body.
     pub wire: Wire,
     /// The indices of messages with findings.
-    pub found: Vec<usize>,
+    pub finding_messages: Vec<usize>,
 }
 
 impl StructureJob {
@@ -91,21 +91,21 @@ pub struct BlockStructure {
     /// The tool of that call.
     pub tool: Option<String>,
     /// `true` if the other of the two bodies has no such block in this place.
-    pub changed: bool,
+    pub is_changed: bool,
 }
 
 impl StructureChange {
     /// Builds the structures of a body before and after, around findings and changes.
-    pub(super) fn build(job: &StructureJob) -> Self {
-        let Some(before) = FlatBody::read(&job.before, job.wire) else {
+    pub(super) fn build_change(job: &StructureJob) -> Self {
+        let Some(before) = FlatBody::read_body(&job.before, job.wire) else {
             return Self::default();
         };
         let sent = job.after.as_ref().map(Segments::to_vec);
-        let after = sent.as_deref().and_then(|sent| FlatBody::read(sent, job.wire));
-        let found = job.found.iter().copied();
+        let after = sent.as_deref().and_then(|sent| FlatBody::read_body(sent, job.wire));
+        let found = job.finding_messages.iter().copied();
         let Some(after) = after else {
             return Self {
-                before: Some(before.structure(found, &BTreeSet::new())),
+                before: Some(before.structure_around(found, &BTreeSet::new())),
                 after: None,
             };
         };
@@ -113,8 +113,8 @@ impl StructureChange {
         // Findings are indices of the received body. In the sent body, messages may have other indices.
         let places = found.chain(before.messages_with(&removed));
         Self {
-            before: Some(before.structure(places, &removed)),
-            after: Some(after.structure(after.messages_with(&added), &added)),
+            before: Some(before.structure_around(places, &removed)),
+            after: Some(after.structure_around(after.messages_with(&added), &added)),
         }
     }
 }
@@ -150,7 +150,7 @@ struct FlatBlock {
 
 impl<'a> FlatBody<'a> {
     /// Reads a body; `None` if it is unreadable.
-    fn read(body: &'a [u8], wire: Wire) -> Option<Self> {
+    fn read_body(body: &'a [u8], wire: Wire) -> Option<Self> {
         let conversation = wire.read(body).ok()?;
         let (mut blocks, mut messages) = (Vec::new(), Vec::new());
         for message in &conversation.messages {
@@ -187,7 +187,7 @@ impl<'a> FlatBody<'a> {
     }
 
     /// Returns the structure around the messages with the indices `places`. `changed` contains the changed blocks.
-    fn structure(&self, places: impl IntoIterator<Item = usize>, changed: &BTreeSet<usize>) -> BodyStructure {
+    fn structure_around(&self, places: impl IntoIterator<Item = usize>, changed: &BTreeSet<usize>) -> BodyStructure {
         // Results name only their call, so the tool is looked up by the call's id.
         let tools = self.tool_names();
         let with_neighbours = places
@@ -205,7 +205,7 @@ impl<'a> FlatBody<'a> {
                     kind,
                     id: id.clone(),
                     tool,
-                    changed: changed.contains(&at),
+                    is_changed: changed.contains(&at),
                 })
             };
             Some(MessageStructure {

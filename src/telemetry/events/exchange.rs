@@ -31,7 +31,7 @@ pub struct ExchangeEnded {
     /// The reason why the body could not be read.
     pub unreadable: Option<Unreadable>,
     /// `true` if strict mode rejected the request.
-    pub rejected: bool,
+    pub is_rejected: bool,
     /// The number of times the request was sent to the provider.
     pub attempts: u32,
     /// Bytes of the request's body as it was received.
@@ -47,13 +47,13 @@ pub struct ExchangeEnded {
     /// The time from the first byte of the request to the last byte of the answer.
     pub duration: Duration,
     /// The summary of the answer; `None` if no watcher read it.
-    pub watched: Option<AnswerSummary>,
+    pub answer_summary: Option<AnswerSummary>,
     /// The name of the profile of the last send; `None` if the client's own credential was used.
     pub profile: Option<String>,
     /// `true` if a timeout of the proxy ended an answer that had stopped sending data.
-    pub stalled: bool,
+    pub is_stalled: bool,
     /// The provider-side tool that was running at the end.
-    pub tool: Option<RunningTool>,
+    pub running_tool: Option<RunningTool>,
     /// The side that caused a failure: `client`, `proxy`, `network`, `provider`, `provider_tool` or
     /// `provider_compaction`; `None` for a normal end.
     pub side: Option<&'static str>,
@@ -80,7 +80,7 @@ impl ExchangeEnded {
     /// Returns the repair of the body, in the syntax of `x-antiphon-repair`; `None` if no body was read.
     pub(in crate::telemetry) fn repair_summary(&self) -> Option<String> {
         // A rejected request was not sent, whatever its report contains.
-        if self.rejected {
+        if self.is_rejected {
             return Some("rejected".to_owned());
         }
         // Some entries of a batch may be unreadable while others were repaired: report the repair.
@@ -106,7 +106,7 @@ pub struct AnswerSummary {
     /// The format of the answer.
     pub format: Format,
     /// `true` for a stream of events.
-    pub streamed: bool,
+    pub is_stream: bool,
     /// The stop reason, as [`Facts::stop_label`](crate::wire::watch::Facts::stop_label) returns it.
     pub stop: &'static str,
     /// Tool calls that the client has to answer.
@@ -127,7 +127,7 @@ impl AnswerSummary {
         let (format, facts) = (watcher.format()?, watcher.facts());
         Some(Self {
             format,
-            streamed: watcher.is_stream(),
+            is_stream: watcher.is_stream(),
             stop: facts.stop_label(format),
             calls: facts.calls.count,
             server_tools: facts.server_tools.started,

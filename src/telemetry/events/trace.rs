@@ -13,18 +13,18 @@ use crate::{
 /// The trace of an exchange, filled in while the exchange runs. A trace that is not sampled stays empty.
 #[derive(Clone, Debug)]
 pub struct ExchangeTrace {
-    pub(in crate::telemetry) id: TraceId,
-    pub(in crate::telemetry) state: TraceState,
+    pub(in crate::telemetry) trace_id: TraceId,
+    pub(in crate::telemetry) trace_state: TraceState,
     pub(in crate::telemetry) is_sampled: bool,
     /// The client's span; `None` if the request named none.
-    pub(in crate::telemetry) parent: Option<SpanId>,
+    pub(in crate::telemetry) parent_span: Option<SpanId>,
     /// The span of the request as the client sent it.
     pub(in crate::telemetry) server_span: SpanId,
     /// The span of the request that the proxy sent to the provider.
     pub(in crate::telemetry) client_span: SpanId,
     pub(in crate::telemetry) target: TraceTarget,
     pub(in crate::telemetry) model: Option<String>,
-    pub(in crate::telemetry) streams: bool,
+    pub(in crate::telemetry) is_streamed: bool,
     pub(in crate::telemetry) max_tokens: Option<u64>,
     pub(in crate::telemetry) conversation: Option<String>,
     /// The time from the start of the exchange to its first send.
@@ -50,7 +50,7 @@ pub struct ModelRequest<'a> {
     /// The name of the model.
     pub model: Option<&'a str>,
     /// `true` if the client requested a streamed answer.
-    pub streams: bool,
+    pub is_streamed: bool,
     /// The client's limit of the answer's length, in tokens.
     pub max_tokens: Option<u64>,
     /// The start of the lane's hash. The client's own session name is never exported.
@@ -67,8 +67,8 @@ pub(in crate::telemetry) struct TraceAnswer {
 
 impl ExchangeTrace {
     /// Returns the trace's id, as 32 hexadecimal digits.
-    pub fn id(&self) -> String {
-        self.id.to_string()
+    pub fn trace_id(&self) -> String {
+        self.trace_id.to_string()
     }
 
     /// Returns `true` if the trace is exported.
@@ -100,7 +100,7 @@ impl ExchangeTrace {
         // Like the route: nothing is copied for a trace that is not exported.
         if self.is_sampled {
             self.model = request.model.map(ToOwned::to_owned);
-            (self.streams, self.max_tokens) = (request.streams, request.max_tokens);
+            (self.is_streamed, self.max_tokens) = (request.is_streamed, request.max_tokens);
             self.conversation = request.conversation;
         }
     }
@@ -132,12 +132,12 @@ impl ExchangeTrace {
     }
 
     /// Returns the `traceparent` header that names the proxy's span to the provider.
-    pub fn traceparent(&self) -> Option<HeaderValue> {
+    pub fn traceparent_header(&self) -> Option<HeaderValue> {
         // Version 00 has a fixed length.
         let mut text = String::with_capacity(55);
         let flags = u8::from(self.is_sampled);
         // The client span is the parent: the provider's spans belong below the proxy's request.
-        write!(text, "00-{}-{}-{flags:02x}", self.id, self.client_span).ok()?;
+        write!(text, "00-{}-{}-{flags:02x}", self.trace_id, self.client_span).ok()?;
         HeaderValue::try_from(text).ok()
     }
 }

@@ -51,7 +51,7 @@ type SetLogFilter = dyn Fn(EnvFilter) -> bool + Send + Sync;
 impl fmt::Debug for LogControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LogControl")
-            .field("level", &self.level())
+            .field("level", &self.current_level())
             .finish_non_exhaustive()
     }
 }
@@ -68,7 +68,7 @@ impl Default for LogControl {
 
 impl LogControl {
     /// Returns the level or the directives in force.
-    pub fn level(&self) -> String {
+    pub fn current_level(&self) -> String {
         self.level.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -115,9 +115,9 @@ impl LogSettings {
     }
 
     /// Sends the log lines of the whole process to stderr. Fails if logging is installed already.
-    pub fn install(&self) -> io::Result<LogControl> {
+    pub fn install_log(&self) -> io::Result<LogControl> {
         // The level hint lets tracing skip disabled lines by their level. Without it, each line would run both filters.
-        let safe = |filter: EnvFilter| filter.and(filter_fn(is_safe).with_max_level_hint(LevelFilter::TRACE));
+        let safe = |filter: EnvFilter| filter.and(filter_fn(is_safe_to_log).with_max_level_hint(LevelFilter::TRACE));
         let (filter, handle) = reload::Layer::new(safe(parse_filter(&self.level).map_err(io::Error::other)?));
         let terminal = io::stderr().is_terminal();
         let text = match self.format {
@@ -154,6 +154,6 @@ fn parse_filter(level: &str) -> Result<EnvFilter, ParseError> {
 }
 
 /// Returns `true` if a line cannot contain a credential. At debug level, HTTP libraries log headers.
-fn is_safe(metadata: &Metadata<'_>) -> bool {
+fn is_safe_to_log(metadata: &Metadata<'_>) -> bool {
     *metadata.level() <= Level::INFO || metadata.target().starts_with("antiphon")
 }

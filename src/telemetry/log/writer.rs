@@ -15,21 +15,21 @@ use tracing_subscriber::fmt::MakeWriter;
 pub(super) const EXCHANGE_TARGET: &str = "antiphon::exchange";
 
 /// Limit of buffered bytes: about thirty lines.
-const WAITING_BYTES_MAX: usize = 16 * 1024;
+const BUFFERED_BYTES_MAX: usize = 16 * 1024;
 
 /// Formatted lines that are not written yet.
-static WAITING: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+static BUFFERED_LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 /// Writes the buffered lines. Every thread must call it before it goes idle, and `main` at the end.
 pub fn flush_log_lines() {
-    write_out(&mut lock_waiting());
+    write_buffered(&mut lock_buffered());
 }
 
-fn lock_waiting() -> MutexGuard<'static, Vec<u8>> {
-    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_buffered() -> MutexGuard<'static, Vec<u8>> {
+    BUFFERED_LINES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn write_out(waiting: &mut Vec<u8>) {
+fn write_buffered(waiting: &mut Vec<u8>) {
     if !waiting.is_empty() {
         // A failed write cannot be reported, because errors go to stderr too.
         drop(io::stderr().lock().write_all(waiting));
@@ -44,30 +44,30 @@ pub(super) struct LogOutput;
 /// The destination of one log line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogLineOutput {
-    may_wait: bool,
+    is_bufferable: bool,
 }
 
 impl<'a> MakeWriter<'a> for LogOutput {
     type Writer = LogLineOutput;
 
     fn make_writer(&'a self) -> LogLineOutput {
-        LogLineOutput { may_wait: false }
+        LogLineOutput { is_bufferable: false }
     }
 
     fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LogLineOutput {
         LogLineOutput {
-            may_wait: metadata.target() == EXCHANGE_TARGET && *metadata.level() == Level::INFO,
+            is_bufferable: metadata.target() == EXCHANGE_TARGET && *metadata.level() == Level::INFO,
         }
     }
 }
 
 impl Write for LogLineOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut waiting = lock_waiting();
+        let mut waiting = lock_buffered();
         // A line that may not wait is written with those before it, which keeps the order.
         waiting.extend_from_slice(bytes);
-        if !self.may_wait || waiting.len() > WAITING_BYTES_MAX {
-            write_out(&mut waiting);
+        if !self.is_bufferable || waiting.len() > BUFFERED_BYTES_MAX {
+            write_buffered(&mut waiting);
         }
         Ok(bytes.len())
     }

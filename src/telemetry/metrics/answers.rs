@@ -56,10 +56,10 @@ metric_table! {
 impl AnswerMetrics {
     /// Counts the content of an exchange's answer, and its stall if there was one.
     pub(super) fn record_exchange(&self, event: &ExchangeEnded) {
-        if let Some(answer) = &event.watched {
+        if let Some(answer) = &event.answer_summary {
             self.record_answer(answer);
         }
-        if event.stalled {
+        if event.is_stalled {
             self.stream_stalls.count([event.stall_side()]);
         }
     }
@@ -75,7 +75,7 @@ impl AnswerMetrics {
                 counters.add([format], count);
             }
         }
-        if answer.streamed {
+        if answer.is_stream {
             self.stream_ends.count([format, answer.stop]);
         }
         let [input, output] = TOKEN_DIRECTIONS;

@@ -53,7 +53,7 @@ impl ExchangeMetrics {
         self.in_flight.dec();
         let format = event.format_label();
         self.requests.count([
-            upstreams.label(event.upstream.as_deref()),
+            upstreams.upstream_label(event.upstream.as_deref()),
             format.into(),
             status_class(event.status).into(),
             // An exchange without a failure has no side.
@@ -77,12 +77,12 @@ impl UpstreamNames {
     }
 
     /// Replaces the names, as after a reload.
-    pub(super) fn replace(&self, names: BTreeSet<String>) {
+    pub(super) fn replace_names(&self, names: BTreeSet<String>) {
         self.0.store(Arc::new(names));
     }
 
     /// Returns the label of an upstream: its name if it is configured, else `none`.
-    fn label(&self, name: Option<&str>) -> LabelValue {
+    fn upstream_label(&self, name: Option<&str>) -> LabelValue {
         // After a reload, an exchange may name an upstream that no longer exists.
         let names = self.0.load();
         name.and_then(|name| names.get(name))

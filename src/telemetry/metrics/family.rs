@@ -66,13 +66,13 @@ impl<const N: usize, M, C: MetricConstructor<M>> BoundedFamily<N, M, C> {
             folded_updates,
         };
         for labels in bounded.space.initial_sets() {
-            bounded.update(&labels, |_| {});
+            bounded.update_metric(&labels, |_| {});
         }
         bounded
     }
 
     /// Changes the metric of these labels, or of the set that replaces them.
-    fn update(&self, labels: &LabelSet<N>, change: impl FnOnce(&M)) {
+    fn update_metric(&self, labels: &LabelSet<N>, change: impl FnOnce(&M)) {
         // The common case: the set exists, and the second lock is not needed.
         if let Some(metric) = self.family.get(labels) {
             return change(&metric);
@@ -105,7 +105,7 @@ impl<const N: usize, M, C: MetricConstructor<M>> BoundedFamily<N, M, C> {
 
     /// Puts the set that replaces these labels on the page; `None` if updates without room are dropped.
     fn reserve_folded_set(&self, labels: &LabelSet<N>) -> Option<LabelSet<N>> {
-        let folded = self.space.fold(labels)?;
+        let folded = self.space.fold_labels(labels)?;
         let mut sets = self.lock_sets();
         if self.family.get(&folded).is_none() {
             if sets.folded == self.space.folded_sets_max() {
@@ -142,7 +142,7 @@ impl<const N: usize> BoundedFamily<N, Counter> {
 
     /// Adds `count`.
     pub(in crate::telemetry) fn add<V: Into<LabelValue>>(&self, labels: [V; N], count: u64) {
-        self.update(&self.space.label_set(labels), |counter| {
+        self.update_metric(&self.space.label_set(labels), |counter| {
             counter.inc_by(count);
         });
     }
@@ -157,7 +157,7 @@ impl<const N: usize> BoundedFamily<N, Counter> {
 impl<const N: usize> BoundedFamily<N, Histogram, HistogramBuckets> {
     /// Records one duration.
     pub(in crate::telemetry) fn observe<V: Into<LabelValue>>(&self, labels: [V; N], took: Duration) {
-        self.update(&self.space.label_set(labels), |histogram| {
+        self.update_metric(&self.space.label_set(labels), |histogram| {
             histogram.observe(took.as_secs_f64());
         });
     }
@@ -183,7 +183,7 @@ impl<const N: usize> GaugeFamily<N> {
     pub(in crate::telemetry) fn set<V: Into<LabelValue>>(&self, labels: [V; N], value: i64) {
         let labels = self.gauges.space.label_set(labels);
         if self.gauges.reserve_set(&labels) {
-            return self.gauges.update(&labels, |gauge| {
+            return self.gauges.update_metric(&labels, |gauge| {
                 gauge.set(value);
             });
         }
@@ -199,7 +199,7 @@ impl<const N: usize> GaugeFamily<N> {
         // Gauges are set on every scrape: an unchanged value must not count as a folded update.
         if before != value {
             self.gauges.count_folded_update();
-            self.gauges.update(&folded, |gauge| {
+            self.gauges.update_metric(&folded, |gauge| {
                 gauge.inc_by(value - before);
             });
         }

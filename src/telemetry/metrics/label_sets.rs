@@ -90,7 +90,7 @@ impl<const N: usize> LabelSpace<N> {
     }
 
     /// Returns the set that replaces `labels` on a full page; `None` if updates of such sets are dropped.
-    pub(super) fn fold(&self, labels: &LabelSet<N>) -> Option<LabelSet<N>> {
+    pub(super) fn fold_labels(&self, labels: &LabelSet<N>) -> Option<LabelSet<N>> {
         let fold = |(name, value): (&'static str, LabelValue)| {
             let value = if self.folded_labels.contains(&name) {
                 LabelValue::Borrowed(OTHER)

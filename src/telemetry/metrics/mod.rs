@@ -86,7 +86,7 @@ impl Metrics {
 
     /// Replaces the configured names of upstreams.
     pub(super) fn set_upstreams(&self, names: BTreeSet<String>) {
-        self.upstream_names.replace(names);
+        self.upstream_names.replace_names(names);
     }
 
     /// Counts an exchange that ended in all tables.

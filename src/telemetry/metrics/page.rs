@@ -75,7 +75,7 @@ impl MetricsPage {
     /// Adds a counter without labels.
     pub(super) fn counter(&mut self, name: &str, help: &str) -> Counter {
         let counter = Counter::default();
-        self.put(1, name, help, None, counter.clone());
+        self.add_metric(1, name, help, None, counter.clone());
         counter
     }
 
@@ -87,35 +87,35 @@ impl MetricsPage {
         labels: LabelSpace<N>,
     ) -> CounterFamily<N> {
         let family = Family::default();
-        self.put(sets_total(&labels), name, help, None, family.clone());
+        self.add_metric(sets_total(&labels), name, help, None, family.clone());
         BoundedFamily::new(family, labels, Arc::clone(&self.folded_updates))
     }
 
     /// Adds a counter that code without access to metrics increments. It is read on each scrape.
     pub(super) fn shared_counter(&mut self, name: &'static str, help: &'static str) -> Arc<AtomicU64> {
         let count = Arc::<AtomicU64>::default();
-        self.put_shared_counter(name, help, Arc::clone(&count));
+        self.add_shared_counter(name, help, Arc::clone(&count));
         count
     }
 
     /// Adds a gauge without labels.
     pub(super) fn gauge(&mut self, name: &str, help: &str) -> Gauge {
         let gauge = Gauge::default();
-        self.put(1, name, help, None, gauge.clone());
+        self.add_metric(1, name, help, None, gauge.clone());
         gauge
     }
 
     /// Adds a gauge for each label set.
     pub(super) fn gauges<const N: usize>(&mut self, name: &str, help: &str, labels: LabelSpace<N>) -> GaugeFamily<N> {
         let family = Family::default();
-        self.put(sets_total(&labels), name, help, None, family.clone());
+        self.add_metric(sets_total(&labels), name, help, None, family.clone());
         GaugeFamily::new(BoundedFamily::new(family, labels, Arc::clone(&self.folded_updates)))
     }
 
     /// Adds a gauge of seconds since 1970.
     pub(super) fn timestamp(&mut self, name: &str, help: &str) -> Gauge<f64, AtomicU64> {
         let gauge = Gauge::default();
-        self.put(1, name, help, Some(Unit::Seconds), gauge.clone());
+        self.add_metric(1, name, help, Some(Unit::Seconds), gauge.clone());
         gauge
     }
 
@@ -123,7 +123,7 @@ impl MetricsPage {
     pub(super) fn histogram(&mut self, name: &str, help: &str, buckets: &'static [f64]) -> Histogram {
         let histogram = Histogram::new(buckets.iter().copied());
         let series = histogram_series(buckets);
-        self.put(series, name, help, Some(Unit::Seconds), histogram.clone());
+        self.add_metric(series, name, help, Some(Unit::Seconds), histogram.clone());
         histogram
     }
 
@@ -137,13 +137,13 @@ impl MetricsPage {
     ) -> HistogramFamily<N> {
         let family = Family::new_with_constructor(HistogramBuckets(buckets));
         let series = sets_total(&labels) * histogram_series(buckets);
-        self.put(series, name, help, Some(Unit::Seconds), family.clone());
+        self.add_metric(series, name, help, Some(Unit::Seconds), family.clone());
         BoundedFamily::new(family, labels, Arc::clone(&self.folded_updates))
     }
 
     /// Adds an info metric: facts that never change.
     pub(super) fn info<const N: usize>(&mut self, name: &str, help: &str, facts: [(&'static str, &'static str); N]) {
-        self.put(1, name, help, None, Info::new(facts));
+        self.add_metric(1, name, help, None, Info::new(facts));
     }
 
     /// Adds rows that are collected on each scrape, with `series` series at most.
@@ -156,7 +156,7 @@ impl MetricsPage {
     /// Adds the page's own row: the updates without room for their label set.
     pub(super) fn folded_updates(&mut self, name: &'static str, help: &'static str) {
         let count = Arc::clone(&self.folded_updates);
-        self.put_shared_counter(name, help, count);
+        self.add_shared_counter(name, help, count);
     }
 
     /// Returns the upper bound of the number of series on the page.
@@ -169,7 +169,7 @@ impl MetricsPage {
         text::encode_registry(text, &self.registry)
     }
 
-    fn put(&mut self, series: usize, name: &str, help: &str, unit: Option<Unit>, metric: impl Metric) {
+    fn add_metric(&mut self, series: usize, name: &str, help: &str, unit: Option<Unit>, metric: impl Metric) {
         // Counted at registration, so that the bound is known before any traffic.
         self.series_max += series;
         match unit {
@@ -178,7 +178,7 @@ impl MetricsPage {
         }
     }
 
-    fn put_shared_counter(&mut self, name: &'static str, help: &'static str, count: Arc<AtomicU64>) {
+    fn add_shared_counter(&mut self, name: &'static str, help: &'static str, count: Arc<AtomicU64>) {
         self.collector(1, SharedCounter { name, help, count });
     }
 }

@@ -30,7 +30,7 @@ enum ProcessValue {
     Gauge(i64),
 }
 
-static ROWS: [ProcessRow; 6] = [
+static PROCESS_ROWS: [ProcessRow; 6] = [
     ProcessRow {
         name: "process_cpu",
         help: "User and system CPU time of the process.",
@@ -75,7 +75,7 @@ pub(super) struct ProcessPage(Registry);
 
 impl ProcessPage {
     /// Number of series.
-    pub(super) const SERIES_MAX: usize = ROWS.len();
+    pub(super) const SERIES_MAX: usize = PROCESS_ROWS.len();
 
     pub(super) fn new() -> Self {
         let mut registry = Registry::default();
@@ -96,7 +96,7 @@ struct ProcessCollector;
 impl Collector for ProcessCollector {
     fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
         let status = ProcessStatus::read();
-        for ProcessRow { name, help, unit, read } in &ROWS {
+        for ProcessRow { name, help, unit, read } in &PROCESS_ROWS {
             // A missing series is better than a zero, which would look like a measured value.
             let Some(value) = read(&status) else { continue };
             let kind = match value {

@@ -77,7 +77,7 @@ impl RepairMetrics {
         if let Some(reason) = event.unreadable {
             self.unreadable.count([reason.code()]);
         }
-        if event.rejected {
+        if event.is_rejected {
             self.rejections.count([format]);
         }
     }

@@ -94,7 +94,7 @@ impl SessionMetrics {
             self.long_calls.count([yes_or_no(!call.attached)]);
         }
         self.tool_round_trip
-            .observe([self.tool_names.label(&call.tool)], call.open_for);
+            .observe([self.tool_names.tool_label(&call.tool)], call.open_for);
     }
 
     /// Counts calls that no client is known to wait for.
@@ -133,13 +133,13 @@ impl ToolNames {
     const NAME_BYTES_MAX: usize = 64;
 
     /// Returns the label of a tool: its name if that is one of the first, else `other`.
-    fn label(&self, tool: &str) -> LabelValue {
+    fn tool_label(&self, tool: &str) -> LabelValue {
         // Clients choose tool names: control characters and long texts stay off the page.
         let is_plain = !tool.is_empty()
             && tool.len() <= Self::NAME_BYTES_MAX
             && tool.bytes().all(|letter| letter.is_ascii_graphic());
         // The read lock comes first, because almost every call finds a known name.
-        if is_plain && (self.is_known(tool) || self.add(tool)) {
+        if is_plain && (self.is_known(tool) || self.add_name(tool)) {
             LabelValue::Owned(tool.to_owned())
         } else {
             LabelValue::Borrowed(OTHER)
@@ -151,7 +151,7 @@ impl ToolNames {
     }
 
     /// Adds a name if there is room. Returns `true` if the name is known now.
-    fn add(&self, tool: &str) -> bool {
+    fn add_name(&self, tool: &str) -> bool {
         let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have added it meanwhile.
         names.contains(tool) || (names.len() < Self::MAX && names.insert(tool.into()))

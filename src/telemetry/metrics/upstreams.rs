@@ -87,25 +87,25 @@ impl UpstreamMetrics {
 
     /// Counts a send that ended.
     pub(in crate::telemetry) fn record_attempt(&self, upstream: &str, class: &'static str) {
-        self.attempts.count([owned(upstream), class.into()]);
+        self.attempts.count([configured_label(upstream), class.into()]);
     }
 
     /// Counts a conversation that left a profile.
     pub(in crate::telemetry) fn record_rotation(&self, upstream: &str, profile: &str, reason: &'static str) {
         self.profile_rotations
-            .count([owned(upstream), owned(profile), reason.into()]);
+            .count([configured_label(upstream), configured_label(profile), reason.into()]);
     }
 
     /// Sets the gauge of a profile and a state: 1 if the profile is in it.
     pub(in crate::telemetry) fn set_profile_state(&self, upstream: &str, profile: &str, state: &'static str, is: bool) {
-        let labels = [owned(upstream), owned(profile), state.into()];
+        let labels = [configured_label(upstream), configured_label(profile), state.into()];
         self.profile_state.set(labels, i64::from(is));
     }
 
     /// Sets the number of breakers in a state.
     pub(in crate::telemetry) fn set_breaker_count(&self, upstream: &str, state: &'static str, count: usize) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        self.breakers.set([owned(upstream), state.into()], count);
+        self.breakers.set([configured_label(upstream), state.into()], count);
     }
 
     /// Removes all profiles and breakers. The handler of the page sets those in force before it encodes the page.
@@ -116,6 +116,6 @@ impl UpstreamMetrics {
 }
 
 /// Returns a label value from the configuration.
-fn owned(value: &str) -> LabelValue {
+fn configured_label(value: &str) -> LabelValue {
     LabelValue::Owned(value.to_owned())
 }

@@ -62,7 +62,7 @@ pub(super) fn span_queue(settings: TraceSettings, metrics: Arc<Metrics>) -> (Spa
 
 impl SpanQueue {
     /// Adds the spans of an exchange, or drops and counts them if the queue is full.
-    pub(super) fn push(&self, spans: Vec<SpanData>) {
+    pub(super) fn push_spans(&self, spans: Vec<SpanData>) {
         let count = spans.len();
         // Never waits: traces must not slow down an exchange. A stopped exporter counts as a full queue.
         if self.items.try_send(SpanQueueItem::Spans(spans)).is_err() {
@@ -105,7 +105,7 @@ impl TraceExporter {
             let (mut batch, mut flushed) = (Vec::new(), None);
             let mut next = Some(item);
             // Counted from the first span of the batch, so that no span waits longer than the delay.
-            let due = clock::now() + self.settings.delay;
+            let due = clock::now() + self.settings.batch_delay;
             while let Some(item) = next {
                 match item {
                     SpanQueueItem::Spans(spans) => batch.extend(spans),
@@ -120,7 +120,7 @@ impl TraceExporter {
                 }
                 next = self.next_item(due).await;
             }
-            self.export(&exporter, batch).await;
+            self.export_batch(&exporter, batch).await;
             // The task that asked for the flush may have stopped waiting.
             let _ = flushed.map(|done| done.send(()));
         }
@@ -131,7 +131,7 @@ impl TraceExporter {
         tokio::time::timeout_at(due, self.queue.recv()).await.ok().flatten()
     }
 
-    async fn export(&mut self, exporter: &SpanExporter, batch: Vec<SpanData>) {
+    async fn export_batch(&mut self, exporter: &SpanExporter, batch: Vec<SpanData>) {
         let count = batch.len();
         if count == 0 {
             return;
@@ -207,7 +207,7 @@ struct CollectorClient {
 }
 
 impl CollectorClient {
-    async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+    async fn send_to_collector(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let request = request.map(|body| Full::new(body).map_err(|never| match never {}).boxed_unsync());
         let answer = self.sender.send(request, self.timeout).await?;
         let (head, body) = answer.into_parts();
@@ -226,6 +226,6 @@ impl HttpClient for CollectorClient {
         'c: 'f,
         Self: 'f,
     {
-        Box::pin(self.send(request))
+        Box::pin(self.send_to_collector(request))
     }
 }

@@ -14,7 +14,7 @@ pub struct TraceSettings {
     /// The timeout of one export, retries included.
     pub timeout: Duration,
     /// The longest time that spans wait to be sent as one batch.
-    pub delay: Duration,
+    pub batch_delay: Duration,
     /// The choice of traces to export.
     pub sampling: TraceSampling,
     /// The attributes of the service, such as `service.name`.
@@ -25,12 +25,12 @@ pub struct TraceSettings {
 
 impl TraceSettings {
     /// Creates settings that export to `endpoint`, with the defaults of OpenTelemetry's specification.
-    pub fn to(endpoint: Uri) -> Self {
+    pub fn for_endpoint(endpoint: Uri) -> Self {
         Self {
             endpoint,
             headers: ExportHeaders::default(),
             timeout: Duration::from_secs(10),
-            delay: Duration::from_secs(5),
+            batch_delay: Duration::from_secs(5),
             sampling: TraceSampling::default(),
             resource: BTreeMap::from([("service.name".to_owned(), "antiphon".to_owned())]),
             propagates: false,

@@ -74,7 +74,7 @@ fn empty_span(trace: &ExchangeTrace, id: SpanId, begin: SystemTime, end: SystemT
     let flags = TraceFlags::SAMPLED;
     let scope = InstrumentationScope::builder("antiphon").with_version(env!("CARGO_PKG_VERSION"));
     SpanData {
-        span_context: SpanContext::new(trace.id, id, flags, false, trace.state.clone()),
+        span_context: SpanContext::new(trace.trace_id, id, flags, false, trace.trace_state.clone()),
         parent_span_id: SpanId::INVALID,
         parent_span_is_remote: false,
         span_kind: SpanKind::Internal,
@@ -110,8 +110,8 @@ fn server_span(event: &ExchangeEnded, trace: &ExchangeTrace, begin: SystemTime, 
     attributes.add(names::ATTEMPTS, i64::from(event.attempts));
     add_end(event, &mut attributes);
     SpanData {
-        parent_span_id: trace.parent.unwrap_or(SpanId::INVALID),
-        parent_span_is_remote: trace.parent.is_some(),
+        parent_span_id: trace.parent_span.unwrap_or(SpanId::INVALID),
+        parent_span_is_remote: trace.parent_span.is_some(),
         span_kind: SpanKind::Server,
         name: match trace.target.route {
             Some(route) => format!("{method} {route}").into(),
@@ -140,7 +140,7 @@ fn client_span(event: &ExchangeEnded, trace: &ExchangeTrace, begin: SystemTime, 
     }
     attributes.add_if_some(names::PROFILE, event.profile.clone());
     attributes.add_if_some(names::ERROR_TYPE, error_code(event));
-    if let Some(tool) = &event.tool {
+    if let Some(tool) = &event.running_tool {
         attributes.add(names::TOOL_NAME, tool.name.clone());
         attributes.add(names::TOOL_CALL_ID, tool.id.clone());
     }
@@ -165,7 +165,7 @@ fn client_span(event: &ExchangeEnded, trace: &ExchangeTrace, begin: SystemTime, 
 fn add_model(event: &ExchangeEnded, trace: &ExchangeTrace, attributes: &mut SpanAttributes) {
     attributes.add_if_some(names::REQUEST_MODEL, trace.model.clone());
     // By the conventions, the attribute is missing unless it is true.
-    attributes.add_if_some(names::REQUEST_STREAM, trace.streams.then_some(true));
+    attributes.add_if_some(names::REQUEST_STREAM, trace.is_streamed.then_some(true));
     attributes.add_count(names::REQUEST_MAX_TOKENS, trace.max_tokens.unwrap_or(0));
     attributes.add_if_some(names::CONVERSATION_ID, trace.conversation.clone());
     // The convention counts from the send, the trace from the start of the exchange.
@@ -175,7 +175,7 @@ fn add_model(event: &ExchangeEnded, trace: &ExchangeTrace, attributes: &mut Span
     let Some(answer) = &trace.answer else { return };
     attributes.add_if_some(names::RESPONSE_ID, answer.id.as_deref().map(ToOwned::to_owned));
     attributes.add_if_some(names::RESPONSE_MODEL, answer.model.as_deref().map(ToOwned::to_owned));
-    let stop = event.watched.map(|answer| answer.stop);
+    let stop = event.answer_summary.map(|answer| answer.stop);
     // These labels are the proxy's own, not stop reasons of a provider.
     if let Some(stop) = stop.filter(|stop| !matches!(*stop, "none" | "error" | "other")) {
         let reasons = vec![StringValue::from(stop)];

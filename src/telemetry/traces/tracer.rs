@@ -36,7 +36,7 @@ impl Tracer {
         let (queue, exporter) = span_queue(settings, metrics);
         let tracer = Self {
             queue,
-            sampler: sampler(sampling),
+            sampler: build_sampler(sampling),
             ids: RandomIdGenerator::default(),
             propagates,
         };
@@ -44,12 +44,12 @@ impl Tracer {
     }
 
     /// Returns `true` if requests are sent upstream with the proxy's span as their parent.
-    pub(in crate::telemetry) const fn propagates(&self) -> bool {
+    pub(in crate::telemetry) const fn has_propagation(&self) -> bool {
         self.propagates
     }
 
     /// Starts the trace of an exchange. `headers` are those of the request, which may name a parent.
-    pub(in crate::telemetry) fn start(&self, headers: &HeaderMap) -> ExchangeTrace {
+    pub(in crate::telemetry) fn start_trace(&self, headers: &HeaderMap) -> ExchangeTrace {
         let parent = parent_span(headers);
         // A request without a parent starts a trace of its own.
         let id = parent
@@ -64,15 +64,15 @@ impl Tracer {
             .sampler
             .should_sample(context.as_ref(), id, "", &SpanKind::Server, &[], &[]);
         ExchangeTrace {
-            id,
-            state,
+            trace_id: id,
+            trace_state: state,
             is_sampled: sampled.decision == SamplingDecision::RecordAndSample,
-            parent: span,
+            parent_span: span,
             server_span: self.ids.new_span_id(),
             client_span: self.ids.new_span_id(),
             target: TraceTarget::default(),
             model: None,
-            streams: false,
+            is_streamed: false,
             max_tokens: None,
             conversation: None,
             first_send: None,
@@ -84,7 +84,7 @@ impl Tracer {
     /// Queues the spans of an exchange that ended, if its trace is sampled. A full queue drops and counts them.
     pub(in crate::telemetry) fn export_exchange(&self, event: &ExchangeEnded) {
         if let Some(trace) = event.trace.as_deref().filter(|trace| trace.is_sampled) {
-            self.queue.push(exchange_spans(event, trace));
+            self.queue.push_spans(exchange_spans(event, trace));
         }
     }
 
@@ -94,7 +94,7 @@ impl Tracer {
     }
 }
 
-fn sampler(sampling: TraceSampling) -> Sampler {
+fn build_sampler(sampling: TraceSampling) -> Sampler {
     let share = match sampling.share {
         // Both ends of the range need no computation on ids.
         share if share >= 1.0 => Sampler::AlwaysOn,

@@ -37,9 +37,9 @@ pub(crate) trait Blocks {
 pub(crate) enum Fit {
     /// Unchanged.
     Same,
-    /// As these blocks, which have the same content.
+    /// Rewritten as these blocks, which have the same content.
     Blocks(Vec<String>),
-    /// As data: it is not a list of content blocks, or the format has none of these blocks.
+    /// Written as data: it is not a list of content blocks, or the format has none of these blocks.
     Data,
 }
 

@@ -95,7 +95,7 @@ impl EventFramer {
 mod tests {
     use super::*;
 
-    /// The events of a whole stream, found another way: by normalised line ends.
+    /// Divides a whole stream in another way: by normalized line ends.
     fn reference(stream: &str) -> Vec<String> {
         let plain = stream.replace("\r\n", "\n").replace('\r', "\n");
         let mut events: Vec<String> = Vec::new();
@@ -119,7 +119,7 @@ mod tests {
             });
         }
         let between = framer.is_between_events();
-        // What follows tells whether a last CR was the end of the event.
+        // The next byte decides if a last CR was the end of the event.
         framer.push(b"x", |range| {
             let text = &stream[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()];
             events.push(text.replace("\r\n", "\n").replace('\r', "\n"));

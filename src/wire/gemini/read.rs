@@ -158,7 +158,7 @@ impl<'a> Fields<'a> {
                 name,
                 ..CallResult::default()
             }),
-            // A signature on text is a bound thought, whether the part shows it or not.
+            // A signature binds any other part to its prefix like a thought.
             (None, None) if signed => PartKind::Thinking,
             (None, None) => PartKind::Other,
         }

@@ -37,7 +37,7 @@ fn response_part(json: Json<'_>, part: Span, id: Option<Piece>, response: Vec<Pi
     if let Some(id) = id {
         pieces.extend([Piece::Constant(r#""id":"#), id, Piece::Constant(",")]);
     }
-    // The provider requires a name, even of a call that has none.
+    // The field is required: a call without a name gets an empty one.
     let name = call(json, part).and_then(|call| json.member(call, "name"));
     pieces.extend([
         Piece::Constant(r#""name":"#),

@@ -158,7 +158,7 @@ fn up_to_each(mut bits: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Byte by byte, as a reader would.
+    /// Finds the end of a string byte by byte.
     fn slow_string(body: &[u8], from: usize) -> Option<(usize, bool)> {
         let (mut at, mut escaped) = (from, false);
         while at < body.len() {
@@ -204,7 +204,7 @@ mod tests {
             usize::try_from(state % bound as u64).unwrap()
         };
         for round in 0..20_000 {
-            // Backslashes stand in strings only: elsewhere the text is no JSON, and the full parse says so.
+            // Backslashes occur in strings only: elsewhere the text is not JSON, which the full parse detects.
             let mut body = Vec::new();
             for _ in 0..next(40) {
                 if next(3) == 0 {

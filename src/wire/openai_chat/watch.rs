@@ -48,8 +48,8 @@ impl Reader {
         let phase = facts.reasoning;
         if chunk.speaks || phase != before {
             self.silent.forget();
-        // Spans are relative to the data: only where it is one line of the event do they fit the event.
         } else if event.starts_with(DATA) && event.get(DATA.len()..).is_some_and(|rest| rest.starts_with(data)) {
+            // Spans are offsets in the data, which fit the event only if the data is one line of it.
             self.phase = phase;
             let strings = chunk.texts.iter().filter(|(kind, _)| kind.is_free(phase));
             self.silent.learn(event, DATA.len(), strings.map(|(_, span)| *span));
@@ -100,7 +100,7 @@ impl Chunk {
         walk(data, |cursor, key| match key {
             b"choices" => items(cursor, |cursor| self.choice(cursor, facts)),
             b"usage" => {
-                // Every chunk but the last has `"usage": null`.
+                // Chunks before the last may have `"usage": null`.
                 self.speaks |= cursor.kind() != Kind::Null;
                 usage(cursor, facts)
             }

@@ -1,5 +1,4 @@
-//! The `output` of a call: a string, and for most kinds of calls also a list of parts that are inputs (Responses,
-//! 2026-11).
+//! The `output` of a call: a string, or for most kinds of calls a list of input parts (Responses, 2026-11).
 
 use crate::{
     splice::Span,
@@ -10,10 +9,10 @@ use crate::{
     },
 };
 
-/// The kinds of parts that an output may hold.
+/// The kinds of parts that an output may contain.
 struct Parts;
 
-/// Returns a content as the output of the call at `call` takes it.
+/// Fits a posted content to the output of the call at `call`.
 pub(crate) fn fit_content(call_json: Json<'_>, call: Span, posted: &str) -> String {
     let takes_lists = call_kind_of(call_json, call).is_none_or(|kind| kind.form == Form::Text);
     let content = Content::new(posted);
@@ -25,7 +24,7 @@ pub(crate) fn fit_content(call_json: Json<'_>, call: Span, posted: &str) -> Stri
             Fit::Blocks(parts) => content::list(&parts),
             Fit::Data => content.into_text(),
         },
-        // Such texts have gone up as they were posted, and stay so.
+        // Earlier versions sent such texts as they were posted; providers may have cached them.
         Kind::Object | Kind::Array | Kind::Null | Kind::Other => quoted(posted),
     }
 }
@@ -34,6 +33,7 @@ impl Blocks for Parts {
     fn takes(&self, json: Json<'_>, part: Span) -> bool {
         const TYPE: (&str, Check) = ("type", is_string);
         const CACHE: (&str, Check) = ("prompt_cache_breakpoint", is_breakpoint);
+        // A part with two sources for its bytes is refused.
         let names = |keys: &[&str]| keys.iter().filter(|key| string_of(json, part, key).is_some()).count();
         match kind_of(json, part).as_ref() {
             b"input_text" => has_members(json, part, &[TYPE, ("text", is_string)], &[CACHE]),
@@ -62,12 +62,12 @@ impl Blocks for Parts {
     }
 }
 
-/// Reports whether a value is null, or a breakpoint of the prompt cache.
+/// Reports whether a value is null or a breakpoint of the prompt cache.
 fn is_breakpoint(json: Json<'_>, value: Span) -> bool {
     json.kind(value) == Kind::Null || has_members(json, value, &[("mode", is_string)], &[])
 }
 
-/// Reports whether a value is null, or a string that says something.
+/// Reports whether a value is null or a string that is not blank.
 fn is_name(json: Json<'_>, value: Span) -> bool {
     json.kind(value) == Kind::Null || is_spoken(json, value)
 }

@@ -1,19 +1,19 @@
-//! The kinds of items that pair, as a table: call, result, and what each calls its id (openai-openapi, 2026-11).
+//! A table of the kinds of items that pair: call, result, and the key of the id in each (openai-openapi, 2026-11).
 
 use crate::conversation::{CallFamily, WithoutResult};
 
-/// How the result of a call is written.
+/// The form of the output of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `output` is a string or a list of content parts: functions, custom tools, local shells.
+    /// An `output` that is a string or a list of content parts: functions, custom tools, local shells.
     Text,
-    /// `output` is a list of `{stdout, stderr, outcome}`.
+    /// An `output` that is a list of `{stdout, stderr, outcome}`.
     Shell,
-    /// `status`, and `output` as a string.
+    /// A `status`, and an `output` that is a string.
     Patch,
-    /// `tools` is a list of definitions.
+    /// A `tools` list of definitions.
     Search,
-    /// Nothing that could be written in the client's place.
+    /// A form that the proxy cannot write for the client.
     Nothing,
 }
 
@@ -24,7 +24,9 @@ pub(super) struct CallKind {
     pub(super) item: &'static str,
     /// The `type` of its result, as the providers' own clients send it.
     pub(super) result: &'static str,
+    /// The family of results that answer it.
     pub(super) family: CallFamily,
+    /// The provider's reaction to a missing result.
     pub(super) open: WithoutResult,
     pub(super) form: Form,
 }
@@ -39,14 +41,17 @@ pub(super) struct ResultKind {
     pub(super) family: CallFamily,
 }
 
+/// The group of calls whose results are texts.
 const TEXTS: u8 = 0;
 
-/// Results of local shells, until the call is known: only such a call takes both this form and a function's.
+/// The family of a local shell's result whose call is not known.
+///
+/// Only local shell calls take both results of this form and results of functions.
 const LOCAL_SHELL: CallFamily = family(7, 0);
-/// A result of a local shell whose call is known.
+/// The family of a local shell's result whose call is known.
 pub(super) const OF_LOCAL_SHELL: CallFamily = family(TEXTS, 0);
 
-/// Types that `DeepSeek` reads; it passes over all others (deepseek-recipe 0.2.0).
+/// The types that `DeepSeek` reads. It skips all others (deepseek-recipe 0.2.0).
 pub(super) const DEEPSEEK: [&str; 9] = [
     "message",
     "reasoning",
@@ -83,7 +88,7 @@ const fn result(item: &'static str, names: &'static str, family: CallFamily) -> 
     ResultKind { item, names, family }
 }
 
-/// Calls with results of their own. Hosted tools hold their results inside and pair with nothing.
+/// Calls with results of their own. Hosted tools contain their results and pair with nothing.
 pub(super) const CALLS: &[CallKind] = &[
     call(
         "function_call",
@@ -99,7 +104,7 @@ pub(super) const CALLS: &[CallKind] = &[
         WithoutResult::Refused,
         Form::Text,
     ),
-    // The specification has `local_shell_call_output {id}`; codex answers with the output of a function.
+    // The specification has `local_shell_call_output {id}`, but codex answers with the output of a function.
     call(
         "local_shell_call",
         "function_call_output",
@@ -121,7 +126,7 @@ pub(super) const CALLS: &[CallKind] = &[
         WithoutResult::Refused,
         Form::Patch,
     ),
-    // Its result is a screenshot.
+    // Its result is a screenshot, which the proxy cannot make up.
     call(
         "computer_call",
         "computer_call_output",
@@ -144,7 +149,7 @@ pub(super) const CALLS: &[CallKind] = &[
         WithoutResult::Legal,
         Form::Nothing,
     ),
-    // A decision of the user's: no text says that the provider insists on one, and nobody may decide in their place.
+    // A decision of the user, which the proxy must not make. No known error shows that the provider requires one.
     call(
         "mcp_approval_request",
         "mcp_approval_response",
@@ -167,12 +172,12 @@ pub(super) const RESULTS: &[ResultKind] = &[
     result("mcp_approval_response", "approval_request_id", family(5, 0)),
 ];
 
-/// The kind of call whose items are of type `item`.
+/// Returns the kind of call whose items have the type `item`.
 pub(super) fn call_kind(item: &[u8]) -> Option<&'static CallKind> {
     CALLS.iter().find(|kind| kind.item.as_bytes() == item)
 }
 
-/// The kind of result whose items are of type `item`.
+/// Returns the kind of result whose items have the type `item`.
 pub(super) fn result_kind(item: &[u8]) -> Option<&'static ResultKind> {
     RESULTS.iter().find(|kind| kind.item.as_bytes() == item)
 }

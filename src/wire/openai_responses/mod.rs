@@ -1,4 +1,4 @@
-//! OpenAI Responses: `input[]` of items; calls and results are items of their own, paired by `call_id`.
+//! OpenAI Responses: `input[]` of items. Calls and results are items of their own, paired by `call_id`.
 
 pub(crate) mod content;
 mod items;
@@ -13,11 +13,11 @@ use crate::{
     wire::Dialect,
 };
 
-/// What the format wants, in each provider's reading.
+/// Returns the pairing rules of the format in a dialect.
 ///
-/// Place: `OpenAI` takes outputs anywhere (codex matches ids as sets over the whole input); `DeepSeek`'s own converter
-/// (deepseek-recipe 0.2.0) wants them before the next item that is neither call nor output, and each id once in the
-/// whole input.
+/// Place: `OpenAI` takes outputs anywhere (codex matches ids as sets over the whole input). `DeepSeek`'s own converter
+/// (deepseek-recipe 0.2.0) requires them before the next item that is neither call nor output. It requires each id once
+/// in the whole input.
 pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
     let deepseek = matches!(dialect, Dialect::DeepSeek);
     PairingRules {

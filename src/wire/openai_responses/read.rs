@@ -1,4 +1,4 @@
-//! Reads a Responses body into a conversation: each item is a message, and pairs by its only part.
+//! The reader of Responses bodies. Each item becomes a message with at most one part.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -20,8 +20,10 @@ use crate::{
     },
 };
 
-/// Reads `body` in one pass. The history is `input`, or `items` where items are added to a conversation that the
-/// provider holds; a body with neither, or with a bare string as `input`, is a conversation without messages.
+/// Reads `body` in one pass.
+///
+/// The history is `input`, or `items` in a request that adds items to a conversation at the provider. A body with
+/// neither, or with a string as `input`, is a conversation without messages.
 pub(crate) fn read(body: &[u8], dialect: Dialect) -> Result<Conversation<'_>, Unreadable> {
     let json = Json::new(body);
     let mut conversation = Conversation::new(body, details, said);
@@ -41,6 +43,7 @@ pub(crate) fn read(body: &[u8], dialect: Dialect) -> Result<Conversation<'_>, Un
         b"items" => reader.history(cursor, History::Items),
         b"previous_response_id" | b"conversation" => {
             let value = fields::note(&mut reader.conversation, key, cursor)?;
+            // Either key refers to a history at the provider, which may contain calls.
             if json.kind(value) != Kind::Null {
                 reader.is_held();
                 reader.names_state();
@@ -48,6 +51,7 @@ pub(crate) fn read(body: &[u8], dialect: Dialect) -> Result<Conversation<'_>, Un
             Ok(())
         }
         b"background" => {
+            // The client fetches a background response later, from the account that made it.
             if cursor.is_true()? {
                 reader.names_state();
             }
@@ -55,6 +59,7 @@ pub(crate) fn read(body: &[u8], dialect: Dialect) -> Result<Conversation<'_>, Un
         }
         _ => fields::note(&mut reader.conversation, key, cursor).map(|_| ()),
     })?;
+    // Only a trigger at the end requests a compaction.
     let last = reader.conversation.messages.len().checked_sub(1);
     reader.conversation.notes.compaction = last.is_some() && reader.trigger == last;
     if reader.history == Some(History::Items) {
@@ -63,15 +68,15 @@ pub(crate) fn read(body: &[u8], dialect: Dialect) -> Result<Conversation<'_>, Un
     cursor.end().map(|()| reader.conversation)
 }
 
-/// Bytes of the id of a local shell call whose results may name its item instead: no provider takes a longer one.
+/// Bytes of the longest call id that is stored under the item id of a local shell call. No provider takes a longer id.
 const SHELL_ID_BYTES_MAX: usize = 256;
 
-/// Under which key the items stand.
+/// The key of the items.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum History {
-    /// A request to the model.
+    /// `input`, in a request to the model.
     Input,
-    /// Items for a conversation: no model is asked, so that nothing is due yet.
+    /// `items`, in a request that adds to a conversation. No model runs, so that no result is required yet.
     Items,
 }
 
@@ -80,32 +85,35 @@ struct Reader<'a> {
     dialect: Dialect,
     conversation: Conversation<'a>,
     history: Option<History>,
-    /// Item ids that stood before.
+    /// The item ids so far.
     item_ids: HashSet<Text<'a>>,
-    /// Local shell calls by item id and by call id: their results may name either.
+    /// The ids of local shell calls, by item id and by call id, since results may name either.
     shells: HashMap<Text<'a>, Text<'a>>,
-    /// The item that asks for a compaction.
+    /// The index of the item that requests a compaction.
     trigger: Option<usize>,
 }
 
-/// The members of an item that matter here; of a key that stands twice the last counts.
+/// The members of an item that pairing needs. Of a repeated key the last counts.
 #[derive(Default)]
 struct Item<'a> {
     kind: Text<'a>,
-    /// What stands under `type`.
+    /// The JSON type of `type`.
     typed: Option<Kind>,
     role: Text<'a>,
     id: Text<'a>,
     call_id: Text<'a>,
-    /// What stands under `call_id`: an empty text too names a call, null does not.
+    /// The JSON type of `call_id`. An empty string names a call, null does not.
     named: Option<Kind>,
+    /// The `approval_request_id`.
     approval: Text<'a>,
+    /// Set if `execution` is `server`.
     server: bool,
     called_by_code: bool,
 }
 
 impl<'a> Reader<'a> {
     fn history(&mut self, cursor: &mut Cursor<'a>, history: History) -> Result<(), Unreadable> {
+        // With two histories it is not certain which one the provider reads.
         if self.history.is_some() {
             return Err(Unreadable::DuplicateHistory);
         }
@@ -139,12 +147,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What an item is, and who speaks in it.
+    /// Classifies an item: the role of its author, and its part.
     fn part(&mut self, item: Item<'a>) -> (Role, Option<PartKind<'a>>) {
-        // An item without a type is a message (`EasyInputMessage`), or, with nothing but an id, a reference.
+        // An item without a type is a message (`EasyInputMessage`), or a reference if it has no role but an id.
         let refers =
             *item.kind == *b"item_reference" || (!item.is_typed() && item.role.is_empty() && !item.id.is_empty());
         if refers {
+            // The item itself is at the provider, and may be a call.
             self.is_held();
             self.names_state();
             return (Role::Assistant, Some(PartKind::Other));
@@ -156,7 +165,7 @@ impl<'a> Reader<'a> {
         if deepseek && !DEEPSEEK.iter().any(|known| known.as_bytes() == &*item.kind) {
             return (Role::Assistant, None);
         }
-        // What the provider looks up by itself has no id, or says who did it (codex, normalize.rs).
+        // A search by the provider itself has no id, or `execution: server` (codex, normalize.rs).
         let exempt = item.kind.starts_with(b"tool_search") && (item.named == Some(Kind::Null) || item.server);
         if let Some(kind) = call_kind(&item.kind).filter(|_| !exempt) {
             let approval = *item.kind == *b"mcp_approval_request";
@@ -164,7 +173,7 @@ impl<'a> Reader<'a> {
             let by_item = approval || (item.call_id.is_empty() && shell);
             let id = if by_item { item.id.clone() } else { item.call_id };
             if shell {
-                // Every result that names the item bears a copy of the id.
+                // Each result that names the item copies the id: long ids could multiply the memory.
                 if id.len() <= SHELL_ID_BYTES_MAX {
                     self.shells.insert(item.id, id.clone());
                 }
@@ -180,7 +189,7 @@ impl<'a> Reader<'a> {
             return (Role::Assistant, Some(PartKind::Call(call)));
         }
         if let Some(kind) = result_kind(&item.kind).filter(|_| !exempt) {
-            // DeepSeek's converter takes the output of a function that names no call, and lets it answer none.
+            // DeepSeek's converter accepts the output of a function that names no call, and pairs it with none.
             let free = deepseek && kind.item == "function_call_output" && item.named != Some(Kind::String);
             let (id, family) = match kind.names {
                 "approval_request_id" => (item.approval, kind.family),
@@ -205,12 +214,14 @@ impl<'a> Reader<'a> {
                 self.trigger = Some(self.conversation.messages.len());
                 (Role::Assistant, Some(PartKind::Other))
             }
-            // Hosted tools, and kinds to come: the model's own.
+            // Hosted tools and unknown kinds are output of the model.
             _ => (Role::Assistant, Some(PartKind::Other)),
         }
     }
 
-    /// `local_shell_call_output` names the call by `call_id`, or by the call's item id.
+    /// Returns the id and the family of a `local_shell_call_output`.
+    ///
+    /// It names its call by `call_id`, or by the call's item id.
     fn shell_named(&self, item: Item<'a>, unknown: CallFamily) -> (Text<'a>, CallFamily) {
         let named = if item.call_id.is_empty() { item.id } else { item.call_id };
         match self.shells.get(&named) {
@@ -219,19 +230,22 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Calls may live at the provider. `DeepSeek` keeps no state.
+    /// Notes that calls may exist in provider-side state. `DeepSeek` has no such state.
     fn is_held(&mut self) {
         self.conversation.may_have_remote_calls = self.dialect != Dialect::DeepSeek;
     }
 
-    /// The provider holds what the body names. `DeepSeek` keeps no state.
+    /// Notes that the body refers to provider-side state. `DeepSeek` has no such state.
     fn names_state(&mut self) {
         self.conversation.notes.names_remote_state = self.dialect != Dialect::DeepSeek;
     }
 
-    /// `Duplicate item found with id fc_1. Remove duplicate items from your input and try again.`
-    /// (github/copilot-cli#3560, earendil-works/pi#5148). Another item by the same name is no duplicate: a reference.
+    /// Notes the flaw of an item whose id an earlier item has.
+    ///
+    /// The provider refuses it: `Duplicate item found with id fc_1. Remove duplicate items from your input and try
+    /// again.` (github/copilot-cli#3560, earendil-works/pi#5148).
     fn note_repeated_id(&mut self, item: &Item<'a>, message: usize) {
+        // An item that refers to another one by its id is no duplicate.
         let refers = matches!(
             item.kind.as_ref(),
             b"item_reference" | b"local_shell_call_output" | b"reasoning"
@@ -247,7 +261,9 @@ impl<'a> Reader<'a> {
         });
     }
 
+    /// Marks all calls as legal without a result.
     fn nothing_is_due(&mut self) {
+        // The results may come with a later request, and results here may answer calls of earlier ones.
         self.is_held();
         for part in &mut self.conversation.parts {
             if let PartKind::Call(call) = &mut part.kind {
@@ -276,7 +292,7 @@ impl<'a> Item<'a> {
             }
             b"approval_request_id" => self.approval = cursor.text()?,
             b"execution" => self.server = *cursor.text()? == *b"server",
-            // `{"type":"program","caller_id":…}`: code at the provider; `{"type":"direct"}`: the model.
+            // `{"type":"program","caller_id":…}` is code at the provider, `{"type":"direct"}` is the model.
             b"caller" => self.called_by_code = json.member(cursor.value()?, "caller_id").is_some(),
             _ => drop(cursor.value()?),
         }
@@ -292,7 +308,7 @@ fn role_of(name: &[u8]) -> Role {
     }
 }
 
-/// What a call item says. Calls without a name go by their type.
+/// Locates the name and the input of a call item. The type stands in for a missing name.
 pub(crate) fn details(body: &[u8], item: Span) -> CallDetails {
     let json = Json::new(body);
     let member = |key: &str| json.member(item, key);
@@ -306,7 +322,7 @@ pub(crate) fn details(body: &[u8], item: Span) -> CallDetails {
     }
 }
 
-/// What the output of a call says, where that is one text.
+/// Returns the text of the output of a call. `None` if it is not one plain text.
 fn said(body: &[u8], item: Span) -> Option<Text<'_>> {
     said::plain_in(Json::new(body), item, "output")
 }

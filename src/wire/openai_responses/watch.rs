@@ -1,7 +1,7 @@
-//! Reads the events of a Responses stream, and an answer that is one response.
+//! The reader of the events of a Responses stream, and of an answer that is one response.
 //!
-//! Types: openai-python, 2026-08-21. An item is in flight from `response.output_item.added` to its end: `.done`, the
-//! `.completed` or `.failed` of its own kind, or, where the output is an item of its own, that.
+//! Types: openai-python, 2026-08-21. A tool is in flight from `response.output_item.added` to its end: `.done`, the
+//! `.completed` or `.failed` of its own kind, or the item with its output, if the output is an item of its own.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Known states at the end, and the reasons of `incomplete`.
+/// Known final states, and the reasons of `incomplete`.
 pub(crate) const STOPS: [&str; 6] = [
     "completed",
     "failed",
@@ -29,8 +29,9 @@ pub(crate) const STOPS: [&str; 6] = [
     "content_filter",
 ];
 
-/// Whether an event is a piece of a text that was begun: its two lines begin as the provider writes them.
+/// Returns `true` if an event is a piece of text that changes no fact.
 pub(crate) fn is_delta(event: &[u8], facts: &Facts) -> bool {
+    // Only the provider's own spelling of both lines is recognized. Any other event is read in full.
     let Some(rest) = event.strip_prefix(b"event: ") else {
         return false;
     };
@@ -41,15 +42,16 @@ pub(crate) fn is_delta(event: &[u8], facts: &Facts) -> bool {
     same.is_some_and(|data| data.starts_with(b"\",")) && is_plain_delta(name, facts)
 }
 
-/// Whether events of this type say nothing new.
+/// Returns `true` if events of this type change no fact.
 fn is_plain_delta(kind: &[u8], facts: &Facts) -> bool {
+    // The first delta of reasoning opens its phase.
     kind.ends_with(b".delta") && (facts.reasoning == Phase::Open || !kind.starts_with(REASONING))
 }
 
-/// How events of reasoning begin.
+/// The beginning of the types of reasoning events.
 const REASONING: &[u8] = b"response.reasoning";
 
-/// The members of an event that matter.
+/// The members of an event that facts come from.
 #[derive(Default)]
 struct Top<'a> {
     kind: Text<'a>,
@@ -60,7 +62,7 @@ struct Top<'a> {
     error: FaultFields<'a>,
 }
 
-/// Reads the data of one event.
+/// Reads the data of one event called `name`.
 pub(crate) fn read(name: &[u8], data: &[u8], facts: &mut Facts) -> Seen {
     let mut top = Top::default();
     walk(data, |cursor, key| match key {
@@ -78,7 +80,7 @@ pub(crate) fn read(name: &[u8], data: &[u8], facts: &mut Facts) -> Seen {
         b"response" => inside(cursor, |cursor, key| top.response.take(key, cursor)),
         b"error" => top.error.take(cursor),
         b"code" => top.error.member(key, cursor),
-        // An answer that is one response.
+        // The answer is one response and no stream.
         b"output" => items(cursor, |cursor| {
             let mut item = Item::default();
             let read = inside(cursor, |cursor, key| item.take(key, cursor));
@@ -93,6 +95,7 @@ pub(crate) fn read(name: &[u8], data: &[u8], facts: &mut Facts) -> Seen {
 }
 
 impl Top<'_> {
+    /// Notes the event of type `kind`.
     fn note(&self, kind: &[u8], facts: &mut Facts) -> Seen {
         if kind.starts_with(b"response.") {
             self.response.name(facts);
@@ -108,11 +111,13 @@ impl Top<'_> {
             b"response.completed" | b"response.failed" | b"response.incomplete" | b"response.cancelled" => {
                 self.response.note(facts);
                 facts.terminal = true;
+                // Compatible servers may leave out the response, or its status.
                 if facts.stop.is_none() {
                     facts.stop = kind.strip_prefix(b"response.").and_then(said);
                 }
             }
             b"error" => (facts.error, facts.terminal) = (Some(self.error.fault()), true),
+            // Without a type this is a whole response.
             b"" => self.response.whole(facts),
             _ if kind.starts_with(REASONING) && kind.ends_with(b".delta") => facts.reasoning = Phase::Open,
             _ if kind.ends_with(b"_call.completed")
@@ -129,18 +134,18 @@ impl Top<'_> {
     }
 }
 
-/// Whether an event of this type is output, or stands behind it. What fails may have had none.
+/// Returns `true` if an event of this type is output or follows output. A failed response may have had none.
 fn begins(kind: &[u8]) -> bool {
     kind.strip_prefix(b"response.")
         .is_some_and(|kind| !matches!(kind, b"created" | b"queued" | b"in_progress" | b"failed" | b"cancelled"))
 }
 
-/// Whether a tool stands at this place, or has this id.
+/// Returns `true` if a tool has this index or this id.
 fn is_place(tool: &ServerTool, index: Option<u64>, id: &str) -> bool {
     (index.is_some() && tool.index == index) || (!id.is_empty() && *tool.id == *id)
 }
 
-/// The members of a response that matter.
+/// The members of a response that facts come from.
 #[derive(Default)]
 struct Response<'a> {
     id: Text<'a>,
@@ -170,12 +175,15 @@ impl<'a> Response<'a> {
         Ok(())
     }
 
+    /// Notes the id and the model.
     fn name(&self, facts: &mut Facts) {
         facts::name(facts, &self.id);
         facts.model = facts.model.take().or_else(|| said(&self.model));
     }
 
+    /// Notes the end of the response.
     fn note(&self, facts: &mut Facts) {
+        // The reason of `incomplete` is more precise than the status.
         facts.stop = said(&self.reason).or_else(|| said(&self.status));
         facts.usage = self.usage.unwrap_or(facts.usage);
         if self.error.is_seen() {
@@ -183,12 +191,13 @@ impl<'a> Response<'a> {
         }
     }
 
-    /// Notes an answer that is one response, or the history that `/responses/compact` made.
+    /// Notes an answer that is one response, or a history from `/responses/compact`.
     fn whole(&self, facts: &mut Facts) {
         match self.object.as_ref() {
             b"response" => {
                 self.note(facts);
                 self.name(facts);
+                // A background response is returned before it has run.
                 facts.terminal = !matches!(self.status.as_ref(), b"queued" | b"in_progress");
                 facts.queued = *self.status == *b"queued";
                 facts.begun |= matches!(self.status.as_ref(), b"completed" | b"incomplete");
@@ -220,11 +229,12 @@ fn usage(cursor: &mut Cursor<'_>) -> Result<Option<Usage>, Unreadable> {
             _ => skip(cursor),
         }
     })?;
+    // The provider counts cached tokens as input tokens too.
     usage.input = input.saturating_sub(usage.cache_read);
     Ok(some.then_some(usage))
 }
 
-/// The members of an item that matter.
+/// The members of an item that facts come from.
 #[derive(Default)]
 struct Item<'a> {
     kind: Text<'a>,
@@ -232,23 +242,28 @@ struct Item<'a> {
     call_id: Text<'a>,
     name: Text<'a>,
     execution: Text<'a>,
+    /// The `type` of the environment.
     environment: Text<'a>,
+    /// The `type` of the caller.
     caller: Text<'a>,
 }
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// A call that the client answers.
     Call,
-    /// A tool of the provider, whose item holds its output.
+    /// A tool of the provider whose item contains its output.
     Server,
-    /// A tool of the provider, whose output is an item of its own.
+    /// A tool of the provider whose output is an item of its own.
     ServerApart,
-    /// That output.
+    /// The output of such a tool.
     ServerOutput,
+    /// Reasoning of the model.
     Reasoning,
+    /// A compaction of the history.
     Compaction,
+    /// Any other item.
     Other,
 }
 
@@ -277,7 +292,7 @@ impl<'a> Item<'a> {
         match self.kind.as_ref() {
             b"shell_call" if self.environment.starts_with(b"container") => Role::ServerApart,
             b"program" => Role::ServerApart,
-            // A search that names no call is for nobody to answer.
+            // A client cannot answer a search without a call id.
             b"tool_search_call" if *self.execution == *b"server" || self.call_id.is_empty() => Role::Server,
             b"function_call" | b"custom_tool_call" | b"local_shell_call" | b"apply_patch_call" | b"computer_call"
             | b"shell_call" | b"tool_search_call" => Role::Call,
@@ -285,13 +300,13 @@ impl<'a> Item<'a> {
             b"reasoning" => Role::Reasoning,
             b"compaction" | b"compaction_summary" => Role::Compaction,
             b"mcp_list_tools" => Role::Server,
-            // New kinds appear; routers mark theirs with a colon (`openrouter:shell`).
+            // New kinds appear. Routers mark their own with a colon (`openrouter:shell`).
             kind if kind.ends_with(b"_call") || kind.contains(&b':') => Role::Server,
             _ => Role::Other,
         }
     }
 
-    /// The id that the output of the call names.
+    /// Returns the id that the output of the call names.
     fn answer_id(&self) -> &[u8] {
         if self.call_id.is_empty() {
             &self.id
@@ -308,12 +323,13 @@ impl<'a> Item<'a> {
         }
     }
 
+    /// Notes an item that was added.
     fn added(&self, index: Option<u64>, facts: &mut Facts) {
         match self.role() {
             Role::Call => facts.calls.note(EmittedCall {
                 id: kept(self.answer_id()),
                 name: said(&self.name).unwrap_or_else(|| kept(&self.kind)),
-                // A program at the provider calls too, and waits.
+                // A program at the provider may call too, and waits for the result.
                 by_code: !matches!(self.caller.as_ref(), b"" | b"direct"),
                 place: index.map(|index| (0, index)),
             }),
@@ -325,18 +341,21 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Notes an item of an answer that is whole.
+    /// Notes an item of an answer that is no stream.
     fn whole(&self, facts: &mut Facts) {
         match self.role() {
+            // The item already contains its output, so that the tool is not in flight.
             Role::Server => facts.server_tools.started = facts.server_tools.started.saturating_add(1),
             Role::Call | Role::ServerApart => self.added(None, facts),
             _ => self.done(None, facts),
         }
     }
 
+    /// Notes an item that is complete.
     fn done(&self, index: Option<u64>, facts: &mut Facts) {
         match self.role() {
-            // What the beginning did not say yet, or a call that had none.
+            // Adds members that the first event lacked, or a call without a first event. A full list stays as it is, or
+            // calls beyond it would be counted twice.
             Role::Call if facts.calls.list.len() < LISTED_MAX => self.added(index, facts),
             Role::Server => {
                 let id = kept(&self.id);

@@ -1,4 +1,4 @@
-//! Writes items of the Responses format. Items of ours have no `id`: ids are the provider's to give.
+//! The writer of items of the Responses format. It writes no item `id`, since the provider assigns those.
 
 use crate::{
     splice::{Edit, Piece, Span},
@@ -9,21 +9,22 @@ use crate::{
     },
 };
 
-/// Parts of an output that a user message may hold as they are.
+/// Types of parts in an output that a user message may contain unchanged.
 const CARRIED: [&[u8]; 2] = [b"input_image", b"input_file"];
 
-/// A result that nobody gave, in the form that answers the call at `call`.
+/// Writes a placeholder in the form that answers the call at `call`.
 pub(crate) fn placeholder(json: Json<'_>, call: Span, id: Piece, text: &'static str) -> Vec<Piece> {
     result(kind_of(json, call), id, json::constant(text), true)
 }
 
-/// A real result from elsewhere; `content` is JSON that the output takes.
+/// Writes a real result that was not in the body. `content` is JSON that the output takes.
 pub(crate) fn restored(json: Json<'_>, call: Span, id: Piece, content: String, failed: bool) -> Vec<Piece> {
     result(kind_of(json, call), id, vec![Piece::Made(content)], failed)
 }
 
-/// A result of `kind` that says `text`, a JSON string (a list of parts too where the form is a text).
+/// Writes a result for a call of `kind`. `text` is a JSON string, or for [`Form::Text`] also a list of parts.
 fn result(kind: Option<&CallKind>, id: Piece, text: Vec<Piece>, failed: bool) -> Vec<Piece> {
+    // Most calls are of functions, which an unknown call is taken for.
     let (item, form) = kind.map_or(("function_call_output", Form::Text), |kind| (kind.result, kind.form));
     let mut pieces = vec![
         Piece::Constant(r#"{"type":""#),
@@ -43,7 +44,7 @@ fn result(kind: Option<&CallKind>, id: Piece, text: Vec<Piece>, failed: bool) ->
         ),
         Form::Patch if failed => (r#","status":"failed","output":"#, "}"),
         Form::Patch => (r#","status":"completed","output":"#, "}"),
-        // A search that found nothing: the form holds no text (codex answers an interrupted search so).
+        // The form has no text. An empty list is a search without hits, as codex answers an interrupted search.
         Form::Search => {
             pieces.push(Piece::Constant(
                 r#","status":"completed","execution":"client","tools":[]}"#,
@@ -57,12 +58,12 @@ fn result(kind: Option<&CallKind>, id: Piece, text: Vec<Piece>, failed: bool) ->
     pieces
 }
 
-/// The answer of a call that the provider holds. Its kind is not known: most calls are of functions.
+/// Writes the answer of a remote call, whose kind is not known.
 pub(crate) fn held_answer(id: Piece, text: &'static str) -> Vec<Piece> {
     result(None, id, json::constant(text), true)
 }
 
-/// Puts items in front of an `input` that is a bare text, which becomes a message of the user's.
+/// Inserts items before an `input` that is a string, which becomes a message of the user.
 pub(crate) fn in_front_of_text(json: Json<'_>, front: Vec<Vec<Piece>>) -> Option<Edit> {
     let text = json.member(json.root().ok()?, "input")?;
     if json.kind(text) != Kind::String {
@@ -80,8 +81,9 @@ pub(crate) fn in_front_of_text(json: Json<'_>, front: Vec<Vec<Piece>>) -> Option
     })
 }
 
-/// A result as a user message.
+/// Writes a result as a user message.
 pub(crate) fn quote(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Piece> {
+    // The key of the content depends on the kind of the result.
     let said = ["output", "tools", "approve"]
         .into_iter()
         .find_map(|key| json.member(result, key));
@@ -100,9 +102,10 @@ pub(crate) fn quote(json: Json<'_>, result: Span, id: &str, name: Option<&str>) 
     pieces
 }
 
-/// A call that nobody can answer as a user message, with the reasoning items that stood right before it.
+/// Writes a call that cannot be answered as a user message, with the reasoning items directly before it.
 pub(crate) fn fold(json: Json<'_>, call: Span, reasoning: &[Span], id: &str, name: Option<&str>) -> Vec<Piece> {
     let mut said = Vec::new();
+    // Reasoning items are refused without the call that follows them; their text is kept.
     for list in reasoning
         .iter()
         .flat_map(|item| ["summary", "content"].map(|key| json.member(*item, key)))
@@ -127,38 +130,40 @@ pub(crate) fn fold(json: Json<'_>, call: Span, reasoning: &[Span], id: &str, nam
     pieces
 }
 
-/// The member that holds the id by which the call at `span` pairs.
+/// Locates the id by which the call at `span` pairs.
 pub(crate) fn call_id(json: Json<'_>, span: Span) -> Option<Span> {
+    // Approval requests and some local shell calls pair by their item id.
     json.member(span, "call_id").or_else(|| json.member(span, "id"))
 }
 
-/// Gives the call at `span` another id.
+/// Replaces the id of the call at `span`.
 pub(crate) fn set_call_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
     json.set(span, "call_id", vec![id])
 }
 
-/// Gives the result at `span` another id.
+/// Replaces the call id in the result at `span`.
 pub(crate) fn set_result_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
     let kind = json
         .member(span, "type")
         .and_then(|kind| result_kind(&json.decode(kind)));
+    // The result of a local shell may name its call by `call_id` instead of `id`.
     let has_call_id = json.member(span, "call_id").is_some();
     let names = kind.map_or("call_id", |kind| kind.names);
     json.set(span, if has_call_id { "call_id" } else { names }, vec![id])
 }
 
-/// Gives the result at `span` the type that answers the call at `call`.
+/// Sets the type of the result at `span` to the one that answers the call at `call`.
 pub(crate) fn set_result_kind(json: Json<'_>, span: Span, call: Span) -> Edit {
     let item = kind_of(json, call).map_or("function_call_output", |kind| kind.result);
     json.set(span, "type", json::constant(item))
 }
 
-/// Takes the item id away from the item at `span`.
+/// Removes the item id of the item at `span`.
 pub(crate) fn drop_item_id(json: Json<'_>, span: Span) -> Vec<Edit> {
     json.unset(span, "id")
 }
 
-/// Returns the kind of the call at `call`. `None` if it is none that a client answers.
+/// Returns the kind of the call at `call`. `None` if it is not in the table of calls.
 pub(super) fn kind_of(json: Json<'_>, call: Span) -> Option<&'static CallKind> {
     call_kind(&json.decode(json.member(call, "type")?))
 }

@@ -1,7 +1,7 @@
 //! `/admin/v1` and the dashboard page: access, documented answers and repairs without content.
 
 use antiphon::{
-    admin::{Parts, Readiness, router},
+    admin::{AdminState, Readiness, admin_router},
     auth::TokenHash,
     repair::Mode,
     telemetry::dashboard::DashboardUpdate,
@@ -60,8 +60,8 @@ pub(crate) async fn answer(router: &Router, ask: Ask<'_>) -> (StatusCode, Header
     (head.status, head.headers, String::from_utf8(bytes.to_vec()).unwrap())
 }
 
-pub(crate) fn with_token() -> Parts {
-    Parts {
+pub(crate) fn with_token() -> AdminState {
+    AdminState {
         token: Some(TokenHash::hash_token(b"the token")),
         ..admin(Readiness::new())
     }
@@ -91,7 +91,7 @@ async fn document(router: &Router) -> Value {
 
 #[tokio::test]
 async fn every_documented_path_exists_and_returns_a_documented_status() {
-    let router = router(admin(Readiness::new()));
+    let router = admin_router(admin(Readiness::new()));
     let document = document(&router).await;
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
     let asked = documented_requests(&document);
@@ -119,7 +119,7 @@ async fn every_documented_path_exists_and_returns_a_documented_status() {
 
 #[tokio::test]
 async fn every_path_except_health_and_the_page_requires_the_token() {
-    let router = router(with_token());
+    let router = admin_router(with_token());
     let unknown = [("authorization", "Bearer another")];
     let (_, _, text) = answer(&router, get("/admin/v1/openapi.json", &[BEARER])).await;
     let mut guarded: Vec<String> = documented_requests(&serde_json::from_str(&text).unwrap())
@@ -171,7 +171,7 @@ async fn foreign_hosts_and_origins_are_refused_on_every_address() {
         ("10.0.0.7:4748", Some("null"), false),
         ("admin.example", Some("https://admin.example.evil.example"), false),
     ];
-    let router = router(with_token());
+    let router = admin_router(with_token());
     for (host, origin, is_answered) in rows {
         let mut fields = vec![("host", host)];
         fields.extend(origin.map(|origin| ("origin", origin)));
@@ -187,7 +187,7 @@ async fn foreign_hosts_and_origins_are_refused_on_every_address() {
 
 #[tokio::test]
 async fn every_answer_has_strict_browser_headers() {
-    let router = router(admin(Readiness::new()));
+    let router = admin_router(admin(Readiness::new()));
     for path in [
         "/",
         "/assets/main.js",
@@ -219,7 +219,7 @@ async fn every_answer_has_strict_browser_headers() {
 
 #[tokio::test]
 async fn bad_requests_get_an_error_that_names_the_fault() {
-    let router = router(admin(Readiness::new()));
+    let router = admin_router(admin(Readiness::new()));
     let put = |body| Ask {
         method: Method::PUT,
         path: "/admin/v1/log-level",
@@ -285,8 +285,8 @@ async fn repairs_are_shown_without_content() {
     ] {
         let builder = app::before(provider.address()).mode(mode);
         let (shared, app) = builder.start_shared().await;
-        let router = router(admin_of(&shared, Readiness::new()));
-        let mut news = shared.telemetry.dashboard().subscribe();
+        let router = admin_router(admin_of(&shared, Readiness::new()));
+        let mut news = shared.telemetry.dashboard_feed().subscribe();
         let answered = app.ask(post("/anthropic/v1/messages", &broken())).await;
         let page = next_repairs(&router, &mut news).await;
         let repair = &page["repairs"][0];
@@ -366,7 +366,7 @@ async fn event(stream: &mut (impl AsyncReadExt + Unpin), buffer: &mut String, na
 async fn event_streams_are_immediate_and_limited_in_number() {
     let provider = Provider::start().await;
     let (shared, app) = app::before(provider.address()).start_shared().await;
-    let router = router(admin_of(&shared, Readiness::new()));
+    let router = admin_router(admin_of(&shared, Readiness::new()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let told = async {

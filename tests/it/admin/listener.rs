@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use antiphon::admin::{Readiness, router};
+use antiphon::admin::{Readiness, admin_router};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -12,7 +12,7 @@ use tokio::{
 async fn ask(readiness: Readiness, requests: &[(&str, &str)]) -> Vec<(String, String)> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let router = router(crate::support::app::admin(readiness));
+    let router = admin_router(crate::support::app::admin(readiness));
     let exchanges = async {
         let mut answers = Vec::new();
         for (line, headers) in requests {
@@ -71,7 +71,7 @@ async fn health_while_serving() {
 async fn only_readiness_reports_the_drain() {
     let readiness = Readiness::new();
     assert!(readiness.is_ready());
-    readiness.clone().draining();
+    readiness.clone().start_drain();
     assert!(!readiness.is_ready());
     let answers = ask(
         readiness,

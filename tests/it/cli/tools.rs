@@ -6,7 +6,7 @@ use std::{
 };
 
 use antiphon::{
-    admin::{Readiness, router},
+    admin::{Readiness, admin_router},
     config::VARIABLES,
 };
 
@@ -132,8 +132,8 @@ async fn checked(path: &str, flags: Option<&[&str]>) -> (Option<i32>, String, St
     command.args(flags.unwrap_or(&["--url", &url]));
     command.env("ANTIPHON_ADMIN_LISTEN", address.to_string());
     let readiness = Readiness::new();
-    readiness.draining();
-    let router = router(crate::support::app::admin(readiness));
+    readiness.start_drain();
+    let router = admin_router(crate::support::app::admin(readiness));
     let mut command = tokio::process::Command::from(command);
     tokio::select! {
         served = async { axum::serve(listener, router).await } => panic!("the server ended: {served:?}"),

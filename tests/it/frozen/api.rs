@@ -1,6 +1,6 @@
 //! Pins what programs ask of the admin listener and of `/ledger/v1`, and what they are answered. Never texts for people.
 
-use antiphon::admin::{Readiness, router};
+use antiphon::admin::{Readiness, admin_router};
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::{
 
 #[tokio::test]
 async fn the_admin_api_is_described_like_this() {
-    let router = router(admin(Readiness::new()));
+    let router = admin_router(admin(Readiness::new()));
     let (status, _, text) = answer(&router, get("/admin/v1/openapi.json", &[])).await;
     assert_eq!(status, StatusCode::OK);
     let mut document: Value = serde_json::from_str(&text).unwrap();
@@ -26,7 +26,7 @@ async fn the_admin_api_is_described_like_this() {
 #[tokio::test]
 async fn health_is_told_like_this() {
     let readiness = Readiness::new();
-    let router = router(admin(readiness.clone()));
+    let router = admin_router(admin(readiness.clone()));
     let mut facts = Vec::new();
     for state in ["serving", "draining"] {
         for path in [
@@ -43,7 +43,7 @@ async fn health_is_told_like_this() {
             let kind = head["content-type"].to_str().unwrap();
             facts.push(format!("{state} GET {path}: {} {kind} {body:?}", status.as_u16()));
         }
-        readiness.draining();
+        readiness.start_drain();
     }
     for path in ["/metrics", "/", "/admin/v1/config"] {
         let (status, head, _) = answer(&router, get(path, &[])).await;
@@ -138,7 +138,7 @@ async fn the_ledger_api_is_asked_and_answers_like_this() {
 /// Pages of the admin API as they are, beside the document that describes them.
 #[tokio::test]
 async fn pages_of_the_admin_api_hold_the_keys_of_the_document() {
-    let router = router(admin(Readiness::new()));
+    let router = admin_router(admin(Readiness::new()));
     let (_, _, text) = answer(&router, get("/admin/v1/openapi.json", &[])).await;
     let document: Value = serde_json::from_str(&text).unwrap();
     for (path, schema) in [

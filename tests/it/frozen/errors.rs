@@ -198,8 +198,8 @@ fn statuses_and_stream_errors_have_these_types() {
 
 #[tokio::test]
 async fn the_admin_listener_refuses_with_these_codes() {
-    let open = antiphon::admin::router(admin(antiphon::admin::Readiness::new()));
-    let guarded = antiphon::admin::router(api::with_token());
+    let open = antiphon::admin::admin_router(admin(antiphon::admin::Readiness::new()));
+    let guarded = antiphon::admin::admin_router(api::with_token());
     let mut facts = Vec::new();
     let json = &[("content-type", "application/json")][..];
     for (name, router, method, path, fields, body) in [

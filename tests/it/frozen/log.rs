@@ -156,7 +156,10 @@ fn words_for_repair() -> Vec<String> {
         telemetry.record_exchange(&ExchangeEnded { report, ..ended() });
     }
     let rejected = true;
-    telemetry.record_exchange(&ExchangeEnded { rejected, ..ended() });
+    telemetry.record_exchange(&ExchangeEnded {
+        is_rejected: rejected,
+        ..ended()
+    });
     let said = |line: &str| serde_json::from_str::<Value>(line).unwrap()["repair"].to_string();
     lines
         .text()

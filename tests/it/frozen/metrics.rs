@@ -80,8 +80,8 @@ fn exchanges(telemetry: &Telemetry, status: u16) {
                 format,
                 status,
                 side,
-                rejected: true,
-                stalled: true,
+                is_rejected: true,
+                is_stalled: true,
                 report: format.map(|_| report.clone()),
                 ..ended()
             });
@@ -94,7 +94,10 @@ fn exchanges(telemetry: &Telemetry, status: u16) {
     for format in Format::ALL {
         for stop in stop_labels(format) {
             let watched = Some(watched(format, stop));
-            telemetry.record_exchange(&ExchangeEnded { watched, ..ended() });
+            telemetry.record_exchange(&ExchangeEnded {
+                answer_summary: watched,
+                ..ended()
+            });
         }
     }
 }
@@ -102,7 +105,7 @@ fn exchanges(telemetry: &Telemetry, status: u16) {
 fn watched(format: Format, stop: &'static str) -> AnswerSummary {
     AnswerSummary {
         format,
-        streamed: true,
+        is_stream: true,
         stop,
         calls: 1,
         server_tools: 1,
@@ -131,14 +134,14 @@ fn calls(telemetry: &Telemetry) {
     });
     telemetry.record_late_delivery(Duration::from_secs(1));
     for row in ["moved", "restored", "placeholder"] {
-        telemetry.record_frozen_answer(row);
+        telemetry.record_pinned_answer(row);
     }
     for op in ["read", "write"] {
         telemetry.record_ledger_timeout(op);
     }
     for why in ["pairing", "binding"] {
-        telemetry.record_second_repair(why);
-        telemetry.record_second_refusal(why);
+        telemetry.record_resend(why);
+        telemetry.record_refused_resend(why);
     }
     telemetry.record_connect(Duration::from_secs(1));
     telemetry.record_first_byte(Duration::from_secs(1));

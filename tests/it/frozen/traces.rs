@@ -67,8 +67,8 @@ fn facts(asked: &str, span: &Span) -> Vec<String> {
 #[tokio::test]
 async fn spans_have_these_names_and_attributes() {
     let (upstream, collector) = (Upstream::answering(ANSWER).await, Collector::start().await);
-    let mut settings = antiphon::telemetry::TraceSettings::to(collector.endpoint());
-    settings.delay = std::time::Duration::from_secs(3600);
+    let mut settings = antiphon::telemetry::TraceSettings::for_endpoint(collector.endpoint());
+    settings.batch_delay = std::time::Duration::from_secs(3600);
     let builder = before(upstream.address).with(of_every_kind);
     let app = builder.with(|builder| builder.traces = Some(settings)).start().await;
     let kinds = ProviderKind::ALL.map(|kind| format!("{}/v1/chat/completions", kind.label()));

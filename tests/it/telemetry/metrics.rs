@@ -32,7 +32,7 @@ pub(crate) fn ended() -> ExchangeEnded {
         status: 200,
         report: Some(RepairReport::default()),
         unreadable: None,
-        rejected: false,
+        is_rejected: false,
         attempts: 1,
         bytes_in: 10,
         bytes_out: 20,
@@ -40,10 +40,10 @@ pub(crate) fn ended() -> ExchangeEnded {
         upstream_head: Some(Duration::from_millis(700)),
         upstream_body: Some(Duration::from_secs(3)),
         duration: Duration::from_secs(4),
-        watched: None,
+        answer_summary: None,
         profile: None,
-        stalled: false,
-        tool: None,
+        is_stalled: false,
+        running_tool: None,
         side: None,
         phase: "done",
         code: "ok",
@@ -119,7 +119,7 @@ fn refusals_and_failures_are_told_apart() {
     let telemetry = telemetry();
     telemetry.record_exchange(&ExchangeEnded {
         status: 400,
-        rejected: true,
+        is_rejected: true,
         side: Some("client"),
         code: "rejected",
         ..ended()
@@ -169,7 +169,7 @@ fn what_an_answer_said_is_counted_and_logged_without_its_words() {
     let telemetry = telemetry();
     for stop in ["tool_use", "secret_stop"] {
         let event = ExchangeEnded {
-            watched: Some(watched(stop)),
+            answer_summary: Some(watched(stop)),
             ..ended()
         };
         telemetry.record_exchange(&event);
@@ -182,8 +182,8 @@ fn what_an_answer_said_is_counted_and_logged_without_its_words() {
         assert!(!line.to_string().contains("secret"), "{line}");
     }
     telemetry.record_exchange(&ExchangeEnded {
-        watched: Some(AnswerSummary {
-            streamed: false,
+        answer_summary: Some(AnswerSummary {
+            is_stream: false,
             truncated: 3,
             ..watched("end_turn")
         }),
@@ -312,7 +312,7 @@ fn what_was_done_is_said_in_the_words_of_the_header() {
         ),
         (
             ExchangeEnded {
-                rejected: true,
+                is_rejected: true,
                 ..ended()
             },
             "rejected",

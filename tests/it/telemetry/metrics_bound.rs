@@ -119,8 +119,8 @@ fn exchanges(telemetry: &Telemetry, upstream: &str) {
                     format,
                     status,
                     side,
-                    rejected: true,
-                    stalled: true,
+                    is_rejected: true,
+                    is_stalled: true,
                     ..ended()
                 });
             }

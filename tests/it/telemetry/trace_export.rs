@@ -50,7 +50,7 @@ async fn a_collector_that_takes_nothing_costs_no_exchange_and_is_counted() {
 #[tokio::test]
 async fn what_waits_is_bounded_and_what_does_not_fit_is_counted() {
     let upstream = Upstream::ok().await;
-    let settings = TraceSettings::to("http://127.0.0.1:9/v1/traces".parse().unwrap());
+    let settings = TraceSettings::for_endpoint("http://127.0.0.1:9/v1/traces".parse().unwrap());
     let mut parts = before(upstream.address)
         .with(|builder| builder.traces = Some(settings))
         .parts();

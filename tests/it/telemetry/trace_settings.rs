@@ -35,7 +35,7 @@ const PARENTS: &[(&[&str], bool)] = &[
 
 #[tokio::test]
 async fn a_malformed_parent_is_as_good_as_none() {
-    let settings = TraceSettings::to("http://127.0.0.1:9/v1/traces".parse().unwrap());
+    let settings = TraceSettings::for_endpoint("http://127.0.0.1:9/v1/traces".parse().unwrap());
     let (telemetry, _exporter) = Telemetry::default().with_traces(settings);
     let mut seen = Vec::new();
     for (said, names) in PARENTS {
@@ -44,9 +44,9 @@ async fn a_malformed_parent_is_as_good_as_none() {
             headers.append("traceparent", http::HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
         let trace = telemetry.start_trace(&headers).unwrap();
-        assert_eq!(trace.id() == TRACE, *names, "{said:?}");
-        assert!(trace.id().len() == 32 && !trace.id().bytes().all(|byte| byte == b'0'));
-        seen.push(trace.id());
+        assert_eq!(trace.trace_id() == TRACE, *names, "{said:?}");
+        assert!(trace.trace_id().len() == 32 && !trace.trace_id().bytes().all(|byte| byte == b'0'));
+        seen.push(trace.trace_id());
     }
     seen.sort();
     seen.dedup();
@@ -105,7 +105,10 @@ fn traces_go_where_the_file_or_a_variable_says() {
 #[test]
 fn the_other_variables_reach_their_settings() {
     let defaults = config("[traces]\nendpoint = \"http://h\"", &[]).traces.unwrap();
-    assert_eq!(defaults, TraceSettings::to("http://h/v1/traces".parse().unwrap()));
+    assert_eq!(
+        defaults,
+        TraceSettings::for_endpoint("http://h/v1/traces".parse().unwrap())
+    );
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://h"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Bearer%20canary, x-team=a"),

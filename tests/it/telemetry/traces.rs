@@ -248,7 +248,7 @@ async fn a_tool_that_fell_silent_at_the_provider_is_named_as_a_tool() {
     let app = tracing(&upstream, &collector, |_| {}).await;
     app.telemetry.record_exchange(&ExchangeEnded {
         trace: app.telemetry.start_trace(&HeaderMap::new()),
-        tool: Some(RunningTool {
+        running_tool: Some(RunningTool {
             id: "srvtoolu_1".to_owned(),
             name: "web_search".to_owned(),
             age: Duration::from_secs(900),
@@ -335,7 +335,7 @@ async fn the_requests_own_trace_decides_whether_it_is_sent() {
 
 #[test]
 fn the_line_of_an_exchange_names_its_trace() {
-    let settings = TraceSettings::to("http://127.0.0.1:9/v1/traces".parse().unwrap());
+    let settings = TraceSettings::for_endpoint("http://127.0.0.1:9/v1/traces".parse().unwrap());
     let (telemetry, _exporter) = Telemetry::default().with_traces(settings);
     let mut headers = HeaderMap::new();
     headers.insert("traceparent", UNSAMPLED.parse().unwrap());

@@ -31,7 +31,7 @@ fn ask(session: &str, words: &str) -> Vec<u8> {
 
 /// What the admin listener answers.
 async fn admin(world: &World, method: Method, path: &str) -> (StatusCode, String) {
-    let mut router = admin::router(admin_of(&world.shared, Readiness::new()));
+    let mut router = admin::admin_router(admin_of(&world.shared, Readiness::new()));
     let request = Request::builder()
         .method(method)
         .uri(path)
