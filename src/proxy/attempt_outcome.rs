@@ -21,11 +21,11 @@ pub(super) struct AttemptOutcome {
     pub(super) upstream: String,
     pub(super) profile: Option<ProfileId>,
     pub(super) model: Option<String>,
-    pub(super) began: Instant,
+    pub(super) start: Instant,
     /// Hash of the logical request: the same for each send and each retry of the client.
-    pub(super) request: [u8; 32],
+    pub(super) request_hash: [u8; 32],
     /// `true` if the attempt is the first of its exchange, and the client does not retry either.
-    pub(super) first: bool,
+    pub(super) is_first: bool,
     /// `true` if a model answers such requests.
     pub(super) asks_model: bool,
     /// From 0 to 1: varies the length of a cooldown.
@@ -34,32 +34,32 @@ pub(super) struct AttemptOutcome {
     /// Lane of the request. `None` if nothing identifies it.
     pub(super) lane: Option<Lane>,
     /// Late-result context. `None` if no tool service is configured.
-    pub(super) results: Option<LateResults>,
+    pub(super) late_results: Option<LateResults>,
     /// `true` if requests of this format may continue from the answer by its id alone.
     pub(super) is_continued_by_id: bool,
 }
 
 impl AttemptOutcome {
     /// Reports the verdict to the profile and its endpoint.
-    pub(super) fn report(self, verdict: Verdict, hints: &LimitHints) {
+    pub(super) fn report_verdict(self, verdict: Verdict, hints: &LimitHints) {
         let shown = ObservedAttempt {
             upstream: &self.upstream,
             profile: self.profile,
             verdict,
             hints,
             model: self.model.as_deref(),
-            began: self.began,
-            request: self.request,
-            is_first: self.first,
+            began: self.start,
+            request: self.request_hash,
+            is_first: self.is_first,
             asks_model: self.asks_model,
         };
         self.profiles.record_attempt(&shown, self.jitter, clock::std_now());
     }
 
     /// Records the answer in its session. Returns the number of its calls that no client waits for any more.
-    pub(super) fn note_answer(&self, facts: &Facts, verdict: Verdict, tool: Option<&RunningTool>) -> usize {
-        if let Some(results) = &self.results {
-            results.record_answer(&facts.calls, came(verdict.class) == AnswerEnd::ClientLeft);
+    pub(super) fn record_answer(&self, facts: &Facts, verdict: Verdict, tool: Option<&RunningTool>) -> usize {
+        if let Some(results) = &self.late_results {
+            results.record_answer(&facts.calls, answer_end(verdict.class) == AnswerEnd::ClientLeft);
         }
         // Without a lane no session can wait for the calls.
         let Some(lane) = self.lane else { return 0 };
@@ -70,13 +70,13 @@ impl AttemptOutcome {
         if let Some(tool) = tool {
             self.sessions.note_stall(lane.id, tool.clone(), now);
         }
-        let came = came(verdict.class);
+        let came = answer_end(verdict.class);
         self.sessions
             .note_answer(self.caller.principal().as_bytes(), lane, &facts.calls, came, id, now)
     }
 }
 
-const fn came(class: Class) -> AnswerEnd {
+const fn answer_end(class: Class) -> AnswerEnd {
     match class {
         Class::Success => AnswerEnd::Complete,
         Class::ClientGone | Class::ClientGaveUp | Class::ClientStalled => AnswerEnd::ClientLeft,

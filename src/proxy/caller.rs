@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, Request};
 
-use super::{credential, data_path::DataPath, error::ProxyError, guard::Refusal, headers::is_signed};
+use super::{credential, data_path::DataPath, error::ProxyError, guard::RequestRefusal, headers::is_signed};
 use crate::{
     auth::{
         Caller, Principal,
@@ -46,7 +46,7 @@ pub(super) fn identify_reader<B>(path: &DataPath, request: &Request<B>) -> Optio
 }
 
 /// Re-scopes an account to the user that the trusted header names, if such a header is configured.
-fn add_header_user(path: &DataPath, account: Principal, headers: &HeaderMap) -> Result<Caller, Refusal> {
+fn add_header_user(path: &DataPath, account: Principal, headers: &HeaderMap) -> Result<Caller, RequestRefusal> {
     let settings = &path.settings.principals;
     if settings.is_single {
         // The operator has declared that all clients on this machine are one.
@@ -63,6 +63,6 @@ fn add_header_user(path: &DataPath, account: Principal, headers: &HeaderMap) -> 
             Ok(caller.with_user(&path.principal_key, user.as_bytes()))
         }
         // Empty, too long or repeated: a guess could mix the records of two users.
-        _ => Err(Refusal::User),
+        _ => Err(RequestRefusal::User),
     }
 }

@@ -9,7 +9,7 @@ use http::{
     uri::{PathAndQuery, Uri},
 };
 
-use super::{guard::Refusal, headers, signature};
+use super::{guard::RequestRefusal, headers, signature};
 use crate::{
     auth::{
         ClientTokens, Credential, Principal, PrincipalKey, Profile, Secret,
@@ -65,7 +65,7 @@ pub fn authenticate_client<'t>(
     headers: &HeaderMap,
     query: Option<&str>,
     has_profiles: bool,
-) -> Result<Account<'t>, Refusal> {
+) -> Result<Account<'t>, RequestRefusal> {
     let named = |name: &'t str| Account {
         token: Some(name),
         principal: Principal::of_token(key, name),
@@ -74,16 +74,16 @@ pub fn authenticate_client<'t>(
     match (sent.next(), sent.next()) {
         (Some(token), None) => {
             let name = tokens.find_name(token.as_bytes().trim_ascii());
-            return name.map(named).ok_or(Refusal::ClientToken);
+            return name.map(named).ok_or(RequestRefusal::ClientToken);
         }
         // Two tokens could name two accounts.
-        (Some(_), Some(_)) => return Err(Refusal::ClientToken),
+        (Some(_), Some(_)) => return Err(RequestRefusal::ClientToken),
         (None, _) => {}
     }
     // The client's credential is not sent, so no provider checks it: only a token gives access to profiles.
     if has_profiles && !tokens.is_empty() {
         let name = presented_secrets(headers, query).find_map(|secret| tokens.find_name(&secret));
-        return name.map(named).ok_or(Refusal::ClientToken);
+        return name.map(named).ok_or(RequestRefusal::ClientToken);
     }
     // The provider checks this credential. Its hash is enough to tell callers apart.
     Ok(Account {

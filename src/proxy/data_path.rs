@@ -2,7 +2,7 @@
 
 use std::{hash::RandomState, sync::Arc, time::Duration};
 
-use super::{exchange_log::RequestIds, guard::Guard, provider_facts::ProviderFacts};
+use super::{exchange_log::RequestIds, guard::AdmissionGuard, provider_facts::ProviderFacts};
 use crate::{
     auth::{ClientTokens, PrincipalKey, PrincipalSettings},
     late::LateStore,
@@ -59,7 +59,7 @@ pub struct ProxySettings {
 pub(super) struct DataPath {
     pub(super) routes: Routes,
     pub(super) settings: ProxySettings,
-    pub(super) guard: Guard,
+    pub(super) guard: AdmissionGuard,
     pub(super) sender: Sender,
     pub(super) profiles: Profiles,
     pub(super) sessions: Arc<SessionTable>,

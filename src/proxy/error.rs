@@ -10,7 +10,7 @@ use http::{
 use serde_json::Value;
 
 use super::{
-    client_body::ClientFault, credential::ApplyError, error_shape::ErrorShape, guard::Refusal, headers,
+    client_body::ClientFault, credential::ApplyError, error_shape::ErrorShape, guard::RequestRefusal, headers,
     rejection::Rejection,
 };
 use crate::{
@@ -19,14 +19,14 @@ use crate::{
 };
 
 /// Longest `retry-after`, in seconds, for which clients wait. They ignore longer ones (anthropic-python, 2026-10).
-const PATIENCE_SECONDS: u64 = 60;
+const RETRY_AFTER_MAX: u64 = 60;
 
 /// The failure for which the proxy itself answers an exchange.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// Refused by its head.
     #[error("request refused: {0:?}")]
-    Refused(Refusal),
+    Refused(RequestRefusal),
     /// No upstream has this path.
     #[error("no route")]
     NoRoute {
@@ -65,7 +65,7 @@ pub enum ProxyError {
     },
     /// The provider's stream broke or timed out before its first event.
     #[error("the answer failed before its first event")]
-    Unbegun(Verdict),
+    NotBegun(Verdict),
     /// The exchange reached its total time limit.
     #[error("timeout: the exchange reached its total time limit")]
     Deadline,
@@ -104,7 +104,7 @@ impl ProxyError {
             Self::Unsigned { .. } => refused("unsigned"),
             Self::Rejected(_) => refused("rejected"),
             Self::Upstream { error, .. } => classify(Observation::SendFailed(error.to_failure())),
-            Self::Unbegun(verdict) => *verdict,
+            Self::NotBegun(verdict) => *verdict,
             Self::Exhausted { .. } => classify(Observation::Exhausted),
             Self::Deadline => classify(Observation::Deadline),
         }
@@ -129,7 +129,7 @@ impl ProxyError {
                 Phase::Headers => "headers",
                 Phase::Body => "body",
             },
-            Self::Unbegun(_) => "body",
+            Self::NotBegun(_) => "body",
             Self::Deadline => "headers",
             Self::Exhausted { .. } => "queue",
             _ => "request",
@@ -154,8 +154,8 @@ impl ProxyError {
                 SendErrorKind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
                 SendErrorKind::Request => StatusCode::BAD_REQUEST,
             },
-            Self::Unbegun(verdict) if verdict.class == Class::Broken => StatusCode::BAD_GATEWAY,
-            Self::Unbegun(_) | Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
+            Self::NotBegun(verdict) if verdict.class == Class::Broken => StatusCode::BAD_GATEWAY,
+            Self::NotBegun(_) | Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
             // 429 only if time alone ends every cooldown. Other reasons need an operator.
             Self::Exhausted { reasons, .. }
                 if !reasons.is_empty() && reasons.iter().all(|reason| reason.is_limit()) =>
@@ -188,12 +188,12 @@ impl ProxyError {
                 format!("the body exceeds {limit} bytes, the limit for bodies that the proxy signs")
             }
             Self::Unsigned { .. } => "the profile's credential cannot be used for this request".to_owned(),
-            Self::Rejected(rejection) => rejection.message(),
+            Self::Rejected(rejection) => rejection.to_message(),
             Self::Upstream { upstream, error } => upstream_message(upstream, error),
-            Self::Unbegun(verdict) if verdict.class == Class::Broken => {
+            Self::NotBegun(verdict) if verdict.class == Class::Broken => {
                 "the connection to the provider failed before the answer began; try again".to_owned()
             }
-            Self::Unbegun(_) => "timeout: the provider did not begin to answer; try again".to_owned(),
+            Self::NotBegun(_) => "timeout: the provider did not begin to answer; try again".to_owned(),
             Self::Deadline => "timeout: the exchange reached its total time limit; try again".to_owned(),
             Self::Exhausted {
                 upstream,
@@ -208,8 +208,8 @@ impl ProxyError {
     fn proxy_status(&self) -> &'static str {
         let error = match self {
             Self::Upstream { error, .. } => error,
-            Self::Unbegun(verdict) if verdict.class == Class::Broken => return "http_response_incomplete",
-            Self::Unbegun(_) => return "connection_read_timeout",
+            Self::NotBegun(verdict) if verdict.class == Class::Broken => return "http_response_incomplete",
+            Self::NotBegun(_) => return "connection_read_timeout",
             Self::Deadline => return "http_response_timeout",
             Self::Exhausted { .. } => return "destination_unavailable",
             _ => {
@@ -227,7 +227,7 @@ impl ProxyError {
             (Phase::Connect | Phase::Tls, SendErrorKind::TimedOut) => "connection_timeout",
             (Phase::Connect, _) if io == Some(std::io::ErrorKind::ConnectionRefused) => "connection_refused",
             (Phase::Connect, _) => "destination_unavailable",
-            (Phase::Tls, _) if is_certificate(error) => "tls_certificate_error",
+            (Phase::Tls, _) if is_certificate_error(error) => "tls_certificate_error",
             (Phase::Tls, _) => "tls_protocol_error",
             (Phase::Send, SendErrorKind::TimedOut) => "connection_write_timeout",
             (Phase::Headers, SendErrorKind::TimedOut) => "http_response_timeout",
@@ -238,17 +238,17 @@ impl ProxyError {
     }
 
     /// Returns `true` if the connection must not carry another request.
-    fn closes(&self) -> bool {
+    fn closes_connection(&self) -> bool {
         // The rest of such a body cannot be told from the next request.
-        matches!(self, Self::Refused(Refusal::Framing) | Self::Body(_))
+        matches!(self, Self::Refused(RequestRefusal::Framing) | Self::Body(_))
     }
 
     /// Returns the answer in the shape that the client's SDK reads.
-    pub fn answer(&self, shape: ErrorShape, request_id: &str) -> Response<Bytes> {
+    pub fn to_response(&self, shape: ErrorShape, request_id: &str) -> Response<Bytes> {
         let status = self.status();
         let mut body = shape.error_body(status, self.code(), &self.public_message(), request_id);
         if let (Self::Rejected(rejection), Value::Object(body)) = (self, &mut body) {
-            body.insert("antiphon".to_owned(), rejection.findings());
+            body.insert("antiphon".to_owned(), rejection.findings_json());
         }
         let mut answer = Response::new(Bytes::from(body.to_string()));
         *answer.status_mut() = status;
@@ -267,22 +267,22 @@ impl ProxyError {
             let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
             fields.insert(RETRY_AFTER, seconds.into());
             // Some clients ignore a longer wait and retry at once.
-            if seconds > PATIENCE_SECONDS {
+            if seconds > RETRY_AFTER_MAX {
                 fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
             }
         }
         match self {
-            Self::Refused(Refusal::Upgrade) => {
+            Self::Refused(RequestRefusal::Upgrade) => {
                 // RFC 9110 15.5.22: the answer names the protocol to use instead.
                 fields.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
                 fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             }
-            Self::Refused(Refusal::ClientToken) => {
+            Self::Refused(RequestRefusal::ClientToken) => {
                 // A retry with the same token would fail too. RFC 9110 15.5.2 requires the challenge.
                 fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
                 fields.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"antiphon\""));
             }
-            _ if self.closes() => drop(fields.insert(CONNECTION, HeaderValue::from_static("close"))),
+            _ if self.closes_connection() => drop(fields.insert(CONNECTION, HeaderValue::from_static("close"))),
             _ => {}
         }
         answer
@@ -290,7 +290,7 @@ impl ProxyError {
 }
 
 /// Returns `true` if the TLS handshake failed because of a certificate.
-fn is_certificate(error: &SendError) -> bool {
+fn is_certificate_error(error: &SendError) -> bool {
     // hyper-rustls and tokio-rustls wrap the TLS error in io errors, whose `source` skips it.
     let mut io = error.find_cause::<std::io::Error>();
     while let Some(inner) = io.and_then(std::io::Error::get_ref) {

@@ -206,7 +206,7 @@ impl ExchangeLog {
         self.provider_wait = None;
         // Taken, because each attempt may cost a profile or an endpoint something only once.
         if let Some(outcome) = self.outcome.take() {
-            outcome.report(verdict, hints);
+            outcome.report_verdict(verdict, hints);
         }
     }
 
@@ -290,7 +290,7 @@ impl ExchangeLog {
         }
         // Before the verdict is reported, which consumes the outcome.
         if let (Some(outcome), Some(facts)) = (&self.outcome, facts) {
-            let dropped = outcome.note_answer(facts, verdict, self.event.running_tool.as_ref());
+            let dropped = outcome.record_answer(facts, verdict, self.event.running_tool.as_ref());
             self.telemetry
                 .record_detached_calls(DetachReason::StreamDropped, dropped);
         }

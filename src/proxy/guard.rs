@@ -12,7 +12,7 @@ use crate::server::framing::RequestFraming;
 
 /// The reason for which a request is refused by its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub enum RequestRefusal {
     /// CONNECT or TRACE.
     Method,
     /// Not a path: absolute form, authority form or an asterisk.
@@ -39,7 +39,7 @@ pub enum Refusal {
     ClientToken,
 }
 
-impl Refusal {
+impl RequestRefusal {
     /// Returns the stable name.
     pub const fn code(self) -> &'static str {
         match self {
@@ -106,35 +106,35 @@ pub(super) enum Admission {
 
 /// The rules of admission.
 #[derive(Clone, Debug)]
-pub(super) struct Guard {
+pub(super) struct AdmissionGuard {
     /// Origins of web pages, exactly as browsers send them.
     pub allow_origins: Vec<String>,
     /// Host names besides loopback, without a port.
     pub allow_hosts: Vec<String>,
     /// The address that the proxy listens on. `None` if it listens on every address.
-    pub own: Option<IpAddr>,
+    pub own_address: Option<IpAddr>,
 }
 
-impl Guard {
+impl AdmissionGuard {
     /// Checks the head of a request.
-    pub(super) fn admit<B>(&self, request: &Request<B>) -> Result<Admission, Refusal> {
+    pub(super) fn admit_request<B>(&self, request: &Request<B>) -> Result<Admission, RequestRefusal> {
         if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
-            return Err(Refusal::Method);
+            return Err(RequestRefusal::Method);
         }
         let http2 = request.version() >= Version::HTTP_2;
         // HTTP/2 has frames of its own: hyper checks them, and no length is ambiguous.
         if !http2 {
-            framing(request)?;
+            check_framing(request)?;
         }
-        target(request.uri(), http2)?;
-        self.host(request.uri(), request.headers(), http2)?;
-        let preflight = self.origin(request.headers())? && request.method() == Method::OPTIONS;
+        check_target(request.uri(), http2)?;
+        self.check_host(request.uri(), request.headers(), http2)?;
+        let preflight = self.check_origin(request.headers())? && request.method() == Method::OPTIONS;
         if wants_websocket(request.headers()) {
-            return Err(Refusal::Upgrade);
+            return Err(RequestRefusal::Upgrade);
         }
         let unmet = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"100-continue");
         if request.headers().get_all(EXPECT).iter().any(unmet) {
-            return Err(Refusal::Expect);
+            return Err(RequestRefusal::Expect);
         }
         Ok(if preflight {
             Admission::Preflight
@@ -144,7 +144,7 @@ impl Guard {
     }
 
     /// Returns `true` if the request names an origin. Fails if the origin is not allowed.
-    fn origin(&self, headers: &HeaderMap) -> Result<bool, Refusal> {
+    fn check_origin(&self, headers: &HeaderMap) -> Result<bool, RequestRefusal> {
         // Every value must be allowed: a repeated header could hide a second origin.
         let mut origins = headers.get_all(ORIGIN).iter().peekable();
         let present = origins.peek().is_some();
@@ -156,12 +156,12 @@ impl Guard {
         if origins.all(allowed) {
             Ok(present)
         } else {
-            Err(Refusal::Origin)
+            Err(RequestRefusal::Origin)
         }
     }
 
     /// Checks that the host is a name of this proxy.
-    fn host(&self, uri: &Uri, headers: &HeaderMap, http2: bool) -> Result<(), Refusal> {
+    fn check_host(&self, uri: &Uri, headers: &HeaderMap, http2: bool) -> Result<(), RequestRefusal> {
         let mut hosts = headers.get_all(HOST).iter();
         // An HTTP/2 request may name its host twice, but both must agree. HTTP/1 has exactly one `Host`.
         let authority = match (uri.authority().filter(|_| http2), hosts.next(), hosts.next()) {
@@ -169,21 +169,21 @@ impl Guard {
             (Some(authority), Some(host), None) if authority.as_str().as_bytes() == host.as_bytes() => {
                 authority.clone()
             }
-            (None, Some(host), None) => authority(host).ok_or(Refusal::Host)?,
-            _ => return Err(Refusal::Host),
+            (None, Some(host), None) => parse_host(host).ok_or(RequestRefusal::Host)?,
+            _ => return Err(RequestRefusal::Host),
         };
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         let address = host.parse::<IpAddr>().ok();
         // DNS rebinding needs a name that an attacker controls, so addresses are safe. Names must be configured.
         let ours = host.eq_ignore_ascii_case("localhost")
-            || address.is_some_and(|address| address.is_loopback() || Some(address) == self.own)
+            || address.is_some_and(|address| address.is_loopback() || Some(address) == self.own_address)
             || self.allow_hosts.iter().any(|known| known.eq_ignore_ascii_case(host));
-        if ours { Ok(()) } else { Err(Refusal::ForeignHost) }
+        if ours { Ok(()) } else { Err(RequestRefusal::ForeignHost) }
     }
 }
 
 /// Parses a `Host` value as host and optional port. `None` if it is anything else.
-fn authority(host: &HeaderValue) -> Option<Authority> {
+fn parse_host(host: &HeaderValue) -> Option<Authority> {
     let text = host.to_str().ok()?;
     // `Authority` accepts some of these, which other servers read in different ways.
     if text.is_empty() || text.contains(['@', ',', '/', '\\', '?', '#', ' ', '\t']) {
@@ -197,18 +197,18 @@ fn authority(host: &HeaderValue) -> Option<Authority> {
 }
 
 /// Checks that the request target is a path.
-fn target(uri: &Uri, http2: bool) -> Result<(), Refusal> {
+fn check_target(uri: &Uri, http2: bool) -> Result<(), RequestRefusal> {
     // Absolute forms are for forward proxies. In HTTP/2 every request names scheme and authority.
     let absolute = !http2 && (uri.scheme().is_some() || uri.authority().is_some());
     if absolute || !uri.path().starts_with('/') {
-        Err(Refusal::Target)
+        Err(RequestRefusal::Target)
     } else {
         Ok(())
     }
 }
 
 /// Checks that the length of the body can be read in one way only.
-fn framing<B>(request: &Request<B>) -> Result<(), Refusal> {
+fn check_framing<B>(request: &Request<B>) -> Result<(), RequestRefusal> {
     let headers = request.headers();
     let witnessed = request.extensions().get::<RequestFraming>().copied();
     // The only coding that every server reads alike is a single `chunked`.
@@ -216,13 +216,13 @@ fn framing<B>(request: &Request<B>) -> Result<(), Refusal> {
     let coding = match (codings.next(), codings.next()) {
         (None, _) => false,
         (Some(value), None) if value.as_bytes().eq_ignore_ascii_case(b"chunked") => true,
-        _ => return Err(Refusal::Framing),
+        _ => return Err(RequestRefusal::Framing),
     };
     let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
     let ambiguous = lengths > 1 || (coding && (lengths > 0 || request.version() < Version::HTTP_11));
     // hyper resolves some of these silently. The framing inspector of the connection has seen the original head.
     if ambiguous || witnessed.is_some_and(|framing| framing != RequestFraming::Plain) {
-        return Err(Refusal::Framing);
+        return Err(RequestRefusal::Framing);
     }
     Ok(())
 }

@@ -39,7 +39,7 @@ pub(super) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-re
 pub(super) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
 /// Prefix of the proxy's own headers.
-const OURS: &str = "x-antiphon-";
+const OWN_PREFIX: &str = "x-antiphon-";
 
 /// Headers that concern one connection only.
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -55,7 +55,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 ];
 
 /// Headers that may contain a secret.
-const SECRET: [HeaderName; 7] = [
+const SECRET_HEADERS: [HeaderName; 7] = [
     AUTHORIZATION,
     COOKIE,
     SET_COOKIE,
@@ -69,7 +69,7 @@ const SECRET: [HeaderName; 7] = [
 ///
 /// The HTTP client sets `Host`, and the caller the length of the body that is sent.
 pub fn for_upstream(mut headers: HeaderMap, inspected: bool) -> HeaderMap {
-    strip(&mut headers);
+    strip_internal(&mut headers);
     // `Expect` is answered by the proxy's own server.
     for name in [HOST, CONTENT_LENGTH, EXPECT] {
         headers.remove(name);
@@ -79,7 +79,7 @@ pub fn for_upstream(mut headers: HeaderMap, inspected: bool) -> HeaderMap {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
     for (name, value) in &mut headers {
-        if SECRET.contains(name) {
+        if SECRET_HEADERS.contains(name) {
             // HTTP/2 must not put secrets into its header table, and `Debug` must not print them.
             value.set_sensitive(true);
         }
@@ -93,12 +93,12 @@ pub fn for_client(headers: &mut HeaderMap) {
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
-    strip(headers);
+    strip_internal(headers);
 }
 
 /// Removes from trailers what may only be in a head.
 pub fn for_trailers(trailers: &mut HeaderMap) {
-    strip(trailers);
+    strip_internal(trailers);
     // RFC 9110 6.5.1: framing, routing and authentication fields are not allowed in trailers.
     for name in [AUTHORIZATION, HOST, CONTENT_LENGTH, SET_COOKIE] {
         trailers.remove(name);
@@ -106,7 +106,7 @@ pub fn for_trailers(trailers: &mut HeaderMap) {
 }
 
 /// Removes hop-by-hop headers, headers named in `Connection`, the proxy's own, and framing in disguise.
-fn strip(headers: &mut HeaderMap) {
+fn strip_internal(headers: &mut HeaderMap) {
     // Read first: `Connection` itself is removed below.
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
@@ -115,7 +115,7 @@ fn strip(headers: &mut HeaderMap) {
         .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
         .collect();
     let goes = |name: &&HeaderName| {
-        HOP_BY_HOP.contains(name) || name.as_str().starts_with(OURS) || is_framing_in_disguise(name)
+        HOP_BY_HOP.contains(name) || name.as_str().starts_with(OWN_PREFIX) || is_framing_in_disguise(name)
     };
     let gone: Vec<HeaderName> = headers.keys().filter(goes).cloned().collect();
     for name in named.into_iter().chain(gone) {
@@ -132,9 +132,9 @@ fn is_framing_in_disguise(name: &HeaderName) -> bool {
 }
 
 /// Headers for a log: all names, and the values of harmless headers only.
-pub(super) struct Redacted<'a>(pub &'a HeaderMap);
+pub(super) struct RedactedHeaders<'a>(pub &'a HeaderMap);
 
-impl fmt::Debug for Redacted<'_> {
+impl fmt::Debug for RedactedHeaders<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const HARMLESS: [&str; 5] = [
             "accept",
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn a_log_line_holds_no_secret() {
         let headers = map(&[("x-api-key", "sk-canary"), ("content-type", "text/plain")]);
-        let shown = format!("{:?}", Redacted(&headers));
+        let shown = format!("{:?}", RedactedHeaders(&headers));
         assert!(!shown.contains("canary") && shown.contains("text/plain"), "{shown}");
     }
 }

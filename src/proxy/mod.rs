@@ -29,7 +29,7 @@ pub use client_body::ClientFault;
 pub use data_path::{OnBindingError, ProxySettings};
 pub use error::ProxyError;
 pub use error_shape::ErrorShape;
-pub use guard::Refusal;
+pub use guard::RequestRefusal;
 pub use rejection::Rejection;
 pub use response::{AnswerBody, RelayError};
 pub use service::{Proxy, ProxyReload, ProxyServices};
@@ -45,11 +45,11 @@ use guard::Admission;
 use response::ProviderAnswer;
 
 /// Runs one exchange. The client always gets an answer, and telemetry always gets one event.
-async fn exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<AnswerBody> {
+async fn run_exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<AnswerBody> {
     let mut log = ExchangeLog::for_request(&path.telemetry, &path.request_ids, &request);
     // Even an error before routing should have a form that the client's SDK can read.
     let mut shape = ErrorShape::guess_from_head(request.uri().path(), request.headers());
-    tracing::trace!(headers = ?headers::Redacted(request.headers()), "request");
+    tracing::trace!(headers = ?headers::RedactedHeaders(request.headers()), "request");
     // The ledger API shares the port: tool services reach it under the clients' address.
     let forwarded = if ledger_api::is_ledger_path(request.uri().path()) {
         match ledger_exchange::answer_ledger_request(path, request).await {
@@ -59,10 +59,10 @@ async fn exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<Answ
             Err(error) => Err(error),
         }
     } else {
-        forward(path, request, &mut log, &mut shape).await
+        forward_request(path, request, &mut log, &mut shape).await
     };
     match forwarded {
-        Ok(Some(answer)) => answer.relay(log, shape),
+        Ok(Some(answer)) => answer.relay_to_client(log, shape),
         Ok(None) => preflight_answer(log),
         Err(error) => error_answer(&error, log, shape),
     }
@@ -71,13 +71,13 @@ async fn exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<Answ
 /// Admits, routes and identifies a request, repairs its body, and sends it until there is an answer for the client.
 ///
 /// Returns `None` for a preflight, which the proxy answers itself.
-async fn forward(
+async fn forward_request(
     path: &DataPath,
     request: Request<BoxedBody>,
     log: &mut ExchangeLog,
     shape: &mut ErrorShape,
 ) -> Result<Option<ProviderAnswer>, ProxyError> {
-    if path.guard.admit(&request).map_err(ProxyError::Refused)? == Admission::Preflight {
+    if path.guard.admit_request(&request).map_err(ProxyError::Refused)? == Admission::Preflight {
         return Ok(None);
     }
     let route = routing::find_route(path, &request)?;
@@ -86,7 +86,7 @@ async fn forward(
     // Before the body is read: an unknown client must not cost memory.
     let caller = caller::identify_caller(path, &route, &request)?;
     let outgoing = request::prepare_request(path, &route, caller, request, log).await?;
-    attempt::send(path, &route, outgoing, log).await.map(Some)
+    attempt::run_attempts(path, &route, outgoing, log).await.map(Some)
 }
 
 /// Returns the answer to an error of the proxy, in the shape that the client's SDK reads.
@@ -95,11 +95,11 @@ fn error_answer(error: &ProxyError, mut log: ExchangeLog, shape: ErrorShape) -> 
     if let Some(source) = std::error::Error::source(error) {
         tracing::debug!(error = source, code = error.code(), "exchange failed");
     }
-    let (mut head, body) = error.answer(shape, &log.event.request_id).into_parts();
+    let (mut head, body) = error.to_response(shape, &log.event.request_id).into_parts();
     log.complete_head(head.status, &mut head.headers);
     log.event.bytes_out = body.len() as u64;
     log.end_exchange(error.verdict(), error.phase());
-    Response::from_parts(head, AnswerBody::full(body))
+    Response::from_parts(head, AnswerBody::from_bytes(body))
 }
 
 /// Answers a preflight of an allowed web page with the allowed methods, and no CORS headers.
@@ -119,5 +119,5 @@ fn ledger_answer(answer: Response<ledger_api::LedgerBody>, mut log: ExchangeLog)
     log.complete_head(head.status, &mut head.headers);
     log.event.bytes_out = body.full_length();
     log.end_exchange(Verdict::from_class(Class::Success), "done");
-    Response::from_parts(head, AnswerBody::ledger(body))
+    Response::from_parts(head, AnswerBody::from_ledger(body))
 }

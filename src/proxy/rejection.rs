@@ -22,7 +22,7 @@ pub struct Rejection {
 
 impl Rejection {
     /// Returns one message that names each finding by place and id.
-    pub fn message(&self) -> String {
+    pub fn to_message(&self) -> String {
         // The limit keeps the message readable. The list below has more.
         let named = self.findings.iter().take(MESSAGE_FINDINGS_MAX).map(|finding| {
             let id = if finding.id.is_empty() {
@@ -47,7 +47,7 @@ impl Rejection {
     }
 
     /// Returns the findings as JSON.
-    pub fn findings(&self) -> Value {
+    pub fn findings_json(&self) -> Value {
         let list = self.findings.iter().take(LIST_FINDINGS_MAX).map(|finding| {
             json!({
                 "kind": finding.kind.code(),

@@ -6,7 +6,7 @@ use http::{
     uri::{Authority, PathAndQuery},
 };
 
-use super::{data_path::DataPath, error::ProxyError, guard::Refusal};
+use super::{data_path::DataPath, error::ProxyError, guard::RequestRefusal};
 use crate::provider::{Route, RouteError};
 
 /// Finds the route of a request.
@@ -17,7 +17,7 @@ pub(super) fn find_route<'p, B>(path: &'p DataPath, request: &Request<B>) -> Res
     path.routes
         .find_route(request.method(), target, request.headers())
         .map_err(|reason| match reason {
-            RouteError::BadPath => ProxyError::Refused(Refusal::Path),
+            RouteError::BadPath => ProxyError::Refused(RequestRefusal::Path),
             RouteError::UnknownPath => ProxyError::NoRoute {
                 bases: base_urls(path, request.uri(), request.headers()),
             },

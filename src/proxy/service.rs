@@ -10,7 +10,8 @@ use http_body_util::BodyExt;
 use hyper::service::Service;
 
 use super::{
-    ProxySettings, data_path::DataPath, exchange, guard::Guard, provider_facts::ProviderFacts, response::AnswerBody,
+    ProxySettings, data_path::DataPath, guard::AdmissionGuard, provider_facts::ProviderFacts, response::AnswerBody,
+    run_exchange,
 };
 use crate::{
     late::LateStore,
@@ -114,7 +115,7 @@ impl Proxy {
         // One atomic swap: no exchange ever sees a mix of two configurations.
         self.0.store(Arc::new(DataPath {
             // A reload does not move the listener.
-            guard: build_guard(&settings, old.guard.own),
+            guard: build_guard(&settings, old.guard.own_address),
             routes,
             settings,
             sender: sender.unwrap_or_else(|| old.sender.clone()),
@@ -132,11 +133,11 @@ impl Proxy {
     }
 }
 
-fn build_guard(settings: &ProxySettings, own: Option<IpAddr>) -> Guard {
-    Guard {
+fn build_guard(settings: &ProxySettings, own: Option<IpAddr>) -> AdmissionGuard {
+    AdmissionGuard {
         allow_origins: settings.allow_origins.clone(),
         allow_hosts: settings.allow_hosts.clone(),
-        own,
+        own_address: own,
     }
 }
 
@@ -151,14 +152,14 @@ where
     fn call(&self, request: Request<B>) -> Self::Future {
         // Boxed once here, so that nothing below depends on the server's body type.
         let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
-        run_exchange(self.0.load_full(), request)
+        boxed_exchange(self.0.load_full(), request)
     }
 }
 
 /// Runs one exchange on the given configuration, whatever a reload does meanwhile.
-fn run_exchange(
+fn boxed_exchange(
     path: Arc<DataPath>,
     request: Request<BoxedBody>,
 ) -> Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, Infallible>> + Send>> {
-    Box::pin(async move { Ok(exchange(&path, request).await) })
+    Box::pin(async move { Ok(run_exchange(&path, request).await) })
 }

@@ -76,7 +76,7 @@ impl Entries<'_> {
         let Some(list) = list.filter(|list| self.json.kind(*list) == Kind::Array) else {
             return Ok(());
         };
-        // An entry without a request keeps its index, so that paths count as the client does.
+        // An entry without a request keeps its index, so paths count as the client does.
         let mut elements = Vec::new();
         self.json.elements(list, |element| elements.push(element))?;
         let path = path.join(".");

@@ -11,7 +11,7 @@ use crate::{
 /// `call` is the call that the part answers, if the part is a result. `error` is the text for an error result without
 /// content.
 pub(crate) fn mended(json: Json<'_>, part: Span, flaw: FlawKind, call: Option<Span>, error: &'static str) -> Vec<Edit> {
-    // Each kind of flaw exists in one format only, so that the kind selects the writer.
+    // Each kind that is repaired here exists in one format only, so the kind selects the writer.
     match flaw {
         FlawKind::InputEmpty => vec![anthropic::write::set_empty_input(json, part)],
         FlawKind::InputText => anthropic::write::set_text_input(json, part).into_iter().collect(),

@@ -125,14 +125,14 @@ impl Format {
             Self::Anthropic => anthropic::write::placeholder(id.unwrap_or(NO_ID), toolset, text),
             Self::OpenAiChat => openai_chat::write::placeholder(id.unwrap_or(NO_ID), text),
             Self::OpenAiResponses => openai_responses::write::placeholder(json, call, id.unwrap_or(NO_ID), text),
-            // The id is optional in this format, so that none is made up.
+            // The id is optional in this format, so none is made up.
             Self::Gemini => gemini::write::placeholder(json, call, id, text),
         }
     }
 
     /// Writes a real result that was not in the body for the call at `call`.
     ///
-    /// `content` is the output of [`Wire::content`](crate::wire::Wire).
+    /// `content` is already in the shape that the result takes.
     pub(crate) fn restored(
         self,
         json: Json<'_>,

@@ -2,7 +2,7 @@
 //!
 //! Nothing is retried after the first byte of an answer was sent to the client.
 
-mod choose;
+mod first_profile;
 mod rejection_recovery;
 mod resend;
 mod send;
@@ -16,7 +16,7 @@ use super::{
     error::ProxyError,
     exchange_log::ExchangeLog,
     request::{OutgoingRequest, RequestContext},
-    response::{Held, ProviderAnswer},
+    response::{HoldResult, ProviderAnswer},
 };
 use crate::{
     auth::rotation::{ProfileChange, ProfileId, ProfileQuery, Selection},
@@ -33,10 +33,10 @@ use crate::{
     upstream::SendError,
 };
 use rejection_recovery::RejectionRecovery;
-use send::Terms;
+use send::SendTimeouts;
 
 /// Sends a request, and retries it until there is an answer for the client.
-pub(super) async fn send(
+pub(super) async fn run_attempts(
     path: &DataPath,
     route: &Route<'_>,
     mut outgoing: OutgoingRequest,
@@ -64,9 +64,9 @@ pub(super) async fn send(
         outgoing,
         recovery,
         profile: None,
-        tried: Vec::new(),
-        left: None,
-        same_key: 0,
+        tried_profiles: Vec::new(),
+        former_profile: None,
+        retries_on_key: 0,
         rotations: 0,
         jitter: jitter / f64::from(u32::MAX),
     };
@@ -83,11 +83,11 @@ struct Attempts<'x> {
     /// The profile of the present attempt. `None` for the client's own credential.
     profile: Option<ProfileId>,
     /// Profiles that this exchange has left.
-    tried: Vec<ProfileId>,
+    tried_profiles: Vec<ProfileId>,
     /// The profile that the lane had first. `None` if the lane has not moved.
-    left: Option<ProfileId>,
+    former_profile: Option<ProfileId>,
     /// Retries so far on the present profile.
-    same_key: u32,
+    retries_on_key: u32,
     /// Rotations so far, of the kind that is allowed once.
     rotations: u32,
     /// From 0 to 1: varies the delays of retries and the lengths of cooldowns.
@@ -95,20 +95,20 @@ struct Attempts<'x> {
 }
 
 /// The result of one attempt.
-struct Tried {
+struct AttemptResult {
     verdict: Verdict,
     hints: LimitHints,
-    what: Result<ProviderAnswer, ProxyError>,
+    result: Result<ProviderAnswer, ProxyError>,
 }
 
 impl Attempts<'_> {
     /// Runs attempts until one has the answer for the client.
     async fn run(&mut self, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
-        choose::choose_first(self, log).await?;
+        first_profile::choose_first_profile(self, log).await?;
         loop {
-            let tried = self.attempt(log).await;
-            let Some(delay) = self.follows(&tried, log) else {
-                return self.surface(tried, log);
+            let tried = self.run_attempt(log).await;
+            let Some(delay) = self.prepare_next_attempt(&tried, log) else {
+                return self.finish_exchange(tried, log);
             };
             log.report_verdict(tried.verdict, &tried.hints);
             // The client never gets this answer. Dropping it cancels it at the provider.
@@ -120,10 +120,10 @@ impl Attempts<'_> {
     }
 
     /// Makes this the profile of the next send.
-    fn take(&mut self, id: ProfileId, moved: Option<ProfileChange>, log: &mut ExchangeLog) {
+    fn use_profile(&mut self, id: ProfileId, moved: Option<ProfileChange>, log: &mut ExchangeLog) {
         self.profile = Some(id);
         // Retries are counted per credential.
-        self.same_key = 0;
+        self.retries_on_key = 0;
         let profiles = &self.path.profiles;
         let label = |id| {
             profiles
@@ -133,28 +133,28 @@ impl Attempts<'_> {
         log.event.profile = label(id);
         if let Some(moved) = moved {
             // Only the first profile counts: the history's reasoning comes from there.
-            self.left.get_or_insert(moved.from);
+            self.former_profile.get_or_insert(moved.from);
         }
         // On the way back `moved` is `None`: the lane has its own profile again, so the header names no change.
         log.left_profile = moved.and_then(|moved| Some((label(moved.from)?, moved.reason)));
     }
 
     /// Sends the request, resends it after refusals of its pairing, and judges the result.
-    async fn attempt(&mut self, log: &mut ExchangeLog) -> Tried {
-        let sent = match self.exchange(log).await {
-            Ok(answer) => resend::recover(self, answer, log).await,
+    async fn run_attempt(&mut self, log: &mut ExchangeLog) -> AttemptResult {
+        let sent = match self.send_request(log).await {
+            Ok(answer) => resend::recover_from_refusal(self, answer, log).await,
             Err(error) => Err(error),
         };
         let tried = match sent {
-            Ok(answer) => self.judged(answer, log).await,
-            Err(error) => Tried {
+            Ok(answer) => self.judge_answer(answer, log).await,
+            Err(error) => AttemptResult {
                 verdict: error.verdict(),
                 hints: LimitHints::default(),
-                what: Err(error),
+                result: Err(error),
             },
         };
-        Tried {
-            verdict: self.limited(tried.verdict),
+        AttemptResult {
+            verdict: self.limit_scope(tried.verdict),
             ..tried
         }
     }
@@ -163,7 +163,7 @@ impl Attempts<'_> {
     ///
     /// That holds for paths that use no model, and for an error text that the client may have written itself. Such an
     /// exchange may still try one other profile, which may have a permission that the first one lacks.
-    fn limited(&self, verdict: Verdict) -> Verdict {
+    fn limit_scope(&self, verdict: Verdict) -> Verdict {
         let limit = self.path.settings.inspect_bytes_max;
         // A provider may echo the request in its error: a client could disable a profile with such a text.
         let is_echo = || verdict.scope == VerdictScope::Text && self.outgoing.contains_any(&ACCOUNT_PHRASES, limit);
@@ -174,42 +174,42 @@ impl Attempts<'_> {
     }
 
     /// Sends the request once, with the present profile, and waits for the response head.
-    async fn exchange(&mut self, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
+    async fn send_request(&mut self, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
         let profile = self
             .profile
-            .and_then(|id| self.path.profiles.profile(self.upstream(), id));
+            .and_then(|id| self.path.profiles.profile(self.upstream_name(), id));
         let limit = self.path.settings.inspect_bytes_max;
         let request = self.outgoing.build_http_request(self.route.upstream, profile);
         let request = request.map_err(|error| ProxyError::Unsigned { error, limit })?;
         // Set before the send: a client that leaves meanwhile drops the exchange, which reports this outcome.
-        log.outcome = Some(self.outcome(log));
-        let terms = self.terms(log);
+        log.outcome = Some(self.describe_attempt(log));
+        let terms = self.send_timeouts(log);
         let sent = send::send_once(self.path, self.route, request, &terms, log).await;
         sent.map_err(|error| match error.to_failure() {
             // The time limit of the exchange has shortened this timeout, so the provider is not at fault.
             SendFailure::HeadTimeout if log.elapsed_time() >= self.path.settings.timeouts.total => ProxyError::Deadline,
-            _ => upstream_error(self.route, error),
+            _ => to_proxy_error(self.route, error),
         })
     }
 
     /// Describes the present attempt to everything that learns its outcome.
-    fn outcome(&self, log: &ExchangeLog) -> AttemptOutcome {
+    fn describe_attempt(&self, log: &ExchangeLog) -> AttemptOutcome {
         let context = &self.outgoing.context;
         AttemptOutcome {
             profiles: self.path.profiles.clone(),
             sessions: Arc::clone(&self.path.sessions),
-            upstream: self.upstream().to_owned(),
+            upstream: self.upstream_name().to_owned(),
             profile: self.profile,
             model: context.model.clone(),
-            began: clock::std_now(),
-            request: context.request_hash,
+            start: clock::std_now(),
+            request_hash: context.request_hash,
             // A retry by the client is no first attempt either.
-            first: log.event.attempts == 0 && context.client_retries == 0,
+            is_first: log.event.attempts == 0 && context.client_retries == 0,
             asks_model: self.route.asks_model,
             jitter: self.jitter,
             caller: context.caller,
             lane: context.lane,
-            results: self.outgoing.late_results.clone(),
+            late_results: self.outgoing.late_results.clone(),
             is_continued_by_id: self.route.wire.is_some_and(|wire| wire.format.continues_by_id()),
         }
     }
@@ -217,38 +217,40 @@ impl Attempts<'_> {
     /// Judges an answer.
     ///
     /// If another attempt is possible, an error's body is read first, and a stream is held until it has begun.
-    async fn judged(&mut self, answer: ProviderAnswer, log: &ExchangeLog) -> Tried {
+    async fn judge_answer(&mut self, answer: ProviderAnswer, log: &ExchangeLog) -> AttemptResult {
         let idle_timeout = self.path.settings.timeouts.idle;
         let binding = self.outgoing.context.credential_binding;
         let mut answer = answer;
         // With the client's own credential no retry follows an answer, so its errors are relayed unread.
         if binding != CredentialBinding::Passthrough {
             if let (Some(id), Some(organisation)) = (self.profile, billed_organisation(answer.headers())) {
-                self.path.profiles.learn_organisation(self.upstream(), id, organisation);
+                self.path
+                    .profiles
+                    .learn_organisation(self.upstream_name(), id, organisation);
             }
-            answer = match answer.with_error(idle_timeout).await {
+            answer = match answer.with_error_read(idle_timeout).await {
                 Ok(answer) => answer,
                 Err(error) => {
-                    return Tried {
+                    return AttemptResult {
                         verdict: classify(Observation::SendFailed(error.to_failure())),
                         hints: LimitHints::default(),
-                        what: Err(upstream_error(self.route, error)),
+                        result: Err(to_proxy_error(self.route, error)),
                     };
                 }
             };
         }
         let kind = self.route.upstream.kind;
-        let mut error_info = answer.said();
+        let mut error_info = answer.error_info();
         let mut verdict = classify(Observation::Response {
             kind,
             status: answer.status().as_u16(),
             error: &error_info,
         });
         // Some providers report errors after a head with status 200. Only before the first event can they be retried.
-        if verdict.class == Class::Success && self.may_hold(log) {
-            answer = match answer.held(self.path.settings.timeouts.gate).await {
-                Held::Answer(answer) => answer,
-                Held::Refused(answer, stream_error) => {
+        if verdict.class == Class::Success && self.may_hold_answer(log) {
+            answer = match answer.hold_until_begun(self.path.settings.timeouts.gate).await {
+                HoldResult::Answer(answer) => answer,
+                HoldResult::Refused(answer, stream_error) => {
                     error_info = stream_error;
                     verdict = classify(Observation::StreamError {
                         kind,
@@ -256,11 +258,11 @@ impl Attempts<'_> {
                     });
                     answer
                 }
-                Held::Failed(failed) => {
-                    return Tried {
+                HoldResult::Failed(failed) => {
+                    return AttemptResult {
                         verdict: failed,
                         hints: LimitHints::default(),
-                        what: Err(ProxyError::Unbegun(failed)),
+                        result: Err(ProxyError::NotBegun(failed)),
                     };
                 }
             };
@@ -270,21 +272,21 @@ impl Attempts<'_> {
             Class::Success => LimitHints::default(),
             class => LimitHints::read(answer.headers(), &error_info, class, clock::unix_time()),
         };
-        Tried {
+        AttemptResult {
             verdict,
             hints,
-            what: Ok(answer),
+            result: Ok(answer),
         }
     }
 
     /// Returns `true` if another attempt is still possible, so that the answer is worth holding.
-    fn may_hold(&self, log: &ExchangeLog) -> bool {
+    fn may_hold_answer(&self, log: &ExchangeLog) -> bool {
         if self.outgoing.context.credential_binding != CredentialBinding::Unbound
             || log.event.attempts >= retry::SENDS_MAX
         {
             return false;
         }
-        let at = self.circumstances(log);
+        let at = self.retry_context(log);
         // No class allows more retries than `Overloaded`: without one for it there is none for any error.
         let again = !at.client_retries && !at.breaker_open && at.retries_on_key < Class::Overloaded.max_retries();
         // More than one: the present profile counts too.
@@ -292,45 +294,46 @@ impl Attempts<'_> {
             || self
                 .path
                 .profiles
-                .count_ready(self.upstream(), &self.ask(false), clock::std_now())
+                .count_ready(self.upstream_name(), &self.profile_query(false), clock::std_now())
                 > 1
     }
 
     /// Prepares the next attempt, and returns the delay before it. `None` if this result is the client's.
-    fn follows(&mut self, tried: &Tried, log: &mut ExchangeLog) -> Option<Duration> {
+    fn prepare_next_attempt(&mut self, tried: &AttemptResult, log: &mut ExchangeLog) -> Option<Duration> {
         let class = tried.verdict.class;
         // A streamed body is gone after its first send.
         if class == Class::Success || !self.outgoing.is_repeatable() {
             return None;
         }
-        if let Some(back) = self.way_back(class, log) {
-            self.tried.extend(self.profile);
-            self.take(back, None, log);
+        if let Some(back) = self.take_former_profile(class, log) {
+            self.tried_profiles.extend(self.profile);
+            self.use_profile(back, None, log);
             return Some(Duration::ZERO);
         }
-        let at = self.circumstances(log);
+        let at = self.retry_context(log);
         let mut next = retry::decide_next_step(tried.verdict, &tried.hints, &at, self.jitter);
         if let NextStep::Rotate { other_quota } = next {
             // Reported first, so that the choice already sees this profile's cooldown.
             log.report_verdict(tried.verdict, &tried.hints);
-            self.tried.extend(self.profile);
-            let pick = self
-                .path
-                .profiles
-                .select_profile(self.upstream(), &self.ask(other_quota), clock::std_now());
+            self.tried_profiles.extend(self.profile);
+            let pick = self.path.profiles.select_profile(
+                self.upstream_name(),
+                &self.profile_query(other_quota),
+                clock::std_now(),
+            );
             if let Some(Selection::Use { id, moved }) = pick {
-                self.take(id, moved, log);
+                self.use_profile(id, moved, log);
                 self.rotations += u32::from(tried.verdict.rotation_limit() != RotationLimit::Freely);
                 return Some(Duration::ZERO);
             }
             // No other profile can serve, so the present one is not left.
-            self.tried.pop();
+            self.tried_profiles.pop();
             next = retry::retry_same_key(class, &tried.hints, &at, self.jitter).unwrap_or(NextStep::Surface);
         }
         match next {
             // The budget of the upstream bounds the retries of all exchanges together.
-            NextStep::Retry(delay) if self.path.profiles.pay_for_retry(self.upstream(), class) => {
-                self.same_key += 1;
+            NextStep::Retry(delay) if self.path.profiles.pay_for_retry(self.upstream_name(), class) => {
+                self.retries_on_key += 1;
                 Some(delay)
             }
             _ => None,
@@ -338,22 +341,22 @@ impl Attempts<'_> {
     }
 
     /// Returns the profile that the lane has left, if only that profile accepts this history. Works once.
-    fn way_back(&mut self, class: Class, log: &ExchangeLog) -> Option<ProfileId> {
-        let left = self.left.filter(|_| class == Class::Affinity)?;
+    fn take_former_profile(&mut self, class: Class, log: &ExchangeLog) -> Option<ProfileId> {
+        let left = self.former_profile.filter(|_| class == Class::Affinity)?;
         if log.event.attempts >= retry::SENDS_MAX
             || self.outgoing.context.credential_binding != CredentialBinding::Unbound
         {
             return None;
         }
         // Tried once: another error of this class is final.
-        self.left = None;
+        self.former_profile = None;
         self.path
             .profiles
-            .former_profile(self.upstream(), left, &self.ask(false), clock::std_now())
+            .former_profile(self.upstream_name(), left, &self.profile_query(false), clock::std_now())
     }
 
     /// Returns the result for the client. After a success it commits pins and binds the lane to its profile.
-    fn surface(&mut self, tried: Tried, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
+    fn finish_exchange(&mut self, tried: AttemptResult, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
         if tried.verdict.class == Class::Success {
             // Only a provider can confirm a credential, so a success verifies the caller.
             self.path.late.callers().mark_verified(self.outgoing.context.caller);
@@ -374,23 +377,23 @@ impl Attempts<'_> {
                 .filter(|label| is_turn && pin.as_deref() != Some(*label));
             if let (Some(lane), Some(label)) = (lane, label) {
                 let pin = ProfilePin {
-                    upstream: self.upstream().into(),
+                    upstream: self.upstream_name().into(),
                     profile: label.into(),
                 };
                 self.path.sessions.set_profile_pin(lane.id, Some(pin), clock::now());
             }
         } else {
             log.report_verdict(tried.verdict, &tried.hints);
-            if tried.what.is_ok() {
+            if tried.result.is_ok() {
                 // The body of the error may still end well: the head decides the verdict on the exchange.
                 log.set_head_verdict(tried.verdict);
             }
         }
-        tried.what
+        tried.result
     }
 
     /// Describes the request to the choice of a profile.
-    fn ask(&self, other_quota: bool) -> ProfileQuery<'_> {
+    fn profile_query(&self, other_quota: bool) -> ProfileQuery<'_> {
         let context = &self.outgoing.context;
         ProfileQuery {
             // Without a lane, the caller's hash makes the choice stable.
@@ -401,24 +404,24 @@ impl Attempts<'_> {
             pinned: context
                 .pinned_profile
                 .as_deref()
-                .and_then(|label| self.path.profiles.find_profile(self.upstream(), label)),
-            tried: &self.tried,
+                .and_then(|label| self.path.profiles.find_profile(self.upstream_name(), label)),
+            tried: &self.tried_profiles,
             other_quota,
             bound: context.lane_binding,
         }
     }
 
     /// Describes the exchange to the retry policy.
-    fn circumstances(&self, log: &ExchangeLog) -> RetryContext {
+    fn retry_context(&self, log: &ExchangeLog) -> RetryContext {
         let context = &self.outgoing.context;
         RetryContext {
             sends: log.event.attempts,
-            retries_on_key: self.same_key,
+            retries_on_key: self.retries_on_key,
             rotations: self.rotations,
             binding: context.credential_binding,
             client_retries: context.client_retries > 0,
             breaker_open: self.path.profiles.is_breaker_open(
-                self.upstream(),
+                self.upstream_name(),
                 context.model.as_deref(),
                 clock::std_now(),
             ),
@@ -428,18 +431,18 @@ impl Attempts<'_> {
     }
 
     /// Returns the timeouts of the next send.
-    fn terms(&self, log: &ExchangeLog) -> Terms {
+    fn send_timeouts(&self, log: &ExchangeLog) -> SendTimeouts {
         let clocks = &self.path.settings.timeouts;
-        Terms::of(&self.outgoing.context, self.route, clocks, log.elapsed_time())
+        SendTimeouts::for_request(&self.outgoing.context, self.route, clocks, log.elapsed_time())
     }
 
-    fn upstream(&self) -> &str {
+    fn upstream_name(&self) -> &str {
         &self.route.upstream.name
     }
 }
 
 /// Turns a failed send into the error of its cause: the client's body, or the upstream.
-fn upstream_error(route: &Route<'_>, error: SendError) -> ProxyError {
+fn to_proxy_error(route: &Route<'_>, error: SendError) -> ProxyError {
     // A streamed body fails inside the HTTP client, which reports it as a failed send.
     if let Some(fault) = error.find_cause::<ClientFault>() {
         return ProxyError::Body(*fault);

@@ -22,34 +22,34 @@ use crate::{
 };
 
 /// Maximum sends of one request in total. All three are needed only for bound thinking.
-const SENDS_MAX: u32 = 3;
+const RECOVERY_SENDS_MAX: u32 = 3;
 
 /// Everything that a resend is built from.
 #[derive(Debug)]
 pub(super) struct RejectionRecovery {
     /// The body that is repaired: the client's, possibly with results moved to its end.
-    plain: Bytes,
+    base_body: Bytes,
     /// The body before any recovery: the client's, decoded, with late results at the end of messages.
-    came: Bytes,
+    original_body: Bytes,
     /// `true` if its last place for late results has some.
     ends_with_late: bool,
     /// `true` if a placeholder may override a result that the client has added in place since.
     may_override: bool,
     wire: Wire,
     /// The body of the last send.
-    sent: Segments,
+    last_sent: Segments,
     upstream: String,
-    results: LateResults,
+    late_results: LateResults,
     /// Answers that were known for the first send.
     lookup: CallLookup,
     /// `true` once a refusal other than for bound thinking has been handled.
-    has_followed_ids: bool,
-    binding: Binding,
+    has_repaired_pairing: bool,
+    binding_stage: BindingStage,
 }
 
 /// Stages of the recovery from bound thinking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Binding {
+enum BindingStage {
     /// Nothing was tried.
     Untouched,
     /// Results before unseen thinking were replaced by placeholders.
@@ -63,11 +63,11 @@ enum Binding {
 pub(super) struct Resend {
     pub(super) body: Segments,
     /// `true` if the body contains the setting for bound thinking, which needs a header.
-    pub(super) asks_for_binding_controls: bool,
+    pub(super) needs_binding_beta: bool,
     /// Findings and actions of the repair.
     pub(super) report: RepairReport,
     /// Reason of the resend, as a metric label.
-    pub(super) why: &'static str,
+    pub(super) reason: &'static str,
     /// Answers that the body contains for its calls.
     pub(super) answers: CallAnswers,
     /// Text that the resend appends to a message, with its place. `None` if there is none.
@@ -97,7 +97,7 @@ pub(super) enum LearnedFact {
 
 impl LearnedFact {
     /// Stores the fact for this caller.
-    pub(super) fn store(self, facts: &ProviderFacts, scope: FactScope<'_>) {
+    pub(super) fn store_fact(self, facts: &ProviderFacts, scope: FactScope<'_>) {
         match self {
             Self::Nothing => {}
             Self::BoundPlaceholders { calls, overrides } => {
@@ -117,7 +117,7 @@ impl LearnedFact {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecoveryContext<'m> {
     pub(super) facts: &'m ProviderFacts,
-    pub(super) recall: &'m AnswerStore,
+    pub(super) answer_store: &'m AnswerStore,
     pub(super) policy: &'m RepairPolicy,
     pub(super) on_binding_error: OnBindingError,
 }
@@ -136,48 +136,55 @@ impl RejectionRecovery {
     /// Creates the recovery of a request that was sent to `upstream`.
     pub(super) fn new(sent: SentBody, upstream: &str) -> Self {
         Self {
-            came: sent.plain.clone(),
-            plain: sent.plain,
+            original_body: sent.plain.clone(),
+            base_body: sent.plain,
             ends_with_late: sent.ends_with_late,
             may_override: true,
             wire: sent.wire,
-            sent: sent.body,
+            last_sent: sent.body,
             upstream: upstream.to_owned(),
-            results: sent.late_results,
+            late_results: sent.late_results,
             lookup: sent.lookup,
-            has_followed_ids: false,
-            binding: Binding::Untouched,
+            has_repaired_pairing: false,
+            binding_stage: BindingStage::Untouched,
         }
     }
 
     /// Returns the resend after `refusal`. `None` if the provider's answer is final. `sends` counts the sends so far.
-    pub(super) fn next_send(&mut self, refusal: &Refusal, context: RecoveryContext<'_>, sends: u32) -> Option<Resend> {
-        let resend = self.mend(refusal, context, sends)?;
+    pub(super) fn plan_resend(
+        &mut self,
+        refusal: &Refusal,
+        context: RecoveryContext<'_>,
+        sends: u32,
+    ) -> Option<Resend> {
+        let resend = self.select_repair(refusal, context, sends)?;
         // The next refusal is about this body.
-        self.sent = resend.body.clone();
+        self.last_sent = resend.body.clone();
         Some(resend)
     }
 
     /// Selects the repair that the refusal calls for and that was not tried before.
-    fn mend(&mut self, refusal: &Refusal, context: RecoveryContext<'_>, sends: u32) -> Option<Resend> {
+    fn select_repair(&mut self, refusal: &Refusal, context: RecoveryContext<'_>, sends: u32) -> Option<Resend> {
         let is_bound = matches!(refusal.kind, RefusalKind::Bound { .. });
         // A second refusal of the pairing shows that following the first did not help.
-        if sends >= SENDS_MAX || (!is_bound && (self.has_followed_ids || self.binding > Binding::Untouched)) {
+        if sends >= RECOVERY_SENDS_MAX
+            || (!is_bound && (self.has_repaired_pairing || self.binding_stage > BindingStage::Untouched))
+        {
             return None;
         }
         if !is_bound {
-            self.has_followed_ids = true;
-            return self.mend_refused(refusal, context);
+            self.has_repaired_pairing = true;
+            return self.repair_pairing(refusal, context);
         }
         // Replacing results keeps the model's thinking, so it is tried before the thinking is given up.
-        if self.binding < Binding::ResultsReplaced {
-            self.binding = Binding::ResultsReplaced;
+        if self.binding_stage < BindingStage::ResultsReplaced {
+            self.binding_stage = BindingStage::ResultsReplaced;
             if let Some(resend) = self.replace_results(context) {
                 return Some(resend);
             }
         }
-        if self.binding < Binding::Dropped && context.on_binding_error == OnBindingError::DropBlock {
-            self.binding = Binding::Dropped;
+        if self.binding_stage < BindingStage::Dropped && context.on_binding_error == OnBindingError::DropBlock {
+            self.binding_stage = BindingStage::Dropped;
             return self.drop_thinking(context);
         }
         None
@@ -185,56 +192,56 @@ impl RejectionRecovery {
 
     /// Starts over with every result of the client in its place.
     pub(super) fn forbid_overrides(&mut self) {
-        (self.may_override, self.binding) = (false, Binding::Untouched);
-        self.plain = self.came.clone();
+        (self.may_override, self.binding_stage) = (false, BindingStage::Untouched);
+        self.base_body = self.original_body.clone();
     }
 
     /// Returns the calls that the client has answered in place, whose earlier answers matter for bound thinking.
     pub(super) fn answered_calls(&self, policy: &RepairPolicy) -> Vec<CallKey> {
         // Results are replaced once. Later stages need no earlier answers.
-        if self.binding > Binding::Untouched {
+        if self.binding_stage > BindingStage::Untouched {
             return Vec::new();
         }
-        let Ok(parsed) = parse(&self.plain, self.wire) else {
+        let Ok(parsed) = parse(&self.base_body, self.wire) else {
             return Vec::new();
         };
-        let answered = self.pair(parsed, policy).answered_calls();
+        let answered = self.pair_parsed(parsed, policy).answered_calls();
         // The last calls first: the newest thinking is behind them, and one ledger read has a limit.
         answered.iter().map(|call| call.key).rev().take(ROWS_MAX).collect()
     }
 
     /// Returns the owner of learned facts.
-    fn scope(&self) -> FactScope<'_> {
+    fn fact_scope(&self) -> FactScope<'_> {
         FactScope {
             upstream: &self.upstream,
-            caller: self.results.caller,
+            caller: self.late_results.caller,
         }
     }
 
-    fn memory<'m>(&'m self, context: RecoveryContext<'m>) -> CallMemory<'m> {
+    fn call_memory<'m>(&'m self, context: RecoveryContext<'m>) -> CallMemory<'m> {
         CallMemory {
             facts: context.facts,
-            recall: context.recall,
-            scope: self.scope(),
+            recall: context.answer_store,
+            scope: self.fact_scope(),
         }
     }
 
     /// Returns the lane that makes reusable call ids unique. `None` if it is only guessed.
-    fn conversation(&self) -> Option<[u8; 32]> {
-        self.results.pin_scope().lane.map(|lane| *lane.as_bytes())
+    fn conversation_id(&self) -> Option<[u8; 32]> {
+        self.late_results.pin_scope().lane.map(|lane| *lane.as_bytes())
     }
 
-    fn pair<'b>(&self, parsed: Parsed<'b>, policy: &RepairPolicy) -> Paired<'b> {
+    fn pair_parsed<'b>(&self, parsed: Parsed<'b>, policy: &RepairPolicy) -> Paired<'b> {
         let mut paired = parsed.pair(PairingContext::new(policy));
-        paired.set_conversation(self.conversation());
+        paired.set_conversation(self.conversation_id());
         paired
     }
 
     /// Repairs the calls that the refusal names, or returns the original body if the proxy's edits caused the refusal.
-    fn mend_refused(&self, refusal: &Refusal, context: RecoveryContext<'_>) -> Option<Resend> {
-        let memory = self.memory(context);
-        let parsed = parse(&self.plain, self.wire).ok()?;
-        let before = self.sent.to_vec();
+    fn repair_pairing(&self, refusal: &Refusal, context: RecoveryContext<'_>) -> Option<Resend> {
+        let memory = self.call_memory(context);
+        let parsed = parse(&self.base_body, self.wire).ok()?;
+        let before = self.last_sent.to_vec();
         let remote = memory.remote_calls(|| parsed.remote_references());
         let pairing = PairingContext {
             policy: context.policy,
@@ -243,13 +250,13 @@ impl RejectionRecovery {
         // The format's rules first: trusting the named ids alone may change calls that are correct.
         for reading in RefusalReading::ALL {
             let mut paired = parsed.clone().pair_refused(pairing, refusal, reading);
-            paired.set_conversation(self.conversation());
+            paired.set_conversation(self.conversation_id());
             let mut lookup = self.lookup.clone();
-            lookup.add_from_memory(&paired, memory, &self.results);
+            lookup.add_from_memory(&paired, memory, &self.late_results);
             let Ok(plan) = plan(&paired, &lookup.known, context.policy) else {
                 continue;
             };
-            let Ok(body) = plan.splice(&paired, &self.plain) else {
+            let Ok(body) = plan.splice(&paired, &self.base_body) else {
                 continue;
             };
             // The same bytes would be refused again.
@@ -258,7 +265,7 @@ impl RejectionRecovery {
                 let answers = if body.is_original() {
                     CallAnswers::default()
                 } else {
-                    call_answers(&paired, &plan, &lookup, self.results.caller)
+                    call_answers(&paired, &plan, &lookup, self.late_results.caller)
                 };
                 let mut fact = self.remote_fact(&plan, body.is_original());
                 // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
@@ -266,14 +273,14 @@ impl RejectionRecovery {
                 if has_renamed && matches!(fact, LearnedFact::Nothing) {
                     fact = LearnedFact::UniqueIds;
                 }
-                return Some(resend(body, plan.report, "pairing", answers, fact));
+                return Some(new_resend(body, plan.report, "pairing", answers, fact));
             }
             // Checked before the second reading, which would repair calls that only the proxy's edits broke.
-            let may_be_ours = reading == RefusalReading::StrictestRules && !self.sent.is_original();
+            let may_be_ours = reading == RefusalReading::StrictestRules && !self.last_sent.is_original();
             if may_be_ours && parsed.is_blameless(refusal) {
-                let original = Segments::whole(self.plain.clone());
+                let original = Segments::whole(self.base_body.clone());
                 let answers = CallAnswers::default();
-                return Some(resend(
+                return Some(new_resend(
                     original,
                     RepairReport::default(),
                     "pairing",
@@ -290,7 +297,7 @@ impl RejectionRecovery {
         let Some(remote) = plan.remote_answers.last().filter(|_| !is_original) else {
             return LearnedFact::Nothing;
         };
-        let scope = self.scope();
+        let scope = self.fact_scope();
         let name = |id: &String| {
             // A weak id may name another call too: an answer recorded under it could be wrong.
             let key = is_strong(id.as_bytes(), b"").then(|| scope.remote_call_key(id.as_bytes()));
@@ -306,26 +313,26 @@ impl RejectionRecovery {
     ///
     /// Also overrides results that the client has added in place since. They move to the end of the user's text.
     fn replace_results(&mut self, context: RecoveryContext<'_>) -> Option<Resend> {
-        let replaced = self.plan_replaced(context, self.may_override)?;
+        let replaced = self.plan_placeholders(context, self.may_override)?;
         if replaced.overridden.is_empty() {
-            return self.resend_replaced(replaced);
+            return self.resend_with_placeholders(replaced);
         }
         // The place is named by the message's text: late results at its end would give it another anchor.
         let late = if self.ends_with_late {
             None
         } else {
-            let parsed = parse(&self.plain, self.wire).ok()?;
-            let paired = self.pair(parsed, context.policy);
-            append_at_end(&self.plain, &paired, &replaced.overridden)
+            let parsed = parse(&self.base_body, self.wire).ok()?;
+            let paired = self.pair_parsed(parsed, context.policy);
+            append_at_end(&self.base_body, &paired, &replaced.overridden)
         };
         let Some(late) = late else {
             // Without another place for it the client's result would be lost: nothing is overridden.
-            let replaced = self.plan_replaced(context, false)?;
-            return self.resend_replaced(replaced);
+            let replaced = self.plan_placeholders(context, false)?;
+            return self.resend_with_placeholders(replaced);
         };
-        self.plain = late.body;
-        let replaced = self.plan_replaced(context, true)?;
-        let resend = self.resend_replaced(replaced)?;
+        self.base_body = late.body;
+        let replaced = self.plan_placeholders(context, true)?;
+        let resend = self.resend_with_placeholders(replaced)?;
         Some(Resend {
             late_text: Some((late.anchor, late.appended)),
             ..resend
@@ -333,12 +340,12 @@ impl RejectionRecovery {
     }
 
     /// Plans the body with placeholders. Overrides results of the client only if `overrides` is set.
-    fn plan_replaced(&self, context: RecoveryContext<'_>, overrides: bool) -> Option<ReplacedResults> {
-        let memory = self.memory(context);
-        let paired = self.pair_again(context)?;
+    fn plan_placeholders(&self, context: RecoveryContext<'_>, overrides: bool) -> Option<ReplacedResults> {
+        let memory = self.call_memory(context);
+        let paired = self.pair_base_body(context)?;
         // A copy, so that a plan that is not sent leaves no trace.
         let mut lookup = self.lookup.clone();
-        lookup.add_from_memory(&paired, memory, &self.results);
+        lookup.add_from_memory(&paired, memory, &self.late_results);
         let mut overridden = Vec::new();
         if overrides {
             let pinned = |call: &BodyCall| match self.pinned_answer(call, memory)? {
@@ -353,14 +360,14 @@ impl RejectionRecovery {
         }
         let replaced = replace_unseen_results(paired.open_calls(), &mut lookup.known, context.policy);
         let plan = plan(&paired, &lookup.known, context.policy).ok()?;
-        let mut answers = call_answers(&paired, &plan, &lookup, self.results.caller);
+        let mut answers = call_answers(&paired, &plan, &lookup, self.late_results.caller);
         let is_replaced = |call: &CallKey| replaced.iter().any(|(replaced, _)| replaced == call);
         // A replaced answer is a new pin of this resend, not one that earlier requests gave.
         answers.pinned_before.retain(|(call, _)| !is_replaced(call));
         let pin = |(call, placeholder): &(CallKey, Placeholder)| (*call, PinnedAnswer::Placeholder(*placeholder));
         answers.assigned.extend(replaced.iter().map(pin));
         Some(ReplacedResults {
-            body: plan.splice(&paired, &self.plain).ok()?,
+            body: plan.splice(&paired, &self.base_body).ok()?,
             plan,
             replaced,
             overridden,
@@ -374,34 +381,34 @@ impl RejectionRecovery {
             return Some(PinnedAnswer::Placeholder(placeholder));
         }
         let pinned = self.lookup.known.pinned.get(&call.key).cloned();
-        pinned.or_else(|| memory.recall.cached_answer(self.results.pin_scope(), call.key))
+        pinned.or_else(|| memory.recall.cached_answer(self.late_results.pin_scope(), call.key))
     }
 
     /// Parses and pairs the present body.
-    fn pair_again(&self, context: RecoveryContext<'_>) -> Option<Paired<'_>> {
-        let parsed = parse(&self.plain, self.wire).ok()?;
-        let remote = self.memory(context).remote_calls(|| parsed.remote_references());
+    fn pair_base_body(&self, context: RecoveryContext<'_>) -> Option<Paired<'_>> {
+        let parsed = parse(&self.base_body, self.wire).ok()?;
+        let remote = self.call_memory(context).remote_calls(|| parsed.remote_references());
         let mut paired = parsed.pair(PairingContext {
             policy: context.policy,
             remote: &remote,
         });
-        paired.set_conversation(self.conversation());
+        paired.set_conversation(self.conversation_id());
         Some(paired)
     }
 
     /// Builds the resend of a plan with placeholders. `None` if it replaces nothing.
-    fn resend_replaced(&self, replaced: ReplacedResults) -> Option<Resend> {
+    fn resend_with_placeholders(&self, replaced: ReplacedResults) -> Option<Resend> {
         if replaced.replaced.is_empty() && replaced.overridden.is_empty() {
             return None;
         }
         let overrides = !replaced.overridden.is_empty();
         let named = replaced.replaced.iter().chain(&replaced.overridden);
-        let calls = named.map(|(call, placeholder)| (self.scope().call_key(*call), *placeholder));
+        let calls = named.map(|(call, placeholder)| (self.fact_scope().call_key(*call), *placeholder));
         let fact = LearnedFact::BoundPlaceholders {
             calls: calls.collect(),
             overrides,
         };
-        Some(resend(
+        Some(new_resend(
             replaced.body,
             replaced.plan.report,
             "binding",
@@ -413,34 +420,40 @@ impl RejectionRecovery {
     /// Builds a resend with the documented setting that lets the provider drop bound thinking.
     fn drop_thinking(&mut self, context: RecoveryContext<'_>) -> Option<Resend> {
         // Without the refused attempt's text at its end: the client's results return to their places.
-        self.plain = self.came.clone();
-        let paired = self.pair_again(context)?;
+        self.base_body = self.original_body.clone();
+        let paired = self.pair_base_body(context)?;
         let mut lookup = self.lookup.clone();
-        lookup.add_from_memory(&paired, self.memory(context), &self.results);
+        lookup.add_from_memory(&paired, self.call_memory(context), &self.late_results);
         let mut plan = plan(&paired, &lookup.known, context.policy).ok()?;
         if !plan.drop_bound_thinking(&paired).ok()? {
             return None;
         }
-        let answers = call_answers(&paired, &plan, &lookup, self.results.caller);
+        let answers = call_answers(&paired, &plan, &lookup, self.late_results.caller);
         let key = paired
             .first_thinking()
-            .map(|thinking| self.scope().conversation_key(thinking));
+            .map(|thinking| self.fact_scope().conversation_key(thinking));
         let fact = key.map_or(LearnedFact::Nothing, LearnedFact::ThinkingMayBeDropped);
-        let body = plan.splice(&paired, &self.plain).ok()?;
+        let body = plan.splice(&paired, &self.base_body).ok()?;
         Some(Resend {
-            asks_for_binding_controls: true,
-            ..resend(body, plan.report, "binding", answers, fact)
+            needs_binding_beta: true,
+            ..new_resend(body, plan.report, "binding", answers, fact)
         })
     }
 }
 
 /// Creates a resend without a late text or a binding setting.
-fn resend(body: Segments, report: RepairReport, why: &'static str, answers: CallAnswers, fact: LearnedFact) -> Resend {
+fn new_resend(
+    body: Segments,
+    report: RepairReport,
+    why: &'static str,
+    answers: CallAnswers,
+    fact: LearnedFact,
+) -> Resend {
     Resend {
         body,
-        asks_for_binding_controls: false,
+        needs_binding_beta: false,
         report,
-        why,
+        reason: why,
         answers,
         late_text: None,
         fact,

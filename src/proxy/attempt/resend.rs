@@ -5,7 +5,7 @@
 use super::{
     Attempts,
     rejection_recovery::{RecoveryContext, RejectionRecovery, Resend},
-    send, upstream_error,
+    send, to_proxy_error,
 };
 use crate::{
     clock,
@@ -19,31 +19,31 @@ use crate::{
 };
 
 /// Reads an answer that may refuse the request's pairing, and resends the request as long as that helps.
-pub(super) async fn recover(
+pub(super) async fn recover_from_refusal(
     attempts: &mut Attempts<'_>,
     answer: ProviderAnswer,
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, ProxyError> {
     let route = attempts.route;
-    let recovered = recover_answer(attempts, answer, log).await;
-    recovered.map_err(|error| upstream_error(route, error))
+    let recovered = resend_while_refused(attempts, answer, log).await;
+    recovered.map_err(|error| to_proxy_error(route, error))
 }
 
 /// Does the work of [`recover`], with errors that do not name the upstream yet.
-async fn recover_answer(
+async fn resend_while_refused(
     attempts: &mut Attempts<'_>,
     mut answer: ProviderAnswer,
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, SendError> {
     let (path, route) = (attempts.path, attempts.route);
-    let (terms, idle) = (attempts.terms(log), path.settings.timeouts.idle);
+    let (terms, idle) = (attempts.send_timeouts(log), path.settings.timeouts.idle);
     let caller = attempts.outgoing.context.caller;
     // Renamed ids matter even without a resend: the client must get its own ids in an error.
     if attempts.recovery.is_some() || !attempts.outgoing.renamed_ids.is_empty() {
-        answer = answer.with_refusal(idle).await?;
+        answer = answer.with_refusal_read(idle).await?;
     }
-    while let Some(refusal) = answer.refusal(&attempts.outgoing.renamed_ids) {
-        recall_answered_calls(attempts, &refusal).await;
+    while let Some(refusal) = answer.pairing_refusal(&attempts.outgoing.renamed_ids) {
+        fetch_answered_calls(attempts, &refusal).await;
         let Some(mut resend) = next_resend(attempts, &refusal, log) else {
             break;
         };
@@ -58,9 +58,7 @@ async fn recover_answer(
                 continue;
             }
         }
-        attempts
-            .outgoing
-            .replace_body(resend.body, resend.asks_for_binding_controls);
+        attempts.outgoing.replace_body(resend.body, resend.needs_binding_beta);
         let profile = attempts
             .profile
             .and_then(|id| path.profiles.profile(&route.upstream.name, id));
@@ -71,7 +69,7 @@ async fn recover_answer(
         let Ok(better) = send::send_once(path, route, request, &terms, log).await else {
             break;
         };
-        let Ok(better) = better.with_refusal(idle).await else {
+        let Ok(better) = better.with_refusal_read(idle).await else {
             break;
         };
         answer = better;
@@ -82,14 +80,14 @@ async fn recover_answer(
         if answer.is_success() {
             // Only an accepted resend proves the fact: a refusal's text may echo what the client wrote.
             let upstream = &route.upstream.name;
-            resend.fact.store(&path.facts, FactScope { upstream, caller });
+            resend.fact.store_fact(&path.facts, FactScope { upstream, caller });
         }
     }
     Ok(answer.with_old_ids(&attempts.outgoing.renamed_ids))
 }
 
 /// Looks up earlier answers of calls that the client has answered in place since. Only bound thinking needs them.
-async fn recall_answered_calls(attempts: &mut Attempts<'_>, refusal: &Refusal) {
+async fn fetch_answered_calls(attempts: &mut Attempts<'_>, refusal: &Refusal) {
     let path = attempts.path;
     let policy = request::policy_for(path, &attempts.route.upstream.name);
     let both = attempts.recovery.as_ref().zip(attempts.outgoing.pins.as_mut());
@@ -121,14 +119,14 @@ fn next_resend(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut Exchang
     let (recovery, sends) = (attempts.recovery.as_mut()?, log.event.attempts);
     let context = RecoveryContext {
         facts: &path.facts,
-        recall: &path.recall,
+        answer_store: &path.recall,
         policy: &policy,
         on_binding_error: path.settings.on_binding_error,
     };
     // After a panic of the core, which would be a bug of the proxy, the client gets the provider's refusal.
-    let resend = catch_core_panic(|| recovery.next_send(refusal, context, sends));
+    let resend = catch_core_panic(|| recovery.plan_resend(refusal, context, sends));
     log.event.overhead += clock::now().duration_since(began);
     let resend = resend?;
-    log.record_resend(resend.why);
+    log.record_resend(resend.reason);
     Some(resend)
 }

@@ -18,18 +18,23 @@ use crate::{
 
 /// The timeouts of one send.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+pub(super) struct SendTimeouts {
     /// Timeout for the response head.
-    headers: Duration,
+    response_head: Duration,
     /// `true` if the request asks only for a compaction of the history.
-    compacts: bool,
+    is_compaction: bool,
     /// The client's own timeout. `None` if the client reports none.
-    budget: Option<Duration>,
+    client_timeout: Option<Duration>,
 }
 
-impl Terms {
+impl SendTimeouts {
     /// Returns the timeouts for a request on its route. `spent` is the time since the exchange began.
-    pub(super) fn of(context: &RequestContext, route: &Route<'_>, clocks: &ExchangeTimeouts, spent: Duration) -> Self {
+    pub(super) fn for_request(
+        context: &RequestContext,
+        route: &Route<'_>,
+        clocks: &ExchangeTimeouts,
+        spent: Duration,
+    ) -> Self {
         // Only some providers send the head of a stream before the model has read the prompt.
         let at_once = context.wants_stream && route.sends_head_at_once();
         let limit = if at_once { clocks.stream_headers } else { clocks.headers };
@@ -41,9 +46,9 @@ impl Terms {
         };
         Self {
             // The shortest limit wins, so that the client gets the proxy's error before it gives up itself.
-            headers: within_budget(limit, context.client_timeout).min(clocks.total.saturating_sub(spent)),
-            compacts: context.is_compaction,
-            budget: context.client_timeout,
+            response_head: within_budget(limit, context.client_timeout).min(clocks.total.saturating_sub(spent)),
+            is_compaction: context.is_compaction,
+            client_timeout: context.client_timeout,
         }
     }
 }
@@ -53,19 +58,19 @@ pub(super) async fn send_once(
     path: &DataPath,
     route: &Route<'_>,
     request: Request<BoxedBody>,
-    terms: &Terms,
+    terms: &SendTimeouts,
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, SendError> {
-    let began = log.record_send(terms.headers);
-    let sent = path.sender.send(request, terms.headers).await?;
+    let began = log.record_send(terms.response_head);
+    let sent = path.sender.send(request, terms.response_head).await?;
     let sent = sent.map(|body| body.map_err(Into::into).boxed_unsync());
     log.record_head(began);
     // The limit on the whole exchange includes earlier attempts.
     let exchange_began = log.start_time().into_std();
     let timeouts = StreamTimeouts::new(
         &path.settings.timeouts,
-        terms.compacts,
-        terms.budget,
+        terms.is_compaction,
+        terms.client_timeout,
         exchange_began,
         clock::std_now(),
     );

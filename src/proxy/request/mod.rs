@@ -28,7 +28,7 @@ use super::{
     data_path::DataPath,
     error::ProxyError,
     exchange_log::ExchangeLog,
-    guard::Refusal,
+    guard::RequestRefusal,
     headers,
 };
 use crate::{
@@ -198,7 +198,7 @@ fn effective_mode(headers: &HeaderMap, route: Mode, trusted: bool) -> Result<Mod
         .find(|mode| mode.label().as_bytes() == value.as_bytes());
     // A repeated header is refused: another reader could take the other value.
     let Some(asked) = asked.filter(|_| second.is_none()) else {
-        return Err(ProxyError::Refused(Refusal::Mode));
+        return Err(ProxyError::Refused(RequestRefusal::Mode));
     };
     // The operator decides how lax a route may be. A client may only ask for more strictness.
     Ok(if trusted || strictness_rank(asked) > strictness_rank(route) {

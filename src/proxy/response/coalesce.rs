@@ -19,78 +19,78 @@ const JOINED_MAX: usize = 16 * 1024;
 const COPIED_MAX: usize = 4 * 1024;
 
 /// The next frame of a body, its error, or its end.
-type Step = Option<Result<Frame<Bytes>, BoxError>>;
+type PolledFrame = Option<Result<Frame<Bytes>, BoxError>>;
 
 /// The provider's body, with small frames joined.
 #[derive(Debug)]
-pub(super) struct Coalesced {
+pub(super) struct CoalescedBody {
     body: BoxedBody,
     // `None` on HTTP/2, where several answers share a connection.
     read_idle: Option<ReadIdle>,
     // The socket's count of empty reads when the last frame was passed on.
     reads_when_sent: Option<u64>,
     // Frames that are joined but not passed on yet.
-    held: BytesMut,
+    joined: BytesMut,
     // Arrived after `held`, and cannot be joined with it.
-    behind: Option<Step>,
+    next_frame: Option<PolledFrame>,
 }
 
-impl Coalesced {
+impl CoalescedBody {
     /// Wraps `body`. `read_idle` counts empty reads of its connection. `None` if other answers share the connection.
     pub(super) fn new(body: BoxedBody, read_idle: Option<ReadIdle>) -> Self {
         Self {
             body,
             read_idle,
             reads_when_sent: None,
-            held: BytesMut::new(),
-            behind: None,
+            joined: BytesMut::new(),
+            next_frame: None,
         }
     }
 
     /// Returns `true` if every frame was passed on and the body is known to be at its end.
     pub(super) fn is_end(&self) -> bool {
-        self.held.is_empty() && self.behind.is_none() && self.body.is_end_stream()
+        self.joined.is_empty() && self.next_frame.is_none() && self.body.is_end_stream()
     }
 
     /// Returns the length in bytes that the provider announced. `None` if it announced none. Call it before `poll`.
-    pub(super) fn length(&self) -> Option<u64> {
+    pub(super) fn announced_len(&self) -> Option<u64> {
         self.body.size_hint().exact()
     }
 
     /// Returns the next frame, or the end.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
-        if let Some(step) = self.behind.take() {
-            return self.leave(step);
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<PolledFrame> {
+        if let Some(step) = self.next_frame.take() {
+            return self.emit_frame(step);
         }
         loop {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(step) => {
-                    let Some(data) = joinable(&step) else {
-                        return self.finish(step);
+                    let Some(data) = joinable_data(&step) else {
+                        return self.emit_behind_joined(step);
                     };
                     // The first frame of a burst must not wait, and a frame alone need not be copied.
-                    if self.held.is_empty() && !self.is_burst() {
-                        return self.leave(step);
+                    if self.joined.is_empty() && !self.is_burst() {
+                        return self.emit_frame(step);
                     }
-                    if self.held.is_empty() {
+                    if self.joined.is_empty() {
                         // Reserved once, so that the buffer never grows by copying.
-                        self.held.reserve(JOINED_MAX);
+                        self.joined.reserve(JOINED_MAX);
                     }
-                    self.held.extend_from_slice(data);
+                    self.joined.extend_from_slice(data);
                     // Another frame of the largest size might not fit. At the end of the body none follows.
-                    if self.held.len() > JOINED_MAX - COPIED_MAX || self.body.is_end_stream() {
-                        return self.hand_over();
+                    if self.joined.len() > JOINED_MAX - COPIED_MAX || self.body.is_end_stream() {
+                        return self.emit_joined();
                     }
                 }
                 Poll::Pending => {
-                    if self.held.is_empty() {
+                    if self.joined.is_empty() {
                         return Poll::Pending;
                     }
                     if let (Some(read_idle), Some(reads_when_sent)) = (&self.read_idle, self.reads_when_sent) {
                         // More frames are in memory until the socket is empty. A longer wait would delay an event.
                         ready!(read_idle.poll_empty_read(reads_when_sent, cx));
                     }
-                    return self.hand_over();
+                    return self.emit_joined();
                 }
             }
         }
@@ -103,30 +103,30 @@ impl Coalesced {
     }
 
     /// Passes on a step that cannot be joined, after the frames that are held.
-    fn finish(&mut self, step: Step) -> Poll<Step> {
-        if self.held.is_empty() {
-            return self.leave(step);
+    fn emit_behind_joined(&mut self, step: PolledFrame) -> Poll<PolledFrame> {
+        if self.joined.is_empty() {
+            return self.emit_frame(step);
         }
         // The next poll returns it, since one poll returns one frame.
-        self.behind = Some(step);
-        self.hand_over()
+        self.next_frame = Some(step);
+        self.emit_joined()
     }
 
     /// Passes on the joined frames.
-    fn hand_over(&mut self) -> Poll<Step> {
-        let held = std::mem::take(&mut self.held).freeze();
-        self.leave(Some(Ok(Frame::data(held))))
+    fn emit_joined(&mut self) -> Poll<PolledFrame> {
+        let held = std::mem::take(&mut self.joined).freeze();
+        self.emit_frame(Some(Ok(Frame::data(held))))
     }
 
     /// Passes on a step, and stores the count of empty reads for [`Self::is_burst`].
-    fn leave(&mut self, step: Step) -> Poll<Step> {
+    fn emit_frame(&mut self, step: PolledFrame) -> Poll<PolledFrame> {
         self.reads_when_sent = self.read_idle.as_ref().map(ReadIdle::empty_reads);
         Poll::Ready(step)
     }
 }
 
 /// Returns the data of a frame that is small enough to be joined.
-fn joinable(step: &Step) -> Option<&Bytes> {
+fn joinable_data(step: &PolledFrame) -> Option<&Bytes> {
     let data = step.as_ref()?.as_ref().ok()?.data_ref()?;
     (data.len() <= COPIED_MAX).then_some(data)
 }

@@ -26,9 +26,9 @@ const HELD_MAX: usize = 64 * 1024;
 
 /// The result of holding a stream.
 #[derive(Debug)]
-pub(super) enum Opened {
+pub(super) enum FirstEventResult {
     /// The answer has begun, or may no longer be held: the bytes read so far, and the rest.
-    Through(Bytes, BoxedBody),
+    Released(Bytes, BoxedBody),
     /// The complete body, which was read before.
     Whole(Bytes),
     /// The provider's error, as a complete answer.
@@ -43,7 +43,7 @@ pub(super) async fn await_first_event(
     mut watcher: Watcher,
     timeouts: &mut StreamTimeouts,
     limit: Duration,
-) -> Opened {
+) -> FirstEventResult {
     let gate = clock::now() + limit;
     let mut held = BytesMut::new();
     loop {
@@ -53,10 +53,10 @@ pub(super) async fn await_first_event(
         let Ok(frame) = tokio::time::timeout_at(until, body.frame()).await else {
             // No failure is known yet, so the client gets the stream as it is.
             if gate <= clock::now() {
-                return Opened::Through(held.freeze(), body);
+                return FirstEventResult::Released(held.freeze(), body);
             }
             let state = timeouts.state();
-            return Opened::Failed(classify(Observation::TimedOut {
+            return FirstEventResult::Failed(classify(Observation::TimedOut {
                 timeout: expired,
                 state,
             }));
@@ -81,17 +81,17 @@ pub(super) async fn await_first_event(
         let facts = watcher.facts();
         // After the answer has begun, an error belongs to the client: nothing can be retried.
         if let Some(fault) = facts.error.as_ref().filter(|_| !facts.begun) {
-            let data = last_data(&held);
+            let data = last_event_data(&held);
             let error_info = ProviderErrorInfo::parse_event(&data, &fault.kind, &fault.code);
-            return Opened::Refused(Box::new(refusal(&data, &error_info)), error_info);
+            return FirstEventResult::Refused(Box::new(error_response(&data, &error_info)), error_info);
         }
         // An empty answer that announces its end is complete, though it never begins.
         let whole = watcher.format().is_none_or(|format| facts.is_whole(format));
         if facts.begun || whole || held.len() > HELD_MAX {
-            return Opened::Through(held.freeze(), body);
+            return FirstEventResult::Released(held.freeze(), body);
         }
         if let Some(broken) = broken {
-            return Opened::Failed(classify(Observation::BodyEnded {
+            return FirstEventResult::Failed(classify(Observation::BodyEnded {
                 is_complete: false,
                 is_broken: broken,
             }));
@@ -100,7 +100,7 @@ pub(super) async fn await_first_event(
 }
 
 /// Returns the data of the last event that has any.
-fn last_data(events: &[u8]) -> Vec<u8> {
+fn last_event_data(events: &[u8]) -> Vec<u8> {
     let mut data = Vec::new();
     let mut fresh = true;
     for line in events.split(|byte| *byte == b'\n') {
@@ -120,7 +120,7 @@ fn last_data(events: &[u8]) -> Vec<u8> {
 }
 
 /// Builds the answer for an error event: the provider's own error, with the status that its type means.
-fn refusal(data: &[u8], error_info: &ProviderErrorInfo) -> Response<Bytes> {
+fn error_response(data: &[u8], error_info: &ProviderErrorInfo) -> Response<Bytes> {
     let status = StatusCode::from_u16(status_of_error(error_info)).unwrap_or(StatusCode::BAD_GATEWAY);
     let value: Value = serde_json::from_slice(data).unwrap_or_default();
     let nested = value.get("response").and_then(|response| response.get("error"));
@@ -143,7 +143,7 @@ fn refusal(data: &[u8], error_info: &ProviderErrorInfo) -> Response<Bytes> {
 }
 
 /// Changes the head of a stream into that of a complete JSON answer.
-pub(super) fn as_whole(head: &mut http::response::Parts, status: StatusCode, length: usize) {
+pub(super) fn complete_stream_head(head: &mut http::response::Parts, status: StatusCode, length: usize) {
     head.status = status;
     head.headers.remove(TRANSFER_ENCODING);
     head.headers

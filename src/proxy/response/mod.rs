@@ -25,14 +25,14 @@ use crate::{
         watch::{Framing, Watcher},
     },
 };
-use coalesce::Coalesced;
-use first_event::{Opened, await_first_event};
-use relay::{Passage, Relay};
+use coalesce::CoalescedBody;
+use first_event::{FirstEventResult, await_first_event};
+use relay::{Relay, RelayParts};
 
 /// The provider's answer, once its head has arrived.
 #[derive(Debug)]
 pub(super) struct ProviderAnswer {
-    response: Response<Body>,
+    response: Response<ProviderBody>,
     format: Option<Format>,
     /// The provider's kind.
     kind: provider::ProviderKind,
@@ -41,7 +41,7 @@ pub(super) struct ProviderAnswer {
 }
 
 #[derive(Debug)]
-enum Body {
+enum ProviderBody {
     /// A stream, after the bytes that were already read of it.
     Streamed(Bytes, BoxedBody),
     /// The complete body.
@@ -52,7 +52,7 @@ impl ProviderAnswer {
     /// Wraps the answer to a request on `route`.
     pub(super) fn new(response: Response<BoxedBody>, route: &Route<'_>, timeouts: StreamTimeouts) -> Self {
         Self {
-            response: response.map(|body| Body::Streamed(Bytes::new(), body)),
+            response: response.map(|body| ProviderBody::Streamed(Bytes::new(), body)),
             format: route.wire.map(|wire| wire.format),
             kind: route.upstream.kind,
             timeouts,
@@ -70,10 +70,10 @@ impl ProviderAnswer {
     }
 
     /// Returns the provider's error. Empty if the body was not read.
-    pub(super) fn said(&self) -> ProviderErrorInfo {
+    pub(super) fn error_info(&self) -> ProviderErrorInfo {
         let mut said = match self.response.body() {
-            Body::Whole(body) => ProviderErrorInfo::parse_body(body),
-            Body::Streamed(..) => ProviderErrorInfo::default(),
+            ProviderBody::Whole(body) => ProviderErrorInfo::parse_body(body),
+            ProviderBody::Streamed(..) => ProviderErrorInfo::default(),
         };
         // Amazon sends the type in a header: `ThrottlingException:http://…`.
         let kind = self
@@ -87,22 +87,22 @@ impl ProviderAnswer {
     }
 
     /// Reads the body of a 400, which may name a fault in the pairing. `limit` is the timeout between two frames.
-    pub(super) async fn with_refusal(self, limit: Duration) -> Result<Self, SendError> {
+    pub(super) async fn with_refusal_read(self, limit: Duration) -> Result<Self, SendError> {
         if self.response.status() == StatusCode::BAD_REQUEST {
-            self.with_error(limit).await
+            self.with_error_read(limit).await
         } else {
             Ok(self)
         }
     }
 
     /// Reads the text body of an error, up to [`REFUSAL_BYTES_MAX`]. `limit` is the timeout between two frames.
-    pub(super) async fn with_error(self, limit: Duration) -> Result<Self, SendError> {
+    pub(super) async fn with_error_read(self, limit: Duration) -> Result<Self, SendError> {
         if self.response.status().as_u16() < 400 || !is_plain_text(&self.response) {
             return Ok(self);
         }
         let (mut head, body) = self.response.into_parts();
         // An earlier call has read it already.
-        let Body::Streamed(_, mut body) = body else {
+        let ProviderBody::Streamed(_, mut body) = body else {
             let response = Response::from_parts(head, body);
             return Ok(Self { response, ..self });
         };
@@ -123,7 +123,7 @@ impl ProviderAnswer {
             read.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
             // Too large for an error message: the rest is relayed as a stream, and no text is judged.
             if read.len() > REFUSAL_BYTES_MAX {
-                let response = Response::from_parts(head, Body::Streamed(read.freeze(), body));
+                let response = Response::from_parts(head, ProviderBody::Streamed(read.freeze(), body));
                 return Ok(Self { response, ..self });
             }
         }
@@ -131,35 +131,35 @@ impl ProviderAnswer {
         head.headers.remove(TRANSFER_ENCODING);
         head.headers.insert(CONTENT_LENGTH, read.len().into());
         Ok(Self {
-            response: Response::from_parts(head, Body::Whole(read.freeze())),
+            response: Response::from_parts(head, ProviderBody::Whole(read.freeze())),
             ..self
         })
     }
 
     /// Holds a stream of events until its answer has begun, for up to `limit`. Returns other answers at once.
-    pub(super) async fn held(self, limit: Duration) -> Held {
+    pub(super) async fn hold_until_begun(self, limit: Duration) -> HoldResult {
         // The events of a compressed stream cannot be read.
-        let events = framing(self.headers()) == Some(Framing::Events) && !is_compressed(self.headers());
+        let events = body_framing(self.headers()) == Some(Framing::Events) && !is_compressed(self.headers());
         let Some(format) = self.format.filter(|_| events) else {
-            return Held::Answer(self);
+            return HoldResult::Answer(self);
         };
         let (mut head, body) = self.response.into_parts();
         let mut timeouts = self.timeouts;
         let watcher = Watcher::new(Some(format), Framing::Events);
         let opened = match body {
-            Body::Streamed(_, body) => await_first_event(body, watcher, &mut timeouts, limit).await,
-            Body::Whole(body) => Opened::Whole(body),
+            ProviderBody::Streamed(_, body) => await_first_event(body, watcher, &mut timeouts, limit).await,
+            ProviderBody::Whole(body) => FirstEventResult::Whole(body),
         };
         let (body, said) = match opened {
-            Opened::Through(prefix, body) => (Body::Streamed(prefix, body), None),
-            Opened::Whole(body) => (Body::Whole(body), None),
-            Opened::Refused(refused, said) => {
+            FirstEventResult::Released(prefix, body) => (ProviderBody::Streamed(prefix, body), None),
+            FirstEventResult::Whole(body) => (ProviderBody::Whole(body), None),
+            FirstEventResult::Refused(refused, said) => {
                 let status = refused.status();
                 let body = refused.into_body();
-                first_event::as_whole(&mut head, status, body.len());
-                (Body::Whole(body), Some(said))
+                first_event::complete_stream_head(&mut head, status, body.len());
+                (ProviderBody::Whole(body), Some(said))
             }
-            Opened::Failed(verdict) => return Held::Failed(verdict),
+            FirstEventResult::Failed(verdict) => return HoldResult::Failed(verdict),
         };
         let answer = Self {
             response: Response::from_parts(head, body),
@@ -168,14 +168,14 @@ impl ProviderAnswer {
             timeouts,
         };
         match said {
-            None => Held::Answer(answer),
-            Some(said) => Held::Refused(answer, said),
+            None => HoldResult::Answer(answer),
+            Some(said) => HoldResult::Refused(answer, said),
         }
     }
 
     /// Returns the refusal of the pairing that the body contains, with the client's own ids. `None` for other answers.
-    pub(super) fn refusal(&self, renamed: &[(String, String)]) -> Option<Refusal> {
-        let Body::Whole(body) = self.response.body() else {
+    pub(super) fn pairing_refusal(&self, renamed: &[(String, String)]) -> Option<Refusal> {
+        let ProviderBody::Whole(body) = self.response.body() else {
             return None;
         };
         let mut refusal = refusal(body)?;
@@ -195,7 +195,7 @@ impl ProviderAnswer {
 
     /// Replaces ids that the client has never sent by its own, in an error that was read.
     pub(super) fn with_old_ids(mut self, renamed: &[(String, String)]) -> Self {
-        if let Body::Whole(body) = self.response.body_mut()
+        if let ProviderBody::Whole(body) = self.response.body_mut()
             && !renamed.is_empty()
         {
             let mapped = old_ids::restore_old_ids(std::mem::take(body), renamed);
@@ -207,7 +207,7 @@ impl ProviderAnswer {
     }
 
     /// Turns the answer into the client's: the head with the proxy's headers, and the body frame by frame.
-    pub(super) fn relay(self, mut log: ExchangeLog, shape: ErrorShape) -> Response<AnswerBody> {
+    pub(super) fn relay_to_client(self, mut log: ExchangeLog, shape: ErrorShape) -> Response<AnswerBody> {
         let (mut head, body) = self.response.into_parts();
         let compressed = is_compressed(&head.headers);
         if self.format.is_some() && compressed {
@@ -215,7 +215,7 @@ impl ProviderAnswer {
         }
         headers::for_client(&mut head.headers);
         log.complete_head(head.status, &mut head.headers);
-        let framing = framing(&head.headers);
+        let framing = body_framing(&head.headers);
         // Errors and compressed answers have no events that the watcher can read.
         let watched = self.format.filter(|_| head.status.is_success() && !compressed);
         let watcher = framing.map(|framing| Watcher::new(watched, framing));
@@ -224,21 +224,21 @@ impl ProviderAnswer {
         let stream = framing == Some(Framing::Events);
         let open = stream && known && !compressed && !head.headers.contains_key(CONTENT_LENGTH);
         let body = match body {
-            Body::Streamed(prefix, body) => AnswerBody::relay(Relay::new(Passage {
+            ProviderBody::Streamed(prefix, body) => AnswerBody::from_relay(Relay::new(RelayParts {
                 prefix,
-                body: Coalesced::new(body, head.extensions.remove::<ReadIdle>()),
+                body: CoalescedBody::new(body, head.extensions.remove::<ReadIdle>()),
                 log,
-                stream,
+                is_stream: stream,
                 watcher,
                 kind: self.kind,
                 timeouts: self.timeouts,
                 shape: open.then_some(shape),
             })),
-            Body::Whole(body) => {
+            ProviderBody::Whole(body) => {
                 log.event.bytes_out = body.len() as u64;
                 // Complete in memory: nothing can break. An error in the head has its own verdict already.
                 log.end_with_body(Verdict::from_class(Class::Success), &LimitHints::default(), None);
-                AnswerBody::full(body)
+                AnswerBody::from_bytes(body)
             }
         };
         Response::from_parts(head, body)
@@ -247,7 +247,7 @@ impl ProviderAnswer {
 
 /// The result of holding an answer.
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum HoldResult {
     /// The answer has begun, or is of a kind that is not held.
     Answer(ProviderAnswer),
     /// The answer is an error.
@@ -262,7 +262,7 @@ fn is_compressed(headers: &HeaderMap) -> bool {
         .is_some_and(|coding| coding.as_bytes() != b"identity")
 }
 
-fn framing(headers: &HeaderMap) -> Option<Framing> {
+fn body_framing(headers: &HeaderMap) -> Option<Framing> {
     headers.get(CONTENT_TYPE).and_then(|kind| Framing::of(kind.as_bytes()))
 }
 

@@ -13,7 +13,7 @@ use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::coalesce::Coalesced;
+use super::coalesce::CoalescedBody;
 use crate::{
     clock::{self, DeadlineTimer},
     ledger_api::LedgerBody,
@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Time for the error event to reach the client before the connection is cut.
-const FAREWELL: Duration = Duration::from_millis(10);
+const CLOSE_DELAY: Duration = Duration::from_millis(10);
 
 /// The failure of an answer's body before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,7 +46,7 @@ impl RelayError {
         }
     }
 
-    fn message(self, tool: Option<&RunningTool>) -> String {
+    fn client_message(self, tool: Option<&RunningTool>) -> String {
         let text = match (self.0.class, self.0.code) {
             (Class::Broken, "incomplete_stream") => "the stream ended before the answer was complete; try again",
             (Class::Broken, _) => "the connection to the provider failed in the middle of the answer; try again",
@@ -65,10 +65,10 @@ impl RelayError {
 
 /// The body of an answer to the client.
 #[derive(Debug)]
-pub struct AnswerBody(Inner);
+pub struct AnswerBody(AnswerBodyKind);
 
 #[derive(Debug)]
-enum Inner {
+enum AnswerBodyKind {
     /// Bytes in memory. `None` once they were sent, or if there are none.
     Full(Option<Bytes>),
     /// The provider's body.
@@ -79,19 +79,19 @@ enum Inner {
 
 impl AnswerBody {
     pub(in crate::proxy) fn empty() -> Self {
-        Self(Inner::Full(None))
+        Self(AnswerBodyKind::Full(None))
     }
 
-    pub(in crate::proxy) fn full(body: Bytes) -> Self {
-        Self(Inner::Full(Some(body).filter(|body| !body.is_empty())))
+    pub(in crate::proxy) fn from_bytes(body: Bytes) -> Self {
+        Self(AnswerBodyKind::Full(Some(body).filter(|body| !body.is_empty())))
     }
 
-    pub(in crate::proxy) const fn ledger(body: LedgerBody) -> Self {
-        Self(Inner::Ledger(body))
+    pub(in crate::proxy) const fn from_ledger(body: LedgerBody) -> Self {
+        Self(AnswerBodyKind::Ledger(body))
     }
 
-    pub(super) fn relay(relay: Relay) -> Self {
-        Self(Inner::Relay(Box::new(relay)))
+    pub(super) fn from_relay(relay: Relay) -> Self {
+        Self(AnswerBodyKind::Relay(Box::new(relay)))
     }
 }
 
@@ -101,9 +101,9 @@ impl Body for AnswerBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         match &mut self.0 {
-            Inner::Full(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
-            Inner::Relay(relay) => relay.poll(cx),
-            Inner::Ledger(body) => {
+            AnswerBodyKind::Full(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+            AnswerBodyKind::Relay(relay) => relay.poll_relay(cx),
+            AnswerBodyKind::Ledger(body) => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
                 Poll::Ready(frame.map(|frame| frame.map_err(|never| match never {})))
             }
@@ -112,40 +112,40 @@ impl Body for AnswerBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Inner::Full(body) => body.is_none(),
-            Inner::Relay(relay) => relay.is_end(),
-            Inner::Ledger(body) => body.is_end_stream(),
+            AnswerBodyKind::Full(body) => body.is_none(),
+            AnswerBodyKind::Relay(relay) => relay.is_end(),
+            AnswerBodyKind::Ledger(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Inner::Full(body) => SizeHint::with_exact(body.as_ref().map_or(0, Bytes::len) as u64),
-            Inner::Relay(relay) => relay.size_hint(),
-            Inner::Ledger(body) => body.size_hint(),
+            AnswerBodyKind::Full(body) => SizeHint::with_exact(body.as_ref().map_or(0, Bytes::len) as u64),
+            AnswerBodyKind::Relay(relay) => relay.size_hint(),
+            AnswerBodyKind::Ledger(body) => body.size_hint(),
         }
     }
 }
 
 #[derive(Debug)]
-enum State {
+enum RelayState {
     /// The provider's body is relayed.
-    Relaying(Coalesced),
+    Relaying(CoalescedBody),
     /// The error event was sent. The error follows at this time, and cuts the connection.
-    Leaving(RelayError, Instant),
+    Closing(RelayError, Instant),
     /// The body has ended.
     Done,
 }
 
 /// Everything that the relay of one answer needs.
 #[derive(Debug)]
-pub(super) struct Passage {
+pub(super) struct RelayParts {
     /// Bytes of the body that were already read.
     pub(super) prefix: Bytes,
-    pub(super) body: Coalesced,
+    pub(super) body: CoalescedBody,
     pub(super) log: ExchangeLog,
     /// `true` if the answer is a stream of events.
-    pub(super) stream: bool,
+    pub(super) is_stream: bool,
     pub(super) watcher: Option<Watcher>,
     /// The provider's kind.
     pub(super) kind: ProviderKind,
@@ -157,26 +157,26 @@ pub(super) struct Passage {
 /// The relay of the provider's body. Dropping it cancels the answer at the provider.
 #[derive(Debug)]
 pub(super) struct Relay {
-    state: State,
+    state: RelayState,
     prefix: Bytes,
     log: ExchangeLog,
-    stream: bool,
+    is_stream: bool,
     shape: Option<ErrorShape>,
     watcher: Option<Watcher>,
     kind: ProviderKind,
     // Runs only while the proxy waits for the provider, not while the client is slow to read.
     timeouts: StreamTimeouts,
-    alarm: DeadlineTimer,
+    timer: DeadlineTimer,
 }
 
 impl Relay {
     /// Creates the relay. It sends the bytes that were read, then the rest of the body.
-    pub(super) fn new(passage: Passage) -> Self {
-        let Passage {
+    pub(super) fn new(passage: RelayParts) -> Self {
+        let RelayParts {
             prefix,
             body,
             log,
-            stream,
+            is_stream: stream,
             watcher,
             kind,
             timeouts,
@@ -186,15 +186,15 @@ impl Relay {
             log.telemetry().record_stream_start();
         }
         Self {
-            state: State::Relaying(body),
+            state: RelayState::Relaying(body),
             prefix,
             log,
-            stream,
+            is_stream: stream,
             shape,
             watcher,
             kind,
             timeouts,
-            alarm: DeadlineTimer::default(),
+            timer: DeadlineTimer::default(),
         }
     }
 
@@ -206,21 +206,21 @@ impl Relay {
 
     /// Returns `true` if nothing of the provider's body is left.
     fn is_exhausted(&self) -> bool {
-        matches!(&self.state, State::Relaying(body) if self.prefix.is_empty() && body.is_end())
+        matches!(&self.state, RelayState::Relaying(body) if self.prefix.is_empty() && body.is_end())
     }
 
     fn size_hint(&self) -> SizeHint {
-        let State::Relaying(body) = &self.state else {
+        let RelayState::Relaying(body) = &self.state else {
             return SizeHint::new();
         };
-        match body.length() {
+        match body.announced_len() {
             Some(exact) => SizeHint::with_exact(exact.saturating_add(self.prefix.len() as u64)),
             None => SizeHint::new(),
         }
     }
 
     /// Returns format and facts of an answer that announces its own end: a stream of a known format.
-    fn told(&self) -> Option<(Format, &Facts)> {
+    fn announcing_facts(&self) -> Option<(Format, &Facts)> {
         let watcher = self.watcher.as_ref().filter(|watcher| watcher.is_stream())?;
         let (format, facts) = (watcher.format()?, watcher.facts());
         // A server may stream events of another format under a known path. They announce nothing that is known.
@@ -228,61 +228,62 @@ impl Relay {
     }
 
     /// Returns `true` if the answer has announced its end.
-    fn is_over(&self) -> bool {
-        self.told().is_some_and(|(format, facts)| facts.is_whole(format))
+    fn has_announced_end(&self) -> bool {
+        self.announcing_facts()
+            .is_some_and(|(format, facts)| facts.is_whole(format))
     }
 
     /// Returns `true` if the answer may end here: it has no events, or has announced its end.
     fn may_end(&self) -> bool {
-        self.told()
+        self.announcing_facts()
             .is_none_or(|(format, facts)| facts.events == 0 || facts.is_whole(format))
     }
 
     /// Returns the next frame for the client.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+    fn poll_relay(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         match &mut self.state {
-            State::Done => Poll::Ready(None),
-            State::Leaving(error, at) => {
+            RelayState::Done => Poll::Ready(None),
+            RelayState::Closing(error, at) => {
                 let (error, at) = (*error, *at);
-                ready!(self.alarm.poll(at, cx));
-                self.state = State::Done;
+                ready!(self.timer.poll(at, cx));
+                self.state = RelayState::Done;
                 Poll::Ready(Some(Err(error)))
             }
-            State::Relaying(_) if !self.prefix.is_empty() => {
+            RelayState::Relaying(_) if !self.prefix.is_empty() => {
                 let prefix = std::mem::take(&mut self.prefix);
-                Poll::Ready(Some(Ok(self.passed(Frame::data(prefix)))))
+                Poll::Ready(Some(Ok(self.record_frame(Frame::data(prefix)))))
             }
-            State::Relaying(body) => match body.poll(cx) {
-                Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.passed(frame)))),
+            RelayState::Relaying(body) => match body.poll(cx) {
+                Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.record_frame(frame)))),
                 Poll::Ready(Some(Err(error))) => {
                     tracing::debug!(%error, "the connection to the provider failed in the middle of the answer");
-                    self.over(true)
+                    self.finish_body(true)
                 }
-                Poll::Ready(None) => self.over(false),
+                Poll::Ready(None) => self.finish_body(false),
                 // Checked only after a poll of the body: bytes that have arrived always come before a timeout.
                 Poll::Pending => {
-                    let watched = self.told().is_some();
+                    let watched = self.announcing_facts().is_some();
                     let (at, clock) = self.timeouts.next_timeout(watched, clock::std_now);
-                    ready!(self.alarm.poll(Instant::from_std(at), cx));
-                    if self.is_over() {
+                    ready!(self.timer.poll(Instant::from_std(at), cx));
+                    if self.has_announced_end() {
                         // The answer is complete. A provider that does not close the connection has not failed.
-                        return self.over(false);
+                        return self.finish_body(false);
                     }
                     let state = self.timeouts.state();
-                    self.fail(classify(Observation::TimedOut { timeout: clock, state }))
+                    self.fail_stream(classify(Observation::TimedOut { timeout: clock, state }))
                 }
             },
         }
     }
 
     /// Records a frame. Its bytes are not changed.
-    fn passed(&mut self, mut frame: Frame<Bytes>) -> Frame<Bytes> {
+    fn record_frame(&mut self, mut frame: Frame<Bytes>) -> Frame<Bytes> {
         if let Some(trailers) = frame.trailers_mut() {
             headers::for_trailers(trailers);
         }
         if let Some(data) = frame.data_ref() {
             self.log.record_bytes_out(data.len());
-            if self.stream {
+            if self.is_stream {
                 self.log.record_chunk();
             }
             if let Some(watcher) = &mut self.watcher {
@@ -296,13 +297,13 @@ impl Relay {
         self.timeouts.record_bytes(watcher.map(Watcher::facts), clock::std_now);
         if self.is_end() {
             // hyper does not poll a body again once `is_end_stream` is true.
-            self.end(self.judged(false));
+            self.end_log(self.end_verdict(false));
         }
         frame
     }
 
     /// Returns the provider's error that ended the stream. `None` if there was none.
-    fn said(&self) -> Option<ProviderErrorInfo> {
+    fn stream_error(&self) -> Option<ProviderErrorInfo> {
         let fault = self.watcher.as_ref()?.facts().error.as_ref()?;
         Some(ProviderErrorInfo::parse_event(
             fault.event.data(),
@@ -312,8 +313,8 @@ impl Relay {
     }
 
     /// Judges the end of the provider's body. `broken` is `true` if the connection failed.
-    fn judged(&self, broken: bool) -> Verdict {
-        if let Some(said) = self.said() {
+    fn end_verdict(&self, broken: bool) -> Verdict {
+        if let Some(said) = self.stream_error() {
             return classify(Observation::StreamError {
                 kind: self.kind,
                 error: &said,
@@ -322,36 +323,36 @@ impl Relay {
         classify(Observation::BodyEnded {
             is_complete: self.may_end(),
             // After its announced end the answer is complete, so a broken connection loses nothing.
-            is_broken: broken && !self.is_over(),
+            is_broken: broken && !self.has_announced_end(),
         })
     }
 
     /// Handles the end of the provider's body.
-    fn over(&mut self, broken: bool) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+    fn finish_body(&mut self, broken: bool) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         if let Some(watcher) = &mut self.watcher {
             watcher.finish();
         }
         // After `finish`, which may still find an event at the very end.
-        let verdict = self.judged(broken);
+        let verdict = self.end_verdict(broken);
         if verdict.class == Class::Broken {
-            return self.fail(verdict);
+            return self.fail_stream(verdict);
         }
-        self.end(verdict);
-        self.state = State::Done;
+        self.end_log(verdict);
+        self.state = RelayState::Done;
         Poll::Ready(None)
     }
 
     /// Ends the log with the watcher's facts. Only the first end counts.
-    fn end(&mut self, verdict: Verdict) {
-        self.note();
+    fn end_log(&mut self, verdict: Verdict) {
+        self.record_summary();
         let facts = self.watcher.as_ref().map(Watcher::facts);
         let read = |said| LimitHints::read(&HeaderMap::new(), &said, verdict.class, clock::unix_time());
-        let hints = self.said().map_or_else(LimitHints::default, read);
+        let hints = self.stream_error().map_or_else(LimitHints::default, read);
         self.log.end_with_body(verdict, &hints, facts);
     }
 
     /// Copies the watcher's facts to telemetry's event.
-    fn note(&mut self) {
+    fn record_summary(&mut self) {
         if let Some(watcher) = &mut self.watcher {
             watcher.finish();
             self.log.event.answer_summary = AnswerSummary::from_watcher(watcher);
@@ -362,15 +363,15 @@ impl Relay {
     }
 
     /// Ends the answer with an error: an error event first if one fits, then a cut of the connection.
-    fn fail(&mut self, verdict: Verdict) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+    fn fail_stream(&mut self, verdict: Verdict) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         let error = RelayError(verdict);
         let facts = self.watcher.as_ref().map(Watcher::facts);
         let tool = facts.and_then(|facts| self.timeouts.running_tool(facts, clock::std_now()));
-        let message = error.message(tool.as_ref());
+        let message = error.client_message(tool.as_ref());
         self.log.event.running_tool = tool;
-        self.end(verdict);
+        self.end_log(verdict);
         // Drops the provider's body, which cancels the answer there.
-        self.state = State::Done;
+        self.state = RelayState::Done;
         let id = &self.log.event.request_id;
         let event = self
             .shape
@@ -379,7 +380,7 @@ impl Relay {
             return Poll::Ready(Some(Err(error)));
         };
         // The cut waits: the server would drop an event that it has not yet written.
-        self.state = State::Leaving(error, clock::now() + FAREWELL);
+        self.state = RelayState::Closing(error, clock::now() + CLOSE_DELAY);
         // A partial event is ended first, or the client would read the error as its continuation.
         let open = self
             .watcher
@@ -393,19 +394,21 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        if self.stream {
+        if self.is_stream {
             self.log.telemetry().record_stream_end();
         }
         // A client may close its connection right after the last event: that is no disconnect.
-        let over = self.is_end() || self.is_over();
-        if matches!(self.state, State::Relaying(_)) && over {
-            self.end(self.judged(false));
+        let over = self.is_end() || self.has_announced_end();
+        if matches!(self.state, RelayState::Relaying(_)) && over {
+            self.end_log(self.end_verdict(false));
         } else {
-            let late = self.timeouts.is_late(self.told().is_some(), clock::std_now());
+            let late = self
+                .timeouts
+                .is_late(self.announcing_facts().is_some(), clock::std_now());
             let state = self.timeouts.state();
             // Does nothing if the log has ended already.
             let gone = self.log.client_gone_verdict(state, late);
-            self.end(gone);
+            self.end_log(gone);
         }
     }
 }

@@ -47,7 +47,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads the thread of a message (anthropic-beta message-threads-2026-08-12).
+    /// Reads the message thread (anthropic-beta message-threads-2026-08-12).
     ///
     /// A body that continues a thread contains only the new messages.
     fn thread(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
@@ -147,6 +147,7 @@ impl<'a> Reader<'a> {
         if role == Role::Assistant {
             return;
         }
+        // A server's result is output of the assistant; a client's result may only be in a user message.
         for part in self.conversation.parts.iter_mut().skip(mark.parts) {
             let theirs = matches!(
                 part.kind,
@@ -263,7 +264,7 @@ impl<'a> Block<'a> {
                 id: self.id,
                 known: true,
             }),
-            // New kinds of server tools appear, so that a suffix is matched and no closed list.
+            // New kinds of server tools appear, so a suffix is matched and no closed list.
             kind if kind.ends_with(b"_tool_use") => PartKind::ServerCall(ServerCall {
                 id: self.id,
                 known: false,

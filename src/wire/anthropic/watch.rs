@@ -199,7 +199,7 @@ impl<'a> Block<'a> {
                 facts.compaction = Phase::Open;
                 return Some(Held::Compaction);
             }
-            // New kinds of server tools appear, so that a suffix is matched and no closed list.
+            // New kinds of server tools appear, so a suffix is matched and no closed list.
             kind if kind.ends_with(b"_tool_use") => facts.server_tools.start(ServerTool {
                 id: kept(&self.id),
                 name: said(&self.name).unwrap_or_else(|| kept(kind)),

@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
             Ok(())
         })?;
         for part in self.conversation.parts.iter_mut().skip(mark.parts) {
-            // Only the model calls and thinks. The role may follow the parts, so that they are corrected here.
+            // Only the model calls and thinks. The role may follow the parts, so they are corrected here.
             if role != Role::Assistant && matches!(part.kind, PartKind::Call(_) | PartKind::Thinking) {
                 part.kind = PartKind::Other;
             }

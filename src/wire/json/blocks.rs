@@ -22,7 +22,7 @@ pub(super) fn block<'b>(body: &'b [u8], at: usize, tail: &'b mut [u8; BLOCK]) ->
     if let Some(block) = rest.first_chunk() {
         return block;
     }
-    // Only the last block is copied. Blanks are neither quotes nor brackets, so that they change no mask.
+    // Only the last block is copied. Blanks are neither quotes nor brackets, so they change no mask.
     tail.fill(b' ');
     for (slot, byte) in tail.iter_mut().zip(rest) {
         *slot = *byte;

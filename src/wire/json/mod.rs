@@ -1,7 +1,7 @@
 //! JSON by spans: walking, locating values, comparing and decoding strings, editing arrays and objects in place.
 //!
-//! No other code parses bodies. A walk reads only the values that its caller needs. Callers run the full parse
-//! ([`validate`]) before an edit.
+//! Request bodies are read and edited through this module. A walk reads only the values that its caller needs. Callers
+//! run the full parse ([`validate`]) before an edit.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -146,7 +146,7 @@ impl<'a> Json<'a> {
 
     /// Sets the member `name` of the object at `span`. Of several members with that name the last is replaced.
     pub fn set(self, span: Span, name: &str, value: Vec<Piece>) -> Edit {
-        // Providers read the last of several members, so that the others do not matter.
+        // Providers read the last of several members, so the others do not matter.
         if let Some(old) = self.member(span, name) {
             return Edit {
                 span: old,

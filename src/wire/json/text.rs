@@ -24,7 +24,7 @@ pub fn is_blank(string: &[u8]) -> bool {
         rest = match rest {
             [] => return true,
             [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] | [b'\\', b'n' | b'r' | b't' | b'f', rest @ ..] => rest,
-            // Escapes are rare here, so that decoding the whole string is good enough.
+            // Escapes are rare here, so decoding the whole string is good enough.
             [b'\\', b'u', ..] => {
                 return String::from_utf8_lossy(&decode(string))
                     .chars()

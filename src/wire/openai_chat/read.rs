@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
         let content = fields.content.map(|content| (content, self.json.kind(content)));
         match role {
             Role::Assistant => self.note_flaw(&fields, content.is_none_or(|(_, kind)| kind == Kind::Null), mark.parts),
-            // Only the assistant calls. The role may follow the calls, so that they are dropped only here.
+            // Only the assistant calls. The role may follow the calls, so they are dropped only here.
             _ => self.conversation.rewind_to(mark),
         }
         if role == Role::Tool {

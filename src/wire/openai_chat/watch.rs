@@ -71,7 +71,7 @@ impl Words {
     /// Returns `true` if the string may be replaced by any other, empty or not, without a change of facts.
     fn is_free(self, phase: Phase) -> bool {
         match self {
-            // Text ends open reasoning, so that empty and non-empty text then differ.
+            // Text ends open reasoning, so empty and non-empty text then differ.
             Self::Content => phase != Phase::Open,
             Self::Reasoning => phase == Phase::Open,
             Self::Other => true,

@@ -76,7 +76,7 @@ const SHELL_ID_BYTES_MAX: usize = 256;
 enum History {
     /// `input`, in a request to the model.
     Input,
-    /// `items`, in a request that adds to a conversation. No model runs, so that no result is required yet.
+    /// `items`, in a request that adds to a conversation. No model runs, so no result is required yet.
     Items,
 }
 

@@ -344,7 +344,7 @@ impl<'a> Item<'a> {
     /// Notes an item of an answer that is no stream.
     fn whole(&self, facts: &mut Facts) {
         match self.role() {
-            // The item already contains its output, so that the tool is not in flight.
+            // The item already contains its output, so the tool is not in flight.
             Role::Server => facts.server_tools.started = facts.server_tools.started.saturating_add(1),
             Role::Call | Role::ServerApart => self.added(None, facts),
             _ => self.done(None, facts),

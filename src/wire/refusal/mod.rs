@@ -124,7 +124,7 @@ fn in_value(json: Json<'_>, value: Span, nesting: u8, layers: u8) -> Option<Refu
     }
     let nesting = nesting.checked_sub(1)?;
     let mut found = None;
-    // A phrase before a fault in the JSON counts, so that the result of the walk does not matter.
+    // A phrase before a fault in the JSON counts, so the result of the walk does not matter.
     let _walked = match kind {
         Kind::Object => json.members(value, |key, value| {
             if found.is_none() && MEMBERS.contains(&key) {

@@ -20,7 +20,7 @@ pub(super) fn read<'t>(phrase: &str, text: &'t [u8]) -> Option<(Vec<String>, &'t
     let mut ids = Vec::new();
     let (mut rest, mut slots) = behind(phrase, text)?;
     while let Some((slot, next)) = slots.split_once('>') {
-        // Nothing delimits a slot at the end of a phrase, so that it takes a whole list.
+        // Nothing delimits a slot at the end of a phrase, so it takes a whole list.
         if slot == "ids" && next.is_empty() {
             return Some((listed(rest), &[]));
         }

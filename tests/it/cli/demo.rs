@@ -150,7 +150,7 @@ async fn a_taken_port_is_avoided_unless_it_was_requested() {
     for arguments in [&["--listen", &address][..], &["--provider-only", "--listen", &address]] {
         let (code, _, err) = finished(demo(arguments)).await;
         assert_eq!(code, Some(2), "{err}");
-        assert!(err.contains(&format!("address {address} is taken")), "{err}");
+        assert!(err.contains(&format!("address {address} is already in use")), "{err}");
     }
     let (code, _, err) = finished(demo(&["--admin-listen", "0.0.0.0:0"])).await;
     assert_eq!(code, Some(2), "{err}");

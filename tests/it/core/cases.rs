@@ -1,7 +1,8 @@
-//! Runs every folder of `tests/cases/<wire>/<story>`: `request.json` in, `findings.txt` and `repaired.json` out, byte for byte.
+//! Replays every folder of `tests/cases/<wire>/<story>`: `request.json` in, `findings.txt` and `repaired.json` out,
+//! byte for byte.
 //!
-//! A folder without `repaired.json` is a body that must come out as the very same bytes.
-//! `UPDATE_CASES=1 cargo cases` writes the expectations anew; read the difference before you keep it.
+//! A folder without `repaired.json` contains a body that must come out as the same bytes.
+//! `UPDATE_CASES=1 cargo cases` rewrites the expected files. Read the difference before you commit it.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -15,7 +16,7 @@ use bytes::Bytes;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases");
 
 #[test]
-fn every_case_comes_out_as_written() {
+fn every_case_gives_its_expected_files() {
     let mut failures = Vec::new();
     let mut count = 0;
     for (wire, folder) in folders() {
@@ -36,7 +37,7 @@ fn every_case_comes_out_as_written() {
     );
 }
 
-/// Every case folder with its wire.
+/// Returns every case folder with its wire.
 pub(crate) fn folders() -> Vec<(Wire, std::path::PathBuf)> {
     let mut found = Vec::new();
     for wire in sorted(Path::new(ROOT)) {

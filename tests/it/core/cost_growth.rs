@@ -1,6 +1,7 @@
-//! No body costs more than its size: histories that say one thing very often, in every wire, and refusals of such.
+//! The cost of a body is linear in its size: histories with one element many times, in every wire, and refusals of
+//! such.
 //!
-//! How growth is measured, and why that may fail a test, stands in `support/growth.rs`.
+//! `support/growth.rs` describes the measurement.
 
 use antiphon::{
     repair::{KnownAnswers, PairingContext, RefusalReading, RepairPolicy, client_results, parse, plan},
@@ -18,10 +19,10 @@ use crate::support::{
 
 /// Pieces of the smaller history.
 const PIECES: usize = 60;
-/// One of so many pairs of pieces is tried, beside those that are always tried.
+/// One of this many optional pairs of pieces is tested. Some pairs are always tested.
 const SAMPLE: usize = 40;
 
-/// The pairs of pieces that are tried: each with itself, each behind every long one, and some of the others.
+/// Returns the tested pairs: each piece with itself, each piece after every large one, and a sample of the rest.
 fn shapes(wire: Wire) -> Vec<Shape> {
     let pieces = pieces(wire.format);
     let mut shapes = Vec::new();
@@ -50,7 +51,7 @@ fn shapes(wire: Wire) -> Vec<Shape> {
     shapes
 }
 
-/// Repairs every shape, and looks at its calls as those do who remember them.
+/// Repairs every shape, and reads its calls and results as the proxy does for the ledger.
 fn every_shape(wire: Wire) {
     let policy = RepairPolicy::default();
     for shape in shapes(wire) {
@@ -92,7 +93,7 @@ const DEEPSEEK: Wire = Wire {
     dialect: Dialect::DeepSeek,
 };
 
-/// So many of these, parted by commas.
+/// Returns `count` items, separated by commas.
 fn many(count: usize, item: impl Fn(usize) -> String) -> String {
     (0..count).map(item).collect::<Vec<_>>().join(",")
 }
@@ -105,7 +106,7 @@ fn result(id: &str, content: &str) -> String {
     format!(r#"{{"type":"tool_result","tool_use_id":"{id}","content":"{content}"}}"#)
 }
 
-/// A history of the user's first words, of what the assistant says, and of what the user says to it.
+/// Returns a history: a first user message, one assistant message and one user message.
 fn exchange(assistant: &str, user: &str) -> Bytes {
     format!(
         r#"{{"messages":[{{"role":"user","content":"go"}},{{"role":"assistant","content":[{assistant}]}},{{"role":"user","content":[{user}]}}]}}"#
@@ -121,7 +122,7 @@ fn repairs(name: &str, wire: Wire, size: usize, body: impl Fn(usize) -> Bytes) {
 }
 
 #[test]
-fn tools_of_the_provider_in_a_turn_that_the_user_only_answers() {
+fn server_tools_beside_answered_calls() {
     let server = |n: usize| format!(r#"{{"type":"server_tool_use","id":"srv_{n}","name":"web_search","input":{{}}}}"#);
     repairs(
         "open server calls beside answered calls",
@@ -135,7 +136,7 @@ fn tools_of_the_provider_in_a_turn_that_the_user_only_answers() {
 }
 
 #[test]
-fn results_that_name_no_call_where_they_are_free_to() {
+fn results_without_call_ids() {
     repairs("outputs without ids behind answered calls", DEEPSEEK, 250, |size| {
         let calls = many(size, |n| {
             format!(r#"{{"type":"function_call","call_id":"c{n}","name":"f","arguments":""}}"#)
@@ -148,7 +149,7 @@ fn results_that_name_no_call_where_they_are_free_to() {
     });
 }
 
-/// Two equal calls with one result share it: many calls do not multiply a long one.
+/// Two equal calls share one result, so many calls must not copy a long result many times.
 #[test]
 fn equal_calls_with_one_long_result() {
     let body = |size: usize| {
@@ -169,9 +170,9 @@ fn equal_calls_with_one_long_result() {
 }
 
 #[test]
-fn items_that_the_provider_refuses_by_their_ids() {
+fn items_refused_by_id() {
     let policy = RepairPolicy::default();
-    // What was sent has no item id twice: only the refusal says that something is wrong with the one that is left.
+    // Only the refusal reports a fault: the repaired body has no repeated item id.
     let sent = |size: usize| {
         let item = |_| r#"{"type":"message","id":"msg_1","role":"assistant","content":[]}"#.to_owned();
         let body = Bytes::from(format!(r#"{{"input":[{}]}}"#, many(size, item)));
@@ -191,24 +192,24 @@ fn items_that_the_provider_refuses_by_their_ids() {
                 let mended = plan.splice(&paired, body).expect("a body");
                 reading.is_met(&refusal, &plan.report.findings) && mended.to_vec() != sent.to_vec()
             });
-            // The first item of an id keeps it, unless none may have it.
+            // The first item keeps the id, unless no item may have it.
             assert_eq!(is_better, kind == RefusalKind::WithoutReasoning, "{kind:?}");
         });
     }
 }
 
-/// What goes through a proxy in this thread: a body, and the provider's 400.
+/// A request through a proxy in this thread, and the provider's 400.
 struct Refused {
     ask: String,
     wanted: String,
     app: App,
     upstream: Upstream,
-    /// Dropped behind what runs on it.
+    /// The runtime of `app` and `upstream`. It is dropped after them.
     runtime: Runtime,
 }
 
 impl Refused {
-    /// So many calls with ids that the provider rejects, each of which it names as it got them.
+    /// Prepares calls with ids that the provider rejects. Its 400 names each replaced id.
     fn new(calls: usize) -> Self {
         let ask = exchange(
             &many(calls, |n| call(&format!("t {n}!"))),
@@ -239,7 +240,7 @@ impl Refused {
 }
 
 #[test]
-fn a_refusal_that_names_very_many_renamed_ids() {
+fn refusals_with_many_renamed_ids() {
     is_linear("renamed ids in a refusal", 100, Refused::new, |refused| {
         let answer = refused.runtime.block_on(refused.app.ask(&refused.ask));
         assert_eq!(answer.status(), 400);

@@ -1,7 +1,7 @@
-//! A referee that is not ours: DeepSeek's own converter reads what repair writes, in the three formats that it has.
+//! An independent referee: DeepSeek's own converter reads repaired bodies in its three formats.
 //!
-//! It is stricter than others in some points (it combines nothing) and knows fewer kinds of blocks; the wire
-//! of the bodies is its own, so it must take every one of them.
+//! It is stricter than other providers in some points (it merges no messages) and knows fewer kinds of blocks. Bodies
+//! are repaired for its own wires, so it must accept every one of them.
 #![expect(
     clippy::disallowed_methods,
     reason = "the number of cases comes from the environment"
@@ -33,10 +33,10 @@ const RESPONSES: Wire = Wire {
     format: Format::OpenAiResponses,
     dialect: Dialect::DeepSeek,
 };
-/// What the referee reads.
+/// Wires that the referee can read.
 const WIRES: [Wire; 3] = [MESSAGES, CHAT, RESPONSES];
 
-/// The referee's verdict: its words where it refuses.
+/// Returns the referee's verdict: its error message for a refused body.
 pub(crate) fn referee(body: &Value, format: Format) -> Result<(), String> {
     let mut body = body.clone();
     body["model"] = "DeepSeek-V4.1-Flash".into();
@@ -65,7 +65,7 @@ fn cases() -> u64 {
 }
 
 #[test]
-fn it_takes_every_healthy_body() {
+fn the_referee_accepts_every_healthy_body() {
     for wire in WIRES {
         for seed in 0..cases() / 4 {
             let body = serde_json::from_slice(&bodies::healthy(seed, wire).bytes()).expect("JSON");
@@ -74,9 +74,9 @@ fn it_takes_every_healthy_body() {
     }
 }
 
-/// The referee names the place of words behind a call, and accepts the message once they stand in front.
+/// The referee names the place of text after a call, and accepts the message once the text precedes the calls.
 #[test]
-fn it_refuses_words_behind_a_call_until_they_are_moved() {
+fn the_referee_refuses_text_after_a_call_until_it_is_moved() {
     let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "read_file", "input": {"path": "x"}});
     let words = |said: &str| json!({"type": "text", "text": said});
     let document = json!({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}});
@@ -108,9 +108,9 @@ fn it_refuses_words_behind_a_call_until_they_are_moved() {
     }
 }
 
-/// The hand-written bodies of its wires: both give the same verdict.
+/// Hand-written bodies for its wires get the same verdict from the judge and the referee.
 #[test]
-fn our_rows_are_judged_as_it_judges_them() {
+fn hand_written_bodies_get_equal_verdicts() {
     let mut compared = 0;
     for (wire, short, body, _) in judge_cases::rows().filter(|(wire, ..)| *wire == RESPONSES) {
         let (theirs, ours) = (referee(&body, wire.format), judge::of(wire)(&body));
@@ -131,9 +131,9 @@ fn our_rows_are_judged_as_it_judges_them() {
     assert!(compared > 10, "{compared} rows");
 }
 
-/// Our judge of the same dialect gives the same verdicts, so it may be believed where there is no referee.
+/// The judge of the same dialect gives the same verdicts, which supports it for wires without a referee.
 #[test]
-fn our_judge_agrees_with_it() {
+fn mangled_bodies_get_equal_verdicts() {
     for wire in WIRES {
         let mut refused = 0;
         for seed in 0..cases() {
@@ -151,7 +151,7 @@ fn our_judge_agrees_with_it() {
 }
 
 #[test]
-fn it_takes_every_mangled_body_after_repair() {
+fn the_referee_accepts_every_mangled_body_after_repair() {
     for wire in WIRES {
         let (mut refused, mut given_up) = (0, 0);
         let mut words_of: BTreeMap<String, usize> = BTreeMap::new();
@@ -185,8 +185,8 @@ fn it_takes_every_mangled_body_after_repair() {
     }
 }
 
-/// What the referee says of kinds that it does not know, and of matters beside tool calls.
-fn beside_the_point(words: &str) -> bool {
+/// Reports whether an error is about unknown kinds of blocks or matters other than tool calls.
+fn is_unrelated_to_pairing(words: &str) -> bool {
     [
         "unread: ",
         "not supported",
@@ -196,16 +196,16 @@ fn beside_the_point(words: &str) -> bool {
         "media type",
         "base64",
         "image",
-        // A call in the mouth of the user: refused by everyone, repaired by nobody.
+        // A call in a user message: every provider refuses it, and repair leaves it.
         "blocks can only be in `assistant` messages",
     ]
     .iter()
     .any(|known| words.to_lowercase().contains(known))
 }
 
-/// The recorded cases: those of its own wires as they were recorded, all others repaired once more for its wire.
+/// Recorded cases. Those of the referee's own wires are read as recorded, all others are repaired for its wire first.
 #[test]
-fn it_takes_every_recorded_case() {
+fn the_referee_accepts_every_recorded_case() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
     let (mut taken, mut beside) = (0, 0);
     for group in folders(&root) {
@@ -223,14 +223,14 @@ fn it_takes_every_recorded_case() {
                     .and_then(|b| serde_json::from_slice(&b).ok()),
                 None => mend_any(&request, format),
             };
-            // It reads no items for a conversation: they ask no model.
+            // The referee has no conversation items: such requests call no model.
             let Some(body) = body.filter(|body: &Value| body.get("items").is_none()) else {
                 continue;
             };
             match referee(&body, format) {
                 Ok(()) => taken += 1,
-                Err(words) if beside_the_point(&words) => beside += 1,
-                // It does not know that a refusal is something to say.
+                Err(words) if is_unrelated_to_pairing(&words) => beside += 1,
+                // The referee does not know refusal content.
                 Err(words) if own.is_none() && words.contains("content or tool_calls must be set") => beside += 1,
                 Err(words) => panic!("{}: {words}\n{body:#}", case.display()),
             }
@@ -239,7 +239,7 @@ fn it_takes_every_recorded_case() {
     println!("{taken} recorded cases taken, {beside} hold what the referee cannot read");
 }
 
-/// A case of another wire, repaired for the referee's.
+/// Repairs a case of another wire for the referee's wire. `None` for threads and compactions.
 fn mend_any(body: &[u8], format: Format) -> Option<Value> {
     let wire = WIRES.into_iter().find(|wire| wire.format == format)?;
     let whole: Value = serde_json::from_slice(body).ok()?;

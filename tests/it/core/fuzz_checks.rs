@@ -1,6 +1,7 @@
-//! The checks of the fuzz targets on a stable toolchain: over every recorded case and seed, and over cheap mutations.
+//! The checks of the fuzz targets on a stable toolchain, over recorded cases, seeds and cheap mutations of both.
 //!
-//! `MUTATIONS=` sets how many mutations a check gets, `SEED=` replays one. A failure prints its seed and its input.
+//! `MUTATIONS=` sets the number of mutations for each check, `SEED=` replays one. A failure prints its seed and its
+//! input.
 #![expect(
     clippy::disallowed_methods,
     reason = "the number of mutations and the seed come from the environment"
@@ -17,10 +18,10 @@ use crate::{
     support::{bodies::Rng, checks},
 };
 
-/// How many mutations each check gets.
+/// Number of mutations for each check.
 const MUTATIONS: u64 = 250;
 
-/// What stands in one of our formats, and breaks it where it stands elsewhere.
+/// Bytes that are inserted anywhere: valid somewhere in a format, damaging elsewhere.
 const WORDS: [&[u8]; 20] = [
     b"{",
     b"}",
@@ -48,7 +49,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// What the check of this name begins with: bodies from the recorded cases, or seeds of its own.
+/// Returns the starting inputs of a check: its own seeds, or else the requests of the recorded cases.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(name);
     if !own.is_dir() {
@@ -86,7 +87,7 @@ fn mutate(rng: &mut Rng, input: &mut Vec<u8>, other: &[u8]) {
     }
 }
 
-/// Runs one check; says how to come back here if it fails.
+/// Runs one check. Prints the seed and the input if it fails.
 fn run(name: &str, check: fn(&[u8]), seed: Option<u64>, input: &[u8]) {
     if let Err(failure) = panic::catch_unwind(AssertUnwindSafe(|| check(input))) {
         let again = seed.map_or_else(|| "as recorded".to_owned(), |seed| format!("SEED={seed}"));
@@ -115,43 +116,43 @@ fn fuzzed(name: &str) {
 }
 
 #[test]
-fn reading_arbitrary_bytes_gives_spans_that_nest() {
+fn arbitrary_bytes_give_nested_spans() {
     fuzzed("read");
 }
 
 #[test]
-fn reading_arbitrary_bytes_agrees_with_a_plain_reader() {
+fn arbitrary_bytes_are_read_as_by_the_oracle() {
     fuzzed("agree");
 }
 
 #[test]
-fn repairing_arbitrary_bytes_is_done_after_one_time() {
+fn repairing_arbitrary_bytes_is_idempotent() {
     fuzzed("repair");
 }
 
 #[test]
-fn repairing_arbitrary_conversations_is_done_after_one_time() {
+fn repairing_arbitrary_conversations_is_idempotent() {
     fuzzed("conversations");
 }
 
 #[test]
-fn arbitrary_edits_come_out_as_a_plain_copy_would() {
+fn arbitrary_edits_equal_a_plain_copy() {
     fuzzed("splice");
 }
 
 #[test]
-fn an_arbitrary_stream_has_the_same_events_however_it_was_cut() {
+fn arbitrary_streams_give_the_same_events_for_every_chunking() {
     fuzzed("frames");
 }
 
 #[test]
-fn of_arbitrary_headers_none_passes_that_may_not() {
+fn arbitrary_headers_are_filtered() {
     fuzzed("headers");
 }
 
-/// A target without a test above would run nowhere but under libFuzzer.
+/// Every target must be in `TARGETS`: otherwise it would only run under libFuzzer.
 #[test]
-fn every_check_is_a_target_and_the_other_way_round() {
+fn checks_and_fuzz_targets_are_the_same() {
     let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/fuzz_targets");
     let mut files: Vec<String> = fs::read_dir(targets)
         .unwrap()

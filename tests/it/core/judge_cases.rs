@@ -1,4 +1,4 @@
-//! The judge judged: small bodies written by hand from the providers' rules, each with its verdict.
+//! Tests of the judge: small hand-written bodies from the providers' rules, each with its verdict.
 
 use antiphon::wire::{Format, Wire};
 use serde_json::{Value, json};
@@ -9,8 +9,8 @@ use crate::support::{
     judge::{self, Kind},
 };
 
-/// A history in few words. Each message is `role: blocks`, messages are parted by `|`, blocks by `;`:
-/// `a use 1 2` calls, `u res 1 2` results, `u "words"`, and so on; see [`block`].
+/// Builds a history from a short notation. Messages are `role: blocks`, separated by `
+/// `, blocks by `;`: `a use 1 2` are calls, `u res 1 2` results, `u "words"` text, and so on. See [`block`].
 fn anthropic(short: &str) -> Value {
     let messages: Vec<Value> = short
         .split('|')
@@ -68,7 +68,8 @@ fn block(short: &str) -> Vec<Value> {
     parts.map(of).collect()
 }
 
-/// A chat history in few words: `u`, `s`, `a` with calls, `t` with the id it answers; `f` is the legacy pair.
+/// Builds a chat history from a short notation: `u`, `s`, `a` with calls, `t` with the answered id. `f` is the legacy
+/// pair.
 fn chat(short: &str) -> Value {
     let call = |id: &&str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{"}});
     let messages: Vec<Value> = short
@@ -109,7 +110,7 @@ const TWICE: &str = "each tool_use must have a single result. Found multiple `to
 const UNIQUE: &str = "`tool_use` ids must be unique";
 const OPENING: &str = "messages: first message must use the \"user\" role";
 
-/// Judge, history, and the words of the refusal that matter; empty where it is accepted.
+/// Wire of the judge, history, and the expected parts of the refusal. No parts mean that the body is accepted.
 pub(crate) type Row = (&'static str, &'static str, &'static [&'static str]);
 
 const PAIRS: &[Row] = &[
@@ -522,7 +523,7 @@ const CHAT: &[Row] = &[
     ),
 ];
 
-/// The wire by its name in the rows.
+/// Returns the wire for a name in the rows.
 fn named(name: &str) -> Wire {
     let whole = match name {
         "anthropic" => "anthropic",
@@ -544,7 +545,7 @@ fn named(name: &str) -> Wire {
     whole.parse().expect("a wire")
 }
 
-/// Every row as a body, with its wire and whether it is accepted.
+/// Returns every row as a body, with its wire and whether it is accepted.
 pub(crate) fn rows() -> impl Iterator<Item = (Wire, &'static str, Value, bool)> {
     [PAIRS, TURNS, SERVERS, CHAT]
         .into_iter()
@@ -657,7 +658,7 @@ fn the_entries_of_a_batch_are_judged_one_by_one() {
 }
 
 #[test]
-fn texts_are_found_and_missed() {
+fn texts_and_lost_texts_are_found() {
     let before = anthropic("u \"one\" | a \"two\"; use 1 | u res 1; \"three\"");
     let texts = judge::texts(&before);
     assert_eq!(texts.get(&(Kind::User, "one".into())), Some(&1));
@@ -673,9 +674,9 @@ fn texts_are_found_and_missed() {
     assert_eq!(judge::lost(&before, &quoted), []);
 }
 
-/// What is generated as healthy is accepted, and so is what it grows to; most of what is mangled is refused.
+/// Healthy bodies and their grown versions are accepted. Most mangled bodies are refused.
 #[test]
-fn generated_bodies_are_what_they_say() {
+fn generated_bodies_get_the_expected_verdicts() {
     let read = |talk: &bodies::Conversation| serde_json::from_slice::<Value>(&talk.bytes()).expect("JSON");
     for (name, wire) in Wire::NAMES {
         let (mut refused, count) = (0, 150);
@@ -702,7 +703,7 @@ fn generated_bodies_are_what_they_say() {
 }
 
 #[test]
-fn sized_bodies_are_what_they_say() {
+fn sized_bodies_get_the_expected_verdicts() {
     use bodies::Shape;
     for format in Format::ALL {
         let wire = match format {
@@ -717,7 +718,7 @@ fn sized_bodies_are_what_they_say() {
                 let off = body.len().abs_diff(size);
                 assert!(off < 8, "{format:?} {shape:?}: {} bytes for {size}", body.len());
                 let value = serde_json::from_slice(&body).expect("JSON");
-                // Responses knows no place that an output must stand at.
+                // Responses accepts an output at any place.
                 let legal =
                     shape == Shape::Balanced || (shape == Shape::Displaced && format == Format::OpenAiResponses);
                 assert_eq!(judge::of(wire)(&value).is_ok(), legal, "{format:?} {shape:?}");

@@ -1,4 +1,4 @@
-//! The judge judged, on the formats of items and parts: Responses and Gemini.
+//! Tests of the judge for Responses and Gemini.
 
 use antiphon::wire::Wire;
 use serde_json::{Value, json};
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::core::judge_cases::{Row, check};
 use crate::support::judge::{self, Kind};
 
-/// A history of Responses in few words, items parted by `|`: `u`, `a`, `call 1`, `out 1`, and so on; see [`item`].
-/// A word in front with `!` says what the server holds.
+/// Builds a Responses history from a short notation. Items are separated by `
+/// `: `u`, `a`, `call 1`, `out 1`, and so on. See [`item`]. A first word with `!` sets the state at the server.
 pub(crate) fn responses(short: &str) -> Value {
     let mut body = json!({"model": "gpt-5"});
     let mut rest = short;
@@ -84,8 +84,10 @@ fn item(short: &str) -> Value {
     }
 }
 
-/// A history of Gemini in few words, contents parted by `|`, parts by `;`: `u "words"`, `m call f#1 g`, `u res f`. A
-/// call is `name`, `name#id`, `name+` where it is signed. In front, `3:` is a model that signs, `_` the other spelling.
+/// Builds a Gemini history from a short notation. Contents are separated by `
+/// `, parts by `;`: `u "words"`, `m call f#1 g`, `u res f`.
+/// A call is `name`, `name#id`, or `name+` if it is signed. A prefix `3:` means a model that signs, `_` the proto
+/// spelling.
 pub(crate) fn gemini(short: &str) -> Value {
     let (model, rest) = match short.strip_prefix("3:") {
         Some(rest) => ("models/gemini-3-pro-preview", rest),
@@ -482,7 +484,7 @@ const SIGNED: &[Row] = &[
     ),
 ];
 
-/// The rows of both formats, to be judged again elsewhere.
+/// The rows of both formats, for the other judges' tests.
 pub(crate) const TABLES: [&[Row]; 6] = [RESPONSES, HELD, REASONING, DEEPSEEK, GEMINI, SIGNED];
 
 #[test]
@@ -492,7 +494,7 @@ fn items_of_responses() {
 }
 
 #[test]
-fn what_the_server_holds() {
+fn calls_at_the_server() {
     check(HELD);
 }
 
@@ -507,9 +509,9 @@ fn contents_of_gemini() {
     check(SIGNED);
 }
 
-/// A judge judges; it does not fall over what is none of a history.
+/// Bodies that are no history are refused without a panic.
 #[test]
-fn odd_shapes_are_judged_too() {
+fn malformed_histories_are_refused() {
     let rows = [
         "[]",
         r#"{"input":null}"#,
@@ -536,7 +538,7 @@ fn odd_shapes_are_judged_too() {
 }
 
 #[test]
-fn an_input_may_be_one_string() {
+fn an_input_string_is_accepted() {
     let body = json!({"model": "gpt-5", "input": "go"});
     judge::openai_responses(&body).expect("a string");
     judge::deepseek_responses(&body).expect("a string");
@@ -545,7 +547,7 @@ fn an_input_may_be_one_string() {
 }
 
 #[test]
-fn a_gemini_history_may_stand_further_inside() {
+fn a_gemini_history_may_be_wrapped() {
     let (good, bad) = (
         gemini("u \"go\" | m call f | u res f"),
         gemini("u \"go\" | m call f | u \"x\""),
@@ -573,7 +575,7 @@ fn a_gemini_history_may_stand_further_inside() {
 }
 
 #[test]
-fn texts_of_items_are_found_and_missed() {
+fn texts_and_lost_texts_of_items_are_found() {
     let before = responses("u | call 1 | shell 2 | out 1 | shellout 2");
     let after = responses("u | call 1 | shell 2 | out 1");
     let texts = judge::texts(&before);
@@ -581,7 +583,7 @@ fn texts_of_items_are_found_and_missed() {
     assert_eq!(texts.get(&(Kind::Input, "ls".into())), Some(&1));
     assert_eq!(judge::lost(&before, &before), []);
     assert_eq!(judge::lost(&before, &after), [(Kind::Result, "result of 2".into())]);
-    // Carried as the JSON that it was.
+    // The result is quoted as the JSON that it was.
     let mut quoted = after;
     let inner = json!([{"stdout": "result of 2"}]);
     quoted["input"][0]["content"] = format!("[note]\n{inner}\n[end]").into();

@@ -1,4 +1,4 @@
-//! Rows 2 and 4 of the order in which a call takes its answer: what is remembered of a call beyond the body.
+//! Repairs with known answers: pinned answers of earlier requests, and results from the ledger.
 
 use antiphon::{
     repair::{
@@ -9,7 +9,7 @@ use antiphon::{
 };
 use bytes::Bytes;
 
-/// The answers known of the call `toolu_01A` of tool `run` in a body.
+/// The answers known of the call `toolu_01A` of tool `run`.
 #[derive(Default)]
 struct Memory {
     frozen: Option<PinnedAnswer>,
@@ -52,7 +52,7 @@ fn messages(body: &[u8]) -> String {
 }
 
 #[test]
-fn a_frozen_placeholder_stays_and_the_late_result_is_quoted_where_it_stands() {
+fn a_pinned_placeholder_stays_and_the_late_result_is_quoted() {
     let policy = RepairPolicy::default();
     let first = repair(&body(INTERRUPTED), Wire::ANTHROPIC, &policy).unwrap();
     let memory = Memory {
@@ -76,7 +76,7 @@ fn a_frozen_placeholder_stays_and_the_late_result_is_quoted_where_it_stands() {
 }
 
 #[test]
-fn a_frozen_result_is_that_result_wherever_it_stands_and_any_other_is_quoted() {
+fn a_pinned_result_stays_and_another_result_is_quoted() {
     let real = |text: &str| RealResult::Content {
         content: format!("\"{text}\""),
         failed: false,
@@ -102,7 +102,7 @@ fn a_frozen_result_is_that_result_wherever_it_stands_and_any_other_is_quoted() {
 }
 
 #[test]
-fn a_result_in_its_own_gap_wins_over_what_is_remembered() {
+fn a_result_in_its_own_gap_wins_over_known_answers() {
     let given = body(
         r#"{"role":"user","content":"go"},{"role":"assistant","content":[{"type":"tool_use","id":"toolu_01A","name":"run","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_01A","content":"mine"}]}"#,
     );
@@ -118,7 +118,7 @@ fn a_result_in_its_own_gap_wins_over_what_is_remembered() {
 }
 
 #[test]
-fn the_ledgers_result_is_restored_before_anything_is_invented() {
+fn a_ledger_result_is_restored_instead_of_a_placeholder() {
     let settled = RealResult::Content {
         content: r#"[{"type":"text","text":"late but real"}]"#.to_owned(),
         failed: true,

@@ -1,4 +1,4 @@
-//! Late results at the end of a message: where they may stand, how the place is known again, and what is written there.
+//! Late results at the end of a message: the places that allow them, the anchors of the places, and the text itself.
 
 use antiphon::{
     repair::{LatePlace, PairingContext, RepairPolicy, append_texts, late_places, late_text, parse, repair},
@@ -13,7 +13,7 @@ fn wire(name: &str) -> Wire {
     Wire::NAMES.iter().find(|(known, _)| *known == name).unwrap().1
 }
 
-/// (wire, history, the indices of its places: those behind which the assistant speaks, and the last).
+/// Wire, history, the messages after which the assistant has spoken, and the last place.
 const PLACES: &[(&str, &str, &[usize], Option<usize>)] = &[
     (
         "anthropic",
@@ -83,7 +83,7 @@ fn append(body: &Bytes, wire: Wire, texts: &[(usize, String)]) -> Bytes {
 }
 
 #[test]
-fn places_are_messages_with_words_behind_a_turn() {
+fn late_places_are_user_messages_after_a_turn() {
     for (name, body, answered, last) in PLACES {
         let found = places(body.as_bytes(), wire(name));
         let behind: Vec<usize> = found
@@ -101,7 +101,7 @@ fn places_are_messages_with_words_behind_a_turn() {
 }
 
 #[test]
-fn text_is_put_behind_what_the_user_says_and_changes_nothing_else() {
+fn appended_text_changes_no_other_byte() {
     for (name, body, answered, last) in PLACES {
         let wire = wire(name);
         let at: Vec<usize> = answered.iter().copied().chain(*last).collect();
@@ -131,7 +131,7 @@ fn text_is_put_behind_what_the_user_says_and_changes_nothing_else() {
             };
             assert!(said.ends_with(text.as_str()), "{message}");
         }
-        // Without what was put in, every byte is the client's.
+        // Without the appended text, every byte is the client's.
         let mut rest = String::from_utf8(done.to_vec()).unwrap();
         for (at, _) in &texts {
             let inside = format!(r#"LATE \"{at}\"\n"#);
@@ -145,7 +145,7 @@ fn text_is_put_behind_what_the_user_says_and_changes_nothing_else() {
             }
         }
         assert_eq!(rest, *body);
-        // What was legal is legal.
+        // A legal history stays legal.
         if *name == "anthropic" {
             assert_eq!(judge::anthropic(&value), Ok(()), "{rest}");
         }
@@ -154,9 +154,9 @@ fn text_is_put_behind_what_the_user_says_and_changes_nothing_else() {
     }
 }
 
-/// MiniMax accepts no words beside results: the late text of such a message stands in a message behind it.
+/// MiniMax accepts no text beside results, so the late text goes into a separate message.
 #[test]
-fn a_late_text_keeps_apart_from_results_where_it_must() {
+fn minimax_late_text_is_not_beside_results() {
     let minimax = wire("anthropic-minimax");
     let history = |rest: &str| {
         format!(
@@ -166,18 +166,18 @@ fn a_late_text_keeps_apart_from_results_where_it_must() {
     let result = r#"{"type":"tool_result","tool_use_id":"a","content":"x"}"#;
     let words = r#"{"type":"text","text":"b"}"#;
     for (rest, place) in [
-        // The client mixes.
+        // The client mixes results and text.
         (format!(r#"{{"role":"user","content":[{result},{words}]}}"#), 2),
         (
             format!(r#"{{"role":"user","content":[{result},{words}]}},{{"role":"assistant","content":"c"}}"#),
             2,
         ),
-        // The client does not mix.
+        // The client does not mix them.
         (
             format!(r#"{{"role":"user","content":[{result}]}},{{"role":"user","content":[{words}]}}"#),
             3,
         ),
-        // The placeholder would stand beside the words and the late text.
+        // The placeholder must not share a message with the text and the late text.
         (r#"{"role":"user","content":"b"}"#.to_owned(), 2),
     ] {
         let given = Bytes::from(history(&rest));
@@ -214,9 +214,9 @@ fn a_late_text_keeps_apart_from_results_where_it_must() {
     }
 }
 
-/// The same place, however the client writes it down; another one, if it says anything else.
+/// The anchor depends on the content and not on its spelling.
 #[test]
-fn a_place_is_known_by_what_it_says() {
+fn an_anchor_identifies_a_place_by_its_content() {
     let body = |turn: &str, said: &str| {
         format!(
             r#"{{"messages":[{{"role":"user","content":"go"}},{{"role":"assistant","content":{turn}}},{{"role":"user","content":{said}}}]}}"#
@@ -248,7 +248,7 @@ fn a_place_is_known_by_what_it_says() {
 }
 
 #[test]
-fn a_late_result_is_data_and_says_so() {
+fn a_late_result_is_marked_as_data() {
     let text = late_text(
         "toolu_1",
         "run it",
@@ -270,9 +270,10 @@ fn a_late_result_is_data_and_says_so() {
     assert!(object.contains("\n{\"url\":1}\n"), "{object}");
 }
 
-/// Any content becomes a text that is put into a body: half a letter is three signs in a string, its escape in JSON.
+/// Content of any kind becomes valid text. A lone surrogate becomes three replacement characters, or keeps its escape
+/// inside JSON.
 #[test]
-fn a_late_text_of_any_content_is_text() {
+fn late_text_of_any_content_is_valid() {
     let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
     for (content, wanted) in [
         (r#""a\ud800b""#, "a\u{fffd}\u{fffd}\u{fffd}b"),

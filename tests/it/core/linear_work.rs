@@ -1,6 +1,6 @@
-//! Work grows with the size of what comes in and with nothing else: not with depth, equal ids or chosen ids.
+//! Work is linear in the size of the input, whatever its depth and its ids. The outputs are checked too.
 //!
-//! What comes out is checked too. How growth is measured, and why that may fail a test, stands in `support/growth.rs`.
+//! `support/growth.rs` describes the measurement.
 
 use antiphon::{
     repair::{Action, RepairPolicy, Repaired},
@@ -48,7 +48,7 @@ fn a_history_of_eight_mebibytes() {
     }
 }
 
-/// `count` items, parted by commas.
+/// Returns `count` items, separated by commas.
 fn many(count: usize, item: impl Fn(usize) -> String) -> String {
     (0..count).map(item).collect::<Vec<_>>().join(",")
 }
@@ -65,10 +65,10 @@ fn call(id: &str) -> String {
     format!(r#"{{"type":"tool_use","id":"{id}","name":"f","input":{{}}}}"#)
 }
 
-/// Calls of the smaller body: the larger one has 20,000.
+/// Calls of the smaller body. The larger one has 20,000.
 const CALLS: usize = 20_000 / TIMES;
 
-/// Repairs bodies of so many calls; each call gets the same action.
+/// Repairs bodies with this many calls, each of which must get the same action.
 fn grows(what: &str, action: Action, body: impl Fn(usize) -> Bytes) {
     let body = |calls: usize| (calls, body(calls));
     is_linear(what, CALLS, body, |(calls, body)| {
@@ -80,7 +80,7 @@ fn grows(what: &str, action: Action, body: impl Fn(usize) -> Bytes) {
 }
 
 #[test]
-fn calls_that_nobody_answered() {
+fn unanswered_calls() {
     grows("open calls in one message", Action::Placeholder, |calls| {
         history(&assistant(&many(calls, |n| call(&format!("toolu_{n}")))))
     });
@@ -96,7 +96,7 @@ fn calls_that_nobody_answered() {
 }
 
 #[test]
-fn calls_that_all_have_one_id() {
+fn calls_with_one_id() {
     grows("equal ids in one message", Action::Placeholder, |calls| {
         history(&assistant(&many(calls, |n| {
             format!(r#"{{"type":"tool_use","id":"toolu_1","name":"f","input":{{"n":{n}}}}}"#)
@@ -110,7 +110,7 @@ fn calls_that_all_have_one_id() {
 }
 
 #[test]
-fn values_that_nest_deeply() {
+fn deeply_nested_values() {
     let body = |levels: usize| {
         let deep = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         let input = format!(r#"{{"type":"tool_use","id":"toolu_1","name":"f","input":{{"x":{deep}}}}}"#);
@@ -121,9 +121,9 @@ fn values_that_nest_deeply() {
     });
 }
 
-/// Ids that hash alike under the common fast hashes cost no more than random ones: ours is keyed.
+/// Chosen ids that collide under common fast hashes cost no more than random ids, because the hash is keyed.
 #[test]
-fn ids_that_were_chosen_to_collide() {
+fn ids_chosen_to_collide() {
     let letters = |n: usize, pairs: [&str; 2]| (0..16).map(|bit| pairs[n >> bit & 1]).collect::<String>();
     let random = |n: usize| {
         let mut rng = Rng::new(n as u64);
@@ -131,7 +131,7 @@ fn ids_that_were_chosen_to_collide() {
     };
     let kinds: [(&str, &dyn Fn(usize) -> String); 3] = [
         ("random ids", &random),
-        // `Aa` and `BB` have one hash under h * 31 + c, whatever stands around them.
+        // `Aa` and `BB` collide under h * 31 + c, with any text around them.
         ("ids of one hash under h * 31 + c", &|n| letters(n, ["Aa", "BB"])),
         ("ids that differ in their last bytes", &|n| format!("{n:032}")),
     ];
@@ -143,7 +143,7 @@ fn ids_that_were_chosen_to_collide() {
     }
 }
 
-/// How many events there are, and where the last one ends.
+/// Returns the number of events and the end of the last one.
 fn framed(stream: &[u8], chunk: usize) -> (usize, u64) {
     let (mut framer, mut events, mut end) = (EventFramer::default(), 0, 0);
     for chunk in stream.chunks(chunk) {
@@ -173,14 +173,14 @@ fn a_million_tiny_events_of_a_stream() {
     }
 }
 
-/// What is wrong, with whom, and the body.
+/// Name, wire and body of a damaged history.
 type Trouble = (&'static str, Wire, String);
 
 fn list(size: usize, each: impl Fn(usize) -> String) -> String {
     (0..size).map(each).collect::<Vec<_>>().join(",")
 }
 
-/// Items of one kind of trouble, `size` times over.
+/// Returns damaged Responses histories, each with one fault `size` times.
 fn item_troubles(size: usize) -> Vec<Trouble> {
     let deepseek = Wire {
         format: Format::OpenAiResponses,
@@ -237,7 +237,7 @@ fn item_troubles(size: usize) -> Vec<Trouble> {
     ]
 }
 
-/// Contents of one kind of trouble, `size` times over.
+/// Returns damaged Gemini histories, each with one fault `size` times.
 fn content_troubles(size: usize) -> Vec<Trouble> {
     let contents = |rest: String| format!(r#"{{"contents":[{{"role":"user","parts":[]}},{rest}]}}"#);
     let content = |role: &str, parts: String| format!(r#"{{"role":"{role}","parts":[{parts}]}}"#);
@@ -266,13 +266,13 @@ fn content_troubles(size: usize) -> Vec<Trouble> {
     ]
 }
 
-/// Every trouble of both formats.
+/// Returns every damaged history of both formats.
 fn troubles(size: usize) -> Vec<Trouble> {
     [item_troubles(size), content_troubles(size)].concat()
 }
 
 #[test]
-fn every_trouble_of_items_and_contents() {
+fn damaged_items_and_contents() {
     for row in 0..troubles(1).len() {
         let body = |size: usize| {
             let (_, wire, body) = troubles(size).swap_remove(row);
@@ -287,7 +287,7 @@ fn every_trouble_of_items_and_contents() {
     }
 }
 
-/// Batches hold no batches: whatever stands deeper is not looked for.
+/// Batches do not nest: deeper levels are not searched.
 #[test]
 fn batches_within_batches() {
     for (wire, open, close) in [

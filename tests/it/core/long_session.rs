@@ -1,5 +1,7 @@
-//! The long one: 465 messages, two tool loops that write one log, an orphan deep inside, a result 24 messages late,
-//! and three requests that grow from it (the shape of github/copilot-cli#3183).
+//! A long session: 465 messages, two tool loops that write one log, an orphan deep inside, a result 24 messages late,
+//! and three requests that grow from it.
+//!
+//! The shape of <https://github.com/github/copilot-cli/issues/3183>.
 
 use antiphon::repair::{RepairPolicy, Repaired};
 use antiphon::wire::{Format, Wire};
@@ -11,13 +13,13 @@ use crate::support::{
     judge,
 };
 
-/// How many messages the session has when it breaks.
+/// Number of messages when the session breaks.
 const LENGTH: usize = 465;
-/// The round whose result is lost.
+/// Round whose result is lost.
 const LOST: usize = 61;
-/// The round whose result comes 24 messages late.
+/// Round whose result comes 24 messages late.
 const LATE: usize = 83;
-/// The rounds during which a second loop writes into the same log.
+/// Rounds in which a second loop writes into the same log.
 const CROSSED: std::ops::Range<usize> = 40..52;
 
 fn call(name: &str, round: usize) -> Block {
@@ -44,7 +46,7 @@ fn result(name: &str, round: usize) -> Block {
     }
 }
 
-/// One round of a loop: the call's message and the result's.
+/// Returns one round of a loop: the message of the call and that of the result.
 fn round(talk: &Conversation, name: &str, round: usize) -> [Message; 2] {
     let words = Block::Text(format!("assistant-{name}-{round}"), false);
     let asks = Message {
@@ -54,7 +56,7 @@ fn round(talk: &Conversation, name: &str, round: usize) -> [Message; 2] {
     [asks, Message::new(talk.answering(), vec![result(name, round)])]
 }
 
-/// The session as the client wrote it.
+/// Returns the session as the client wrote it.
 fn session(format: Format) -> Conversation {
     let (wire, model) = match format {
         Format::Anthropic => (Wire::ANTHROPIC, "claude-opus-4-5"),
@@ -83,7 +85,7 @@ fn session(format: Format) -> Conversation {
         let [asks, answers] = round(&talk, "main", number);
         talk.messages.push(asks);
         if CROSSED.contains(&number) {
-            // The other loop speaks and acts before the first one's result is written, and answers after it.
+            // The second loop speaks and calls before the first one's result is written, and answers after it.
             let [other, answered] = round(&talk, "other", number);
             talk.messages
                 .push(Message::say(Role::User, format!("user-other-{number}")));
@@ -121,7 +123,7 @@ fn session(format: Format) -> Conversation {
     talk
 }
 
-/// The session one exchange later.
+/// Returns the session one exchange later.
 fn later(talk: &Conversation, number: usize) -> Conversation {
     let mut talk = talk.clone();
     if talk
@@ -145,9 +147,9 @@ fn mend(body: &[u8], wire: Wire) -> Repaired {
     antiphon::repair(&Bytes::copy_from_slice(body), wire, &RepairPolicy::default()).expect("a readable body")
 }
 
-/// The ids that the session leaves without an answer in place.
+/// The generated session has exactly the intended damage.
 #[test]
-fn the_session_is_as_broken_as_it_says() {
+fn the_session_has_the_intended_damage() {
     for format in Format::ALL {
         let talk = session(format);
         assert_eq!(talk.messages.len(), LENGTH);
@@ -165,7 +167,7 @@ fn the_session_is_as_broken_as_it_says() {
     }
 }
 
-/// Three requests, each from the one before: all accepted, nothing lost, one prefix.
+/// Sends three requests, each grown from the one before: all are accepted, nothing is lost, and the prefix stays.
 fn survives(format: Format) {
     let mut talk = session(format);
     let mut sent: Vec<(String, Value)> = Vec::new();
@@ -217,7 +219,7 @@ fn a_long_gemini_session_survives() {
     survives(Format::Gemini);
 }
 
-/// The id and the words of a result.
+/// Returns the id and the text of a result.
 fn answer(block: &Value) -> Option<(&str, &str)> {
     let pointers = [
         ("/tool_use_id", "/content"),
@@ -226,14 +228,14 @@ fn answer(block: &Value) -> Option<(&str, &str)> {
         ("/functionResponse/id", "/functionResponse/response/result"),
     ];
     let (id, words) = pointers.iter().find(|(id, words)| {
-        // A call of Responses has an id of the same name, and no output.
+        // A Responses call has a `call_id` too, but no output.
         block.pointer(id).is_some() && (*id != "/call_id" || block.pointer(words).is_some())
     })?;
     let words = block.pointer(words).and_then(Value::as_str).unwrap_or_default();
     Some((block.pointer(id)?.as_str()?, words))
 }
 
-/// One result is invented, all others are the client's own, each under the id of its call.
+/// One result is a placeholder. All others are the client's own, each under the id of its call.
 #[test]
 fn real_results_answer_their_calls() {
     for format in Format::ALL {

@@ -1,4 +1,4 @@
-//! The texts that clients write for lost calls, in every format.
+//! Texts that clients write for lost results, in every format.
 
 use antiphon::{
     conversation::{
@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use Wire as W;
 
-/// Texts as they came, whole or as far as anybody wrote them down.
+/// Texts as clients wrote them, complete or as far as they were reported.
 const SEEN: &[&str] = &[
     "[Tool call interrupted: the session ended before this call's result was recorded, so its outcome is unknown; check]",
     "The user doesn't want to proceed with this tool use. The tool use was rejected.",
@@ -28,7 +28,7 @@ const SEEN: &[&str] = &[
     Placeholder::OutcomeUnknown.text(),
 ];
 
-/// Texts that tools may say.
+/// Texts that real tools may print.
 const REAL: &[&str] = &[
     "",
     "ok",
@@ -46,7 +46,7 @@ fn outline(wire: Wire, body: &str) -> Outline {
     parse(&body, wire).unwrap().outline()
 }
 
-/// A history of one call whose result is `content`, JSON, in each place where a format may hold it.
+/// Returns histories with one call whose result is the JSON `content`, in each place that a format allows.
 fn histories(content: &str) -> Vec<(Wire, String)> {
     let anthropic = |content: &str| {
         format!(
@@ -86,7 +86,7 @@ fn histories(content: &str) -> Vec<(Wire, String)> {
     ]
 }
 
-/// Whether a history says that its one result is lost.
+/// Reports whether a history counts its only result as lost.
 fn says_lost(wire: Wire, body: &str) -> bool {
     let outline = outline(wire, body);
     assert_eq!(outline.last_results.len(), 1, "{wire} {body}");
@@ -94,7 +94,7 @@ fn says_lost(wire: Wire, body: &str) -> bool {
 }
 
 #[test]
-fn every_text_for_a_lost_result_is_known_in_every_format() {
+fn lost_texts_are_recognized_in_every_format() {
     for (texts, lost) in [(SEEN, true), (REAL, false)] {
         for text in texts {
             assert_eq!(is_lost(text.as_bytes()), lost, "{text:?}");
@@ -110,7 +110,7 @@ fn every_text_for_a_lost_result_is_known_in_every_format() {
 }
 
 #[test]
-fn every_row_was_seen() {
+fn every_row_has_an_observed_text() {
     for row in LOST_RESULTS {
         let says = |text: &&&str| match row.text {
             LostText::Whole(whole) => **text == whole,
@@ -123,7 +123,7 @@ fn every_row_was_seen() {
 }
 
 #[test]
-fn what_says_more_than_one_text_is_a_result() {
+fn a_result_with_more_than_one_text_is_not_lost() {
     let result = |content: &str| {
         format!(
             r#"{{"thread":{{"type":"continue"}},"messages":[{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"a"{content}}}]}}]}}"#
@@ -153,7 +153,7 @@ fn what_says_more_than_one_text_is_a_result() {
 }
 
 #[test]
-fn a_real_text_is_handed_out_decoded() {
+fn the_text_of_a_result_is_decoded() {
     for (wire, body) in histories(r#""4\u0032 \"x\"""#) {
         let conversation = wire.read(body.as_bytes()).unwrap();
         let last = conversation.parts.len() - 1;
@@ -167,7 +167,7 @@ fn a_real_text_is_handed_out_decoded() {
 }
 
 #[test]
-fn words_of_the_user_at_the_end_are_told_from_results() {
+fn user_text_at_the_end_is_distinguished_from_results() {
     let call = r#"{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}}]}"#;
     let result = r#"{"type":"tool_result","tool_use_id":"a","content":"1"}"#;
     let text = r#"{"type":"text","text":"hurry"}"#;

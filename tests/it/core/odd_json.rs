@@ -1,6 +1,6 @@
-//! What few JSON readers give back as they got it survives byte for byte in everything that we do not mend.
+//! Odd JSON values that few readers preserve stay byte for byte wherever repair changes nothing.
 //!
-//! `CASES=` sets how many bodies, `SEED=` replays one. A failure prints its seed.
+//! `CASES=` sets the number of bodies, `SEED=` replays one. A failure prints its seed.
 #![expect(
     clippy::disallowed_methods,
     reason = "the number of cases and the seed come from the environment"
@@ -15,14 +15,14 @@ use crate::support::{
     checks::{feed::Feed, odd},
 };
 
-/// How many bodies, half of them of either format.
+/// Number of bodies, half of them for each format.
 const CASES: u64 = 10_000;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// Odd values, each under a name that comes once.
+/// Odd values, each under a unique key.
 struct Odds {
     choices: Vec<u8>,
     written: Vec<String>,
@@ -40,7 +40,7 @@ impl Odds {
         }
     }
 
-    /// A member of an object: `"odd_7":…`.
+    /// Returns an object member `"odd_7":…` and records it.
     fn member(&mut self) -> String {
         self.count += 1;
         let number = self.count;
@@ -54,7 +54,7 @@ impl Odds {
     }
 }
 
-/// A history of two rounds: its first message behind the beginning, the first result, and the rest.
+/// A history of two rounds: the message after the first one, the first result, and the rest.
 type Rounds = [String; 3];
 
 fn messages(odds: &mut Odds) -> Rounds {
@@ -99,13 +99,13 @@ fn chat(odds: &mut Odds) -> Rounds {
     [first, result, rest]
 }
 
-/// The request around such a history, with its first result or without.
+/// Returns a request with this history, with or without its first result.
 fn body(rounds: fn(&mut Odds) -> Rounds, odds: &mut Odds, whole: bool) -> String {
     let [first, result, rest] = rounds(odds);
     let result = if whole {
         result
     } else {
-        // The member of the result is the first that was written.
+        // The result's own member was recorded first.
         odds.written.remove(0);
         String::new()
     };
@@ -136,11 +136,11 @@ fn survives(rounds: fn(&mut Odds) -> Rounds, wire: Wire) {
 }
 
 #[test]
-fn in_messages_it_survives_byte_for_byte() {
+fn odd_values_survive_in_messages() {
     survives(messages, Wire::ANTHROPIC);
 }
 
 #[test]
-fn in_chat_completions_it_survives_byte_for_byte() {
+fn odd_values_survive_in_chat_completions() {
     survives(chat, Wire::OPENAI_CHAT);
 }

@@ -1,4 +1,4 @@
-//! What a body says beside pairing, format by format.
+//! The outline of a body, format by format: everything it says besides pairing.
 
 use antiphon::{
     conversation::{BodyField, Outline, outline::IDS_MAX},
@@ -18,12 +18,12 @@ fn texts(ids: &[impl AsRef<[u8]>]) -> Vec<&str> {
     ids.iter().map(|id| std::str::from_utf8(id.as_ref()).unwrap()).collect()
 }
 
-/// A history that says `asks` last.
+/// Returns a history that ends with this message.
 fn asking(asks: &str) -> String {
     format!(r#"{{"messages":[{{"role":"user","content":"go"}},{{"role":"assistant","content":"ok"}},{asks}]}}"#)
 }
 
-/// What a body is expected to say: name, format, flag, body, whether it says so.
+/// Name, wire, flag, body, and the expected value of the flag.
 type Row = (&'static str, Wire, fn(&Outline) -> bool, &'static str, bool);
 
 const STREAM: fn(&Outline) -> bool = |outline| outline.stream;
@@ -212,14 +212,14 @@ const FLAGS: &[Row] = &[
 ];
 
 #[test]
-fn flags_are_told_by_the_body() {
+fn flags_are_read_from_the_body() {
     for (name, wire, flag, body, expected) in FLAGS {
         assert_eq!(flag(&outline(*wire, body)), *expected, "{name}: {body}");
     }
 }
 
 #[test]
-fn a_compaction_is_told_by_its_last_words() {
+fn a_compaction_is_recognized_by_its_last_message() {
     let text = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\\n\\nYour task is to create a detailed summary of \
         the conversation. Give an <analysis> block followed by a <summary> block.";
     let user = |content: &str| format!(r#"{{"role":"user","content":{content}}}"#);
@@ -258,7 +258,7 @@ fn a_compaction_is_told_by_its_last_words() {
     }
 }
 
-/// Name, format, body, calls of the last turn, results behind it.
+/// Name, wire, body, calls of the last turn, and the results after it.
 type Ended = (
     &'static str,
     Wire,
@@ -324,7 +324,7 @@ const ENDS: &[Ended] = &[
 ];
 
 #[test]
-fn the_last_turn_and_its_results_are_named() {
+fn the_last_calls_and_results_are_listed() {
     for (name, wire, body, asked, answers) in ENDS {
         let found = outline(*wire, body);
         let answers_of: Vec<&[u8]> = found.last_results.iter().map(|answer| &*answer.id).collect();
@@ -351,7 +351,7 @@ fn long_lists_and_long_ids_are_cut() {
 }
 
 #[test]
-fn spans_point_at_what_they_name() {
+fn spans_point_at_their_fields() {
     let body = r#"{"model":"m-1","messages":[{"role":"system","content":"s"},{"role":"user","content":"u"},{"role":"user","content":"v"}],"tools":[1],"metadata":{"a":1},"model":"m-2"}"#;
     let found = outline(W::OPENAI_CHAT, body);
     let at = |field| found.field(field).map(|span| &body[span.range()]);

@@ -1,4 +1,4 @@
-//! Contents of results that tool services post: any JSON, made into what each format's tool result takes.
+//! Contents that tool services post: any JSON becomes a valid tool result of each format.
 
 use antiphon::{
     repair::{CallKey, KnownAnswers, PairingContext, PinnedAnswer, RealResult, RepairPolicy, parse, repair_with},
@@ -12,7 +12,7 @@ use crate::{core::deepseek_referee::referee, support::judge};
 
 const WIRES: [Wire; 4] = [Wire::ANTHROPIC, Wire::OPENAI_CHAT, Wire::OPENAI_RESPONSES, Wire::GEMINI];
 
-/// A content, and what stands in the body of Messages, Chat Completions, Responses and Gemini.
+/// A content, and the expected content in Messages, Chat Completions, Responses and Gemini.
 type Row = (&'static str, [&'static str; 4]);
 
 const ROWS: [Row; 20] = [
@@ -153,14 +153,14 @@ const ROWS: [Row; 20] = [
     ),
 ];
 
-/// A memory that has one result for every call: posted since, or given in an earlier request.
+/// Known answers with one result for every call, either posted or pinned by an earlier request.
 struct Memory {
     result: RealResult,
     is_pinned: bool,
 }
 
 impl Memory {
-    /// Gives the answer to every open call.
+    /// Returns this answer for every open call.
     fn known(&self, body: &Bytes, wire: Wire) -> KnownAnswers {
         let policy = RepairPolicy::default();
         let paired = parse(body, wire).unwrap().pair(PairingContext::new(&policy));
@@ -177,7 +177,7 @@ impl Memory {
     }
 }
 
-/// A history whose call `call_1AbC9dE3fG7hJ2` of the tool `run` is open.
+/// Returns a history in which the call `call_1AbC9dE3fG7hJ2` of the tool `run` is open.
 fn open(format: Format) -> Bytes {
     Bytes::from(match format {
         Format::Anthropic => {
@@ -195,7 +195,7 @@ fn open(format: Format) -> Bytes {
     })
 }
 
-/// What stands around the content in the result that is put in.
+/// Returns the bytes before and after the content in the inserted result.
 const fn around(format: Format, failed: bool) -> (&'static str, &'static str) {
     match (format, failed) {
         (Format::Anthropic, false) => (
@@ -218,7 +218,7 @@ const fn around(format: Format, failed: bool) -> (&'static str, &'static str) {
     }
 }
 
-/// The body with a posted result, which the independent judge takes.
+/// Returns the body with the inserted result. `Err` is the judge's refusal.
 fn restored(body: &Bytes, wire: Wire, content: &str, failed: bool) -> Result<String, String> {
     let put_in = |is_pinned| {
         let result = RealResult::Content {
@@ -237,7 +237,7 @@ fn restored(body: &Bytes, wire: Wire, content: &str, failed: bool) -> Result<Str
 }
 
 #[test]
-fn every_content_becomes_what_the_format_takes() {
+fn every_content_becomes_a_valid_result() {
     let mut failures = Vec::new();
     for (content, wanted) in ROWS {
         for (wire, wanted) in WIRES.into_iter().zip(wanted) {
@@ -259,9 +259,9 @@ fn every_content_becomes_what_the_format_takes() {
     );
 }
 
-/// A result that says that the tool has failed: Anthropic takes text alone for it, and never nothing.
+/// An error result of Anthropic contains only text, and is never empty.
 #[test]
-fn an_error_is_text_that_says_something() {
+fn an_error_result_has_text() {
     let nothing = r#""[antiphon: the tool reported an error without a text.]""#;
     let picture = r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0K"}}"#;
     let as_text =
@@ -295,9 +295,9 @@ fn an_error_is_text_that_says_something() {
     assert!(failed.contains(r#""response":{"error":[1]}"#), "{failed}");
 }
 
-/// The result of a call that code at the provider has made holds text alone.
+/// The result of a call from the provider's code execution contains only text.
 #[test]
-fn a_result_for_code_is_text_alone() {
+fn a_result_for_code_execution_is_text() {
     let body = Bytes::from_static(
         br#"{"messages":[{"role":"user","content":"go"},{"role":"assistant","content":[{"type":"server_tool_use","id":"srvtoolu_1","name":"code_execution","input":{}},{"type":"tool_use","id":"call_1AbC9dE3fG7hJ2","name":"run","input":{},"caller":{"type":"code_execution_20250825","tool_id":"srvtoolu_1"}}]}]}"#,
     );
@@ -307,7 +307,7 @@ fn a_result_for_code_is_text_alone() {
     assert!(out.contains(wanted), "{out}");
 }
 
-/// Contents that a provider takes, in odd spellings: a conversation in flight keeps its bytes.
+/// Contents that a provider accepts, in odd spellings. Their bytes must not change, since prefixes contain them.
 const TAKEN: &[(&str, &str)] = &[
     ("anthropic", r#""\u0041\/ \ud83d\ude00 é""#),
     ("anthropic", r#""  ""#),
@@ -353,7 +353,7 @@ const TAKEN: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_a_provider_takes_goes_up_as_it_was_posted() {
+fn valid_content_is_sent_as_posted() {
     for (name, content) in TAKEN {
         let wire: Wire = name.parse().unwrap();
         let (before, behind) = around(wire.format, false);
@@ -363,9 +363,9 @@ fn what_a_provider_takes_goes_up_as_it_was_posted() {
     }
 }
 
-/// What is nearly a block of the provider's would be refused by it.
+/// The provider would refuse blocks that are almost valid.
 #[test]
-fn what_is_nearly_a_block_becomes_text() {
+fn an_almost_valid_block_becomes_text() {
     let nearly = [
         r#"{"type":"text"}"#,
         r#"{"type":"text","text":7}"#,
@@ -401,9 +401,9 @@ fn what_is_nearly_a_block_becomes_text() {
     }
 }
 
-/// From before there was a limit: as text, which no reader has to follow down.
+/// Content that is deeper than today's limit, from older records.
 #[test]
-fn a_content_that_is_too_deep_becomes_text() {
+fn too_deep_content_becomes_text() {
     let deep = |open: &str, close: &str, levels: usize| format!("{}1{}", open.repeat(levels), close.repeat(levels));
     for content in [deep("[", "]", 100_000), deep(r#"{"a":"#, "}", 65), deep("[", "]", 65)] {
         let text = serde_json::to_string(&content).unwrap();
@@ -421,9 +421,9 @@ fn a_content_that_is_too_deep_becomes_text() {
     assert!(huge.contains(r#""response":{"result":"{\"a\":[1e400]}"}"#), "{huge}");
 }
 
-/// Calls of Responses whose outputs have a form of their own.
+/// Responses calls whose outputs have another shape.
 #[test]
-fn outputs_of_other_forms_hold_text() {
+fn outputs_of_other_calls_contain_text() {
     let list = r#"[ {"type":"text","text":"a"}]"#;
     let text = r#""[ {\"type\":\"text\",\"text\":\"a\"}]""#;
     let parts = r#"[{"type":"input_text","text":"a"}]"#;
@@ -454,9 +454,9 @@ fn outputs_of_other_forms_hold_text() {
     }
 }
 
-/// DeepSeek's own converter reads what is put in, in the three formats that it has.
+/// DeepSeek's own converter accepts the inserted results, in its three formats.
 #[test]
-fn a_referee_that_is_not_ours_takes_every_content() {
+fn the_deepseek_referee_accepts_every_content() {
     for name in [
         "anthropic-deepseek",
         "openai-chat-deepseek",
@@ -472,7 +472,7 @@ fn a_referee_that_is_not_ours_takes_every_content() {
     }
 }
 
-/// Text that may be blank, or end in the middle of a letter.
+/// Generates strings that may be blank or end in a lone surrogate.
 fn strings() -> impl Strategy<Value = String> {
     let rows = vec![
         r#""""#,
@@ -486,7 +486,7 @@ fn strings() -> impl Strategy<Value = String> {
     select(rows).prop_map(str::to_owned)
 }
 
-/// JSON that looks like content blocks, and often is none.
+/// Generates JSON that resembles content blocks.
 fn contents() -> impl Strategy<Value = String> {
     let types = [
         "text",
@@ -556,7 +556,7 @@ fn contents() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
     #[test]
-    fn no_content_is_refused(content in contents(), failed in any::<bool>()) {
+    fn random_content_is_accepted(content in contents(), failed in any::<bool>()) {
         for wire in WIRES {
             let out = restored(&open(wire.format), wire, &content, failed);
             prop_assert!(out.is_ok(), "{wire} {content}: {out:?}");

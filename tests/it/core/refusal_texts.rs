@@ -1,4 +1,4 @@
-//! What providers' refusals are read as: every text that is known, in every wrapping, and texts that are none.
+//! Refusals of providers: every known text in every wrapping, and texts that are not about pairing.
 
 use std::panic;
 
@@ -13,7 +13,7 @@ use antiphon::wire::{
 
 use crate::support::bodies::Rng;
 
-/// Text, kind, ids separated by blanks.
+/// Text, kind, and ids separated by blanks.
 pub(crate) const REFUSALS: &[(&str, RefusalKind, &str)] = &[
     // Anthropic, Vertex, Bedrock InvokeModel.
     (
@@ -296,7 +296,7 @@ pub(crate) const REFUSALS: &[(&str, RefusalKind, &str)] = &[
     ),
 ];
 
-/// Refusals of other things, and words that only hold a phrase.
+/// Refusals of other matters, and texts that only contain a phrase.
 pub(crate) const OTHERS: &[&str] = &[
     "",
     "Number of request tokens has exceeded your per-minute rate limit",
@@ -351,23 +351,23 @@ pub(crate) const OTHERS: &[&str] = &[
     "Expecting ',' delimiter: line 1 column 42 (char 41)",
     "Failed to parse tool call arguments as JSON",
     "Tool call IDs should be alphanumeric strings with length 9!",
-    // Echoed words.
+    // Echoed text of a client.
     "Your text was blocked: No tool output found for function call call_1.",
     "messages.0.content.0.text: Input should be shorter, got 'No tool output found for function call call_1.'",
     "The prompt \"`tool_use` ids must be unique\" violates our policy",
     "blocked\nNo tool output found for function call call_1.",
 ];
 
-fn told(body: &str) -> Option<(RefusalKind, String)> {
+fn read_refusal(body: &str) -> Option<(RefusalKind, String)> {
     refusal(body.as_bytes()).map(|Refusal { kind, ids }| (kind, ids.join(" ")))
 }
 
-/// As Python prints bytes.
+/// Formats text as Python prints bytes.
 fn python_bytes(text: &str) -> String {
     format!("b'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// As Python prints a string.
+/// Formats text as Python prints a string.
 fn python_text(text: &str) -> String {
     match (text.contains('\''), text.contains('"')) {
         (true, false) => format!("\"{text}\""),
@@ -382,7 +382,7 @@ fn python_text(text: &str) -> String {
     }
 }
 
-/// The text in every shape that is known.
+/// Returns the text in every known wrapping.
 fn wrapped(text: &str) -> Vec<String> {
     let json = quoted(text);
     let anthropic = format!(
@@ -451,22 +451,22 @@ fn wrapped(text: &str) -> Vec<String> {
 fn every_text_is_read_in_every_wrapping() {
     for (text, kind, ids) in REFUSALS {
         for body in wrapped(text) {
-            assert_eq!(told(&body), Some((*kind, (*ids).to_owned())), "{body}");
+            assert_eq!(read_refusal(&body), Some((*kind, (*ids).to_owned())), "{body}");
         }
     }
 }
 
 #[test]
-fn other_texts_say_nothing_of_pairing() {
+fn other_texts_are_not_pairing_refusals() {
     for text in OTHERS {
         for body in wrapped(text) {
-            assert_eq!(told(&body), None, "{body}");
+            assert_eq!(read_refusal(&body), None, "{body}");
         }
     }
 }
 
 #[test]
-fn what_is_echoed_beside_the_message_counts_for_nothing() {
+fn text_outside_the_message_is_ignored() {
     let phrase = quoted("No tool output found for function call call_1.");
     for body in [
         format!("{{\"error\":{{\"message\":\"bad\",\"param\":{phrase}}}}}"),
@@ -474,12 +474,12 @@ fn what_is_echoed_beside_the_message_counts_for_nothing() {
         format!("{{\"messages\":[{{\"message\":{phrase}}}]}}"),
         format!("{{\"error\":[{phrase}]}}"),
     ] {
-        assert_eq!(told(&body), None, "{body}");
+        assert_eq!(read_refusal(&body), None, "{body}");
     }
 }
 
 #[test]
-fn lone_surrogates_and_broken_tails_are_no_obstacle() {
+fn lone_surrogates_and_cut_bodies_are_read() {
     let text = "No tool output found for function call call_1.";
     for body in [
         format!("{{\"hint\":\"\\ud83d\",\"error\":{{\"message\":\"{text} \\ud83d\"}}}}"),
@@ -487,14 +487,14 @@ fn lone_surrogates_and_broken_tails_are_no_obstacle() {
         r#"{"\u0065rror":{"message":"No\u0020tool output found for function call call\u005f1."}}"#.to_owned(),
         format!("\r\n\t{{\"message\" : \"{text}\" }}"),
     ] {
-        assert_eq!(told(&body), Some((Unanswered, "call_1".to_owned())), "{body}");
+        assert_eq!(read_refusal(&body), Some((Unanswered, "call_1".to_owned())), "{body}");
     }
     let unknown = "{\"message\":\"No tool output found for function call call_\\ud83d.\"}";
-    assert_eq!(told(unknown), Some((Unanswered, String::new())));
+    assert_eq!(read_refusal(unknown), Some((Unanswered, String::new())));
 }
 
 #[test]
-fn lists_end_where_they_end() {
+fn id_lists_end_at_the_right_place() {
     let head = "tool_use ids were found without tool_result blocks immediately after:";
     for (tail, ids) in [
         (" a, b, c", "a b c"),
@@ -509,7 +509,7 @@ fn lists_end_where_they_end() {
         (" a.b.c:1|d.", "a.b.c:1|d"),
     ] {
         assert_eq!(
-            told(&format!("{head}{tail}")),
+            read_refusal(&format!("{head}{tail}")),
             Some((Unanswered, ids.to_owned())),
             "{tail}"
         );
@@ -533,7 +533,7 @@ fn sizes_are_bounded() {
 }
 
 #[test]
-fn deep_and_hostile_bodies_are_left() {
+fn deep_and_hostile_bodies_are_harmless() {
     let mut nested = "`tool_use` ids must be unique".to_owned();
     for _ in 0..9 {
         nested = format!("{{\"message\":{}}}", quoted(&nested));
@@ -549,11 +549,11 @@ fn deep_and_hostile_bodies_are_left() {
         "{error: {message: ".repeat(3000),
         format!("No tool output found for {}", " call".repeat(12_000)),
     ] {
-        assert!(told(&body).is_none_or(|(_, ids)| ids.len() < 1000));
+        assert!(read_refusal(&body).is_none_or(|(_, ids)| ids.len() < 1000));
     }
 }
 
-/// Mangled bodies; `SEED=` replays one.
+/// Mangled bodies never panic. `SEED=` replays one.
 #[test]
 fn mangled_bodies_never_panic() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());

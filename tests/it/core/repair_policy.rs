@@ -1,4 +1,4 @@
-//! What a policy allows: applicability is one comparison, tiers pick the words, hygiene can be switched off.
+//! Repair policies: applicability is one comparison, tiers choose the text, and hygiene can be switched off.
 
 use antiphon::{
     repair::{Applicability, RepairPolicy, Tier, repair},
@@ -6,7 +6,7 @@ use antiphon::{
 };
 use bytes::Bytes;
 
-/// One of each: a duplicate that is equal, a missing result, an orphan, a result behind text, a null input.
+/// One of each: an equal duplicate, a missing result, an orphan, a result after text, and a null input.
 const BODY: &str = r#"{"messages":[{"role":"user","content":"go"},
 {"role":"assistant","content":[{"type":"tool_use","id":"toolu_01A","name":"cat","input":null},{"type":"tool_use","id":"toolu_01B","name":"cat","input":{}},{"type":"tool_use","id":"toolu_01C","name":"cat","input":{}}]},
 {"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_01A","content":"a"},{"type":"tool_result","tool_use_id":"toolu_01A","content":"a"},{"type":"tool_result","tool_use_id":"toolu_00Z","content":"z"},{"type":"text","text":"hm"},{"type":"tool_result","tool_use_id":"toolu_01C","content":"c"}]}]}"#;
@@ -21,7 +21,7 @@ fn labels(policy: &RepairPolicy) -> Vec<String> {
 }
 
 #[test]
-fn less_is_applied_the_safer_the_least_allowed_class() {
+fn a_safer_least_class_applies_fewer_actions() {
     let rows = [
         (
             Applicability::Lossy,
@@ -56,7 +56,7 @@ fn hygiene_can_be_switched_off() {
 }
 
 #[test]
-fn a_tool_that_only_reads_is_said_to_be_safe_to_run_again() {
+fn the_placeholder_of_a_read_tool_allows_a_rerun() {
     let mut policy = RepairPolicy::default();
     let text = |policy: &RepairPolicy| {
         let done = repair(&Bytes::from_static(BODY.as_bytes()), Wire::ANTHROPIC, policy).unwrap();

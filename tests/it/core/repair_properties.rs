@@ -1,6 +1,6 @@
 //! Properties of repair over generated and mangled bodies, for every wire.
 //!
-//! `CASES=` sets how many bodies, `SEED=` replays one. A failure prints its seed.
+//! `CASES=` sets the number of bodies, `SEED=` replays one. A failure prints its seed.
 #![expect(
     clippy::disallowed_methods,
     reason = "the number of cases and the seed come from the environment"
@@ -19,14 +19,14 @@ use crate::support::{
     judge::{self, Kind},
 };
 
-/// How many mangled bodies; healthy ones come on top, one for two.
+/// Number of mangled bodies. Healthy bodies are extra, half as many.
 const CASES: u64 = 3400;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// The seeds to try, each with its wire: all wires in turn.
+/// Returns the seeds to try, each with a wire. The wires alternate.
 fn seeds(count: u64) -> impl Iterator<Item = (u64, Wire)> {
     let only = number("SEED");
     let count = number("CASES").unwrap_or(CASES) * count / CASES;
@@ -44,7 +44,7 @@ fn parse(body: &[u8]) -> Value {
     serde_json::from_slice(body).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(body)))
 }
 
-/// What a failure shows: how to replay it, what was done to the body, and what came out.
+/// Returns the text of a failure: the replay seed, the damage, and the body before and after.
 fn story(seed: u64, wire: Wire, kinds: &[Break], before: &[u8], after: &[u8]) -> String {
     format!(
         "SEED={seed} wire {wire} breaks {kinds:?}\n--- in\n{}\n--- out\n{}\n",
@@ -54,7 +54,7 @@ fn story(seed: u64, wire: Wire, kinds: &[Break], before: &[u8], after: &[u8]) ->
 }
 
 #[test]
-fn a_healthy_body_is_the_very_same_memory() {
+fn a_healthy_body_keeps_its_buffer() {
     for (seed, wire) in seeds(1700) {
         let body = Bytes::from(bodies::healthy(seed, wire).bytes());
         let told = story(seed, wire, &[], &body, &[]);
@@ -73,9 +73,9 @@ fn a_healthy_body_is_the_very_same_memory() {
     }
 }
 
-/// Healthy bodies that a reader with a JSON tree of its own cannot hold.
+/// Healthy bodies that a JSON tree could not represent.
 #[test]
-fn a_healthy_body_that_few_parsers_can_hold_is_untouched() {
+fn a_healthy_body_with_odd_json_is_unchanged() {
     let deep = format!("{}{}", "[".repeat(3000), "]".repeat(3000));
     for odd in [
         r#""\ud83d""#,
@@ -129,7 +129,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// A test that cannot fail is none: mangling breaks most bodies, and every kind of damage breaks some.
+    /// Guards against a vacuous test: mangling must break most bodies, and every kind of damage must break some.
     fn check(&self) {
         println!("{self:?}");
         if number("SEED").is_some() {
@@ -150,7 +150,7 @@ impl Tally {
 }
 
 #[test]
-fn a_mangled_body_is_accepted_after_repair_and_nothing_real_is_lost() {
+fn a_mangled_body_is_accepted_after_repair_without_loss() {
     let mut tally = Tally::default();
     let mut failures = Vec::new();
     let mut failed: BTreeMap<String, usize> = BTreeMap::new();
@@ -164,7 +164,7 @@ fn a_mangled_body_is_accepted_after_repair_and_nothing_real_is_lost() {
             let entry = tally.kinds.entry(*kind).or_default();
             *entry = (entry.0 + 1, entry.1 + usize::from(refused));
         }
-        if let Err(words) = mended(&talk, &body, refused, &mut tally) {
+        if let Err(words) = check_repaired(&talk, &body, refused, &mut tally) {
             *failed
                 .entry(format!("{wire} {}", words.split(':').next().unwrap_or_default()))
                 .or_default() += 1;
@@ -178,8 +178,8 @@ fn a_mangled_body_is_accepted_after_repair_and_nothing_real_is_lost() {
     assert!(failures.is_empty(), "{failed:#?}\n{}", failures.join("\n"));
 }
 
-/// What must hold of one mangled body after repair.
-fn mended(talk: &Conversation, body: &[u8], refused: bool, tally: &mut Tally) -> Result<(), String> {
+/// Checks one mangled body after repair.
+fn check_repaired(talk: &Conversation, body: &[u8], refused: bool, tally: &mut Tally) -> Result<(), String> {
     let wire = talk.wire;
     let first = mend(body, wire);
     let out = first.body.to_vec();
@@ -193,7 +193,7 @@ fn mended(talk: &Conversation, body: &[u8], refused: bool, tally: &mut Tally) ->
     if !refused && first.report.findings.is_empty() && !first.body.is_original() {
         return Err("an edit without a finding".into());
     }
-    // Where it is known what the provider takes, what it takes goes through byte for byte.
+    // If the provider's rules are known, an accepted body must pass byte for byte.
     let known = matches!(
         wire.dialect,
         Dialect::Standard | Dialect::Bedrock | Dialect::DeepSeek | Dialect::MiniMax
@@ -215,15 +215,15 @@ fn mended(talk: &Conversation, body: &[u8], refused: bool, tally: &mut Tally) ->
     }
     let lost = judge::lost(&before, &after);
     let results = lost.iter().filter(|(kind, _)| *kind == Kind::Result).count();
-    // A deferred result holds three texts at most.
+    // A deferred result contains three texts at most.
     let left_out = results.min(3 * first.report.deferred);
     if lost.len() > left_out {
         return Err(format!("lost: {lost:?}"));
     }
-    outside(body, &out)
+    check_outside_history(body, &out)
 }
 
-/// Whether a refusal is of a field in a body with signed thinking: its turn may be one that nobody may edit.
+/// Reports whether a refusal is about a field in a body with signed thinking, whose turn must not be edited.
 fn is_field_under_thinking(talk: &Conversation, words: &str) -> bool {
     let field = [
         "tool_use.input: ",
@@ -233,8 +233,8 @@ fn is_field_under_thinking(talk: &Conversation, words: &str) -> bool {
     talk.messages.iter().any(bodies::Message::thinks) && field.iter().any(|known| words.contains(known))
 }
 
-/// What repair may leave as it is: no matter of tool calls, or nothing that can be mended without loss.
-/// Words of the refusal, or of the row itself.
+/// Refusals that repair may leave: not about tool calls, or not repairable without loss. Each is part of the refusal or
+/// of the row.
 const BESIDE: [&str; 21] = [
     "toolset_name",
     "Unexpected role 'system'",
@@ -259,9 +259,9 @@ const BESIDE: [&str; 21] = [
     "mute",
 ];
 
-/// The judge's own hand-written bodies: what is accepted is untouched, what is refused is mended.
+/// Hand-written bodies of the judge's tests: accepted bodies stay unchanged, refused bodies are repaired.
 #[test]
-fn hand_written_bodies_keep_their_verdicts_or_are_mended() {
+fn hand_written_bodies_are_unchanged_or_repaired() {
     let mut failures = Vec::new();
     for (wire, short, value, accepted) in judge_cases::rows() {
         let body = value.to_string().into_bytes();
@@ -295,8 +295,8 @@ fn hand_written_bodies_keep_their_verdicts_or_are_mended() {
     assert!(failures.is_empty(), "{} rows:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// The members of an object and where the one that holds the history stands among them: under a key of a format, or
-/// inside one of Gemini's wrappers.
+/// Returns the members of an object and the key of the one with the history: a format's key or one of Gemini's
+/// wrappers.
 fn members(body: &[u8]) -> (BTreeMap<String, &RawValue>, String) {
     let members: BTreeMap<String, &RawValue> = serde_json::from_slice(body).unwrap();
     let keys = ["messages", "input", "contents", "request", "generateContentRequest"];
@@ -304,7 +304,7 @@ fn members(body: &[u8]) -> (BTreeMap<String, &RawValue>, String) {
     (members, (*key).to_owned())
 }
 
-/// The bytes in front of the history and those behind it.
+/// Returns the bytes before and after the history.
 fn frame(body: &[u8]) -> (&[u8], &[u8]) {
     let mut inner = body;
     loop {
@@ -319,24 +319,24 @@ fn frame(body: &[u8]) -> (&[u8], &[u8]) {
     (&body[..start], &body[start + inner.len()..])
 }
 
-/// The members beside the history, each as its bytes.
+/// Returns the bytes of each member beside the history.
 fn beside(body: &[u8]) -> Vec<(String, String)> {
     let (members, history) = members(body);
     let others = members.into_iter().filter(|(key, _)| *key != history);
     others.map(|(key, value)| (key, value.get().to_owned())).collect()
 }
 
-/// What stands beside the history keeps its bytes.
-fn outside(before: &[u8], after: &[u8]) -> Result<(), String> {
+/// Checks that everything outside the history keeps its bytes.
+fn check_outside_history(before: &[u8], after: &[u8]) -> Result<(), String> {
     if beside(before) != beside(after) || frame(before) != frame(after) {
         return Err("bytes outside the history changed".into());
     }
     Ok(())
 }
 
-/// Parts of an output are the input's bytes: what is written anew stays small.
+/// The output shares the input's bytes, and new bytes are few.
 #[test]
-fn a_repair_writes_little_of_its_own() {
+fn a_repair_writes_few_new_bytes() {
     for (format, wire) in [
         (Format::Anthropic, Wire::ANTHROPIC),
         (Format::OpenAiChat, Wire::OPENAI_CHAT),
@@ -345,7 +345,7 @@ fn a_repair_writes_little_of_its_own() {
     ] {
         for shape in [Shape::Orphan, Shape::Displaced] {
             let body = Bytes::from(bodies::sized(format, shape, 200_000));
-            // Responses knows no place that an output must stand at.
+            // Responses accepts an output at any place.
             let legal = shape == Shape::Displaced && format == Format::OpenAiResponses;
             assert_eq!(judge::of(wire)(&parse(&body)).is_ok(), legal, "{wire} {shape:?}");
             let out = antiphon::repair(&body, wire, &RepairPolicy::default())
@@ -361,16 +361,16 @@ fn a_repair_writes_little_of_its_own() {
     }
 }
 
-/// Stability from one request to the next (S2), where the client filled no gap meanwhile.
+/// Stability from one request to the next (S2), if the client fills no gap in between.
 #[test]
-fn what_was_sent_once_is_the_prefix_of_what_is_sent_next() {
+fn the_next_output_begins_with_the_earlier_one() {
     stable(false);
 }
 
-/// The same where the first request ended with the model's own message: its open calls were answered behind it, so
-/// the model's next message is a turn of its own, though the client's log has two assistant messages in a row.
+/// S2 for requests that end with the model's own message. Its open calls get answers after it, so the model's next
+/// message is a new turn, although the client's log has two assistant messages in a row.
 #[test]
-fn a_trailing_call_keeps_the_answer_that_it_was_given() {
+fn a_trailing_call_keeps_its_first_answer() {
     stable(true);
 }
 
@@ -414,9 +414,9 @@ fn stable(trailing: bool) {
     assert!(number("SEED").is_some() || compared > exempt, "too few bodies compared");
 }
 
-/// The same words, wire and policy give the same bytes.
+/// Equal body, wire and policy give equal bytes.
 #[test]
-fn repair_is_a_function() {
+fn repair_is_deterministic() {
     for (seed, wire) in seeds(200) {
         let body = bodies::mangle(seed, wire).0.bytes();
         let (one, two) = (mend(&body, wire), mend(&body, wire));
@@ -425,9 +425,9 @@ fn repair_is_a_function() {
     }
 }
 
-/// Whatever comes in: no panic, and what comes out of a readable body is JSON again.
+/// Arbitrary bytes never panic, and a readable body comes out as valid JSON.
 #[test]
-fn arbitrary_bytes_do_no_harm() {
+fn arbitrary_bytes_are_harmless() {
     for (seed, wire) in seeds(1700) {
         let mut rng = Rng::new(seed ^ 0xA5A5);
         let whole = bodies::mangle(seed, wire).0.bytes();
@@ -457,7 +457,7 @@ fn arbitrary_bytes_do_no_harm() {
 
 /// JSON that is no conversation, or hardly one.
 #[test]
-fn odd_shapes_do_no_harm() {
+fn odd_shapes_are_harmless() {
     let rows = [
         "",
         " ",
@@ -494,7 +494,7 @@ fn odd_shapes_do_no_harm() {
         r#"{"contents":[],"generateContentRequest":{"contents":[{"role":"model","parts":[{"functionCall":{}}]}]}}"#,
         r#"{"request":5,"generateContentRequest":[],"batch":{"inputConfig":{"requests":{"requests":[1,{"request":2}]}}}}"#,
         r#"{"requests":[1,{"params":{"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a"}]}]}}]}"#,
-        // No JSON where nobody looks before an edit is planned.
+        // Invalid JSON at places that are only parsed before an edit.
         r#"{"input":[{"type":"function_call_output","call_id":"x","output":[{"type"x}]}]}"#,
         r#"{"input":[{"type":"reasoning","summary":[{"text"x}]},{"type":"computer_call","call_id":"x"}]}"#,
         r#"{"contents":[{"parts":[{"functionResponse":{"name":"x","response":{"a"x},"parts":[{]}}]}]}"#,
@@ -531,15 +531,15 @@ fn harmless(seed: u64, body: &[u8], wire: Wire) {
     );
 }
 
-/// How many of everything in a large body.
+/// Number of elements in a large body.
 const COUNT: usize = 100_000;
 
-/// `count` items, parted by commas.
+/// Returns `count` items, separated by commas.
 fn many(count: usize, item: &dyn Fn(usize) -> String) -> String {
     (0..count).map(item).collect::<Vec<_>>().join(",")
 }
 
-/// A body of these messages behind a first one.
+/// Returns a body with these messages after a first one.
 fn body(messages: impl std::fmt::Display) -> String {
     format!(r#"{{"messages":[{{"role":"user","content":"go"}},{messages}]}}"#)
 }
@@ -554,7 +554,7 @@ fn finishes(name: &str, body: &str, wire: Wire) {
     );
 }
 
-/// Large and degenerate bodies finish. No bound but patience: a slow machine must not fail this.
+/// Large and degenerate bodies finish. There is no time limit, so that a slow machine does not fail the test.
 #[test]
 fn large_bodies_finish() {
     let call = |n: usize| format!(r#"{{"type":"tool_use","id":"toolu_{n}","name":"f","input":{{}}}}"#);
@@ -683,7 +683,7 @@ fn large_gemini_bodies_finish() {
     }
 }
 
-/// Repair is the default of a route, and every wire has a judge of its own reading.
+/// Repair is the default mode, and every wire has a judge.
 #[test]
 fn every_wire_is_judged() {
     assert_eq!(Mode::default().label(), "repair");

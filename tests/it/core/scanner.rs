@@ -1,4 +1,4 @@
-//! The scanner against its oracle: the same spans, roles, kinds and ids, on every case and on random documents.
+//! The scanner against its oracle: equal spans, roles, kinds and ids for every case and for random documents.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::{
     support::{bodies, documents::Document, oracle},
 };
 
-/// Documents per run; `CASES=` takes another number.
+/// Number of documents per run. `CASES=` overrides it.
 fn documents() -> u64 {
     std::env::var("CASES")
         .ok()
@@ -17,7 +17,7 @@ fn documents() -> u64 {
         .unwrap_or(40_000)
 }
 
-/// Compares both readings; tells how many parts both have seen, if both have read the body.
+/// Compares both readings. Returns the number of parts if both have read the body.
 fn compare(body: &[u8], format: Format, name: &str) -> Option<usize> {
     let dialect = Dialect::Standard;
     let wire = Wire { format, dialect };
@@ -33,7 +33,7 @@ fn compare(body: &[u8], format: Format, name: &str) -> Option<usize> {
             "{name}: the oracle reads it, the scanner says {why}: {}",
             String::from_utf8_lossy(body)
         ),
-        // What is no JSON may be read all the same: the full parse before an edit refuses it.
+        // The scanner may read invalid JSON. The full parse before an edit refuses it.
         (None, Ok(_)) if antiphon::wire::json::validate(body).is_err() => None,
         (None, Ok(_)) => panic!(
             "{name}: the oracle refuses it, the scanner reads it: {}",
@@ -88,15 +88,15 @@ fn random_documents_are_read_as_the_oracle_reads_them() {
     );
 }
 
-/// The full parse says what `serde_json` says of raw values.
-fn same_verdict(body: &[u8], name: &str) -> bool {
+/// Compares the full parse with `serde_json` and returns the verdict.
+fn check_same_verdict(body: &[u8], name: &str) -> bool {
     let wanted = serde_json::from_slice::<&serde_json::value::RawValue>(body).is_ok();
     let told = antiphon::wire::json::validate(body).is_ok();
     assert_eq!(told, wanted, "{name}: {}", String::from_utf8_lossy(body));
     wanted
 }
 
-/// Texts that are JSON, and texts that nearly are.
+/// JSON texts, and texts that are almost JSON.
 const ROWS: &[&[u8]] = &[
     b"",
     b" ",
@@ -173,22 +173,22 @@ const ROWS: &[&[u8]] = &[
 
 #[test]
 fn the_full_parse_refuses_what_serde_json_refuses() {
-    let accepted = ROWS.iter().filter(|row| same_verdict(row, "row")).count();
+    let accepted = ROWS.iter().filter(|row| check_same_verdict(row, "row")).count();
     assert!((15..ROWS.len()).contains(&accepted), "{accepted} rows accepted");
     for row in ROWS {
-        // The same behind text of every length, so that each falls on every place of a block.
+        // A prefix of every length puts the row at every offset of a SIMD block.
         for length in 0..140 {
             let mut body = format!("[\"{}\\\\\",", "x".repeat(length)).into_bytes();
             body.extend_from_slice(row);
             body.push(b']');
-            same_verdict(&body, "row in a list");
+            check_same_verdict(&body, "row in a list");
         }
     }
     for depth in [1, 63, 64, 65, 127, 128, 129, 100_000] {
         let mut body = "[{\"a\":".repeat(depth) + "1" + &"}]".repeat(depth);
-        assert!(same_verdict(body.as_bytes(), "deep"));
+        assert!(check_same_verdict(body.as_bytes(), "deep"));
         body.pop();
-        assert!(!same_verdict(body.as_bytes(), "deep and cut"));
+        assert!(!check_same_verdict(body.as_bytes(), "deep and cut"));
     }
 }
 
@@ -210,7 +210,7 @@ fn the_full_parse_agrees_with_serde_json_on_damaged_documents() {
                 break;
             }
         }
-        if same_verdict(&body, &format!("SEED={seed}")) {
+        if check_same_verdict(&body, &format!("SEED={seed}")) {
             accepted += 1;
         } else {
             refused += 1;

@@ -1,7 +1,7 @@
-//! Watches every stream of `tests/streams/<format>/`: `<story>.sse` or `.json` in, the facts in `<story>.txt` out, however
-//! it was cut.
+//! Watches every stream of `tests/streams/<format>/`: `<story>.sse` or `.json` in, the facts in `<story>.txt` out, for
+//! any chunking.
 //!
-//! `UPDATE_CASES=1 cargo test --test it watchers` writes the facts anew; read the difference before you keep it.
+//! `UPDATE_CASES=1 cargo test --test it watchers` rewrites the facts. Read the difference before you commit it.
 #![expect(
     clippy::disallowed_methods,
     reason = "the number of rounds, the seed and the wish to update come from the environment"
@@ -61,7 +61,7 @@ fn stories() -> Vec<Story> {
     found
 }
 
-/// What is seen of the chunks, and whether they are a stream.
+/// Returns the facts from these chunks, and whether they are a stream.
 fn watch<'c>(format: Format, framing: Framing, chunks: impl IntoIterator<Item = &'c [u8]>) -> (Facts, bool) {
     let mut watcher = Watcher::new(Some(format), framing);
     chunks.into_iter().for_each(|chunk| watcher.push(chunk));
@@ -117,7 +117,7 @@ fn describe(format: Format, (facts, is_stream): &(Facts, bool)) -> String {
 }
 
 #[test]
-fn every_stream_says_what_is_written_beside_it() {
+fn every_stream_gives_its_expected_facts() {
     let mut failures = Vec::new();
     for story in stories() {
         let facts = describe(story.format, &watch(story.format, story.framing, [&*story.bytes]));
@@ -138,7 +138,7 @@ fn every_stream_says_what_is_written_beside_it() {
 const CREATED: &str = r#"{"type":"response.created","response":{"id":"resp_1","status":"in_progress"}}"#;
 const ROLE: &str = r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#;
 
-/// Events that are nothing of the model's own, and one that is.
+/// Events that are not the model's output, and one that is.
 const BEGINNINGS: &[(Format, &[&str], &str)] = &[
     (
         Format::Anthropic,
@@ -214,14 +214,14 @@ const BEGINNINGS: &[(Format, &[&str], &str)] = &[
 ];
 
 #[test]
-fn an_answer_has_begun_with_the_first_of_the_models_own() {
+fn an_answer_begins_with_the_first_model_output() {
     for (format, before, first) in BEGINNINGS {
         let mut watcher = Watcher::new(Some(*format), Framing::Events);
         for event in *before {
             watcher.push(format!("data: {event}\n\n").as_bytes());
             assert!(!watcher.facts().begun, "{event}");
             if watcher.facts().terminal {
-                // Nothing follows an end but another answer.
+                // After an end, only another answer can follow.
                 watcher = Watcher::new(Some(*format), Framing::Events);
             }
         }
@@ -239,7 +239,7 @@ fn every_cut_of_every_stream_gives_the_same_facts() {
             let wanted = watch(format, framing, [&*bytes]);
             let name = story.file.display();
             assert_eq!(watch(format, framing, bytes.chunks(1)), wanted, "{name} byte by byte");
-            // Another spelling differs at its line ends alone.
+            // The other spellings differ only in their line ends.
             let is_own = bytes == story.bytes;
             let beside_cr = |cut: &usize| bytes[cut.saturating_sub(1)..].iter().take(2).any(|byte| *byte == b'\r');
             for cut in (0..=bytes.len()).filter(|cut| is_own || beside_cr(cut)) {
@@ -250,7 +250,7 @@ fn every_cut_of_every_stream_gives_the_same_facts() {
     }
 }
 
-/// A stream with each of the three line ends; JSON as it is.
+/// Returns a stream with each of the three line ends, or JSON unchanged.
 fn spelled(story: &Story) -> Vec<Vec<u8>> {
     let Framing::Events = story.framing else {
         return vec![story.bytes.clone()];
@@ -264,7 +264,7 @@ fn spelled(story: &Story) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn line_ends_change_nothing() {
+fn line_ends_do_not_change_the_facts() {
     for story in stories().iter().filter(|story| story.framing == Framing::Events) {
         let facts: Vec<_> = spelled(story)
             .iter()
@@ -278,8 +278,8 @@ fn line_ends_change_nothing() {
     }
 }
 
-/// The facts of a stream whose every event begins with a comment, so that none is told by its first bytes or by the
-/// event before it. Comments alone count as heartbeats.
+/// Returns the facts of a stream with a comment at the start of every event, so that no event is recognized by its
+/// first bytes or by the event before it. Only comments count as heartbeats.
 fn read_slowly(format: Format, stream: &[u8]) -> Facts {
     let mut commented = Vec::new();
     let (mut framer, mut at) = (EventFramer::default(), 0);
@@ -294,7 +294,7 @@ fn read_slowly(format: Format, stream: &[u8]) -> Facts {
 }
 
 #[test]
-fn events_that_are_passed_over_say_nothing() {
+fn skipped_events_contain_no_facts() {
     for story in stories().iter().filter(|story| story.framing == Framing::Events) {
         let stream = story.bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&story.bytes);
         let (facts, _) = watch(story.format, story.framing, [stream]);
@@ -306,9 +306,9 @@ fn events_that_are_passed_over_say_nothing() {
     }
 }
 
-/// `ROUNDS=` sets how many, `SEED=` replays one.
+/// `ROUNDS=` sets the number of streams, `SEED=` replays one.
 #[test]
-fn mangled_streams_give_the_same_facts_however_they_are_cut_or_read() {
+fn mangled_streams_give_the_same_facts_for_every_chunking() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let stories = stories();
     let seeds = number("SEED").map_or_else(|| 0..number("ROUNDS").unwrap_or(2000), |seed| seed..seed + 1);
@@ -356,7 +356,7 @@ fn mangled_streams_give_the_same_facts_however_they_are_cut_or_read() {
 }
 
 #[test]
-fn an_event_that_is_too_long_is_read_as_far_as_the_limit() {
+fn a_too_long_event_is_read_up_to_the_limit() {
     let filler = "x".repeat(EVENT_BYTES_MAX);
     let block = |content: &str| {
         format!(
@@ -398,9 +398,9 @@ fn an_event_that_is_too_long_is_read_as_far_as_the_limit() {
 }
 
 #[test]
-fn a_number_at_the_limit_is_not_cut_in_two() {
+fn a_number_at_the_limit_is_not_read_in_part() {
     let usage = r#""usage":{"completion_tokens":7,"prompt_tokens":12345"#;
-    // The limit falls behind the third digit.
+    // The limit is after the third digit.
     let blanks = " ".repeat(EVENT_BYTES_MAX - usage.len() + 1);
     let value = format!("{{{blanks}{usage}}},\"x\":[{blanks}]}}");
     assert!(value[..EVENT_BYTES_MAX].ends_with(":123"));
@@ -409,7 +409,7 @@ fn a_number_at_the_limit_is_not_cut_in_two() {
 }
 
 #[test]
-fn lists_are_bounded_and_counts_go_on() {
+fn lists_are_bounded_but_counts_continue() {
     let block = |id: usize, kind: &str| {
         format!(
             "data: {{\"type\":\"content_block_start\",\"content_block\":{{\"type\":\"{kind}\",\"id\":\"id_{id}\"}}}}\n\n"
@@ -425,7 +425,7 @@ fn lists_are_bounded_and_counts_go_on() {
 }
 
 #[test]
-fn what_is_in_flight_is_known_while_it_is() {
+fn server_tools_and_compaction_are_tracked_in_flight() {
     let stream = fs::read(Path::new(ROOT).join("anthropic/server_tools.sse")).unwrap();
     let text = String::from_utf8(stream).unwrap();
     let mut watcher = Watcher::new(Some(Format::Anthropic), Framing::Events);

@@ -66,7 +66,7 @@ fn errors() -> Vec<(String, ProxyError)> {
     add("deadline", ProxyError::Deadline);
     for class in [Class::Broken, Class::Stalled, Class::Parked { queued: true }] {
         let verdict = Verdict::from_class(class);
-        add(&format!("unbegun {}", class.label()), ProxyError::Unbegun(verdict));
+        add(&format!("unbegun {}", class.label()), ProxyError::NotBegun(verdict));
     }
     exhausted(&mut add);
     unanswered(&mut add);
@@ -151,7 +151,7 @@ fn errors_of_the_proxy_have_these_codes_and_shapes() {
         let (side, phase, code) = (error.side(), error.phase(), error.code());
         facts.push_str(&format!("{name}: side={side} phase={phase} code={code}\n"));
         for (shape_name, shape) in SHAPES {
-            let (head, body) = error.answer(shape, "ID").into_parts();
+            let (head, body) = error.to_response(shape, "ID").into_parts();
             let mut fields: Vec<String> = head
                 .headers
                 .iter()

@@ -7,7 +7,7 @@ use antiphon::{
     ledger::RecordKind,
     policy::{Class, Observation, Reason, SendFailure, Side, breaker, classify, stream_timeouts},
     provider::{BUILT_IN, ProviderKind, RESERVED_NAMES},
-    proxy::Refusal,
+    proxy::RequestRefusal,
     repair::{Action, Mode, Tier},
     session::{SessionSource, SessionStrength},
     session_table::DetachReason,
@@ -70,19 +70,19 @@ const FAILURES: [SendFailure; 13] = [
     SendFailure::Request,
 ];
 
-pub(crate) const REFUSALS: [Refusal; 12] = [
-    Refusal::Method,
-    Refusal::Target,
-    Refusal::Path,
-    Refusal::Host,
-    Refusal::ForeignHost,
-    Refusal::Origin,
-    Refusal::Framing,
-    Refusal::Upgrade,
-    Refusal::Expect,
-    Refusal::Mode,
-    Refusal::User,
-    Refusal::ClientToken,
+pub(crate) const REFUSALS: [RequestRefusal; 12] = [
+    RequestRefusal::Method,
+    RequestRefusal::Target,
+    RequestRefusal::Path,
+    RequestRefusal::Host,
+    RequestRefusal::ForeignHost,
+    RequestRefusal::Origin,
+    RequestRefusal::Framing,
+    RequestRefusal::Upgrade,
+    RequestRefusal::Expect,
+    RequestRefusal::Mode,
+    RequestRefusal::User,
+    RequestRefusal::ClientToken,
 ];
 
 const FLAWS: [FlawKind; 9] = [

@@ -295,7 +295,7 @@ fn flatten(tree: &str, before: &[String], found: &mut Vec<Vec<String>>) {
         found.push(path);
         return;
     };
-    let (mut depth, mut item) = (0_usize, String::new());
+    let (mut depth, mut item) = (0_i32, String::new());
     for letter in group.0.chars().chain([',']) {
         match letter {
             ',' if depth == 0 => {

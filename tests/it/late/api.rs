@@ -1,4 +1,4 @@
-//! `/ledger/v1` over a socket: who may do what, and that nobody learns of another's calls.
+//! `/ledger/v1` over a socket: access rights, and no knowledge of other callers' calls.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn settings() -> LateSettings {
     }
 }
 
-/// An app whose callers `ann` and `ben` were answered with success.
+/// Starts an app whose callers `ann` and `ben` are verified.
 pub(crate) async fn world() -> (Upstream, App) {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address)
@@ -105,7 +105,7 @@ pub(crate) async fn get(app: &App, path: &str, fields: &[(&str, &str)]) -> Messa
     app.ask(getting(path, fields)).await
 }
 
-/// A client of the feed, once it listens.
+/// Returns a client whose subscription to the event feed is active.
 pub(crate) async fn listening(app: &App, fields: &[(&str, &str)]) -> Client {
     let mut client = app.client().await;
     client.send(getting("feed", fields)).await;
@@ -149,7 +149,7 @@ async fn a_result_is_posted_looked_up_and_acknowledged() {
         "conflict",
     );
 
-    // The content comes back byte for byte.
+    // The content is returned byte for byte.
     let found = lookup(&app, ANN, STRONG).await;
     assert!(
         found
@@ -189,7 +189,7 @@ async fn a_result_is_posted_looked_up_and_acknowledged() {
 }
 
 #[tokio::test]
-async fn what_is_not_yours_is_not_there() {
+async fn other_callers_calls_look_absent() {
     let (_upstream, app) = world().await;
     record(&app, "ann", STRONG).await;
     is(
@@ -234,7 +234,7 @@ async fn the_same_id_of_two_callers_needs_an_owner() {
         is(&post(&app, id, TOOLS, &named("ben")).await, 200, "settled");
         assert_eq!(lookup(&app, ANN, id).await.text(), r#"{"results":[]}"#);
         assert_eq!(lookup(&app, BEN, id).await.json()["results"][0]["content"], "for ben");
-        // A service that answers for one of them alone means that one.
+        // The `anns` service answers only for ann, so her call is the only match.
         is(
             &post(&app, id, ANNS, &json!({ "content": "for ann" })).await,
             200,
@@ -245,7 +245,7 @@ async fn the_same_id_of_two_callers_needs_an_owner() {
 }
 
 #[tokio::test]
-async fn a_result_that_comes_first_waits_for_its_call() {
+async fn an_early_result_is_parked_until_its_call_is_recorded() {
     let (_upstream, app) = world().await;
     is(
         &post(&app, STRONG, TOOLS, &json!({ "content": 1 })).await,
@@ -279,7 +279,7 @@ async fn a_result_that_comes_first_waits_for_its_call() {
 }
 
 #[tokio::test]
-async fn whoever_proves_nothing_finds_nothing() {
+async fn unauthenticated_services_get_404() {
     let (_upstream, app) = world().await;
     record(&app, "ann", STRONG).await;
     let body = json!({ "content": 1 }).to_string();
@@ -322,7 +322,7 @@ async fn whoever_proves_nothing_finds_nothing() {
 }
 
 #[tokio::test]
-async fn whoever_was_never_answered_reads_nothing() {
+async fn unverified_callers_get_404() {
     let (_upstream, app) = world().await;
     let nothing = ask(&app, "nothing", TOOLS, "").await;
     let readers: &[&[(&str, &str)]] = &[
@@ -355,7 +355,7 @@ async fn whoever_was_never_answered_reads_nothing() {
             );
         }
     }
-    // Whoever has no token is told by his own credential.
+    // A caller without a client token is identified by its own credential.
     let mut fields = HeaderMap::new();
     fields.insert("x-api-key", "known".parse().unwrap());
     let own = Principal::of_credentials(app.late.principal_key(), &fields, None);
@@ -366,12 +366,12 @@ async fn whoever_was_never_answered_reads_nothing() {
             .status(),
         200
     );
-    // A client token tells who asks wherever it stands.
+    // A client token identifies the caller in any credential header.
     assert_eq!(get(&app, "outstanding", &[("x-api-key", "ann")]).await.status(), 200);
 }
 
 #[tokio::test]
-async fn what_is_no_result_is_refused() {
+async fn malformed_bodies_are_refused() {
     let (_upstream, app) = world().await;
     record(&app, "ann", STRONG).await;
     let path = format!("calls/{STRONG}/result");
@@ -407,13 +407,13 @@ async fn what_is_no_result_is_refused() {
     assert_eq!(app.ask(dotted).await.status(), 400);
 }
 
-/// A list of lists, this many levels deep.
+/// Returns a list nested this many levels deep.
 fn deep(levels: usize) -> String {
     format!("{}{}", "[".repeat(levels), "]".repeat(levels))
 }
 
 #[tokio::test]
-async fn a_content_that_is_too_deep_is_refused_with_the_limit_and_the_place() {
+async fn too_deep_content_is_refused_with_the_limit_and_the_offset() {
     let (_upstream, app) = world().await;
     record(&app, "ann", STRONG).await;
     let path = format!("calls/{STRONG}/result");
@@ -425,7 +425,7 @@ async fn a_content_that_is_too_deep_is_refused_with_the_limit_and_the_place() {
         let message = format!("content is nested more than 64 levels deep, from its byte {at} on");
         assert_eq!(answer.json()["error"]["message"], message.as_str());
     }
-    // What is parked is looked at, too; a string holds as many brackets as it likes.
+    // Parked content has the same limit. Brackets inside a string do not count.
     let parked = ask(&app, &format!("calls/{OTHER}/result"), TOOLS, &posted(&deep(65))).await;
     is(&parked, 422, "malformed");
     let string = format!("\"{}\"", "[".repeat(1000));
@@ -437,9 +437,10 @@ async fn a_content_that_is_too_deep_is_refused_with_the_limit_and_the_place() {
     is(&ask(&app, &path, TOOLS, &posted(&deep(64))).await, 200, "settled");
 }
 
-/// Taken before there was a limit: the answer stays readable, for this result and for the others.
+/// Old records may contain deeper content than the limit allows. It is returned as text, so the response stays
+/// readable.
 #[tokio::test]
-async fn a_deep_content_of_old_is_looked_up_as_text() {
+async fn deep_content_of_old_records_is_returned_as_text() {
     let (_upstream, app) = world().await;
     for (id, content) in [(STRONG, deep(100_000)), (OTHER, r#"{ "a": 1 }"#.to_owned())] {
         record(&app, "ann", id).await;
@@ -515,7 +516,7 @@ async fn a_closed_session_or_a_long_time_detaches() {
 }
 
 #[tokio::test]
-async fn an_owner_who_listens_often_shuts_nobody_out() {
+async fn the_feed_limit_is_per_owner() {
     let (_upstream, app) = world().await;
     record(&app, "ann", STRONG).await;
     record(&app, "ben", OTHER).await;
@@ -528,7 +529,7 @@ async fn an_owner_who_listens_often_shuts_nobody_out() {
 }
 
 #[tokio::test]
-async fn the_feed_tells_its_owner_alone() {
+async fn the_feed_sends_only_the_owners_events() {
     let (_upstream, app) = world().await;
     record(&app, "ann", STRONG).await;
     record(&app, "ben", OTHER).await;
@@ -546,7 +547,7 @@ async fn the_feed_tells_its_owner_alone() {
     let heard = String::from_utf8(ann.until("\n\n").await).unwrap();
     assert!(heard.contains("event: settled") && heard.contains(STRONG), "{heard}");
     assert!(!heard.contains(OTHER) && !heard.contains("secret"), "{heard}");
-    // The drain ends it.
+    // The drain ends the stream.
     let drained = tokio::time::timeout(Duration::from_secs(5), app.running.drain()).await;
     assert!(drained.is_ok());
 }
@@ -591,7 +592,7 @@ async fn signed(app: &App, call: &str, id: &str, timestamp: u64, signatures: &st
 }
 
 #[tokio::test]
-async fn a_signed_result_is_taken_once_for_its_own_call() {
+async fn a_signed_result_is_accepted_once_and_only_for_its_call() {
     let (_upstream, app) = world().await;
     record(&app, "ann", STRONG).await;
     record(&app, "ann", OTHER).await;
@@ -609,7 +610,7 @@ async fn a_signed_result_is_taken_once_for_its_own_call() {
     }
     let right = signature(KEY, "m1", now, &body);
     is(&signed(&app, STRONG, "m2", now, &right, &body).await, 404, "not_found");
-    // The signature says nothing of the path: the body does.
+    // The signature does not cover the path, so the body must name the call.
     is(&signed(&app, OTHER, "m1", now, &right, &body).await, 422, "malformed");
     let bare = json!({ "content": "signed" }).to_string();
     is(
@@ -640,7 +641,7 @@ async fn a_signed_result_is_taken_once_for_its_own_call() {
 }
 
 #[tokio::test]
-async fn without_services_nothing_is_here() {
+async fn without_services_every_path_is_404() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
     let key: &[(&str, &str)] = &[("x-api-key", "k")];

@@ -1,4 +1,4 @@
-//! Contents of any shape, from the post of a tool service to the provider, which takes every request of the conversation.
+//! Posted contents of any shape: the provider accepts every request of the conversation.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::support::{
 
 const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[],"stop_reason":"end_turn"}"#;
 
-/// A provider that is as strict as the judge.
+/// Returns the steps of a provider that refuses what the judge refuses.
 fn strict(body: &[u8]) -> Vec<Step> {
     let read = serde_json::from_slice::<Value>(body).map_err(|error| error.to_string());
     match read.and_then(|body| judge::anthropic(&body).map_err(|refusal| refusal.message)) {
@@ -61,7 +61,7 @@ fn says(words: &str) -> Value {
     json!({"role": "user", "content": words})
 }
 
-/// What went up, the last time, up to the closing bracket of its messages.
+/// Returns the messages of the last request upstream, without the closing bracket.
 fn sent(world: &World) -> String {
     let body = String::from_utf8(world.requests().pop().unwrap().message.body).unwrap();
     let messages = body.split_once(r#""messages":["#).unwrap().1;
@@ -72,7 +72,7 @@ fn sent(world: &World) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_posted_content_of_any_shape_never_bricks_its_conversation() {
+async fn posted_content_of_any_shape_is_accepted_by_the_provider() {
     let contents = [
         (
             r#"{"status": "done", "url": "https://e.com"}"#,
@@ -109,7 +109,7 @@ async fn a_posted_content_of_any_shape_never_bricks_its_conversation() {
             "{content}: {first}"
         );
 
-        // Every later request has the same bytes there.
+        // Every later request must contain the same bytes there.
         log.extend([json!({"role": "assistant", "content": "yes"}), says("thanks")]);
         let later = ask(&world, &session, &log).await;
         assert_eq!(later.status(), 200, "{content}: {}", later.text());
@@ -118,9 +118,9 @@ async fn a_posted_content_of_any_shape_never_bricks_its_conversation() {
     }
 }
 
-/// The provider was given a placeholder before, so that the result goes to the end of the user's words.
+/// The provider has already received a placeholder, so the result is appended to the user's message.
 #[tokio::test(start_paused = true)]
-async fn a_late_text_of_any_content_is_taken() {
+async fn an_appended_result_of_any_content_is_accepted_by_the_provider() {
     let world = world().await;
     for (number, content) in [r#""a\ud800""#, r#"{"a":"\udc00"}"#, "null", r#"[{"type":"new"}]"#]
         .into_iter()
@@ -135,7 +135,7 @@ async fn a_late_text_of_any_content_is_taken() {
         ];
         assert_eq!(ask(&world, &session, &log).await.status(), 200);
         assert_eq!(post(&world, &id, content).await, 200, "{content}");
-        // The same words elsewhere would be the same place.
+        // Different words per round: equal words would give equal anchors.
         log.extend([json!({"role": "assistant", "content": "fine"}), says(&id)]);
         for _ in 0..2 {
             let answer = ask(&world, &session, &log).await;

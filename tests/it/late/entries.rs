@@ -1,4 +1,4 @@
-//! The bytes of records: read as they were written, and nothing else is read.
+//! Encoding of late-result records: round trips, and `None` for all other bytes.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn late_entries_are_read_as_they_were_written(call in calls(), posted in results(), id in vec(any::<u8>(), 0..30), owner in option::of(any::<[u8; 16]>())) {
+    fn late_entries_survive_a_round_trip(call in calls(), posted in results(), id in vec(any::<u8>(), 0..30), owner in option::of(any::<[u8; 16]>())) {
         let bytes = call.encode();
         prop_assert_eq!(RecordedCall::decode(&bytes), Some(call));
         let parked = ParkedResult { call_id: id.clone(), owner: owner.map(Owner::new), posted: posted.clone() };
@@ -48,14 +48,14 @@ proptest! {
             let evidence = RefusedResult { call_id: id.clone(), reason: why, posted: posted.clone() };
             prop_assert_eq!(RefusedResult::decode(&evidence.encode()), Some(evidence));
         }
-        // One is never read as the other.
+        // No record type decodes as another.
         prop_assert_eq!(RecordedCall::decode(&parked.encode()), None);
         prop_assert_eq!(ParkedResult::decode(&bytes), None);
         prop_assert_eq!(RefusedResult::decode(&bytes), None);
     }
 
     #[test]
-    fn late_entries_cut_or_continued_or_of_another_version_are_none(call in calls(), cut in any::<prop::sample::Index>()) {
+    fn late_entries_with_a_wrong_length_or_version_are_none(call in calls(), cut in any::<prop::sample::Index>()) {
         let bytes = call.encode();
         prop_assert_eq!(RecordedCall::decode(&bytes[..cut.index(bytes.len())]), None);
         let longer = [&bytes[..], &[0]].concat();
@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn late_entries_of_chance_never_panic(bytes in vec(any::<u8>(), 0..300), what in 1_u8..4) {
+    fn random_late_entries_never_panic(bytes in vec(any::<u8>(), 0..300), what in 1_u8..4) {
         let framed = [&[1, what], &bytes[..]].concat();
         for bytes in [&bytes, &framed] {
             if let Some(call) = RecordedCall::decode(bytes) {
@@ -88,7 +88,7 @@ proptest! {
 }
 
 #[test]
-fn a_digest_is_of_the_content_and_whether_it_failed() {
+fn a_digest_covers_the_content_and_the_error_flag() {
     let of = |content: &str, failed| PostedResult::new(content.to_owned(), failed, "s", Duration::ZERO).digest;
     assert_eq!(of("1", false), of("1", false));
     assert_ne!(of("1", false), of("1", true));

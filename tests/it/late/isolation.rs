@@ -1,4 +1,5 @@
-//! No result ever reaches anybody but its owner: chance, against a model that knows nothing of how it is done.
+//! Random walk: the late-result store never returns a result to another caller than its owner. An independent model
+//! gives the expected answers.
 //!
 //! `SEED=<n>` replays another walk, `SEED=random` takes a new one.
 
@@ -26,7 +27,7 @@ use crate::support::{bodies::Rng, late, seed::seed};
 const ROUNDS: u64 = 100;
 const STEPS: usize = 200;
 
-/// Ids, and whether each names one call among all.
+/// Call ids, and whether each is a strong id.
 const IDS: [(&str, bool); 6] = [
     ("toolu_01A09q90qw90lq917835lq9", true),
     ("toolu01A09q90qw90lq917835lq9", true),
@@ -36,7 +37,7 @@ const IDS: [(&str, bool); 6] = [
     ("call_1", false),
 ];
 const TOOLS: [&str; 2] = ["bash", "look"];
-/// Accounts and users; the last was never answered with success.
+/// Account and user of each caller. The last caller is never verified.
 const WHO: [(&str, Option<&str>); 6] = [
     ("a", None),
     ("b", None),
@@ -45,10 +46,10 @@ const WHO: [(&str, Option<&str>); 6] = [
     ("c", Some("ben")),
     ("d", None),
 ];
-/// Whose calls a service answers, and of which tools; none: all.
+/// Accounts and tools that a service answers for. `None` means all.
 type Terms = (Option<&'static [&'static str]>, Option<&'static [&'static str]>);
 
-/// Services: whose calls, and which tools.
+/// The configured services.
 const SERVICES: [Terms; 4] = [
     (None, None),
     (Some(&["a"]), None),
@@ -56,7 +57,7 @@ const SERVICES: [Terms; 4] = [
     (Some(&["b", "c"]), None),
 ];
 
-/// A call as the model sees it.
+/// A recorded call in the model.
 #[derive(Clone, Debug)]
 struct ModelCall {
     who: usize,
@@ -68,7 +69,7 @@ struct ModelCall {
     state: RecordedCallState,
 }
 
-/// A post, as its service made it.
+/// A post of a tool service.
 #[derive(Clone, Debug)]
 struct ModelPost {
     service: usize,
@@ -81,7 +82,7 @@ struct ModelPost {
 struct Model {
     calls: Vec<ModelCall>,
     parked: Vec<ModelPost>,
-    /// Whose each content is.
+    /// Owner of each posted content.
     landed: BTreeMap<String, usize>,
 }
 
@@ -178,9 +179,9 @@ fn serves((principals, tools): &Terms, call: &ModelCall) -> bool {
         && tools.is_none_or(|names| names.contains(&TOOLS[call.tool]))
 }
 
-/// What went otherwise than the model says.
+/// A difference between the store and the model.
 struct Deviation {
-    /// Whether somebody was given what is another's.
+    /// `true` if a caller received another caller's result.
     is_crossing: bool,
     told: String,
 }
@@ -234,11 +235,11 @@ impl World {
             posts: Vec::new(),
             deviations: Vec::new(),
         };
-        world.prove();
+        world.mark_callers_verified();
         world
     }
 
-    fn prove(&mut self) {
+    fn mark_callers_verified(&mut self) {
         for who in 0..WHO.len() - 1 {
             self.late.callers().mark_verified(self.who(who));
         }
@@ -254,8 +255,8 @@ impl World {
         user.map_or(account, |user| account.with_user(&self.key(), user.as_bytes()))
     }
 
-    fn anybody(&mut self) -> usize {
-        // Without users, those that have some are not there.
+    fn random_caller(&mut self) -> usize {
+        // Without `trust_body_user` the callers with a user do not exist.
         let all = if self.settings.principals.has_users() {
             vec![0, 1, 2, 3, 4, 5]
         } else {
@@ -266,7 +267,7 @@ impl World {
 
     fn call(&mut self) -> ModelCall {
         ModelCall {
-            who: self.anybody(),
+            who: self.random_caller(),
             id: self.rng.below(IDS.len()),
             tool: self.rng.below(TOOLS.len()),
             lane: self.rng.below(2),
@@ -276,7 +277,7 @@ impl World {
         }
     }
 
-    /// Lanes of different principals are the same here: the principal alone must keep them apart.
+    /// Returns a lane id that is equal for all principals, so that only the principal keeps callers apart.
     fn lane(lane: usize) -> LaneId {
         LaneId::from_bytes([u8::try_from(lane).unwrap(); 32])
     }
@@ -301,7 +302,7 @@ impl World {
             _ => {
                 self.late.flush_jobs().await;
                 self.late = late::running(&self.ledger, self.settings.clone());
-                self.prove();
+                self.mark_callers_verified();
             }
         }
         self.late.flush_jobs().await;
@@ -329,7 +330,7 @@ impl World {
             ModelPost {
                 service: self.rng.below(SERVICES.len()),
                 id: self.rng.below(IDS.len()),
-                owner: self.rng.chance(50).then(|| self.anybody()),
+                owner: self.rng.chance(50).then(|| self.random_caller()),
                 content: format!("{{\"n\":{}}}", self.posts.len()),
             }
         };
@@ -383,7 +384,10 @@ impl World {
         let call = self.call();
         let wanted = [Self::wanted(&call)];
         let lane = self.rng.chance(80).then(|| Self::lane(call.lane));
-        let found = self.late.find_results(self.who(call.who), lane, &wanted, soon()).await;
+        let found = self
+            .late
+            .find_results(self.who(call.who), lane, &wanted, near_deadline())
+            .await;
         let found = found.into_iter().next().unwrap().map(|found| found.content);
         let known = self.model.of(&call).filter(|_| lane.is_some() || IDS[call.id].1);
         let expected = known.and_then(|call| call.content.clone());
@@ -404,7 +408,7 @@ impl World {
     }
 
     async fn outstanding(&mut self) {
-        let who = self.anybody();
+        let who = self.random_caller();
         let caller = self.who(who);
         let found = self.late.outstanding_results(caller).await.unwrap();
         let found: BTreeSet<String> = found
@@ -420,7 +424,7 @@ impl World {
             let (found, expected) = (found.get(content), expected.get(content));
             self.compare(who, found, expected, "outstanding");
         }
-        self.late.load_pending(caller, soon()).await;
+        self.late.load_pending(caller, near_deadline()).await;
         let pending = self.late.pending_count(caller);
         if pending != expected.len() {
             self.other(format!(
@@ -450,7 +454,7 @@ impl World {
     }
 }
 
-/// Deviations of a walk from the model.
+/// Returns the deviations of one walk from the model.
 async fn walk(ledger: Arc<dyn Ledger>, seed: u64) -> Vec<Deviation> {
     let mut world = World::new(ledger, seed);
     for _ in 0..STEPS {
@@ -460,7 +464,7 @@ async fn walk(ledger: Arc<dyn Ledger>, seed: u64) -> Vec<Deviation> {
 }
 
 #[tokio::test]
-async fn a_result_reaches_its_owner_and_nobody_else() {
+async fn a_result_reaches_only_its_owner() {
     let begin = seed();
     for seed in begin..begin + ROUNDS {
         let deviations = walk(late::memory(), seed).await;
@@ -471,32 +475,32 @@ async fn a_result_reaches_its_owner_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_ledger_that_forgets_whose_a_record_is_is_found_out() {
+async fn a_ledger_that_ignores_principals_is_detected() {
     let mut crossings = 0;
     for seed in 0..10 {
-        let deviations = walk(Arc::new(Careless(late::memory())), seed).await;
+        let deviations = walk(Arc::new(LedgerWithoutPrincipals(late::memory())), seed).await;
         crossings += deviations.iter().filter(|deviation| deviation.is_crossing).count();
     }
     assert!(crossings > 0, "the walk finds no crossing where there must be some");
 }
 
-/// A ledger that leaves the principal out of every key.
+/// A ledger that ignores the principal of every key.
 #[derive(Debug)]
-struct Careless(Arc<dyn Ledger>);
+struct LedgerWithoutPrincipals(Arc<dyn Ledger>);
 
-fn nobodys(key: RecordKey) -> RecordKey {
+fn without_principal(key: RecordKey) -> RecordKey {
     RecordKey {
         principal: [0; 32],
         ..key
     }
 }
 
-impl Ledger for Careless {
+impl Ledger for LedgerWithoutPrincipals {
     fn commit(&self, mut steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome> {
         for step in &mut steps {
             match step {
                 CommitStep::Insert { key, .. } | CommitStep::Replace { key, .. } | CommitStep::Remove { key, .. } => {
-                    *key = nobodys(*key)
+                    *key = without_principal(*key)
                 }
             }
         }
@@ -505,7 +509,10 @@ impl Ledger for Careless {
 
     fn read(&self, keys: Vec<RecordKey>, now: Moment) -> LedgerReply<'_, Vec<Option<Record>>> {
         Box::pin(async move {
-            let found = self.0.read(keys.iter().copied().map(nobodys).collect(), now).await?;
+            let found = self
+                .0
+                .read(keys.iter().copied().map(without_principal).collect(), now)
+                .await?;
             let named = found.into_iter().zip(keys);
             Ok(named
                 .map(|(record, key)| record.map(|record| Record { key, ..record }))
@@ -554,7 +561,7 @@ impl Ledger for Careless {
     }
 }
 
-/// Time enough for a ledger in memory.
-fn soon() -> tokio::time::Instant {
+/// Returns a deadline that a ledger in memory always meets.
+fn near_deadline() -> tokio::time::Instant {
     antiphon::clock::now() + std::time::Duration::from_secs(1)
 }

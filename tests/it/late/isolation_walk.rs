@@ -1,7 +1,9 @@
-//! The whole proxy with late results, by chance and on paused time: nobody is ever given what is another's.
+//! Random walk over the whole proxy on paused time: no caller ever receives another caller's result.
 //!
-//! Each result is a canary that says whose it is; every request upstream and every answer of `/ledger/v1` is searched for
-//! those of others. `STEPS=` sets how long it goes on, `SEED=<n>` replays another walk, `SEED=random` takes a new one.
+//! Each result is a canary that names its owner. Every request upstream and every answer of `/ledger/v1` is searched
+//! for foreign canaries.
+//!
+//! `STEPS=` sets the number of steps, `SEED=<n>` replays another walk, `SEED=random` takes a new one.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -13,7 +15,7 @@ use crate::support::{
 };
 
 const STEPS: u64 = 4_000;
-/// Steps over one ledger.
+/// Steps with one ledger.
 const ROUND: u64 = 200;
 
 fn number(name: &str) -> Option<u64> {
@@ -22,7 +24,7 @@ fn number(name: &str) -> Option<u64> {
 
 type Found = BTreeMap<Wrong, Vec<String>>;
 
-/// Runs of a seed: how often what happened, and what is wrong.
+/// Plays the runs of a seed. Returns the event counts and everything that went wrong.
 async fn runs(seed: u64, steps: u64, habits: Habits) -> (Counts, Found) {
     let (mut counts, mut wrong) = (Counts::new(), Found::new());
     for round in 0..steps.div_ceil(ROUND) {
@@ -43,7 +45,7 @@ async fn runs(seed: u64, steps: u64, habits: Habits) -> (Counts, Found) {
     (counts, wrong)
 }
 
-async fn nothing_is_wrong(steps: u64, habits: Habits) -> Counts {
+async fn check_walk(steps: u64, habits: Habits) -> Counts {
     let seed = seed();
     let (steps, began) = (number("STEPS").unwrap_or(steps), Instant::now());
     println!("SEED={seed} STEPS={steps}");
@@ -57,8 +59,8 @@ async fn nothing_is_wrong(steps: u64, habits: Habits) -> Counts {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_ever_given_what_is_anothers() {
-    let counts = nothing_is_wrong(STEPS, Habits::default()).await;
+async fn no_caller_receives_another_callers_result() {
+    let counts = check_walk(STEPS, Habits::default()).await;
     let wanted = [
         "restored",
         "appended",
@@ -78,35 +80,35 @@ async fn nobody_is_ever_given_what_is_anothers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_that_comes_again_is_no_address_even_with_its_owner() {
+async fn weak_ids_with_an_owner_select_no_call() {
     let habits = Habits {
         weak_owners: true,
         ..Habits::default()
     };
-    nothing_is_wrong(2_000, habits).await;
+    check_walk(2_000, habits).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_again_is_another_place() {
+async fn repeated_words_are_separate_anchors() {
     let habits = Habits {
         repeats: true,
         ..Habits::default()
     };
-    nothing_is_wrong(2_000, habits).await;
+    check_walk(2_000, habits).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_made_again_is_another_call() {
+async fn repeated_calls_with_equal_input_are_separate_calls() {
     let habits = Habits {
         same_inputs: true,
         ..Habits::default()
     };
-    nothing_is_wrong(2_000, habits).await;
+    check_walk(2_000, habits).await;
 }
 
-/// The same run finds a ledger that does not tell callers apart.
+/// The same walk detects a ledger that ignores principals.
 #[tokio::test(start_paused = true)]
-async fn a_ledger_without_principals_is_found_out() {
+async fn a_ledger_without_principals_is_detected() {
     let mut run = Run::new(blind(), 1, Habits::default()).await;
     for step in 0..2_000 {
         run.step().await;

@@ -1,4 +1,4 @@
-//! Which call a service means, and what becomes of its result: as tables.
+//! Tables: the call that a posted result is for, and the verdict on the result.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -66,7 +66,7 @@ fn service(principals: &[&str], tools: &[&str]) -> Service {
     }
 }
 
-/// Service, id, owner, recorded calls as `principal id tool`, and which of them is meant.
+/// Service, id, owner, recorded calls as `principal id tool`, and the expected match.
 type Row = (
     Service,
     &'static str,
@@ -85,12 +85,12 @@ fn late_matching_finds_one_call_or_none() {
         (all(), STRONG, None, &[["a", STRONG, "t"]], CallMatch::One(0)),
         (all(), STRIPPED, None, &[["a", STRONG, "t"]], CallMatch::One(0)),
         (all(), STRONG, None, &[["a", STRIPPED, "t"]], CallMatch::One(0)),
-        // How a client writes it down makes nobody its owner.
+        // An exact spelling of the id does not make one of two callers the owner.
         (all(), STRONG, None, &[["a", STRIPPED, "t"], ["b", STRONG, "t"]], CallMatch::Several),
         (all(), STRONG, None, &[["a", STRONG, "t"], ["b", STRONG, "t"]], CallMatch::Several),
         (all(), STRIPPED, None, &[["a", STRONG, "t"], ["b", STRONG, "t"]], CallMatch::Several),
         (all(), STRONG, Some("b"), &[["a", STRONG, "t"], ["b", STRONG, "t"]], CallMatch::One(1)),
-        // The owner narrows and never widens.
+        // The owner only narrows the choice.
         (all(), STRONG, Some("c"), &[["a", STRONG, "t"], ["b", STRONG, "t"]], CallMatch::None),
         (one(), STRONG, Some("b"), &[["b", STRONG, "t"]], CallMatch::None),
         (one(), STRONG, None, &[["b", STRONG, "t"]], CallMatch::None),
@@ -98,7 +98,7 @@ fn late_matching_finds_one_call_or_none() {
         (service(&["*"], &["t"]), STRONG, None, &[["a", STRONG, "u"]], CallMatch::None),
         (service(&["*"], &["t"]), STRONG, None, &[["a", STRONG, "u"], ["b", STRONG, "t"]], CallMatch::One(1)),
         (service(&["*"], &[]), STRONG, None, &[["a", STRONG, "t"]], CallMatch::None),
-        // An id that comes again means no call.
+        // A weak id matches no single call.
         (all(), WEAK, None, &[["a", WEAK, "t"]], CallMatch::Several),
         (all(), WEAK, Some("a"), &[["a", WEAK, "t"]], CallMatch::Several),
         (all(), WEAK, Some("a"), &[["a", WEAK, "t"], ["b", WEAK, "t"]], CallMatch::Several),
@@ -107,7 +107,7 @@ fn late_matching_finds_one_call_or_none() {
         (one(), WEAK, None, &[["a", WEAK, "t"], ["a", WEAK, "t"]], CallMatch::Several),
         (service(&["a", "b"], &["*"]), WEAK, None, &[["a", WEAK, "t"]], CallMatch::Several),
         (all(), WEAK, None, &[], CallMatch::None),
-        // A service of an account answers its users, and must say which where several fit.
+        // A service of an account also answers for its users. With several matches the post must name one.
         (service(&["a"], &["*"]), STRONG, None, &[["a/ann", STRONG, "t"]], CallMatch::One(0)),
         (service(&["a"], &["*"]), STRONG, None, &[["a/ann", STRONG, "t"], ["a/ben", STRONG, "t"]], CallMatch::Several),
         (service(&["a"], &["*"]), STRONG, Some("a/ben"), &[["a/ann", STRONG, "t"], ["a/ben", STRONG, "t"]], CallMatch::One(1)),

@@ -1,4 +1,4 @@
-//! Results that reach their owner and the wrong call of his: what the walk of `late_isolation` found, each by itself.
+//! Single cases from the walk in `isolation_walk`: results that reached their owner but the wrong call.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const STRONG: &str = "toolu_01AbC9dE3fG7hJ2";
 const RESULT: &str = "what the tool said";
 const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[],"stop_reason":"end_turn"}"#;
 
-/// A proxy whose caller was answered once.
+/// Starts a proxy whose caller is verified.
 async fn world() -> World {
     let ledger = lasting();
     let world = World::with(|builder| {
@@ -51,7 +51,7 @@ async fn post(world: &World, id: &str, owner: &Answer) -> Message {
     world.ask(post_with(&path, &service, body.as_bytes())).await.message
 }
 
-/// What went up, the last time.
+/// Returns the body of the last request upstream.
 fn sent(world: &World) -> String {
     String::from_utf8(world.requests().pop().unwrap().message.body).unwrap()
 }
@@ -60,9 +60,9 @@ fn times(world: &World) -> usize {
     sent(world).matches(RESULT).count()
 }
 
-/// How often the result stands in what went up, the last time.
+/// Asserts the number of copies of the result in the last request upstream.
 #[track_caller]
-fn is_told(world: &World, wanted: usize) {
+fn assert_copies_of_result(world: &World, wanted: usize) {
     assert_eq!(times(world), wanted, "{}", sent(world));
 }
 
@@ -82,9 +82,9 @@ fn brings(id: &str, content: &str) -> Value {
     json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": content}]})
 }
 
-/// The call of one session was answered by its client, so that nothing is recorded of it; its service posts all the same.
+/// The client itself answered the call of one session, so no call is recorded there. The service posts a result anyway.
 #[tokio::test(start_paused = true)]
-async fn a_result_of_one_session_does_not_land_in_another() {
+async fn a_result_of_one_session_does_not_reach_another() {
     let world = world().await;
     let one = [says("go"), calls("call_0", &json!({"n": 1})), brings("call_0", "done")];
     ask(&world, "s1", &one).await;
@@ -96,7 +96,7 @@ async fn a_result_of_one_session_does_not_land_in_another() {
     assert_eq!((times(&world), answer.status()), (0, 409), "{}", sent(&world));
 }
 
-/// Until a request has shown it, a call of such an id is not recorded: an older one is taken for it.
+/// A weak id must not address an older recorded call, so a service cannot post for it.
 #[tokio::test(start_paused = true)]
 async fn the_same_call_made_twice_is_two_calls() {
     let world = world().await;
@@ -114,48 +114,48 @@ async fn the_same_call_made_twice_is_two_calls() {
     assert!(!sent(&world).contains(&restored), "{}", sent(&world));
 }
 
-/// The user says the same once more: behind an error, or since nothing came.
+/// The user repeats the same words after an error or a missing answer.
 #[tokio::test(start_paused = true)]
-async fn words_said_again_bring_a_late_result_once() {
+async fn repeated_words_append_a_late_result_once() {
     let world = world().await;
     let mut log = vec![says("go"), calls(STRONG, &json!({})), says("hurry")];
     let owner = ask(&world, "s1", &log).await;
     assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
     log.extend([said("fine"), says("and now?")]);
     ask(&world, "s1", &log).await;
-    is_told(&world, 1);
+    assert_copies_of_result(&world, 1);
     log.push(says("and now?"));
     ask(&world, "s1", &log).await;
-    is_told(&world, 1);
+    assert_copies_of_result(&world, 1);
 }
 
-/// Another conversation of the same caller, which has nothing but one short exchange in common.
+/// Another conversation of the same caller, with one short equal exchange.
 #[tokio::test(start_paused = true)]
-async fn the_same_words_elsewhere_bring_nothing() {
+async fn equal_words_in_another_conversation_append_nothing() {
     let world = world().await;
     let mut log = vec![says("go"), calls(STRONG, &json!({})), says("hurry")];
     let owner = ask(&world, "s1", &log).await;
     assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
     log.extend([said("fine"), says("and now?")]);
     ask(&world, "s1", &log).await;
-    is_told(&world, 1);
+    assert_copies_of_result(&world, 1);
     ask(&world, "s2", &[says("something else"), said("fine"), says("and now?")]).await;
-    is_told(&world, 0);
+    assert_copies_of_result(&world, 0);
 }
 
-/// The user goes back and says something else; the model makes a call of the same id, and nothing of it has come yet.
+/// The user goes back and says something else. The model makes a call with the same id, whose result has not come.
 #[tokio::test(start_paused = true)]
-async fn a_branch_that_was_left_gives_nothing_to_another() {
+async fn an_abandoned_branch_gives_no_result_to_another() {
     let world = world().await;
     let call = || calls("call_0", &json!({"command": "date"}));
     ask(&world, "s1", &[says("go"), call(), brings("call_0", RESULT)]).await;
     ask(&world, "s1", &[says("go, but slowly"), call(), says("hurry")]).await;
-    is_told(&world, 0);
+    assert_copies_of_result(&world, 0);
 }
 
-/// The client had a text of its own in place of the result, and loses that text too: `SEED=5019` of the walk.
+/// The client had its own text in place of the result and then loses it: `SEED=5019` of the walk.
 #[tokio::test(start_paused = true)]
-async fn what_was_put_at_the_end_is_not_restored_too() {
+async fn an_appended_result_is_not_restored_too() {
     let world = world().await;
     let lost = brings(STRONG, "[Tool execution was interrupted]");
     let mut log = vec![says("go"), calls(STRONG, &json!({})), lost, said("fine")];
@@ -163,30 +163,31 @@ async fn what_was_put_at_the_end_is_not_restored_too() {
     assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
     log.push(says("and now?"));
     ask(&world, "s1", &log).await;
-    is_told(&world, 1);
+    assert_copies_of_result(&world, 1);
     log[2] = says("never mind");
     log.extend([said("well"), says("go on")]);
     ask(&world, "s1", &log).await;
-    is_told(&world, 1);
+    assert_copies_of_result(&world, 1);
 }
 
-/// A branch was given the result where its call stands; then the user says there what was said in another: `SEED=897692778`.
+/// The result was restored in one branch. Then the user repeats words there that carried it in another:
+/// `SEED=897692778`.
 #[tokio::test(start_paused = true)]
-async fn what_was_restored_is_not_put_at_the_end_too() {
+async fn a_restored_result_is_not_appended_too() {
     let world = world().await;
     let lost = brings(STRONG, "[Tool execution was interrupted]");
     let mut log = vec![says("go on"), calls(STRONG, &json!({})), lost, says("go on")];
     let owner = ask(&world, "s1", &log).await;
     assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
     ask(&world, "s1", &log).await;
-    is_told(&world, 1);
+    assert_copies_of_result(&world, 1);
     log.truncate(2);
     log.push(says("and now?"));
     ask(&world, "s1", &log).await;
-    is_told(&world, 1);
+    assert_copies_of_result(&world, 1);
     log.push(says("go on"));
     ask(&world, "s1", &log).await;
-    is_told(&world, 1);
+    assert_copies_of_result(&world, 1);
 }
 
 fn bound() -> Vec<Step> {
@@ -195,9 +196,10 @@ fn bound() -> Vec<Step> {
     still::json(400, &error.to_string())
 }
 
-/// A posted result is put in front of a thought that never saw it; the provider will not have that, and gets a placeholder.
+/// A posted result precedes thinking that was generated without it. The provider refuses, and a placeholder replaces
+/// it.
 #[tokio::test(start_paused = true)]
-async fn a_result_that_made_way_for_a_placeholder_is_still_owed() {
+async fn a_result_replaced_by_a_placeholder_is_appended_later() {
     let world = world().await;
     let call = calls(STRONG, &json!({}));
     let answer = json!({"id": "msg_2", "type": "message", "role": "assistant", "content": call["content"],
@@ -221,9 +223,9 @@ async fn a_result_that_made_way_for_a_placeholder_is_still_owed() {
     assert_eq!((told.max(times(&world)), answer.status()), (1, 200), "{}", sent(&world));
 }
 
-/// Where nothing may be mended, what a client brings is noted all the same.
+/// Results that a client brings are recorded even in modes that change nothing.
 #[tokio::test(start_paused = true)]
-async fn what_a_client_brings_where_nothing_is_mended_is_owed_no_more() {
+async fn a_result_brought_in_strict_or_observe_mode_is_not_pending() {
     for mode in ["strict", "observe"] {
         let world = world().await;
         let mut log = vec![says("go"), calls(STRONG, &json!({})), says("hurry")];
@@ -247,9 +249,9 @@ async fn what_a_client_brings_where_nothing_is_mended_is_owed_no_more() {
     }
 }
 
-/// Two conversations that begin alike, of a client that names no session.
+/// Two conversations with an equal beginning, from a client that names no session.
 #[tokio::test(start_paused = true)]
-async fn a_lane_that_was_only_guessed_gives_no_result_to_a_call_whose_id_comes_again() {
+async fn a_guessed_lane_gives_no_result_to_a_repeated_weak_id() {
     let world = world().await;
     let fields = [("x-api-key", "sk-one")];
     let one = [
@@ -265,19 +267,19 @@ async fn a_lane_that_was_only_guessed_gives_no_result_to_a_call_whose_id_comes_a
             .await;
         world.settle().await;
     }
-    is_told(&world, 0);
+    assert_copies_of_result(&world, 0);
 }
 
-/// What was told once stands in counts and compactions too: the summary must know it.
+/// Token counts must contain appended results too.
 #[tokio::test(start_paused = true)]
-async fn what_was_told_is_counted_and_summed_up() {
+async fn an_appended_result_is_in_token_counts() {
     let world = world().await;
     let mut log = vec![says("go"), calls(STRONG, &json!({})), says("hurry")];
     let owner = ask(&world, "s1", &log).await;
     assert_eq!(post(&world, STRONG, &owner).await.status(), 200);
     log.extend([said("fine"), says("and now?")]);
     ask(&world, "s1", &log).await;
-    is_told(&world, 1);
+    assert_copies_of_result(&world, 1);
     let fields = [("x-api-key", "sk-one"), ("x-antiphon-session", "s1")];
     let body = json!({"model": "m", "messages": log}).to_string();
     world
@@ -287,5 +289,5 @@ async fn what_was_told_is_counted_and_summed_up() {
             body.as_bytes(),
         ))
         .await;
-    is_told(&world, 1);
+    assert_copies_of_result(&world, 1);
 }

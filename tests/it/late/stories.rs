@@ -1,4 +1,4 @@
-//! The stories that brought people here, from outside: the binary, a strict provider, a tool service, and `kill -9`.
+//! Reported failures with the real binary, a strict provider, a tool service, and `kill -9`.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) fn install(provider: &Provider) -> Install {
     ))
 }
 
-/// A client that keeps its own log.
+/// A client that stores its own history.
 struct Log(Vec<Value>);
 
 impl Log {
@@ -48,7 +48,7 @@ impl Log {
         json!({"model": "m", "max_tokens": 99, "messages": self.0}).to_string()
     }
 
-    /// Sends the log; the answer goes into it.
+    /// Sends the history and appends the answer to it.
     async fn ask(&mut self, process: &Process, who: &[(&str, &str)]) -> Message {
         let answer = process
             .ask(post_with("/anthropic/v1/messages", who, self.body().as_bytes()))
@@ -64,7 +64,7 @@ fn call(id: &str, tool: &str) -> ToolCall {
     ToolCall::new(id, tool, json!({"of": id}))
 }
 
-/// The service posts a result; asked again while the call is still on its way into the ledger.
+/// Posts a result as the tool service does. Repeats while the call is not in the ledger yet.
 async fn posts(process: &Process, id: &str, content: &Value, owner: Option<&str>) -> Message {
     let body = json!({"content": content, "owner": owner}).to_string();
     let body = if owner.is_none() {
@@ -81,7 +81,7 @@ async fn posts(process: &Process, id: &str, content: &Value, owner: Option<&str>
         .await
 }
 
-/// Posts until the result has settled a call.
+/// Posts a result until it settles a call.
 pub(crate) async fn settles(process: &Process, id: &str, content: &Value) {
     let settled = async {
         loop {
@@ -102,9 +102,11 @@ fn sent(provider: &Provider) -> Value {
     serde_json::from_slice(&provider.last().body).unwrap()
 }
 
-/// F2: proxy and client die in the middle of three tools; two results come; the client resumes with its log as it was.
+/// F2: client and proxy die while three tools run. Two results are posted, and the client resumes with its old history.
+///
+/// <https://github.com/garrytan/gbrain/issues/2273>, <https://github.com/garrytan/gbrain/issues/2274>
 #[tokio::test]
-async fn results_of_tools_that_outlived_proxy_and_client_are_restored() {
+async fn results_posted_across_crashes_are_restored() {
     let provider = Provider::start().await;
     let install = install(&provider);
     let process = install.start().await;
@@ -137,7 +139,7 @@ async fn results_of_tools_that_outlived_proxy_and_client_are_restored() {
     );
     process.kill();
 
-    // The next request repeats the same bytes, behind one more restart, and whatever comes meanwhile.
+    // After one more restart, the next request must repeat the same bytes.
     let process = install.start().await;
     log.says("and now?");
     let answer = log.ask(&process, ANN).await;
@@ -153,7 +155,7 @@ async fn results_of_tools_that_outlived_proxy_and_client_are_restored() {
         "{before}\n{after}"
     );
 
-    // The third result comes late: it is put behind the user's words, once, and stays there.
+    // The third result is late: it is appended to the user's message once, and stays there.
     settles(&process, IDS[2], &json!("third result")).await;
     log.says("anything new?");
     let answer = log.ask(&process, ANN).await;
@@ -184,10 +186,10 @@ async fn results_of_tools_that_outlived_proxy_and_client_are_restored() {
     );
 }
 
-/// F5: the user closes, the render finishes, the user comes back and gets it once, at the tail. Another user with the
-/// same call id and the same session header never does.
+/// F5: the user leaves, the render finishes, and the user comes back. The result is appended once, at the end. Another
+/// user with the same call id and the same session header never receives it.
 #[tokio::test]
-async fn a_render_that_finishes_behind_a_closed_conversation_reaches_its_user_alone() {
+async fn a_result_after_a_closed_session_reaches_only_its_user() {
     let provider = Provider::start().await;
     let install = install(&provider);
     let mut process = install.start().await;
@@ -198,7 +200,7 @@ async fn a_render_that_finishes_behind_a_closed_conversation_reaches_its_user_al
         log.says("render it");
         provider.reply(Reply::Calls(vec![call(IDS[0], "render")]));
         log.ask(&process, who).await;
-        // The user does not wait, and is told something.
+        // The user goes on without the result.
         log.says("never mind, later");
         provider.reply(Reply::Text("fine".to_owned()));
         let answer = log.ask(&process, who).await;
@@ -219,7 +221,7 @@ async fn a_render_that_finishes_behind_a_closed_conversation_reaches_its_user_al
         .ask(post_with("/ledger/v1/sessions/one/close", ANN, b"{}"))
         .await;
 
-    // A callback without owner fits two calls: it is refused, and nobody gets it.
+    // A callback without an owner matches two calls, so it is refused and stored for neither caller.
     let answer = posts(&process, IDS[0], &json!("the render"), None).await;
     assert_eq!(answer.status(), 409, "{}", answer.text());
     assert!(answer.text().contains("ambiguous_call"));
@@ -258,11 +260,11 @@ async fn a_render_that_finishes_behind_a_closed_conversation_reaches_its_user_al
         1,
         "once, at the tail"
     );
-    is_no_longer_owed(&process).await;
+    wait_until_acknowledged(&process).await;
 }
 
-/// What was seen is acknowledged.
-async fn is_no_longer_owed(process: &Process) {
+/// Waits until the result is acknowledged, which the proxy does once the client has seen it.
+async fn wait_until_acknowledged(process: &Process) {
     let acknowledged = async {
         let get = "GET /ledger/v1/outstanding HTTP/1.1\r\nhost: localhost\r\nx-api-key: sk-ann\r\n\r\n";
         while process.ask(get).await.text().contains(IDS[0]) {
@@ -273,10 +275,12 @@ async fn is_no_longer_owed(process: &Process) {
     acknowledged.await.expect("it is acknowledged");
 }
 
-/// F1 and F3: the client is killed in the middle of a tool, or its user aborts; its log keeps the call without a result,
-/// first at the end, then deep in the history. The provider accepts each request, and sees the same bytes each time.
+/// F1 and F3: the client is killed during a tool, or its user aborts. Its history keeps a call without a result, first
+/// at the end, then deep inside. The provider accepts each request and sees the same bytes each time.
+///
+/// <https://github.com/github/copilot-cli/issues/3183>, <https://github.com/alchemiststudiosDOTai/tunacode/issues/246>
 #[tokio::test]
-async fn a_call_that_was_cut_off_never_bricks_its_session() {
+async fn an_interrupted_call_never_breaks_its_session() {
     let provider = Provider::start().await;
     let install = install(&provider);
     let mut log = Log::new();
@@ -287,7 +291,7 @@ async fn a_call_that_was_cut_off_never_bricks_its_session() {
     for round in 0..4 {
         log.says(&format!("words {round}"));
         if round == 2 {
-            // Another one is cut off while the first stands deep in the history.
+            // A second call is interrupted while the first is deep in the history.
             provider.reply(Reply::Calls(vec![call(IDS[1], "shell")]));
         }
         let answer = log.ask(&process, ANN).await;

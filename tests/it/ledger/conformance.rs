@@ -1,6 +1,6 @@
-//! What every ledger promises, asked of each through one door; and a model that both must equal.
+//! The conformance suite of the `Ledger` trait, run over every store, and a random walk against a simple model.
 //!
-//! `STEPS=` sets how far the walk by chance goes, `SEED=<n>` replays another, `SEED=random` takes a new one.
+//! `STEPS=` sets the length of the walk, `SEED=<n>` replays another, `SEED=random` takes a new one.
 #![expect(
     clippy::disallowed_methods,
     reason = "the number of steps comes from the environment"
@@ -102,7 +102,7 @@ fn names(records: &[Record]) -> Vec<u64> {
     records.iter().map(name).collect()
 }
 
-/// Every store, each empty.
+/// Returns every store, empty.
 fn stores(folder: &Path, settings: LedgerSettings) -> Vec<(&'static str, Arc<dyn Ledger>)> {
     let file = SqliteLedger::open(&folder.join("ledger.db"), settings, SECRET).unwrap();
     vec![
@@ -111,7 +111,7 @@ fn stores(folder: &Path, settings: LedgerSettings) -> Vec<(&'static str, Arc<dyn
     ]
 }
 
-/// Runs each case against each store.
+/// Runs each case over each store.
 macro_rules! cases {
     ($($name:ident($ledger:ident, $settings:expr) $body:block)*) => {$(
         #[tokio::test]
@@ -127,7 +127,7 @@ macro_rules! cases {
 }
 
 cases! {
-    what_was_put_in_is_read(ledger, LedgerSettings::default()) {
+    inserted_records_can_be_read(ledger, LedgerSettings::default()) {
         assert_eq!(get(&**ledger, call(1), NOW).await, None);
         done(&**ledger, vec![indexed(call(1), 3)], NOW).await;
         let record = get(&**ledger, call(1), NOW).await.unwrap();
@@ -147,14 +147,14 @@ cases! {
         done(&**ledger, vec![], NOW).await;
     }
 
-    it_is_put_in_once_and_a_conflict_shows_what_stands(ledger, LedgerSettings::default()) {
+    a_second_insert_conflicts_and_returns_the_stored_record(ledger, LedgerSettings::default()) {
         done(&**ledger, vec![insert(call(1), "first")], NOW).await;
         let stands = get(&**ledger, call(1), NOW).await;
         assert!(stands.is_some());
         assert_eq!(conflict(&**ledger, vec![insert(call(1), "second")], NOW).await, [stands]);
     }
 
-    it_is_replaced_and_removed_by_its_version(ledger, LedgerSettings::default()) {
+    records_are_replaced_and_removed_by_version(ledger, LedgerSettings::default()) {
         done(&**ledger, vec![insert(call(1), "one"), insert(call(2), "other")], NOW).await;
         done(&**ledger, vec![replace(call(1), 1, "two")], Duration::from_secs(9)).await;
         let record = get(&**ledger, call(1), NOW).await.unwrap();
@@ -194,7 +194,7 @@ cases! {
         assert_eq!(get(&**ledger, call(6), NOW).await, None);
     }
 
-    what_expired_is_gone_for_every_method(ledger, LedgerSettings::default()) {
+    expired_records_are_absent_for_every_method(ledger, LedgerSettings::default()) {
         done(&**ledger, vec![indexed(call(1), 3)], NOW).await;
         let last = LATER.saturating_sub(Duration::from_nanos(1));
         assert!(get(&**ledger, call(1), last).await.is_some());
@@ -227,7 +227,7 @@ cases! {
         assert_eq!(ledger.usage().await.unwrap(), LedgerSize::default());
     }
 
-    lists_give_the_latest_in_order(ledger, LedgerSettings::default()) {
+    lists_contain_the_latest_records_in_order(ledger, LedgerSettings::default()) {
         for name in [5, 3, 9, 1, 7] {
             done(&**ledger, vec![insert(call(name), "x"), insert(key(RecordKind::PinnedAnswer, 1, name), "y")], NOW).await;
         }
@@ -255,7 +255,7 @@ cases! {
         assert_eq!(names(&ledger.find_by_index(RecordKind::Call, [3; 16], 9, NOW).await.unwrap()), [1, 2, 3]);
     }
 
-    nobody_sees_another_principals_record_of_the_same_name(ledger, LedgerSettings::default()) {
+    equal_names_of_two_principals_are_separate_records(ledger, LedgerSettings::default()) {
         let [mine, theirs] = [key(RecordKind::Call, 1, 1), key(RecordKind::Call, 2, 1)];
         done(&**ledger, vec![insert(mine, "mine")], NOW).await;
         assert_eq!(get(&**ledger, theirs, NOW).await, None);
@@ -271,7 +271,7 @@ cases! {
         assert!(get(&**ledger, mine, NOW).await.is_some());
     }
 
-    nobody_takes_more_than_his_share(ledger, bounded(4 * (RECORD_BYTES + 10), 2 * (RECORD_BYTES + 10))) {
+    a_principal_cannot_exceed_its_share(ledger, bounded(4 * (RECORD_BYTES + 10), 2 * (RECORD_BYTES + 10))) {
         let ten = "0123456789";
         done(&**ledger, vec![insert(call(1), ten), insert(call(2), ten)], NOW).await;
         let full = ledger.commit(vec![insert(call(3), "")], NOW).await;
@@ -292,7 +292,7 @@ cases! {
         assert_eq!(ledger.usage().await.unwrap().records, 1, "what had expired made room by itself");
     }
 
-    clearing_frees_room(ledger, LedgerSettings::default()) {
+    removing_records_frees_space(ledger, LedgerSettings::default()) {
         for name in 0..300 {
             let expires_at = if name % 3 == 0 { LATER + DAY } else { LATER };
             let step = CommitStep::Insert { key: call(name), index: None, value: Bytes::from(vec![1; 9]), expires_at };
@@ -322,7 +322,7 @@ cases! {
         assert_eq!(get(&**ledger, call(9), NOW).await, None);
     }
 
-    too_much_at_once_is_refused(ledger, LedgerSettings::default()) {
+    oversized_commits_are_refused(ledger, LedgerSettings::default()) {
         let steps = (0..=ROWS_MAX as u64).map(|name| insert(call(name), "")).collect();
         assert!(matches!(ledger.commit(steps, NOW).await, Err(LedgerError::TooLarge)));
         let keys = (0..=ROWS_MAX as u64).map(call).collect();
@@ -330,7 +330,7 @@ cases! {
         assert_eq!(ledger.usage().await.unwrap(), LedgerSize::default());
     }
 
-    of_many_at_once_one_wins(ledger, LedgerSettings::default()) {
+    one_of_many_concurrent_commits_wins(ledger, LedgerSettings::default()) {
         for name in 0..20 {
             let mut racers = tokio::task::JoinSet::new();
             for racer in 0..32_u8 {
@@ -348,7 +348,7 @@ cases! {
         }
     }
 
-    a_dropped_reply_harms_nobody(ledger, LedgerSettings::default()) {
+    a_dropped_reply_is_harmless(ledger, LedgerSettings::default()) {
         for name in 0..50 {
             let mut reply = ledger.commit(vec![insert(call(name), "x")], NOW);
             drop(futures_util::poll!(&mut reply));
@@ -362,7 +362,7 @@ cases! {
     }
 }
 
-/// The simplest ledger: records in the order in which they were put in.
+/// The simplest ledger: records in insertion order.
 #[derive(Clone, Debug, Default)]
 struct Model(Vec<Record>);
 
@@ -493,7 +493,7 @@ fn random_step(rng: &mut Rng, model: &Model, now: Moment) -> CommitStep {
 
 type Stores = Vec<(&'static str, Arc<dyn Ledger>)>;
 
-/// The stores list and find what the model does.
+/// Asserts that the stores list and find the same records as the model.
 async fn same_lists(stores: &Stores, model: &Model, rng: &mut Rng, now: Moment, at: &impl Fn(&str) -> String) {
     let RecordKey { kind, principal, .. } = random_key(rng);
     let (index, limit) = ([u8::try_from(rng.below(3)).unwrap(); 16], rng.below(6));
@@ -520,7 +520,7 @@ async fn same_lists(stores: &Stores, model: &Model, rng: &mut Rng, now: Moment, 
 }
 
 #[tokio::test]
-async fn both_stores_do_what_the_model_does() {
+async fn both_stores_match_the_model() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let seed = seed();
     println!("SEED={seed}");
@@ -531,7 +531,7 @@ async fn both_stores_do_what_the_model_does() {
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
     let mut now = NOW;
     for round in 0..number("STEPS").unwrap_or(5_000) {
-        // The clock goes on, stands, and now and then jumps back.
+        // The clock advances, and now and then jumps back.
         now = if rng.chance(2) {
             now.saturating_sub(Duration::from_millis(5))
         } else {

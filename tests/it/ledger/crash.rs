@@ -1,7 +1,7 @@
-//! A ledger whose process dies, or whose disk is full: what was acknowledged is there, and nothing is twice.
+//! Crash safety of the ledger: a killed process or a full disk loses no acknowledged record and repeats none.
 //!
-//! `CYCLES=` sets how often the writer is killed: 20 if nobody says, 200 for a long look.
-//! `SEED=<n>` kills it at other times, `SEED=random` at new ones.
+//! `CYCLES=` sets the number of kills (default 20, use 200 for a long run).
+//! `SEED=<n>` kills at other times, `SEED=random` at new ones.
 #![cfg(unix)]
 #![expect(
     clippy::disallowed_methods,
@@ -45,7 +45,7 @@ fn open(path: &Path) -> Result<SqliteLedger, LedgerOpenError> {
     SqliteLedger::open(path, LedgerSettings::default(), SECRET)
 }
 
-/// The child's part: writes as many records as it can until it is killed, and says of each what became of it.
+/// The child's part: writes records until it is killed, and prints the outcome of each commit.
 #[tokio::test]
 async fn writes_until_it_is_killed() {
     let (Ok(path), Ok(first)) = (std::env::var(PATH), std::env::var(FIRST)) else {
@@ -66,7 +66,7 @@ async fn writes_until_it_is_killed() {
                     Err(LedgerError::Store(_)) => "failed",
                     Err(_) => "refused",
                 };
-                // Whole lines, past the test's own capture.
+                // Whole lines on the real stdout: `println!` would be captured by the test harness.
                 writeln!(std::io::stdout(), "said {word} {name}").unwrap();
                 if word == "failed" {
                     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -77,7 +77,7 @@ async fn writes_until_it_is_killed() {
     writers.join_all().await;
 }
 
-/// The second record of the same commit.
+/// Returns the key of the second record in the same commit.
 fn twin(name: u64) -> RecordKey {
     RecordKey {
         kind: RecordKind::PinnedAnswer,
@@ -85,7 +85,7 @@ fn twin(name: u64) -> RecordKey {
     }
 }
 
-/// A child that writes, and what it says.
+/// A child process that writes, and its printed outcomes.
 struct Writer {
     child: Child,
     said: mpsc::Receiver<(String, u64)>,
@@ -99,7 +99,7 @@ impl Drop for Writer {
 }
 
 impl Writer {
-    /// `before` is what the shell does first.
+    /// Starts the child through a shell that runs `before` first.
     fn start(path: &Path, first: u64, before: &str) -> Self {
         let mut child = Command::new("sh")
             .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])
@@ -116,7 +116,7 @@ impl Writer {
         thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 let words: Vec<&str> = line.split_whitespace().collect();
-                // The last line may be cut in the middle: a name is whole if its line is.
+                // The last line may be cut in the middle. Only a whole line has three words.
                 if let ["said", word, name] = words[..] {
                     drop(tell.send((word.to_owned(), name.parse().unwrap())));
                 }
@@ -125,7 +125,7 @@ impl Writer {
         Self { child, said }
     }
 
-    /// The names of which it says this, until one is; what it says meanwhile of others goes into `done`.
+    /// Reads outcomes up to the first `wanted` one. Acknowledged names go into `done`.
     fn wait_for(&self, wanted: &str, done: &mut BTreeSet<u64>) {
         loop {
             let (word, name) = self.said.recv_timeout(WAIT).unwrap();
@@ -139,7 +139,7 @@ impl Writer {
         }
     }
 
-    /// Kills it, and gives the rest of what it said.
+    /// Kills the child and reads its remaining output.
     fn kill(mut self, done: &mut BTreeSet<u64>) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -151,7 +151,7 @@ impl Writer {
     }
 }
 
-/// Every acknowledged record is there and whole, both of each commit or none, and nothing is twice.
+/// Asserts that every acknowledged record is present and whole, and that each commit wrote both records or none.
 async fn check(path: &Path, done: &BTreeSet<u64>) {
     let ledger = open(path).unwrap();
     let mut names = done.iter().copied().peekable();
@@ -188,7 +188,7 @@ async fn check(path: &Path, done: &BTreeSet<u64>) {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_outlives_the_process() {
+async fn acknowledged_records_survive_a_kill() {
     let cycles = std::env::var("CYCLES")
         .ok()
         .and_then(|cycles| cycles.parse().ok())
@@ -217,7 +217,7 @@ async fn what_was_acknowledged_outlives_the_process() {
 }
 
 #[tokio::test]
-async fn a_full_disk_fails_commits_and_they_work_again_when_there_is_room() {
+async fn commits_fail_on_a_full_disk_and_recover_with_space() {
     if !Command::new("prlimit")
         .arg("--version")
         .output()
@@ -229,7 +229,7 @@ async fn a_full_disk_fails_commits_and_they_work_again_when_there_is_room() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
     let mut done = BTreeSet::new();
-    // A file that may not grow is what a test without rights has of a full disk.
+    // A file size limit stands in for a full disk, which would need privileges.
     let writer = Writer::start(&path, 0, "trap '' XFSZ; ulimit -S -f 2000;");
     for _ in 0..20 {
         writer.wait_for("failed", &mut done);
@@ -249,10 +249,10 @@ async fn a_full_disk_fails_commits_and_they_work_again_when_there_is_room() {
     check(&path, &done).await;
 }
 
-/// How long commits take, in the profile of this test: `cargo test --test it how_fast -- --ignored --nocapture`.
+/// Measures commit latency: `cargo test --test it measure_commit_latency -- --ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement, not a promise"]
-async fn how_fast() {
+async fn measure_commit_latency() {
     for callers in [1_u64, 32] {
         let folder = tempfile::tempdir().unwrap();
         let ledger = Arc::new(open(&folder.path().join("ledger.db")).unwrap());

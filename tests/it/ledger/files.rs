@@ -1,6 +1,6 @@
-//! The file of a ledger: what it survives, what it refuses, and what damage to it may cost.
+//! The ledger file: restarts, foreign files, permissions and damage.
 //!
-//! `FLIPS=` sets how many bits are flipped, `SEED=<n>` replays another run, `SEED=random` takes a new one.
+//! `FLIPS=` sets the number of flipped bits, `SEED=<n>` replays another run, `SEED=random` takes a new one.
 #![expect(
     clippy::disallowed_methods,
     reason = "the number of flips comes from the environment"
@@ -37,14 +37,14 @@ fn entries(path: &Path) -> Result<Vec<InspectedRow>, LedgerError> {
     Ok(entries)
 }
 
-/// A closed store with one record.
+/// Creates a store with one record and closes it.
 async fn closed(path: &Path) {
     let ledger = open(path).unwrap();
     done(&ledger, vec![insert(call(1), "needle in the file")], NOW).await;
 }
 
 #[tokio::test]
-async fn all_of_it_survives_a_restart() {
+async fn everything_survives_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a/b/ledger.db");
     let ledger = open(&path).unwrap();
@@ -89,7 +89,7 @@ async fn all_of_it_survives_a_restart() {
 }
 
 #[tokio::test]
-async fn dropping_it_finishes_what_was_asked() {
+async fn dropping_the_ledger_finishes_queued_commits() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
     let ledger = open(&path).unwrap();
@@ -103,7 +103,7 @@ async fn dropping_it_finishes_what_was_asked() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn its_files_are_for_their_owner_alone() {
+async fn files_are_readable_only_by_their_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ async fn its_files_are_for_their_owner_alone() {
 }
 
 #[tokio::test]
-async fn a_file_belongs_to_one() {
+async fn a_file_can_be_opened_by_one_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
     let ledger = open(&path).unwrap();
@@ -141,12 +141,12 @@ async fn a_file_belongs_to_one() {
     open(&path).unwrap();
 }
 
-/// A file of another program's.
+/// Writes a SQLite file as another program would.
 fn other(path: &Path, sql: &str) {
     rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
 
-/// What is done to the file of a closed store, or in its place; and how opening it is refused.
+/// Name, a change to the files of a closed store, and the expected error.
 type Odd = (&'static str, fn(&Path), &'static str);
 
 fn rewrite(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
@@ -271,7 +271,7 @@ const ODD: &[Odd] = &[
     ),
 ];
 
-/// Every file of a folder but locks, with what it holds.
+/// Returns every file of a folder except lock files, with its bytes.
 fn contents(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     files
@@ -281,7 +281,7 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
 }
 
 #[tokio::test]
-async fn odd_files_are_refused_and_left_as_they_are() {
+async fn unusable_files_are_refused_and_left_unchanged() {
     assert!(ODD.len() >= 20);
     for (name, change, wanted) in ODD {
         let folder = tempfile::tempdir().unwrap();
@@ -299,7 +299,7 @@ async fn odd_files_are_refused_and_left_as_they_are() {
         };
         assert_eq!(found, *wanted, "{name}: {error}");
         let mut after = contents(folder.path());
-        // SQLite may leave its empty log beside a file of ours.
+        // SQLite may leave its empty log beside the ledger file.
         after.retain(|file, bytes| before.contains_key(file) || bytes.as_ref().is_none_or(|bytes| !bytes.is_empty()));
         after.remove(&path.with_extension("db-shm"));
         assert!(after == before, "{name}: something was written");
@@ -319,7 +319,7 @@ async fn an_empty_file_becomes_a_store() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_is_told() {
+fn a_folder_that_cannot_be_created_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "x").unwrap();
@@ -336,13 +336,13 @@ fn a_folder_that_cannot_be_is_told() {
     }
 }
 
-/// The threads of a ledger whose disk stalls are left behind, and hold the file as long as they work on it.
+/// A ledger whose disk stalls can be dropped. Its threads keep the file locked until they have finished.
 #[tokio::test]
-async fn a_disk_that_stalls_does_not_keep_the_process_from_its_end() {
+async fn a_stalled_disk_does_not_delay_the_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
     let ledger = open(&path).unwrap();
-    // Each commit waits half a second for this one.
+    // Each commit waits half a second for this transaction.
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     for name in 0..60 {
@@ -366,7 +366,7 @@ async fn a_disk_that_stalls_does_not_keep_the_process_from_its_end() {
 }
 
 #[tokio::test]
-async fn a_damaged_record_counts_as_not_there() {
+async fn a_damaged_record_counts_as_absent() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
     closed(&path).await;
@@ -410,9 +410,9 @@ async fn a_damaged_record_counts_as_not_there() {
     assert_eq!(ledger.usage().await.unwrap().bytes, 0);
 }
 
-/// What nobody asked to be cleared away is left for people to see, the hour that it would have ended included.
+/// Damaged records stay visible until `remove_unusable`, even after their expiry.
 #[tokio::test]
-async fn what_is_damaged_stays_until_it_is_cleared_by_name() {
+async fn damaged_records_stay_until_they_are_removed_explicitly() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
     let ledger = open(&path).unwrap();
@@ -449,12 +449,12 @@ async fn what_is_damaged_stays_until_it_is_cleared_by_name() {
 }
 
 #[tokio::test]
-async fn indexes_that_are_damaged_are_made_anew() {
+async fn damaged_indexes_are_rebuilt() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
     let (keys, _) = filled(&path).await;
     let whole = fs::read(&path).unwrap();
-    // The name of the record stands in its row and in one index: each of the two is damaged once.
+    // The name is in the row and in one index. The test damages each in turn.
     let places: Vec<usize> = (0..whole.len() - 32)
         .filter(|at| whole[*at..*at + 32] == keys[8].name)
         .collect();
@@ -477,7 +477,7 @@ async fn indexes_that_are_damaged_are_made_anew() {
     assert_eq!(left, [false, true], "an index costs nothing, a row itself");
 }
 
-/// What was ever written under each key.
+/// Every value that was ever written under each key.
 type Written = BTreeMap<([u8; 32], u8, [u8; 32]), Vec<Bytes>>;
 
 fn place(key: &RecordKey) -> ([u8; 32], u8, [u8; 32]) {
@@ -525,7 +525,7 @@ async fn filled(path: &Path) -> (Vec<RecordKey>, Written) {
     (keys, written)
 }
 
-/// Asks a store for everything in every way; whatever it hands out was written under that key.
+/// Reads everything by every method and asserts that each returned value was written under its key.
 async fn judge(ledger: &SqliteLedger, keys: &[RecordKey], written: &mut Written, told: &str) {
     let right = |record: &Record, written: &Written| {
         let values = written.get(&place(&record.key));
@@ -576,7 +576,7 @@ async fn judge(ledger: &SqliteLedger, keys: &[RecordKey], written: &mut Written,
 }
 
 #[tokio::test]
-async fn a_flipped_bit_never_becomes_another_answer() {
+async fn a_flipped_bit_never_returns_a_wrong_record() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let seed = seed();
     println!("SEED={seed}");

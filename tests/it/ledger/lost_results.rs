@@ -1,4 +1,6 @@
-//! F2: a client that never wrote its tools' results down gets them back as it had sent them; nobody else does.
+//! Results that a client brought and then lost are restored, byte for byte, for the same caller only.
+//!
+//! F2: <https://github.com/garrytan/gbrain/issues/2273>, <https://github.com/garrytan/gbrain/issues/2274>
 
 use std::sync::Arc;
 
@@ -13,14 +15,14 @@ const STRIPPED: &str = "toolu01AbC9dE3fG";
 const WEAK: &str = "call_0";
 const ONE: &str = r#"{"a":1}"#;
 
-/// Where the client resumes.
+/// The history with which the client resumes.
 #[derive(Clone, Copy)]
 struct Resumed {
     id: &'static str,
     input: &'static str,
     key: &'static str,
     session: &'static str,
-    /// Turns of the assistant behind the lost result.
+    /// Assistant turns after the lost result.
     turns: usize,
 }
 
@@ -33,7 +35,7 @@ const SAME: Resumed = Resumed {
 };
 const AGAIN: Resumed = Resumed { id: WEAK, ..SAME };
 
-/// (name, the id under which the result was brought, where the client resumes, whether it gets the result back).
+/// Name, id of the brought result, resumed history, and whether the result is restored.
 const ROWS: &[(&str, &str, Resumed, bool)] = &[
     ("the same", STRONG, SAME, true),
     ("another session", STRONG, Resumed { session: "s2", ..SAME }, true),
@@ -80,7 +82,7 @@ fn post(key: &str, session: &str, messages: &str) -> String {
     )
 }
 
-/// What was done, and what went up.
+/// Returns the repair header of the answer and the body that went upstream.
 async fn ask(world: &World, request: &str) -> (String, String) {
     world.script(json(200, GOOD));
     let answer = world.ask(request).await;
@@ -90,7 +92,7 @@ async fn ask(world: &World, request: &str) -> (String, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_that_the_client_lost_comes_back() {
+async fn a_result_that_the_client_lost_is_restored() {
     let result =
         |id: &str, more: &str| format!(r#"{{"type":"tool_result","content":"REAL",{more}"tool_use_id":"{id}"}}"#);
     for (name, id, resumed, restored) in ROWS {
@@ -111,9 +113,9 @@ async fn a_result_that_the_client_lost_comes_back() {
     }
 }
 
-/// A text that only says that there is no result is none.
+/// A client's own text for a lost result is not a result.
 #[tokio::test(start_paused = true)]
-async fn what_a_client_writes_for_a_lost_call_is_no_result() {
+async fn a_lost_result_text_is_not_restored() {
     let world = World::new();
     let lost =
         format!(r#"{{"type":"tool_result","tool_use_id":"{STRONG}","content":"[Tool execution was interrupted]"}}"#);
@@ -123,9 +125,9 @@ async fn what_a_client_writes_for_a_lost_call_is_no_result() {
     assert_eq!(ask(&world, &post("sk-one", "s1", &history)).await.0, "placeholder=1");
 }
 
-/// Behind a restart only where the operator wants such contents in the ledger.
+/// Brought results survive a restart only if the operator stores client results in the ledger.
 #[tokio::test(start_paused = true)]
-async fn a_seen_result_outlives_the_process_where_that_is_wanted() {
+async fn a_seen_result_survives_a_restart_if_configured() {
     for keeps in [false, true] {
         let kept = memory();
         let over = || {
@@ -150,9 +152,9 @@ async fn a_seen_result_outlives_the_process_where_that_is_wanted() {
     }
 }
 
-/// Calls of one tool without ids: the first result is the first call's.
+/// Calls of one tool without ids are told apart by their order.
 #[tokio::test(start_paused = true)]
-async fn results_of_calls_without_ids_are_each_ones_own() {
+async fn results_of_calls_without_ids_go_to_their_own_calls() {
     let world = World::new();
     let calls = r#"{"role":"user","parts":[{"text":"go"}]},{"role":"model","parts":[{"functionCall":{"name":"read","args":{"f":"a"}}},{"functionCall":{"name":"read","args":{"f":"b"}}}]}"#;
     let results =

@@ -1,4 +1,4 @@
-//! The ledger, and answers that outlive a process.
+//! The ledger, and answers that survive a restart.
 
 pub(crate) mod conformance;
 pub(crate) mod crash;

@@ -1,4 +1,4 @@
-//! The answers that calls were given stay theirs: across requests, failures, restarts, replicas and a slow ledger.
+//! Pinned answers stay with their calls: across requests, failures, restarts, replicas and a slow ledger.
 
 use std::{
     sync::{
@@ -60,13 +60,13 @@ fn late() -> String {
     )
 }
 
-/// What went up, the last time.
+/// Returns the body of the last request upstream.
 fn sent(world: &World) -> String {
     let last = world.requests().pop().unwrap();
     String::from_utf8(last.message.body).unwrap()
 }
 
-/// One record more.
+/// Returns the insertion of one record.
 fn seen(name: u8, expires_at: Moment) -> CommitStep {
     CommitStep::Insert {
         key: RecordKey {
@@ -91,9 +91,9 @@ fn over(ledger: &Arc<dyn Ledger>) -> World {
 
 const PLACEHOLDER: &str = "no result was recorded";
 
-/// Sequence 1: a retry behind 529 gives the same bytes, and what no provider took is not kept.
+/// Sequence 1: a retry after a 529 sends the same bytes. An answer that no provider accepted is rolled back.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_nobody_took_is_taken_back() {
+async fn an_answer_that_no_provider_accepted_is_rolled_back() {
     let kept = ledger();
     let world = over(&kept);
     world.script(json(200, GOOD));
@@ -113,9 +113,9 @@ async fn an_answer_that_nobody_took_is_taken_back() {
     assert!(bodies.windows(2).all(|pair| pair[0] == pair[1]));
 }
 
-/// Nothing of a credential that no provider has taken goes to disk, nor of who shows none.
+/// Nothing is stored for a credential that no provider has accepted, or for a request without one.
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_nobody_knows_keeps_nothing() {
+async fn nothing_is_stored_for_an_unverified_caller() {
     let kept = ledger();
     let world = over(&kept);
     world.script(json(401, "{}"));
@@ -137,9 +137,9 @@ async fn a_caller_that_nobody_knows_keeps_nothing() {
     assert_eq!(rows(&kept).await, 2, "nobody's answers stay in memory");
 }
 
-/// Counts, batches, compactions and what is only observed read rows and write none.
+/// Counts, batches, compactions and observed requests read pinned answers but write none.
 #[tokio::test(start_paused = true)]
-async fn what_asks_for_no_turn_freezes_nothing() {
+async fn requests_without_a_turn_pin_no_answers() {
     let (plain, summary) = (
         hurry(),
         format!(
@@ -182,7 +182,7 @@ async fn what_asks_for_no_turn_freezes_nothing() {
         world.settle().await;
         assert_eq!(rows(&kept).await, 1 + u64::from(freezes), "{name}");
         assert_eq!(sent(&world).contains(PLACEHOLDER), mode == Mode::Repair, "{name}");
-        // What was given in a turn is read everywhere.
+        // Every kind of request reads an answer that a turn has pinned.
         world.script(json(200, GOOD));
         world.script(json(200, GOOD));
         ask(&world, &hurry()).await;
@@ -192,9 +192,9 @@ async fn what_asks_for_no_turn_freezes_nothing() {
     }
 }
 
-/// Sequence 2 without thinking, and what becomes of it behind a restart, with another credential, and without a ledger.
+/// Sequence 2 without thinking, then after a restart, with another credential, and without the ledger.
 #[tokio::test(start_paused = true)]
-async fn a_placeholder_stays_where_the_ledger_stays() {
+async fn a_placeholder_stays_as_long_as_the_ledger() {
     let kept = ledger();
     let world = over(&kept);
     world.script(json(200, GOOD));
@@ -218,15 +218,15 @@ async fn a_placeholder_stays_where_the_ledger_stays() {
     }
 }
 
-/// A ledger that can be switched off.
+/// A ledger that can be made to stall or to fail.
 #[derive(Debug)]
-struct Switched {
+struct SwitchableLedger {
     inner: MemoryLedger,
     stalls: AtomicBool,
     fails: AtomicBool,
 }
 
-impl Switched {
+impl SwitchableLedger {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             inner: MemoryLedger::new(LedgerSettings::default(), [7; 32]),
@@ -248,7 +248,7 @@ impl Switched {
     }
 }
 
-impl Ledger for Switched {
+impl Ledger for SwitchableLedger {
     fn commit(&self, steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome> {
         if self.stalls.load(Ordering::Relaxed) || self.fails.load(Ordering::Relaxed) {
             return self.through(Box::pin(std::future::pending()));
@@ -291,12 +291,12 @@ impl Ledger for Switched {
     }
 }
 
-/// A ledger outage fails no exchange, and delays it by 250 ms at most; what it missed is written once it is back.
+/// A ledger outage fails no exchange and delays it by 250 ms at most. Missed writes are written after the outage.
 #[tokio::test(start_paused = true)]
-async fn a_ledger_that_stalls_or_fails_costs_a_quarter_of_a_second_at_most() {
+async fn a_ledger_outage_delays_a_request_by_250_ms_at_most() {
     for (stalls, fails) in [(true, false), (false, true)] {
-        let switched = Switched::new();
-        let kept: Arc<dyn Ledger> = Arc::<Switched>::clone(&switched);
+        let switched = SwitchableLedger::new();
+        let kept: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&switched);
         let world = over(&kept);
         world.script(json(200, GOOD));
         ask(&world, r#"{"role":"user","content":"hello"}"#).await;
@@ -310,12 +310,12 @@ async fn a_ledger_that_stalls_or_fails_costs_a_quarter_of_a_second_at_most() {
         let took = world.now().saturating_sub(began);
         assert!(took <= Duration::from_millis(251), "{took:?}");
         assert!(sent(&world).contains(PLACEHOLDER));
-        // A healthy one asks nobody.
+        // A healthy body needs no ledger read.
         let began = world.now();
         world.script(json(200, GOOD));
         ask(&world, r#"{"role":"user","content":"hello"}"#).await;
         assert!(world.now().saturating_sub(began) < Duration::from_millis(2));
-        // The next one of the session knows from memory, at once.
+        // The next request of the session is answered from memory.
         let began = world.now();
         world.script(json(200, GOOD));
         let answer = ask(&world, &late()).await;
@@ -334,13 +334,17 @@ async fn a_ledger_that_stalls_or_fails_costs_a_quarter_of_a_second_at_most() {
     }
 }
 
-/// A write that fails for good is given up, so that those behind it are done; both its failure and its end are told once.
+/// A write that keeps failing is dropped, so that later writes can proceed. Its failure and its end are logged once
+/// each.
 #[tokio::test(start_paused = true)]
-async fn a_background_write_that_always_fails_blocks_the_others_for_five_minutes() {
+async fn a_failing_background_write_is_dropped_after_five_minutes() {
     let (lines, _listening) = Lines::listen();
-    let switched = Switched::new();
+    let switched = SwitchableLedger::new();
     let telemetry = Telemetry::default();
-    let (handle, writer) = write_behind_counting(Arc::<Switched>::clone(&switched), telemetry.lost_ledger_writes());
+    let (handle, writer) = write_behind_counting(
+        Arc::<SwitchableLedger>::clone(&switched),
+        telemetry.lost_ledger_writes(),
+    );
     let step = |name: u8| seen(name, clock::unix_time() + secs(7200));
     let lost = || {
         let page = telemetry.encode_metrics();
@@ -369,7 +373,7 @@ async fn a_background_write_that_always_fails_blocks_the_others_for_five_minutes
     ] {
         assert_eq!(told.matches(words).count(), 1, "{words}: {told}");
     }
-    // What is handed in faster than it is written is lost too.
+    // Writes beyond the queue limit are lost too.
     switched.stalls.store(true, Ordering::Relaxed);
     for _ in 0..5000 {
         handle.queue_write(vec![step(9)]);
@@ -379,11 +383,11 @@ async fn a_background_write_that_always_fails_blocks_the_others_for_five_minutes
     writing.abort();
 }
 
-/// A second send waits for what the first has left of the patience.
+/// A resend uses what the first send has left of the ledger deadline.
 #[tokio::test(start_paused = true)]
-async fn a_ledger_that_stalls_costs_a_refused_request_no_more() {
-    let switched = Switched::new();
-    let kept: Arc<dyn Ledger> = Arc::<Switched>::clone(&switched);
+async fn a_resend_shares_the_ledger_deadline() {
+    let switched = SwitchableLedger::new();
+    let kept: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&switched);
     let world = over(&kept);
     world.script(json(200, GOOD));
     ask(&world, r#"{"role":"user","content":"hello"}"#).await;
@@ -404,11 +408,11 @@ async fn a_ledger_that_stalls_costs_a_refused_request_no_more() {
     assert!(took <= Duration::from_millis(252), "{took:?}");
 }
 
-/// What stands at the end of a message stays there, though the ledger stalls when the same is put there again.
+/// Appended text stays in its message, even if the ledger stalls when a request appends it again.
 #[tokio::test(start_paused = true)]
-async fn what_stands_at_the_end_of_a_message_is_not_taken_back_by_a_request_that_puts_it_there_again() {
-    let switched = Switched::new();
-    let kept: Arc<dyn Ledger> = Arc::<Switched>::clone(&switched);
+async fn a_repeated_append_does_not_roll_back_the_first() {
+    let switched = SwitchableLedger::new();
+    let kept: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&switched);
     let (recall, _writer) = replica(&kept);
     let (who, anchor) = (who("sk-one"), [7; 32]);
     let by = || clock::now() + Duration::from_millis(250);
@@ -427,9 +431,9 @@ async fn what_stands_at_the_end_of_a_message_is_not_taken_back_by_a_request_that
     assert_eq!(standing.keys().collect::<Vec<_>>(), [&anchor]);
 }
 
-/// A body may leave more calls open than one commit takes.
+/// A body may have more open calls than one commit can hold.
 #[tokio::test(start_paused = true)]
-async fn more_calls_than_one_commit_takes_are_kept_all() {
+async fn more_calls_than_one_commit_holds_are_all_stored() {
     const CALLS: usize = 2500;
     let kept = ledger();
     let calls: Vec<(CallKey, PinnedAnswer)> = (0..CALLS)
@@ -449,9 +453,9 @@ async fn more_calls_than_one_commit_takes_are_kept_all() {
     assert_eq!(other.fetch_answers(of("sk-one"), &keys, by).await.len(), CALLS);
 }
 
-/// What has expired is cleared away while the process serves.
+/// Expired records are removed while the process runs.
 #[tokio::test(start_paused = true)]
-async fn what_has_expired_is_cleared_away_within_an_hour() {
+async fn expired_records_are_removed_within_an_hour() {
     let kept = ledger();
     let hours_ago = |hours: u64| clock::unix_time().saturating_sub(secs(hours * 3600));
     let world = over(&kept);
@@ -489,7 +493,7 @@ fn call(id: &str) -> CallKey {
     })
 }
 
-/// What one of several processes remembers over this ledger, and what writes for it.
+/// Returns the answer store of one of several replicas over this ledger, and its write-behind worker.
 fn replica(kept: &Arc<dyn Ledger>) -> (AnswerStore, WriteBehindWorker) {
     let (handle, writer) = write_behind(Arc::clone(kept));
     let callers = Callers::new(Arc::clone(kept), handle.clone());
@@ -502,7 +506,7 @@ fn replica(kept: &Arc<dyn Ledger>) -> (AnswerStore, WriteBehindWorker) {
     (recall, writer)
 }
 
-/// Sequence 7: two replicas at once. The first row wins, and the other sends the winner's bytes.
+/// Sequence 7: two replicas at once. The first row wins, and the other replica sends the winner's bytes.
 #[tokio::test(start_paused = true)]
 async fn of_two_replicas_the_first_row_wins() {
     let kept = ledger();
@@ -524,14 +528,14 @@ async fn of_two_replicas_the_first_row_wins() {
     assert_eq!(other.cached_answer(of("sk-one"), a), Some(placeholder.clone()));
     let found = one.fetch_answers(of("sk-one"), &[a, b], by).await;
     assert_eq!((&found[&a], &found[&b]), (&placeholder, &real));
-    // A result is of its format: in another the same call has none.
+    // A result belongs to its format: in another format the same call has none.
     let elsewhere = AnswerScope {
         format: Format::OpenAiChat,
         ..of("sk-one")
     };
     assert_eq!(other.cached_answer(elsewhere, b), None);
     assert!(one.fetch_answers(elsewhere, &[a, b], by).await.is_empty());
-    // Another caller's calls of the same name are other calls.
+    // Equal call names of another caller are other calls.
     assert!(
         other
             .pin_answers(of("sk-two"), &[(a, real.clone())], by)

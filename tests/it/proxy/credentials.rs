@@ -10,7 +10,7 @@ use antiphon::{
     auth::{AwsKeys, ClientTokens, Credential, Principal, PrincipalKey, Profile, Secret, TokenHash},
     provider::{ProviderKind, Upstream},
     proxy::{
-        ErrorShape, ProxyError, Refusal,
+        ErrorShape, ProxyError, RequestRefusal,
         credential::{Account, ApplyError, BodyToSign, apply_credential, authenticate_client},
         headers::for_upstream,
     },
@@ -347,7 +347,7 @@ fn a_client_token_opens_profiles_and_a_wrong_one_opens_nothing() {
             Principal::of_credentials(&key, &map(&[("x-api-key", secret)]), None),
         ))
     };
-    let refused = Err(Refusal::ClientToken);
+    let refused = Err(RequestRefusal::ClientToken);
     // Where profiles are, the token stands in its own header or in the place of the credential, whichever that is.
     assert_eq!(of(&tokens, &[(TOKEN, "antiphon_2")], None, true), named("dev"));
     assert_eq!(
@@ -404,7 +404,7 @@ fn a_client_token_opens_profiles_and_a_wrong_one_opens_nothing() {
 
 #[test]
 fn a_missing_client_token_is_told_in_the_providers_words() {
-    let error = ProxyError::Refused(Refusal::ClientToken);
+    let error = ProxyError::Refused(RequestRefusal::ClientToken);
     assert_eq!(
         (error.code(), error.side(), error.phase()),
         ("client_token", "client", "request")
@@ -417,7 +417,7 @@ fn a_missing_client_token_is_told_in_the_providers_words() {
         (ErrorShape::Gemini, "/error/status", "UNAUTHENTICATED"),
     ];
     for (shape, pointer, word) in rows {
-        let answer = error.answer(shape, "id");
+        let answer = error.to_response(shape, "id");
         let body: serde_json::Value = serde_json::from_slice(answer.body()).unwrap();
         assert_eq!(answer.status(), 401);
         assert_eq!(body.pointer(pointer).unwrap(), word, "{body}");
@@ -426,7 +426,7 @@ fn a_missing_client_token_is_told_in_the_providers_words() {
         assert_eq!(answer.headers()["proxy-status"], "antiphon; error=http_request_denied");
     }
     assert_eq!(
-        error.answer(ErrorShape::Bedrock, "id").headers()["x-amzn-errortype"],
+        error.to_response(ErrorShape::Bedrock, "id").headers()["x-amzn-errortype"],
         "AccessDeniedException"
     );
 }

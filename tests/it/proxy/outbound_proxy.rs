@@ -129,6 +129,6 @@ async fn a_taken_address_is_named() {
     let listener = antiphon::server::bind_listener(app.running.data).await;
     assert_eq!(
         listener.unwrap_err().to_string(),
-        format!("address {} is taken", app.running.data)
+        format!("address {} is already in use", app.running.data)
     );
 }

@@ -1,4 +1,4 @@
-//! What an exchange leaves on the metrics page and in the log.
+//! Metrics and log line of an exchange.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use antiphon::{
     },
 };
 
-/// An exchange that went well.
+/// Returns a successful exchange.
 pub(crate) fn ended() -> ExchangeEnded {
     ExchangeEnded {
         request_id: "0190b5a0-0000-7000-8000-000000000000".into(),
@@ -51,18 +51,18 @@ pub(crate) fn ended() -> ExchangeEnded {
     }
 }
 
-/// Telemetry that knows two upstreams.
+/// Returns telemetry that knows two upstreams.
 pub(crate) fn telemetry() -> Telemetry {
     Telemetry::new(["anthropic", "openai"])
 }
 
-/// Sees that a line is on the page.
+/// Asserts that a line is on the metrics page.
 pub(crate) fn has(page: &str, line: &str) {
     assert!(page.lines().any(|known| known == line), "no line {line:?} in\n{page}");
 }
 
 #[test]
-fn an_exchange_counts_once_everywhere() {
+fn an_exchange_is_counted_once_in_each_metric() {
     let telemetry = telemetry();
     let finding = |kind| Finding {
         kind,
@@ -115,7 +115,7 @@ fn an_exchange_counts_once_everywhere() {
 }
 
 #[test]
-fn refusals_and_failures_are_told_apart() {
+fn rejections_and_failures_are_counted_separately() {
     let telemetry = telemetry();
     telemetry.record_exchange(&ExchangeEnded {
         status: 400,
@@ -148,7 +148,7 @@ fn refusals_and_failures_are_told_apart() {
     }
 }
 
-/// What is noted of a stream that says `stop`, with a call, a server tool and an error code that nobody may see.
+/// Returns the summary of a stream with this stop reason, two calls, a server tool and secret ids.
 fn watched(stop: &str) -> AnswerSummary {
     let mut watcher = Watcher::new(Some(Format::Anthropic), Framing::Events);
     let block = |kind: &str, id: usize| {
@@ -165,7 +165,7 @@ fn watched(stop: &str) -> AnswerSummary {
 }
 
 #[test]
-fn what_an_answer_said_is_counted_and_logged_without_its_words() {
+fn answers_are_counted_and_logged_without_content() {
     let telemetry = telemetry();
     for stop in ["tool_use", "secret_stop"] {
         let event = ExchangeEnded {
@@ -226,12 +226,12 @@ fn a_client_cannot_invent_labels() {
     assert_eq!(page.lines().count(), lines);
 }
 
-/// Log lines, kept.
+/// A buffer of log lines.
 #[derive(Clone, Default)]
 pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
-    /// Those that this thread logs as long as the guard lives.
+    /// Captures the log lines of this thread while the guard lives.
     pub(crate) fn listen() -> (Self, tracing::subscriber::DefaultGuard) {
         let lines = Self::default();
         let writer = lines.clone();
@@ -260,7 +260,7 @@ impl io::Write for Lines {
     }
 }
 
-/// The line that an exchange leaves, as JSON.
+/// Returns the log line of an exchange as JSON.
 fn logged(event: &ExchangeEnded) -> serde_json::Value {
     let (lines, _listening) = Lines::listen();
     telemetry().record_exchange(event);
@@ -268,7 +268,7 @@ fn logged(event: &ExchangeEnded) -> serde_json::Value {
 }
 
 #[test]
-fn an_exchange_is_one_line() {
+fn an_exchange_writes_one_log_line() {
     let actions = BTreeMap::from([(Action::Move, 1), (Action::Placeholder, 2)]);
     let line = logged(&ExchangeEnded {
         report: Some(RepairReport {
@@ -288,7 +288,7 @@ fn an_exchange_is_one_line() {
 }
 
 #[test]
-fn what_was_done_is_said_in_the_words_of_the_header() {
+fn the_log_line_has_the_same_repair_words_as_the_header() {
     let finding = Finding {
         kind: FindingKind::Orphan,
         message: 0,

@@ -1,4 +1,4 @@
-//! How long the metrics page may get: 2,000 series, whatever is configured and whoever sends what.
+//! The size limit of the metrics page: 2,000 series, for any configuration and any traffic.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use antiphon::{
 
 use crate::telemetry::metrics::ended;
 
-/// What whoever scrapes the page is promised.
+/// Documented limit of series on the page.
 const SERIES_MAX: usize = 2000;
 
-/// Classes of attempts that a test may make up: they stand for closed names.
+/// Names for classes of attempts, as many as there are.
 const CLASSES: [&str; 34] = [
     "c00", "c01", "c02", "c03", "c04", "c05", "c06", "c07", "c08", "c09", "c10", "c11", "c12", "c13", "c14", "c15",
     "c16", "c17", "c18", "c19", "c20", "c21", "c22", "c23", "c24", "c25", "c26", "c27", "c28", "c29", "c30", "c31",
@@ -30,13 +30,13 @@ fn series(page: &str) -> impl Iterator<Item = &str> {
     page.lines().filter(|line| !line.starts_with('#'))
 }
 
-/// The value of one series; none where it is not on the page.
+/// Returns the value of a series. `None` if it is not on the page.
 fn value(page: &str, labels: &str) -> Option<f64> {
     let line = series(page).find(|line| line.rsplit_once(' ').is_some_and(|(name, _)| name == labels))?;
     line.rsplit_once(' ')?.1.parse().ok()
 }
 
-/// Some upstreams, and some profiles of each.
+/// Upstreams, and the profiles of each.
 struct Fleet {
     upstreams: Vec<String>,
     profiles: Vec<String>,
@@ -57,7 +57,7 @@ impl Fleet {
         telemetry
     }
 
-    /// What is told when the page is read: each profile is in one state, by its number.
+    /// Publishes the gauges as a scrape does. Each profile is in one state, chosen by its number.
     fn publish(&self, telemetry: &Telemetry) {
         for upstream in &self.upstreams {
             for (at, profile) in self.profiles.iter().enumerate() {
@@ -71,7 +71,7 @@ impl Fleet {
         }
     }
 
-    /// One of everything that can be told, with every label that there is.
+    /// Records one event of every kind, with every label value.
     fn everything(&self, telemetry: &Telemetry) {
         for upstream in &self.upstreams {
             for class in CLASSES {
@@ -109,7 +109,7 @@ impl Fleet {
     }
 }
 
-/// Every way in which an exchange with `upstream` may end.
+/// Records every way in which an exchange with `upstream` can end.
 fn exchanges(telemetry: &Telemetry, upstream: &str) {
     for format in Format::ALL.map(Some).into_iter().chain([None]) {
         for status in [0, 101, 200, 302, 404, 500] {
@@ -128,7 +128,7 @@ fn exchanges(telemetry: &Telemetry, upstream: &str) {
     }
 }
 
-/// Names that nobody has configured.
+/// Records events with names that are not configured.
 fn hostile(telemetry: &Telemetry) {
     for n in 0..3000 {
         telemetry.record_exchange(&ExchangeEnded {
@@ -155,7 +155,7 @@ fn hostile(telemetry: &Telemetry) {
 }
 
 #[test]
-fn no_page_is_longer_than_promised() {
+fn the_page_never_exceeds_the_limit() {
     for (upstreams, profiles) in [(0, 0), (BUILT_IN.len(), 8), (60, 8), (1000, 1), (3, 900)] {
         let fleet = Fleet::of(upstreams, profiles);
         let telemetry = fleet.telemetry();
@@ -182,7 +182,7 @@ fn no_page_is_longer_than_promised() {
 }
 
 #[test]
-fn the_built_in_upstreams_with_eight_profiles_each_are_told_apart() {
+fn built_in_upstreams_with_eight_profiles_each_are_not_folded() {
     let fleet = Fleet::of(BUILT_IN.len(), 8);
     let telemetry = fleet.telemetry();
     fleet.publish(&telemetry);
@@ -196,10 +196,10 @@ fn the_built_in_upstreams_with_eight_profiles_each_are_told_apart() {
 }
 
 #[test]
-fn what_has_no_room_is_counted_as_other() {
+fn series_beyond_the_limit_are_counted_as_other() {
     let fleet = Fleet::of(60, 8);
     let telemetry = fleet.telemetry();
-    // More than once: gauges do not add up.
+    // A second publish must not add to the gauges.
     fleet.publish(&telemetry);
     fleet.publish(&telemetry);
     for upstream in &fleet.upstreams {
@@ -217,7 +217,7 @@ fn what_has_no_room_is_counted_as_other() {
             .map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
             .sum()
     };
-    // Of eight profiles three are ready, three cool, two are disabled.
+    // Of eight profiles, three are ready, three cool down, and two are disabled.
     for (state, each) in [("ready", 3.0), ("cooling", 3.0), ("disabled", 2.0)] {
         let label = format!("state=\"{state}\"");
         assert!(
@@ -231,7 +231,7 @@ fn what_has_no_room_is_counted_as_other() {
     for class in CLASSES {
         assert!((sum("antiphon_attempts_total", class) - 120.0).abs() < 0.5, "{class}");
     }
-    // Nothing of what ended is lost, and it is still known how.
+    // No ended exchange is lost, and its outcome is still known.
     let all = 60.0 * 5.0 * 6.0 * 7.0;
     assert!((sum("antiphon_requests_total", "") - all).abs() < 0.5);
     assert!((sum("antiphon_requests_total", "outcome=\"network\"") - all / 7.0).abs() < 0.5);
@@ -239,7 +239,7 @@ fn what_has_no_room_is_counted_as_other() {
 }
 
 #[test]
-fn a_reload_is_told_and_forgets_profiles_that_are_gone() {
+fn a_reload_is_reported_and_removes_deleted_profiles() {
     let (before, after) = (Fleet::of(60, 8), Fleet::of(1, 1));
     let telemetry = before.telemetry();
     before.publish(&telemetry);
@@ -262,7 +262,7 @@ fn a_reload_is_told_and_forgets_profiles_that_are_gone() {
 }
 
 #[test]
-fn upstreams_that_come_with_a_reload_have_their_names() {
+fn upstreams_added_by_a_reload_get_their_own_labels() {
     let telemetry = Fleet::of(1, 0).telemetry();
     telemetry.set_upstreams(["new"]);
     for name in ["new", "upstream-0"] {
@@ -295,7 +295,7 @@ fn an_exchange_is_in_flight_until_it_has_ended() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn the_process_is_told_as_the_system_sees_it() {
+fn process_metrics_match_the_system() {
     let page = Telemetry::default().encode_metrics();
     let of = |name: &str| value(&page, name).unwrap_or_else(|| panic!("{name} is not in {page}"));
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();

@@ -1,4 +1,4 @@
-//! What is on the metrics page before anything has happened: every name, its help and its unit, and every closed list.
+//! The metrics page before any traffic: every name, help text, unit and closed label list.
 
 use antiphon::{
     conversation::FindingKind,
@@ -10,7 +10,7 @@ use antiphon::{
 use crate::telemetry::metrics::{ended, has, telemetry};
 
 #[test]
-fn what_is_known_beforehand_is_there_as_zero() {
+fn closed_label_values_start_at_zero() {
     let page = telemetry().encode_metrics();
     for format in Format::ALL.map(Format::label) {
         for kind in FindingKind::ALL {
@@ -60,7 +60,7 @@ fn what_is_known_beforehand_is_there_as_zero() {
 }
 
 #[test]
-fn what_has_no_labels_or_few_is_there_as_zero_too() {
+fn metrics_with_few_or_no_labels_start_at_zero() {
     let page = telemetry().encode_metrics();
     has(&page, "antiphon_late_result_age_seconds_count 0");
     has(&page, "antiphon_ledger_lost_total 0");
@@ -101,7 +101,7 @@ fn what_has_no_labels_or_few_is_there_as_zero_too() {
     assert!(page.ends_with("# EOF\n"), "{page}");
 }
 
-/// Every metric, in the order of the page.
+/// Every metric, in page order.
 const OURS: [&str; 49] = [
     "antiphon_requests",
     "antiphon_inflight_requests",
@@ -154,7 +154,7 @@ const OURS: [&str; 49] = [
     "antiphon_series_folded",
 ];
 
-/// What the system says of the process.
+/// Process metrics from the system.
 const PROCESS: [&str; 6] = [
     "process_cpu_seconds",
     "process_start_time_seconds",
@@ -165,7 +165,7 @@ const PROCESS: [&str; 6] = [
 ];
 
 #[test]
-fn every_metric_has_help_and_a_unit_where_it_measures() {
+fn every_metric_has_help_and_measurements_have_a_unit() {
     let telemetry = telemetry();
     telemetry.set_ledger_usage_source(Box::new(|| Some((3, 900))));
     telemetry.record_rotation("anthropic", "a", "auth");

@@ -1,4 +1,4 @@
-//! Spans on their way to the collector: nobody waits for it, what is lost is counted, and the drain sends the rest.
+//! Span export: the collector never delays an exchange, lost spans are counted, and the drain sends the rest.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_collector_that_takes_nothing_costs_no_exchange_and_is_counted() {
+async fn a_failing_collector_delays_no_exchange_and_lost_spans_are_counted() {
     let refusing = Collector::answering("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
     let gone = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -48,13 +48,13 @@ async fn a_collector_that_takes_nothing_costs_no_exchange_and_is_counted() {
 }
 
 #[tokio::test]
-async fn what_waits_is_bounded_and_what_does_not_fit_is_counted() {
+async fn the_span_queue_is_bounded_and_overflow_is_counted() {
     let upstream = Upstream::ok().await;
     let settings = TraceSettings::for_endpoint("http://127.0.0.1:9/v1/traces".parse().unwrap());
     let mut parts = before(upstream.address)
         .with(|builder| builder.traces = Some(settings))
         .parts();
-    // Nobody empties the queue, and the room in it stays as it is.
+    // The queue is never emptied, so its free space does not change.
     let exporter = parts.traces.take().unwrap();
     let telemetry = parts.shared.telemetry.clone();
     let trace = telemetry.start_trace(&HeaderMap::new());
@@ -71,7 +71,7 @@ async fn what_waits_is_bounded_and_what_does_not_fit_is_counted() {
 }
 
 #[tokio::test]
-async fn the_drain_sends_what_waits_and_does_not_wait_for_who_does_not_take_it() {
+async fn the_drain_sends_queued_spans_but_does_not_wait_for_a_stalled_collector() {
     let (upstream, collector) = (Upstream::ok().await, Collector::start().await);
     let app = tracing(&upstream, &collector, |_| {}).await;
     app.ask(post("/anthropic/v1/messages", "{}")).await;
@@ -90,7 +90,7 @@ async fn the_drain_sends_what_waits_and_does_not_wait_for_who_does_not_take_it()
 }
 
 #[tokio::test]
-async fn without_traces_nothing_is_noted() {
+async fn without_traces_no_trace_is_started() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
     assert!(app.telemetry.start_trace(&HeaderMap::new()).is_none());
@@ -99,7 +99,7 @@ async fn without_traces_nothing_is_noted() {
 }
 
 #[tokio::test]
-async fn the_binary_heeds_the_variables_of_the_specification() {
+async fn the_binary_reads_the_opentelemetry_variables() {
     let (upstream, collector) = (Upstream::ok().await, Collector::start().await);
     let url = format!("[upstreams.anthropic]\nurl = \"http://{}\"\n", upstream.address);
     let install = Install::new(&url);

@@ -1,4 +1,4 @@
-//! Which trace a request belongs to, and what the variables of OpenTelemetry say.
+//! The trace of a request, and the settings from OpenTelemetry variables.
 
 use std::{collections::BTreeMap, io, time::Duration};
 
@@ -10,7 +10,7 @@ use http::HeaderMap;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
-/// `traceparent`, and whether it names the trace.
+/// `traceparent` values, and whether they name the trace.
 #[rustfmt::skip]
 const PARENTS: &[(&[&str], bool)] = &[
     (&["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"], true),
@@ -34,7 +34,7 @@ const PARENTS: &[(&[&str], bool)] = &[
 ];
 
 #[tokio::test]
-async fn a_malformed_parent_is_as_good_as_none() {
+async fn a_malformed_parent_is_ignored() {
     let settings = TraceSettings::for_endpoint("http://127.0.0.1:9/v1/traces".parse().unwrap());
     let (telemetry, _exporter) = Telemetry::default().with_traces(settings);
     let mut seen = Vec::new();
@@ -70,7 +70,7 @@ type Row = (
     &'static [&'static str],
 );
 
-/// File, variables, then the endpoint if there are traces, and the variables that cannot be used.
+/// File, variables, the endpoint if traces are on, and the unusable variables.
 #[rustfmt::skip]
 const ENDPOINTS: &[Row] = &[
     ("", &[], None, &[]),
@@ -93,7 +93,7 @@ const ENDPOINTS: &[Row] = &[
 ];
 
 #[test]
-fn traces_go_where_the_file_or_a_variable_says() {
+fn the_endpoint_comes_from_the_file_or_a_variable() {
     for (file, variables, endpoint, unusable) in ENDPOINTS {
         let config = config(file, variables);
         let found = config.traces.map(|traces| traces.endpoint.to_string());

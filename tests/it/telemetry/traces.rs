@@ -1,4 +1,4 @@
-//! Traces, as a collector gets them: two spans an exchange, on the client's trace, without a word of content.
+//! Traces at the collector: two spans per exchange, on the client's trace, without content.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const UNSAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 
-/// Everything that a span may be told by. A name that is added here goes to people's dashboards: it stays.
+/// Every attribute name of a span. Dashboards use these names, so they must stay.
 #[rustfmt::skip]
 const NAMES: [&str; 33] = [
     "antiphon.attempts", "antiphon.code", "antiphon.format", "antiphon.mode", "antiphon.phase", "antiphon.profile",
@@ -37,7 +37,7 @@ const NAMES: [&str; 33] = [
     "server.address", "server.port",
 ];
 
-/// Content, and what the conventions gave up.
+/// Content, and attributes that the conventions have dropped.
 #[rustfmt::skip]
 const NEVER: [&str; 12] = [
     "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions", "gen_ai.tool.definitions",
@@ -59,7 +59,7 @@ const MESSAGE: &str = concat!(
 
 const ASK: &str = r#"{"model":"claude-test-4","max_tokens":1024,"stream":true,"messages":[{"role":"user","content":"canary-asked"}]}"#;
 
-/// What the spans of [`ASK`] say.
+/// Attributes of the spans of [`ASK`].
 const SERVED: Said = &[
     ("http.request.method", "POST"),
     ("http.route", "/v1/messages"),
@@ -91,7 +91,7 @@ const ASKED: Said = &[
     ("error.type", ""),
 ];
 
-/// A provider that streams [`MESSAGE`].
+/// Starts a provider that streams [`MESSAGE`].
 async fn streaming() -> Upstream {
     let whole = [SSE.as_bytes(), &chunk(MESSAGE), b"0\r\n\r\n"].concat();
     Upstream::answering(whole).await
@@ -114,7 +114,7 @@ fn check(span: &Span, expected: &[(&str, &str)]) {
 }
 
 #[test]
-fn spans_hold_these_names_and_no_others() {
+fn spans_have_only_these_attributes() {
     assert_eq!(TRACE_NAMES, NAMES);
     for name in NEVER {
         assert!(!TRACE_NAMES.contains(&name), "{name}");
@@ -122,7 +122,7 @@ fn spans_hold_these_names_and_no_others() {
 }
 
 #[tokio::test]
-async fn an_exchange_is_a_span_of_a_server_and_below_it_one_of_a_client() {
+async fn an_exchange_is_a_server_span_with_a_client_span_below() {
     let (upstream, collector) = (streaming().await, Collector::start().await);
     let app = tracing(&upstream, &collector, |_| {}).await;
     let fields = [("traceparent", PARENT), ("tracestate", "vendor=1")];
@@ -168,7 +168,7 @@ async fn an_exchange_is_a_span_of_a_server_and_below_it_one_of_a_client() {
     assert_eq!(counted(&app, "antiphon_spans_sent_total"), 2);
 }
 
-/// Names and their values; an empty one stands for none.
+/// Attribute names and values. An empty value means that the attribute is absent.
 type Said = &'static [(&'static str, &'static str)];
 /// A row of [`EXCHANGES`].
 type Row = (
@@ -181,8 +181,8 @@ type Row = (
     Said,
 );
 
-/// Upstream's answer, request, then what the two spans are called, which of them are errors, and what the client's says; an
-/// empty name stands for no span.
+/// Upstream's status and body, path, request, names of the two spans, which of them are errors, and attributes of the
+/// client span. An empty name means that the span is absent.
 #[rustfmt::skip]
 const EXCHANGES: &[Row] = &[
     ("200 OK", r#"{"id":"chatcmpl-1","object":"chat.completion","model":"gpt-test-2026","choices":[{"index":0,"message":{"role":"assistant","content":"canary"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":4,"completion_tokens_details":{"reasoning_tokens":3}}}"#,
@@ -214,7 +214,7 @@ const EXCHANGES: &[Row] = &[
 ];
 
 #[tokio::test]
-async fn every_kind_of_exchange_has_its_spans_and_none_has_content() {
+async fn every_kind_of_exchange_has_its_spans_without_content() {
     for (status, said, path, body, names, errors, expected) in EXCHANGES {
         let upstream = Upstream::answering(json(status, said)).await;
         let collector = Collector::start().await;
@@ -243,7 +243,7 @@ async fn every_kind_of_exchange_has_its_spans_and_none_has_content() {
 }
 
 #[tokio::test]
-async fn a_tool_that_fell_silent_at_the_provider_is_named_as_a_tool() {
+async fn a_stalled_server_tool_is_named() {
     let (upstream, collector) = (Upstream::ok().await, Collector::start().await);
     let app = tracing(&upstream, &collector, |_| {}).await;
     app.telemetry.record_exchange(&ExchangeEnded {
@@ -275,7 +275,7 @@ async fn a_tool_that_fell_silent_at_the_provider_is_named_as_a_tool() {
 }
 
 #[tokio::test]
-async fn no_word_of_a_conversation_and_no_credential_is_exported() {
+async fn no_content_and_no_credential_is_exported() {
     let (upstream, collector) = (streaming().await, Collector::start().await);
     let app = tracing(&upstream, &collector, |_| {}).await;
     let body = r#"{"model":"m","max_tokens":9,"stream":true,"system":"canary-system","metadata":{"user_id":"canary-user"},
@@ -314,7 +314,7 @@ async fn no_word_of_a_conversation_and_no_credential_is_exported() {
 }
 
 #[tokio::test]
-async fn the_requests_own_trace_decides_whether_it_is_sent() {
+async fn sampling_follows_the_traceparent_if_configured() {
     let share = |follows_parent, share| TraceSampling { follows_parent, share };
     for (parent, sampling, sent) in [
         (None, share(true, 1.0), true),
@@ -334,7 +334,7 @@ async fn the_requests_own_trace_decides_whether_it_is_sent() {
 }
 
 #[test]
-fn the_line_of_an_exchange_names_its_trace() {
+fn the_log_line_of_an_exchange_names_its_trace() {
     let settings = TraceSettings::for_endpoint("http://127.0.0.1:9/v1/traces".parse().unwrap());
     let (telemetry, _exporter) = Telemetry::default().with_traces(settings);
     let mut headers = HeaderMap::new();
@@ -343,7 +343,7 @@ fn the_line_of_an_exchange_names_its_trace() {
         trace: telemetry.start_trace(&headers),
         ..ended()
     };
-    // Once before: the place of a line that is met first by a thread without a listener may stay dumb for all.
+    // A log call site that is first met by a thread without a listener may stay disabled for all threads.
     telemetry.record_exchange(&event);
     let (lines, _listening) = Lines::listen();
     telemetry.record_exchange(&event);
@@ -352,7 +352,7 @@ fn the_line_of_an_exchange_names_its_trace() {
 }
 
 #[tokio::test]
-async fn trace_headers_go_up_as_they_came_unless_told_otherwise() {
+async fn trace_headers_are_passed_on_unchanged_unless_configured() {
     let (upstream, collector) = (Upstream::ok().await, Collector::start().await);
     let fields = [("traceparent", PARENT), ("tracestate", "a=1"), ("baggage", "b=2")];
     let request = || post_with("/anthropic/v1/messages", &fields, b"{}");

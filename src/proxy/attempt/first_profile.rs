@@ -15,7 +15,7 @@ use crate::{
 /// Chooses the profile of the first attempt. Waits for the lane's own profile if its cooldown is short.
 ///
 /// Chooses none if the upstream has no profiles: the client's own credential is sent.
-pub(super) async fn choose_first(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Result<(), ProxyError> {
+pub(super) async fn choose_first_profile(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Result<(), ProxyError> {
     // Only a quarter of the client's timeout: the rest is for the provider.
     let queue = within_budget(
         attempts.path.settings.timeouts.queue,
@@ -23,15 +23,16 @@ pub(super) async fn choose_first(attempts: &mut Attempts<'_>, log: &mut Exchange
     );
     let until = clock::now() + queue;
     loop {
-        let pick = attempts
-            .path
-            .profiles
-            .select_profile(attempts.upstream(), &attempts.ask(false), clock::std_now());
+        let pick = attempts.path.profiles.select_profile(
+            attempts.upstream_name(),
+            &attempts.profile_query(false),
+            clock::std_now(),
+        );
         match pick {
             // The upstream has no profiles.
             None => return Ok(()),
             Some(Selection::Use { id, moved }) => {
-                attempts.take(id, moved, log);
+                attempts.use_profile(id, moved, log);
                 return Ok(());
             }
             Some(Selection::Wait { until: end, .. }) if time::Instant::from_std(end) <= until => {
@@ -40,41 +41,43 @@ pub(super) async fn choose_first(attempts: &mut Attempts<'_>, log: &mut Exchange
                 // Picked again: other exchanges may have extended the cooldown meanwhile.
             }
             // The cooldown is longer than this client waits: another profile must serve the request now.
-            Some(Selection::Wait { id, .. }) => return choose_other(attempts, id, log),
+            Some(Selection::Wait { id, .. }) => return choose_other_profile(attempts, id, log),
             Some(Selection::NoneAvailable(none)) => {
-                return Err(exhausted(attempts, &none.reasons, none.until, none.is_bound));
+                return Err(exhausted_error(attempts, &none.reasons, none.until, none.is_bound));
             }
         }
     }
 }
 
 /// Chooses another profile for the first attempt, because the cooldown of the lane's own is too long.
-fn choose_other(attempts: &mut Attempts<'_>, own: ProfileId, log: &mut ExchangeLog) -> Result<(), ProxyError> {
+fn choose_other_profile(attempts: &mut Attempts<'_>, own: ProfileId, log: &mut ExchangeLog) -> Result<(), ProxyError> {
     // Counted as tried, so that the lane's own profile is not picked again.
     let ask = ProfileQuery {
         tried: &[own],
-        ..attempts.ask(false)
+        ..attempts.profile_query(false)
     };
     match attempts
         .path
         .profiles
-        .select_profile(attempts.upstream(), &ask, clock::std_now())
+        .select_profile(attempts.upstream_name(), &ask, clock::std_now())
     {
         Some(Selection::Use { id, moved }) => {
-            attempts.take(id, moved, log);
+            attempts.use_profile(id, moved, log);
             Ok(())
         }
-        Some(Selection::NoneAvailable(none)) => Err(exhausted(attempts, &none.reasons, none.until, none.is_bound)),
+        Some(Selection::NoneAvailable(none)) => {
+            Err(exhausted_error(attempts, &none.reasons, none.until, none.is_bound))
+        }
         // Only the lane's own profile is worth a wait, and an upstream with a cooldown has profiles.
-        Some(Selection::Wait { .. }) | None => Err(exhausted(attempts, &[], None, false)),
+        Some(Selection::Wait { .. }) | None => Err(exhausted_error(attempts, &[], None, false)),
     }
 }
 
 /// Builds the error for a request that no profile can serve.
-fn exhausted(attempts: &Attempts<'_>, reasons: &[Reason], until: Option<Instant>, bound: bool) -> ProxyError {
+fn exhausted_error(attempts: &Attempts<'_>, reasons: &[Reason], until: Option<Instant>, bound: bool) -> ProxyError {
     let wait = until.map(|until| until.saturating_duration_since(clock::std_now()));
     ProxyError::Exhausted {
-        upstream: attempts.upstream().to_owned(),
+        upstream: attempts.upstream_name().to_owned(),
         reasons: reasons.to_vec(),
         wait,
         bound,
