@@ -15,9 +15,9 @@
 //! | [`wire`] | the formats: reads a body, writes one block; JSON; stream framing; facts about answers; refusals of providers |
 //! | [`repair`](mod@repair) | findings → plan → edits, and every text that the proxy writes |
 //! | `provider` | the table of providers: names, hosts and paths → upstream and format |
-//! | `session` | identity of a client session, agent and lane, from headers and body |
 //! | `policy` | what an observation means and what may follow: classes, timeouts, retries, breakers |
 //! | `auth` | the operator's credentials, client tokens, callers; selection of profiles and their cooldowns |
+//! | `session` | identity of a client session, agent and lane, from headers and body |
 //! | `session_table` | state of lanes in memory: profile, open calls, branches |
 //! | `upstream` | the HTTP client: one send with its timeouts |
 //! | `telemetry` | log lines, metrics, traces and the dashboard's data, all from events that other rooms report |

@@ -10,7 +10,7 @@ pub mod tokens;
 pub mod webhook;
 
 pub use owner::{Owner, OwnerKey, OwnerParseError};
-pub use principal::{Caller, Principal, PrincipalKey, PrincipalSettings};
+pub use principal::{Caller, Principal, PrincipalHash, PrincipalKey, PrincipalSettings};
 pub use profile::{AwsKeys, Credential, Profile};
 pub use secret::Secret;
 pub use tokens::{ClientTokens, TokenHash, TokenHashParseError};

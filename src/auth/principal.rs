@@ -103,6 +103,9 @@ impl fmt::Debug for PrincipalKey {
     }
 }
 
+/// The bytes of a [`Principal`], as stores hold them.
+pub type PrincipalHash = [u8; 32];
+
 /// The identity of a client: a keyed hash of the bare secret, or of the name of a client token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Principal([u8; 32]);

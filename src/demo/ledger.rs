@@ -1,11 +1,11 @@
 //! The ledger of the demonstration: memory that stands in for the file that `serve` has, since nothing may be left
 //! behind.
 
+use crate::auth::PrincipalHash;
 use crate::ledger::{
     CommitOutcome, CommitStep, Index, Ledger, LedgerReply, LedgerSettings, LedgerSize, MemoryLedger, Moment, Record,
     RecordKey, RecordKind,
 };
-use crate::session::PrincipalHash;
 
 /// Memory that is taken for lasting: nobody starts this process anew and goes on with its conversations.
 #[derive(Debug)]

@@ -308,7 +308,7 @@ impl LateStore {
 
     /// Notes that the client closed a session: its calls no longer wait in an open turn.
     pub fn note_session_closed(&self, caller: Caller, session: &str) {
-        let session = session_hash(caller.principal().as_bytes(), session.as_bytes());
+        let session = session_hash(&caller, session.as_bytes());
         // Only the time is noted here: a post compares it with the time of its call.
         self.0.left_at.insert(session, clock::unix_time());
     }

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 
 use super::record_bytes::{RecordReader, RecordWriter};
-use crate::{auth::Owner, ledger::Moment, repair::Tier, session::PrincipalHash, session::SessionStrength};
+use crate::{auth::Owner, auth::PrincipalHash, ledger::Moment, repair::Tier, session::SessionStrength};
 
 /// The format version.
 const VERSION: u8 = 1;

@@ -14,7 +14,7 @@ use super::{
     steps::{self, RecordStore},
     usage_counter::UsageCounter,
 };
-use crate::session::PrincipalHash;
+use crate::auth::PrincipalHash;
 
 /// A ledger that stores its records in memory.
 pub struct MemoryLedger {

@@ -17,7 +17,7 @@ use std::{fmt, future::Future, path::PathBuf, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 
-use crate::session::PrincipalHash;
+use crate::auth::PrincipalHash;
 
 pub use batched_reads::read_all;
 pub use expiry::remove_expired_hourly;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{LedgerSize, RECORD_BYTES};
-use crate::session::PrincipalHash;
+use crate::auth::PrincipalHash;
 
 /// The size of a ledger's content.
 #[derive(Debug, Default)]

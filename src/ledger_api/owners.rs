@@ -62,7 +62,7 @@ pub(super) async fn answer_owner(
             if let Ok(session) = std::str::from_utf8(session) {
                 api.late.note_session_closed(owner, session);
                 // The path names no format, so the session's main lane of every format is closed.
-                let lanes = LaneId::main_lanes(owner.principal().as_bytes(), session);
+                let lanes = LaneId::main_lanes(&owner, session);
                 let left = lanes.map(|lane| api.sessions.close_lane(lane, clock::now()));
                 api.telemetry
                     .record_detached_calls(DetachReason::Closed, left.iter().sum());

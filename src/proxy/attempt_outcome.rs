@@ -72,7 +72,7 @@ impl AttemptOutcome {
         }
         let came = answer_end(verdict.class);
         self.sessions
-            .note_answer(self.caller.principal().as_bytes(), lane, &facts.calls, came, id, now)
+            .note_answer(&self.caller, lane, &facts.calls, came, id, now)
     }
 }
 

@@ -16,6 +16,7 @@ use std::fmt;
 use http::HeaderMap;
 
 use crate::{
+    auth::Caller,
     conversation::{BodyField, Outline},
     digest::HashTexts as _,
     wire::{
@@ -31,14 +32,11 @@ pub use labels::LABEL_BYTES_MAX;
 /// The length of a lane's short name, in hex digits.
 const SHORT_LETTERS: usize = 12;
 
-/// A hash of the credential that was presented. Nothing else identifies a caller.
-pub type PrincipalHash = [u8; 32];
-
 /// The parts of a request that identify its session.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionRequest<'r> {
     /// The caller.
-    pub principal: &'r PrincipalHash,
+    pub caller: &'r Caller,
     /// The format of the body.
     pub format: Format,
     /// The headers.
@@ -139,8 +137,8 @@ impl SessionId {
     }
 
     /// Returns the [`session_hash`] of its name.
-    pub fn hash(&self, principal: &PrincipalHash) -> [u8; 32] {
-        session_hash(principal, &self.name)
+    pub fn hash(&self, caller: &Caller) -> [u8; 32] {
+        session_hash(caller, &self.name)
     }
 
     /// Returns `true` if the session has this name.
@@ -158,8 +156,8 @@ impl fmt::Debug for SessionId {
 }
 
 /// Returns the hash by which records and services refer to a session: it reveals neither principal nor name.
-pub fn session_hash(principal: &PrincipalHash, name: &[u8]) -> [u8; 32] {
-    let mut hash = blake3::Hasher::new_keyed(principal);
+pub fn session_hash(caller: &Caller, name: &[u8]) -> [u8; 32] {
+    let mut hash = blake3::Hasher::new_keyed(caller.principal_bytes());
     hash.update(b"session");
     hash.update(name);
     hash.finalize().into()
@@ -171,9 +169,9 @@ pub struct LaneId([u8; 32]);
 
 impl LaneId {
     /// Returns the lane of an agent, or the main lane if `agent` is `None`.
-    pub fn new(principal: &PrincipalHash, format: Format, session: &SessionId, agent: Option<&str>) -> Self {
+    pub fn new(caller: &Caller, format: Format, session: &SessionId, agent: Option<&str>) -> Self {
         let mut hash = blake3::Hasher::new();
-        hash.update(principal);
+        hash.update(caller.principal_bytes());
         // Sources that give the same name mean the same session, but a guess must never match a name that was chosen.
         let guessed = session.strength() == SessionStrength::Weak;
         // Tagged, so that an agent with the label `main` is not in the main lane.
@@ -193,10 +191,10 @@ impl LaneId {
     }
 
     /// Returns the main lanes of the session with this name, one for each format.
-    pub fn main_lanes(principal: &PrincipalHash, session: &str) -> [Self; Format::ALL.len()] {
+    pub fn main_lanes(caller: &Caller, session: &str) -> [Self; Format::ALL.len()] {
         // All certain sources give the same lane, so any of them will do.
         let session = SessionId::new(session.as_bytes(), SessionSource::Antiphon);
-        Format::ALL.map(|format| Self::new(principal, format, &session, None))
+        Format::ALL.map(|format| Self::new(caller, format, &session, None))
     }
 
     /// Returns the hash.
@@ -233,12 +231,12 @@ pub struct Lane {
 
 /// A lookup of lanes by what earlier exchanges have shown.
 pub trait KnownLanes {
-    /// Returns the lane of this principal that received the answer with this id.
-    fn lane_of_answer(&self, principal: &PrincipalHash, id: &str) -> Option<Lane>;
+    /// Returns the lane of this caller that received the answer with this id.
+    fn lane_of_answer(&self, caller: &Caller, id: &str) -> Option<Lane>;
 
-    /// Returns the lane of this principal that received the calls which a body contains or answers.
-    fn lane_of_calls(&self, principal: &PrincipalHash, outline: &Outline) -> Option<Lane> {
-        let _ = (principal, outline);
+    /// Returns the lane of this caller that received the calls which a body contains or answers.
+    fn lane_of_calls(&self, caller: &Caller, outline: &Outline) -> Option<Lane> {
+        let _ = (caller, outline);
         None
     }
 }
@@ -248,7 +246,7 @@ pub trait KnownLanes {
 pub struct NoKnownLanes;
 
 impl KnownLanes for NoKnownLanes {
-    fn lane_of_answer(&self, _: &PrincipalHash, _: &str) -> Option<Lane> {
+    fn lane_of_answer(&self, _: &Caller, _: &str) -> Option<Lane> {
         None
     }
 }
@@ -263,13 +261,13 @@ pub fn find_lane(request: &SessionRequest<'_>, known: &dyn KnownLanes) -> Option
         .map(of)
         .or_else(|| {
             let id = request.previous_answer_id()?;
-            let lane = known.lane_of_answer(request.principal, &id)?;
+            let lane = known.lane_of_answer(request.caller, &id)?;
             // Only the source is new: a lane that was guessed at first stays a guess.
             let source = SessionSource::Answer;
             Some(Lane { source, ..lane })
         })
         .or_else(|| {
-            let lane = known.lane_of_calls(request.principal, request.outline)?;
+            let lane = known.lane_of_calls(request.caller, request.outline)?;
             let source = SessionSource::Calls;
             Some(Lane { source, ..lane })
         })
@@ -303,7 +301,7 @@ impl SessionRequest<'_> {
 
     fn lane_of_session(&self, session: &SessionId) -> Lane {
         Lane {
-            id: LaneId::new(self.principal, self.format, session, self.agent_label()),
+            id: LaneId::new(self.caller, self.format, session, self.agent_label()),
             source: session.source,
             strength: session.strength(),
         }

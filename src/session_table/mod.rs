@@ -23,9 +23,10 @@ use moka::sync::Cache;
 use tokio::time::Instant;
 
 use crate::{
+    auth::Caller,
     conversation::{CallChain, Outline},
     policy::stream_timeouts::RunningTool,
-    session::{KnownLanes, Lane, LaneId, PrincipalHash},
+    session::{KnownLanes, Lane, LaneId},
     wire::watch::Calls,
 };
 
@@ -263,7 +264,7 @@ impl SessionTable {
     /// Returns the number of calls that no client waits for.
     pub fn note_answer(
         &self,
-        principal: &PrincipalHash,
+        caller: &Caller,
         lane: Lane,
         calls: &Calls,
         came: AnswerEnd,
@@ -271,7 +272,7 @@ impl SessionTable {
         now: Instant,
     ) -> usize {
         if let Some(id) = answer_id.filter(|id| !id.is_empty()) {
-            self.lanes_by_answer.insert(answer_key(principal, id), lane);
+            self.lanes_by_answer.insert(answer_key(caller, id), lane);
         }
         // No entry is created for a lane that has nothing to remember.
         if calls.list.is_empty() {
@@ -383,16 +384,16 @@ impl SessionTable {
 }
 
 impl KnownLanes for SessionTable {
-    fn lane_of_answer(&self, principal: &PrincipalHash, id: &str) -> Option<Lane> {
-        self.lanes_by_answer.get(&answer_key(principal, id))
+    fn lane_of_answer(&self, caller: &Caller, id: &str) -> Option<Lane> {
+        self.lanes_by_answer.get(&answer_key(caller, id))
     }
 }
 
 /// Returns the key of an answer's id.
 ///
 /// The watcher truncates ids, so this does the same. Ids with the same beginning count as one.
-fn answer_key(principal: &PrincipalHash, id: &str) -> [u8; 32] {
-    let mut hash = blake3::Hasher::new_keyed(principal);
+fn answer_key(caller: &Caller, id: &str) -> [u8; 32] {
+    let mut hash = blake3::Hasher::new_keyed(caller.principal_bytes());
     let end = (0..=crate::wire::watch::TEXT_BYTES_MAX.min(id.len()))
         .rev()
         .find(|at| id.is_char_boundary(*at));

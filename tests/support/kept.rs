@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use antiphon::{
+    auth::PrincipalHash,
     ledger::{
         CommitOutcome, CommitStep, Index, Ledger, LedgerReply, LedgerSettings, LedgerSize, MemoryLedger, Moment,
         Record, RecordKey, RecordKind,
     },
-    session::PrincipalHash,
 };
 
 /// A ledger that goes from one world to the next.

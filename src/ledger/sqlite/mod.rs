@@ -27,7 +27,7 @@ use super::{
     CommitOutcome, CommitStep, Index, Ledger, LedgerError, LedgerOpenError, LedgerReply, LedgerSettings, LedgerSize,
     Moment, ROWS_MAX, Record, RecordKey, RecordKind, steps,
 };
-use crate::session::PrincipalHash;
+use crate::auth::PrincipalHash;
 use reader::ReadRequest;
 use shutdown_latch::{ShutdownLatch, shutdown_latch};
 use table::{GcScope, RecordTable};

@@ -11,8 +11,8 @@ use super::{
     writer::ReplySender,
 };
 use crate::{
+    auth::PrincipalHash,
     ledger::{Index, Moment, Record, RecordKey, RecordKind},
-    session::PrincipalHash,
 };
 
 /// A request to a reader thread.

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, Row, Rows, types::ValueRef};
 
 use crate::{
+    auth::PrincipalHash,
     ledger::{Index, MOMENT_MAX, Moment, Record, RecordKey, RecordKind},
-    session::PrincipalHash,
 };
 
 /// Builds a query for the columns that [`Found::of`] reads.

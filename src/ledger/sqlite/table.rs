@@ -8,8 +8,8 @@ use super::{
     schema::INDEXES,
 };
 use crate::{
+    auth::PrincipalHash,
     ledger::{LedgerSize, Moment, Record, RecordKey, steps::RecordStore, usage_counter::UsageCounter},
-    session::PrincipalHash,
 };
 
 /// The first place that Antiphon never assigns. A damaged row may have a larger one.

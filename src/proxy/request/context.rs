@@ -141,7 +141,7 @@ impl ContextBuilder<'_> {
         // An unread body is passed as empty: entering its lane would count the results in it as missing.
         let wire = self.route.wire.filter(|_| !body.is_empty())?;
         Some(session::SessionRequest {
-            principal: self.caller.principal_bytes(),
+            caller: &self.caller,
             format: wire.format,
             headers: self.headers,
             body,
@@ -156,7 +156,7 @@ impl ContextBuilder<'_> {
             return None;
         }
         let session = self.session_evidence(body, outline, path_model)?.named_session()?;
-        Some(session.hash(self.caller.principal_bytes()))
+        Some(session.hash(&self.caller))
     }
 
     /// Returns the origin of the credential, and what the body binds it to.

@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
         if role == Role::Assistant {
             return;
         }
-        // A server's result is output of the assistant; a client's result may only be in a user message.
+        // Calls and server results are output of the assistant. System messages have no tool results either.
         for part in self.conversation.parts.iter_mut().skip(mark.parts) {
             let theirs = matches!(
                 part.kind,

@@ -1,5 +1,5 @@
-//! Watches every stream of `tests/streams/<format>/`: `<story>.sse` or `.json` in, the facts in `<story>.txt` out, for
-//! any chunking.
+//! Watches every stream of `tests/streams/<format>/`: `<story>.sse` or `.json` in, the facts in `<story>.sse.txt` or
+//! `<story>.json.txt` out, for any chunking.
 //!
 //! `UPDATE_CASES=1 cargo test --test it watchers` rewrites the facts. Read the difference before you commit it.
 #![expect(

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use antiphon::{
-    auth::{Credential, Principal, PrincipalKey, Profile, Secret},
+    auth::{Caller, Principal},
+    auth::{Credential, PrincipalKey, Profile, Secret},
     policy::{Class, LimitHints, ProviderErrorInfo, billed_organisation},
     proxy::ErrorShape,
     repair::{Mode, parse},
@@ -32,7 +33,7 @@ fn lane_facts(fields: &[(&str, &str)]) -> String {
     let outline = parse(ASK.as_bytes(), Wire::ANTHROPIC).unwrap().outline();
     let headers = map(fields);
     let asked = SessionRequest {
-        principal: &[1; 32],
+        caller: &const { Caller::of_account(Principal::from_bytes([1; 32])) },
         format: Format::Anthropic,
         headers: &headers,
         body: ASK.as_bytes(),

@@ -484,7 +484,7 @@ async fn a_closed_session_or_a_long_time_detaches() {
     let ann = principal(&app, "ann");
     let call = |id: &str| ObservedCall {
         lane: None,
-        session: Some(antiphon::session::session_hash(ann.as_bytes(), b"s1")),
+        session: Some(antiphon::session::session_hash(&Caller::of_account(ann), b"s1")),
         strength: SessionStrength::Strong,
         id: id.as_bytes().to_vec(),
         tool: b"bash".to_vec(),

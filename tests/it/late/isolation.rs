@@ -9,6 +9,7 @@ use std::{
 };
 
 use antiphon::{
+    auth::PrincipalHash,
     auth::{Caller, Owner, Principal, PrincipalKey, PrincipalSettings},
     late::{
         CallQuery, LateSettings, LateStore, ObservedCall, PostOutcome, ToolSettings,
@@ -19,7 +20,7 @@ use antiphon::{
         CommitOutcome, CommitStep, Index, Ledger, LedgerReply, LedgerSize, Moment, Record, RecordKey, RecordKind,
     },
     repair::Tier,
-    session::{LaneId, PrincipalHash, SessionStrength},
+    session::{LaneId, SessionStrength},
 };
 
 use crate::support::{bodies::Rng, late, seed::seed};

@@ -9,6 +9,7 @@ use std::{
 };
 
 use antiphon::{
+    auth::PrincipalHash,
     auth::{Caller, Principal, PrincipalKey},
     callers::Callers,
     clock,
@@ -18,7 +19,6 @@ use antiphon::{
     },
     recall::{AnswerScope, AnswerStore, AnswerStoreSettings, AppendedText},
     repair::{CallIdentity, CallKey, IdSpelling, Mode, PinnedAnswer, Placeholder, RealResult},
-    session::PrincipalHash,
     telemetry::Telemetry,
     wire::Format,
 };

@@ -1,6 +1,7 @@
 //! Chains of calls, and the forks that they tell: two loops on one history.
 
 use antiphon::{
+    auth::{Caller, Principal},
     conversation::{CallChain, Outline, call_chain::TAIL_MAX},
     repair::{RepairPolicy, parse, repair},
     session::{LaneId, SessionSource},
@@ -25,7 +26,7 @@ fn lane() -> LaneId {
     let mut headers = HeaderMap::new();
     headers.insert("x-antiphon-session", "s".parse().unwrap());
     let asked = antiphon::session::SessionRequest {
-        principal: &[1; 32],
+        caller: &const { Caller::of_account(Principal::from_bytes([1; 32])) },
         format: Format::Anthropic,
         headers: &headers,
         body: b"",

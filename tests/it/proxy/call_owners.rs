@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use antiphon::{
+    auth::{Caller, Principal},
     conversation::{Outline, OutlineCall, OutlineResult},
     session::{Lane, NoKnownLanes, SessionRequest, find_lane},
     session_table::{
@@ -18,7 +19,7 @@ use antiphon::{
 use http::HeaderMap;
 use tokio::time::Instant;
 
-const ONE: [u8; 32] = [1; 32];
+const ONE: Caller = Caller::of_account(Principal::from_bytes([1; 32]));
 
 fn second(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -28,7 +29,7 @@ fn called(name: &str) -> Lane {
     let mut headers = HeaderMap::new();
     headers.insert("x-antiphon-session", name.parse().unwrap());
     let asked = SessionRequest {
-        principal: &ONE,
+        caller: &ONE,
         format: Format::Anthropic,
         headers: &headers,
         body: b"",

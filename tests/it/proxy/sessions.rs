@@ -6,12 +6,10 @@ use std::{
 };
 
 use antiphon::{
+    auth::{Caller, Principal},
     conversation::{Outline, OutlineCall, OutlineResult},
     repair::parse,
-    session::{
-        KnownLanes, Lane, NoKnownLanes, PrincipalHash, SessionId, SessionRequest, SessionSource, SessionStrength,
-        find_lane,
-    },
+    session::{KnownLanes, Lane, NoKnownLanes, SessionId, SessionRequest, SessionSource, SessionStrength, find_lane},
     session_table::{
         AnswerEnd, CallLimits, ClosedCalls, DetachReason, OPEN_CALLS_MAX, ProfilePin, SessionSettings, SessionTable,
         SettledCall,
@@ -26,8 +24,8 @@ use tokio::time::Instant;
 
 use crate::support::bodies::Rng;
 
-const ONE: PrincipalHash = [1; 32];
-const TWO: PrincipalHash = [2; 32];
+const ONE: Caller = Caller::of_account(Principal::from_bytes([1; 32]));
+const TWO: Caller = Caller::of_account(Principal::from_bytes([2; 32]));
 
 type Headers<'h> = &'h [(&'static str, &'h str)];
 
@@ -57,9 +55,9 @@ impl Request {
         }
     }
 
-    fn asked<'r>(&'r self, principal: &'r PrincipalHash) -> SessionRequest<'r> {
+    fn asked<'r>(&'r self, caller: &'r Caller) -> SessionRequest<'r> {
         SessionRequest {
-            principal,
+            caller,
             format: self.format,
             headers: &self.headers,
             body: self.body.as_bytes(),
@@ -363,7 +361,7 @@ fn a_request_goes_on_in_the_lane_of_the_answer_that_it_names() {
         Some("resp_1"),
         now(),
     );
-    let next = |id: &str, principal: &PrincipalHash| {
+    let next = |id: &str, principal: &Caller| {
         let body = format!(
             r#"{{"model":"gpt-5","previous_response_id":"{id}","prompt_cache_key":"k","input":[{{"role":"user","content":"on"}}]}}"#
         );
@@ -416,7 +414,7 @@ fn second(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-fn strong(principal: &PrincipalHash, session: &str) -> Lane {
+fn strong(principal: &Caller, session: &str) -> Lane {
     let request = Request::new(Wire::ANTHROPIC, &[("x-antiphon-session", session)], "");
     find_lane(&request.asked(principal), &NoKnownLanes).unwrap()
 }
