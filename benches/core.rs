@@ -76,7 +76,7 @@ fn measure(quick: bool, format: Format, shape: Shape, bytes: usize) -> Times {
     let (wire, policy) = (wire(format), RepairPolicy::default());
     let body = Bytes::from(sized(format, shape, bytes));
     verify(&body, format, shape);
-    let rules = wire.rules();
+    let rules = wire.pairing_rules();
     let conversation = wire.read(&body).unwrap();
     let paired = parse(&body, wire).unwrap().pair(PairingContext::new(&policy));
     let known = KnownAnswers::default();

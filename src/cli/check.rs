@@ -90,7 +90,7 @@ fn write_text(out: &mut impl Write, file: &CheckedFile) -> io::Result<()> {
         Err(error) => return writeln!(io::stderr().lock(), "antiphon: {error}"),
     };
     for finding in findings {
-        let place = wire.format.place(finding);
+        let place = wire.format.finding_path(finding);
         // Not every finding concerns a call with an id.
         let id = if finding.id.is_empty() {
             String::new()
@@ -127,7 +127,7 @@ fn file_document(file: &CheckedFile) -> Value {
 pub(super) fn finding_document(finding: &Finding, wire: Wire) -> Value {
     json!({
         "kind": finding.kind.code(),
-        "place": wire.format.place(finding),
+        "place": wire.format.finding_path(finding),
         "message": finding.message,
         "part": finding.part,
         "id": finding.id,

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::wire::{Unreadable, Wire, detect};
+use crate::wire::{Unreadable, Wire, detect_wire};
 
 /// Error for an input that cannot be checked. Exit code 2.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +65,7 @@ pub(super) fn read_input(path: &Path, wire: Option<Wire>) -> Result<BodyInput, I
         Err(source) => return Err(InputError::Io { name, source }),
     };
     // `--wire` overrides the detection, since a broken body may look like another format.
-    match wire.map_or_else(|| detect(&body), Ok) {
+    match wire.map_or_else(|| detect_wire(&body), Ok) {
         Ok(wire) => Ok(BodyInput { name, body, wire }),
         Err(source) => Err(InputError::Undetected { name, source }),
     }

@@ -1,6 +1,6 @@
 //! The calls of a history in order, as hashes. Histories that share a prefix of calls belong to one conversation.
 //!
-//! Where two chains differ, two agent loops have continued from one history.
+//! If two such chains diverge, two agent loops have continued from one history.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -26,8 +26,8 @@ pub struct CallChain {
 }
 
 impl CallChain {
-    /// Returns the chain of a conversation. It is empty if calls may live at the provider, since the body then lacks
-    /// the beginning.
+    /// Returns the chain of a conversation. It is empty if calls may exist only at the provider, since the body then
+    /// lacks the beginning.
     pub fn of(conversation: &Conversation<'_>) -> Self {
         if conversation.may_have_remote_calls && conversation.compaction.is_none() {
             return Self::default();
@@ -50,6 +50,7 @@ impl CallChain {
             }
             count = count.saturating_add(1);
         }
+        // The ring wraps around, so its oldest hash must come first.
         if count > TAIL_MAX {
             ring.rotate_left(count % TAIL_MAX);
         }
@@ -91,12 +92,13 @@ impl CallChain {
         self.count.saturating_sub(self.tail.len()).saturating_add(1)
     }
 
-    /// Returns the hash of the first `count` calls.
+    /// Returns the hash of the first `count` calls. `None` if it is not stored.
     fn prefix_hash(&self, count: usize) -> Option<&u64> {
         self.tail.get(count.checked_sub(self.first_known())?)
     }
 }
 
+/// Adds a call to the hash of the calls before it.
 fn mix_call(hash: u64, [high, low]: [u64; 2]) -> u64 {
     let [one, two] = KEYS;
     let mixed = (hash ^ low).wrapping_mul(one).rotate_left(29) ^ high;

@@ -16,7 +16,7 @@ pub enum FindingKind {
     Orphan,
     /// A second result for one call.
     Duplicate,
-    /// One id on two calls of one turn.
+    /// One id on two calls of one turn, or of one body if the rules require that.
     DuplicateCall,
     /// A result without an id.
     NoId,
@@ -90,7 +90,7 @@ impl FindingKind {
     }
 }
 
-/// One breach, with its place in the body as it came.
+/// One breach, with its place in the client's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The kind of breach.
@@ -98,7 +98,7 @@ pub struct Finding {
     /// Index of the message in the history, from 0.
     pub message: usize,
     /// Index of the block in the message's content (Anthropic) or of the call in `tool_calls` (chat), from 0.
-    /// `None` if the message as a whole is meant.
+    /// `None` if the whole message is at fault.
     pub part: Option<usize>,
     /// The call id as text, lossily decoded. Empty if there is none.
     pub id: String,
@@ -109,7 +109,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Returns the finding for a remote call that the provider names in a refusal.
+    /// Returns the finding for a remote call that the body must answer.
     pub fn unanswered_remote_call(id: String) -> Self {
         Self {
             id,
@@ -176,9 +176,11 @@ pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>, hygiene: boo
     list.found.into_iter().map(|(_, finding)| finding).collect()
 }
 
+/// Returns the breach that a result is, by its role and place.
 fn result_finding(pairing: &Pairing, row: &ResultRow) -> Option<FindingKind> {
     match row.role {
         ResultRole::Answers(_) => {
+            // Even a result in its place must move out of an assistant message or before a system message.
             let inner = pairing.units.get(row.unit).is_some_and(|unit| unit.inner);
             let behind_system = row
                 .turn
@@ -198,7 +200,7 @@ fn result_finding(pairing: &Pairing, row: &ResultRow) -> Option<FindingKind> {
 
 struct FindingList<'c, 'a> {
     conversation: &'c Conversation<'a>,
-    /// Findings with the index of their part, by which they are sorted.
+    /// Findings with the part by which they are sorted.
     found: Vec<(PartId, Finding)>,
 }
 
@@ -240,6 +242,7 @@ impl FindingList<'_, '_> {
         let ordinal = part.and_then(|part| self.part_ordinal(part));
         let mut finding = at_message(FindingKind::Field, message, Some(kind.code()));
         finding.part = ordinal;
+        // Without a part the finding sorts before the parts of its message.
         self.found.push((part.unwrap_or_default(), finding));
     }
 }

@@ -1,15 +1,15 @@
 //! Texts that clients write in place of results which they have lost.
 //!
-//! Such a text answers its call, but it is no result: a real one that is posted later replaces it.
+//! Such a text answers its call, but it is no result. A result that a tool service posts later is still delivered.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
 )]
 
-/// Ways to recognise a text.
+/// The part of a text by which it is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostText {
-    /// The whole text. Short texts may begin a real result too.
+    /// The whole text, because a real result may begin with such a short one.
     Whole(&'static str),
     /// The beginning of the text.
     Begins(&'static str),
@@ -32,7 +32,7 @@ pub struct LostResultRow {
 pub const LOST_RESULTS: &[LostResultRow] = &[
     row(
         "antiphon",
-        // Covers both of our placeholders and later ones.
+        // Covers both placeholders of the proxy, and later wordings.
         LostText::Begins("[antiphon: no result was recorded"),
         "0.1",
     ),
@@ -103,7 +103,7 @@ impl LostText {
             Self::Between(begin, end) => {
                 let rest = text.strip_prefix(begin.as_bytes());
                 let between = rest.and_then(|rest| rest.strip_suffix(end.as_bytes()));
-                // Only a number may stand between: anything else is output of a tool.
+                // Only a number may be between the two. Any other text is output of a tool.
                 between.is_some_and(|between| between.iter().all(|letter| matches!(letter, b'0'..=b'9' | b'.')))
             }
         }

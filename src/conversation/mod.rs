@@ -39,11 +39,11 @@ pub struct Conversation<'a> {
     pub parts: Vec<Part<'a>>,
     /// Fields with values that the provider rejects, in document order of their messages.
     pub flaws: Vec<Flaw>,
-    /// Last part that is a compaction. Everything before it is not judged.
+    /// Last part that is a compaction. The parts before it are not judged.
     pub compaction: Option<PartId>,
     /// Reads a call's name and input from the body and the call's span. On demand, because few calls need it.
     pub details: fn(&[u8], Span) -> CallDetails,
-    /// Reads the text of a result that is one plain text. On demand, likewise.
+    /// Reads the text of a result. `None` unless it is one plain text. On demand, because few results need it.
     pub plain_text: fn(&[u8], Span) -> Option<Text<'_>>,
     /// `true` if calls may exist only at the provider (Anthropic `thread: continue`, Responses `previous_response_id`).
     /// A result without a call is no finding then.
@@ -95,7 +95,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Removes the parts and flaws added since `mark`, because their key is repeated and the last one counts.
+    /// Removes the parts and flaws added since `mark`. Readers call it if a key is repeated, because the last one counts.
     pub fn rewind_to(&mut self, mark: ReadMark) {
         self.parts.truncate(mark.parts);
         self.flaws.truncate(mark.flaws);
@@ -109,8 +109,8 @@ impl<'a> Conversation<'a> {
             .unwrap_or_default()
     }
 
-    /// Returns the decoded text of the result at `part`. `None` unless it is one plain text: a string, or a list of one
-    /// text block.
+    /// Returns the decoded text of the result at `part`. `None` unless it is one plain text, such as a string or a list of
+    /// one text block.
     pub fn plain_text(&self, part: PartId) -> Option<Text<'a>> {
         let part = self.part(part)?;
         matches!(part.kind, PartKind::Result(_)).then(|| (self.plain_text)(self.body, part.span))?
@@ -121,7 +121,7 @@ impl<'a> Conversation<'a> {
         self.parts.get(message.parts.clone()).unwrap_or_default()
     }
 
-    /// Returns the first block of signed reasoning.
+    /// Returns the span of the first block of signed reasoning.
     pub fn first_thinking(&self) -> Option<Span> {
         let thinks = |part: &&Part<'_>| matches!(part.kind, PartKind::Thinking);
         self.parts.iter().find(thinks).map(|part| part.span)
@@ -130,6 +130,7 @@ impl<'a> Conversation<'a> {
     /// Returns the reasoning parts in the messages directly before the message of `part`, last first.
     pub fn reasoning_before(&self, part: PartId) -> impl Iterator<Item = PartId> {
         let message = |part: PartId| self.part(part).map(|found| found.message);
+        // Reasoning belongs to the item right behind it, so a gap between two messages ends the run.
         let follows = move |before: &PartId| {
             let thinks = matches!(self.part(*before), Some(found) if matches!(found.kind, PartKind::Thinking));
             thinks && message(*before).map(|index| index.saturating_add(1)) == message(before.next())
@@ -203,7 +204,7 @@ pub struct Part<'a> {
     pub kind: PartKind<'a>,
 }
 
-/// The kind of a part, as far as pairing is concerned.
+/// The kind of a part, in the terms of pairing.
 #[derive(Clone, Debug)]
 pub enum PartKind<'a> {
     /// A call that the client answers.
@@ -229,17 +230,17 @@ pub struct Call<'a> {
     pub id: Text<'a>,
     /// Name of the tool, in formats whose results may name it instead of an id. Else empty.
     pub name: Text<'a>,
-    /// Results of this family answer it.
+    /// The family of the results that answer it.
     pub family: CallFamily,
     /// Consequence if no result answers it.
     pub without_result: WithoutResult,
-    /// `true` if code that runs at the provider makes the call. Its turn must keep the server call.
+    /// `true` if code that runs at the provider makes the call. The server call of that code must stay in the turn.
     pub programmatic: bool,
     /// `true` if the provider signed it. It must stay in its place.
     pub signed: bool,
 }
 
-/// Matching of results to calls. Formats with one kind of call have one family, the default.
+/// The kinds of calls that a result may answer. Formats with one kind of call use the default for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CallFamily {
     /// A result answers only calls of its own group.
@@ -292,18 +293,18 @@ pub struct CallResult<'a> {
     pub id: Text<'a>,
     /// Name of the tool, in formats that pair by it if there is no id. Else empty.
     pub name: Text<'a>,
-    /// It answers calls of this family.
+    /// The family of the calls that it answers.
     pub family: CallFamily,
-    /// Facts about its call from outside the body.
+    /// Knowledge about its call from outside the body.
     pub owner: ResultOwner,
     /// `true` if the provider accepts it although it names no call.
     pub free: bool,
 }
 
-/// Facts about the call of a result from outside the body.
+/// Knowledge from outside the body about the call of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResultOwner {
-    /// No such fact.
+    /// No such knowledge.
     #[default]
     Unknown,
     /// The provider reported that it answers no call.
@@ -326,7 +327,7 @@ pub struct ServerCall<'a> {
 pub struct Flaw {
     /// Index of the message.
     pub message: usize,
-    /// Index of the part. `None` if the message as a whole is meant.
+    /// Index of the part. `None` if the whole message is at fault.
     pub part: Option<PartId>,
     /// The kind of fault.
     pub kind: FlawKind,

@@ -1,6 +1,6 @@
 //! Facts about a body besides pairing: flags, ids and spans for sessions, routing and late results.
 //!
-//! Made from the notes of the reader: nothing is parsed again, and only the end of the history is walked.
+//! Made from the reader's notes and parts, without a second parse of the body.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -21,7 +21,7 @@ pub const ID_BYTES_MAX: usize = 128;
 
 /// Bytes at the end of the last user message, and of `context_management`, that are searched for phrases.
 const SEARCHED_MAX: usize = 32 * 1024;
-/// Results that one turn of items may contain before its last call.
+/// Largest number of results that one turn of items may contain before its last call.
 const INTERLEAVED_MAX: usize = 8;
 
 /// Phrases of the user message with which Claude Code 2.1 asks for a summary if it sends no header. All must be
@@ -213,22 +213,25 @@ fn is_bound(part: &Part<'_>) -> bool {
     }
 }
 
-/// Matches `{"edits":[{"type":"compact_20260112"}]}` and `[{"type":"compaction"}]`.
+/// Returns `true` for `{"edits":[{"type":"compact_20260112"}]}` and `[{"type":"compaction"}]`.
 fn names_compaction(value: &[u8]) -> bool {
     let head = value.get(..value.len().min(SEARCHED_MAX)).unwrap_or_default();
     memmem::find(head, b"\"compact").is_some()
 }
 
+/// Returns `true` if the last user message is Claude Code's request for a summary.
 fn asks_for_summary(conversation: &Conversation<'_>) -> bool {
     let is_user = |message: &&Message| message.role == Role::User;
     let Some(last) = conversation.messages.iter().rfind(is_user) else {
         return false;
     };
     let ends_in_result = conversation.parts_of(last).last();
+    // Tool output may quote the phrases. The client's own request ends with text.
     if ends_in_result.is_some_and(|part| matches!(part.kind, PartKind::Result(_))) {
         return false;
     }
     let Span { start, end } = last.span;
+    // A message may be megabytes long, and the request for a summary is at its end.
     let searched = start.max(end.saturating_sub(SEARCHED_MAX))..end;
     let text = conversation.body.get(searched).unwrap_or_default();
     let says = |phrase: &&[u8]| memmem::find(text, phrase).is_some();
@@ -264,7 +267,7 @@ struct HistoryTail {
     answers: Vec<OutlineResult>,
     /// `true` once an assistant message was passed.
     assistant: bool,
-    /// `true` if the message passed last begins with reasoning, as turns do.
+    /// `true` if the message passed last contains reasoning, with which a turn begins.
     at_reasoning: bool,
     /// Number of results passed that lie before a call of the same turn.
     interleaved: usize,
@@ -287,6 +290,7 @@ impl HistoryTail {
         tail
     }
 
+    /// Counts for each call of the last turn the calls of its id before it.
     fn count_occurrences(&mut self, conversation: &Conversation<'_>) {
         // Ids mostly differ in their last byte, so few need a look-up.
         let mut ends = [false; 256];
@@ -313,7 +317,7 @@ impl HistoryTail {
         }
     }
 
-    /// Returns `true` if a message belongs to the turn or follows it. Items of one turn may have results between them.
+    /// Returns `true` if a message belongs to the last turn or follows it. Results may lie between the items of a turn.
     fn belongs_to_turn(&mut self, message: &Message, by_item: bool) -> bool {
         if !self.assistant || message.role == Role::Assistant {
             return true;
@@ -356,7 +360,7 @@ impl HistoryTail {
     }
 }
 
-/// Returns the message before another.
+/// Returns the span of the message before another. Empty for the first one.
 fn message_before(conversation: &Conversation<'_>, message: usize) -> Span {
     let before = message
         .checked_sub(1)
@@ -369,6 +373,7 @@ const fn has_room(id: &[u8], kept: usize) -> bool {
     !id.is_empty() && kept < IDS_MAX
 }
 
+/// Returns the bytes of an id that are stored.
 fn truncate_id(id: &[u8]) -> Box<[u8]> {
     id.get(..id.len().min(ID_BYTES_MAX)).unwrap_or_default().into()
 }

@@ -32,7 +32,7 @@ impl ResultPlace {
 pub enum MergedRoles {
     /// No role: each message is a turn.
     None,
-    /// The assistant. All results of a turn belong into one user message.
+    /// The assistant only. All results of a turn belong into one user message.
     Assistant,
     /// Every role.
     All,
@@ -59,11 +59,10 @@ pub enum IdRule {
     /// `^[a-zA-Z0-9_-]+$`: Anthropic's error text, seen in maximhq/bifrost#5097 and farion1231/cc-switch#1181.
     Word,
     /// A text of 1 to this many characters. OpenAI: 40 in chat (`Expected a string with maximum length 40`), 64 in
-    /// Responses
-    /// (`Invalid 'input[95].call_id': string too long. Expected a string with maximum length 64`, seen in
+    /// Responses (`Invalid 'input[95].call_id': string too long. Expected a string with maximum length 64`, seen in
     /// AnswerDotAI/fastllm#45, 2026-06).
     Within(usize),
-    /// Nine letters or digits: Mistral's error 3280, eca#233.
+    /// Nine letters or digits: Mistral's error 3280 (editor-code-assistant/eca#233).
     Nine,
     /// Any text that is not empty.
     NotEmpty,

@@ -35,7 +35,7 @@ pub struct Turn {
     pub programmatic: bool,
     /// `true` if the user turn behind it may contain results only, because a server call is open.
     pub only_results: bool,
-    /// Place for inserted results. `None`: a message of their own behind the turn.
+    /// Place for inserted results. `None` if they need a message of their own behind the turn.
     pub insert_at: Option<InsertPoint>,
     /// System messages before the answering user message. They move behind it.
     pub systems: Range<usize>,
@@ -46,7 +46,7 @@ pub struct Turn {
 pub struct InsertPoint {
     /// The unit.
     pub unit: usize,
-    /// The part before the place. `None`: before the first part of the unit.
+    /// The part before the place. `None` if the place is before the first part of the unit.
     pub behind: Option<PartId>,
 }
 
@@ -64,6 +64,7 @@ pub fn split_units(conversation: &Conversation<'_>) -> Vec<TurnUnit> {
             });
             continue;
         }
+        // The provider refuses results in an assistant message, so each run of results becomes a unit of the user.
         let mut from = found.parts.start;
         while from < found.parts.end {
             let inner = is_result(from);
@@ -95,6 +96,7 @@ pub fn group_turns(
     while index < units.len() {
         if units[index].role != Role::Assistant {
             index += 1;
+            // Messages before the first assistant turn belong to no gap.
             if let Some(turn) = turns.last_mut() {
                 turn.gap.end = index;
             }
@@ -129,15 +131,16 @@ pub fn group_turns(
     turns
 }
 
-/// Returns `true` if a turn ends before the unit `next` because of the units before it. In a flat list of items the
-/// calls
-/// end their turn. If calls are signed, each signed one begins a step of its own.
+/// Returns `true` if a turn ends before the unit `next` because of its calls.
+///
+/// In a flat list of items a turn ends behind its calls. In Gemini each signed call begins a step of its own.
 fn ends_behind_calls(conversation: &Conversation<'_>, units: &[TurnUnit], next: usize, place: ResultPlace) -> bool {
     let parts = |unit: usize| &conversation.parts[units[unit].parts.clone()];
     let is_call = |part: &Part<'_>| matches!(part.kind, PartKind::Call(_));
     let behind_calls = || next > 0 && parts(next - 1).iter().any(is_call);
     match place {
         ResultPlace::Anywhere | ResultPlace::ItemRun => !parts(next).iter().any(is_call) && behind_calls(),
+        // Only the first call of a step is signed, and its parallel siblings are not.
         ResultPlace::NextContent => {
             let first = parts(next).iter().find_map(|part| match &part.kind {
                 PartKind::Call(call) => Some(call.signed),
@@ -149,10 +152,10 @@ fn ends_behind_calls(conversation: &Conversation<'_>, units: &[TurnUnit], next: 
     }
 }
 
-/// Returns the units at which a run of assistant messages, which the provider would combine, is two turns all the same.
+/// Returns the units at which a turn begins inside a run of assistant messages that the provider would combine.
 ///
-/// Such a unit follows a message none of whose calls has its result behind the run. An earlier request ended with that
-/// message, and its calls were answered there. They are answered there again, so that the prefix stays the same.
+/// Such a unit follows a message with calls that have no result behind the run. An earlier request ended with that
+/// message, and the proxy answered its calls there. The same place keeps the prefix the same.
 fn closed_units(
     conversation: &Conversation<'_>,
     units: &[TurnUnit],
@@ -183,6 +186,7 @@ fn closed_units(
                 PartKind::Call(call) => Some(call.call_name()),
                 _ => None,
             });
+        // A result without an id may answer any of the calls, so the run stays one turn.
         let nameless = answered.contains(b"".as_slice());
         let first = calls.next();
         !nameless && first.is_some_and(|id| !answered.contains(id)) && !calls.any(|id| answered.contains(id))

@@ -26,7 +26,7 @@ use crate::{
     auth::Caller,
     late::{FeedEvent, ResultFeed},
     server::StopSignal,
-    wire::json::quoted,
+    wire::json::quote_string,
 };
 
 /// Silence after which a feed sends a comment: 15 seconds. Proxies in between would cut an idle connection.
@@ -159,8 +159,8 @@ impl FeedListener {
             Ok(Some(FeedEvent::Settled(settled))) => {
                 let event = format!(
                     "event: settled\ndata: {{\"call_id\":{},\"tool\":{},\"delivery\":\"{}\",\"is_error\":{}}}\n\n",
-                    quoted(&String::from_utf8_lossy(&settled.call_id)),
-                    quoted(&String::from_utf8_lossy(&settled.tool)),
+                    quote_string(&String::from_utf8_lossy(&settled.call_id)),
+                    quote_string(&String::from_utf8_lossy(&settled.tool)),
                     format_delivery_id(&settled.name),
                     settled.failed,
                 );

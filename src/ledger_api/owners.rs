@@ -20,7 +20,7 @@ use crate::{
     session_table::DetachReason,
     wire::{
         CONTENT_DEPTH_MAX,
-        json::{compact, deeper_than, quoted},
+        json::{compact_json, deeper_than, quote_string},
     },
 };
 
@@ -95,8 +95,8 @@ fn result_row(id: &[u8], name: &RecordName, call: &RecordedCall, with_content: b
     // Written by hand, so that the content keeps the bytes that were posted.
     format!(
         "{{\"call_id\":{},\"tool\":{},\"delivery\":\"{}\",\"state\":\"{}\",\"is_error\":{},\"posted_at\":{}{content}}}",
-        quoted(&String::from_utf8_lossy(id)),
-        quoted(&String::from_utf8_lossy(&call.tool)),
+        quote_string(&String::from_utf8_lossy(id)),
+        quote_string(&String::from_utf8_lossy(&call.tool)),
         format_delivery_id(name),
         call.state.label(),
         posted.failed,
@@ -110,5 +110,5 @@ fn readable_content(content: &str) -> Cow<'_, str> {
         return Cow::Borrowed(content);
     }
     // Such a content was posted by an earlier version, which did not limit the depth.
-    Cow::Owned(quoted(&compact(content.as_bytes())))
+    Cow::Owned(quote_string(&compact_json(content.as_bytes())))
 }

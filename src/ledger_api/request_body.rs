@@ -3,7 +3,7 @@
 use super::response::ApiRefusal;
 use crate::{
     auth::Owner,
-    wire::json::{Json, Kind, validate},
+    wire::json::{Json, JsonKind, validate},
 };
 
 /// Call ids of one lookup.
@@ -38,15 +38,15 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> 
     let json = read_object(body)?;
     let mut flaw = None;
     let mut members = Vec::new();
-    let root = json.root().map_err(|_| ApiRefusal::malformed(OBJECT))?;
-    json.members(root, |name, value| members.push((name.to_vec(), value)))
+    let root = json.root_span().map_err(|_| ApiRefusal::malformed(OBJECT))?;
+    json.for_each_member(root, |name, value| members.push((name.to_vec(), value)))
         .map_err(|_| ApiRefusal::malformed(OBJECT))?;
     for (name, span) in members {
         match (&name[..], json.kind(span)) {
-            (b"owner" | b"call_id", Kind::Null) => {}
-            (b"call_id", Kind::String) => said.call_id = Some(json.decode(span).to_vec()),
-            (b"owner", Kind::String) => {
-                let owner = std::str::from_utf8(&json.decode(span))
+            (b"owner" | b"call_id", JsonKind::Null) => {}
+            (b"call_id", JsonKind::String) => said.call_id = Some(json.decode_string(span).to_vec()),
+            (b"owner", JsonKind::String) => {
+                let owner = std::str::from_utf8(&json.decode_string(span))
                     .ok()
                     .and_then(|text| text.parse().ok());
                 if owner.is_none() {
@@ -72,16 +72,16 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> 
 pub(super) fn read_call_ids(body: &[u8]) -> Result<Vec<Vec<u8>>, ApiRefusal> {
     const IDS: &str = "call_ids must be an array of 1 to 256 strings";
     let json = read_object(body)?;
-    let list = json.root().ok().and_then(|root| json.member(root, "call_ids"));
-    let list = list.filter(|list| json.kind(*list) == Kind::Array);
+    let list = json.root_span().ok().and_then(|root| json.member(root, "call_ids"));
+    let list = list.filter(|list| json.kind(*list) == JsonKind::Array);
     let list = list.ok_or(ApiRefusal::malformed(IDS))?;
     let mut ids = Vec::new();
     let mut is_good = true;
     // Once one element is wrong nothing more is copied: the body may be 64 KiB of tiny strings.
-    let walked = json.elements(list, |id| {
-        is_good &= json.kind(id) == Kind::String && ids.len() < IDS_MAX && id.len() <= ID_BYTES_MAX;
+    let walked = json.for_each_element(list, |id| {
+        is_good &= json.kind(id) == JsonKind::String && ids.len() < IDS_MAX && id.len() <= ID_BYTES_MAX;
         if is_good {
-            ids.push(json.decode(id).to_vec());
+            ids.push(json.decode_string(id).to_vec());
         }
     });
     if walked.is_err() || !is_good || ids.is_empty() {
@@ -97,6 +97,6 @@ fn read_object(body: &[u8]) -> Result<Json<'_>, ApiRefusal> {
     // The scanner below expects valid JSON.
     validate(body).map_err(|_| ApiRefusal::malformed(OBJECT))?;
     let json = Json::new(body);
-    let is_object = json.root().is_ok_and(|root| json.kind(root) == Kind::Object);
+    let is_object = json.root_span().is_ok_and(|root| json.kind(root) == JsonKind::Object);
     is_object.then_some(json).ok_or(ApiRefusal::malformed(OBJECT))
 }

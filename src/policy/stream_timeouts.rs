@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::ExchangeTimeouts;
-use crate::wire::watch::{Facts, Phase};
+use crate::wire::watch::{Facts, OutputPhase};
 
 /// Bytes of a tool's name or id that are shown.
 const TOOL_TEXT_MAX: usize = 64;
@@ -48,15 +48,15 @@ impl StreamState {
             InFlight::Nothing
         } else if !facts.server_tools.in_flight.is_empty() {
             InFlight::ServerTool
-        } else if compacts || facts.compaction == Phase::Open {
+        } else if compacts || facts.compaction == OutputPhase::Open {
             InFlight::Compaction
-        } else if facts.reasoning == Phase::Open {
+        } else if facts.reasoning == OutputPhase::Open {
             InFlight::Reasoning
         } else {
             InFlight::Nothing
         };
         Self {
-            has_begun: facts.begun,
+            has_begun: facts.has_output,
             has_heartbeats: facts.heartbeats > 0,
             is_queued: facts.queued,
             in_flight: open,
@@ -213,7 +213,7 @@ impl StreamTimeouts {
     pub fn running_tool(&self, facts: &Facts, now: Instant) -> Option<RunningTool> {
         let tool = facts
             .server_tools
-            .latest()
+            .latest_tool()
             .filter(|_| self.state.in_flight == InFlight::ServerTool)?;
         Some(RunningTool {
             name: printable_text(&tool.name),

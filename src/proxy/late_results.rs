@@ -17,7 +17,7 @@ use crate::{
         is_strong, late_places, late_text,
     },
     session::{Lane, SessionStrength},
-    wire::{Format, json::Json, watch::Calls},
+    wire::{Format, json::Json, watch::EmittedCalls},
 };
 
 /// Maximum bytes of late results in one message. More wait for the next message.
@@ -75,7 +75,7 @@ impl LateResults {
     }
 
     /// Records the calls of an answer that has ended. Detaches them if the client has left.
-    pub(super) fn record_answer(&self, calls: &Calls, client_left: bool) {
+    pub(super) fn record_answer(&self, calls: &EmittedCalls, client_left: bool) {
         if !self.late.is_used() {
             return;
         }
@@ -99,9 +99,9 @@ impl LateResults {
         let json = Json::new(body);
         let mut open = Vec::new();
         for call in &outline.last_calls {
-            let details = self.format.details(body, call.at);
+            let details = self.format.call_details(body, call.at);
             // Tool services are configured by tool: a call without a name is of no use to them.
-            let Some(tool) = details.name.map(|name| json.decode(name)) else {
+            let Some(tool) = details.name.map(|name| json.decode_string(name)) else {
                 continue;
             };
             let input = input_hash(details.input.map_or(b"", |span| json.bytes(span)));

@@ -33,7 +33,7 @@ impl Rejection {
             let detail = finding.detail.map(|detail| format!(" [{detail}]")).unwrap_or_default();
             format!(
                 "{}: {}{detail}{id}",
-                self.format.place(finding),
+                self.format.finding_path(finding),
                 finding.kind.explanation()
             )
         });

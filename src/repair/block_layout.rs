@@ -12,12 +12,12 @@ use crate::{
     splice::{Edit, Piece},
     wire::{
         anthropic,
-        json::{self, Slot},
+        json::{self, ListSlot},
     },
 };
 
 /// Returns the messages to send.
-pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<Slot> {
+pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<ListSlot> {
     let mut builder = BlockLayout {
         layout,
         done: Vec::new(),
@@ -44,7 +44,7 @@ pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<Slot> {
 
 struct BlockLayout<'l, 'c> {
     layout: &'l Layout<'c>,
-    done: Vec<Slot>,
+    done: Vec<ListSlot>,
     /// The message that is being written. Further units of it are added to it.
     open: Option<OpenMessage>,
     before: LastSpeaker,
@@ -82,7 +82,7 @@ impl MessageBlock {
     /// Returns the block for a place other than its own.
     fn into_new(self, parts: &[Part<'_>]) -> Self {
         match self {
-            Self::Unmoved(part, edits) => Self::New(json::moved(parts[part.index()].span, edits)),
+            Self::Unmoved(part, edits) => Self::New(json::edited_value(parts[part.index()].span, edits)),
             other => other,
         }
     }
@@ -96,7 +96,7 @@ impl BlockLayout<'_, '_> {
             self.close_message();
             // Instructions do not count as a speaker, so the state must see every message.
             self.before = self.before.after_message(role);
-            self.done.push(Slot::Old(message, Vec::new()));
+            self.done.push(ListSlot::Kept(message, Vec::new()));
             return;
         }
         let UnitBlocks {
@@ -147,7 +147,8 @@ impl BlockLayout<'_, '_> {
         if !apart.is_empty() {
             self.close_message();
             self.before = LastSpeaker::User;
-            self.done.push(Slot::New(self.layout.format().message(true, apart)));
+            self.done
+                .push(ListSlot::New(self.layout.format().write_message(true, apart)));
         }
     }
 
@@ -210,8 +211,8 @@ impl BlockLayout<'_, '_> {
         let (id, name) = self.layout.quoted_label(part);
         let span = self.layout.conversation.parts[part.index()].span;
         let format = self.layout.format();
-        let blocks = format.quote_parts(self.layout.json, span, &id, name.as_deref());
-        if format.quotes_apart() {
+        let blocks = format.write_quote_parts(self.layout.json, span, &id, name.as_deref());
+        if format.needs_quote_message() {
             laid.own_message.extend(blocks);
         } else {
             laid.items.extend(blocks.into_iter().map(MessageBlock::New));
@@ -228,7 +229,7 @@ impl BlockLayout<'_, '_> {
         if !had_parts && !mended {
             self.close_message();
             self.before = self.before.after_message(role);
-            self.done.push(Slot::Old(found.message, Vec::new()));
+            self.done.push(ListSlot::Kept(found.message, Vec::new()));
         } else if role == Role::User
             && !found.inner
             && self.before == LastSpeaker::NoneOrAssistant
@@ -236,7 +237,8 @@ impl BlockLayout<'_, '_> {
         {
             self.close_message();
             self.before = LastSpeaker::User;
-            self.done.push(Slot::New(self.layout.format().note(texts::VACATED)));
+            self.done
+                .push(ListSlot::New(self.layout.format().write_text_message(texts::VACATED)));
         }
     }
 
@@ -267,10 +269,10 @@ impl BlockLayout<'_, '_> {
                 let span = self.layout.conversation.messages[message].span;
                 let items = self.unit_blocks(system).items;
                 if !self.layout.is_changed(message) {
-                    self.done.push(Slot::New(vec![Piece::Original(span)]));
+                    self.done.push(ListSlot::New(vec![Piece::Original(span)]));
                 } else if !items.is_empty() {
                     let edits = self.rewrite_message(message, items);
-                    self.done.push(Slot::New(json::moved(span, edits)));
+                    self.done.push(ListSlot::New(json::edited_value(span, edits)));
                 }
             }
         }
@@ -290,9 +292,9 @@ impl BlockLayout<'_, '_> {
         }
         let items = self.order_blocks(message, items);
         self.done.push(if over {
-            Slot::Old(message, self.rewrite_message(message, items))
+            ListSlot::Kept(message, self.rewrite_message(message, items))
         } else {
-            Slot::New(self.write_message(false, items))
+            ListSlot::New(self.write_message(false, items))
         });
     }
 
@@ -310,10 +312,12 @@ impl BlockLayout<'_, '_> {
                     .map(|part| part.span)
                     .collect();
                 let slots = items.into_iter().map(|item| match item {
-                    MessageBlock::Unmoved(part, edits) => Slot::Old(self.layout.conversation.part_ordinal(part), edits),
-                    MessageBlock::Answer(pieces) | MessageBlock::New(pieces) => Slot::New(pieces),
+                    MessageBlock::Unmoved(part, edits) => {
+                        ListSlot::Kept(self.layout.conversation.part_ordinal(part), edits)
+                    }
+                    MessageBlock::Answer(pieces) | MessageBlock::New(pieces) => ListSlot::New(pieces),
                 });
-                json::rebuild(list, &spans, slots.collect())
+                json::rebuild_list(list, &spans, slots.collect())
             }
             Content::Text(_) if unchanged => Vec::new(),
             Content::Text(_) | Content::Opaque => {
@@ -325,7 +329,7 @@ impl BlockLayout<'_, '_> {
 
     /// Writes a new message with these blocks.
     fn write_message(&self, of_user: bool, items: Vec<MessageBlock>) -> Vec<Piece> {
-        self.layout.format().message(of_user, self.write_blocks(items))
+        self.layout.format().write_message(of_user, self.write_blocks(items))
     }
 
     fn write_blocks(&self, items: Vec<MessageBlock>) -> Vec<Vec<Piece>> {
@@ -338,8 +342,8 @@ impl BlockLayout<'_, '_> {
                 match content {
                     // A blank string contains nothing, and providers refuse a blank text block.
                     Content::Text(span) if json::is_blank(self.layout.json.bytes(span)) => None,
-                    Content::Text(span) => Some(anthropic::write::text_block(span)),
-                    _ => Some(json::moved(found.span, edits)),
+                    Content::Text(span) => Some(anthropic::write::write_text_block(span)),
+                    _ => Some(json::edited_value(found.span, edits)),
                 }
             }
         };
@@ -354,16 +358,17 @@ impl BlockLayout<'_, '_> {
         let (results, words) = self.split_results(items);
         if words.is_empty() {
             self.done
-                .push(Slot::Old(message, self.rewrite_message(message, results)));
+                .push(ListSlot::Kept(message, self.rewrite_message(message, results)));
         } else if results.iter().any(stays) {
             self.done
-                .push(Slot::Old(message, self.rewrite_message(message, results)));
-            self.done.push(Slot::New(self.write_message(true, words)));
+                .push(ListSlot::Kept(message, self.rewrite_message(message, results)));
+            self.done.push(ListSlot::New(self.write_message(true, words)));
         } else {
             if !results.is_empty() {
-                self.done.push(Slot::New(self.write_message(true, results)));
+                self.done.push(ListSlot::New(self.write_message(true, results)));
             }
-            self.done.push(Slot::Old(message, self.rewrite_message(message, words)));
+            self.done
+                .push(ListSlot::Kept(message, self.rewrite_message(message, words)));
         }
     }
 
@@ -372,7 +377,7 @@ impl BlockLayout<'_, '_> {
         let (results, words) = self.split_results(items);
         for items in [results, words] {
             if !items.is_empty() {
-                self.done.push(Slot::New(self.write_message(true, items)));
+                self.done.push(ListSlot::New(self.write_message(true, items)));
             }
         }
     }

@@ -215,7 +215,7 @@ impl<'c> CallIndex<'c> {
         let json = Json::new(conversation.body);
         let CallDetails { name: tool, input, .. } = conversation.call_details(part);
         let id = id_of(conversation, part);
-        let tool = tool.map(|span| json.decode(span)).unwrap_or_default();
+        let tool = tool.map(|span| json.decode_string(span)).unwrap_or_default();
         CallIdentity {
             id,
             // Only a reusable id needs its context, and hashing a message is costly.

@@ -12,7 +12,10 @@ const LABELS: [&str; 3] = ["cache_control", "id", "status"];
 /// Returns the hash of an input: of its value if it is JSON, or JSON in a string, and else of its text.
 pub fn input_hash(raw: &[u8]) -> [u8; 32] {
     let json = Json::new(raw);
-    let text = json.root().map(|root| json.decode(root)).unwrap_or_default();
+    let text = json
+        .root_span()
+        .map(|root| json.decode_string(root))
+        .unwrap_or_default();
     let text = if raw.first() == Some(&b'"') { &text[..] } else { raw };
     let mut hash = blake3::Hasher::new();
     match serde_json::from_slice::<Value>(text) {

@@ -66,8 +66,8 @@ pub fn client_results(body: &[u8], format: Format, outline: &Outline, in_lane: b
     });
     let one = |(answer, call): (&OutlineResult, Option<&OutlineCall>)| {
         let call = call?;
-        let CallDetails { name, input, .. } = format.details(body, call.at);
-        let tool = json.decode(name?).into_owned();
+        let CallDetails { name, input, .. } = format.call_details(body, call.at);
+        let tool = json.decode_string(name?).into_owned();
         let again = !is_strong(&answer.id, &tool);
         if again && !in_lane {
             return None;

@@ -5,7 +5,7 @@ use crate::{
     splice::{EditList, Overlap},
     wire::{
         Wire,
-        json::{self, Json, Slot},
+        json::{self, Json, ListSlot},
     },
 };
 
@@ -16,22 +16,22 @@ pub(super) fn plan_edits(plan: &HistoryPlan, history: &PairedHistory<'_>, wire: 
     let held = plan
         .remote_calls
         .iter()
-        .map(|id| wire.format.held_answer(id, texts::REMOTE_CALL_ANSWER));
+        .map(|id| wire.format.write_remote_answer(id, texts::REMOTE_CALL_ANSWER));
     let Some(array) = conversation.array else {
-        let edit = wire.format.in_front_of_text(json, held.collect());
+        let edit = wire.format.insert_before_text(json, held.collect());
         return EditList::new(edit.into_iter().collect(), conversation.body.len());
     };
     let layout = Layout::new(plan, pairing, conversation, wire);
-    let mut slots = if wire.rules().place.is_user_parts() {
+    let mut slots = if wire.pairing_rules().place.is_user_parts() {
         block_layout::layout_blocks(&layout)
     } else {
         message_layout::layout_messages(&layout)
     };
     // Results of remote calls must precede everything else.
-    slots.splice(0..0, held.map(Slot::New));
+    slots.splice(0..0, held.map(ListSlot::New));
     if plan.adds_opening {
-        slots.insert(0, Slot::New(wire.format.note(texts::OPENING)));
+        slots.insert(0, ListSlot::New(wire.format.write_text_message(texts::OPENING)));
     }
     let spans: Vec<_> = conversation.messages.iter().map(|message| message.span).collect();
-    EditList::new(json::rebuild(array, &spans, slots), conversation.body.len())
+    EditList::new(json::rebuild_list(array, &spans, slots), conversation.body.len())
 }

@@ -18,7 +18,7 @@ use crate::{
     splice::{Edit, EditList, Piece, Span},
     wire::{
         Format, Unreadable,
-        json::{self, Json, Kind, validate},
+        json::{self, Json, JsonKind, validate},
     },
 };
 
@@ -47,7 +47,7 @@ pub fn late_places(paired: &Paired<'_>) -> Vec<LatePlace> {
 pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, String)]) -> Result<Bytes, Unreadable> {
     validate(body)?;
     let json = Json::new(body);
-    let is_apart = paired.wire.rules().words == WordsPlace::ApartFromResults;
+    let is_apart = paired.wire.pairing_rules().words == WordsPlace::ApartFromResults;
     let is_result = |part: &Part<'_>| matches!(part.kind, PartKind::Result(_));
     let message = |(index, text): &(usize, String)| {
         let conversation = paired.only_conversation()?;
@@ -98,17 +98,17 @@ fn find_places(conversation: &Conversation<'_>) -> Vec<LatePlace> {
 /// Returns `true` if a message contains text of the user.
 fn has_user_text(conversation: &Conversation<'_>, message: &Message) -> bool {
     let json = Json::new(conversation.body);
-    let is_text = |span: Span| json.kind(span) == Kind::String && !json::is_blank(json.bytes(span));
+    let is_text = |span: Span| json.kind(span) == JsonKind::String && !json::is_blank(json.bytes(span));
     let Some(content) = content_span(json, message) else {
         return false;
     };
-    if json.kind(content) != Kind::Array {
+    if json.kind(content) != JsonKind::Array {
         return is_text(content);
     }
     let mut speaks = false;
-    let walked = json.elements(content, |block| {
+    let walked = json.for_each_element(content, |block| {
         let text = || json.member(block, "text");
-        speaks |= json.kind(block) == Kind::Object && text().is_some_and(is_text);
+        speaks |= json.kind(block) == JsonKind::Object && text().is_some_and(is_text);
     });
     speaks && walked.is_ok()
 }
@@ -117,14 +117,14 @@ fn has_user_text(conversation: &Conversation<'_>, message: &Message) -> bool {
 fn content_span(json: Json<'_>, message: &Message) -> Option<Span> {
     json.member(message.span, "content")
         .or_else(|| json.member(message.span, "parts"))
-        .filter(|content| matches!(json.kind(*content), Kind::String | Kind::Array))
+        .filter(|content| matches!(json.kind(*content), JsonKind::String | JsonKind::Array))
 }
 
 fn insert_text(json: Json<'_>, format: Format, message: &Message, text: &str) -> Option<Edit> {
     let content = content_span(json, message)?;
-    if json.kind(content) == Kind::String {
-        let pieces = vec![Piece::Constant("\\n\\n"), Piece::Made(json::escaped(text))];
-        let span = Span::at(json.inner(content).end);
+    if json.kind(content) == JsonKind::String {
+        let pieces = vec![Piece::Constant("\\n\\n"), Piece::Made(json::escape_string(text))];
+        let span = Span::at(json.string_inside(content).end);
         return Some(Edit { span, pieces });
     }
     let mut pieces = vec![Piece::Constant(if json.is_empty(content) { "" } else { "," })];
@@ -136,7 +136,7 @@ fn insert_text(json: Json<'_>, format: Format, message: &Message, text: &str) ->
 /// Inserts a user message with the text behind `message`, which contains results.
 fn insert_message(format: Format, message: &Message, text: &str) -> Edit {
     let mut pieces = vec![Piece::Constant(",")];
-    pieces.extend(format.message(true, vec![text_block(format, text)]));
+    pieces.extend(format.write_message(true, vec![text_block(format, text)]));
     let span = Span::at(message.span.end);
     Edit { span, pieces }
 }
@@ -145,7 +145,7 @@ fn insert_message(format: Format, message: &Message, text: &str) -> Edit {
 fn text_block(format: Format, text: &str) -> Vec<Piece> {
     vec![
         Piece::Constant(format.text_block_start()),
-        Piece::Made(json::quoted(text)),
+        Piece::Made(json::quote_string(text)),
         Piece::Constant("}"),
     ]
 }
@@ -153,9 +153,11 @@ fn text_block(format: Format, text: &str) -> Vec<Piece> {
 /// Writes a late result as marked text. `content` is JSON.
 pub fn late_text(id: &str, tool: &str, content: &str, failed: bool) -> String {
     let json = Json::new(content.as_bytes());
-    let said = match json.root() {
-        Ok(root) if json.kind(root) == Kind::String => String::from_utf8_lossy(&json.decode(root)).into_owned(),
-        Ok(root) => joined_texts(json, root).unwrap_or_else(|| json::compact(content.as_bytes())),
+    let said = match json.root_span() {
+        Ok(root) if json.kind(root) == JsonKind::String => {
+            String::from_utf8_lossy(&json.decode_string(root)).into_owned()
+        }
+        Ok(root) => joined_texts(json, root).unwrap_or_else(|| json::compact_json(content.as_bytes())),
         Err(_) => content.to_owned(),
     };
     texts::late_result(id, tool, &said, failed)
@@ -163,16 +165,16 @@ pub fn late_text(id: &str, tool: &str, content: &str, failed: bool) -> String {
 
 /// Returns the joined texts of a list of text blocks. `None` if it contains anything else.
 fn joined_texts(json: Json<'_>, list: Span) -> Option<String> {
-    if json.kind(list) != Kind::Array {
+    if json.kind(list) != JsonKind::Array {
         return None;
     }
     let (mut texts, mut all) = (Vec::new(), true);
-    json.elements(list, |block| {
-        let text = (json.kind(block) == Kind::Object)
+    json.for_each_element(list, |block| {
+        let text = (json.kind(block) == JsonKind::Object)
             .then(|| json.member(block, "text"))
             .flatten();
-        match text.filter(|text| json.kind(*text) == Kind::String) {
-            Some(text) => texts.push(String::from_utf8_lossy(&json.decode(text)).into_owned()),
+        match text.filter(|text| json.kind(*text) == JsonKind::String) {
+            Some(text) => texts.push(String::from_utf8_lossy(&json.decode_string(text)).into_owned()),
             None => all = false,
         }
     })

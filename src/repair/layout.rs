@@ -131,11 +131,17 @@ impl<'c> Layout<'c> {
         let span = self.conversation.parts[part].span;
         let mut edits = Vec::new();
         if let Some(id) = self.plan.new_ids.get(&part) {
-            edits.extend(self.set_id(part, Piece::Made(json::quoted(id))));
+            edits.extend(self.set_id(part, Piece::Made(json::quote_string(id))));
         }
         if let Some(flaw) = self.part_fixes.get(&part) {
             let call = self.answered_call(part).map(|call| self.conversation.parts[call].span);
-            edits.extend(wire::mended(self.json, span, *flaw, call, texts::ERROR_WITHOUT_TEXT));
+            edits.extend(wire::flaw_edits(
+                self.json,
+                span,
+                *flaw,
+                call,
+                texts::ERROR_WITHOUT_TEXT,
+            ));
         }
         edits
     }
@@ -163,12 +169,12 @@ impl<'c> Layout<'c> {
         let toolset = || self.conversation.call_details(answer.call).toolset;
         match &answer.source {
             AnswerSource::Part(part) => self.write_moved(*part, answer.call),
-            AnswerSource::Placeholder(text) => format.placeholder(self.json, call, toolset(), id, text.text()),
+            AnswerSource::Placeholder(text) => format.write_placeholder(self.json, call, toolset(), id, text.text()),
             AnswerSource::Real(RealResult::Content { content, failed }) => {
                 // A tool service does not know the format of the conversation, so its content is adapted here.
                 let error = texts::ERROR_WITHOUT_TEXT;
-                let content = self.wire.content(self.json, call, content, *failed, error);
-                format.restored(self.json, call, toolset(), id, content, *failed)
+                let content = self.wire.fit_content(self.json, call, content, *failed, error);
+                format.write_result(self.json, call, toolset(), id, content, *failed)
             }
             AnswerSource::Real(RealResult::Block(block)) => result_block::block_with_id(format, block, id),
         }
@@ -184,17 +190,17 @@ impl<'c> Layout<'c> {
             .get(&call)
             .filter(|id| self.plan.new_ids.get(&part) != Some(id))
         {
-            let set = self.set_id(part, Piece::Made(json::quoted(id)));
+            let set = self.set_id(part, Piece::Made(json::quote_string(id)));
             edits.retain(|edit| set.as_ref().is_none_or(|set| edit.span != set.span));
             edits.extend(set);
         }
-        json::moved(self.conversation.parts[part].span, edits)
+        json::edited_value(self.conversation.parts[part].span, edits)
     }
 
     /// Returns the id of a call as it is sent: its own bytes, or the new id. `None` if it has none.
     fn call_id(&self, call: PartId) -> Option<Piece> {
         if let Some(id) = self.plan.new_ids.get(&call) {
-            return Some(Piece::Made(json::quoted(id)));
+            return Some(Piece::Made(json::quote_string(id)));
         }
         let span = self.conversation.parts[call].span;
         self.wire.format.call_id(self.json, span).map(Piece::Original)
@@ -207,7 +213,7 @@ impl<'c> Layout<'c> {
 
     /// Returns `true` if calls and results are items of one flat list.
     pub(super) const fn is_items(&self) -> bool {
-        self.wire.rules().place.is_items()
+        self.wire.pairing_rules().place.is_items()
     }
 
     /// Returns the format of the body.

@@ -8,11 +8,11 @@ use crate::{
         texts,
     },
     splice::{Edit, Piece, Span},
-    wire::{self, json::Slot, openai_chat::write, openai_responses},
+    wire::{self, json::ListSlot, openai_chat::write, openai_responses},
 };
 
 /// Returns the messages to send.
-pub(super) fn layout_messages(layout: &Layout<'_>) -> Vec<Slot> {
+pub(super) fn layout_messages(layout: &Layout<'_>) -> Vec<ListSlot> {
     let mut builder = MessageLayout {
         layout,
         done: Vec::new(),
@@ -32,10 +32,10 @@ pub(super) fn layout_messages(layout: &Layout<'_>) -> Vec<Slot> {
 
 struct MessageLayout<'l, 'c> {
     layout: &'l Layout<'c>,
-    done: Vec<Slot>,
+    done: Vec<ListSlot>,
     before: LastSpeaker,
     /// Reasoning items at the end. Each belongs to the next item, and nothing may come between.
-    reasoning: Vec<Slot>,
+    reasoning: Vec<ListSlot>,
 }
 
 impl MessageLayout<'_, '_> {
@@ -59,24 +59,28 @@ impl MessageLayout<'_, '_> {
             .collect();
         let span = layout.conversation.messages[found.message].span;
         if let Some(flaw) = fix {
-            edits.extend(wire::mended(layout.json, span, *flaw, None, ""));
+            edits.extend(wire::flaw_edits(layout.json, span, *flaw, None, ""));
         }
         if let Some(parts) = layout.plan.deferred_quotes.get(&unit) {
-            edits.push(write::in_front(layout.json, span, self.write_quoted_parts(parts)));
+            edits.push(write::insert_parts_before(
+                layout.json,
+                span,
+                self.write_quoted_parts(parts),
+            ));
         }
         let thinks = |part: PartId| matches!(layout.conversation.parts[part].kind, PartKind::Thinking);
         if layout.is_items() && PartId::all(found.parts.clone()).any(thinks) {
             // Nothing may come between reasoning and its item, so it waits for that item.
-            self.reasoning.push(Slot::Old(found.message, edits));
+            self.reasoning.push(ListSlot::Kept(found.message, edits));
         } else {
-            self.push(found.role, Slot::Old(found.message, edits));
+            self.push(found.role, ListSlot::Kept(found.message, edits));
         }
     }
 
     /// Adds a user's message before pending reasoning.
     fn push_user_message(&mut self, pieces: Vec<Piece>) {
         self.before = LastSpeaker::User;
-        self.done.push(Slot::New(pieces));
+        self.done.push(ListSlot::New(pieces));
     }
 
     /// Adds the pending reasoning before the next item.
@@ -91,7 +95,7 @@ impl MessageLayout<'_, '_> {
         }
     }
 
-    fn push(&mut self, role: Role, slot: Slot) {
+    fn push(&mut self, role: Role, slot: ListSlot) {
         self.release_reasoning();
         self.before = self.before.after_message(role);
         self.done.push(slot);
@@ -104,7 +108,10 @@ impl MessageLayout<'_, '_> {
         // In a flat list of items a final assistant text is no prefill.
         let items = self.layout.is_items();
         if !items && self.before == LastSpeaker::NoneOrAssistant && !self.layout.is_in_gap_of_calls(unit) {
-            self.push(Role::User, Slot::New(self.layout.format().note(texts::VACATED)));
+            self.push(
+                Role::User,
+                ListSlot::New(self.layout.format().write_text_message(texts::VACATED)),
+            );
         }
     }
 
@@ -114,7 +121,7 @@ impl MessageLayout<'_, '_> {
             return;
         };
         for answer in &plan.answers {
-            self.push(Role::Tool, Slot::New(self.layout.write_answer(answer)));
+            self.push(Role::Tool, ListSlot::New(self.layout.write_answer(answer)));
         }
         for part in &plan.quotes {
             self.push_user_message(self.write_quote(*part));
@@ -125,7 +132,7 @@ impl MessageLayout<'_, '_> {
         let (id, name) = self.layout.quoted_label(part);
         let span = self.layout.conversation.parts[part].span;
         let format = self.layout.format();
-        format.quote_message(self.layout.json, span, &id, name.as_deref())
+        format.write_quote_message(self.layout.json, span, &id, name.as_deref())
     }
 
     /// Writes a call that cannot be answered, and the reasoning directly before it, as text.
@@ -138,7 +145,7 @@ impl MessageLayout<'_, '_> {
         reasoning.reverse();
         let (id, name) = self.layout.quoted_label(part);
         let call = conversation.parts[part].span;
-        openai_responses::write::fold(self.layout.json, call, &reasoning, &id, name.as_deref())
+        openai_responses::write::write_call_as_text(self.layout.json, call, &reasoning, &id, name.as_deref())
     }
 
     fn write_quoted_parts(&self, parts: &[PartId]) -> Vec<Piece> {
@@ -149,7 +156,7 @@ impl MessageLayout<'_, '_> {
             }
             let (id, name) = self.layout.quoted_label(*part);
             let span = self.layout.conversation.parts[*part].span;
-            pieces.extend(write::quote_parts(self.layout.json, span, &id, name.as_deref()));
+            pieces.extend(write::write_quote_parts(self.layout.json, span, &id, name.as_deref()));
         }
         pieces
     }

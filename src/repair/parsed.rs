@@ -15,7 +15,7 @@ use crate::{
         pairing::{Pairing, pair_history},
         rules::{IdScope, PairingRules},
     },
-    wire::{Entry, Refusal, Unreadable, Wire, json::validate},
+    wire::{NestedRequest, Refusal, Unreadable, Wire, json::validate},
 };
 
 /// Reads a body: one history, or the histories of a batch.
@@ -32,7 +32,7 @@ pub fn parse(body: &[u8], wire: Wire) -> Result<Parsed<'_>, Unreadable> {
     };
     let entries = match conversation.array {
         Some(_) => Vec::new(),
-        None => wire.format.entries(body)?,
+        None => wire.format.nested_requests(body)?,
     };
     if entries.is_empty() {
         parsed.histories.push(ParsedHistory {
@@ -43,7 +43,7 @@ pub fn parse(body: &[u8], wire: Wire) -> Result<Parsed<'_>, Unreadable> {
         return Ok(parsed);
     }
     parsed.is_batch = true;
-    for Entry { span, path } in entries {
+    for NestedRequest { span, path } in entries {
         match wire.read(span.of(body)) {
             Ok(conversation) => parsed.histories.push(ParsedHistory {
                 conversation,
@@ -372,7 +372,7 @@ fn check_json(findings: &[Finding], body: &[u8]) -> Result<(), Unreadable> {
 
 /// Returns the format's rules, tightened by facts learned about this upstream.
 fn effective_rules(wire: Wire, policy: &RepairPolicy) -> PairingRules {
-    let rules = wire.rules();
+    let rules = wire.pairing_rules();
     let learned = policy.unique_ids && rules.id_scope != IdScope::Nowhere;
     PairingRules {
         id_scope: if learned { IdScope::Body } else { rules.id_scope },

@@ -133,7 +133,7 @@ impl Plan {
     ///
     /// Returns `false` without a change if the format has no such setting, or the body already contains it.
     pub fn drop_bound_thinking(&mut self, paired: &Paired<'_>) -> Result<bool, Unreadable> {
-        let Some(edit) = paired.wire.format.drop_bound(Json::new(paired.body)) else {
+        let Some(edit) = paired.wire.format.drop_bound_thinking(Json::new(paired.body)) else {
             return Ok(false);
         };
         validate(paired.body)?;

@@ -69,7 +69,7 @@ impl<'c> QuoteLabels<'c> {
 
     fn read_tool_name(&self, call: PartId) -> Option<Text<'c>> {
         let json = Json::new(self.conversation.body);
-        let name = json.decode(self.conversation.call_details(call).name?);
+        let name = json.decode_string(self.conversation.call_details(call).name?);
         let length = name.len().min(NAME_BYTES_MAX);
         Some(match name {
             Text::Borrowed(name) => name.get(..length).unwrap_or_default().into(),

@@ -146,7 +146,7 @@ impl RefusalConstraints<'_> {
         let mut flaws = Vec::new();
         for (message, found) in conversation.messages.iter().enumerate() {
             let thinks = |part: PartId| matches!(conversation.parts[part].kind, PartKind::Thinking);
-            let Some(id) = json.member(found.span, "id").map(|id| json.decode(id)) else {
+            let Some(id) = json.member(found.span, "id").map(|id| json.decode_string(id)) else {
                 continue;
             };
             let Some(count) = seen.get_mut(&*id) else { continue };

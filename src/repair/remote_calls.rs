@@ -8,7 +8,7 @@ use super::known_answers::{RemoteCalls, RemoteReferences};
 use crate::{
     conversation::{BodyField, Conversation, PartId, PartKind, ResultOwner, Text, pairing::id_of},
     splice::Span,
-    wire::json::{Json, Kind},
+    wire::json::{Json, JsonKind},
 };
 
 /// Returns references into provider-side state. Empty for formats without remote calls.
@@ -53,10 +53,10 @@ pub(super) fn origin_id<'a>(conversation: &Conversation<'a>) -> Option<Text<'a>>
     let fields = &conversation.notes.fields;
     let thread = |thread| json.member(thread, "previous_message_id");
     let previous = fields.get(BodyField::PreviousResponse);
-    let is_text = |span: &Span| json.kind(*span) == Kind::String;
+    let is_text = |span: &Span| json.kind(*span) == JsonKind::String;
     let previous = previous.filter(is_text);
     let id = previous.or_else(|| fields.get(BodyField::Thread).and_then(thread).filter(is_text))?;
-    Some(json.decode(id)).filter(|id| !id.is_empty())
+    Some(json.decode_string(id)).filter(|id| !id.is_empty())
 }
 
 /// Returns the ids of all results of a history.

@@ -6,14 +6,14 @@ use crate::{
     splice::{Edit, EditList, Piece, Span},
     wire::{
         Format,
-        json::{Json, Kind},
+        json::{Json, JsonKind},
     },
 };
 
 /// Returns the result at `result` without `cache_control`. `None` if it is no object, or not UTF-8.
 pub fn cut_block(body: &[u8], result: Span) -> Option<String> {
     let json = Json::new(body);
-    if json.kind(result) != Kind::Object {
+    if json.kind(result) != JsonKind::Object {
         return None;
     }
     // Mostly there is no `cache_control`. A key may be written with escapes, so `\u` needs the full search.
@@ -21,17 +21,17 @@ pub fn cut_block(body: &[u8], result: Span) -> Option<String> {
     if memmem::find(bytes, b"cache_control").is_none() && memmem::find(bytes, b"\\u").is_none() {
         return std::str::from_utf8(bytes).ok().map(ToOwned::to_owned);
     }
-    let mut edits = json.unset(result, "cache_control");
+    let mut edits = json.remove_member(result, "cache_control");
     for content in ["content", "output"] {
         let Some(list) = json
             .member(result, content)
-            .filter(|list| json.kind(*list) == Kind::Array)
+            .filter(|list| json.kind(*list) == JsonKind::Array)
         else {
             continue;
         };
-        json.elements(list, |block| {
-            if json.kind(block) == Kind::Object {
-                edits.extend(json.unset(block, "cache_control"));
+        json.for_each_element(list, |block| {
+            if json.kind(block) == JsonKind::Object {
+                edits.extend(json.remove_member(block, "cache_control"));
             }
         })
         .ok()?;
@@ -44,22 +44,23 @@ pub fn cut_block(body: &[u8], result: Span) -> Option<String> {
 /// Returns `true` if a stored result contains the id of this call.
 pub fn names_call(block: &str, id: &[u8]) -> bool {
     let json = Json::new(block.as_bytes());
-    let Ok(root) = json.root() else { return false };
-    ["tool_use_id", "tool_call_id", "call_id", "id"]
-        .into_iter()
-        .any(|key| json.member(root, key).is_some_and(|value| *json.decode(value) == *id))
+    let Ok(root) = json.root_span() else { return false };
+    ["tool_use_id", "tool_call_id", "call_id", "id"].into_iter().any(|key| {
+        json.member(root, key)
+            .is_some_and(|value| *json.decode_string(value) == *id)
+    })
 }
 
 /// Returns content without `cache_control` in its blocks. `content` is JSON.
 pub fn without_cache_control(content: &str) -> String {
     let json = Json::new(content.as_bytes());
-    let Some(list) = json.root().ok().filter(|root| json.kind(*root) == Kind::Array) else {
+    let Some(list) = json.root_span().ok().filter(|root| json.kind(*root) == JsonKind::Array) else {
         return content.to_owned();
     };
     let mut edits = Vec::new();
-    let walked = json.elements(list, |block| {
-        if json.kind(block) == Kind::Object {
-            edits.extend(json.unset(block, "cache_control"));
+    let walked = json.for_each_element(list, |block| {
+        if json.kind(block) == JsonKind::Object {
+            edits.extend(json.remove_member(block, "cache_control"));
         }
     });
     let edits = walked.ok().and_then(|()| EditList::new(edits, content.len()).ok());
@@ -84,7 +85,7 @@ fn apply_removals(body: &[u8], span: Span, edits: &[Edit]) -> Vec<u8> {
 pub(super) fn block_with_id(format: Format, block: &str, id: Option<Piece>) -> Vec<Piece> {
     let json = Json::new(block.as_bytes());
     let edit = json
-        .root()
+        .root_span()
         .ok()
         .zip(id)
         .and_then(|(root, id)| format.set_result_id(json, root, id));

@@ -6,7 +6,7 @@ use crate::{
     conversation::{Conversation, PartId},
     repair::RealResult,
     splice::Span,
-    wire::json::{Json, Kind},
+    wire::json::{Json, JsonKind},
 };
 
 /// Members of a result: decoded key and raw value, sorted by key. The last of a repeated key counts.
@@ -63,7 +63,7 @@ pub(super) fn is_same_result(conversation: &Conversation<'_>, part: PartId, real
         RealResult::Block(block) => {
             let other = Json::new(block.as_bytes());
             let said = other
-                .root()
+                .root_span()
                 .ok()
                 .map(|root| result_members(other, result_object(other, root)));
             said.flatten()
@@ -78,7 +78,7 @@ pub(super) fn is_same_result(conversation: &Conversation<'_>, part: PartId, real
             let says_failed = json
                 .member(span, "is_error")
                 .is_some_and(|value| json.bytes(value) == b"true");
-            let remembered = other.root().map(|root| content_values(other, root));
+            let remembered = other.root_span().map(|root| content_values(other, root));
             says_failed == *failed && content.is_some() && content == remembered.ok()
         }
     }
@@ -90,13 +90,13 @@ pub(super) fn result_object(json: Json<'_>, result: Span) -> Span {
         .into_iter()
         .find_map(|key| json.member(result, key));
     wrapped
-        .filter(|wrapped| json.kind(*wrapped) == Kind::Object)
+        .filter(|wrapped| json.kind(*wrapped) == JsonKind::Object)
         .unwrap_or(result)
 }
 
 fn result_members(json: Json<'_>, object: Span) -> Option<ResultMembers<'_>> {
     let mut members: ResultMembers<'_> = Vec::new();
-    json.members(object, |key, value| {
+    json.for_each_member(object, |key, value| {
         // An item's own id is a label: another member names the call.
         if key != b"cache_control" && key != b"id" {
             let value = if key == b"content" || key == b"output" {
@@ -117,13 +117,13 @@ fn result_members(json: Json<'_>, object: Span) -> Option<ResultMembers<'_>> {
 
 /// Returns a content's raw bytes, or those of its blocks' members without `cache_control`.
 fn content_values(json: Json<'_>, content: Span) -> Vec<&[u8]> {
-    if json.kind(content) != Kind::Array {
+    if json.kind(content) != JsonKind::Array {
         return vec![json.bytes(content)];
     }
     let mut said = Vec::new();
-    let walked = json.elements(content, |block| {
-        let plain = json.fields(block, |member| {
-            if *json.decode(member.key) != *b"cache_control" {
+    let walked = json.for_each_element(content, |block| {
+        let plain = json.for_each_member_span(block, |member| {
+            if *json.decode_string(member.key) != *b"cache_control" {
                 said.push(json.bytes(member.key));
                 said.push(json.bytes(member.value));
             }

@@ -71,7 +71,7 @@ const MARK: &str = "[antiphon:";
 
 /// Writes a late result as text for the end of a user's message.
 pub(super) fn late_result(id: &str, tool: &str, said: &str, failed: bool) -> String {
-    let (id, tool) = (quote::label(id), quote::label(tool));
+    let (id, tool) = (quote::mark_label(id), quote::mark_label(tool));
     let what = if failed { "error" } else { "result" };
     let mut guarded = String::with_capacity(said.len());
     for line in said.split_inclusive(['\n', '\r']) {

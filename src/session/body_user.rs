@@ -18,14 +18,14 @@ const STABLE_MEMBERS: [&str; 2] = ["device_id", "account_uuid"];
 /// The whole `metadata.user_id` is never used, since it contains the session.
 pub fn body_user(body: &[u8], outline: &Outline) -> Option<String> {
     let json = Json::new(body);
-    let named = || labels::string_label(json, json.member(json.root().ok()?, "safety_identifier")?);
+    let named = || labels::string_label(json, json.member(json.root_span().ok()?, "safety_identifier")?);
     let parted = || {
         let user = json.member(outline.field(BodyField::Metadata)?, "user_id")?;
         // Bounds the work on a member that clients fill with anything.
         if user.len() > labels::USER_ID_BYTES_MAX {
             return None;
         }
-        stable_part(&json.decode(user))
+        stable_part(&json.decode_string(user))
     };
     named().or_else(parted)
 }
@@ -34,7 +34,7 @@ fn stable_part(user_id: &[u8]) -> Option<String> {
     if user_id.trim_ascii().starts_with(b"{") {
         validate(user_id).ok()?;
         let json = Json::new(user_id);
-        let root = json.root().ok()?;
+        let root = json.root_span().ok()?;
         return STABLE_MEMBERS
             .iter()
             .find_map(|name| labels::string_label(json, json.member(root, name)?));

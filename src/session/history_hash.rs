@@ -8,7 +8,7 @@ use super::SessionRequest;
 use crate::{
     conversation::BodyField,
     splice::Span,
-    wire::json::{Json, Kind},
+    wire::json::{Json, JsonKind},
 };
 
 /// Bytes of each part that are hashed, together with its length.
@@ -22,7 +22,7 @@ const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 pub(super) fn history_hash(request: &SessionRequest<'_>) -> Option<[u8; 32]> {
     let (json, outline) = (Json::new(request.body), request.outline);
     let first = first_text(json, outline.first_user?);
-    let model = outline.field(BodyField::Model).map(|model| json.decode(model));
+    let model = outline.field(BodyField::Model).map(|model| json.decode_string(model));
     let path_model = request.path_model.map(str::as_bytes).unwrap_or_default();
     let mut hash = blake3::Hasher::new();
     let bytes = |span: Option<Span>| span.map(|span| json.bytes(span)).unwrap_or_default();
@@ -61,14 +61,14 @@ fn first_text(json: Json<'_>, message: Span) -> Span {
     let Some(content) = content else {
         return message;
     };
-    if json.kind(content) != Kind::Array {
+    if json.kind(content) != JsonKind::Array {
         return content;
     }
     let mut first = None;
-    let walked = json.elements(content, |block| {
+    let walked = json.for_each_element(content, |block| {
         first.get_or_insert(block);
     });
-    let text = first.filter(|block| walked.is_ok() && json.kind(*block) == Kind::Object);
+    let text = first.filter(|block| walked.is_ok() && json.kind(*block) == JsonKind::Object);
     text.and_then(|block| json.member(block, "text")).unwrap_or(content)
 }
 

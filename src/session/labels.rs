@@ -9,7 +9,7 @@ use http::HeaderMap;
 use super::SessionSource;
 use crate::{
     splice::Span,
-    wire::json::{Json, Kind, validate},
+    wire::json::{Json, JsonKind, validate},
 };
 
 /// The longest label in bytes. A longer one is ignored.
@@ -44,10 +44,10 @@ pub(super) fn header_label<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h
 /// Returns the string at `span` if it is a valid label.
 pub(super) fn string_label(json: Json<'_>, span: Span) -> Option<String> {
     // JSON escapes take at most twelve bytes for a character: a longer string is not worth decoding.
-    if json.kind(span) != Kind::String || span.len() > LABEL_BYTES_MAX.saturating_mul(12) {
+    if json.kind(span) != JsonKind::String || span.len() > LABEL_BYTES_MAX.saturating_mul(12) {
         return None;
     }
-    parse_label(&json.decode(span)).map(str::to_owned)
+    parse_label(&json.decode_string(span)).map(str::to_owned)
 }
 
 fn parse_label(text: &[u8]) -> Option<&str> {
@@ -77,7 +77,7 @@ pub(super) fn user_id_session(text: &[u8]) -> Option<String> {
     if text.trim_ascii().starts_with(b"{") {
         validate(text).ok()?;
         let json = Json::new(text);
-        return string_label(json, json.member(json.root().ok()?, "session_id")?);
+        return string_label(json, json.member(json.root_span().ok()?, "session_id")?);
     }
     let (_, session) = std::str::from_utf8(text).ok()?.rsplit_once("_session_")?;
     // Claude Code's sessions are UUIDs: another text of this shape is not a session.

@@ -21,7 +21,7 @@ use crate::{
     digest::HashTexts as _,
     wire::{
         Format,
-        json::{Json, Kind},
+        json::{Json, JsonKind},
     },
 };
 
@@ -313,7 +313,8 @@ impl SessionRequest<'_> {
         if user.len() > labels::USER_ID_BYTES_MAX {
             return None;
         }
-        labels::user_id_session(&json.decode(user)).map(|name| SessionId::new(name.into_bytes(), SessionSource::UserId))
+        labels::user_id_session(&json.decode_string(user))
+            .map(|name| SessionId::new(name.into_bytes(), SessionSource::UserId))
     }
 
     /// Returns the session in `conversation`, which is an id or an object with one.
@@ -321,7 +322,7 @@ impl SessionRequest<'_> {
         let json = Json::new(self.body);
         let span = self.outline.field(BodyField::Conversation)?;
         let id = match json.kind(span) {
-            Kind::Object => json.member(span, "id")?,
+            JsonKind::Object => json.member(span, "id")?,
             _ => span,
         };
         let name = labels::string_label(json, id)?;

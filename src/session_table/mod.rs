@@ -27,7 +27,7 @@ use crate::{
     conversation::{CallChain, Outline},
     policy::stream_timeouts::RunningTool,
     session::{KnownLanes, Lane, LaneId},
-    wire::watch::Calls,
+    wire::watch::EmittedCalls,
 };
 
 pub use branches::BRANCHES_MAX;
@@ -266,7 +266,7 @@ impl SessionTable {
         &self,
         caller: &Caller,
         lane: Lane,
-        calls: &Calls,
+        calls: &EmittedCalls,
         came: AnswerEnd,
         answer_id: Option<&str>,
         now: Instant,

@@ -17,7 +17,7 @@ use crate::{
         Outline, OutlineCall,
         outline::{ID_BYTES_MAX, IDS_MAX, OutlineResult},
     },
-    wire::watch::{Calls, TEXT_BYTES_MAX},
+    wire::watch::{EmittedCalls, TEXT_BYTES_MAX},
 };
 
 // An id must be truncated in the same way where it is emitted and where it comes back.
@@ -177,7 +177,13 @@ impl OpenCalls {
     }
 
     /// Opens the calls of an answer. Returns the number of calls that no client waits for.
-    pub(super) fn open_calls(&mut self, calls: &Calls, came: AnswerEnd, limits: &CallLimits, now: Instant) -> usize {
+    pub(super) fn open_calls(
+        &mut self,
+        calls: &EmittedCalls,
+        came: AnswerEnd,
+        limits: &CallLimits,
+        now: Instant,
+    ) -> usize {
         if calls.list.is_empty() {
             return 0;
         }

@@ -4,7 +4,7 @@ use crate::{
     splice::Span,
     wire::{
         Unreadable, Wire,
-        json::{self, Json, Kind},
+        json::{self, Json, JsonKind},
     },
 };
 
@@ -23,16 +23,19 @@ pub enum Undetected {
 }
 
 /// Detects the format by the keys and blocks of `body`. A history that fits both formats counts as Chat Completions.
-pub fn detect(body: &[u8]) -> Result<Wire, Undetected> {
+pub fn detect_wire(body: &[u8]) -> Result<Wire, Undetected> {
     let json = Json::new(body);
     json::validate(body)?;
-    let mut top = Top::default();
-    json.members(json.root()?, |key, value| top.take(json, key, value))?;
+    let mut top = TopLevelHints::default();
+    json.for_each_member(json.root_span()?, |key, value| top.read_top_key(json, key, value))?;
     let Some(messages) = top.messages else {
         return top.other.ok_or(Undetected::NoHistory);
     };
-    let mut votes = Votes::default();
-    if json.elements(messages, |message| votes.message(json, message)).is_err() {
+    let mut votes = MessageHints::default();
+    if json
+        .for_each_element(messages, |message| votes.read_message(json, message))
+        .is_err()
+    {
         return Err(Undetected::Unreadable(Unreadable::Shape));
     }
     // Converse has `messages` too: without this check its blocks would be read as another format's.
@@ -48,31 +51,32 @@ pub fn detect(body: &[u8]) -> Result<Wire, Undetected> {
 
 /// Signs of a format among the keys at the top.
 #[derive(Default)]
-struct Top {
+struct TopLevelHints {
     messages: Option<Span>,
     anthropic: bool,
     converse: bool,
     other: Option<Wire>,
 }
 
-impl Top {
-    fn take(&mut self, json: Json<'_>, key: &[u8], value: Span) {
+impl TopLevelHints {
+    fn read_top_key(&mut self, json: Json<'_>, key: &[u8], value: Span) {
         match key {
             b"messages" => self.messages = Some(value),
             b"input" => self.other = Some(Wire::OPENAI_RESPONSES),
             b"contents" | b"generateContentRequest" => self.other = Some(Wire::GEMINI),
-            b"request" if json.kind(value) == Kind::Object && json.member(value, "contents").is_some() => {
+            b"request" if json.kind(value) == JsonKind::Object && json.member(value, "contents").is_some() => {
                 self.other = Some(Wire::GEMINI);
             }
-            b"batch" if json.kind(value) == Kind::Object => self.other = Some(Wire::GEMINI),
-            b"requests" if json.kind(value) == Kind::Array => self.other = Some(Wire::ANTHROPIC),
+            b"batch" if json.kind(value) == JsonKind::Object => self.other = Some(Wire::GEMINI),
+            b"requests" if json.kind(value) == JsonKind::Array => self.other = Some(Wire::ANTHROPIC),
             b"toolConfig" | b"inferenceConfig" => self.converse = true,
             b"system" | b"anthropic_version" | b"thread" => self.anthropic = true,
             // A chat body for a router names the model with a prefix (`anthropic/claude-…`).
-            b"model" => self.anthropic |= json.decode(value).starts_with(b"claude"),
-            b"tools" if json.kind(value) == Kind::Array => {
-                let walked = json.elements(value, |tool| {
-                    self.anthropic |= json.kind(tool) == Kind::Object && json.member(tool, "input_schema").is_some();
+            b"model" => self.anthropic |= json.decode_string(value).starts_with(b"claude"),
+            b"tools" if json.kind(value) == JsonKind::Array => {
+                let walked = json.for_each_element(value, |tool| {
+                    self.anthropic |=
+                        json.kind(tool) == JsonKind::Object && json.member(tool, "input_schema").is_some();
                 });
                 self.anthropic &= walked.is_ok();
             }
@@ -83,36 +87,36 @@ impl Top {
 
 /// Signs of a format in the messages.
 #[derive(Default)]
-struct Votes {
+struct MessageHints {
     chat: bool,
     anthropic: bool,
     converse: bool,
 }
 
-impl Votes {
-    fn message(&mut self, json: Json<'_>, message: Span) {
-        if json.kind(message) != Kind::Object {
+impl MessageHints {
+    fn read_message(&mut self, json: Json<'_>, message: Span) {
+        if json.kind(message) != JsonKind::Object {
             return;
         }
         let (mut content, mut chat) = (None, false);
-        let walked = json.members(message, |key, value| match key {
-            b"role" => chat |= matches!(&*json.decode(value), b"tool" | b"function" | b"developer"),
+        let walked = json.for_each_member(message, |key, value| match key {
+            b"role" => chat |= matches!(&*json.decode_string(value), b"tool" | b"function" | b"developer"),
             b"tool_calls" | b"function_call" | b"tool_call_id" => chat = true,
             b"content" => content = Some(value),
             _ => {}
         });
         self.chat |= walked.is_ok() && chat;
-        if let Some(list) = content.filter(|content| json.kind(*content) == Kind::Array) {
-            let walked = json.elements(list, |block| self.block(json, block));
+        if let Some(list) = content.filter(|content| json.kind(*content) == JsonKind::Array) {
+            let walked = json.for_each_element(list, |block| self.read_block(json, block));
             debug_assert!(walked.is_ok(), "the body was read before");
         }
     }
 
-    fn block(&mut self, json: Json<'_>, block: Span) {
-        if json.kind(block) != Kind::Object {
+    fn read_block(&mut self, json: Json<'_>, block: Span) {
+        if json.kind(block) != JsonKind::Object {
             return;
         }
-        match json.member(block, "type").map(|kind| json.decode(kind)) {
+        match json.member(block, "type").map(|kind| json.decode_string(kind)) {
             Some(kind) => {
                 let known = matches!(&*kind, b"thinking" | b"redacted_thinking" | b"document" | b"image");
                 self.anthropic |= known || kind.ends_with(b"tool_use") || kind.ends_with(b"tool_result");
@@ -164,7 +168,7 @@ mod tests {
             (r#"{"messages":7}"#, Err(Undetected::Unreadable(Unreadable::Shape))),
         ];
         for (body, wanted) in rows {
-            assert_eq!(detect(body.as_bytes()), *wanted, "{body}");
+            assert_eq!(detect_wire(body.as_bytes()), *wanted, "{body}");
         }
     }
 }

@@ -4,10 +4,9 @@ use crate::{
     conversation::{CallDetails, Finding},
     splice::{Edit, Piece, Span},
     wire::{
-        Unreadable, anthropic,
-        entries::{self, Entry},
-        gemini,
+        Unreadable, anthropic, gemini,
         json::{self, Json},
+        nested_requests::{self, NestedRequest},
         openai_chat, openai_responses,
     },
 };
@@ -53,7 +52,7 @@ impl Format {
     }
 
     /// Returns `true` if quotes need a message of their own, because the provider counts the parts beside results.
-    pub const fn quotes_apart(self) -> bool {
+    pub const fn needs_quote_message(self) -> bool {
         matches!(self, Self::Gemini)
     }
 
@@ -69,26 +68,26 @@ impl Format {
     /// Returns the stop reasons that the format documents.
     pub const fn stop_reasons(self) -> &'static [&'static str] {
         match self {
-            Self::Anthropic => &anthropic::watch::STOPS,
-            Self::OpenAiChat => &openai_chat::watch::STOPS,
-            Self::OpenAiResponses => &openai_responses::watch::STOPS,
-            Self::Gemini => &gemini::watch::STOPS,
+            Self::Anthropic => &anthropic::watch::STOP_REASONS,
+            Self::OpenAiChat => &openai_chat::watch::STOP_REASONS,
+            Self::OpenAiResponses => &openai_responses::watch::STOP_REASONS,
+            Self::Gemini => &gemini::watch::STOP_REASONS,
         }
     }
 
     /// Locates the name, the input and the toolset of the call at `call`.
-    pub fn details(self, body: &[u8], call: Span) -> CallDetails {
+    pub fn call_details(self, body: &[u8], call: Span) -> CallDetails {
         let details = match self {
-            Self::Anthropic => anthropic::read::details,
-            Self::OpenAiChat => openai_chat::read::details,
-            Self::OpenAiResponses => openai_responses::read::details,
-            Self::Gemini => gemini::read::details,
+            Self::Anthropic => anthropic::read::call_details,
+            Self::OpenAiChat => openai_chat::read::call_details,
+            Self::OpenAiResponses => openai_responses::read::call_details,
+            Self::Gemini => gemini::read::call_details,
         };
         details(body, call)
     }
 
     /// Returns the path of a finding in the body: `messages[3].content[1]`.
-    pub fn place(self, finding: &Finding) -> String {
+    pub fn finding_path(self, finding: &Finding) -> String {
         let (history, list) = match self {
             Self::Anthropic => ("messages", "content"),
             Self::OpenAiChat => ("messages", "tool_calls"),
@@ -103,8 +102,8 @@ impl Format {
     }
 
     /// Finds the requests inside a body that has no history of its own.
-    pub(crate) fn entries(self, body: &[u8]) -> Result<Vec<Entry>, Unreadable> {
-        entries::find(self, body)
+    pub(crate) fn nested_requests(self, body: &[u8]) -> Result<Vec<NestedRequest>, Unreadable> {
+        nested_requests::find_requests(self, body)
     }
 }
 
@@ -113,7 +112,7 @@ impl Format {
     /// Writes a placeholder as the result of the call at `call`.
     ///
     /// `id` is the call's id as it is sent. `toolset` is the call's toolset, which the result must echo.
-    pub(crate) fn placeholder(
+    pub(crate) fn write_placeholder(
         self,
         json: Json<'_>,
         call: Span,
@@ -122,18 +121,18 @@ impl Format {
         text: &'static str,
     ) -> Vec<Piece> {
         match self {
-            Self::Anthropic => anthropic::write::placeholder(id.unwrap_or(NO_ID), toolset, text),
-            Self::OpenAiChat => openai_chat::write::placeholder(id.unwrap_or(NO_ID), text),
-            Self::OpenAiResponses => openai_responses::write::placeholder(json, call, id.unwrap_or(NO_ID), text),
+            Self::Anthropic => anthropic::write::write_placeholder(id.unwrap_or(NO_ID), toolset, text),
+            Self::OpenAiChat => openai_chat::write::write_placeholder(id.unwrap_or(NO_ID), text),
+            Self::OpenAiResponses => openai_responses::write::write_placeholder(json, call, id.unwrap_or(NO_ID), text),
             // The id is optional in this format, so none is made up.
-            Self::Gemini => gemini::write::placeholder(json, call, id, text),
+            Self::Gemini => gemini::write::write_placeholder(json, call, id, text),
         }
     }
 
     /// Writes a real result that was not in the body for the call at `call`.
     ///
     /// `content` is already in the shape that the result takes.
-    pub(crate) fn restored(
+    pub(crate) fn write_result(
         self,
         json: Json<'_>,
         call: Span,
@@ -143,12 +142,12 @@ impl Format {
         failed: bool,
     ) -> Vec<Piece> {
         match self {
-            Self::Anthropic => anthropic::write::restored(id.unwrap_or(NO_ID), toolset, content, failed),
-            Self::OpenAiChat => openai_chat::write::restored(id.unwrap_or(NO_ID), content),
+            Self::Anthropic => anthropic::write::write_result(id.unwrap_or(NO_ID), toolset, content, failed),
+            Self::OpenAiChat => openai_chat::write::write_result(id.unwrap_or(NO_ID), content),
             Self::OpenAiResponses => {
-                openai_responses::write::restored(json, call, id.unwrap_or(NO_ID), content, failed)
+                openai_responses::write::write_result(json, call, id.unwrap_or(NO_ID), content, failed)
             }
-            Self::Gemini => gemini::write::restored(json, call, id, content, failed),
+            Self::Gemini => gemini::write::write_result(json, call, id, content, failed),
         }
     }
 
@@ -182,32 +181,40 @@ impl Format {
     }
 
     /// Writes a result as parts of a user message, in formats whose results are parts.
-    pub(crate) fn quote_parts(self, json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Vec<Piece>> {
+    pub(crate) fn write_quote_parts(
+        self,
+        json: Json<'_>,
+        result: Span,
+        id: &str,
+        name: Option<&str>,
+    ) -> Vec<Vec<Piece>> {
         match self {
-            Self::Gemini => gemini::write::quote(json, result, id, name),
+            Self::Gemini => gemini::write::write_quote(json, result, id, name),
             // The repair asks only formats with parts: the other two never get here.
             Self::Anthropic | Self::OpenAiChat | Self::OpenAiResponses => {
-                anthropic::write::quote(json, result, id, name)
+                anthropic::write::write_quote(json, result, id, name)
             }
         }
     }
 
     /// Writes a result as a user message, in formats whose results are messages.
-    pub(crate) fn quote_message(self, json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Piece> {
+    pub(crate) fn write_quote_message(self, json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Piece> {
         match self {
-            Self::OpenAiResponses => openai_responses::write::quote(json, result, id, name),
+            Self::OpenAiResponses => openai_responses::write::write_quote(json, result, id, name),
             // The repair asks only formats with messages: the other two never get here.
-            Self::Anthropic | Self::OpenAiChat | Self::Gemini => openai_chat::write::quote(json, result, id, name),
+            Self::Anthropic | Self::OpenAiChat | Self::Gemini => {
+                openai_chat::write::write_quote(json, result, id, name)
+            }
         }
     }
 
     /// Writes a message of the user or the assistant with `parts`, in formats whose results are parts.
-    pub(crate) fn message(self, of_user: bool, parts: Vec<Vec<Piece>>) -> Vec<Piece> {
+    pub(crate) fn write_message(self, of_user: bool, parts: Vec<Vec<Piece>>) -> Vec<Piece> {
         match (self, of_user) {
-            (Self::Gemini, true) => gemini::write::message("user", parts),
-            (Self::Gemini, false) => gemini::write::message("model", parts),
-            (_, true) => anthropic::write::message("user", parts),
-            (_, false) => anthropic::write::message("assistant", parts),
+            (Self::Gemini, true) => gemini::write::write_message("user", parts),
+            (Self::Gemini, false) => gemini::write::write_message("model", parts),
+            (_, true) => anthropic::write::write_message("user", parts),
+            (_, false) => anthropic::write::write_message("assistant", parts),
         }
     }
 
@@ -220,22 +227,22 @@ impl Format {
     }
 
     /// Writes the answer of the remote call `id` as a message that precedes all others.
-    pub(crate) fn held_answer(self, id: &str, text: &'static str) -> Vec<Piece> {
-        let id = Piece::Made(json::quoted(id));
+    pub(crate) fn write_remote_answer(self, id: &str, text: &'static str) -> Vec<Piece> {
+        let id = Piece::Made(json::quote_string(id));
         match self {
-            Self::OpenAiResponses => openai_responses::write::held_answer(id, text),
+            Self::OpenAiResponses => openai_responses::write::write_remote_answer(id, text),
             // Only Anthropic: the other two have no remote calls that a refusal could name.
             Self::Anthropic | Self::OpenAiChat | Self::Gemini => {
-                anthropic::write::message("user", vec![anthropic::write::placeholder(id, None, text)])
+                anthropic::write::write_message("user", vec![anthropic::write::write_placeholder(id, None, text)])
             }
         }
     }
 
     /// Inserts messages before a history that is a plain string. `None` if the format has no such body.
-    pub(crate) fn in_front_of_text(self, json: Json<'_>, front: Vec<Vec<Piece>>) -> Option<Edit> {
+    pub(crate) fn insert_before_text(self, json: Json<'_>, front: Vec<Vec<Piece>>) -> Option<Edit> {
         match self {
             // Without messages the string stays: a needless list would change bytes that are cached.
-            Self::OpenAiResponses if !front.is_empty() => openai_responses::write::in_front_of_text(json, front),
+            Self::OpenAiResponses if !front.is_empty() => openai_responses::write::insert_before_text(json, front),
             _ => None,
         }
     }
@@ -243,19 +250,19 @@ impl Format {
     /// Sets the option that lets the provider drop thinking which is bound to another prefix.
     ///
     /// `None` if the format has no such option, or the body sets it already.
-    pub(crate) fn drop_bound(self, json: Json<'_>) -> Option<Edit> {
+    pub(crate) fn drop_bound_thinking(self, json: Json<'_>) -> Option<Edit> {
         match self {
-            Self::Anthropic => anthropic::write::drop_bound(json),
+            Self::Anthropic => anthropic::write::drop_bound_thinking(json),
             Self::OpenAiChat | Self::OpenAiResponses | Self::Gemini => None,
         }
     }
 
     /// Writes a user message with one constant text.
-    pub(crate) fn note(self, text: &'static str) -> Vec<Piece> {
+    pub(crate) fn write_text_message(self, text: &'static str) -> Vec<Piece> {
         match self {
-            Self::Gemini => gemini::write::note(text),
+            Self::Gemini => gemini::write::write_text_message(text),
             // A Responses item without a type is a message in this very form.
-            Self::Anthropic | Self::OpenAiChat | Self::OpenAiResponses => anthropic::write::note(text),
+            Self::Anthropic | Self::OpenAiChat | Self::OpenAiResponses => anthropic::write::write_text_message(text),
         }
     }
 }

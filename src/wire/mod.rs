@@ -3,16 +3,16 @@
 //! Each format has a folder with the same files in the same order. The choice among the formats is made in [`Format`]
 //! and [`Wire`] alone.
 
+mod body_fields;
 mod content;
 mod detect;
-mod entries;
 mod facts;
-mod fields;
-mod flaws;
+mod flaw_edits;
 mod format;
 mod names;
+mod nested_requests;
+mod plain_text;
 mod refusal;
-mod said;
 mod unreadable;
 
 pub(crate) mod anthropic;
@@ -25,12 +25,12 @@ pub(crate) mod quote;
 pub mod watch;
 
 pub use content::CONTENT_DEPTH_MAX;
-pub use detect::{Undetected, detect};
-pub use entries::Entry;
-pub(crate) use flaws::mended;
+pub use detect::{Undetected, detect_wire};
+pub(crate) use flaw_edits::flaw_edits;
 pub use format::Format;
 pub use names::UnknownWire;
-pub use refusal::{REFUSAL_BYTES_MAX, Refusal, RefusalKind, refusal};
+pub use nested_requests::NestedRequest;
+pub use refusal::{REFUSAL_BYTES_MAX, Refusal, RefusalKind, read_refusal};
 pub use unreadable::Unreadable;
 
 use self::json::Json;
@@ -101,29 +101,29 @@ impl Wire {
     /// Values that are skipped are not validated. Callers that edit the body use [`json::validate`] first.
     pub fn read(self, body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
         let read = match self.format {
-            Format::Anthropic => anthropic::read(body),
-            Format::OpenAiChat => openai_chat::read(body),
-            Format::OpenAiResponses => openai_responses::read(body, self.dialect),
-            Format::Gemini => gemini::read(body),
+            Format::Anthropic => anthropic::read_body(body),
+            Format::OpenAiChat => openai_chat::read_body(body),
+            Format::OpenAiResponses => openai_responses::read_body(body, self.dialect),
+            Format::Gemini => gemini::read_body(body),
         };
         // The walk cannot tell a wrong shape from broken JSON; only a failed read pays for the full parse.
         read.or_else(|unreadable| json::validate(body).and(Err(unreadable)))
     }
 
     /// Returns the pairing rules of the format in this dialect.
-    pub const fn rules(self) -> PairingRules {
+    pub const fn pairing_rules(self) -> PairingRules {
         match self.format {
-            Format::Anthropic => anthropic::rules(self.dialect),
-            Format::OpenAiChat => openai_chat::rules(self.dialect),
-            Format::OpenAiResponses => openai_responses::rules(self.dialect),
-            Format::Gemini => gemini::rules(),
+            Format::Anthropic => anthropic::pairing_rules(self.dialect),
+            Format::OpenAiChat => openai_chat::pairing_rules(self.dialect),
+            Format::OpenAiResponses => openai_responses::pairing_rules(self.dialect),
+            Format::Gemini => gemini::pairing_rules(),
         }
     }
 
     /// Returns posted JSON content in the shape that the result of the call at `call` takes.
     ///
     /// `error` is the text of a failed result whose content is empty or blank.
-    pub(crate) fn content(self, json: Json<'_>, call: Span, content: &str, failed: bool, error: &str) -> String {
+    pub(crate) fn fit_content(self, json: Json<'_>, call: Span, content: &str, failed: bool, error: &str) -> String {
         match self.format {
             Format::Anthropic => anthropic::content::fit_content(json, call, content, failed, error),
             Format::OpenAiChat => openai_chat::content::fit_content(self.dialect, content),

@@ -21,28 +21,31 @@ pub(super) const ALIASES: &[(&str, &str)] = &[
 /// Values of [`Wire::NAMES`].
 pub(super) const NAMES: &[(&str, Wire)] = &[
     ("anthropic", Wire::ANTHROPIC),
-    ("anthropic-bedrock", wire(Format::Anthropic, Dialect::Bedrock)),
-    ("anthropic-deepseek", wire(Format::Anthropic, Dialect::DeepSeek)),
-    ("anthropic-minimax", wire(Format::Anthropic, Dialect::MiniMax)),
-    ("anthropic-compatible", wire(Format::Anthropic, Dialect::Compatible)),
+    ("anthropic-bedrock", wire_of(Format::Anthropic, Dialect::Bedrock)),
+    ("anthropic-deepseek", wire_of(Format::Anthropic, Dialect::DeepSeek)),
+    ("anthropic-minimax", wire_of(Format::Anthropic, Dialect::MiniMax)),
+    ("anthropic-compatible", wire_of(Format::Anthropic, Dialect::Compatible)),
     ("openai-chat", Wire::OPENAI_CHAT),
-    ("openai-chat-deepseek", wire(Format::OpenAiChat, Dialect::DeepSeek)),
-    ("openai-chat-mistral", wire(Format::OpenAiChat, Dialect::Mistral)),
-    ("openai-chat-xai", wire(Format::OpenAiChat, Dialect::Xai)),
-    ("openai-chat-compatible", wire(Format::OpenAiChat, Dialect::Compatible)),
+    ("openai-chat-deepseek", wire_of(Format::OpenAiChat, Dialect::DeepSeek)),
+    ("openai-chat-mistral", wire_of(Format::OpenAiChat, Dialect::Mistral)),
+    ("openai-chat-xai", wire_of(Format::OpenAiChat, Dialect::Xai)),
+    (
+        "openai-chat-compatible",
+        wire_of(Format::OpenAiChat, Dialect::Compatible),
+    ),
     ("openai-responses", Wire::OPENAI_RESPONSES),
     (
         "openai-responses-deepseek",
-        wire(Format::OpenAiResponses, Dialect::DeepSeek),
+        wire_of(Format::OpenAiResponses, Dialect::DeepSeek),
     ),
     (
         "openai-responses-compatible",
-        wire(Format::OpenAiResponses, Dialect::Compatible),
+        wire_of(Format::OpenAiResponses, Dialect::Compatible),
     ),
     ("gemini", Wire::GEMINI),
 ];
 
-const fn wire(format: Format, dialect: Dialect) -> Wire {
+const fn wire_of(format: Format, dialect: Dialect) -> Wire {
     Wire { format, dialect }
 }
 
@@ -56,10 +59,10 @@ impl fmt::Display for Wire {
 
 /// The error for a name that is not in [`Wire::NAMES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected one of {names}", names = names())]
+#[error("expected one of {names}", names = joined_names())]
 pub struct UnknownWire;
 
-fn names() -> String {
+fn joined_names() -> String {
     NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 

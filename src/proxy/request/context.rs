@@ -73,7 +73,7 @@ impl ContextBuilder<'_> {
         let named = outline
             .fields
             .get(BodyField::Model)
-            .map(|span| Json::new(body).decode(span));
+            .map(|span| Json::new(body).decode_string(span));
         let named = named.and_then(|name| String::from_utf8(name.into_owned()).ok());
         // Gemini, Bedrock and Azure name the model in the path.
         let path_model = self.route.model_name();

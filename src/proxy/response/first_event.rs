@@ -80,14 +80,14 @@ pub(super) async fn await_first_event(
         };
         let facts = watcher.facts();
         // After the answer has begun, an error belongs to the client: nothing can be retried.
-        if let Some(fault) = facts.error.as_ref().filter(|_| !facts.begun) {
+        if let Some(fault) = facts.error.as_ref().filter(|_| !facts.has_output) {
             let data = last_event_data(&held);
             let error_info = ProviderErrorInfo::parse_event(&data, &fault.kind, &fault.code);
             return FirstEventResult::Refused(Box::new(error_response(&data, &error_info)), error_info);
         }
         // An empty answer that announces its end is complete, though it never begins.
-        let whole = watcher.format().is_none_or(|format| facts.is_whole(format));
-        if facts.begun || whole || held.len() > HELD_MAX {
+        let whole = watcher.format().is_none_or(|format| facts.is_complete(format));
+        if facts.has_output || whole || held.len() > HELD_MAX {
             return FirstEventResult::Released(held.freeze(), body);
         }
         if let Some(broken) = broken {

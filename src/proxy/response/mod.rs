@@ -21,7 +21,7 @@ use crate::{
     provider::{self, Route},
     upstream::{BoxedBody, Phase, ReadIdle, SendError, SendErrorKind},
     wire::{
-        Format, REFUSAL_BYTES_MAX, Refusal, refusal,
+        Format, REFUSAL_BYTES_MAX, Refusal, read_refusal,
         watch::{Framing, Watcher},
     },
 };
@@ -178,7 +178,7 @@ impl ProviderAnswer {
         let ProviderBody::Whole(body) = self.response.body() else {
             return None;
         };
-        let mut refusal = refusal(body)?;
+        let mut refusal = read_refusal(body)?;
         // The recovery repairs the client's body, which does not contain the new ids.
         for id in &mut refusal.ids {
             if let Some((_, old)) = renamed.iter().find(|(new, _)| new == id) {
@@ -263,7 +263,9 @@ fn is_compressed(headers: &HeaderMap) -> bool {
 }
 
 fn body_framing(headers: &HeaderMap) -> Option<Framing> {
-    headers.get(CONTENT_TYPE).and_then(|kind| Framing::of(kind.as_bytes()))
+    headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| Framing::from_content_type(kind.as_bytes()))
 }
 
 /// Returns `true` if the body is uncompressed text: JSON, or the plain text of a gateway.

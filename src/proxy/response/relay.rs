@@ -230,13 +230,13 @@ impl Relay {
     /// Returns `true` if the answer has announced its end.
     fn has_announced_end(&self) -> bool {
         self.announcing_facts()
-            .is_some_and(|(format, facts)| facts.is_whole(format))
+            .is_some_and(|(format, facts)| facts.is_complete(format))
     }
 
     /// Returns `true` if the answer may end here: it has no events, or has announced its end.
     fn may_end(&self) -> bool {
         self.announcing_facts()
-            .is_none_or(|(format, facts)| facts.events == 0 || facts.is_whole(format))
+            .is_none_or(|(format, facts)| facts.events == 0 || facts.is_complete(format))
     }
 
     /// Returns the next frame for the client.

@@ -231,7 +231,7 @@ impl<'a> FlatBody<'a> {
                 _ => return None,
             };
             let name = (self.conversation.details)(body, part.span).name?;
-            Some((id?, printable_text(&json.decode(name))?))
+            Some((id?, printable_text(&json.decode_string(name))?))
         });
         calls.collect()
     }

@@ -4,8 +4,11 @@
 use crate::{
     splice::Span,
     wire::{
-        content::{self, Blocks, Check, Content, Fit, has_members, is_base64_string, is_spoken, is_string, kind_of},
-        json::{self, Json, Kind, quoted},
+        content::{
+            self, BlockFormat, ListFit, MemberCheck, PostedContent, block_type, has_members, has_visible_text,
+            is_base64_string, is_string,
+        },
+        json::{self, Json, JsonKind, quote_string},
     },
 };
 
@@ -13,30 +16,30 @@ use crate::{
 const INDEX_DIGITS_MAX: usize = 15;
 
 /// The kinds of blocks that a result may contain.
-struct Kinds {
+struct ResultBlockKinds {
     /// Set if only text is allowed: "all content must be type `text` if `is_error` is true", and for calls by code.
     text_only: bool,
 }
 
 /// Fits a posted content to the result of the call at `call`. `error` replaces an error text that is empty or blank.
 pub(crate) fn fit_content(call_json: Json<'_>, call: Span, content: &str, failed: bool, error: &str) -> String {
-    let kinds = Kinds {
+    let kinds = ResultBlockKinds {
         text_only: failed || is_programmatic(call_json, call),
     };
-    let content = Content::new(content);
-    let (root, kind) = content.root();
+    let content = PostedContent::new(content);
+    let (root, kind) = content.root_value();
     let written = match kind {
-        Kind::String => content.into_json(),
-        Kind::Array => match content::fit(content.json(), root, &kinds) {
-            Fit::Same => content.into_json(),
-            Fit::Blocks(blocks) => content::list(&blocks),
-            Fit::Data => content.into_text(),
+        JsonKind::String => content.into_json(),
+        JsonKind::Array => match content::fit_list(content.as_json(), root, &kinds) {
+            ListFit::Unchanged => content.into_json(),
+            ListFit::Blocks(blocks) => content::write_list(&blocks),
+            ListFit::NotBlocks => content.into_text(),
         },
-        Kind::Object | Kind::Null | Kind::Other => content.into_text(),
+        JsonKind::Object | JsonKind::Null | JsonKind::Other => content.into_text(),
     };
     // Checked last, since the fitted content may be blank where the posted one was not.
-    if failed && says_nothing(&written) {
-        quoted(error)
+    if failed && is_blank_content(&written) {
+        quote_string(error)
     } else {
         written
     }
@@ -50,42 +53,42 @@ fn is_programmatic(json: Json<'_>, call: Span) -> bool {
 }
 
 /// Reports whether a content is empty or blank: "content cannot be empty if `is_error` is true".
-fn says_nothing(content: &str) -> bool {
+fn is_blank_content(content: &str) -> bool {
     let json = Json::new(content.as_bytes());
-    json.root().is_ok_and(|root| match json.kind(root) {
-        Kind::String => json::is_blank(json.bytes(root)),
-        Kind::Array => json.is_empty(root),
-        Kind::Object | Kind::Null | Kind::Other => false,
+    json.root_span().is_ok_and(|root| match json.kind(root) {
+        JsonKind::String => json::is_blank(json.bytes(root)),
+        JsonKind::Array => json.is_empty(root),
+        JsonKind::Object | JsonKind::Null | JsonKind::Other => false,
     })
 }
 
-impl Blocks for Kinds {
-    fn takes(&self, json: Json<'_>, block: Span) -> bool {
-        match kind_of(json, block).as_ref() {
+impl BlockFormat for ResultBlockKinds {
+    fn takes_block(&self, json: Json<'_>, block: Span) -> bool {
+        match block_type(json, block).as_ref() {
             b"text" => is_text(json, block),
             // Everything below is refused, and becomes text.
             _ if self.text_only => false,
             b"image" => is_image(json, block),
             b"document" => has_members(json, block, &[TYPE, ("source", is_document)], DOCUMENT),
             b"search_result" => has_members(json, block, SEARCH_RESULT, &[("citations", is_setting)]),
-            b"tool_reference" => has_members(json, block, &[TYPE, ("tool_name", is_spoken)], &[]),
+            b"tool_reference" => has_members(json, block, &[TYPE, ("tool_name", has_visible_text)], &[]),
             _ => false,
         }
     }
 
-    fn text(&self, string: &str) -> String {
+    fn text_block(&self, string: &str) -> String {
         format!(r#"{{"type":"text","text":{string}}}"#)
     }
 
-    fn image(&self, media: &str, data: &str) -> Option<String> {
+    fn image_block(&self, media: &str, data: &str) -> Option<String> {
         let source = format!(r#"{{"type":"base64","media_type":"{media}","data":"{data}"}}"#);
         (!self.text_only).then(|| format!(r#"{{"type":"image","source":{source}}}"#))
     }
 }
 
-const TYPE: (&str, Check) = ("type", is_string);
-const DOCUMENT: &[(&str, Check)] = &[("title", is_label), ("context", is_label), ("citations", is_setting)];
-const SEARCH_RESULT: &[(&str, Check)] = &[
+const TYPE: (&str, MemberCheck) = ("type", is_string);
+const DOCUMENT: &[(&str, MemberCheck)] = &[("title", is_label), ("context", is_label), ("citations", is_setting)];
+const SEARCH_RESULT: &[(&str, MemberCheck)] = &[
     TYPE,
     ("content", is_text_list),
     ("source", is_string),
@@ -96,7 +99,7 @@ fn is_text(json: Json<'_>, block: Span) -> bool {
     has_members(
         json,
         block,
-        &[TYPE, ("text", is_spoken)],
+        &[TYPE, ("text", has_visible_text)],
         &[("citations", is_citation_list)],
     )
 }
@@ -106,9 +109,9 @@ fn is_image(json: Json<'_>, block: Span) -> bool {
 }
 
 fn is_image_source(json: Json<'_>, source: Span) -> bool {
-    match kind_of(json, source).as_ref() {
+    match block_type(json, source).as_ref() {
         b"base64" => {
-            let members: [(&str, Check); 3] = [TYPE, ("media_type", is_image_type), ("data", is_base64_string)];
+            let members: [(&str, MemberCheck); 3] = [TYPE, ("media_type", is_image_type), ("data", is_base64_string)];
             has_members(json, source, &members, &[])
         }
         _ => is_reference(json, source),
@@ -117,26 +120,26 @@ fn is_image_source(json: Json<'_>, source: Span) -> bool {
 
 fn is_image_type(json: Json<'_>, media: Span) -> bool {
     let types: [&[u8]; 4] = [b"image/jpeg", b"image/png", b"image/gif", b"image/webp"];
-    types.contains(&json.decode(media).as_ref())
+    types.contains(&json.decode_string(media).as_ref())
 }
 
 /// Reports whether a source refers to its bytes by URL or file id.
 fn is_reference(json: Json<'_>, source: Span) -> bool {
-    match kind_of(json, source).as_ref() {
+    match block_type(json, source).as_ref() {
         b"url" => has_members(json, source, &[TYPE, ("url", is_https)], &[]),
-        b"file" => has_members(json, source, &[TYPE, ("file_id", is_spoken)], &[]),
+        b"file" => has_members(json, source, &[TYPE, ("file_id", has_visible_text)], &[]),
         _ => false,
     }
 }
 
 fn is_document(json: Json<'_>, source: Span) -> bool {
-    match kind_of(json, source).as_ref() {
+    match block_type(json, source).as_ref() {
         b"base64" => {
-            let members: [(&str, Check); 3] = [TYPE, ("media_type", is_pdf), ("data", is_base64_string)];
+            let members: [(&str, MemberCheck); 3] = [TYPE, ("media_type", is_pdf), ("data", is_base64_string)];
             has_members(json, source, &members, &[])
         }
         b"text" => {
-            let members: [(&str, Check); 3] = [TYPE, ("media_type", is_plain_text), ("data", is_spoken)];
+            let members: [(&str, MemberCheck); 3] = [TYPE, ("media_type", is_plain_text), ("data", has_visible_text)];
             has_members(json, source, &members, &[])
         }
         b"content" => has_members(json, source, &[TYPE, ("content", is_document_content)], &[]),
@@ -145,32 +148,32 @@ fn is_document(json: Json<'_>, source: Span) -> bool {
 }
 
 fn is_document_content(json: Json<'_>, content: Span) -> bool {
-    is_spoken(json, content)
-        || has_only(json, content, |json, block| {
+    has_visible_text(json, content)
+        || is_list_of(json, content, |json, block| {
             is_text(json, block) || is_image(json, block)
         })
 }
 
 fn is_pdf(json: Json<'_>, media: Span) -> bool {
-    json.decode(media).as_ref() == b"application/pdf"
+    json.decode_string(media).as_ref() == b"application/pdf"
 }
 
 fn is_plain_text(json: Json<'_>, media: Span) -> bool {
-    json.decode(media).as_ref() == b"text/plain"
+    json.decode_string(media).as_ref() == b"text/plain"
 }
 
 fn is_https(json: Json<'_>, url: Span) -> bool {
-    json.decode(url).starts_with(b"https://")
+    json.decode_string(url).starts_with(b"https://")
 }
 
 /// Reports whether a value is a string or null.
 fn is_label(json: Json<'_>, value: Span) -> bool {
-    matches!(json.kind(value), Kind::String | Kind::Null)
+    matches!(json.kind(value), JsonKind::String | JsonKind::Null)
 }
 
 /// Reports whether a value switches citations on or off, or is null.
 fn is_setting(json: Json<'_>, value: Span) -> bool {
-    json.kind(value) == Kind::Null || has_members(json, value, &[], &[("enabled", is_boolean)])
+    json.kind(value) == JsonKind::Null || has_members(json, value, &[], &[("enabled", is_boolean)])
 }
 
 fn is_boolean(json: Json<'_>, value: Span) -> bool {
@@ -178,25 +181,25 @@ fn is_boolean(json: Json<'_>, value: Span) -> bool {
 }
 
 fn is_text_list(json: Json<'_>, list: Span) -> bool {
-    has_only(json, list, is_text)
+    is_list_of(json, list, is_text)
 }
 
 /// Reports whether a value is null or a list of citations: objects of plain values.
 fn is_citation_list(json: Json<'_>, value: Span) -> bool {
     // Kinds of citations differ in their members, and new ones appear: only the types of the values are checked.
     let is_plain = |value: Span| match json.kind(value) {
-        Kind::String | Kind::Null => true,
-        Kind::Other => is_index(json.bytes(value)),
-        Kind::Object | Kind::Array => false,
+        JsonKind::String | JsonKind::Null => true,
+        JsonKind::Other => is_index(json.bytes(value)),
+        JsonKind::Object | JsonKind::Array => false,
     };
     let is_citation = |citation: Span| {
-        let mut plain = kind_of(json, citation).ends_with(b"_location");
-        let walked = json.members(citation, |_, value| plain &= is_plain(value));
+        let mut plain = block_type(json, citation).ends_with(b"_location");
+        let walked = json.for_each_member(citation, |_, value| plain &= is_plain(value));
         plain && walked.is_ok()
     };
     let mut fits = true;
-    let walked = json.elements(value, |citation| fits &= is_citation(citation));
-    json.kind(value) == Kind::Null || (walked.is_ok() && fits)
+    let walked = json.for_each_element(value, |citation| fits &= is_citation(citation));
+    json.kind(value) == JsonKind::Null || (walked.is_ok() && fits)
 }
 
 /// Reports whether a number is an index into a text.
@@ -206,9 +209,9 @@ fn is_index(number: &[u8]) -> bool {
 }
 
 /// Reports whether a value is a list of at least one block, all of which fit.
-fn has_only(json: Json<'_>, list: Span, fits: impl Fn(Json<'_>, Span) -> bool) -> bool {
+fn is_list_of(json: Json<'_>, list: Span, fits: impl Fn(Json<'_>, Span) -> bool) -> bool {
     let (mut all, mut some) = (true, false);
-    let walked = json.elements(list, |block| {
+    let walked = json.for_each_element(list, |block| {
         some = true;
         all &= fits(json, block);
     });

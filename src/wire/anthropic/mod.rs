@@ -5,7 +5,7 @@ pub(crate) mod read;
 pub(crate) mod watch;
 pub(crate) mod write;
 
-pub(crate) use read::read;
+pub(crate) use read::read_body;
 
 use crate::{
     conversation::rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
@@ -16,7 +16,7 @@ use crate::{
 ///
 /// Merging: Messages API reference, "consecutive user or assistant turns are combined". Bedrock and DeepSeek do not.
 /// Ids: `tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'`. DeepSeek takes any.
-pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
+pub(crate) const fn pairing_rules(dialect: Dialect) -> PairingRules {
     PairingRules {
         place: ResultPlace::UserTurn,
         merged_roles: match dialect {

@@ -11,38 +11,38 @@ use crate::{
     },
     splice::Span,
     wire::{
-        Unreadable, fields,
-        json::{Cursor, Json, Kind, is_blank},
-        said,
+        Unreadable, body_fields,
+        json::{Cursor, Json, JsonKind, is_blank},
+        plain_text,
     },
 };
 
 /// Reads `body` in one pass. A body without `messages` is a conversation without messages.
-pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
+pub(crate) fn read_body(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     let json = Json::new(body);
-    let conversation = Conversation::new(body, details, said);
-    let mut reader = Reader { json, conversation };
+    let conversation = Conversation::new(body, call_details, result_text);
+    let mut reader = AnthropicReader { json, conversation };
     let mut cursor = Cursor::new(body, 0);
-    cursor.object(|cursor, key| match key {
+    cursor.walk_object(|cursor, key| match key {
         // With two histories it is not certain which one the provider reads.
         b"messages" if reader.conversation.array.is_some() => Err(Unreadable::DuplicateHistory),
-        b"messages" => reader.messages(cursor),
-        b"thread" => reader.thread(cursor),
-        b"container" => reader.container(cursor),
-        _ => fields::note(&mut reader.conversation, key, cursor).map(|_| ()),
+        b"messages" => reader.read_messages(cursor),
+        b"thread" => reader.read_thread(cursor),
+        b"container" => reader.read_container(cursor),
+        _ => body_fields::note_field(&mut reader.conversation, key, cursor).map(|_| ()),
     })?;
     reader.drop_flaw_of_last_assistant();
-    cursor.end().map(|()| reader.conversation)
+    cursor.expect_end().map(|()| reader.conversation)
 }
 
-struct Reader<'a> {
+struct AnthropicReader<'a> {
     json: Json<'a>,
     conversation: Conversation<'a>,
 }
 
-impl<'a> Reader<'a> {
-    fn messages(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let array = cursor.array(|cursor| self.message(cursor))?;
+impl<'a> AnthropicReader<'a> {
+    fn read_messages(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        let array = cursor.walk_array(|cursor| self.read_message(cursor))?;
         self.conversation.array = Some(array);
         Ok(())
     }
@@ -50,42 +50,43 @@ impl<'a> Reader<'a> {
     /// Reads the message thread (anthropic-beta message-threads-2026-08-12).
     ///
     /// A body that continues a thread contains only the new messages.
-    fn thread(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let thread = fields::note(&mut self.conversation, b"thread", cursor)?;
+    fn read_thread(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        let thread = body_fields::note_field(&mut self.conversation, b"thread", cursor)?;
         let kind = self.json.member(thread, "type");
-        self.conversation.may_have_remote_calls = kind.is_some_and(|kind| *self.json.decode(kind) == *b"continue");
+        self.conversation.may_have_remote_calls =
+            kind.is_some_and(|kind| *self.json.decode_string(kind) == *b"continue");
         self.conversation.notes.names_remote_state |= self.conversation.may_have_remote_calls;
         Ok(())
     }
 
     /// Reads the container: an id, or an object that may contain one. Without an id the provider makes a new container.
-    fn container(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let container = cursor.value()?;
+    fn read_container(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        let container = cursor.skip_value()?;
         let id = match self.json.kind(container) {
-            Kind::Object => self.json.member(container, "id"),
+            JsonKind::Object => self.json.member(container, "id"),
             _ => Some(container),
         };
-        self.conversation.notes.names_remote_state |= id.is_some_and(|id| !self.json.decode(id).is_empty());
+        self.conversation.notes.names_remote_state |= id.is_some_and(|id| !self.json.decode_string(id).is_empty());
         Ok(())
     }
 
-    fn message(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+    fn read_message(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         let mark = self.conversation.read_mark();
         let (mut role, mut content) = (Role::System, Content::Opaque);
-        let span = cursor.object(|cursor, key| {
+        let span = cursor.walk_object(|cursor, key| {
             match key {
-                b"role" => role = role_of(&cursor.text()?),
+                b"role" => role = role_of(&cursor.read_text()?),
                 b"content" => {
                     // Of a repeated key the last counts, as it does for the provider.
                     self.conversation.rewind_to(mark);
-                    content = self.content(cursor)?;
+                    content = self.read_content(cursor)?;
                 }
-                _ => drop(cursor.value()?),
+                _ => drop(cursor.skip_value()?),
             }
             Ok(())
         })?;
         let parts = mark.parts..self.conversation.parts.len();
-        self.settle(role, mark);
+        self.reclassify_parts(role, mark);
         if role != Role::System && self.is_empty(content, parts.is_empty()) {
             let message = self.conversation.messages.len();
             self.conversation.flaws.push(Flaw {
@@ -103,11 +104,11 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn content(&mut self, cursor: &mut Cursor<'a>) -> Result<Content, Unreadable> {
-        match cursor.kind() {
-            Kind::Array => cursor.array(|cursor| self.block(cursor)).map(Content::Blocks),
-            Kind::String => {
-                let span = cursor.value()?;
+    fn read_content(&mut self, cursor: &mut Cursor<'a>) -> Result<Content, Unreadable> {
+        match cursor.peek_kind() {
+            JsonKind::Array => cursor.walk_array(|cursor| self.read_block(cursor)).map(Content::Blocks),
+            JsonKind::String => {
+                let span = cursor.skip_value()?;
                 // A string counts as one part, like a list with one text block.
                 let message = self.conversation.messages.len();
                 self.conversation.push_part(Part {
@@ -117,33 +118,33 @@ impl<'a> Reader<'a> {
                 });
                 Ok(Content::Text(span))
             }
-            _ => cursor.value().map(|_| Content::Opaque),
+            _ => cursor.skip_value().map(|_| Content::Opaque),
         }
     }
 
     /// Reads one block, and notes its flaw.
-    fn block(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let mut block = Block::default();
-        let span = match cursor.kind() {
-            Kind::Object => cursor.object(|cursor, key| block.take(self.json, key, cursor))?,
-            _ => cursor.value()?,
+    fn read_block(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        let mut block = AnthropicBlock::default();
+        let span = match cursor.peek_kind() {
+            JsonKind::Object => cursor.walk_object(|cursor, key| block.read_member(self.json, key, cursor))?,
+            _ => cursor.skip_value()?,
         };
         let message = self.conversation.messages.len();
         let part = self.conversation.parts.len();
-        if let Some(kind) = block.flaw(self.json) {
+        if let Some(kind) = block.find_flaw(self.json) {
             self.conversation.flaws.push(Flaw {
                 message,
                 part: Some(PartId::new(part)),
                 kind,
             });
         }
-        let kind = block.part();
+        let kind = block.into_part_kind();
         self.conversation.push_part(Part { span, message, kind });
         Ok(())
     }
 
     /// Reclassifies parts that the role may not contain. They were read before the role, which may follow the content.
-    fn settle(&mut self, role: Role, mark: ReadMark) {
+    fn reclassify_parts(&mut self, role: Role, mark: ReadMark) {
         if role == Role::Assistant {
             return;
         }
@@ -197,11 +198,11 @@ fn role_of(name: &[u8]) -> Role {
 }
 
 /// Locates the name, the input and the toolset of a `tool_use` block.
-pub(crate) fn details(body: &[u8], block: Span) -> CallDetails {
+pub(crate) fn call_details(body: &[u8], block: Span) -> CallDetails {
     let json = Json::new(body);
     let string = |key: &str| {
         json.member(block, key)
-            .filter(|value| json.kind(*value) == Kind::String)
+            .filter(|value| json.kind(*value) == JsonKind::String)
     };
     CallDetails {
         name: string("name"),
@@ -211,17 +212,17 @@ pub(crate) fn details(body: &[u8], block: Span) -> CallDetails {
 }
 
 /// Returns the text of a `tool_result`. `None` if its content is not one plain text.
-fn said(body: &[u8], block: Span) -> Option<Text<'_>> {
-    said::plain_in(Json::new(body), block, "content")
+fn result_text(body: &[u8], block: Span) -> Option<Text<'_>> {
+    plain_text::member_text(Json::new(body), block, "content")
 }
 
 /// The members of a block that pairing needs. Of a repeated key the last counts.
 #[derive(Default)]
-struct Block<'a> {
+struct AnthropicBlock<'a> {
     kind: Text<'a>,
     id: Text<'a>,
     /// The `tool_use_id`.
-    answers: Text<'a>,
+    tool_use_id: Text<'a>,
     input: Option<Span>,
     text: Option<Span>,
     content: Option<Span>,
@@ -229,25 +230,25 @@ struct Block<'a> {
     called_by_code: bool,
 }
 
-impl<'a> Block<'a> {
-    fn take(&mut self, json: Json<'a>, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+impl<'a> AnthropicBlock<'a> {
+    fn read_member(&mut self, json: Json<'a>, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         match key {
-            b"type" => self.kind = cursor.text()?,
-            b"id" => self.id = cursor.text()?,
-            b"tool_use_id" => self.answers = cursor.text()?,
-            b"input" => self.input = Some(cursor.value()?),
-            b"text" => self.text = Some(cursor.value()?),
-            b"content" => self.content = Some(cursor.value()?),
-            b"is_error" => self.failed = json.bytes(cursor.value()?) == b"true",
+            b"type" => self.kind = cursor.read_text()?,
+            b"id" => self.id = cursor.read_text()?,
+            b"tool_use_id" => self.tool_use_id = cursor.read_text()?,
+            b"input" => self.input = Some(cursor.skip_value()?),
+            b"text" => self.text = Some(cursor.skip_value()?),
+            b"content" => self.content = Some(cursor.skip_value()?),
+            b"is_error" => self.failed = json.bytes(cursor.skip_value()?) == b"true",
             // `{"type":"direct"}` is an ordinary call. Any other caller is code at the provider.
-            b"caller" => self.called_by_code = json.member(cursor.value()?, "tool_id").is_some(),
-            _ => drop(cursor.value()?),
+            b"caller" => self.called_by_code = json.member(cursor.skip_value()?, "tool_id").is_some(),
+            _ => drop(cursor.skip_value()?),
         }
         Ok(())
     }
 
     /// Classifies the block, as if the message had the role that may contain it.
-    fn part(self) -> PartKind<'a> {
+    fn into_part_kind(self) -> PartKind<'a> {
         match self.kind.as_ref() {
             b"tool_use" => PartKind::Call(Call {
                 id: self.id,
@@ -255,7 +256,7 @@ impl<'a> Block<'a> {
                 ..Call::default()
             }),
             b"tool_result" => PartKind::Result(CallResult {
-                id: self.answers,
+                id: self.tool_use_id,
                 ..CallResult::default()
             }),
             b"thinking" | b"redacted_thinking" => PartKind::Thinking,
@@ -269,39 +270,39 @@ impl<'a> Block<'a> {
                 id: self.id,
                 known: false,
             }),
-            kind if kind.ends_with(b"_tool_result") => PartKind::ServerResult(self.answers),
+            kind if kind.ends_with(b"_tool_result") => PartKind::ServerResult(self.tool_use_id),
             _ => PartKind::Other,
         }
     }
 
     /// Returns the flaw of the block, if it has one.
-    fn flaw(&self, json: Json<'_>) -> Option<FlawKind> {
+    fn find_flaw(&self, json: Json<'_>) -> Option<FlawKind> {
         match self.kind.as_ref() {
             b"tool_use" => match self.input {
                 None => Some(FlawKind::InputEmpty),
                 Some(input) => match json.kind(input) {
-                    Kind::Null => Some(FlawKind::InputEmpty),
+                    JsonKind::Null => Some(FlawKind::InputEmpty),
                     // PHP clients write an empty object as `[]`.
-                    Kind::Array if json.is_empty(input) => Some(FlawKind::InputEmpty),
-                    Kind::String => Some(FlawKind::InputText),
+                    JsonKind::Array if json.is_empty(input) => Some(FlawKind::InputEmpty),
+                    JsonKind::String => Some(FlawKind::InputText),
                     _ => None,
                 },
             },
             b"text" => {
-                let blank = |text: &Span| json.kind(*text) == Kind::String && is_blank(json.bytes(*text));
+                let blank = |text: &Span| json.kind(*text) == JsonKind::String && is_blank(json.bytes(*text));
                 self.text.filter(blank).map(|_| FlawKind::BlankText)
             }
-            b"tool_result" if self.failed && self.says_nothing(json) => Some(FlawKind::ErrorWithoutContent),
+            b"tool_result" if self.failed && self.has_no_content(json) => Some(FlawKind::ErrorWithoutContent),
             _ => None,
         }
     }
 
     /// Returns `true` if the content is missing, null, blank or an empty list.
-    fn says_nothing(&self, json: Json<'_>) -> bool {
+    fn has_no_content(&self, json: Json<'_>) -> bool {
         self.content.is_none_or(|content| match json.kind(content) {
-            Kind::Null => true,
-            Kind::String => is_blank(json.bytes(content)),
-            Kind::Array => json.is_empty(content),
+            JsonKind::Null => true,
+            JsonKind::String => is_blank(json.bytes(content)),
+            JsonKind::Array => json.is_empty(content),
             _ => false,
         })
     }

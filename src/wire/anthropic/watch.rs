@@ -11,18 +11,18 @@ use crate::{
     wire::{
         Unreadable,
         facts::{
-            self, ENOUGH, EmittedCall, Facts, FaultFields, Phase, Seen, ServerTool, count, inside, items, kept, said,
-            skip, walk,
+            self, AnswerErrorFields, END_WALK, EmittedCall, EventActivity, Facts, OutputPhase, ServerTool,
+            bounded_text, non_empty_text, read_count, read_elements, read_members, read_object, skip_value,
         },
         json::Cursor,
     },
 };
 
 /// The beginning of events that change no fact.
-pub(crate) const DELTA: &[u8] = b"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",";
+pub(crate) const TEXT_DELTA_START: &[u8] = b"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",";
 
 /// Known stop reasons.
-pub(crate) const STOPS: [&str; 8] = [
+pub(crate) const STOP_REASONS: [&str; 8] = [
     "end_turn",
     "max_tokens",
     "stop_sequence",
@@ -35,179 +35,179 @@ pub(crate) const STOPS: [&str; 8] = [
 
 /// The state between events: the indices of open blocks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct AnthropicEventReader {
     reasoning_at: Option<u64>,
     compaction_at: Option<u64>,
 }
 
 /// The members of an event that facts come from.
 #[derive(Default)]
-struct Top<'a> {
+struct AnthropicEvent<'a> {
     kind: Text<'a>,
     id: Text<'a>,
     index: Option<u64>,
-    block: Block<'a>,
-    error: FaultFields<'a>,
+    block: StartedBlock<'a>,
+    error: AnswerErrorFields<'a>,
 }
 
-impl Reader {
+impl AnthropicEventReader {
     /// Reads the data of one event called `name`.
-    pub(crate) fn read(&mut self, name: &[u8], data: &[u8], facts: &mut Facts) -> Seen {
-        let mut top = Top::default();
-        walk(data, |cursor, key| match key {
+    pub(crate) fn read_event(&mut self, name: &[u8], data: &[u8], facts: &mut Facts) -> EventActivity {
+        let mut top = AnthropicEvent::default();
+        read_object(data, |cursor, key| match key {
             b"type" => {
-                top.kind = cursor.text()?;
+                top.kind = cursor.read_text()?;
                 // The text of a delta may be long, and is of no interest.
                 if *top.kind == *b"content_block_delta" {
-                    ENOUGH
+                    END_WALK
                 } else {
                     Ok(())
                 }
             }
-            b"index" => cursor.number().map(|index| top.index = index),
-            b"content_block" => inside(cursor, |cursor, key| top.block.take(key, cursor)),
-            b"id" => cursor.text().map(|id| top.id = id),
-            b"message" => inside(cursor, |cursor, key| match key {
-                b"id" => cursor.text().map(|id| facts::name(facts, &id)),
-                _ => member(key, cursor, facts),
+            b"index" => cursor.read_number().map(|index| top.index = index),
+            b"content_block" => read_members(cursor, |cursor, key| top.block.read_member(key, cursor)),
+            b"id" => cursor.read_text().map(|id| top.id = id),
+            b"message" => read_members(cursor, |cursor, key| match key {
+                b"id" => cursor.read_text().map(|id| facts::note_answer_id(facts, &id)),
+                _ => read_message_member(key, cursor, facts),
             }),
-            b"delta" => inside(cursor, |cursor, key| member(key, cursor, facts)),
-            b"error" => top.error.take(cursor),
-            _ => member(key, cursor, facts),
+            b"delta" => read_members(cursor, |cursor, key| read_message_member(key, cursor, facts)),
+            b"error" => top.error.read_error(cursor),
+            _ => read_message_member(key, cursor, facts),
         });
         // The data of an event need not repeat its type.
         let kind = if top.kind.is_empty() { name } else { &top.kind };
         match kind {
-            b"ping" => return Seen::Heartbeat,
-            b"content_block_start" => self.start(&top, facts),
-            b"content_block_stop" => self.stop(top.index, facts),
+            b"ping" => return EventActivity::Heartbeat,
+            b"content_block_start" => self.start_block(&top, facts),
+            b"content_block_stop" => self.stop_block(top.index, facts),
             b"message_stop" => facts.terminal = true,
             // The answer is one message and no stream.
             b"message" => {
-                facts::name(facts, &top.id);
+                facts::note_answer_id(facts, &top.id);
                 facts.terminal = true;
             }
-            b"error" => (facts.error, facts.terminal) = (Some(top.error.fault()), true),
+            b"error" => (facts.error, facts.terminal) = (Some(top.error.to_answer_error()), true),
             _ => {}
         }
-        facts.begun |= kind.starts_with(b"content_block_") || kind == b"message_delta" || facts.stop.is_some();
-        Seen::Progress
+        facts.has_output |= kind.starts_with(b"content_block_") || kind == b"message_delta" || facts.stop.is_some();
+        EventActivity::Progress
     }
 
     /// Notes a block that starts, and remembers its index if it stays open.
-    fn start(&mut self, top: &Top<'_>, facts: &mut Facts) {
-        match top.block.note(facts) {
-            Some(Held::Reasoning) => self.reasoning_at = top.index,
-            Some(Held::Compaction) => self.compaction_at = top.index,
+    fn start_block(&mut self, top: &AnthropicEvent<'_>, facts: &mut Facts) {
+        match top.block.note_block(facts) {
+            Some(OpenBlock::Reasoning) => self.reasoning_at = top.index,
+            Some(OpenBlock::Compaction) => self.compaction_at = top.index,
             None => {}
         }
     }
 
     /// Notes the end of the block at `index`.
-    fn stop(&self, index: Option<u64>, facts: &mut Facts) {
+    fn stop_block(&self, index: Option<u64>, facts: &mut Facts) {
         for (phase, at) in [
             (&mut facts.reasoning, self.reasoning_at),
             (&mut facts.compaction, self.compaction_at),
         ] {
-            if *phase == Phase::Open && at == index {
-                *phase = Phase::Over;
+            if *phase == OutputPhase::Open && at == index {
+                *phase = OutputPhase::Over;
             }
         }
     }
 }
 
 /// Reads a member of a message, or of a message delta.
-fn member(key: &[u8], cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
+fn read_message_member(key: &[u8], cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
     match key {
-        b"model" => facts::model(facts, cursor),
+        b"model" => facts::note_model(facts, cursor),
         b"stop_reason" => {
-            let stop = cursor.text()?;
+            let stop = cursor.read_text()?;
             // A null must not remove a reason that came before.
-            facts.stop = said(&stop).or_else(|| facts.stop.take());
+            facts.stop = non_empty_text(&stop).or_else(|| facts.stop.take());
             Ok(())
         }
-        b"usage" => inside(cursor, |cursor, key| match key {
-            b"input_tokens" => count(&mut facts.usage.input, cursor),
-            b"cache_read_input_tokens" => count(&mut facts.usage.cache_read, cursor),
-            b"cache_creation_input_tokens" => count(&mut facts.usage.cache_write, cursor),
-            b"output_tokens" => count(&mut facts.usage.output, cursor),
-            _ => skip(cursor),
+        b"usage" => read_members(cursor, |cursor, key| match key {
+            b"input_tokens" => read_count(&mut facts.usage.input, cursor),
+            b"cache_read_input_tokens" => read_count(&mut facts.usage.cache_read, cursor),
+            b"cache_creation_input_tokens" => read_count(&mut facts.usage.cache_write, cursor),
+            b"output_tokens" => read_count(&mut facts.usage.output, cursor),
+            _ => skip_value(cursor),
         }),
         // The blocks of a complete message.
-        b"content" => items(cursor, |cursor| {
-            let mut block = Block::default();
-            let read = inside(cursor, |cursor, key| block.take(key, cursor));
-            match block.note(facts) {
-                Some(Held::Reasoning) => facts.reasoning = Phase::Over,
-                Some(Held::Compaction) => facts.compaction = Phase::Over,
+        b"content" => read_elements(cursor, |cursor| {
+            let mut block = StartedBlock::default();
+            let read = read_members(cursor, |cursor, key| block.read_member(key, cursor));
+            match block.note_block(facts) {
+                Some(OpenBlock::Reasoning) => facts.reasoning = OutputPhase::Over,
+                Some(OpenBlock::Compaction) => facts.compaction = OutputPhase::Over,
                 None => {}
             }
             read
         }),
-        _ => skip(cursor),
+        _ => skip_value(cursor),
     }
 }
 
 /// The phase that a block keeps open until it stops.
-enum Held {
+enum OpenBlock {
     Reasoning,
     Compaction,
 }
 
 /// The members of a block that facts come from.
 #[derive(Default)]
-struct Block<'a> {
+struct StartedBlock<'a> {
     kind: Text<'a>,
     id: Text<'a>,
     name: Text<'a>,
     /// The `tool_use_id`.
-    answers: Text<'a>,
-    by_code: bool,
+    tool_use_id: Text<'a>,
+    called_by_code: bool,
 }
 
-impl<'a> Block<'a> {
-    fn take(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+impl<'a> StartedBlock<'a> {
+    fn read_member(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         match key {
-            b"type" => self.kind = cursor.text()?,
-            b"id" => self.id = cursor.text()?,
-            b"name" => self.name = cursor.text()?,
-            b"tool_use_id" => self.answers = cursor.text()?,
+            b"type" => self.kind = cursor.read_text()?,
+            b"id" => self.id = cursor.read_text()?,
+            b"name" => self.name = cursor.read_text()?,
+            b"tool_use_id" => self.tool_use_id = cursor.read_text()?,
             // `{"type":"direct"}` is an ordinary call. Any other caller is code at the provider.
-            b"caller" => inside(cursor, |cursor, key| {
-                self.by_code |= key == b"tool_id";
-                skip(cursor)
+            b"caller" => read_members(cursor, |cursor, key| {
+                self.called_by_code |= key == b"tool_id";
+                skip_value(cursor)
             })?,
-            _ => skip(cursor)?,
+            _ => skip_value(cursor)?,
         }
         Ok(())
     }
 
     /// Notes the block. Returns the phase that it keeps open.
-    fn note(&self, facts: &mut Facts) -> Option<Held> {
+    fn note_block(&self, facts: &mut Facts) -> Option<OpenBlock> {
         match self.kind.as_ref() {
-            b"tool_use" => facts.calls.emit(EmittedCall {
-                id: kept(&self.id),
-                name: kept(&self.name),
-                by_code: self.by_code,
+            b"tool_use" => facts.calls.push_call(EmittedCall {
+                id: bounded_text(&self.id),
+                name: bounded_text(&self.name),
+                called_by_code: self.called_by_code,
                 place: None,
             }),
             b"thinking" | b"redacted_thinking" => {
-                facts.reasoning = Phase::Open;
-                return Some(Held::Reasoning);
+                facts.reasoning = OutputPhase::Open;
+                return Some(OpenBlock::Reasoning);
             }
             b"compaction" => {
-                facts.compaction = Phase::Open;
-                return Some(Held::Compaction);
+                facts.compaction = OutputPhase::Open;
+                return Some(OpenBlock::Compaction);
             }
             // New kinds of server tools appear, so a suffix is matched and no closed list.
-            kind if kind.ends_with(b"_tool_use") => facts.server_tools.start(ServerTool {
-                id: kept(&self.id),
-                name: said(&self.name).unwrap_or_else(|| kept(kind)),
+            kind if kind.ends_with(b"_tool_use") => facts.server_tools.start_tool(ServerTool {
+                id: bounded_text(&self.id),
+                name: non_empty_text(&self.name).unwrap_or_else(|| bounded_text(kind)),
                 index: None,
             }),
             kind if kind.ends_with(b"_tool_result") => {
-                let id = kept(&self.answers);
-                facts.server_tools.end(|tool| tool.id == id);
+                let id = bounded_text(&self.tool_use_id);
+                facts.server_tools.end_tool(|tool| tool.id == id);
             }
             _ => {}
         }

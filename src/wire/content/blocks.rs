@@ -1,19 +1,19 @@
 //! Lists of content blocks in any format: blocks that a format takes, and blocks that it writes differently.
 
 use super::{
-    as_text, is_spoken, kind_of,
-    members::{is_base64, is_string, string_of},
+    block_type, has_visible_text, json_as_text,
+    members::{is_base64, is_string, string_member},
 };
 use crate::{
     splice::Span,
-    wire::json::{Json, Kind},
+    wire::json::{Json, JsonKind},
 };
 
 /// Members that are meant for the Model Context Protocol and for clients, and that providers refuse.
-const LABELS: [&[u8]; 5] = [b"_meta", b"annotations", b"cache_control", b"id", b"index"];
+const LABEL_MEMBERS: [&[u8]; 5] = [b"_meta", b"annotations", b"cache_control", b"id", b"index"];
 
 /// Types of images that every provider takes: the name that services use, and the name that providers use.
-const IMAGES: [(&[u8], &str); 5] = [
+const IMAGE_TYPES: [(&[u8], &str); 5] = [
     (b"image/png", "image/png"),
     (b"image/jpeg", "image/jpeg"),
     (b"image/jpg", "image/jpeg"),
@@ -22,29 +22,29 @@ const IMAGES: [(&[u8], &str); 5] = [
 ];
 
 /// The blocks of a format.
-pub(crate) trait Blocks {
+pub(crate) trait BlockFormat {
     /// Reports whether the format takes this block unchanged.
-    fn takes(&self, json: Json<'_>, block: Span) -> bool;
+    fn takes_block(&self, json: Json<'_>, block: Span) -> bool;
 
     /// Returns a block with the text in `string`, which is a JSON string.
-    fn text(&self, string: &str) -> String;
+    fn text_block(&self, string: &str) -> String;
 
     /// Returns a block with this image. `None` if the format has no such block. `data` is base64.
-    fn image(&self, media: &str, data: &str) -> Option<String>;
+    fn image_block(&self, media: &str, data: &str) -> Option<String>;
 }
 
 /// The way in which a format takes a list.
-pub(crate) enum Fit {
+pub(crate) enum ListFit {
     /// Unchanged.
-    Same,
+    Unchanged,
     /// Rewritten as these blocks, which have the same content.
     Blocks(Vec<String>),
     /// Written as data: it is not a list of content blocks, or the format has none of these blocks.
-    Data,
+    NotBlocks,
 }
 
 /// The content of one block.
-enum Said {
+enum BlockContent {
     /// A text.
     Text(Span),
     /// An image: its media type, and its bytes as base64.
@@ -54,20 +54,21 @@ enum Said {
 }
 
 /// Fits the list at `list` to a format.
-pub(crate) fn fit(json: Json<'_>, list: Span, format: &impl Blocks) -> Fit {
+pub(crate) fn fit_list(json: Json<'_>, list: Span, format: &impl BlockFormat) -> ListFit {
     let mut blocks = Vec::new();
-    if json.elements(list, |block| blocks.push(block)).is_err() {
-        return Fit::Data;
+    if json.for_each_element(list, |block| blocks.push(block)).is_err() {
+        return ListFit::NotBlocks;
     }
     // A list with any other element is data of the tool.
-    let is_block = |block: &Span| json.kind(*block) == Kind::Object && string_of(json, *block, "type").is_some();
+    let is_block =
+        |block: &Span| json.kind(*block) == JsonKind::Object && string_member(json, *block, "type").is_some();
     if !blocks.iter().all(is_block) {
-        return Fit::Data;
+        return ListFit::NotBlocks;
     }
-    let taken: Vec<bool> = blocks.iter().map(|block| format.takes(json, *block)).collect();
+    let taken: Vec<bool> = blocks.iter().map(|block| format.takes_block(json, *block)).collect();
     // The usual case, where not a byte may change.
     if taken.iter().all(|taken| *taken) {
-        return Fit::Same;
+        return ListFit::Unchanged;
     }
     let (mut written, mut has_content) = (Vec::new(), false);
     for (block, taken) in blocks.into_iter().zip(taken) {
@@ -75,42 +76,46 @@ pub(crate) fn fit(json: Json<'_>, list: Span, format: &impl Blocks) -> Fit {
         let own = if taken {
             Some(String::from_utf8_lossy(raw).into_owned())
         } else {
-            match Said::of(json, block) {
+            match BlockContent::read_block(json, block) {
                 // Some providers refuse a blank text block.
-                Said::Text(text) if !is_spoken(json, text) => {
+                BlockContent::Text(text) if !has_visible_text(json, text) => {
                     has_content = true;
                     continue;
                 }
-                Said::Text(text) => Some(format.text(&String::from_utf8_lossy(json.bytes(text)))),
-                Said::Image(media, data) => format.image(media, &data),
-                Said::Other => None,
+                BlockContent::Text(text) => Some(format.text_block(&String::from_utf8_lossy(json.bytes(text)))),
+                BlockContent::Image(media, data) => format.image_block(media, &data),
+                BlockContent::Other => None,
             }
         };
         has_content |= own.is_some();
-        written.push(own.unwrap_or_else(|| format.text(&as_text(raw))));
+        written.push(own.unwrap_or_else(|| format.text_block(&json_as_text(raw))));
     }
     // Without a known block the list may be plain data, which is clearer as one text.
-    if has_content { Fit::Blocks(written) } else { Fit::Data }
+    if has_content {
+        ListFit::Blocks(written)
+    } else {
+        ListFit::NotBlocks
+    }
 }
 
-impl Said {
+impl BlockContent {
     /// Reads the block at `block`.
-    fn of(json: Json<'_>, block: Span) -> Self {
-        let members = telling_members(json, block);
+    fn read_block(json: Json<'_>, block: Span) -> Self {
+        let members = content_members(json, block);
         let member = |name: &str| {
             let found = members.iter().find(|(key, _)| key == name.as_bytes());
             found.map(|(_, value)| *value).filter(|value| is_string(json, *value))
         };
-        let kind = kind_of(json, block);
+        let kind = block_type(json, block);
         let said = match (&*kind, members.as_slice()) {
             (b"text" | b"input_text" | b"output_text", [_]) => member("text").map(Self::Text),
             // The Model Context Protocol's form.
             (b"image", [_, _]) => {
                 let found = member("data").zip(member("mimeType"));
-                found.and_then(|(data, media)| image(json, data, media))
+                found.and_then(|(data, media)| read_image(json, data, media))
             }
             // Anthropic's form.
-            (b"image", [(key, source)]) if key == b"source" => anthropic_image(json, *source),
+            (b"image", [(key, source)]) if key == b"source" => read_anthropic_image(json, *source),
             _ => None,
         };
         said.unwrap_or(Self::Other)
@@ -118,15 +123,15 @@ impl Said {
 }
 
 /// Returns the members of a block that carry content, without its type.
-fn telling_members(json: Json<'_>, block: Span) -> Vec<(Vec<u8>, Span)> {
+fn content_members(json: Json<'_>, block: Span) -> Vec<(Vec<u8>, Span)> {
     let mut members = Vec::new();
-    let walked = json.members(block, |key, value| {
+    let walked = json.for_each_member(block, |key, value| {
         let is_empty = match json.kind(value) {
-            Kind::Null => true,
-            Kind::Array => json.is_empty(value),
-            Kind::Object | Kind::String | Kind::Other => false,
+            JsonKind::Null => true,
+            JsonKind::Array => json.is_empty(value),
+            JsonKind::Object | JsonKind::String | JsonKind::Other => false,
         };
-        if key != b"type" && !LABELS.contains(&key) && !is_empty {
+        if key != b"type" && !LABEL_MEMBERS.contains(&key) && !is_empty {
             members.push((key.to_vec(), value));
         }
     });
@@ -137,27 +142,27 @@ fn telling_members(json: Json<'_>, block: Span) -> Vec<(Vec<u8>, Span)> {
     members
 }
 
-fn anthropic_image(json: Json<'_>, source: Span) -> Option<Said> {
-    if kind_of(json, source) != b"base64".as_slice() {
+fn read_anthropic_image(json: Json<'_>, source: Span) -> Option<BlockContent> {
+    if block_type(json, source) != b"base64".as_slice() {
         return None;
     }
-    image(
+    read_image(
         json,
-        string_of(json, source, "data")?,
-        string_of(json, source, "media_type")?,
+        string_member(json, source, "data")?,
+        string_member(json, source, "media_type")?,
     )
 }
 
 /// Reads an image from its data and its media type. `None` if providers do not take such an image.
-fn image(json: Json<'_>, data: Span, media: Span) -> Option<Said> {
-    let named = json.decode(media);
-    let (_, media) = IMAGES.iter().find(|(name, _)| *name == &*named)?;
+fn read_image(json: Json<'_>, data: Span, media: Span) -> Option<BlockContent> {
+    let named = json.decode_string(media);
+    let (_, media) = IMAGE_TYPES.iter().find(|(name, _)| *name == &*named)?;
     // Some encoders insert line breaks, which providers refuse.
-    let decoded = json.decode(data);
+    let decoded = json.decode_string(data);
     let data: Vec<u8> = decoded
         .iter()
         .copied()
         .filter(|byte| !byte.is_ascii_whitespace())
         .collect();
-    is_base64(&data).then(|| Said::Image(media, String::from_utf8_lossy(&data).into_owned()))
+    is_base64(&data).then(|| BlockContent::Image(media, String::from_utf8_lossy(&data).into_owned()))
 }

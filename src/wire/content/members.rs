@@ -3,20 +3,25 @@
 use crate::{
     conversation::Text,
     splice::Span,
-    wire::json::{Json, Kind},
+    wire::json::{Json, JsonKind},
 };
 
 /// A test of one value against a schema.
-pub(crate) type Check = fn(Json<'_>, Span) -> bool;
+pub(crate) type MemberCheck = fn(Json<'_>, Span) -> bool;
 
 /// Reports whether the value at `object` is an object with all members of `must`, any of `may` and no others.
 ///
 /// Each value must pass the check of its member.
-pub(crate) fn has_members(json: Json<'_>, object: Span, must: &[(&str, Check)], may: &[(&str, Check)]) -> bool {
+pub(crate) fn has_members(
+    json: Json<'_>,
+    object: Span,
+    must: &[(&str, MemberCheck)],
+    may: &[(&str, MemberCheck)],
+) -> bool {
     // Providers refuse members that their schema does not list.
     let mut missing: Vec<&str> = must.iter().map(|(name, _)| *name).collect();
-    let mut fits = json.kind(object) == Kind::Object;
-    let walked = json.members(object, |key, value| {
+    let mut fits = json.kind(object) == JsonKind::Object;
+    let walked = json.for_each_member(object, |key, value| {
         let known = must.iter().chain(may).find(|(name, _)| name.as_bytes() == key);
         fits &= known.is_some_and(|(_, check)| check(json, value));
         missing.retain(|name| name.as_bytes() != key);
@@ -25,24 +30,24 @@ pub(crate) fn has_members(json: Json<'_>, object: Span, must: &[(&str, Check)], 
 }
 
 /// Returns the `type` of the object at `span`, or an empty text if it has none.
-pub(crate) fn kind_of(json: Json<'_>, span: Span) -> Text<'_> {
-    string_of(json, span, "type").map_or_else(Text::default, |kind| json.decode(kind))
+pub(crate) fn block_type(json: Json<'_>, span: Span) -> Text<'_> {
+    string_member(json, span, "type").map_or_else(Text::default, |kind| json.decode_string(kind))
 }
 
 /// Returns the last member `name` of the object at `span`. `None` if it is not a string.
-pub(crate) fn string_of(json: Json<'_>, span: Span, name: &str) -> Option<Span> {
+pub(crate) fn string_member(json: Json<'_>, span: Span, name: &str) -> Option<Span> {
     let value = json.member(span, name)?;
     is_string(json, value).then_some(value)
 }
 
 /// Reports whether the value at `span` is a string.
 pub(crate) fn is_string(json: Json<'_>, span: Span) -> bool {
-    json.kind(span) == Kind::String
+    json.kind(span) == JsonKind::String
 }
 
 /// Reports whether the value at `span` is a string of base64, padded and without white space.
 pub(crate) fn is_base64_string(json: Json<'_>, span: Span) -> bool {
-    is_string(json, span) && is_base64(&json.decode(span))
+    is_string(json, span) && is_base64(&json.decode_string(span))
 }
 
 /// Reports whether these bytes are base64, padded and without white space.

@@ -13,39 +13,39 @@ mod members;
 
 use std::borrow::Cow;
 
-pub(super) use blocks::{Blocks, Fit, fit};
-pub(super) use members::{Check, has_members, is_base64_string, is_string, kind_of, string_of};
+pub(super) use blocks::{BlockFormat, ListFit, fit_list};
+pub(super) use members::{MemberCheck, block_type, has_members, is_base64_string, is_string, string_member};
 
 use crate::{
     splice::Span,
-    wire::json::{self, Json, Kind, compact, mend_surrogates, quoted},
+    wire::json::{self, Json, JsonKind, compact_json, quote_string, replace_lone_surrogates},
 };
 
 /// The deepest nesting of a posted content. Deeper contents, stored before this limit existed, are inserted as text.
 pub const CONTENT_DEPTH_MAX: usize = 64;
 
 /// A posted content without lone surrogates.
-pub(super) struct Content<'a>(Cow<'a, str>);
+pub(super) struct PostedContent<'a>(Cow<'a, str>);
 
-impl<'a> Content<'a> {
+impl<'a> PostedContent<'a> {
     pub(super) fn new(content: &'a str) -> Self {
         // Strict readers refuse the whole request for one lone surrogate.
-        Self(mend_surrogates(content))
+        Self(replace_lone_surrogates(content))
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(super) fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
-    pub(super) fn json(&self) -> Json<'_> {
-        Json::new(self.bytes())
+    pub(super) fn as_json(&self) -> Json<'_> {
+        Json::new(self.as_bytes())
     }
 
     /// Returns the span and the type of the value.
-    pub(super) fn root(&self) -> (Span, Kind) {
-        let json = self.json();
+    pub(super) fn root_value(&self) -> (Span, JsonKind) {
+        let json = self.as_json();
         // The ledger stores valid JSON only. An empty span reads as `Kind::Other`, which becomes text.
-        let root = json.root().unwrap_or(Span::at(0));
+        let root = json.root_span().unwrap_or(Span::at(0));
         (root, json.kind(root))
     }
 
@@ -56,17 +56,17 @@ impl<'a> Content<'a> {
 
     /// Returns the content's JSON as a text.
     pub(super) fn into_text(self) -> String {
-        as_text(self.bytes())
+        json_as_text(self.as_bytes())
     }
 }
 
 /// Returns JSON as a JSON string for a model to read, without white space and needless escapes.
-pub(super) fn as_text(json: &[u8]) -> String {
-    quoted(&compact(json))
+pub(super) fn json_as_text(json: &[u8]) -> String {
+    quote_string(&compact_json(json))
 }
 
 /// Returns a JSON list of `blocks`, or an empty string if there are none.
-pub(super) fn list(blocks: &[String]) -> String {
+pub(super) fn write_list(blocks: &[String]) -> String {
     // An empty string is safer: some providers refuse an empty list.
     if blocks.is_empty() {
         return "\"\"".to_owned();
@@ -75,6 +75,6 @@ pub(super) fn list(blocks: &[String]) -> String {
 }
 
 /// Reports whether the string at `span` has a visible character.
-pub(super) fn is_spoken(json: Json<'_>, span: Span) -> bool {
-    json.kind(span) == Kind::String && !json::is_blank(json.bytes(span))
+pub(super) fn has_visible_text(json: Json<'_>, span: Span) -> bool {
+    json.kind(span) == JsonKind::String && !json::is_blank(json.bytes(span))
 }

@@ -11,23 +11,23 @@ use std::ops::Range;
 use crate::splice::Span;
 
 /// Bytes of the longest event that becomes a pattern.
-const BYTES_MAX: usize = 1024;
+const PATTERN_BYTES_MAX: usize = 1024;
 
 /// An event with gaps where the text may differ.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Silent {
+pub(crate) struct EventPattern {
     bytes: Vec<u8>,
     /// The inside of each string that does not matter, in rising order.
     gaps: Vec<Range<usize>>,
 }
 
-impl Silent {
+impl EventPattern {
     /// Returns `true` if `event` differs from the pattern only in the gaps.
-    pub(crate) fn is_like(&self, event: &[u8]) -> bool {
+    pub(crate) fn matches_event(&self, event: &[u8]) -> bool {
         let (mut rest, mut from) = (event, 0);
         for gap in &self.gaps {
             let same = self.bytes.get(from..gap.start).unwrap_or_default();
-            let Some(behind) = rest.strip_prefix(same).and_then(behind_text) else {
+            let Some(behind) = rest.strip_prefix(same).and_then(after_string_text) else {
                 return false;
             };
             (rest, from) = (behind, gap.end);
@@ -37,9 +37,9 @@ impl Silent {
     }
 
     /// Makes an event the pattern. `strings` are spans in its data that do not matter; the data begins at `data`.
-    pub(crate) fn learn(&mut self, event: &[u8], data: usize, strings: impl Iterator<Item = Span>) {
-        self.forget();
-        if event.len() <= BYTES_MAX {
+    pub(crate) fn learn_event(&mut self, event: &[u8], data: usize, strings: impl Iterator<Item = Span>) {
+        self.clear_pattern();
+        if event.len() <= PATTERN_BYTES_MAX {
             self.bytes.extend_from_slice(event);
             // The quotes stay in the pattern, so that a string cannot match a value of another type.
             let inside = |span: Span| {
@@ -51,14 +51,14 @@ impl Silent {
     }
 
     /// Removes the pattern, so that no event matches.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn clear_pattern(&mut self) {
         self.bytes.clear();
         self.gaps.clear();
     }
 }
 
 /// Returns the rest of `text` from the closing quote of a string on, given the text behind the opening quote.
-fn behind_text(text: &[u8]) -> Option<&[u8]> {
+fn after_string_text(text: &[u8]) -> Option<&[u8]> {
     let mut rest = text;
     loop {
         rest = rest.get(memchr::memchr2(b'"', b'\\', rest)?..)?;
@@ -77,9 +77,9 @@ mod tests {
     #[test]
     fn only_texts_in_gaps_may_differ() {
         let event = br#"data: {"a":"one","b":"two","c":"three"}"#;
-        let mut silent = Silent::default();
-        assert!(!silent.is_like(b"") && !silent.is_like(event));
-        silent.learn(event, 6, [Span::new(5, 10), Span::new(25, 32)].into_iter());
+        let mut silent = EventPattern::default();
+        assert!(!silent.matches_event(b"") && !silent.matches_event(event));
+        silent.learn_event(event, 6, [Span::new(5, 10), Span::new(25, 32)].into_iter());
         for (event, like) in [
             (r#"data: {"a":"one","b":"two","c":"three"}"#, true),
             (r#"data: {"a":"","b":"two","c":"}\\\"\u0022{"}"#, true),
@@ -91,9 +91,9 @@ mod tests {
             (r#"data: {"a":"x"#, false),
             ("", false),
         ] {
-            assert_eq!(silent.is_like(event.as_bytes()), like, "{event}");
+            assert_eq!(silent.matches_event(event.as_bytes()), like, "{event}");
         }
-        silent.forget();
-        assert!(!silent.is_like(event) && !silent.is_like(b""));
+        silent.clear_pattern();
+        assert!(!silent.matches_event(event) && !silent.matches_event(b""));
     }
 }

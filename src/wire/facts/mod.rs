@@ -8,8 +8,11 @@ mod event_pattern;
 use std::fmt;
 
 pub(crate) use self::{
-    event_members::{ENOUGH, FaultFields, count, inside, items, kept, model, name, said, skip, walk},
-    event_pattern::Silent,
+    event_members::{
+        AnswerErrorFields, END_WALK, bounded_text, non_empty_text, note_answer_id, note_model, read_count,
+        read_elements, read_members, read_object, skip_value,
+    },
+    event_pattern::EventPattern,
 };
 use crate::wire::Format;
 
@@ -35,23 +38,23 @@ pub struct Facts {
     /// Number of events that were read only up to [`EVENT_BYTES_MAX`](crate::wire::watch::EVENT_BYTES_MAX).
     pub truncated: u64,
     /// Tool calls that the client has to answer.
-    pub calls: Calls,
+    pub calls: EmittedCalls,
     /// Tools that the provider runs itself.
     pub server_tools: ServerTools,
     /// Reasoning, if the format separates it from other output.
-    pub reasoning: Phase,
+    pub reasoning: OutputPhase,
     /// Compaction of the history by the provider.
-    pub compaction: Phase,
+    pub compaction: OutputPhase,
     /// The stop reason, as the provider spells it.
     pub stop: Option<Box<str>>,
     /// Tokens, as last reported.
     pub usage: Usage,
     /// The error that ended the answer.
-    pub error: Option<Fault>,
+    pub error: Option<AnswerError>,
     /// Set once the provider marked the end. An answer without that mark broke off, however cleanly it was closed.
     pub terminal: bool,
     /// Set once output of the model has come: a block, an item, text, a call, or the reason for which there is none.
-    pub begun: bool,
+    pub has_output: bool,
     /// Set if the provider reported that the request waits in a queue.
     pub queued: bool,
     /// The id from which a later request may continue: that of a message (Messages) or a response (Responses).
@@ -62,7 +65,7 @@ pub struct Facts {
 
 /// The effect of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum EventActivity {
     /// Part of the answer.
     Progress,
     /// Sign of life only.
@@ -74,7 +77,7 @@ impl Facts {
     ///
     /// That is after the mark of its end. For Chat Completions a stop reason is enough, since not every server writes
     /// `[DONE]`.
-    pub fn is_whole(&self, format: Format) -> bool {
+    pub fn is_complete(&self, format: Format) -> bool {
         self.terminal || (format == Format::OpenAiChat && self.stop.is_some())
     }
 
@@ -82,14 +85,14 @@ impl Facts {
     ///
     /// A server may send events of its own under a known path.
     pub const fn is_recognized(&self) -> bool {
-        self.begun || self.answer_id.is_some() || self.terminal || self.queued || self.heartbeats > 0
+        self.has_output || self.answer_id.is_some() || self.terminal || self.queued || self.heartbeats > 0
     }
 
     /// Counts one event.
-    pub(super) fn note(&mut self, seen: Seen, truncated: bool) {
+    pub(super) fn count_event(&mut self, seen: EventActivity, truncated: bool) {
         let count = match seen {
-            Seen::Progress => &mut self.events,
-            Seen::Heartbeat => &mut self.heartbeats,
+            EventActivity::Progress => &mut self.events,
+            EventActivity::Heartbeat => &mut self.heartbeats,
         };
         *count = count.saturating_add(1);
         self.truncated = self.truncated.saturating_add(u64::from(truncated));
@@ -122,7 +125,7 @@ pub fn stop_labels(format: Format) -> impl Iterator<Item = &'static str> {
 
 /// Progress of one kind of output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Phase {
+pub enum OutputPhase {
     /// Not begun so far.
     #[default]
     Unseen,
@@ -134,7 +137,7 @@ pub enum Phase {
 
 /// Tool calls that were emitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Calls {
+pub struct EmittedCalls {
     /// Number of all calls.
     pub count: u64,
     /// The first [`LISTED_MAX`] of them, in the order of the answer.
@@ -149,14 +152,14 @@ pub struct EmittedCall {
     /// The name of the tool.
     pub name: Box<str>,
     /// Set if code at the provider made the call and waits for the result.
-    pub by_code: bool,
+    pub called_by_code: bool,
     /// Choice and index under which deltas of this call come.
     pub(crate) place: Option<(u64, u64)>,
 }
 
-impl Calls {
+impl EmittedCalls {
     /// Adds a call that the answer reports once.
-    pub(crate) fn emit(&mut self, call: EmittedCall) {
+    pub(crate) fn push_call(&mut self, call: EmittedCall) {
         self.count = self.count.saturating_add(1);
         if self.list.len() < LISTED_MAX {
             self.list.push(call);
@@ -167,7 +170,7 @@ impl Calls {
     ///
     /// Pieces belong to one call if they have the same place and no different ids. A later piece fills in an id or name
     /// that was missing.
-    pub(crate) fn note(&mut self, call: EmittedCall) {
+    pub(crate) fn merge_call(&mut self, call: EmittedCall) {
         // Some servers send every call with index 0: there only the ids differ.
         let same = |known: &&mut EmittedCall| match (known.place, call.place) {
             (Some(known_at), Some(at)) => {
@@ -176,7 +179,7 @@ impl Calls {
             _ => known.id == call.id && !call.id.is_empty(),
         };
         let Some(known) = self.list.iter_mut().find(same) else {
-            return self.emit(call);
+            return self.push_call(call);
         };
         if known.id.is_empty() {
             known.id = call.id;
@@ -209,12 +212,12 @@ pub struct ServerTool {
 
 impl ServerTools {
     /// Returns the tool in flight that was started last.
-    pub fn latest(&self) -> Option<&ServerTool> {
+    pub fn latest_tool(&self) -> Option<&ServerTool> {
         self.in_flight.last()
     }
 
     /// Adds a tool that the provider has started.
-    pub(crate) fn start(&mut self, tool: ServerTool) {
+    pub(crate) fn start_tool(&mut self, tool: ServerTool) {
         self.started = self.started.saturating_add(1);
         if self.in_flight.len() < LISTED_MAX {
             self.in_flight.push(tool);
@@ -222,7 +225,7 @@ impl ServerTools {
     }
 
     /// Removes the tool that `is_it`, and returns `true` if there was one.
-    pub(crate) fn end(&mut self, is_it: impl Fn(&ServerTool) -> bool) -> bool {
+    pub(crate) fn end_tool(&mut self, is_it: impl Fn(&ServerTool) -> bool) -> bool {
         // A result without an id belongs to the tool that was started last.
         let found = self.in_flight.iter().rposition(is_it);
         found.map(|at| self.in_flight.remove(at)).is_some()
@@ -255,26 +258,26 @@ impl Usage {
 
 /// An error that a provider sent inside an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fault {
+pub struct AnswerError {
     /// Its type or status; empty if it has none.
     pub kind: Box<str>,
     /// Its code; empty if it has none.
     pub code: Box<str>,
     /// The event that contained it.
-    pub event: FaultEvent,
+    pub event: ErrorEvent,
 }
 
 /// Bytes of the longest event that is stored. Nothing of a longer one is.
-const EVENT_BYTES_MAX: usize = 4 * 1024;
+const ERROR_EVENT_BYTES_MAX: usize = 4 * 1024;
 
 /// The data of the event that contained an error, from which the policy classifies it. Never shown.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct FaultEvent(Box<[u8]>);
+pub struct ErrorEvent(Box<[u8]>);
 
-impl FaultEvent {
+impl ErrorEvent {
     /// Stores the data of the first event, if it is short enough.
-    pub(super) fn keep(&mut self, data: &[u8]) {
-        if self.0.is_empty() && data.len() <= EVENT_BYTES_MAX {
+    pub(super) fn store_first(&mut self, data: &[u8]) {
+        if self.0.is_empty() && data.len() <= ERROR_EVENT_BYTES_MAX {
             self.0 = data.into();
         }
     }
@@ -285,7 +288,7 @@ impl FaultEvent {
     }
 }
 
-impl fmt::Debug for FaultEvent {
+impl fmt::Debug for ErrorEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // An error may quote the conversation.
         write!(f, "FaultEvent({} bytes)", self.0.len())

@@ -8,16 +8,16 @@ use std::borrow::Cow;
 
 /// One parsed server-sent event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event<'a> {
+pub struct SseEvent<'a> {
     /// The value of its last `event` field; empty if it has none.
     pub name: &'a [u8],
     /// Its `data` fields, joined by LF; empty if it has none. Several fields are copied, a single one is borrowed.
     pub data: Cow<'a, [u8]>,
     /// Set if the event contains a comment.
-    pub comment: bool,
+    pub has_comment: bool,
 }
 
-impl<'a> Event<'a> {
+impl<'a> SseEvent<'a> {
     /// Reads the bytes of one event, with or without the empty line at its end.
     ///
     /// The caller removes a byte order mark.
@@ -27,9 +27,9 @@ impl<'a> Event<'a> {
         let mut some = false;
         let mut rest = bytes;
         while !rest.is_empty() {
-            let (line, behind) = first_line(rest);
+            let (line, behind) = split_line(rest);
             rest = behind;
-            let (field, value) = field(line);
+            let (field, value) = split_field(line);
             match field {
                 b"data" if some => {
                     let joined = event.data.to_mut();
@@ -39,7 +39,7 @@ impl<'a> Event<'a> {
                 b"data" => (event.data, some) = (Cow::Borrowed(value), true),
                 b"event" => event.name = value,
                 // A line that begins with a colon has an empty field name.
-                b"" if !line.is_empty() => event.comment = true,
+                b"" if !line.is_empty() => event.has_comment = true,
                 _ => {}
             }
         }
@@ -48,7 +48,7 @@ impl<'a> Event<'a> {
 }
 
 /// Splits off the first line. Returns it without its end, and the bytes behind that end.
-fn first_line(bytes: &[u8]) -> (&[u8], &[u8]) {
+fn split_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     let length = memchr::memchr2(b'\n', b'\r', bytes).unwrap_or(bytes.len());
     let (line, end) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
     let behind = match end {
@@ -59,7 +59,7 @@ fn first_line(bytes: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Splits a line into field name and value. A comment has an empty name.
-fn field(line: &[u8]) -> (&[u8], &[u8]) {
+fn split_field(line: &[u8]) -> (&[u8], &[u8]) {
     let Some((name, value)) = memchr::memchr(b':', line).and_then(|colon| line.split_at_checked(colon)) else {
         return (line, &[]);
     };
@@ -85,8 +85,8 @@ mod tests {
             ("\n", "", "", false),
             ("data: open", "", "open", false),
         ] {
-            let event = Event::read(bytes.as_bytes());
-            let read = (event.name, &*event.data, event.comment);
+            let event = SseEvent::read(bytes.as_bytes());
+            let read = (event.name, &*event.data, event.has_comment);
             assert_eq!(read, (name.as_bytes(), data.as_bytes(), comment), "{bytes:?}");
         }
     }

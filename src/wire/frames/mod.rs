@@ -4,9 +4,9 @@
 //! ranges do not depend on how the stream is cut into chunks.
 
 mod event;
-mod events;
-mod values;
+mod event_framer;
+mod value_framer;
 
-pub use event::Event;
-pub use events::EventFramer;
-pub use values::ValueFramer;
+pub use event::SseEvent;
+pub use event_framer::EventFramer;
+pub use value_framer::ValueFramer;

@@ -5,7 +5,7 @@ pub(crate) mod read;
 pub(crate) mod watch;
 pub(crate) mod write;
 
-pub(crate) use read::read;
+pub(crate) use read::read_body;
 
 use crate::conversation::rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace};
 
@@ -14,7 +14,7 @@ use crate::conversation::rules::{IdRule, IdScope, MergedRoles, PairingRules, Res
 /// Place and number: `Please ensure that the number of function response parts is equal to the number of function call
 /// parts of the function call turn.` (google-gemini/gemini-cli#17208). First turn: `Please ensure that function call
 /// turn comes immediately after a user turn or after a function response turn.` (google-gemini/gemini-cli#11814).
-pub(crate) const fn rules() -> PairingRules {
+pub(crate) const fn pairing_rules() -> PairingRules {
     PairingRules {
         place: ResultPlace::NextContent,
         merged_roles: MergedRoles::Assistant,

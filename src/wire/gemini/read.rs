@@ -8,67 +8,67 @@ use crate::{
     conversation::{Call, CallDetails, CallResult, Content, Conversation, Message, Part, PartKind, Role, Text},
     splice::Span,
     wire::{
-        Unreadable, fields,
-        json::{Cursor, Json, Kind},
+        Unreadable, body_fields,
+        json::{Cursor, Json, JsonKind},
     },
 };
 
 /// Reads `body` in one pass. A body without `contents` is a conversation without messages.
-pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
-    let conversation = Conversation::new(body, details, said);
-    let mut reader = Reader {
+pub(crate) fn read_body(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
+    let conversation = Conversation::new(body, call_details, result_text);
+    let mut reader = GeminiReader {
         conversation,
-        found: false,
+        has_history: false,
     };
     let mut cursor = Cursor::new(body, 0);
-    cursor.object(|cursor, key| match key {
+    cursor.walk_object(|cursor, key| match key {
         // With two histories it is not certain which one the provider reads.
-        b"contents" if reader.found => Err(Unreadable::DuplicateHistory),
-        b"contents" => reader.contents(cursor),
+        b"contents" if reader.has_history => Err(Unreadable::DuplicateHistory),
+        b"contents" => reader.read_contents(cursor),
         // The provider may have cached the beginning of the history, with calls in it.
         b"cachedContent" | b"cached_content" => {
-            reader.conversation.may_have_remote_calls = !cursor.text()?.is_empty();
+            reader.conversation.may_have_remote_calls = !cursor.read_text()?.is_empty();
             // The cache belongs to one project, and so to the profile's credentials.
             reader.conversation.notes.names_remote_state = reader.conversation.may_have_remote_calls;
             Ok(())
         }
-        _ => fields::note(&mut reader.conversation, key, cursor).map(|_| ()),
+        _ => body_fields::note_field(&mut reader.conversation, key, cursor).map(|_| ()),
     })?;
-    cursor.end().map(|()| reader.conversation)
+    cursor.expect_end().map(|()| reader.conversation)
 }
 
-struct Reader<'a> {
+struct GeminiReader<'a> {
     conversation: Conversation<'a>,
     /// Set once the history was read.
-    found: bool,
+    has_history: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> GeminiReader<'a> {
     /// Reads `contents`, which is a list or a single content.
-    fn contents(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        self.found = true;
+    fn read_contents(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        self.has_history = true;
         // A single content cannot contain both a call and its result.
-        if cursor.kind() == Kind::Object {
-            self.conversation.notes.only_text = Some(cursor.value()?);
+        if cursor.peek_kind() == JsonKind::Object {
+            self.conversation.notes.only_text = Some(cursor.skip_value()?);
             return Ok(());
         }
-        let array = cursor.array(|cursor| self.content(cursor))?;
+        let array = cursor.walk_array(|cursor| self.read_content(cursor))?;
         self.conversation.array = Some(array);
         Ok(())
     }
 
-    fn content(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+    fn read_content(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         let mark = self.conversation.read_mark();
         let (mut role, mut content) = (Role::User, Content::Opaque);
-        let span = cursor.object(|cursor, key| {
+        let span = cursor.walk_object(|cursor, key| {
             match key {
-                b"role" => role = role_of(&cursor.text()?),
+                b"role" => role = role_of(&cursor.read_text()?),
                 b"parts" => {
                     // Of a repeated key the last counts, as it does for the provider.
                     self.conversation.rewind_to(mark);
-                    content = self.parts(cursor)?;
+                    content = self.read_parts(cursor)?;
                 }
-                _ => drop(cursor.value()?),
+                _ => drop(cursor.skip_value()?),
             }
             Ok(())
         })?;
@@ -88,21 +88,21 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn parts(&mut self, cursor: &mut Cursor<'a>) -> Result<Content, Unreadable> {
-        match cursor.kind() {
-            Kind::Array => cursor.array(|cursor| self.part(cursor)).map(Content::Blocks),
-            _ => cursor.value().map(|_| Content::Opaque),
+    fn read_parts(&mut self, cursor: &mut Cursor<'a>) -> Result<Content, Unreadable> {
+        match cursor.peek_kind() {
+            JsonKind::Array => cursor.walk_array(|cursor| self.read_part(cursor)).map(Content::Blocks),
+            _ => cursor.skip_value().map(|_| Content::Opaque),
         }
     }
 
-    fn part(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let mut fields = Fields::default();
-        let span = match cursor.kind() {
-            Kind::Object => cursor.object(|cursor, key| fields.take(key, cursor))?,
-            _ => cursor.value()?,
+    fn read_part(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        let mut fields = GeminiPartMembers::default();
+        let span = match cursor.peek_kind() {
+            JsonKind::Object => cursor.walk_object(|cursor, key| fields.read_member(key, cursor))?,
+            _ => cursor.skip_value()?,
         };
         let message = self.conversation.messages.len();
-        let kind = fields.part();
+        let kind = fields.into_part_kind();
         self.conversation.push_part(Part { span, message, kind });
         Ok(())
     }
@@ -119,41 +119,41 @@ fn role_of(name: &[u8]) -> Role {
 
 /// The members of a part that pairing needs. Of a repeated key the last counts.
 #[derive(Default)]
-struct Fields<'a> {
-    call: Option<Names<'a>>,
-    response: Option<Names<'a>>,
+struct GeminiPartMembers<'a> {
+    call: Option<GeminiFunction<'a>>,
+    response: Option<GeminiFunction<'a>>,
     signed: bool,
 }
 
 /// The id and the name of a call or response.
 #[derive(Default)]
-struct Names<'a> {
+struct GeminiFunction<'a> {
     id: Text<'a>,
     name: Text<'a>,
 }
 
-impl<'a> Fields<'a> {
-    fn take(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+impl<'a> GeminiPartMembers<'a> {
+    fn read_member(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         match key {
-            b"functionCall" | b"function_call" => self.call = Names::read(cursor)?,
-            b"functionResponse" | b"function_response" => self.response = Names::read(cursor)?,
-            b"thoughtSignature" | b"thought_signature" => self.signed = !cursor.text()?.is_empty(),
-            _ => drop(cursor.value()?),
+            b"functionCall" | b"function_call" => self.call = GeminiFunction::read_function(cursor)?,
+            b"functionResponse" | b"function_response" => self.response = GeminiFunction::read_function(cursor)?,
+            b"thoughtSignature" | b"thought_signature" => self.signed = !cursor.read_text()?.is_empty(),
+            _ => drop(cursor.skip_value()?),
         }
         Ok(())
     }
 
     /// Classifies the part.
-    fn part(self) -> PartKind<'a> {
+    fn into_part_kind(self) -> PartKind<'a> {
         let signed = self.signed;
         match (self.call, self.response) {
-            (Some(Names { id, name }), _) => PartKind::Call(Call {
+            (Some(GeminiFunction { id, name }), _) => PartKind::Call(Call {
                 id,
                 name,
                 signed,
                 ..Call::default()
             }),
-            (None, Some(Names { id, name })) => PartKind::Result(CallResult {
+            (None, Some(GeminiFunction { id, name })) => PartKind::Result(CallResult {
                 id,
                 name,
                 ..CallResult::default()
@@ -165,18 +165,18 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'a> Names<'a> {
+impl<'a> GeminiFunction<'a> {
     /// Reads the id and the name at the cursor. `None` if there is no object.
-    fn read(cursor: &mut Cursor<'a>) -> Result<Option<Self>, Unreadable> {
-        if cursor.kind() != Kind::Object {
-            return cursor.value().map(|_| None);
+    fn read_function(cursor: &mut Cursor<'a>) -> Result<Option<Self>, Unreadable> {
+        if cursor.peek_kind() != JsonKind::Object {
+            return cursor.skip_value().map(|_| None);
         }
         let mut names = Self::default();
-        cursor.object(|cursor, key| {
+        cursor.walk_object(|cursor, key| {
             match key {
-                b"id" => names.id = cursor.text()?,
-                b"name" => names.name = cursor.text()?,
-                _ => drop(cursor.value()?),
+                b"id" => names.id = cursor.read_text()?,
+                b"name" => names.name = cursor.read_text()?,
+                _ => drop(cursor.skip_value()?),
             }
             Ok(())
         })?;
@@ -185,30 +185,30 @@ impl<'a> Names<'a> {
 }
 
 /// Locates the name and the input of a `functionCall` part.
-pub(crate) fn details(body: &[u8], part: Span) -> CallDetails {
+pub(crate) fn call_details(body: &[u8], part: Span) -> CallDetails {
     let json = Json::new(body);
-    let Some(call) = super::write::call(json, part) else {
+    let Some(call) = super::write::call_in_part(json, part) else {
         return CallDetails::default();
     };
     CallDetails {
         name: json
             .member(call, "name")
-            .filter(|name| json.kind(*name) == Kind::String),
+            .filter(|name| json.kind(*name) == JsonKind::String),
         input: json.member(call, "args"),
         toolset: None,
     }
 }
 
 /// Returns the text of a `functionResponse`. `None` unless its only member is a text under a key for results or errors.
-fn said(body: &[u8], part: Span) -> Option<Text<'_>> {
+fn result_text(body: &[u8], part: Span) -> Option<Text<'_>> {
     let json = Json::new(body);
-    let response = json.member(super::write::response(json, part)?, "response")?;
+    let response = json.member(super::write::response_in_part(json, part)?, "response")?;
     let (mut members, mut said) = (0_usize, None);
-    let walked = json.members(response, |key, value| {
+    let walked = json.for_each_member(response, |key, value| {
         members = members.saturating_add(1);
-        let says = matches!(key, b"result" | b"output" | b"error") && json.kind(value) == Kind::String;
+        let says = matches!(key, b"result" | b"output" | b"error") && json.kind(value) == JsonKind::String;
         said = says.then_some(value);
     });
     let said = said.filter(|_| walked.is_ok() && members == 1)?;
-    Some(json.decode(said))
+    Some(json.decode_string(said))
 }

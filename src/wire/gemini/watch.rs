@@ -12,15 +12,15 @@ use crate::{
     wire::{
         Unreadable,
         facts::{
-            EmittedCall, Facts, FaultFields, Phase, Seen, ServerTool, Usage, count, inside, items, kept, model, said,
-            skip, walk,
+            AnswerErrorFields, EmittedCall, EventActivity, Facts, OutputPhase, ServerTool, Usage, bounded_text,
+            non_empty_text, note_model, read_count, read_elements, read_members, read_object, skip_value,
         },
-        json::{Cursor, Kind},
+        json::{Cursor, JsonKind},
     },
 };
 
 /// Known finish reasons, and reasons for which a prompt is blocked, in lower case.
-pub(crate) const STOPS: [&str; 14] = [
+pub(crate) const STOP_REASONS: [&str; 14] = [
     "stop",
     "max_tokens",
     "safety",
@@ -38,160 +38,162 @@ pub(crate) const STOPS: [&str; 14] = [
 ];
 
 /// Reads one chunk.
-pub(crate) fn read(data: &[u8], facts: &mut Facts) -> Seen {
-    let mut error = FaultFields::default();
+pub(crate) fn read_chunk(data: &[u8], facts: &mut Facts) -> EventActivity {
+    let mut error = AnswerErrorFields::default();
     // Taken before the walk: an error in the last chunk itself still counts.
     let over = facts.terminal || facts.stop.is_some();
-    walk(data, |cursor, key| match key {
-        b"error" => error.take(cursor),
+    read_object(data, |cursor, key| match key {
+        b"error" => error.read_error(cursor),
         // Code Assist wraps the answer.
-        b"response" => inside(cursor, |cursor, key| member(key, cursor, facts)),
-        _ => member(key, cursor, facts),
+        b"response" => read_members(cursor, |cursor, key| read_answer_member(key, cursor, facts)),
+        _ => read_answer_member(key, cursor, facts),
     });
-    if error.is_seen() && !over {
-        (facts.error, facts.terminal) = (Some(error.fault()), true);
+    if error.is_error() && !over {
+        (facts.error, facts.terminal) = (Some(error.to_answer_error()), true);
     }
-    Seen::Progress
+    EventActivity::Progress
 }
 
-fn member(key: &[u8], cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
+fn read_answer_member(key: &[u8], cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
     match key {
-        b"candidates" => items(cursor, |cursor| candidate(cursor, facts)),
-        b"usageMetadata" | b"usage_metadata" => usage(cursor, facts),
-        b"modelVersion" | b"model_version" => model(facts, cursor),
-        b"promptFeedback" | b"prompt_feedback" => inside(cursor, |cursor, key| match key {
-            b"blockReason" | b"block_reason" => stop(cursor, facts),
-            _ => skip(cursor),
+        b"candidates" => read_elements(cursor, |cursor| read_candidate(cursor, facts)),
+        b"usageMetadata" | b"usage_metadata" => read_usage(cursor, facts),
+        b"modelVersion" | b"model_version" => note_model(facts, cursor),
+        b"promptFeedback" | b"prompt_feedback" => read_members(cursor, |cursor, key| match key {
+            b"blockReason" | b"block_reason" => read_stop_reason(cursor, facts),
+            _ => skip_value(cursor),
         }),
-        _ => skip(cursor),
+        _ => skip_value(cursor),
     }
 }
 
-fn candidate(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
-    inside(cursor, |cursor, key| match key {
-        b"content" => inside(cursor, |cursor, key| match key {
-            b"parts" => items(cursor, |cursor| part(cursor, facts)),
-            _ => skip(cursor),
+fn read_candidate(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
+    read_members(cursor, |cursor, key| match key {
+        b"content" => read_members(cursor, |cursor, key| match key {
+            b"parts" => read_elements(cursor, |cursor| read_part(cursor, facts)),
+            _ => skip_value(cursor),
         }),
         b"finishReason" | b"finish_reason" => {
-            let read = stop(cursor, facts);
-            facts.begun |= facts.stop.is_some();
+            let read = read_stop_reason(cursor, facts);
+            facts.has_output |= facts.stop.is_some();
             read
         }
-        _ => skip(cursor),
+        _ => skip_value(cursor),
     })
 }
 
 /// Reads the reason for which the answer ended or was blocked.
-fn stop(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
-    let reason = cursor.text()?;
+fn read_stop_reason(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
+    let reason = cursor.read_text()?;
     // Some chunks have an unspecified reason while the answer continues.
     if !reason.is_empty() && !reason.ends_with(b"_UNSPECIFIED") {
-        (facts.stop, facts.terminal) = (said(&reason), true);
-        if facts.reasoning == Phase::Open {
-            facts.reasoning = Phase::Over;
+        (facts.stop, facts.terminal) = (non_empty_text(&reason), true);
+        if facts.reasoning == OutputPhase::Open {
+            facts.reasoning = OutputPhase::Over;
         }
     }
     Ok(())
 }
 
 /// Reads one part, which contains one kind of output.
-fn part(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
-    facts.begun = true;
-    let (mut what, mut tool) = (What::Words, Tool::default());
+fn read_part(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
+    facts.has_output = true;
+    let (mut what, mut tool) = (GeminiPartKind::Text, GeminiTool::default());
     let mut thought = false;
-    let read = inside(cursor, |cursor, key| {
+    let read = read_members(cursor, |cursor, key| {
         what = match key {
-            b"functionCall" | b"function_call" => What::Call,
-            b"executableCode" | b"executable_code" | b"toolCall" | b"tool_call" => What::Server,
-            b"codeExecutionResult" | b"code_execution_result" | b"toolResponse" | b"tool_response" => What::Result,
+            b"functionCall" | b"function_call" => GeminiPartKind::Call,
+            b"executableCode" | b"executable_code" | b"toolCall" | b"tool_call" => GeminiPartKind::ServerCall,
+            b"codeExecutionResult" | b"code_execution_result" | b"toolResponse" | b"tool_response" => {
+                GeminiPartKind::ServerResult
+            }
             b"thought" => {
-                thought = cursor.is_true()?;
+                thought = cursor.read_true()?;
                 return Ok(());
             }
-            _ => return skip(cursor),
+            _ => return skip_value(cursor),
         };
         // A null member is no call.
-        tool.seen = cursor.kind() == Kind::Object;
-        inside(cursor, |cursor, key| tool.take(key, cursor))
+        tool.is_present = cursor.peek_kind() == JsonKind::Object;
+        read_members(cursor, |cursor, key| tool.read_member(key, cursor))
     });
     facts.reasoning = match (thought, facts.reasoning) {
-        (true, _) => Phase::Open,
-        (false, Phase::Open) => Phase::Over,
+        (true, _) => OutputPhase::Open,
+        (false, OutputPhase::Open) => OutputPhase::Over,
         (false, before) => before,
     };
-    if tool.seen {
-        tool.note(what, facts);
+    if tool.is_present {
+        tool.note_tool(what, facts);
     }
     read
 }
 
 /// The kind of a part.
 #[derive(Clone, Copy)]
-enum What {
-    Words,
+enum GeminiPartKind {
+    Text,
     Call,
-    Server,
-    Result,
+    ServerCall,
+    ServerResult,
 }
 
 /// The members of a call or result that facts come from.
 #[derive(Default)]
-struct Tool<'a> {
-    seen: bool,
+struct GeminiTool<'a> {
+    is_present: bool,
     id: Text<'a>,
     name: Text<'a>,
 }
 
-impl<'a> Tool<'a> {
-    fn take(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+impl<'a> GeminiTool<'a> {
+    fn read_member(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         match key {
-            b"id" => self.id = cursor.text()?,
-            b"name" | b"toolType" | b"tool_type" => self.name = cursor.text()?,
-            _ => skip(cursor)?,
+            b"id" => self.id = cursor.read_text()?,
+            b"name" | b"toolType" | b"tool_type" => self.name = cursor.read_text()?,
+            _ => skip_value(cursor)?,
         }
         Ok(())
     }
 
-    fn note(&self, what: What, facts: &mut Facts) {
+    fn note_tool(&self, what: GeminiPartKind, facts: &mut Facts) {
         match what {
             // A call whose arguments are streamed has its name in the first piece only.
-            What::Call if !self.name.is_empty() => facts.calls.emit(EmittedCall {
-                id: kept(&self.id),
-                name: kept(&self.name),
-                by_code: false,
+            GeminiPartKind::Call if !self.name.is_empty() => facts.calls.push_call(EmittedCall {
+                id: bounded_text(&self.id),
+                name: bounded_text(&self.name),
+                called_by_code: false,
                 place: None,
             }),
-            What::Server => facts.server_tools.start(ServerTool {
-                id: kept(&self.id),
-                name: said(&self.name).unwrap_or_else(|| "code_execution".into()),
+            GeminiPartKind::ServerCall => facts.server_tools.start_tool(ServerTool {
+                id: bounded_text(&self.id),
+                name: non_empty_text(&self.name).unwrap_or_else(|| "code_execution".into()),
                 index: None,
             }),
-            What::Result => {
-                let id = kept(&self.id);
+            GeminiPartKind::ServerResult => {
+                let id = bounded_text(&self.id);
                 // Ids are rare: a result without one belongs to the last tool.
-                if id.is_empty() || !facts.server_tools.end(|tool| tool.id == id) {
-                    facts.server_tools.end(|_| true);
+                if id.is_empty() || !facts.server_tools.end_tool(|tool| tool.id == id) {
+                    facts.server_tools.end_tool(|_| true);
                 }
             }
-            What::Words | What::Call => {}
+            GeminiPartKind::Text | GeminiPartKind::Call => {}
         }
     }
 }
 
 /// Reads the token counts, which every chunk repeats in full.
-fn usage(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
+fn read_usage(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
     let (mut usage, mut some) = (Usage::default(), false);
     let [mut prompt, mut tools, mut candidates] = [0_u64; 3];
-    let read = inside(cursor, |cursor, key| {
+    let read = read_members(cursor, |cursor, key| {
         some = true;
         match key {
-            b"promptTokenCount" | b"prompt_token_count" => count(&mut prompt, cursor),
-            b"toolUsePromptTokenCount" | b"tool_use_prompt_token_count" => count(&mut tools, cursor),
-            b"cachedContentTokenCount" | b"cached_content_token_count" => count(&mut usage.cache_read, cursor),
-            b"candidatesTokenCount" | b"candidates_token_count" => count(&mut candidates, cursor),
-            b"thoughtsTokenCount" | b"thoughts_token_count" => count(&mut usage.reasoning, cursor),
-            _ => skip(cursor),
+            b"promptTokenCount" | b"prompt_token_count" => read_count(&mut prompt, cursor),
+            b"toolUsePromptTokenCount" | b"tool_use_prompt_token_count" => read_count(&mut tools, cursor),
+            b"cachedContentTokenCount" | b"cached_content_token_count" => read_count(&mut usage.cache_read, cursor),
+            b"candidatesTokenCount" | b"candidates_token_count" => read_count(&mut candidates, cursor),
+            b"thoughtsTokenCount" | b"thoughts_token_count" => read_count(&mut usage.reasoning, cursor),
+            _ => skip_value(cursor),
         }
     });
     if some {

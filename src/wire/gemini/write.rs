@@ -3,42 +3,42 @@
 use crate::{
     splice::{Edit, Piece, Span},
     wire::{
-        json::{self, Json, Kind},
-        quote::{self, Quoted},
+        json::{self, Json, JsonKind},
+        quote::{self, QuotedPiece},
     },
 };
 
 /// Writes a placeholder as the response of the call at `part`.
-pub(crate) fn placeholder(json: Json<'_>, part: Span, id: Option<Piece>, text: &'static str) -> Vec<Piece> {
+pub(crate) fn write_placeholder(json: Json<'_>, part: Span, id: Option<Piece>, text: &'static str) -> Vec<Piece> {
     // A `response` with `error` is the documented form of a failure (Function calling, 2026-11).
     let response = vec![
         Piece::Constant(r#"{"error":""#),
         Piece::Constant(text),
         Piece::Constant("\"}"),
     ];
-    response_part(json, part, id, response)
+    write_response(json, part, id, response)
 }
 
 /// Writes a real result that was not in the body.
 ///
 /// `content` is JSON that a response takes: an object as it is, anything else under `result` or `error`.
-pub(crate) fn restored(json: Json<'_>, part: Span, id: Option<Piece>, content: String, failed: bool) -> Vec<Piece> {
+pub(crate) fn write_result(json: Json<'_>, part: Span, id: Option<Piece>, content: String, failed: bool) -> Vec<Piece> {
     if json::is_object(content.as_bytes()) {
-        return response_part(json, part, id, vec![Piece::Made(content)]);
+        return write_response(json, part, id, vec![Piece::Made(content)]);
     }
     let key = if failed { r#"{"error":"# } else { r#"{"result":"# };
     let response = vec![Piece::Constant(key), Piece::Made(content), Piece::Constant("}")];
-    response_part(json, part, id, response)
+    write_response(json, part, id, response)
 }
 
 /// Writes the response to the call at `part`, with the call's name and its id, if it has one.
-fn response_part(json: Json<'_>, part: Span, id: Option<Piece>, response: Vec<Piece>) -> Vec<Piece> {
+fn write_response(json: Json<'_>, part: Span, id: Option<Piece>, response: Vec<Piece>) -> Vec<Piece> {
     let mut pieces = vec![Piece::Constant(r#"{"functionResponse":{"#)];
     if let Some(id) = id {
         pieces.extend([Piece::Constant(r#""id":"#), id, Piece::Constant(",")]);
     }
     // The field is required: a call without a name gets an empty one.
-    let name = call(json, part).and_then(|call| json.member(call, "name"));
+    let name = call_in_part(json, part).and_then(|call| json.member(call, "name"));
     pieces.extend([
         Piece::Constant(r#""name":"#),
         name.map_or(Piece::Constant("\"\""), Piece::Original),
@@ -50,17 +50,17 @@ fn response_part(json: Json<'_>, part: Span, id: Option<Piece>, response: Vec<Pi
 }
 
 /// Writes a response as parts of a user's content. Its files are carried unchanged.
-pub(crate) fn quote(json: Json<'_>, part: Span, id: &str, name: Option<&str>) -> Vec<Vec<Piece>> {
-    let response = response(json, part);
+pub(crate) fn write_quote(json: Json<'_>, part: Span, id: &str, name: Option<&str>) -> Vec<Vec<Piece>> {
+    let response = response_in_part(json, part);
     let member = |key: &str| response.and_then(|response| json.member(response, key));
-    let mut quoted = quote::quote(json, id, name, member("response"), &[]);
+    let mut quoted = quote::quote_result(json, id, name, member("response"), &[]);
     let mut parts = Vec::new();
-    if let Some(files) = member("parts").filter(|files| json.kind(*files) == Kind::Array) {
-        let walked = json.elements(files, |file| parts.push(vec![Piece::Original(file)]));
+    if let Some(files) = member("parts").filter(|files| json.kind(*files) == JsonKind::Array) {
+        let walked = json.for_each_element(files, |file| parts.push(vec![Piece::Original(file)]));
         debug_assert!(walked.is_ok(), "the part was read before");
     }
     // Without carried blocks the quotation is one text, which precedes the files.
-    if let Some(Quoted::Text(text)) = quoted.pop() {
+    if let Some(QuotedPiece::Text(text)) = quoted.pop() {
         let mut pieces = vec![Piece::Constant(r#"{"text":""#)];
         pieces.extend(text);
         pieces.push(Piece::Constant("\"}"));
@@ -70,24 +70,24 @@ pub(crate) fn quote(json: Json<'_>, part: Span, id: &str, name: Option<&str>) ->
 }
 
 /// Writes a content with `parts`.
-pub(crate) fn message(role: &'static str, parts: Vec<Vec<Piece>>) -> Vec<Piece> {
+pub(crate) fn write_message(role: &'static str, parts: Vec<Vec<Piece>>) -> Vec<Piece> {
     let mut pieces = vec![
         Piece::Constant(r#"{"role":""#),
         Piece::Constant(role),
         Piece::Constant(r#"","parts":"#),
     ];
-    pieces.extend(json::list(parts));
+    pieces.extend(json::write_list(parts));
     pieces.push(Piece::Constant("}"));
     pieces
 }
 
 /// Replaces the parts of the content at `span`.
 pub(crate) fn set_content(json: Json<'_>, span: Span, parts: Vec<Vec<Piece>>) -> Edit {
-    json.set(span, "parts", json::list(parts))
+    json.set_member(span, "parts", json::write_list(parts))
 }
 
 /// Writes a user's content with one constant text.
-pub(crate) fn note(text: &'static str) -> Vec<Piece> {
+pub(crate) fn write_text_message(text: &'static str) -> Vec<Piece> {
     vec![
         Piece::Constant(r#"{"role":"user","parts":[{"text":""#),
         Piece::Constant(text),
@@ -96,19 +96,19 @@ pub(crate) fn note(text: &'static str) -> Vec<Piece> {
 }
 
 /// Locates the call in a part.
-pub(crate) fn call(json: Json<'_>, part: Span) -> Option<Span> {
+pub(crate) fn call_in_part(json: Json<'_>, part: Span) -> Option<Span> {
     json.member(part, "functionCall")
         .or_else(|| json.member(part, "function_call"))
 }
 
 /// Locates the response in a part.
-pub(crate) fn response(json: Json<'_>, part: Span) -> Option<Span> {
+pub(crate) fn response_in_part(json: Json<'_>, part: Span) -> Option<Span> {
     json.member(part, "functionResponse")
         .or_else(|| json.member(part, "function_response"))
 }
 
 /// Locates the id of the call at `part`. `None` if it is missing or empty.
 pub(crate) fn call_id(json: Json<'_>, part: Span) -> Option<Span> {
-    let id = json.member(call(json, part)?, "id")?;
-    (!json.decode(id).is_empty()).then_some(id)
+    let id = json.member(call_in_part(json, part)?, "id")?;
+    (!json.decode_string(id).is_empty()).then_some(id)
 }

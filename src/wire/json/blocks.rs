@@ -17,7 +17,7 @@ pub(super) const LANE: usize = 16;
 
 /// Returns the 64 bytes at `at`, with blanks behind the end of the body.
 #[inline(always)]
-pub(super) fn block<'b>(body: &'b [u8], at: usize, tail: &'b mut [u8; BLOCK]) -> &'b [u8; BLOCK] {
+pub(super) fn load_block<'b>(body: &'b [u8], at: usize, tail: &'b mut [u8; BLOCK]) -> &'b [u8; BLOCK] {
     let rest = body.get(at..).unwrap_or_default();
     if let Some(block) = rest.first_chunk() {
         return block;
@@ -32,13 +32,13 @@ pub(super) fn block<'b>(body: &'b [u8], at: usize, tail: &'b mut [u8; BLOCK]) ->
 
 /// Returns the mask of the bytes that equal `byte`.
 #[inline(always)]
-pub(super) fn mask(block: &[u8; BLOCK], byte: u8) -> u64 {
-    lanes(block, |bytes| equal(bytes, byte))
+pub(super) fn byte_mask(block: &[u8; BLOCK], byte: u8) -> u64 {
+    lane_mask(block, |bytes| equal_bytes(bytes, byte))
 }
 
 /// Returns the mask of the bytes for which `test` sets all bits.
 #[inline(always)]
-pub(super) fn lanes(block: &[u8; BLOCK], test: impl Fn(u8x16) -> u8x16) -> u64 {
+pub(super) fn lane_mask(block: &[u8; BLOCK], test: impl Fn(u8x16) -> u8x16) -> u64 {
     let (lanes, _) = block.as_chunks::<LANE>();
     let mut bits = 0;
     for (index, lane) in lanes.iter().enumerate() {
@@ -48,7 +48,7 @@ pub(super) fn lanes(block: &[u8; BLOCK], test: impl Fn(u8x16) -> u8x16) -> u64 {
 }
 
 #[inline(always)]
-pub(super) fn equal(bytes: u8x16, byte: u8) -> u8x16 {
+pub(super) fn equal_bytes(bytes: u8x16, byte: u8) -> u8x16 {
     bytes.simd_eq(u8x16::splat(byte))
 }
 

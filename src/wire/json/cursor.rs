@@ -8,7 +8,7 @@ use crate::{
     splice::Span,
     wire::{
         Unreadable,
-        json::{Kind, decode, skip},
+        json::{JsonKind, decode_string, skip},
     },
 };
 
@@ -26,22 +26,22 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the type of the next value, without passing it.
-    pub(crate) fn kind(&mut self) -> Kind {
-        self.space();
-        Kind::of(self.body.get(self.at))
+    pub(crate) fn peek_kind(&mut self) -> JsonKind {
+        self.skip_space();
+        JsonKind::from_first_byte(self.body.get(self.at))
     }
 
     /// Walks the object, and calls `each` before every value with its decoded key. `each` must pass the value.
     #[inline]
-    pub(crate) fn object(
+    pub(crate) fn walk_object(
         &mut self,
         mut each: impl FnMut(&mut Self, &[u8]) -> Result<(), Unreadable>,
     ) -> Result<Span, Unreadable> {
-        self.fields(|cursor, key, escaped| {
+        self.walk_members(|cursor, key, escaped| {
             let text = key.of(cursor.body);
             // Keys have nearly never an escape: they are compared where they are, without a copy.
             if escaped {
-                each(cursor, &decode(text))
+                each(cursor, &decode_string(text))
             } else {
                 each(cursor, text.get(1..text.len().saturating_sub(1)).unwrap_or_default())
             }
@@ -52,26 +52,26 @@ impl<'a> Cursor<'a> {
     ///
     /// The span includes the quotes.
     #[inline]
-    pub(crate) fn fields(
+    pub(crate) fn walk_members(
         &mut self,
         mut each: impl FnMut(&mut Self, Span, bool) -> Result<(), Unreadable>,
     ) -> Result<Span, Unreadable> {
-        self.space();
+        self.skip_space();
         let start = self.at;
-        self.eat(b'{')?;
-        if self.closes(b'}') {
+        self.expect_byte(b'{')?;
+        if self.close_empty(b'}') {
             return Ok(Span::new(start, self.at));
         }
         loop {
             let key = self.at;
-            self.eat(b'"')?;
-            let (end, escaped) = skip::string(self.body, self.at).ok_or(Unreadable::Shape)?;
+            self.expect_byte(b'"')?;
+            let (end, escaped) = skip::string_end_and_escape(self.body, self.at).ok_or(Unreadable::Shape)?;
             self.at = end;
-            self.space();
-            self.eat(b':')?;
-            self.space();
+            self.skip_space();
+            self.expect_byte(b':')?;
+            self.skip_space();
             each(self, Span::new(key, end), escaped)?;
-            if self.is_last(b'}')? {
+            if self.ends_list(b'}')? {
                 return Ok(Span::new(start, self.at));
             }
         }
@@ -79,19 +79,19 @@ impl<'a> Cursor<'a> {
 
     /// Walks the array, and calls `each` before every element. `each` must pass the element.
     #[inline]
-    pub(crate) fn array(
+    pub(crate) fn walk_array(
         &mut self,
         mut each: impl FnMut(&mut Self) -> Result<(), Unreadable>,
     ) -> Result<Span, Unreadable> {
-        self.space();
+        self.skip_space();
         let start = self.at;
-        self.eat(b'[')?;
-        if self.closes(b']') {
+        self.expect_byte(b'[')?;
+        if self.close_empty(b']') {
             return Ok(Span::new(start, self.at));
         }
         loop {
             each(self)?;
-            if self.is_last(b']')? {
+            if self.ends_list(b']')? {
                 return Ok(Span::new(start, self.at));
             }
         }
@@ -99,13 +99,13 @@ impl<'a> Cursor<'a> {
 
     /// Passes the next value of any type, and returns its span.
     #[inline]
-    pub(crate) fn value(&mut self) -> Result<Span, Unreadable> {
-        self.space();
+    pub(crate) fn skip_value(&mut self) -> Result<Span, Unreadable> {
+        self.skip_space();
         let start = self.at;
         let inside = start.saturating_add(1);
         let end = match self.body.get(start) {
             Some(b'"') => skip::string_end(self.body, inside),
-            Some(b'{' | b'[') => skip::container(self.body, inside),
+            Some(b'{' | b'[') => skip::container_end(self.body, inside),
             Some(_) => self.scalar_end(),
             None => None,
         };
@@ -115,18 +115,18 @@ impl<'a> Cursor<'a> {
 
     /// Passes the next value, and returns it decoded if it is a string, else an empty text.
     #[inline]
-    pub(crate) fn text(&mut self) -> Result<Text<'a>, Unreadable> {
-        self.space();
+    pub(crate) fn read_text(&mut self) -> Result<Text<'a>, Unreadable> {
+        self.skip_space();
         let start = self.at;
         // A member of another type is treated like a missing one: the provider decides about it.
         if self.body.get(start) != Some(&b'"') {
-            return self.value().map(|_| Text::default());
+            return self.skip_value().map(|_| Text::default());
         }
         let inside = start.saturating_add(1);
-        let (end, escaped) = skip::string(self.body, inside).ok_or(Unreadable::Shape)?;
+        let (end, escaped) = skip::string_end_and_escape(self.body, inside).ok_or(Unreadable::Shape)?;
         self.at = end;
         if escaped {
-            return Ok(decode(self.body.get(start..end).unwrap_or_default()));
+            return Ok(decode_string(self.body.get(start..end).unwrap_or_default()));
         }
         Ok(Text::Borrowed(
             self.body.get(inside..end.saturating_sub(1)).unwrap_or_default(),
@@ -134,21 +134,21 @@ impl<'a> Cursor<'a> {
     }
 
     /// Passes the next value, and returns it if it is a whole number that is not negative.
-    pub(crate) fn number(&mut self) -> Result<Option<u64>, Unreadable> {
-        let span = self.value()?;
+    pub(crate) fn read_number(&mut self) -> Result<Option<u64>, Unreadable> {
+        let span = self.skip_value()?;
         let digits = self.body.get(span.range()).unwrap_or_default();
         Ok(std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()))
     }
 
     /// Passes the next value, and returns `true` if it is `true`.
-    pub(crate) fn is_true(&mut self) -> Result<bool, Unreadable> {
-        let span = self.value()?;
+    pub(crate) fn read_true(&mut self) -> Result<bool, Unreadable> {
+        let span = self.skip_value()?;
         Ok(self.body.get(span.range()) == Some(b"true"))
     }
 
     /// Checks that nothing but white space is left.
-    pub(crate) fn end(&mut self) -> Result<(), Unreadable> {
-        self.space();
+    pub(crate) fn expect_end(&mut self) -> Result<(), Unreadable> {
+        self.skip_space();
         if self.at >= self.body.len() {
             Ok(())
         } else {
@@ -166,14 +166,14 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    fn space(&mut self) {
+    fn skip_space(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.body.get(self.at) {
             self.at = self.at.saturating_add(1);
         }
     }
 
     #[inline]
-    fn eat(&mut self, byte: u8) -> Result<(), Unreadable> {
+    fn expect_byte(&mut self, byte: u8) -> Result<(), Unreadable> {
         if self.body.get(self.at) == Some(&byte) {
             self.at = self.at.saturating_add(1);
             Ok(())
@@ -184,19 +184,19 @@ impl<'a> Cursor<'a> {
 
     /// Passes the bracket of an empty object or array. Returns `true` if there was one.
     #[inline]
-    fn closes(&mut self, close: u8) -> bool {
-        self.space();
-        self.eat(close).is_ok()
+    fn close_empty(&mut self, close: u8) -> bool {
+        self.skip_space();
+        self.expect_byte(close).is_ok()
     }
 
     /// Passes the comma behind a value, or the bracket that ends the list. Returns `true` for the bracket.
     #[inline]
-    fn is_last(&mut self, close: u8) -> Result<bool, Unreadable> {
-        self.space();
-        if self.eat(b',').is_ok() {
-            self.space();
+    fn ends_list(&mut self, close: u8) -> Result<bool, Unreadable> {
+        self.skip_space();
+        if self.expect_byte(b',').is_ok() {
+            self.skip_space();
             return Ok(false);
         }
-        self.eat(close).map(|()| true)
+        self.expect_byte(close).map(|()| true)
     }
 }

@@ -10,7 +10,7 @@
 mod blocks;
 mod cursor;
 mod limits;
-mod mend;
+mod list_edits;
 mod skip;
 mod surrogates;
 mod text;
@@ -18,10 +18,10 @@ mod validate;
 
 pub(crate) use cursor::Cursor;
 pub use limits::{deeper_than, has_overflow};
-pub use mend::{Slot, constant, list, moved, rebuild};
-pub use surrogates::mend_surrogates;
-use text::decode;
-pub use text::{compact, escaped, is_blank, is_object, quoted};
+pub use list_edits::{ListSlot, constant_string, edited_value, rebuild_list, write_list};
+pub use surrogates::replace_lone_surrogates;
+use text::decode_string;
+pub use text::{compact_json, escape_string, is_blank, is_object, quote_string};
 pub use validate::validate;
 
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
 
 /// The type of a JSON value, by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum JsonKind {
     /// `{…}`
     Object,
     /// `[…]`
@@ -45,8 +45,8 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
-    const fn of(first: Option<&u8>) -> Self {
+impl JsonKind {
+    const fn from_first_byte(first: Option<&u8>) -> Self {
         match first {
             Some(b'{') => Self::Object,
             Some(b'[') => Self::Array,
@@ -79,13 +79,13 @@ impl<'a> Json<'a> {
     }
 
     /// Returns the span of the value, without the white space around it.
-    pub fn root(self) -> Result<Span, Unreadable> {
-        Cursor::new(self.body, 0).value()
+    pub fn root_span(self) -> Result<Span, Unreadable> {
+        Cursor::new(self.body, 0).skip_value()
     }
 
     /// Returns the type of the value at `span`.
-    pub fn kind(self, span: Span) -> Kind {
-        Kind::of(self.bytes(span).first())
+    pub fn kind(self, span: Span) -> JsonKind {
+        JsonKind::from_first_byte(self.bytes(span).first())
     }
 
     /// Returns `true` if the object or array at `span` contains nothing but white space.
@@ -95,30 +95,32 @@ impl<'a> Json<'a> {
     }
 
     /// Calls `each` with the decoded key and the span of the value of every member of the object at `span`.
-    pub fn members(self, span: Span, mut each: impl FnMut(&[u8], Span)) -> Result<(), Unreadable> {
+    pub fn for_each_member(self, span: Span, mut each: impl FnMut(&[u8], Span)) -> Result<(), Unreadable> {
         let mut cursor = Cursor::new(self.body, span.start);
-        let walked = cursor.object(|cursor, key| cursor.value().map(|value| each(key, value)));
+        let walked = cursor.walk_object(|cursor, key| cursor.skip_value().map(|value| each(key, value)));
         walked.map(|_| ())
     }
 
     /// Calls `each` with the spans of every member of the object at `span`.
-    pub fn fields(self, span: Span, mut each: impl FnMut(Member)) -> Result<(), Unreadable> {
+    pub fn for_each_member_span(self, span: Span, mut each: impl FnMut(Member)) -> Result<(), Unreadable> {
         let mut cursor = Cursor::new(self.body, span.start);
-        let walked = cursor.fields(|cursor, key, _| cursor.value().map(|value| each(Member { key, value })));
+        let walked = cursor.walk_members(|cursor, key, _| cursor.skip_value().map(|value| each(Member { key, value })));
         walked.map(|_| ())
     }
 
     /// Calls `each` with the span of every element of the array at `span`.
-    pub fn elements(self, span: Span, mut each: impl FnMut(Span)) -> Result<(), Unreadable> {
+    pub fn for_each_element(self, span: Span, mut each: impl FnMut(Span)) -> Result<(), Unreadable> {
         let mut cursor = Cursor::new(self.body, span.start);
-        cursor.array(|cursor| cursor.value().map(&mut each)).map(|_| ())
+        cursor
+            .walk_array(|cursor| cursor.skip_value().map(&mut each))
+            .map(|_| ())
     }
 
     /// Returns the value of the last member `name` of the object at `span`.
     pub fn member(self, span: Span, name: &str) -> Option<Span> {
         // Of a repeated key the last counts, as it does for providers.
         let mut found = None;
-        let walked = self.members(span, |key, value| {
+        let walked = self.for_each_member(span, |key, value| {
             if key == name.as_bytes() {
                 found = Some(value);
             }
@@ -127,14 +129,14 @@ impl<'a> Json<'a> {
     }
 
     /// Returns the decoded string at `span`; empty if the value is not a string.
-    pub fn decode(self, span: Span) -> Text<'a> {
-        decode(self.bytes(span))
+    pub fn decode_string(self, span: Span) -> Text<'a> {
+        decode_string(self.bytes(span))
     }
 
     /// Returns the span between the quotes of the string at `span`; empty if the value is not a string.
-    pub fn inner(self, span: Span) -> Span {
+    pub fn string_inside(self, span: Span) -> Span {
         match self.kind(span) {
-            Kind::String => Span::new(span.start.saturating_add(1), span.end.saturating_sub(1)),
+            JsonKind::String => Span::new(span.start.saturating_add(1), span.end.saturating_sub(1)),
             _ => Span::at(span.start),
         }
     }
@@ -145,7 +147,7 @@ impl<'a> Json<'a> {
     }
 
     /// Sets the member `name` of the object at `span`. Of several members with that name the last is replaced.
-    pub fn set(self, span: Span, name: &str, value: Vec<Piece>) -> Edit {
+    pub fn set_member(self, span: Span, name: &str, value: Vec<Piece>) -> Edit {
         // Providers read the last of several members, so the others do not matter.
         if let Some(old) = self.member(span, name) {
             return Edit {
@@ -154,8 +156,8 @@ impl<'a> Json<'a> {
             };
         }
         let mut first = false;
-        let empty = self.fields(span, |_| first = true).is_err() || !first;
-        let mut pieces = vec![Piece::Made(format!("{}:", quoted(name)))];
+        let empty = self.for_each_member_span(span, |_| first = true).is_err() || !first;
+        let mut pieces = vec![Piece::Made(format!("{}:", quote_string(name)))];
         pieces.extend(value);
         // The new member comes first, where only the comma behind it depends on the others.
         if !empty {
@@ -168,9 +170,9 @@ impl<'a> Json<'a> {
     }
 
     /// Removes every member called `name` from the object at `span`.
-    pub fn unset(self, span: Span, name: &str) -> Vec<Edit> {
+    pub fn remove_member(self, span: Span, name: &str) -> Vec<Edit> {
         let mut members = Vec::new();
-        if self.fields(span, |member| members.push(member)).is_err() {
+        if self.for_each_member_span(span, |member| members.push(member)).is_err() {
             return Vec::new();
         }
         let spans: Vec<Span> = members
@@ -181,8 +183,8 @@ impl<'a> Json<'a> {
         let kept = members
             .iter()
             .enumerate()
-            .filter(|(_, member)| *self.decode(member.key) != *name.as_bytes());
-        let slots: Vec<Slot> = kept.map(|(index, _)| Slot::Old(index, Vec::new())).collect();
-        rebuild(span, &spans, slots)
+            .filter(|(_, member)| *self.decode_string(member.key) != *name.as_bytes());
+        let slots: Vec<ListSlot> = kept.map(|(index, _)| ListSlot::Kept(index, Vec::new())).collect();
+        rebuild_list(span, &spans, slots)
     }
 }

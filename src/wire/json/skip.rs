@@ -13,20 +13,20 @@
 
 use wide::u8x16;
 
-use crate::wire::json::blocks::{BLOCK, LANE, block, equal, escaped_bytes, lanes, mask};
+use crate::wire::json::blocks::{BLOCK, LANE, byte_mask, equal_bytes, escaped_bytes, lane_mask, load_block};
 
 /// Number of lanes that are tried first in a string. Most keys, types and ids end within them.
-const PROBES: usize = 3;
+const PROBE_LANES: usize = 3;
 
 /// Returns the offset behind the closing quote of a string, and `true` if the string contains a backslash.
 ///
 /// `from` is the offset behind the opening quote. `None` if the string does not end.
 #[inline]
-pub(super) fn string(body: &[u8], from: usize) -> Option<(usize, bool)> {
-    if let Some(end) = short_string(body, from) {
+pub(super) fn string_end_and_escape(body: &[u8], from: usize) -> Option<(usize, bool)> {
+    if let Some(end) = short_string_end(body, from) {
         return Some((end, false));
     }
-    let end = long_string(body, from, 0)?;
+    let end = long_string_end(body, from, 0)?;
     let inside = body.get(from..end).unwrap_or_default();
     Some((end, memchr::memchr(b'\\', inside).is_some()))
 }
@@ -34,16 +34,16 @@ pub(super) fn string(body: &[u8], from: usize) -> Option<(usize, bool)> {
 /// Returns the offset behind the closing quote of a string, as [`string`] does.
 #[inline]
 pub(super) fn string_end(body: &[u8], from: usize) -> Option<usize> {
-    short_string(body, from).or_else(|| long_string(body, from, 0))
+    short_string_end(body, from).or_else(|| long_string_end(body, from, 0))
 }
 
 /// Returns the end of a string within the first lanes. `None` if it is longer or has a backslash before its end.
 #[inline]
-fn short_string(body: &[u8], from: usize) -> Option<usize> {
+fn short_string_end(body: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
-    for _ in 0..PROBES {
+    for _ in 0..PROBE_LANES {
         let bytes = u8x16::new(*body.get(at..)?.first_chunk::<LANE>()?);
-        let stops = (equal(bytes, b'"') | equal(bytes, b'\\')).to_bitmask();
+        let stops = (equal_bytes(bytes, b'"') | equal_bytes(bytes, b'\\')).to_bitmask();
         if stops != 0 {
             let stop = at + stops.trailing_zeros() as usize;
             return (body.get(stop) == Some(&b'"')).then_some(stop + 1);
@@ -54,16 +54,16 @@ fn short_string(body: &[u8], from: usize) -> Option<usize> {
 }
 
 /// Returns the end of a string that continues at `from`. `carry` is that of [`escaped_bytes`].
-fn long_string(body: &[u8], from: usize, mut carry: u64) -> Option<usize> {
+fn long_string_end(body: &[u8], from: usize, mut carry: u64) -> Option<usize> {
     let mut tail = [b' '; BLOCK];
     let mut at = from;
     while at < body.len() {
-        let block = block(body, at, &mut tail);
-        let quotes = mask(block, b'"');
+        let block = load_block(body, at, &mut tail);
+        let quotes = byte_mask(block, b'"');
         if quotes == 0 {
             skip_plain(block, &mut carry);
         } else {
-            let ends = quotes & !escaped_bytes(mask(block, b'\\'), &mut carry);
+            let ends = quotes & !escaped_bytes(byte_mask(block, b'\\'), &mut carry);
             if ends != 0 {
                 return Some(at + ends.trailing_zeros() as usize + 1);
             }
@@ -78,7 +78,7 @@ fn long_string(body: &[u8], from: usize, mut carry: u64) -> Option<usize> {
 fn skip_plain(block: &[u8; BLOCK], carry: &mut u64) {
     // Backslashes matter only if a run of them reaches the end of the block.
     if block[BLOCK - 1] == b'\\' {
-        escaped_bytes(mask(block, b'\\'), carry);
+        escaped_bytes(byte_mask(block, b'\\'), carry);
     } else {
         *carry = 0;
     }
@@ -87,17 +87,17 @@ fn skip_plain(block: &[u8; BLOCK], carry: &mut u64) {
 /// Returns the offset behind the last bracket of an object or array. `from` is the offset behind its first bracket.
 ///
 /// Brackets and braces count alike. A container that mixes them is not JSON; the full parse before an edit detects it.
-pub(super) fn container(body: &[u8], from: usize) -> Option<usize> {
+pub(super) fn container_end(body: &[u8], from: usize) -> Option<usize> {
     let mut tail = [b' '; BLOCK];
     // No block begins inside a string: a string that crosses the end of a block is skipped to its own end.
     let (mut at, mut depth) = (from, 1_u64);
     while at < body.len() {
-        let block = block(body, at, &mut tail);
+        let block = load_block(body, at, &mut tail);
         let mut carry = 0;
-        let quotes = mask(block, b'"') & !escaped_bytes(mask(block, b'\\'), &mut carry);
-        let strings = up_to_each(quotes);
-        let opened = braces(block, b'{') & !strings;
-        let closed = braces(block, b'}') & !strings;
+        let quotes = byte_mask(block, b'"') & !escaped_bytes(byte_mask(block, b'\\'), &mut carry);
+        let strings = prefix_parity(quotes);
+        let opened = brace_mask(block, b'{') & !strings;
+        let closed = brace_mask(block, b'}') & !strings;
         // Without a closing bracket the container cannot end in this block.
         if closed == 0 {
             if opened != 0 {
@@ -108,7 +108,7 @@ pub(super) fn container(body: &[u8], from: usize) -> Option<usize> {
         }
         at += BLOCK;
         if strings >> (BLOCK - 1) != 0 {
-            at = long_string(body, at, carry)?;
+            at = long_string_end(body, at, carry)?;
         }
     }
     None
@@ -141,13 +141,13 @@ fn last_bracket(opened: u64, mut closed: u64, depth: &mut u64) -> Option<usize> 
 
 /// Returns the mask of the brace `byte` and of the bracket of the same side, which differ in one bit.
 #[inline(always)]
-fn braces(block: &[u8; BLOCK], byte: u8) -> u64 {
-    lanes(block, |bytes| equal(bytes | u8x16::splat(0x20), byte))
+fn brace_mask(block: &[u8; BLOCK], byte: u8) -> u64 {
+    lane_mask(block, |bytes| equal_bytes(bytes | u8x16::splat(0x20), byte))
 }
 
 /// Sets each bit with an odd number of set bits at or below it: the bytes from an opening quote up to the closing one.
 #[inline(always)]
-fn up_to_each(mut bits: u64) -> u64 {
+fn prefix_parity(mut bits: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
         bits ^= bits << shift;
     }
@@ -223,9 +223,14 @@ mod tests {
             }
             body.truncate(body.len() - next(body.len() / 4 + 1));
             let shown = || String::from_utf8_lossy(&body).into_owned();
-            assert_eq!(container(&body, 0), slow_container(&body, 0), "{}", shown());
+            assert_eq!(container_end(&body, 0), slow_container(&body, 0), "{}", shown());
             let from = next(body.len() + 1);
-            assert_eq!(string(&body, from), slow_string(&body, from), "{}", shown());
+            assert_eq!(
+                string_end_and_escape(&body, from),
+                slow_string(&body, from),
+                "{}",
+                shown()
+            );
         }
     }
 }

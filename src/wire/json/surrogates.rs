@@ -8,7 +8,7 @@ const REPLACEMENT: &str = "\\ufffd";
 const ESCAPE: usize = REPLACEMENT.len();
 
 /// Replaces every lone surrogate in valid JSON text by U+FFFD. All other bytes stay as they are.
-pub fn mend_surrogates(json: &str) -> Cow<'_, str> {
+pub fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
     let mut mended = String::new();
     let (mut at, mut copied) = (0_usize, 0_usize);
     while let Some(found) = memchr::memchr(b'\\', json.as_bytes().get(at..).unwrap_or_default()) {
@@ -63,8 +63,8 @@ mod tests {
             ("\"plain é\"", "\"plain é\""),
         ];
         for (json, wanted) in rows {
-            assert_eq!(mend_surrogates(json), wanted, "{json}");
-            let is_same = matches!(mend_surrogates(json), Cow::Borrowed(_));
+            assert_eq!(replace_lone_surrogates(json), wanted, "{json}");
+            let is_same = matches!(replace_lone_surrogates(json), Cow::Borrowed(_));
             assert_eq!(is_same, json == wanted, "{json}");
         }
     }

@@ -26,7 +26,7 @@ pub fn is_blank(string: &[u8]) -> bool {
             [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] | [b'\\', b'n' | b'r' | b't' | b'f', rest @ ..] => rest,
             // Escapes are rare here, so decoding the whole string is good enough.
             [b'\\', b'u', ..] => {
-                return String::from_utf8_lossy(&decode(string))
+                return String::from_utf8_lossy(&decode_string(string))
                     .chars()
                     .all(char::is_whitespace);
             }
@@ -44,7 +44,7 @@ pub fn is_blank(string: &[u8]) -> bool {
 }
 
 /// Decodes a JSON string, which includes its quotes. Returns an empty text for anything else.
-pub(super) fn decode(string: &[u8]) -> Text<'_> {
+pub(super) fn decode_string(string: &[u8]) -> Text<'_> {
     let inside = string.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
     match inside {
         // Nearly all strings: without a backslash they decode to themselves.
@@ -87,7 +87,7 @@ pub fn is_object(text: &[u8]) -> bool {
 /// Rewrites JSON text without white space between values and with only the necessary escapes.
 ///
 /// A string with a lone surrogate stays as it is.
-pub fn compact(json: &[u8]) -> String {
+pub fn compact_json(json: &[u8]) -> String {
     let mut out = String::with_capacity(json.len());
     let mut rest = json;
     while let Some((first, behind)) = rest.split_first() {
@@ -101,8 +101,8 @@ pub fn compact(json: &[u8]) -> String {
         // Broken text loses nothing: a string without an end reaches to the end of the text.
         let end = skip::string_end(rest, 1).unwrap_or(rest.len());
         let (string, behind) = rest.split_at_checked(end).unwrap_or((rest, &[]));
-        match std::str::from_utf8(&decode(string)) {
-            Ok(text) => out.push_str(&quoted(text)),
+        match std::str::from_utf8(&decode_string(string)) {
+            Ok(text) => out.push_str(&quote_string(text)),
             Err(_) => out.push_str(&String::from_utf8_lossy(string)),
         }
         rest = behind;
@@ -111,12 +111,12 @@ pub fn compact(json: &[u8]) -> String {
 }
 
 /// Writes `text` as a JSON string, quotes included.
-pub fn quoted(text: &str) -> String {
-    format!("\"{}\"", escaped(text))
+pub fn quote_string(text: &str) -> String {
+    format!("\"{}\"", escape_string(text))
 }
 
 /// Writes `text` as the inside of a JSON string.
-pub fn escaped(text: &str) -> String {
+pub fn escape_string(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

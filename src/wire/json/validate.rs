@@ -13,7 +13,7 @@ use wide::u8x16;
 
 use crate::wire::{
     Unreadable,
-    json::blocks::{BLOCK, LANE, block, equal, escaped_bytes, lanes, mask},
+    json::blocks::{BLOCK, LANE, byte_mask, equal_bytes, escaped_bytes, lane_mask, load_block},
 };
 
 /// Checks that `body` is one JSON value: RFC 8259, UTF-8, with white space around it.
@@ -40,7 +40,7 @@ struct Validator<'a> {
 
 /// The expected next token.
 #[derive(Clone, Copy)]
-enum Next {
+enum NextToken {
     /// A value.
     Value,
     /// A value or `]`, behind `[`.
@@ -50,114 +50,116 @@ enum Next {
     /// A key, behind a comma.
     Member,
     /// A comma, the closing bracket or the end, behind a value.
-    Rest,
+    AfterValue,
 }
 
 impl Validator<'_> {
     fn run(mut self) -> Option<()> {
-        let mut next = Next::Value;
+        let mut next = NextToken::Value;
         loop {
-            self.space();
+            self.skip_space();
             next = match (next, self.peek()) {
-                (Next::FirstElement, Some(b']')) | (Next::FirstMember, Some(b'}')) => self.close(),
-                (Next::Value | Next::FirstElement, Some(first)) => self.value(first)?,
-                (Next::FirstMember | Next::Member, Some(b'"')) => self.key()?,
-                (Next::Rest, Some(b',')) => {
-                    let in_object = self.open.innermost()?;
+                (NextToken::FirstElement, Some(b']')) | (NextToken::FirstMember, Some(b'}')) => self.close_container(),
+                (NextToken::Value | NextToken::FirstElement, Some(first)) => self.begin_value(first)?,
+                (NextToken::FirstMember | NextToken::Member, Some(b'"')) => self.read_key()?,
+                (NextToken::AfterValue, Some(b',')) => {
+                    let in_object = self.open.innermost_is_object()?;
                     self.at += 1;
-                    if in_object { Next::Member } else { Next::Value }
+                    if in_object { NextToken::Member } else { NextToken::Value }
                 }
-                (Next::Rest, Some(close @ (b'}' | b']'))) if self.open.innermost() == Some(close == b'}') => {
-                    self.close()
+                (NextToken::AfterValue, Some(close @ (b'}' | b']')))
+                    if self.open.innermost_is_object() == Some(close == b'}') =>
+                {
+                    self.close_container()
                 }
-                (Next::Rest, None) => return self.open.innermost().is_none().then_some(()),
+                (NextToken::AfterValue, None) => return self.open.innermost_is_object().is_none().then_some(()),
                 _ => return None,
             };
         }
     }
 
-    fn value(&mut self, first: u8) -> Option<Next> {
+    fn begin_value(&mut self, first: u8) -> Option<NextToken> {
         self.at += 1;
         match first {
             b'{' => {
                 self.open.push(true);
-                return Some(Next::FirstMember);
+                return Some(NextToken::FirstMember);
             }
             b'[' => {
                 self.open.push(false);
-                return Some(Next::FirstElement);
+                return Some(NextToken::FirstElement);
             }
-            b'"' => self.string()?,
-            b't' => self.word(b"rue")?,
-            b'f' => self.word(b"alse")?,
-            b'n' => self.word(b"ull")?,
+            b'"' => self.skip_string()?,
+            b't' => self.skip_word(b"rue")?,
+            b'f' => self.skip_word(b"alse")?,
+            b'n' => self.skip_word(b"ull")?,
             b'-' => {
                 let first = self.peek()?;
                 self.at += 1;
-                self.number(first)?;
+                self.skip_number(first)?;
             }
-            _ => self.number(first)?,
+            _ => self.skip_number(first)?,
         }
-        Some(Next::Rest)
+        Some(NextToken::AfterValue)
     }
 
-    fn key(&mut self) -> Option<Next> {
+    fn read_key(&mut self) -> Option<NextToken> {
         self.at += 1;
-        self.string()?;
-        self.space();
-        self.word(b":")?;
-        Some(Next::Value)
+        self.skip_string()?;
+        self.skip_space();
+        self.skip_word(b":")?;
+        Some(NextToken::Value)
     }
 
-    fn close(&mut self) -> Next {
+    fn close_container(&mut self) -> NextToken {
         self.at += 1;
         self.open.pop();
-        Next::Rest
+        NextToken::AfterValue
     }
 
     /// Passes the rest of a number whose first digit is passed.
-    fn number(&mut self, first: u8) -> Option<()> {
+    fn skip_number(&mut self, first: u8) -> Option<()> {
         match first {
             // No digit may follow a leading zero: it is left, and does not fit as the next token.
             b'0' => {}
-            b'1'..=b'9' => drop(self.digits()),
+            b'1'..=b'9' => drop(self.skip_digits()),
             _ => return None,
         }
         if self.peek() == Some(b'.') {
             self.at += 1;
-            self.digits()?;
+            self.skip_digits()?;
         }
         if let Some(b'e' | b'E') = self.peek() {
             self.at += 1;
             if let Some(b'+' | b'-') = self.peek() {
                 self.at += 1;
             }
-            self.digits()?;
+            self.skip_digits()?;
         }
         Some(())
     }
 
     /// Passes digits. `None` if there is not one.
-    fn digits(&mut self) -> Option<()> {
+    fn skip_digits(&mut self) -> Option<()> {
         let rest = self.body.get(self.at..)?;
         let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += count;
         (count > 0).then_some(())
     }
 
-    fn word(&mut self, word: &[u8]) -> Option<()> {
+    fn skip_word(&mut self, word: &[u8]) -> Option<()> {
         let found = self.body.get(self.at..)?.starts_with(word);
         self.at += word.len();
         found.then_some(())
     }
 
     /// Passes the rest of a string whose first quote is passed.
-    fn string(&mut self) -> Option<()> {
+    fn skip_string(&mut self) -> Option<()> {
         // Most strings end within one lane, without an escape.
         if let Some(lane) = self.body.get(self.at..).and_then(<[u8]>::first_chunk::<LANE>) {
             let bytes = u8x16::new(*lane);
-            let quotes = equal(bytes, b'"').to_bitmask();
-            let others = (equal(bytes, b'\\') | controls(bytes)).to_bitmask();
+            let quotes = equal_bytes(bytes, b'"').to_bitmask();
+            let others = (equal_bytes(bytes, b'\\') | control_mask(bytes)).to_bitmask();
             if quotes != 0 && quotes.trailing_zeros() < others.trailing_zeros() {
                 self.at += quotes.trailing_zeros() as usize + 1;
                 return Some(());
@@ -166,21 +168,23 @@ impl Validator<'_> {
         let mut tail = [b' '; BLOCK];
         let mut carry = 0;
         while self.at < self.body.len() {
-            let block = block(self.body, self.at, &mut tail);
-            let backslashes = mask(block, b'\\');
-            let quotes = mask(block, b'"');
+            let block = load_block(self.body, self.at, &mut tail);
+            let backslashes = byte_mask(block, b'\\');
+            let quotes = byte_mask(block, b'"');
             let escaped = escaped_bytes(backslashes, &mut carry);
             let ends = quotes & !escaped;
             // All bytes before the quote that ends the string, or the whole block.
             let inside = (ends & ends.wrapping_neg()).wrapping_sub(1);
-            if lanes(block, controls) & inside != 0 {
+            if lane_mask(block, control_mask) & inside != 0 {
                 return None;
             }
             let escaped = escaped & inside;
             if escaped != 0 {
                 // Nearly all escapes are `\"`, `\\`, `\n` and `\t`. The others are checked one by one.
-                let common = quotes | backslashes | lanes(block, |bytes| equal(bytes, b'n') | equal(bytes, b't'));
-                self.escapes(escaped & !common)?;
+                let common = quotes
+                    | backslashes
+                    | lane_mask(block, |bytes| equal_bytes(bytes, b'n') | equal_bytes(bytes, b't'));
+                self.check_escapes(escaped & !common)?;
             }
             if ends != 0 {
                 self.at += ends.trailing_zeros() as usize + 1;
@@ -192,7 +196,7 @@ impl Validator<'_> {
     }
 
     /// Checks the rarer escaped bytes of the current block.
-    fn escapes(&self, mut escaped: u64) -> Option<()> {
+    fn check_escapes(&self, mut escaped: u64) -> Option<()> {
         while escaped != 0 {
             let at = self.at + escaped.trailing_zeros() as usize;
             match self.body.get(at)? {
@@ -209,7 +213,7 @@ impl Validator<'_> {
         Some(())
     }
 
-    fn space(&mut self) {
+    fn skip_space(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.body.get(self.at) {
             self.at += 1;
         }
@@ -221,7 +225,7 @@ impl Validator<'_> {
 }
 
 /// Marks the control characters, which a string must not contain unescaped.
-fn controls(bytes: u8x16) -> u8x16 {
+fn control_mask(bytes: u8x16) -> u8x16 {
     bytes.min(u8x16::splat(0x1F)).simd_eq(bytes)
 }
 
@@ -229,7 +233,7 @@ fn controls(bytes: u8x16) -> u8x16 {
 #[derive(Default)]
 struct Nesting {
     /// Outer containers, 64 an entry.
-    full: Vec<u64>,
+    outer: Vec<u64>,
     /// The innermost containers, up to 64.
     bits: u64,
     depth: usize,
@@ -238,7 +242,7 @@ struct Nesting {
 impl Nesting {
     fn push(&mut self, object: bool) {
         if self.depth > 0 && self.depth.is_multiple_of(64) {
-            self.full.push(self.bits);
+            self.outer.push(self.bits);
         }
         self.bits = (self.bits << 1) | u64::from(object);
         self.depth += 1;
@@ -248,12 +252,12 @@ impl Nesting {
         self.depth = self.depth.saturating_sub(1);
         self.bits >>= 1;
         if self.depth > 0 && self.depth.is_multiple_of(64) {
-            self.bits = self.full.pop().unwrap_or_default();
+            self.bits = self.outer.pop().unwrap_or_default();
         }
     }
 
     /// Returns `true` if the innermost container is an object. `None` if nothing is open.
-    fn innermost(&self) -> Option<bool> {
+    fn innermost_is_object(&self) -> Option<bool> {
         (self.depth > 0).then_some(self.bits & 1 == 1)
     }
 }

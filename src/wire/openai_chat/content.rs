@@ -4,44 +4,44 @@ use crate::{
     splice::Span,
     wire::{
         Dialect,
-        content::{self, Blocks, Check, Content, Fit, has_members, is_string, kind_of},
-        json::{Json, Kind, quoted},
+        content::{self, BlockFormat, ListFit, MemberCheck, PostedContent, block_type, has_members, is_string},
+        json::{Json, JsonKind, quote_string},
     },
 };
 
 /// The kinds of parts that a tool message may contain.
-struct Parts {
+struct ToolMessageParts {
     /// Set if images are allowed: OpenAI refuses them in tool messages, other servers take them.
     images: bool,
 }
 
 /// Fits a posted content to a tool message.
 pub(crate) fn fit_content(dialect: Dialect, content: &str) -> String {
-    let parts = Parts {
+    let parts = ToolMessageParts {
         images: dialect != Dialect::Standard,
     };
-    let content = Content::new(content);
-    let (root, kind) = content.root();
+    let content = PostedContent::new(content);
+    let (root, kind) = content.root_value();
     match kind {
-        Kind::String => content.into_json(),
+        JsonKind::String => content.into_json(),
         // OpenAI: "Expected an array with minimum length 1."
-        Kind::Array if content.json().is_empty(root) => "\"\"".to_owned(),
-        Kind::Array => match content::fit(content.json(), root, &parts) {
-            Fit::Same => content.into_json(),
+        JsonKind::Array if content.as_json().is_empty(root) => "\"\"".to_owned(),
+        JsonKind::Array => match content::fit_list(content.as_json(), root, &parts) {
+            ListFit::Unchanged => content.into_json(),
             // Every server takes a string, but not every server takes a list.
-            Fit::Blocks(texts) => quoted(&texts.join("\n")),
-            Fit::Data => content.into_text(),
+            ListFit::Blocks(texts) => quote_string(&texts.join("\n")),
+            ListFit::NotBlocks => content.into_text(),
         },
-        Kind::Object | Kind::Null | Kind::Other => content.into_text(),
+        JsonKind::Object | JsonKind::Null | JsonKind::Other => content.into_text(),
     }
 }
 
-impl Blocks for Parts {
-    fn takes(&self, json: Json<'_>, part: Span) -> bool {
-        const TYPE: (&str, Check) = ("type", is_string);
-        match kind_of(json, part).as_ref() {
+impl BlockFormat for ToolMessageParts {
+    fn takes_block(&self, json: Json<'_>, part: Span) -> bool {
+        const TYPE: (&str, MemberCheck) = ("type", is_string);
+        match block_type(json, part).as_ref() {
             b"text" => {
-                let cache: (&str, Check) = ("prompt_cache_breakpoint", is_breakpoint);
+                let cache: (&str, MemberCheck) = ("prompt_cache_breakpoint", is_breakpoint);
                 has_members(json, part, &[TYPE, ("text", is_string)], &[cache])
             }
             b"image_url" if self.images => has_members(json, part, &[TYPE, ("image_url", is_image)], &[]),
@@ -50,13 +50,16 @@ impl Blocks for Parts {
     }
 
     /// Returns the text itself, since the caller joins the parts to one string.
-    fn text(&self, string: &str) -> String {
+    fn text_block(&self, string: &str) -> String {
         let json = Json::new(string.as_bytes());
-        let text = json.root().map(|root| json.decode(root)).unwrap_or_default();
+        let text = json
+            .root_span()
+            .map(|root| json.decode_string(root))
+            .unwrap_or_default();
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    fn image(&self, _: &str, _: &str) -> Option<String> {
+    fn image_block(&self, _: &str, _: &str) -> Option<String> {
         None
     }
 }

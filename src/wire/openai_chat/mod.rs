@@ -5,7 +5,7 @@ pub(crate) mod read;
 pub(crate) mod watch;
 pub(crate) mod write;
 
-pub(crate) use read::read;
+pub(crate) use read::read_body;
 
 use crate::{
     conversation::rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Returns the pairing rules of the format in a dialect.
-pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
+pub(crate) const fn pairing_rules(dialect: Dialect) -> PairingRules {
     PairingRules {
         place: ResultPlace::ToolRun,
         merged_roles: MergedRoles::None,

@@ -10,70 +10,70 @@ use crate::{
     },
     splice::Span,
     wire::{
-        Unreadable, fields,
-        json::{Cursor, Json, Kind},
-        said,
+        Unreadable, body_fields,
+        json::{Cursor, Json, JsonKind},
+        plain_text,
     },
 };
 
 /// Reads `body` in one pass. A body without `messages` is a conversation without messages.
-pub(crate) fn read(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
+pub(crate) fn read_body(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     let json = Json::new(body);
-    let conversation = Conversation::new(body, details, said);
-    let mut reader = Reader { json, conversation };
+    let conversation = Conversation::new(body, call_details, result_text);
+    let mut reader = ChatReader { json, conversation };
     let mut cursor = Cursor::new(body, 0);
-    cursor.object(|cursor, key| match key {
+    cursor.walk_object(|cursor, key| match key {
         // With two histories it is not certain which one the provider reads.
         b"messages" if reader.conversation.array.is_some() => Err(Unreadable::DuplicateHistory),
-        b"messages" => reader.messages(cursor),
-        _ => fields::note(&mut reader.conversation, key, cursor).map(|_| ()),
+        b"messages" => reader.read_messages(cursor),
+        _ => body_fields::note_field(&mut reader.conversation, key, cursor).map(|_| ()),
     })?;
-    cursor.end().map(|()| reader.conversation)
+    cursor.expect_end().map(|()| reader.conversation)
 }
 
-struct Reader<'a> {
+struct ChatReader<'a> {
     json: Json<'a>,
     conversation: Conversation<'a>,
 }
 
 /// The members of a message that pairing needs. Of a repeated key the last counts.
 #[derive(Default)]
-struct Fields<'a> {
+struct ChatMessageMembers<'a> {
     role: Text<'a>,
     content: Option<Span>,
     /// Set if there is a list of calls.
-    calls: bool,
+    has_calls: bool,
     /// The `tool_call_id`.
-    answers: Text<'a>,
+    tool_call_id: Text<'a>,
     /// Set if there is content under other keys: `refusal`, `function_call`, `audio`, reasoning.
-    other: bool,
+    has_other_content: bool,
 }
 
-impl<'a> Reader<'a> {
-    fn messages(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
-        let array = cursor.array(|cursor| self.message(cursor))?;
+impl<'a> ChatReader<'a> {
+    fn read_messages(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+        let array = cursor.walk_array(|cursor| self.read_message(cursor))?;
         self.conversation.array = Some(array);
         Ok(())
     }
 
-    fn message(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+    fn read_message(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         let mark = self.conversation.read_mark();
-        let mut fields = Fields::default();
-        let span = cursor.object(|cursor, key| {
+        let mut fields = ChatMessageMembers::default();
+        let span = cursor.walk_object(|cursor, key| {
             match key {
-                b"role" => fields.role = cursor.text()?,
-                b"content" => fields.content = Some(cursor.value()?),
+                b"role" => fields.role = cursor.read_text()?,
+                b"content" => fields.content = Some(cursor.skip_value()?),
                 b"tool_calls" => {
                     // Of a repeated key the last counts: the calls of an earlier one are dropped.
                     self.conversation.rewind_to(mark);
-                    fields.calls = self.calls(cursor)?;
+                    fields.has_calls = self.read_calls(cursor)?;
                 }
-                b"tool_call_id" => fields.answers = cursor.text()?,
+                b"tool_call_id" => fields.tool_call_id = cursor.read_text()?,
                 // A name is no content: a message with only a name is still empty.
-                b"name" => drop(cursor.value()?),
+                b"name" => drop(cursor.skip_value()?),
                 _ => {
-                    fields.other |= cursor.kind() != Kind::Null;
-                    cursor.value()?;
+                    fields.has_other_content |= cursor.peek_kind() != JsonKind::Null;
+                    cursor.skip_value()?;
                 }
             }
             Ok(())
@@ -82,20 +82,24 @@ impl<'a> Reader<'a> {
         let message = self.conversation.messages.len();
         let content = fields.content.map(|content| (content, self.json.kind(content)));
         match role {
-            Role::Assistant => self.note_flaw(&fields, content.is_none_or(|(_, kind)| kind == Kind::Null), mark.parts),
+            Role::Assistant => self.note_flaw(
+                &fields,
+                content.is_none_or(|(_, kind)| kind == JsonKind::Null),
+                mark.parts,
+            ),
             // Only the assistant calls. The role may follow the calls, so they are dropped only here.
             _ => self.conversation.rewind_to(mark),
         }
         if role == Role::Tool {
             let kind = PartKind::Result(CallResult {
-                id: fields.answers,
+                id: fields.tool_call_id,
                 ..CallResult::default()
             });
             self.conversation.push_part(Part { span, message, kind });
         }
         let content = match content {
-            Some((value, Kind::Array)) => Content::Blocks(value),
-            Some((value, Kind::String)) => Content::Text(value),
+            Some((value, JsonKind::Array)) => Content::Blocks(value),
+            Some((value, JsonKind::String)) => Content::Text(value),
             _ => Content::Opaque,
         };
         let parts = mark.parts..self.conversation.parts.len();
@@ -109,11 +113,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Notes the flaw of an assistant message, if it has one.
-    fn note_flaw(&mut self, fields: &Fields<'a>, without_content: bool, first: usize) {
+    fn note_flaw(&mut self, fields: &ChatMessageMembers<'a>, without_content: bool, first: usize) {
         let without_calls = self.conversation.parts.len() == first;
-        let kind = match (without_calls, without_content && !fields.other) {
+        let kind = match (without_calls, without_content && !fields.has_other_content) {
             (true, true) => FlawKind::EmptyMessage,
-            (true, false) if fields.calls => FlawKind::EmptyCalls,
+            (true, false) if fields.has_calls => FlawKind::EmptyCalls,
             _ => return,
         };
         let message = self.conversation.messages.len();
@@ -125,20 +129,20 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a list of calls. Returns `true` if there is one.
-    fn calls(&mut self, cursor: &mut Cursor<'a>) -> Result<bool, Unreadable> {
+    fn read_calls(&mut self, cursor: &mut Cursor<'a>) -> Result<bool, Unreadable> {
         // Clients that serialize missing members write null.
-        if cursor.kind() == Kind::Null {
-            return cursor.value().map(|_| false);
+        if cursor.peek_kind() == JsonKind::Null {
+            return cursor.skip_value().map(|_| false);
         }
-        cursor.array(|cursor| self.call(cursor)).map(|_| true)
+        cursor.walk_array(|cursor| self.read_call(cursor)).map(|_| true)
     }
 
-    fn call(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+    fn read_call(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         let mut id = Text::default();
-        let span = cursor.object(|cursor, key| {
+        let span = cursor.walk_object(|cursor, key| {
             match key {
-                b"id" => id = cursor.text()?,
-                _ => drop(cursor.value()?),
+                b"id" => id = cursor.read_text()?,
+                _ => drop(cursor.skip_value()?),
             }
             Ok(())
         })?;
@@ -150,7 +154,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Locates the name and the input of an entry of `tool_calls`: `function {name, arguments}` or `custom {name, input}`.
-pub(crate) fn details(body: &[u8], call: Span) -> CallDetails {
+pub(crate) fn call_details(body: &[u8], call: Span) -> CallDetails {
     let json = Json::new(body);
     let Some(function) = json.member(call, "function").or_else(|| json.member(call, "custom")) else {
         return CallDetails::default();
@@ -158,7 +162,7 @@ pub(crate) fn details(body: &[u8], call: Span) -> CallDetails {
     CallDetails {
         name: json
             .member(function, "name")
-            .filter(|name| json.kind(*name) == Kind::String),
+            .filter(|name| json.kind(*name) == JsonKind::String),
         input: json
             .member(function, "arguments")
             .or_else(|| json.member(function, "input")),
@@ -167,8 +171,8 @@ pub(crate) fn details(body: &[u8], call: Span) -> CallDetails {
 }
 
 /// Returns the text of a tool message. `None` if its content is not one plain text.
-fn said(body: &[u8], message: Span) -> Option<Text<'_>> {
-    said::plain_in(Json::new(body), message, "content")
+fn result_text(body: &[u8], message: Span) -> Option<Text<'_>> {
+    plain_text::member_text(Json::new(body), message, "content")
 }
 
 fn role_of(name: &[u8]) -> Role {

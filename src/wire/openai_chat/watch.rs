@@ -13,67 +13,70 @@ use crate::{
     wire::{
         Unreadable,
         facts::{
-            EmittedCall, Facts, FaultFields, Phase, Seen, Silent, Usage, count, inside, items, kept, model, said, skip,
-            walk,
+            AnswerErrorFields, EmittedCall, EventActivity, EventPattern, Facts, OutputPhase, Usage, bounded_text,
+            non_empty_text, note_model, read_count, read_elements, read_members, read_object, skip_value,
         },
-        json::{Cursor, Kind},
+        json::{Cursor, JsonKind},
     },
 };
 
 /// Known finish reasons.
-pub(crate) const STOPS: [&str; 5] = ["stop", "length", "tool_calls", "content_filter", "function_call"];
+pub(crate) const STOP_REASONS: [&str; 5] = ["stop", "length", "tool_calls", "content_filter", "function_call"];
 
 /// The beginning of an event whose data is one line.
-const DATA: &[u8] = b"data: ";
+const DATA_START: &[u8] = b"data: ";
 
 /// The state between events: the pattern of chunks that change no fact.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reader {
-    silent: Silent,
+pub(crate) struct ChatEventReader {
+    pattern: EventPattern,
     /// The phase of reasoning for which the pattern holds.
-    phase: Phase,
+    phase: OutputPhase,
 }
 
-impl Reader {
+impl ChatEventReader {
     /// Returns `true` if an event changes no fact, because it matches the pattern.
-    pub(crate) fn is_delta(&self, event: &[u8], facts: &Facts) -> bool {
-        facts.reasoning == self.phase && self.silent.is_like(event)
+    pub(crate) fn is_text_delta(&self, event: &[u8], facts: &Facts) -> bool {
+        facts.reasoning == self.phase && self.pattern.matches_event(event)
     }
 
     /// Reads the `data` of one event.
-    pub(crate) fn read(&mut self, event: &[u8], data: &[u8], facts: &mut Facts) -> Seen {
+    pub(crate) fn read_event(&mut self, event: &[u8], data: &[u8], facts: &mut Facts) -> EventActivity {
         let before = facts.reasoning;
-        let mut chunk = Chunk::default();
-        chunk.read(data, facts);
+        let mut chunk = ChatChunk::default();
+        chunk.read_chunk(data, facts);
         let phase = facts.reasoning;
-        if chunk.speaks || phase != before {
-            self.silent.forget();
-        } else if event.starts_with(DATA) && event.get(DATA.len()..).is_some_and(|rest| rest.starts_with(data)) {
+        if chunk.changes_facts || phase != before {
+            self.pattern.clear_pattern();
+        } else if event.starts_with(DATA_START)
+            && event.get(DATA_START.len()..).is_some_and(|rest| rest.starts_with(data))
+        {
             // Spans are offsets in the data, which fit the event only if the data is one line of it.
             self.phase = phase;
-            let strings = chunk.texts.iter().filter(|(kind, _)| kind.is_free(phase));
-            self.silent.learn(event, DATA.len(), strings.map(|(_, span)| *span));
+            let strings = chunk.texts.iter().filter(|(kind, _)| kind.may_differ(phase));
+            self.pattern
+                .learn_event(event, DATA_START.len(), strings.map(|(_, span)| *span));
         }
-        Seen::Progress
+        EventActivity::Progress
     }
 }
 
 /// The kind of a string whose text changes no fact.
 #[derive(Clone, Copy, Debug)]
-enum Words {
+enum ChunkString {
     Content,
     Reasoning,
     /// Arguments of a call, or padding.
     Other,
 }
 
-impl Words {
+impl ChunkString {
     /// Returns `true` if the string may be replaced by any other, empty or not, without a change of facts.
-    fn is_free(self, phase: Phase) -> bool {
+    fn may_differ(self, phase: OutputPhase) -> bool {
         match self {
             // Text ends open reasoning, so empty and non-empty text then differ.
-            Self::Content => phase != Phase::Open,
-            Self::Reasoning => phase == Phase::Open,
+            Self::Content => phase != OutputPhase::Open,
+            Self::Reasoning => phase == OutputPhase::Open,
             Self::Other => true,
         }
     }
@@ -81,72 +84,72 @@ impl Words {
 
 /// The findings in one event.
 #[derive(Default)]
-struct Chunk {
+struct ChatChunk {
     /// Set if the event is a complete message and no delta.
-    whole: bool,
+    is_complete: bool,
     /// Set if any fact was noted, apart from the phase of reasoning.
-    speaks: bool,
+    changes_facts: bool,
     /// Strings whose text changes no fact, with their spans in the data.
-    texts: Vec<(Words, Span)>,
+    texts: Vec<(ChunkString, Span)>,
 }
 
-impl Chunk {
-    fn read(&mut self, data: &[u8], facts: &mut Facts) {
+impl ChatChunk {
+    fn read_chunk(&mut self, data: &[u8], facts: &mut Facts) {
         if data.trim_ascii() == b"[DONE]" {
-            (facts.terminal, self.speaks) = (true, true);
+            (facts.terminal, self.changes_facts) = (true, true);
             return;
         }
-        let mut error = FaultFields::default();
-        walk(data, |cursor, key| match key {
-            b"choices" => items(cursor, |cursor| self.choice(cursor, facts)),
+        let mut error = AnswerErrorFields::default();
+        read_object(data, |cursor, key| match key {
+            b"choices" => read_elements(cursor, |cursor| self.read_choice(cursor, facts)),
             b"usage" => {
                 // Chunks before the last may have `"usage": null`.
-                self.speaks |= cursor.kind() != Kind::Null;
-                usage(cursor, facts)
+                self.changes_facts |= cursor.peek_kind() != JsonKind::Null;
+                read_usage(cursor, facts)
             }
-            b"error" => error.take(cursor),
-            b"model" => model(facts, cursor),
+            b"error" => error.read_error(cursor),
+            b"model" => note_model(facts, cursor),
             // Random padding, other in every chunk.
-            b"obfuscation" => self.text(Words::Other, cursor).map(|_| ()),
-            _ => skip(cursor),
+            b"obfuscation" => self.note_string(ChunkString::Other, cursor).map(|_| ()),
+            _ => skip_value(cursor),
         });
         // A completion that is no stream has no `[DONE]`.
-        facts.terminal |= self.whole && facts.stop.is_some();
-        if error.is_seen() {
-            (facts.error, facts.terminal) = (Some(error.fault()), true);
+        facts.terminal |= self.is_complete && facts.stop.is_some();
+        if error.is_error() {
+            (facts.error, facts.terminal) = (Some(error.to_answer_error()), true);
         }
-        self.speaks |= self.whole || error.is_seen();
+        self.changes_facts |= self.is_complete || error.is_error();
     }
 
-    fn choice(&mut self, cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
-        let (mut place, mut delta) = (0, Delta::default());
+    fn read_choice(&mut self, cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
+        let (mut place, mut delta) = (0, ChatDelta::default());
         let mut stop = Text::default();
-        let read = inside(cursor, |cursor, key| match key {
-            b"index" => count(&mut place, cursor),
-            b"delta" => inside(cursor, |cursor, key| delta.take(key, cursor, self)),
+        let read = read_members(cursor, |cursor, key| match key {
+            b"index" => read_count(&mut place, cursor),
+            b"delta" => read_members(cursor, |cursor, key| delta.read_member(key, cursor, self)),
             b"message" => {
-                self.whole = true;
-                inside(cursor, |cursor, key| delta.take(key, cursor, self))
+                self.is_complete = true;
+                read_members(cursor, |cursor, key| delta.read_member(key, cursor, self))
             }
-            b"finish_reason" => cursor.text().map(|text| stop = text),
-            _ => skip(cursor),
+            b"finish_reason" => cursor.read_text().map(|text| stop = text),
+            _ => skip_value(cursor),
         });
-        self.speaks |= !stop.is_empty() || !delta.calls.is_empty();
+        self.changes_facts |= !stop.is_empty() || !delta.calls.is_empty();
         if !stop.is_empty() {
-            facts.stop = said(&stop);
+            facts.stop = non_empty_text(&stop);
         }
-        facts.begun |= !stop.is_empty() || delta.says_something();
-        delta.note(place, facts);
-        if (self.whole || !stop.is_empty()) && facts.reasoning == Phase::Open {
-            facts.reasoning = Phase::Over;
+        facts.has_output |= !stop.is_empty() || delta.has_output();
+        delta.note_facts(place, facts);
+        if (self.is_complete || !stop.is_empty()) && facts.reasoning == OutputPhase::Open {
+            facts.reasoning = OutputPhase::Over;
         }
         read
     }
 
     /// Passes the next value and notes its span. Returns `true` if it is a string that is not empty.
-    fn text(&mut self, words: Words, cursor: &mut Cursor<'_>) -> Result<bool, Unreadable> {
-        let is_text = cursor.kind() == Kind::String;
-        let span = cursor.value()?;
+    fn note_string(&mut self, words: ChunkString, cursor: &mut Cursor<'_>) -> Result<bool, Unreadable> {
+        let is_text = cursor.peek_kind() == JsonKind::String;
+        let span = cursor.skip_value()?;
         if is_text {
             self.texts.push((words, span));
         }
@@ -156,33 +159,35 @@ impl Chunk {
 
 /// The output that a chunk adds to a choice.
 #[derive(Default)]
-struct Delta<'a> {
+struct ChatDelta<'a> {
     /// Set if there is text, or a call.
-    words: bool,
+    has_text: bool,
     /// Set if there is reasoning: `reasoning_content` (DeepSeek, vLLM and others) or `reasoning` (OpenRouter, Groq).
-    reasoning: bool,
-    calls: Vec<Call<'a>>,
+    has_reasoning: bool,
+    calls: Vec<ChatCallDelta<'a>>,
     /// Set if there is a refusal or audio.
-    other: bool,
+    has_other: bool,
 }
 
 /// A call, or a piece of one.
 #[derive(Default)]
-struct Call<'a> {
+struct ChatCallDelta<'a> {
     index: Option<u64>,
     id: Text<'a>,
     name: Text<'a>,
 }
 
-impl<'a> Delta<'a> {
-    fn take(&mut self, key: &[u8], cursor: &mut Cursor<'a>, chunk: &mut Chunk) -> Result<(), Unreadable> {
+impl<'a> ChatDelta<'a> {
+    fn read_member(&mut self, key: &[u8], cursor: &mut Cursor<'a>, chunk: &mut ChatChunk) -> Result<(), Unreadable> {
         match key {
-            b"content" => self.words |= chunk.text(Words::Content, cursor)?,
-            b"reasoning_content" | b"reasoning" => self.reasoning |= chunk.text(Words::Reasoning, cursor)?,
-            b"tool_calls" => items(cursor, |cursor| {
-                self.words = true;
-                let mut call = Call::default();
-                let read = inside(cursor, |cursor, key| call.take(key, cursor, chunk));
+            b"content" => self.has_text |= chunk.note_string(ChunkString::Content, cursor)?,
+            b"reasoning_content" | b"reasoning" => {
+                self.has_reasoning |= chunk.note_string(ChunkString::Reasoning, cursor)?
+            }
+            b"tool_calls" => read_elements(cursor, |cursor| {
+                self.has_text = true;
+                let mut call = ChatCallDelta::default();
+                let read = read_members(cursor, |cursor, key| call.read_member(key, cursor, chunk));
                 // Further pieces of a call have only arguments.
                 if !(call.id.is_empty() && call.name.is_empty()) {
                     self.calls.push(call);
@@ -191,86 +196,86 @@ impl<'a> Delta<'a> {
             })?,
             // The older form of `tool_calls`: one call, without an id.
             b"function_call" => {
-                let mut call = Call::default();
-                inside(cursor, |cursor, key| call.function(key, cursor, chunk))?;
+                let mut call = ChatCallDelta::default();
+                read_members(cursor, |cursor, key| call.read_function(key, cursor, chunk))?;
                 if !call.name.is_empty() {
                     self.calls.push(call);
                 }
             }
             b"refusal" | b"audio" => {
                 // Two bytes are an empty string, list or object.
-                let null = cursor.kind() == Kind::Null;
-                self.other |= cursor.value()?.len() > 2 && !null;
+                let null = cursor.peek_kind() == JsonKind::Null;
+                self.has_other |= cursor.skip_value()?.len() > 2 && !null;
             }
-            _ => skip(cursor)?,
+            _ => skip_value(cursor)?,
         }
         Ok(())
     }
 
-    fn says_something(&self) -> bool {
-        self.words || self.reasoning || self.other || !self.calls.is_empty()
+    fn has_output(&self) -> bool {
+        self.has_text || self.has_reasoning || self.has_other || !self.calls.is_empty()
     }
 
     /// Notes the phase of reasoning and the calls.
-    fn note(self, choice: u64, facts: &mut Facts) {
+    fn note_facts(self, choice: u64, facts: &mut Facts) {
         // Text ends reasoning; a chunk with both is past it.
-        if self.words && facts.reasoning == Phase::Open {
-            facts.reasoning = Phase::Over;
-        } else if self.reasoning && !self.words {
-            facts.reasoning = Phase::Open;
+        if self.has_text && facts.reasoning == OutputPhase::Open {
+            facts.reasoning = OutputPhase::Over;
+        } else if self.has_reasoning && !self.has_text {
+            facts.reasoning = OutputPhase::Open;
         }
         for call in self.calls {
             // Servers without indices send complete calls. Some servers give every call the same index and another id.
-            facts.calls.note(EmittedCall {
-                id: kept(&call.id),
-                name: kept(&call.name),
-                by_code: false,
+            facts.calls.merge_call(EmittedCall {
+                id: bounded_text(&call.id),
+                name: bounded_text(&call.name),
+                called_by_code: false,
                 place: call.index.map(|index| (choice, index)),
             });
         }
     }
 }
 
-impl<'a> Call<'a> {
-    fn take(&mut self, key: &[u8], cursor: &mut Cursor<'a>, chunk: &mut Chunk) -> Result<(), Unreadable> {
+impl<'a> ChatCallDelta<'a> {
+    fn read_member(&mut self, key: &[u8], cursor: &mut Cursor<'a>, chunk: &mut ChatChunk) -> Result<(), Unreadable> {
         match key {
-            b"index" => self.index = cursor.number()?,
-            b"id" => self.id = cursor.text()?,
-            b"function" | b"custom" => inside(cursor, |cursor, key| self.function(key, cursor, chunk))?,
-            _ => skip(cursor)?,
+            b"index" => self.index = cursor.read_number()?,
+            b"id" => self.id = cursor.read_text()?,
+            b"function" | b"custom" => read_members(cursor, |cursor, key| self.read_function(key, cursor, chunk))?,
+            _ => skip_value(cursor)?,
         }
         Ok(())
     }
 
-    fn function(&mut self, key: &[u8], cursor: &mut Cursor<'a>, chunk: &mut Chunk) -> Result<(), Unreadable> {
+    fn read_function(&mut self, key: &[u8], cursor: &mut Cursor<'a>, chunk: &mut ChatChunk) -> Result<(), Unreadable> {
         match key {
-            b"name" => self.name = cursor.text()?,
-            b"arguments" | b"input" => drop(chunk.text(Words::Other, cursor)?),
-            _ => skip(cursor)?,
+            b"name" => self.name = cursor.read_text()?,
+            b"arguments" | b"input" => drop(chunk.note_string(ChunkString::Other, cursor)?),
+            _ => skip_value(cursor)?,
         }
         Ok(())
     }
 }
 
 /// Reads the usage in the form of OpenAI and compatible servers.
-fn usage(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
+fn read_usage(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
     let (mut usage, mut input, mut some) = (Usage::default(), 0, false);
-    let read = inside(cursor, |cursor, key| {
+    let read = read_members(cursor, |cursor, key| {
         some = true;
         match key {
-            b"prompt_tokens" => count(&mut input, cursor),
-            b"completion_tokens" => count(&mut usage.output, cursor),
-            b"prompt_tokens_details" => inside(cursor, |cursor, key| match key {
-                b"cached_tokens" => count(&mut usage.cache_read, cursor),
-                _ => skip(cursor),
+            b"prompt_tokens" => read_count(&mut input, cursor),
+            b"completion_tokens" => read_count(&mut usage.output, cursor),
+            b"prompt_tokens_details" => read_members(cursor, |cursor, key| match key {
+                b"cached_tokens" => read_count(&mut usage.cache_read, cursor),
+                _ => skip_value(cursor),
             }),
             // DeepSeek's name for it.
-            b"prompt_cache_hit_tokens" => count(&mut usage.cache_read, cursor),
-            b"completion_tokens_details" => inside(cursor, |cursor, key| match key {
-                b"reasoning_tokens" => count(&mut usage.reasoning, cursor),
-                _ => skip(cursor),
+            b"prompt_cache_hit_tokens" => read_count(&mut usage.cache_read, cursor),
+            b"completion_tokens_details" => read_members(cursor, |cursor, key| match key {
+                b"reasoning_tokens" => read_count(&mut usage.reasoning, cursor),
+                _ => skip_value(cursor),
             }),
-            _ => skip(cursor),
+            _ => skip_value(cursor),
         }
     });
     if some {

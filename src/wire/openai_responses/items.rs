@@ -4,7 +4,7 @@ use crate::conversation::{CallFamily, WithoutResult};
 
 /// The form of the output of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum OutputForm {
     /// An `output` that is a string or a list of content parts: functions, custom tools, local shells.
     Text,
     /// An `output` that is a list of `{stdout, stderr, outcome}`.
@@ -14,7 +14,7 @@ pub(super) enum Form {
     /// A `tools` list of definitions.
     Search,
     /// A form that the proxy cannot write for the client.
-    Nothing,
+    Unwritable,
 }
 
 /// A kind of call.
@@ -27,8 +27,8 @@ pub(super) struct CallKind {
     /// The family of results that answer it.
     pub(super) family: CallFamily,
     /// The provider's reaction to a missing result.
-    pub(super) open: WithoutResult,
-    pub(super) form: Form,
+    pub(super) without_result: WithoutResult,
+    pub(super) form: OutputForm,
 }
 
 /// A kind of result.
@@ -37,22 +37,22 @@ pub(super) struct ResultKind {
     /// The item's `type`.
     pub(super) item: &'static str,
     /// The member that names the call.
-    pub(super) names: &'static str,
+    pub(super) id_key: &'static str,
     pub(super) family: CallFamily,
 }
 
 /// The group of calls whose results are texts.
-const TEXTS: u8 = 0;
+const TEXT_GROUP: u8 = 0;
 
 /// The family of a local shell's result whose call is not known.
 ///
 /// Only local shell calls take both results of this form and results of functions.
-const LOCAL_SHELL: CallFamily = family(7, 0);
+const UNPAIRED_SHELL_OUTPUT: CallFamily = family(7, 0);
 /// The family of a local shell's result whose call is known.
-pub(super) const OF_LOCAL_SHELL: CallFamily = family(TEXTS, 0);
+pub(super) const PAIRED_SHELL_OUTPUT: CallFamily = family(TEXT_GROUP, 0);
 
 /// The types that `DeepSeek` reads. It skips all others (deepseek-recipe 0.2.0).
-pub(super) const DEEPSEEK: [&str; 9] = [
+pub(super) const DEEPSEEK_TYPES: [&str; 9] = [
     "message",
     "reasoning",
     "web_search_call",
@@ -68,116 +68,120 @@ const fn family(group: u8, kind: u8) -> CallFamily {
     CallFamily { group, kind }
 }
 
-const fn call(
+const fn call_row(
     item: &'static str,
     result: &'static str,
     family: CallFamily,
     open: WithoutResult,
-    form: Form,
+    form: OutputForm,
 ) -> CallKind {
     CallKind {
         item,
         result,
         family,
-        open,
+        without_result: open,
         form,
     }
 }
 
-const fn result(item: &'static str, names: &'static str, family: CallFamily) -> ResultKind {
-    ResultKind { item, names, family }
+const fn result_row(item: &'static str, names: &'static str, family: CallFamily) -> ResultKind {
+    ResultKind {
+        item,
+        id_key: names,
+        family,
+    }
 }
 
 /// Calls with results of their own. Hosted tools contain their results and pair with nothing.
-pub(super) const CALLS: &[CallKind] = &[
-    call(
+pub(super) const CALL_KINDS: &[CallKind] = &[
+    call_row(
         "function_call",
         "function_call_output",
-        family(TEXTS, 0),
+        family(TEXT_GROUP, 0),
         WithoutResult::Refused,
-        Form::Text,
+        OutputForm::Text,
     ),
-    call(
+    call_row(
         "custom_tool_call",
         "custom_tool_call_output",
-        family(TEXTS, 1),
+        family(TEXT_GROUP, 1),
         WithoutResult::Refused,
-        Form::Text,
+        OutputForm::Text,
     ),
     // The specification has `local_shell_call_output {id}`, but codex answers with the output of a function.
-    call(
+    call_row(
         "local_shell_call",
         "function_call_output",
-        family(TEXTS, 0),
+        family(TEXT_GROUP, 0),
         WithoutResult::Refused,
-        Form::Text,
+        OutputForm::Text,
     ),
-    call(
+    call_row(
         "shell_call",
         "shell_call_output",
         family(1, 0),
         WithoutResult::Refused,
-        Form::Shell,
+        OutputForm::Shell,
     ),
-    call(
+    call_row(
         "apply_patch_call",
         "apply_patch_call_output",
         family(2, 0),
         WithoutResult::Refused,
-        Form::Patch,
+        OutputForm::Patch,
     ),
     // Its result is a screenshot, which the proxy cannot make up.
-    call(
+    call_row(
         "computer_call",
         "computer_call_output",
         family(3, 0),
         WithoutResult::Unanswerable,
-        Form::Nothing,
+        OutputForm::Unwritable,
     ),
-    call(
+    call_row(
         "tool_search_call",
         "tool_search_output",
         family(4, 0),
         WithoutResult::Refused,
-        Form::Search,
+        OutputForm::Search,
     ),
     // The provider runs it, and may leave it open.
-    call(
+    call_row(
         "program",
         "program_output",
         family(6, 0),
         WithoutResult::Legal,
-        Form::Nothing,
+        OutputForm::Unwritable,
     ),
     // A decision of the user, which the proxy must not make. No known error shows that the provider requires one.
-    call(
+    call_row(
         "mcp_approval_request",
         "mcp_approval_response",
         family(5, 0),
         WithoutResult::Legal,
-        Form::Nothing,
+        OutputForm::Unwritable,
     ),
 ];
 
 /// Results of calls.
-pub(super) const RESULTS: &[ResultKind] = &[
-    result("function_call_output", "call_id", family(TEXTS, 0)),
-    result("custom_tool_call_output", "call_id", family(TEXTS, 1)),
-    result("local_shell_call_output", "id", LOCAL_SHELL),
-    result("shell_call_output", "call_id", family(1, 0)),
-    result("apply_patch_call_output", "call_id", family(2, 0)),
-    result("computer_call_output", "call_id", family(3, 0)),
-    result("tool_search_output", "call_id", family(4, 0)),
-    result("program_output", "call_id", family(6, 0)),
-    result("mcp_approval_response", "approval_request_id", family(5, 0)),
+pub(super) const RESULT_KINDS: &[ResultKind] = &[
+    result_row("function_call_output", "call_id", family(TEXT_GROUP, 0)),
+    result_row("custom_tool_call_output", "call_id", family(TEXT_GROUP, 1)),
+    result_row("local_shell_call_output", "id", UNPAIRED_SHELL_OUTPUT),
+    result_row("shell_call_output", "call_id", family(1, 0)),
+    result_row("apply_patch_call_output", "call_id", family(2, 0)),
+    result_row("computer_call_output", "call_id", family(3, 0)),
+    result_row("tool_search_output", "call_id", family(4, 0)),
+    result_row("program_output", "call_id", family(6, 0)),
+    result_row("mcp_approval_response", "approval_request_id", family(5, 0)),
 ];
 
 /// Returns the kind of call whose items have the type `item`.
 pub(super) fn call_kind(item: &[u8]) -> Option<&'static CallKind> {
-    CALLS.iter().find(|kind| kind.item.as_bytes() == item)
+    CALL_KINDS.iter().find(|kind| kind.item.as_bytes() == item)
 }
 
 /// Returns the kind of result whose items have the type `item`.
 pub(super) fn result_kind(item: &[u8]) -> Option<&'static ResultKind> {
-    RESULTS.iter().find(|kind| kind.item.as_bytes() == item)
+    RESULT_KINDS.iter().find(|kind| kind.item.as_bytes() == item)
 }

@@ -6,7 +6,7 @@ pub(crate) mod read;
 pub(crate) mod watch;
 pub(crate) mod write;
 
-pub(crate) use read::read;
+pub(crate) use read::read_body;
 
 use crate::{
     conversation::rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
@@ -18,7 +18,7 @@ use crate::{
 /// Place: `OpenAI` takes outputs anywhere (codex matches ids as sets over the whole input). `DeepSeek`'s own converter
 /// (deepseek-recipe 0.2.0) requires them before the next item that is neither call nor output. It requires each id once
 /// in the whole input.
-pub(crate) const fn rules(dialect: Dialect) -> PairingRules {
+pub(crate) const fn pairing_rules(dialect: Dialect) -> PairingRules {
     let deepseek = matches!(dialect, Dialect::DeepSeek);
     PairingRules {
         place: if deepseek {

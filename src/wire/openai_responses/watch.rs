@@ -12,15 +12,15 @@ use crate::{
     wire::{
         Unreadable,
         facts::{
-            self, ENOUGH, EmittedCall, Facts, FaultFields, LISTED_MAX, Phase, Seen, ServerTool, Usage, count, inside,
-            items, kept, said, skip, walk,
+            self, AnswerErrorFields, END_WALK, EmittedCall, EventActivity, Facts, LISTED_MAX, OutputPhase, ServerTool,
+            Usage, bounded_text, non_empty_text, read_count, read_elements, read_members, read_object, skip_value,
         },
         json::Cursor,
     },
 };
 
 /// Known final states, and the reasons of `incomplete`.
-pub(crate) const STOPS: [&str; 6] = [
+pub(crate) const STOP_REASONS: [&str; 6] = [
     "completed",
     "failed",
     "incomplete",
@@ -30,7 +30,7 @@ pub(crate) const STOPS: [&str; 6] = [
 ];
 
 /// Returns `true` if an event is a piece of text that changes no fact.
-pub(crate) fn is_delta(event: &[u8], facts: &Facts) -> bool {
+pub(crate) fn is_text_delta(event: &[u8], facts: &Facts) -> bool {
     // Only the provider's own spelling of both lines is recognized. Any other event is read in full.
     let Some(rest) = event.strip_prefix(b"event: ") else {
         return false;
@@ -39,194 +39,194 @@ pub(crate) fn is_delta(event: &[u8], facts: &Facts) -> bool {
     let (name, data) = rest.split_at_checked(length).unwrap_or((rest, &[]));
     let typed = data.strip_prefix(b"\ndata: {\"type\":\"");
     let same = typed.and_then(|data| data.strip_prefix(name));
-    same.is_some_and(|data| data.starts_with(b"\",")) && is_plain_delta(name, facts)
+    same.is_some_and(|data| data.starts_with(b"\",")) && is_delta_type(name, facts)
 }
 
 /// Returns `true` if events of this type change no fact.
-fn is_plain_delta(kind: &[u8], facts: &Facts) -> bool {
+fn is_delta_type(kind: &[u8], facts: &Facts) -> bool {
     // The first delta of reasoning opens its phase.
-    kind.ends_with(b".delta") && (facts.reasoning == Phase::Open || !kind.starts_with(REASONING))
+    kind.ends_with(b".delta") && (facts.reasoning == OutputPhase::Open || !kind.starts_with(REASONING_START))
 }
 
 /// The beginning of the types of reasoning events.
-const REASONING: &[u8] = b"response.reasoning";
+const REASONING_START: &[u8] = b"response.reasoning";
 
 /// The members of an event that facts come from.
 #[derive(Default)]
-struct Top<'a> {
+struct ResponsesEvent<'a> {
     kind: Text<'a>,
     index: Option<u64>,
     item_id: Text<'a>,
-    item: Item<'a>,
-    response: Response<'a>,
-    error: FaultFields<'a>,
+    item: ItemMembers<'a>,
+    response: ResponseMembers<'a>,
+    error: AnswerErrorFields<'a>,
 }
 
 /// Reads the data of one event called `name`.
-pub(crate) fn read(name: &[u8], data: &[u8], facts: &mut Facts) -> Seen {
-    let mut top = Top::default();
-    walk(data, |cursor, key| match key {
+pub(crate) fn read_event(name: &[u8], data: &[u8], facts: &mut Facts) -> EventActivity {
+    let mut top = ResponsesEvent::default();
+    read_object(data, |cursor, key| match key {
         b"type" => {
-            top.kind = cursor.text()?;
-            if is_plain_delta(&top.kind, facts) {
-                ENOUGH
+            top.kind = cursor.read_text()?;
+            if is_delta_type(&top.kind, facts) {
+                END_WALK
             } else {
                 Ok(())
             }
         }
-        b"output_index" => cursor.number().map(|index| top.index = index),
-        b"item_id" => cursor.text().map(|id| top.item_id = id),
-        b"item" => inside(cursor, |cursor, key| top.item.take(key, cursor)),
-        b"response" => inside(cursor, |cursor, key| top.response.take(key, cursor)),
-        b"error" => top.error.take(cursor),
-        b"code" => top.error.member(key, cursor),
+        b"output_index" => cursor.read_number().map(|index| top.index = index),
+        b"item_id" => cursor.read_text().map(|id| top.item_id = id),
+        b"item" => read_members(cursor, |cursor, key| top.item.read_member(key, cursor)),
+        b"response" => read_members(cursor, |cursor, key| top.response.read_member(key, cursor)),
+        b"error" => top.error.read_error(cursor),
+        b"code" => top.error.read_member(key, cursor),
         // The answer is one response and no stream.
-        b"output" => items(cursor, |cursor| {
-            let mut item = Item::default();
-            let read = inside(cursor, |cursor, key| item.take(key, cursor));
-            item.whole(facts);
-            facts.begun = true;
+        b"output" => read_elements(cursor, |cursor| {
+            let mut item = ItemMembers::default();
+            let read = read_members(cursor, |cursor, key| item.read_member(key, cursor));
+            item.note_complete(facts);
+            facts.has_output = true;
             read
         }),
-        _ => top.response.take(key, cursor),
+        _ => top.response.read_member(key, cursor),
     });
     let kind = if top.kind.is_empty() { name } else { &top.kind };
-    top.note(kind, facts)
+    top.note_event(kind, facts)
 }
 
-impl Top<'_> {
+impl ResponsesEvent<'_> {
     /// Notes the event of type `kind`.
-    fn note(&self, kind: &[u8], facts: &mut Facts) -> Seen {
+    fn note_event(&self, kind: &[u8], facts: &mut Facts) -> EventActivity {
         if kind.starts_with(b"response.") {
-            self.response.name(facts);
+            self.response.note_ids(facts);
         }
         match kind {
             b"response.queued" => {
                 facts.queued = true;
-                return Seen::Heartbeat;
+                return EventActivity::Heartbeat;
             }
-            b"keepalive" | b"response.in_progress" => return Seen::Heartbeat,
-            b"response.output_item.added" => self.item.added(self.index, facts),
-            b"response.output_item.done" => self.item.done(self.index, facts),
+            b"keepalive" | b"response.in_progress" => return EventActivity::Heartbeat,
+            b"response.output_item.added" => self.item.note_added(self.index, facts),
+            b"response.output_item.done" => self.item.note_done(self.index, facts),
             b"response.completed" | b"response.failed" | b"response.incomplete" | b"response.cancelled" => {
-                self.response.note(facts);
+                self.response.note_end(facts);
                 facts.terminal = true;
                 // Compatible servers may leave out the response, or its status.
                 if facts.stop.is_none() {
-                    facts.stop = kind.strip_prefix(b"response.").and_then(said);
+                    facts.stop = kind.strip_prefix(b"response.").and_then(non_empty_text);
                 }
             }
-            b"error" => (facts.error, facts.terminal) = (Some(self.error.fault()), true),
+            b"error" => (facts.error, facts.terminal) = (Some(self.error.to_answer_error()), true),
             // Without a type this is a whole response.
-            b"" => self.response.whole(facts),
-            _ if kind.starts_with(REASONING) && kind.ends_with(b".delta") => facts.reasoning = Phase::Open,
+            b"" => self.response.note_response(facts),
+            _ if kind.starts_with(REASONING_START) && kind.ends_with(b".delta") => facts.reasoning = OutputPhase::Open,
             _ if kind.ends_with(b"_call.completed")
                 || kind.ends_with(b".failed")
                 || kind.ends_with(b"_tools.completed") =>
             {
-                let id = kept(&self.item_id);
-                facts.server_tools.end(|tool| is_place(tool, self.index, &id));
+                let id = bounded_text(&self.item_id);
+                facts.server_tools.end_tool(|tool| is_same_tool(tool, self.index, &id));
             }
             _ => {}
         }
-        facts.begun |= begins(kind);
-        Seen::Progress
+        facts.has_output |= is_output_type(kind);
+        EventActivity::Progress
     }
 }
 
 /// Returns `true` if an event of this type is output or follows output. A failed response may have had none.
-fn begins(kind: &[u8]) -> bool {
+fn is_output_type(kind: &[u8]) -> bool {
     kind.strip_prefix(b"response.")
         .is_some_and(|kind| !matches!(kind, b"created" | b"queued" | b"in_progress" | b"failed" | b"cancelled"))
 }
 
 /// Returns `true` if a tool has this index or this id.
-fn is_place(tool: &ServerTool, index: Option<u64>, id: &str) -> bool {
+fn is_same_tool(tool: &ServerTool, index: Option<u64>, id: &str) -> bool {
     (index.is_some() && tool.index == index) || (!id.is_empty() && *tool.id == *id)
 }
 
 /// The members of a response that facts come from.
 #[derive(Default)]
-struct Response<'a> {
+struct ResponseMembers<'a> {
     id: Text<'a>,
     model: Text<'a>,
     object: Text<'a>,
     status: Text<'a>,
     reason: Text<'a>,
-    error: FaultFields<'a>,
+    error: AnswerErrorFields<'a>,
     usage: Option<Usage>,
 }
 
-impl<'a> Response<'a> {
-    fn take(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+impl<'a> ResponseMembers<'a> {
+    fn read_member(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         match key {
-            b"id" => self.id = cursor.text()?,
-            b"model" => self.model = cursor.text()?,
-            b"object" => self.object = cursor.text()?,
-            b"status" => self.status = cursor.text()?,
-            b"error" => self.error.take(cursor)?,
-            b"incomplete_details" => inside(cursor, |cursor, key| match key {
-                b"reason" => cursor.text().map(|reason| self.reason = reason),
-                _ => skip(cursor),
+            b"id" => self.id = cursor.read_text()?,
+            b"model" => self.model = cursor.read_text()?,
+            b"object" => self.object = cursor.read_text()?,
+            b"status" => self.status = cursor.read_text()?,
+            b"error" => self.error.read_error(cursor)?,
+            b"incomplete_details" => read_members(cursor, |cursor, key| match key {
+                b"reason" => cursor.read_text().map(|reason| self.reason = reason),
+                _ => skip_value(cursor),
             })?,
-            b"usage" => self.usage = usage(cursor)?,
-            _ => skip(cursor)?,
+            b"usage" => self.usage = read_usage(cursor)?,
+            _ => skip_value(cursor)?,
         }
         Ok(())
     }
 
     /// Notes the id and the model.
-    fn name(&self, facts: &mut Facts) {
-        facts::name(facts, &self.id);
-        facts.model = facts.model.take().or_else(|| said(&self.model));
+    fn note_ids(&self, facts: &mut Facts) {
+        facts::note_answer_id(facts, &self.id);
+        facts.model = facts.model.take().or_else(|| non_empty_text(&self.model));
     }
 
     /// Notes the end of the response.
-    fn note(&self, facts: &mut Facts) {
+    fn note_end(&self, facts: &mut Facts) {
         // The reason of `incomplete` is more precise than the status.
-        facts.stop = said(&self.reason).or_else(|| said(&self.status));
+        facts.stop = non_empty_text(&self.reason).or_else(|| non_empty_text(&self.status));
         facts.usage = self.usage.unwrap_or(facts.usage);
-        if self.error.is_seen() {
-            facts.error = Some(self.error.fault());
+        if self.error.is_error() {
+            facts.error = Some(self.error.to_answer_error());
         }
     }
 
     /// Notes an answer that is one response, or a history from `/responses/compact`.
-    fn whole(&self, facts: &mut Facts) {
+    fn note_response(&self, facts: &mut Facts) {
         match self.object.as_ref() {
             b"response" => {
-                self.note(facts);
-                self.name(facts);
+                self.note_end(facts);
+                self.note_ids(facts);
                 // A background response is returned before it has run.
                 facts.terminal = !matches!(self.status.as_ref(), b"queued" | b"in_progress");
                 facts.queued = *self.status == *b"queued";
-                facts.begun |= matches!(self.status.as_ref(), b"completed" | b"incomplete");
+                facts.has_output |= matches!(self.status.as_ref(), b"completed" | b"incomplete");
             }
             b"response.compaction" => {
-                self.note(facts);
-                (facts.compaction, facts.terminal, facts.begun) = (Phase::Over, true, true);
+                self.note_end(facts);
+                (facts.compaction, facts.terminal, facts.has_output) = (OutputPhase::Over, true, true);
             }
             _ => {}
         }
     }
 }
 
-fn usage(cursor: &mut Cursor<'_>) -> Result<Option<Usage>, Unreadable> {
+fn read_usage(cursor: &mut Cursor<'_>) -> Result<Option<Usage>, Unreadable> {
     let (mut usage, mut input, mut some) = (Usage::default(), 0, false);
-    inside(cursor, |cursor, key| {
+    read_members(cursor, |cursor, key| {
         some = true;
         match key {
-            b"input_tokens" => count(&mut input, cursor),
-            b"output_tokens" => count(&mut usage.output, cursor),
-            b"input_tokens_details" => inside(cursor, |cursor, key| match key {
-                b"cached_tokens" => count(&mut usage.cache_read, cursor),
-                _ => skip(cursor),
+            b"input_tokens" => read_count(&mut input, cursor),
+            b"output_tokens" => read_count(&mut usage.output, cursor),
+            b"input_tokens_details" => read_members(cursor, |cursor, key| match key {
+                b"cached_tokens" => read_count(&mut usage.cache_read, cursor),
+                _ => skip_value(cursor),
             }),
-            b"output_tokens_details" => inside(cursor, |cursor, key| match key {
-                b"reasoning_tokens" => count(&mut usage.reasoning, cursor),
-                _ => skip(cursor),
+            b"output_tokens_details" => read_members(cursor, |cursor, key| match key {
+                b"reasoning_tokens" => read_count(&mut usage.reasoning, cursor),
+                _ => skip_value(cursor),
             }),
-            _ => skip(cursor),
+            _ => skip_value(cursor),
         }
     })?;
     // The provider counts cached tokens as input tokens too.
@@ -236,7 +236,7 @@ fn usage(cursor: &mut Cursor<'_>) -> Result<Option<Usage>, Unreadable> {
 
 /// The members of an item that facts come from.
 #[derive(Default)]
-struct Item<'a> {
+struct ItemMembers<'a> {
     kind: Text<'a>,
     id: Text<'a>,
     call_id: Text<'a>,
@@ -250,13 +250,13 @@ struct Item<'a> {
 
 /// The kind of an item.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum ItemRole {
     /// A call that the client answers.
     Call,
     /// A tool of the provider whose item contains its output.
     Server,
     /// A tool of the provider whose output is an item of its own.
-    ServerApart,
+    ServerWithOutputItem,
     /// The output of such a tool.
     ServerOutput,
     /// Reasoning of the model.
@@ -267,47 +267,47 @@ enum Role {
     Other,
 }
 
-impl<'a> Item<'a> {
-    fn take(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
+impl<'a> ItemMembers<'a> {
+    fn read_member(&mut self, key: &[u8], cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         match key {
-            b"type" => self.kind = cursor.text()?,
-            b"id" => self.id = cursor.text()?,
-            b"call_id" => self.call_id = cursor.text()?,
-            b"name" => self.name = cursor.text()?,
-            b"execution" => self.execution = cursor.text()?,
-            b"caller" => inside(cursor, |cursor, key| match key {
-                b"type" => cursor.text().map(|kind| self.caller = kind),
-                _ => skip(cursor),
+            b"type" => self.kind = cursor.read_text()?,
+            b"id" => self.id = cursor.read_text()?,
+            b"call_id" => self.call_id = cursor.read_text()?,
+            b"name" => self.name = cursor.read_text()?,
+            b"execution" => self.execution = cursor.read_text()?,
+            b"caller" => read_members(cursor, |cursor, key| match key {
+                b"type" => cursor.read_text().map(|kind| self.caller = kind),
+                _ => skip_value(cursor),
             })?,
-            b"environment" => inside(cursor, |cursor, key| match key {
-                b"type" => cursor.text().map(|kind| self.environment = kind),
-                _ => skip(cursor),
+            b"environment" => read_members(cursor, |cursor, key| match key {
+                b"type" => cursor.read_text().map(|kind| self.environment = kind),
+                _ => skip_value(cursor),
             })?,
-            _ => skip(cursor)?,
+            _ => skip_value(cursor)?,
         }
         Ok(())
     }
 
-    fn role(&self) -> Role {
+    fn item_role(&self) -> ItemRole {
         match self.kind.as_ref() {
-            b"shell_call" if self.environment.starts_with(b"container") => Role::ServerApart,
-            b"program" => Role::ServerApart,
+            b"shell_call" if self.environment.starts_with(b"container") => ItemRole::ServerWithOutputItem,
+            b"program" => ItemRole::ServerWithOutputItem,
             // A client cannot answer a search without a call id.
-            b"tool_search_call" if *self.execution == *b"server" || self.call_id.is_empty() => Role::Server,
+            b"tool_search_call" if *self.execution == *b"server" || self.call_id.is_empty() => ItemRole::Server,
             b"function_call" | b"custom_tool_call" | b"local_shell_call" | b"apply_patch_call" | b"computer_call"
-            | b"shell_call" | b"tool_search_call" => Role::Call,
-            b"shell_call_output" | b"program_output" => Role::ServerOutput,
-            b"reasoning" => Role::Reasoning,
-            b"compaction" | b"compaction_summary" => Role::Compaction,
-            b"mcp_list_tools" => Role::Server,
+            | b"shell_call" | b"tool_search_call" => ItemRole::Call,
+            b"shell_call_output" | b"program_output" => ItemRole::ServerOutput,
+            b"reasoning" => ItemRole::Reasoning,
+            b"compaction" | b"compaction_summary" => ItemRole::Compaction,
+            b"mcp_list_tools" => ItemRole::Server,
             // New kinds appear. Routers mark their own with a colon (`openrouter:shell`).
-            kind if kind.ends_with(b"_call") || kind.contains(&b':') => Role::Server,
-            _ => Role::Other,
+            kind if kind.ends_with(b"_call") || kind.contains(&b':') => ItemRole::Server,
+            _ => ItemRole::Other,
         }
     }
 
     /// Returns the id that the output of the call names.
-    fn answer_id(&self) -> &[u8] {
+    fn output_call_id(&self) -> &[u8] {
         if self.call_id.is_empty() {
             &self.id
         } else {
@@ -315,59 +315,61 @@ impl<'a> Item<'a> {
         }
     }
 
-    fn tool(&self, id: &[u8], index: Option<u64>) -> ServerTool {
+    fn server_tool(&self, id: &[u8], index: Option<u64>) -> ServerTool {
         ServerTool {
-            id: kept(id),
-            name: said(&self.name).unwrap_or_else(|| kept(&self.kind)),
+            id: bounded_text(id),
+            name: non_empty_text(&self.name).unwrap_or_else(|| bounded_text(&self.kind)),
             index,
         }
     }
 
     /// Notes an item that was added.
-    fn added(&self, index: Option<u64>, facts: &mut Facts) {
-        match self.role() {
-            Role::Call => facts.calls.note(EmittedCall {
-                id: kept(self.answer_id()),
-                name: said(&self.name).unwrap_or_else(|| kept(&self.kind)),
+    fn note_added(&self, index: Option<u64>, facts: &mut Facts) {
+        match self.item_role() {
+            ItemRole::Call => facts.calls.merge_call(EmittedCall {
+                id: bounded_text(self.output_call_id()),
+                name: non_empty_text(&self.name).unwrap_or_else(|| bounded_text(&self.kind)),
                 // A program at the provider may call too, and waits for the result.
-                by_code: !matches!(self.caller.as_ref(), b"" | b"direct"),
+                called_by_code: !matches!(self.caller.as_ref(), b"" | b"direct"),
                 place: index.map(|index| (0, index)),
             }),
-            Role::Server => facts.server_tools.start(self.tool(&self.id, index)),
-            Role::ServerApart => facts.server_tools.start(self.tool(self.answer_id(), None)),
-            Role::Reasoning => facts.reasoning = Phase::Open,
-            Role::Compaction => facts.compaction = Phase::Open,
-            Role::ServerOutput | Role::Other => {}
+            ItemRole::Server => facts.server_tools.start_tool(self.server_tool(&self.id, index)),
+            ItemRole::ServerWithOutputItem => facts
+                .server_tools
+                .start_tool(self.server_tool(self.output_call_id(), None)),
+            ItemRole::Reasoning => facts.reasoning = OutputPhase::Open,
+            ItemRole::Compaction => facts.compaction = OutputPhase::Open,
+            ItemRole::ServerOutput | ItemRole::Other => {}
         }
     }
 
     /// Notes an item of an answer that is no stream.
-    fn whole(&self, facts: &mut Facts) {
-        match self.role() {
+    fn note_complete(&self, facts: &mut Facts) {
+        match self.item_role() {
             // The item already contains its output, so the tool is not in flight.
-            Role::Server => facts.server_tools.started = facts.server_tools.started.saturating_add(1),
-            Role::Call | Role::ServerApart => self.added(None, facts),
-            _ => self.done(None, facts),
+            ItemRole::Server => facts.server_tools.started = facts.server_tools.started.saturating_add(1),
+            ItemRole::Call | ItemRole::ServerWithOutputItem => self.note_added(None, facts),
+            _ => self.note_done(None, facts),
         }
     }
 
     /// Notes an item that is complete.
-    fn done(&self, index: Option<u64>, facts: &mut Facts) {
-        match self.role() {
+    fn note_done(&self, index: Option<u64>, facts: &mut Facts) {
+        match self.item_role() {
             // Adds members that the first event lacked, or a call without a first event. A full list stays as it is, or
             // calls beyond it would be counted twice.
-            Role::Call if facts.calls.list.len() < LISTED_MAX => self.added(index, facts),
-            Role::Server => {
-                let id = kept(&self.id);
-                facts.server_tools.end(|tool| is_place(tool, index, &id));
+            ItemRole::Call if facts.calls.list.len() < LISTED_MAX => self.note_added(index, facts),
+            ItemRole::Server => {
+                let id = bounded_text(&self.id);
+                facts.server_tools.end_tool(|tool| is_same_tool(tool, index, &id));
             }
-            Role::ServerOutput => {
-                let id = kept(self.answer_id());
-                facts.server_tools.end(|tool| tool.id == id);
+            ItemRole::ServerOutput => {
+                let id = bounded_text(self.output_call_id());
+                facts.server_tools.end_tool(|tool| tool.id == id);
             }
-            Role::Reasoning => facts.reasoning = Phase::Over,
-            Role::Compaction => facts.compaction = Phase::Over,
-            Role::Call | Role::ServerApart | Role::Other => {}
+            ItemRole::Reasoning => facts.reasoning = OutputPhase::Over,
+            ItemRole::Compaction => facts.compaction = OutputPhase::Over,
+            ItemRole::Call | ItemRole::ServerWithOutputItem | ItemRole::Other => {}
         }
     }
 }

@@ -3,29 +3,31 @@
 use crate::{
     splice::{Edit, Piece, Span},
     wire::{
-        json::{self, Json, Kind},
-        openai_responses::items::{CallKind, Form, call_kind, result_kind},
-        quote::{self, Quoted},
+        json::{self, Json, JsonKind},
+        openai_responses::items::{CallKind, OutputForm, call_kind, result_kind},
+        quote::{self, QuotedPiece},
     },
 };
 
 /// Types of parts in an output that a user message may contain unchanged.
-const CARRIED: [&[u8]; 2] = [b"input_image", b"input_file"];
+const CARRIED_TYPES: [&[u8]; 2] = [b"input_image", b"input_file"];
 
 /// Writes a placeholder in the form that answers the call at `call`.
-pub(crate) fn placeholder(json: Json<'_>, call: Span, id: Piece, text: &'static str) -> Vec<Piece> {
-    result(kind_of(json, call), id, json::constant(text), true)
+pub(crate) fn write_placeholder(json: Json<'_>, call: Span, id: Piece, text: &'static str) -> Vec<Piece> {
+    write_output_item(call_kind_at(json, call), id, json::constant_string(text), true)
 }
 
 /// Writes a real result that was not in the body. `content` is JSON that the output takes.
-pub(crate) fn restored(json: Json<'_>, call: Span, id: Piece, content: String, failed: bool) -> Vec<Piece> {
-    result(kind_of(json, call), id, vec![Piece::Made(content)], failed)
+pub(crate) fn write_result(json: Json<'_>, call: Span, id: Piece, content: String, failed: bool) -> Vec<Piece> {
+    write_output_item(call_kind_at(json, call), id, vec![Piece::Made(content)], failed)
 }
 
 /// Writes a result for a call of `kind`. `text` is a JSON string, or for [`Form::Text`] also a list of parts.
-fn result(kind: Option<&CallKind>, id: Piece, text: Vec<Piece>, failed: bool) -> Vec<Piece> {
+fn write_output_item(kind: Option<&CallKind>, id: Piece, text: Vec<Piece>, failed: bool) -> Vec<Piece> {
     // Most calls are of functions, which an unknown call is taken for.
-    let (item, form) = kind.map_or(("function_call_output", Form::Text), |kind| (kind.result, kind.form));
+    let (item, form) = kind.map_or(("function_call_output", OutputForm::Text), |kind| {
+        (kind.result, kind.form)
+    });
     let mut pieces = vec![
         Piece::Constant(r#"{"type":""#),
         Piece::Constant(item),
@@ -33,19 +35,19 @@ fn result(kind: Option<&CallKind>, id: Piece, text: Vec<Piece>, failed: bool) ->
         id,
     ];
     let (before, after) = match form {
-        Form::Text | Form::Nothing => (r#","output":"#, "}"),
-        Form::Shell if failed => (
+        OutputForm::Text | OutputForm::Unwritable => (r#","output":"#, "}"),
+        OutputForm::Shell if failed => (
             r#","output":[{"stdout":"","stderr":"#,
             r#","outcome":{"type":"exit","exit_code":1}}]}"#,
         ),
-        Form::Shell => (
+        OutputForm::Shell => (
             r#","output":[{"stdout":"#,
             r#","stderr":"","outcome":{"type":"exit","exit_code":0}}]}"#,
         ),
-        Form::Patch if failed => (r#","status":"failed","output":"#, "}"),
-        Form::Patch => (r#","status":"completed","output":"#, "}"),
+        OutputForm::Patch if failed => (r#","status":"failed","output":"#, "}"),
+        OutputForm::Patch => (r#","status":"completed","output":"#, "}"),
         // The form has no text. An empty list is a search without hits, as codex answers an interrupted search.
-        Form::Search => {
+        OutputForm::Search => {
             pieces.push(Piece::Constant(
                 r#","status":"completed","execution":"client","tools":[]}"#,
             ));
@@ -59,14 +61,14 @@ fn result(kind: Option<&CallKind>, id: Piece, text: Vec<Piece>, failed: bool) ->
 }
 
 /// Writes the answer of a remote call, whose kind is not known.
-pub(crate) fn held_answer(id: Piece, text: &'static str) -> Vec<Piece> {
-    result(None, id, json::constant(text), true)
+pub(crate) fn write_remote_answer(id: Piece, text: &'static str) -> Vec<Piece> {
+    write_output_item(None, id, json::constant_string(text), true)
 }
 
 /// Inserts items before an `input` that is a string, which becomes a message of the user.
-pub(crate) fn in_front_of_text(json: Json<'_>, front: Vec<Vec<Piece>>) -> Option<Edit> {
-    let text = json.member(json.root().ok()?, "input")?;
-    if json.kind(text) != Kind::String {
+pub(crate) fn insert_before_text(json: Json<'_>, front: Vec<Vec<Piece>>) -> Option<Edit> {
+    let text = json.member(json.root_span().ok()?, "input")?;
+    if json.kind(text) != JsonKind::String {
         return None;
     }
     let mut items = front;
@@ -77,47 +79,55 @@ pub(crate) fn in_front_of_text(json: Json<'_>, front: Vec<Vec<Piece>>) -> Option
     ]);
     Some(Edit {
         span: text,
-        pieces: json::list(items),
+        pieces: json::write_list(items),
     })
 }
 
 /// Writes a result as a user message.
-pub(crate) fn quote(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Piece> {
+pub(crate) fn write_quote(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Piece> {
     // The key of the content depends on the kind of the result.
     let said = ["output", "tools", "approve"]
         .into_iter()
         .find_map(|key| json.member(result, key));
     let part = |part| match part {
-        Quoted::Block(span) => vec![Piece::Original(span)],
-        Quoted::Text(mut text) => {
+        QuotedPiece::Block(span) => vec![Piece::Original(span)],
+        QuotedPiece::Text(mut text) => {
             text.insert(0, Piece::Constant(r#"{"type":"input_text","text":""#));
             text.push(Piece::Constant(r#""}"#));
             text
         }
     };
-    let parts = quote::quote(json, id, name, said, &CARRIED).into_iter().map(part);
+    let parts = quote::quote_result(json, id, name, said, &CARRIED_TYPES)
+        .into_iter()
+        .map(part);
     let mut pieces = vec![Piece::Constant(r#"{"type":"message","role":"user","content":"#)];
-    pieces.extend(json::list(parts.collect()));
+    pieces.extend(json::write_list(parts.collect()));
     pieces.push(Piece::Constant("}"));
     pieces
 }
 
 /// Writes a call that cannot be answered as a user message, with the reasoning items directly before it.
-pub(crate) fn fold(json: Json<'_>, call: Span, reasoning: &[Span], id: &str, name: Option<&str>) -> Vec<Piece> {
+pub(crate) fn write_call_as_text(
+    json: Json<'_>,
+    call: Span,
+    reasoning: &[Span],
+    id: &str,
+    name: Option<&str>,
+) -> Vec<Piece> {
     let mut said = Vec::new();
     // Reasoning items are refused without the call that follows them; their text is kept.
     for list in reasoning
         .iter()
         .flat_map(|item| ["summary", "content"].map(|key| json.member(*item, key)))
     {
-        let Some(list) = list.filter(|list| json.kind(*list) == Kind::Array) else {
+        let Some(list) = list.filter(|list| json.kind(*list) == JsonKind::Array) else {
             continue;
         };
-        let walked = json.elements(list, |part| {
-            let text = (json.kind(part) == Kind::Object)
+        let walked = json.for_each_element(list, |part| {
+            let text = (json.kind(part) == JsonKind::Object)
                 .then(|| json.member(part, "text"))
                 .flatten();
-            said.extend(text.filter(|text| json.kind(*text) == Kind::String));
+            said.extend(text.filter(|text| json.kind(*text) == JsonKind::String));
         });
         debug_assert!(walked.is_ok(), "the item was read before");
     }
@@ -125,7 +135,7 @@ pub(crate) fn fold(json: Json<'_>, call: Span, reasoning: &[Span], id: &str, nam
     let mut pieces = vec![Piece::Constant(
         r#"{"type":"message","role":"user","content":[{"type":"input_text","text":""#,
     )];
-    pieces.extend(quote::fold(json, id, name, &said, input));
+    pieces.extend(quote::quote_call(json, id, name, &said, input));
     pieces.push(Piece::Constant(r#""}]}"#));
     pieces
 }
@@ -138,32 +148,32 @@ pub(crate) fn call_id(json: Json<'_>, span: Span) -> Option<Span> {
 
 /// Replaces the id of the call at `span`.
 pub(crate) fn set_call_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
-    json.set(span, "call_id", vec![id])
+    json.set_member(span, "call_id", vec![id])
 }
 
 /// Replaces the call id in the result at `span`.
 pub(crate) fn set_result_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
     let kind = json
         .member(span, "type")
-        .and_then(|kind| result_kind(&json.decode(kind)));
+        .and_then(|kind| result_kind(&json.decode_string(kind)));
     // The result of a local shell may name its call by `call_id` instead of `id`.
     let has_call_id = json.member(span, "call_id").is_some();
-    let names = kind.map_or("call_id", |kind| kind.names);
-    json.set(span, if has_call_id { "call_id" } else { names }, vec![id])
+    let names = kind.map_or("call_id", |kind| kind.id_key);
+    json.set_member(span, if has_call_id { "call_id" } else { names }, vec![id])
 }
 
 /// Sets the type of the result at `span` to the one that answers the call at `call`.
 pub(crate) fn set_result_kind(json: Json<'_>, span: Span, call: Span) -> Edit {
-    let item = kind_of(json, call).map_or("function_call_output", |kind| kind.result);
-    json.set(span, "type", json::constant(item))
+    let item = call_kind_at(json, call).map_or("function_call_output", |kind| kind.result);
+    json.set_member(span, "type", json::constant_string(item))
 }
 
 /// Removes the item id of the item at `span`.
 pub(crate) fn drop_item_id(json: Json<'_>, span: Span) -> Vec<Edit> {
-    json.unset(span, "id")
+    json.remove_member(span, "id")
 }
 
 /// Returns the kind of the call at `call`. `None` if it is not in the table of calls.
-pub(super) fn kind_of(json: Json<'_>, call: Span) -> Option<&'static CallKind> {
-    call_kind(&json.decode(json.member(call, "type")?))
+pub(super) fn call_kind_at(json: Json<'_>, call: Span) -> Option<&'static CallKind> {
+    call_kind(&json.decode_string(json.member(call, "type")?))
 }

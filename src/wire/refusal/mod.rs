@@ -8,17 +8,17 @@
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
 )]
 
+mod phrase_match;
 mod phrases;
-mod read;
 
 use memchr::memmem;
 
 use crate::{
     splice::Span,
-    wire::json::{Json, Kind},
+    wire::json::{Json, JsonKind},
 };
-use phrases::{LEADS, MEMBERS, PHRASES};
-use read::read;
+use phrase_match::match_phrase;
+use phrases::{LEADS, PHRASES, TEXT_MEMBERS};
 
 /// The largest body that [`refusal`] reads, in bytes.
 pub const REFUSAL_BYTES_MAX: usize = 64 * 1024;
@@ -76,27 +76,28 @@ const LEADS_MAX: usize = 6;
 /// The text may be at `error`, `error.message`, `message`, `detail` or `error.metadata.raw`, in an array of such
 /// objects, or the whole body. It may itself contain such a body, as JSON or as Python prints bytes, nested up to three
 /// times. Broken JSON is read up to the fault.
-pub fn refusal(body: &[u8]) -> Option<Refusal> {
+pub fn read_refusal(body: &[u8]) -> Option<Refusal> {
     let read = body.len() <= REFUSAL_BYTES_MAX;
-    read.then(|| in_text(body, LAYERS_MAX)).flatten()
+    read.then(|| find_in_text(body, LAYERS_MAX)).flatten()
 }
 
-fn in_text(text: &[u8], layers: u8) -> Option<Refusal> {
+fn find_in_text(text: &[u8], layers: u8) -> Option<Refusal> {
     let mut text = text.trim_ascii();
     // Gateways and SDKs put their own words before the provider's, several of them in a chain.
     for _ in 0..=LEADS_MAX {
-        let found = in_body(text, layers).or_else(|| PHRASES.iter().find_map(|phrase| said(phrase, text)));
+        let found =
+            find_in_body(text, layers).or_else(|| PHRASES.iter().find_map(|phrase| refusal_by_phrase(phrase, text)));
         if found.is_some() {
             return found;
         }
-        let (_, rest) = LEADS.iter().find_map(|lead| read(lead, text))?;
+        let (_, rest) = LEADS.iter().find_map(|lead| match_phrase(lead, text))?;
         text = rest.trim_ascii_start();
     }
     None
 }
 
-fn said(&(phrase, kind): &(&str, RefusalKind), text: &[u8]) -> Option<Refusal> {
-    let (ids, _) = read(phrase, text)?;
+fn refusal_by_phrase(&(phrase, kind): &(&str, RefusalKind), text: &[u8]) -> Option<Refusal> {
+    let (ids, _) = match_phrase(phrase, text)?;
     // The header is named behind the phrase, or not at all.
     let kind = match kind {
         RefusalKind::Bound { .. } => RefusalKind::Bound {
@@ -108,32 +109,32 @@ fn said(&(phrase, kind): &(&str, RefusalKind), text: &[u8]) -> Option<Refusal> {
 }
 
 /// Reads the error body at the beginning of `text`.
-fn in_body(text: &[u8], layers: u8) -> Option<Refusal> {
+fn find_in_body(text: &[u8], layers: u8) -> Option<Refusal> {
     let layers = layers.checked_sub(1)?;
     match text {
-        [b'{' | b'[', ..] => in_value(Json::new(text), Span::new(0, text.len()), NESTING_MAX, layers),
-        [b'b', quote @ (b'\'' | b'"'), rest @ ..] => in_text(&unescaped(rest, *quote), layers),
+        [b'{' | b'[', ..] => find_in_value(Json::new(text), Span::new(0, text.len()), NESTING_MAX, layers),
+        [b'b', quote @ (b'\'' | b'"'), rest @ ..] => find_in_text(&unescape_python(rest, *quote), layers),
         _ => None,
     }
 }
 
-fn in_value(json: Json<'_>, value: Span, nesting: u8, layers: u8) -> Option<Refusal> {
+fn find_in_value(json: Json<'_>, value: Span, nesting: u8, layers: u8) -> Option<Refusal> {
     let kind = json.kind(value);
-    if kind == Kind::String {
-        return in_text(&json.decode(value), layers);
+    if kind == JsonKind::String {
+        return find_in_text(&json.decode_string(value), layers);
     }
     let nesting = nesting.checked_sub(1)?;
     let mut found = None;
     // A phrase before a fault in the JSON counts, so the result of the walk does not matter.
     let _walked = match kind {
-        Kind::Object => json.members(value, |key, value| {
-            if found.is_none() && MEMBERS.contains(&key) {
-                found = in_value(json, value, nesting, layers);
+        JsonKind::Object => json.for_each_member(value, |key, value| {
+            if found.is_none() && TEXT_MEMBERS.contains(&key) {
+                found = find_in_value(json, value, nesting, layers);
             }
         }),
-        Kind::Array => json.elements(value, |element| {
-            if found.is_none() && json.kind(element) == Kind::Object {
-                found = in_value(json, element, nesting, layers);
+        JsonKind::Array => json.for_each_element(value, |element| {
+            if found.is_none() && json.kind(element) == JsonKind::Object {
+                found = find_in_value(json, element, nesting, layers);
             }
         }),
         _ => Ok(()),
@@ -142,12 +143,12 @@ fn in_value(json: Json<'_>, value: Span, nesting: u8, layers: u8) -> Option<Refu
 }
 
 /// Decodes bytes that Python printed as `b'…'`, up to the closing `quote`. Line breaks become blanks.
-fn unescaped(mut text: &[u8], quote: u8) -> Vec<u8> {
+fn unescape_python(mut text: &[u8], quote: u8) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     loop {
         let (byte, rest) = match text {
             [b'\\', b'n' | b'r' | b't', rest @ ..] => (b' ', rest),
-            [b'\\', b'x', high, low, rest @ ..] => (hex(*high, *low), rest),
+            [b'\\', b'x', high, low, rest @ ..] => (hex_byte(*high, *low), rest),
             [b'\\', byte, rest @ ..] => (*byte, rest),
             [byte, rest @ ..] if *byte != quote => (*byte, rest),
             _ => return bytes,
@@ -158,7 +159,7 @@ fn unescaped(mut text: &[u8], quote: u8) -> Vec<u8> {
 }
 
 /// Returns the byte of two hexadecimal digits, or `?` if they are none.
-fn hex(high: u8, low: u8) -> u8 {
+fn hex_byte(high: u8, low: u8) -> u8 {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     digit(high).zip(digit(low)).map_or(b'?', |(high, low)| high << 4 | low)
 }

@@ -164,7 +164,7 @@ pub(super) const LEADS: &[&str] = &[
 ];
 
 /// The members of error bodies under which the text may be.
-pub(super) const MEMBERS: &[&[u8]] = &[
+pub(super) const TEXT_MEMBERS: &[&[u8]] = &[
     b"error",
     b"message",
     // AWS.

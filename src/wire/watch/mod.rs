@@ -10,10 +10,10 @@
 mod event_buffer;
 mod reader;
 
-use self::{event_buffer::Held, reader::Reader};
+use self::{event_buffer::EventBuffer, reader::FormatReader};
 pub use crate::wire::facts::{
-    Calls, EmittedCall, Facts, Fault, FaultEvent, LISTED_MAX, Phase, ServerTool, ServerTools, TEXT_BYTES_MAX, Usage,
-    stop_labels,
+    AnswerError, EmittedCall, EmittedCalls, ErrorEvent, Facts, LISTED_MAX, OutputPhase, ServerTool, ServerTools,
+    TEXT_BYTES_MAX, Usage, stop_labels,
 };
 use crate::wire::{
     Format,
@@ -36,7 +36,7 @@ pub enum Framing {
 
 impl Framing {
     /// Returns the framing of a content type, which may have parameters. `None` if the proxy cannot read such events.
-    pub fn of(content_type: &[u8]) -> Option<Self> {
+    pub fn from_content_type(content_type: &[u8]) -> Option<Self> {
         let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
         let essence = essence.trim_ascii();
         if essence.eq_ignore_ascii_case(b"text/event-stream") {
@@ -53,16 +53,16 @@ impl Framing {
 #[derive(Clone, Debug)]
 pub struct Watcher {
     format: Option<Format>,
-    framer: Framer,
-    reader: Option<Reader>,
-    held: Held,
+    framer: AnswerFramer,
+    reader: Option<FormatReader>,
+    held: EventBuffer,
     facts: Facts,
     /// Set once an element marked the end, even if the array around it is still open.
-    ended: bool,
+    end_marked: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Framer {
+enum AnswerFramer {
     Events(EventFramer),
     Values(ValueFramer),
 }
@@ -73,13 +73,13 @@ impl Watcher {
         Self {
             format,
             framer: match framing {
-                Framing::Events => Framer::Events(EventFramer::default()),
-                Framing::Values => Framer::Values(ValueFramer::default()),
+                Framing::Events => AnswerFramer::Events(EventFramer::default()),
+                Framing::Values => AnswerFramer::Values(ValueFramer::default()),
             },
-            reader: format.map(Reader::new),
-            held: Held::default(),
+            reader: format.map(FormatReader::new),
+            held: EventBuffer::default(),
             facts: Facts::default(),
-            ended: false,
+            end_marked: false,
         }
     }
 
@@ -91,34 +91,34 @@ impl Watcher {
             reader,
             held,
             facts,
-            ended,
+            end_marked: ended,
         } = self;
         let Some(reader) = reader else {
             // The relay must know where an error event may be inserted, whatever the format.
-            if let Framer::Events(framer) = framer {
+            if let AnswerFramer::Events(framer) = framer {
                 framer.push(bytes, |_| ());
             }
             return;
         };
         match framer {
-            Framer::Events(framer) => {
-                let start = framer.at();
+            AnswerFramer::Events(framer) => {
+                let start = framer.pushed_bytes();
                 framer.push(bytes, |range| {
                     // Some servers send more behind the end; it must not change the facts.
-                    if !is_over(*format, facts) {
-                        reader.event(held.whole(&range, start, bytes), range.start == 0, facts);
+                    if !has_ended(*format, facts) {
+                        reader.read_event(held.event_bytes(&range, start, bytes), range.start == 0, facts);
                     }
                     held.clear();
                 });
-                held.keep(framer.open_from(), start, bytes);
+                held.store_open_event(framer.event_start(), start, bytes);
             }
-            Framer::Values(framer) => {
-                let start = framer.at();
+            AnswerFramer::Values(framer) => {
+                let start = framer.pushed_bytes();
                 framer.push(bytes, |range| {
-                    reader.value(held.whole(&range, start, bytes), facts);
+                    reader.read_value(held.event_bytes(&range, start, bytes), facts);
                     held.clear();
                 });
-                held.keep(framer.open_from(), start, bytes);
+                held.store_open_event(framer.event_start(), start, bytes);
                 *ended |= facts.terminal;
                 // An array that was cut off behind its last element is still a broken answer.
                 facts.terminal = *ended && (!framer.is_array() || framer.is_closed());
@@ -128,14 +128,14 @@ impl Watcher {
 
     /// Reads the last event, once no byte follows. A CR at the very end may have ended it.
     pub fn finish(&mut self) {
-        if let (Framer::Events(framer), Some(reader)) = (&self.framer, &mut self.reader)
+        if let (AnswerFramer::Events(framer), Some(reader)) = (&self.framer, &mut self.reader)
             && framer.is_between_events()
-            && framer.open_from() < framer.at()
-            && !is_over(self.format, &self.facts)
+            && framer.event_start() < framer.pushed_bytes()
+            && !has_ended(self.format, &self.facts)
         {
-            let range = framer.open_from()..framer.at();
-            let event = self.held.whole(&range, framer.at(), &[]);
-            reader.event(event, range.start == 0, &mut self.facts);
+            let range = framer.event_start()..framer.pushed_bytes();
+            let event = self.held.event_bytes(&range, framer.pushed_bytes(), &[]);
+            reader.read_event(event, range.start == 0, &mut self.facts);
             self.held.clear();
         }
     }
@@ -148,8 +148,8 @@ impl Watcher {
     /// Returns `true` if the answer consists of several events, as far as its bytes show.
     pub const fn is_stream(&self) -> bool {
         match &self.framer {
-            Framer::Events(_) => true,
-            Framer::Values(framer) => framer.is_array(),
+            AnswerFramer::Events(_) => true,
+            AnswerFramer::Values(framer) => framer.is_array(),
         }
     }
 
@@ -161,14 +161,14 @@ impl Watcher {
     /// Returns `true` if the proxy may insert an event here, because no event is incomplete.
     pub fn is_between_events(&self) -> bool {
         match &self.framer {
-            Framer::Events(framer) => framer.is_between_events(),
-            Framer::Values(_) => false,
+            AnswerFramer::Events(framer) => framer.is_between_events(),
+            AnswerFramer::Values(_) => false,
         }
     }
 }
 
 /// Returns `true` if later events must not change the facts. Gemini's candidates end one by one.
-fn is_over(format: Option<Format>, facts: &Facts) -> bool {
+fn has_ended(format: Option<Format>, facts: &Facts) -> bool {
     facts.terminal && format != Some(Format::Gemini)
 }
 
@@ -186,7 +186,7 @@ mod tests {
             ("application/vnd.amazon.eventstream", None),
             ("", None),
         ] {
-            assert_eq!(Framing::of(kind.as_bytes()), framing, "{kind}");
+            assert_eq!(Framing::from_content_type(kind.as_bytes()), framing, "{kind}");
         }
     }
 }

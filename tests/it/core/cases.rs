@@ -122,7 +122,7 @@ fn describe(report: &RepairReport, wire: Wire) -> String {
 
 fn line(finding: &Finding, wire: Wire) -> String {
     let detail = finding.detail.map(|detail| format!(" {detail}")).unwrap_or_default();
-    let place = wire.format.place(finding);
+    let place = wire.format.finding_path(finding);
     format!("{place} {}{detail} {}", finding.kind.code(), finding.id)
         .trim_end()
         .to_owned()

@@ -7,8 +7,8 @@ use antiphon::wire::{
     RefusalKind::{
         self, Bound, Duplicate, Orphan, RepeatedCall, RepeatedItem, ServerHalf, Unanswered, WithoutReasoning,
     },
-    json::quoted,
-    refusal,
+    json::quote_string,
+    read_refusal,
 };
 
 use crate::support::bodies::Rng;
@@ -358,8 +358,8 @@ pub(crate) const OTHERS: &[&str] = &[
     "blocked\nNo tool output found for function call call_1.",
 ];
 
-fn read_refusal(body: &str) -> Option<(RefusalKind, String)> {
-    refusal(body.as_bytes()).map(|Refusal { kind, ids }| (kind, ids.join(" ")))
+fn kind_and_ids(body: &str) -> Option<(RefusalKind, String)> {
+    read_refusal(body.as_bytes()).map(|Refusal { kind, ids }| (kind, ids.join(" ")))
 }
 
 /// Formats text as Python prints bytes.
@@ -384,7 +384,7 @@ fn python_text(text: &str) -> String {
 
 /// Returns the text in every known wrapping.
 fn wrapped(text: &str) -> Vec<String> {
-    let json = quoted(text);
+    let json = quote_string(text);
     let anthropic = format!(
         "{{\"type\":\"error\",\"error\":{{\"type\":\"invalid_request_error\",\"message\":{json}}},\"request_id\":\"req_1\"}}"
     );
@@ -397,7 +397,7 @@ fn wrapped(text: &str) -> Vec<String> {
         format!(
             "{{\"error\":{{\"message\":\"Provider returned error\",\"code\":400,\"metadata\":{{\"raw\":{},\
              \"provider_name\":\"X\"}}}},\"user_id\":\"user_1\"}}",
-            quoted(raw)
+            quote_string(raw)
         )
     };
     let litellm = |inner: &str| {
@@ -407,13 +407,13 @@ fn wrapped(text: &str) -> Vec<String> {
         );
         format!(
             "{{\"error\":{{\"message\":{},\"type\":null,\"param\":null,\"code\":\"400\"}}}}",
-            quoted(&text)
+            quote_string(&text)
         )
     };
     let google = |inner: &str| {
         format!(
             "{{\"error\":{{\"code\":400,\"message\":{},\"status\":\"INVALID_ARGUMENT\"}}}}",
-            quoted(inner)
+            quote_string(inner)
         )
     };
     vec![
@@ -451,7 +451,7 @@ fn wrapped(text: &str) -> Vec<String> {
 fn every_text_is_read_in_every_wrapping() {
     for (text, kind, ids) in REFUSALS {
         for body in wrapped(text) {
-            assert_eq!(read_refusal(&body), Some((*kind, (*ids).to_owned())), "{body}");
+            assert_eq!(kind_and_ids(&body), Some((*kind, (*ids).to_owned())), "{body}");
         }
     }
 }
@@ -460,21 +460,21 @@ fn every_text_is_read_in_every_wrapping() {
 fn other_texts_are_not_pairing_refusals() {
     for text in OTHERS {
         for body in wrapped(text) {
-            assert_eq!(read_refusal(&body), None, "{body}");
+            assert_eq!(kind_and_ids(&body), None, "{body}");
         }
     }
 }
 
 #[test]
 fn text_outside_the_message_is_ignored() {
-    let phrase = quoted("No tool output found for function call call_1.");
+    let phrase = quote_string("No tool output found for function call call_1.");
     for body in [
         format!("{{\"error\":{{\"message\":\"bad\",\"param\":{phrase}}}}}"),
         format!("{{\"detail\":[{{\"msg\":\"too long\",\"input\":{{\"message\":{phrase}}}}}]}}"),
         format!("{{\"messages\":[{{\"message\":{phrase}}}]}}"),
         format!("{{\"error\":[{phrase}]}}"),
     ] {
-        assert_eq!(read_refusal(&body), None, "{body}");
+        assert_eq!(kind_and_ids(&body), None, "{body}");
     }
 }
 
@@ -487,10 +487,10 @@ fn lone_surrogates_and_cut_bodies_are_read() {
         r#"{"\u0065rror":{"message":"No\u0020tool output found for function call call\u005f1."}}"#.to_owned(),
         format!("\r\n\t{{\"message\" : \"{text}\" }}"),
     ] {
-        assert_eq!(read_refusal(&body), Some((Unanswered, "call_1".to_owned())), "{body}");
+        assert_eq!(kind_and_ids(&body), Some((Unanswered, "call_1".to_owned())), "{body}");
     }
     let unknown = "{\"message\":\"No tool output found for function call call_\\ud83d.\"}";
-    assert_eq!(read_refusal(unknown), Some((Unanswered, String::new())));
+    assert_eq!(kind_and_ids(unknown), Some((Unanswered, String::new())));
 }
 
 #[test]
@@ -509,7 +509,7 @@ fn id_lists_end_at_the_right_place() {
         (" a.b.c:1|d.", "a.b.c:1|d"),
     ] {
         assert_eq!(
-            read_refusal(&format!("{head}{tail}")),
+            kind_and_ids(&format!("{head}{tail}")),
             Some((Unanswered, ids.to_owned())),
             "{tail}"
         );
@@ -520,23 +520,23 @@ fn id_lists_end_at_the_right_place() {
 fn sizes_are_bounded() {
     let head = "tool_use ids were found without tool_result blocks immediately after: ";
     let many: Vec<String> = (0..1000).map(|number| format!("toolu_{number}")).collect();
-    let read = refusal(format!("{head}{}", many.join(", ")).as_bytes()).unwrap();
+    let read = read_refusal(format!("{head}{}", many.join(", ")).as_bytes()).unwrap();
     assert_eq!(read.ids, many[..64]);
     let (fits, long) = ("x".repeat(256), "y".repeat(257));
-    let read = refusal(format!("{head}{long}, {fits}.").as_bytes()).unwrap();
+    let read = read_refusal(format!("{head}{long}, {fits}.").as_bytes()).unwrap();
     assert_eq!(read.ids, [fits]);
 
     let text = "`tool_use` ids must be unique";
     let fill = " ".repeat(REFUSAL_BYTES_MAX - text.len());
-    assert!(refusal(format!("{text}{fill}").as_bytes()).is_some());
-    assert!(refusal(format!("{text}{fill} ").as_bytes()).is_none());
+    assert!(read_refusal(format!("{text}{fill}").as_bytes()).is_some());
+    assert!(read_refusal(format!("{text}{fill} ").as_bytes()).is_none());
 }
 
 #[test]
 fn deep_and_hostile_bodies_are_harmless() {
     let mut nested = "`tool_use` ids must be unique".to_owned();
     for _ in 0..9 {
-        nested = format!("{{\"message\":{}}}", quoted(&nested));
+        nested = format!("{{\"message\":{}}}", quote_string(&nested));
     }
     for body in [
         nested,
@@ -549,7 +549,7 @@ fn deep_and_hostile_bodies_are_harmless() {
         "{error: {message: ".repeat(3000),
         format!("No tool output found for {}", " call".repeat(12_000)),
     ] {
-        assert!(read_refusal(&body).is_none_or(|(_, ids)| ids.len() < 1000));
+        assert!(kind_and_ids(&body).is_none_or(|(_, ids)| ids.len() < 1000));
     }
 }
 
@@ -576,7 +576,7 @@ fn mangled_bodies_never_panic() {
                 _ => body.truncate(at.max(1)),
             }
         }
-        let read = panic::catch_unwind(|| refusal(&body)).unwrap_or_else(|failure| {
+        let read = panic::catch_unwind(|| read_refusal(&body)).unwrap_or_else(|failure| {
             println!("SEED={seed}\n{}", String::from_utf8_lossy(&body));
             panic::resume_unwind(failure)
         });

@@ -16,7 +16,7 @@ use std::{
 use antiphon::wire::{
     Format,
     frames::EventFramer,
-    watch::{EVENT_BYTES_MAX, Facts, Framing, LISTED_MAX, Phase, Watcher},
+    watch::{EVENT_BYTES_MAX, Facts, Framing, LISTED_MAX, OutputPhase, Watcher},
 };
 
 use crate::support::bodies::Rng;
@@ -75,7 +75,7 @@ fn describe(format: Format, (facts, is_stream): &(Facts, bool)) -> String {
     writeln!(text, "events={events} heartbeats={heartbeats} truncated={truncated}").unwrap();
     writeln!(text, "calls={}", facts.calls.count).unwrap();
     for call in &facts.calls.list {
-        let by = if call.by_code { " by code" } else { "" };
+        let by = if call.called_by_code { " by code" } else { "" };
         writeln!(text, "  {:?} {}{by}", call.id, call.name).unwrap();
     }
     writeln!(text, "server_tools={}", facts.server_tools.started).unwrap();
@@ -103,7 +103,7 @@ fn describe(format: Format, (facts, is_stream): &(Facts, bool)) -> String {
     writeln!(
         text,
         "answer={answer} model={model} begun={} queued={}",
-        facts.begun, facts.queued
+        facts.has_output, facts.queued
     )
     .unwrap();
     let (stop, label) = (facts.stop.as_deref().unwrap_or("-"), facts.stop_label(format));
@@ -219,7 +219,7 @@ fn an_answer_begins_with_the_first_model_output() {
         let mut watcher = Watcher::new(Some(*format), Framing::Events);
         for event in *before {
             watcher.push(format!("data: {event}\n\n").as_bytes());
-            assert!(!watcher.facts().begun, "{event}");
+            assert!(!watcher.facts().has_output, "{event}");
             if watcher.facts().terminal {
                 // After an end, only another answer can follow.
                 watcher = Watcher::new(Some(*format), Framing::Events);
@@ -227,7 +227,7 @@ fn an_answer_begins_with_the_first_model_output() {
         }
         let kind = first.split('"').nth(3).unwrap();
         watcher.push(format!("event: {kind}\ndata: {first}\n\n").as_bytes());
-        assert!(watcher.facts().begun, "{first}");
+        assert!(watcher.facts().has_output, "{first}");
     }
 }
 
@@ -378,7 +378,10 @@ fn a_too_long_event_is_read_up_to_the_limit() {
     let wanted = watch(Format::Anthropic, Framing::Events, [stream.as_bytes()]);
     let (facts, _) = &wanted;
     assert_eq!((facts.events, facts.truncated, facts.terminal), (5, 2, true));
-    assert_eq!((facts.server_tools.started, facts.server_tools.latest()), (1, None));
+    assert_eq!(
+        (facts.server_tools.started, facts.server_tools.latest_tool()),
+        (1, None)
+    );
     assert_eq!((facts.calls.count, facts.stop.as_deref()), (1, None));
     for size in [
         1000,
@@ -434,7 +437,7 @@ fn server_tools_and_compaction_are_tracked_in_flight() {
         watcher.push(event.as_bytes());
         let tools = &watcher.facts().server_tools;
         let now = tools
-            .latest()
+            .latest_tool()
             .map(|tool| (tools.in_flight.len(), tool.name.to_string()));
         if seen.last() != Some(&now) {
             seen.push(now);
@@ -454,14 +457,14 @@ fn server_tools_and_compaction_are_tracked_in_flight() {
     assert_eq!(seen, wanted);
     let stream = fs::read(Path::new(ROOT).join("anthropic/compaction.sse")).unwrap();
     let mut watcher = Watcher::new(Some(Format::Anthropic), Framing::Events);
-    let mut phases = vec![Phase::Unseen];
+    let mut phases = vec![OutputPhase::Unseen];
     for byte in stream {
         watcher.push(&[byte]);
         if phases.last() != Some(&watcher.facts().compaction) {
             phases.push(watcher.facts().compaction);
         }
     }
-    assert_eq!(phases, [Phase::Unseen, Phase::Open, Phase::Over]);
+    assert_eq!(phases, [OutputPhase::Unseen, OutputPhase::Open, OutputPhase::Over]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use antiphon::{
         KnownAnswers, Paired, PairingContext, PinnedAnswer, Placeholder, RealResult, RefusalReading, RepairPolicy,
         Tier, append_texts, late_places, late_text, parse, plan,
     },
-    wire::{Refusal, RefusalKind, Wire, refusal},
+    wire::{Refusal, RefusalKind, Wire, read_refusal},
 };
 use bytes::Bytes;
 
@@ -245,7 +245,7 @@ fn results_with_these_texts_are_lost() {
 }
 
 fn told(body: &str) -> String {
-    let Some(Refusal { kind, ids }) = refusal(body.as_bytes()) else {
+    let Some(Refusal { kind, ids }) = read_refusal(body.as_bytes()) else {
         return "nothing".to_owned();
     };
     let kind = match kind {

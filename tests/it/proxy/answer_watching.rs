@@ -1,4 +1,4 @@
-//! Answers are watched while they pass: not a byte changes, and the counters are right however the answer was cut.
+//! Answers are watched while they pass: no byte changes, and the counters are right for every chunking.
 
 use std::{fs, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::support::{
 const JSON: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: application/json; charset=UTF-8\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// One streamed answer, and what is counted of it.
+/// A streamed answer and its expected counters.
 struct Answer {
     path: &'static str,
     head: &'static str,
@@ -80,7 +80,7 @@ const ANSWERS: [Answer; 5] = [
     },
 ];
 
-/// The counter of this name and these labels.
+/// Returns the counter with this name and these labels.
 fn counter(app: &App, name: &str, labels: &str) -> usize {
     let page = app.telemetry.encode_metrics();
     let start = format!("antiphon_{name}_total{{{labels}}} ");
@@ -88,7 +88,7 @@ fn counter(app: &App, name: &str, labels: &str) -> usize {
     line.map_or(0, |count| count.parse().unwrap())
 }
 
-/// Waits until a counter has come to `wanted`: the record ends behind the last byte.
+/// Waits until a counter reaches `wanted`. The exchange is recorded after the last byte.
 async fn counts(app: &App, name: &str, labels: &str, wanted: usize) {
     for _ in 0..500 {
         if counter(app, name, labels) == wanted {
@@ -100,7 +100,7 @@ async fn counts(app: &App, name: &str, labels: &str, wanted: usize) {
 }
 
 #[tokio::test]
-async fn each_stream_cut_at_every_byte_comes_out_the_same_and_is_counted() {
+async fn streams_cut_at_every_byte_are_unchanged_and_counted() {
     for answer in ANSWERS {
         let body = answer.body;
         let (cuts, upstream) = Upstream::cut_where_told(answer.head, body).await;
@@ -125,7 +125,7 @@ async fn each_stream_cut_at_every_byte_comes_out_the_same_and_is_counted() {
     }
 }
 
-/// An app whose provider gives one answer, over and over.
+/// Returns an app whose provider always gives this answer.
 async fn with_answer(answer: String) -> (Upstream, App) {
     let upstream = Upstream::script(move |mut conn, _| {
         let answer = answer.clone();
@@ -143,10 +143,10 @@ const ANTHROPIC: &str = "format=\"anthropic\"";
 const NONE: &str = "format=\"anthropic\",stop=\"none\"";
 
 #[tokio::test]
-async fn a_stream_without_its_end_is_counted_as_such() {
+async fn a_stream_without_an_end_is_counted_without_a_stop() {
     let body = "data: {\"type\":\"content_block_start\",\"content_block\":{\"type\":\"tool_use\",\"id\":\"t\"}}\n\n";
     let whole = String::from_utf8(chunk(body)).unwrap();
-    // It ends cleanly, or breaks off: to the client both look broken.
+    // A clean end and a break look equally broken to the client.
     for end in ["0\r\n\r\n", ""] {
         let (_upstream, app) = with_answer(format!("{SSE}{whole}{end}")).await;
         let got = app.ask(post("/anthropic/v1/messages", "{}")).await;
@@ -158,7 +158,7 @@ async fn a_stream_without_its_end_is_counted_as_such() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_ends_the_notes_too() {
+async fn a_client_that_leaves_ends_the_watching() {
     let upstream = Upstream::script(|mut conn, _| async move {
         conn.request().await;
         conn.send(SSE).await;
@@ -179,7 +179,7 @@ async fn a_client_that_leaves_ends_the_notes_too() {
 }
 
 #[tokio::test]
-async fn a_plain_answer_is_read_too_and_is_no_stream() {
+async fn plain_answers_are_counted_but_not_as_streams() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/streams/anthropic/whole.json");
     let body = fs::read_to_string(file).unwrap();
     let head = |status: &str, coding: &str| {
@@ -194,7 +194,7 @@ async fn a_plain_answer_is_read_too_and_is_no_stream() {
     for label in antiphon::wire::watch::stop_labels(antiphon::wire::Format::Anthropic) {
         counts(&app, "stream_ends", &format!("{ANTHROPIC},stop=\"{label}\""), 0).await;
     }
-    // Neither an error nor what is coded, nor a path that carries no history.
+    // Errors, coded answers and paths without a history are not watched.
     for (answer, path) in [
         (head("400 Bad Request", ""), "/anthropic/v1/messages"),
         (head("200 OK", "content-encoding: br\r\n"), "/anthropic/v1/messages"),

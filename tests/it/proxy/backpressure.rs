@@ -1,5 +1,5 @@
-//! A slow reader cannot make the proxy buffer, and a reader that leaves is let go at once: through the built binary,
-//! so that what the process holds can be seen.
+//! Slow readers cannot make the proxy buffer, and a reader that leaves is released at once. The tests use the built
+//! binary and measure its memory.
 
 use std::{
     net::SocketAddr,
@@ -20,21 +20,22 @@ use crate::support::{
     wire::{Conn, PATIENCE, SSE, Upstream, chunk},
 };
 
-/// Readers that take nothing.
+/// Number of readers that take nothing.
 const READERS: usize = 30;
-/// What the provider would send to each.
+/// Size of each stream at the provider.
 const STREAM_BYTES: usize = 50 * 1024 * 1024;
-/// What it may get rid of for each: our buffer of one read, and the kernel's buffers on all four ends.
+/// Most bytes that the provider can write per stream: the proxy's read buffer, and the kernel's buffers on all four
+/// ends.
 const TAKEN_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// What each may cost the process.
+/// Largest memory cost of one reader in the process.
 const HELD_BYTES_MAX: usize = 1024 * 1024;
 
-/// Uploads that claim much and bring one byte.
+/// Number of uploads that claim a large body and send one byte.
 const CLAIMS: usize = 64;
-/// What each claims: the most that is inspected.
+/// Claimed size of each upload: the inspection limit.
 const CLAIMED_BYTES: usize = 64 * 1024 * 1024;
 
-/// The binary in front of one upstream, stopped when dropped.
+/// The binary in front of one upstream. It is stopped on drop.
 struct Proxy {
     child: Child,
     data: SocketAddr,
@@ -79,18 +80,18 @@ impl Proxy {
                 break;
             }
         }
-        // What it says later is read by nobody: its pipe must not close.
+        // Later output is ignored, but the pipe must stay open.
         crate::support::wire::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let (data, admin) = addresses.expect("the proxy ended before it was ready");
         Self { child, data, admin }
     }
 
-    /// Memory that the process holds, in bytes; none where the system does not tell.
+    /// Returns the resident memory in bytes. `None` if the system does not report it.
     fn held(&self) -> Option<usize> {
         self.status("VmRSS:")
     }
 
-    /// Address space that the process has, in bytes; `None` if the system does not tell.
+    /// Returns the address space in bytes. `None` if the system does not report it.
     fn reserved(&self) -> Option<usize> {
         self.status("VmSize:")
     }
@@ -102,7 +103,7 @@ impl Proxy {
         Some(kilobytes * 1024)
     }
 
-    /// The gauge of open streams.
+    /// Returns the gauge of open streams.
     async fn streams(&self) -> u64 {
         let mut admin = Conn::connect(self.admin).await;
         admin
@@ -135,7 +136,7 @@ fn ask() -> String {
 }
 
 #[tokio::test]
-async fn many_slow_readers_cost_next_to_nothing() {
+async fn many_slow_readers_cost_little_memory() {
     let taken = Arc::new(AtomicUsize::new(0));
     let total = Arc::clone(&taken);
     let upstream = Upstream::script(move |mut conn, _| {
@@ -155,7 +156,7 @@ async fn many_slow_readers_cost_next_to_nothing() {
     })
     .await;
     let proxy = Proxy::start(upstream.address).await;
-    // The first exchange pays for what all share.
+    // A first exchange allocates everything that is shared.
     let mut warm = Conn::connect(proxy.data).await;
     warm.narrow();
     warm.send(ask()).await;
@@ -172,7 +173,7 @@ async fn many_slow_readers_cost_next_to_nothing() {
     }
     proxy.streams_are(READERS as u64 + 1).await;
     let mut last = 0;
-    // Until nothing moves any more.
+    // Waits until no more bytes move.
     loop {
         tokio::time::sleep(Duration::from_millis(400)).await;
         let now = taken.load(Ordering::SeqCst);
@@ -199,14 +200,14 @@ async fn many_slow_readers_cost_next_to_nothing() {
     proxy.streams_are(0).await;
 }
 
-/// An upload that claims much, of which one byte has come.
+/// Opens an upload with a large claimed length and one byte of body.
 async fn claim(data: SocketAddr) -> Conn {
     let mut conn = Conn::connect(data).await;
     conn.send(format!(
         "POST /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {CLAIMED_BYTES}\r\n\r\n"
     ))
     .await;
-    // It is said once the body is waited for.
+    // The proxy asks for the body once it waits for it.
     assert_eq!(conn.head().await, "HTTP/1.1 100 Continue");
     conn.send("{").await;
     conn
@@ -216,7 +217,7 @@ async fn claim(data: SocketAddr) -> Conn {
 async fn a_claimed_length_costs_no_memory() {
     let upstream = Upstream::ok().await;
     let proxy = Proxy::start(upstream.address).await;
-    // The first one pays for what all share.
+    // A first upload allocates everything that is shared.
     let mut uploads = vec![claim(proxy.data).await];
     let before = proxy.reserved();
     for _ in 0..CLAIMS {
@@ -237,7 +238,7 @@ async fn a_claimed_length_costs_no_memory() {
 }
 
 #[tokio::test]
-async fn a_thousand_readers_that_leave_leave_nothing_behind() {
+async fn a_thousand_readers_that_leave_are_released() {
     let closed = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&closed);
     let upstream = Upstream::script(move |mut conn, _| {
@@ -277,9 +278,9 @@ async fn a_thousand_readers_that_leave_leave_nothing_behind() {
     proxy.streams_are(0).await;
 }
 
-/// Every event comes out before the provider is allowed to send the next: nothing waits for more to come.
+/// Sends 200 events, 2 ms apart. Each chunk contains whole events; the number of shared chunks is only printed.
 #[tokio::test]
-async fn no_event_waits_for_another() {
+async fn events_arrive_whole() {
     let upstream = Upstream::script(|mut conn, _| async move {
         conn.request().await;
         conn.send(SSE).await;

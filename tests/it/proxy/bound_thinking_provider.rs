@@ -1,13 +1,13 @@
-//! The provider that binds thinking keeps its word: what only grows is accepted, what was edited before a thought is not.
+//! Self-test of the provider that binds thinking: grown bodies are accepted, edits before a thinking block are not.
 
 use serde_json::{Value, json};
 
 use crate::support::provider::{Provider, Reply, binding};
 
-/// A change of a body: what it is, and how it is done.
+/// Name and function of a body change.
 type Change = (&'static str, fn(&mut Value));
 
-/// Three thoughts: before a call, behind its result, and in the answer to the next question.
+/// Returns a session with three thinking blocks: before a call, after its result, and in the next answer.
 fn session() -> Value {
     let mut body = json!({
         "system": "rules",
@@ -78,7 +78,7 @@ const LEGAL: &[Change] = &[
     }),
 ];
 
-/// A change that is not legal, with the place that the refusal names.
+/// Name, place that the refusal names, and function of an illegal change.
 type Offence = (&'static str, &'static str, fn(&mut Value));
 
 const ILLEGAL: &[Offence] = &[
@@ -116,7 +116,7 @@ const ILLEGAL: &[Offence] = &[
 ];
 
 #[test]
-fn what_stands_before_a_thought_stays() {
+fn content_before_thinking_must_not_change() {
     for (name, change) in LEGAL {
         let mut body = session();
         change(&mut body);
@@ -137,7 +137,7 @@ fn what_stands_before_a_thought_stays() {
 }
 
 #[test]
-fn a_batch_drops_and_a_request_without_the_header_is_told_of_it() {
+fn a_batch_drops_thinking_and_a_refusal_mentions_the_header() {
     let mut body = session();
     body["messages"][0]["content"] = "stop".into();
     let refusal = binding::check(&body, false).expect_err("an edit");
@@ -145,9 +145,9 @@ fn a_batch_drops_and_a_request_without_the_header_is_told_of_it() {
     binding::check(&json!({"requests": [{"custom_id": "c", "params": body}]}), false).expect("a batch");
 }
 
-/// Over the wire: each answer thinks, and is accepted again only behind what it was made for.
+/// Over a socket: each answer contains thinking, and is accepted again only after its own prefix.
 #[tokio::test]
-async fn a_provider_that_binds_refuses_what_was_edited() {
+async fn the_provider_refuses_edited_prefixes() {
     let provider = Provider::binding().await;
     let mut body = json!({"model": "claude-opus-5-5", "messages": [{"role": "user", "content": "go"}]});
     for round in 0..3 {

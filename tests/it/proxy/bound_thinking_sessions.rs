@@ -1,4 +1,4 @@
-//! Whole sessions before a provider that binds thinking: what it once took is what it gets again.
+//! Whole sessions before a provider that binds thinking: every accepted body begins with the accepted one before.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const OTHER_KEY: &[(&str, &str)] = &[
     ("anthropic-beta", "interleaved-thinking-2025-05-14"),
 ];
 
-/// A client that keeps its own log of a session.
+/// A client that stores its own history.
 pub(crate) struct Session {
     pub(crate) body: Value,
 }
@@ -46,13 +46,13 @@ impl Session {
         messages.push(json!({"role": role, "content": content}));
     }
 
-    /// Sends the log.
+    /// Sends the history.
     async fn send(&self, app: &App, key: &[(&str, &str)]) -> Message {
         let body = self.body.to_string();
         app.ask(post_with("/anthropic/v1/messages", key, body.as_bytes())).await
     }
 
-    /// Sends the log and adds the answer to it; how often it was sent.
+    /// Sends the history, appends the answer, and returns the number of sends.
     pub(crate) async fn ask(&mut self, app: &App) -> u16 {
         let answer = self.send(app, KEY).await;
         assert_eq!(answer.status(), 200, "{}\n{}", answer.text(), self.body);
@@ -82,7 +82,7 @@ pub(crate) fn accepted(provider: &Provider) -> Vec<Value> {
     seen.iter().filter(|seen| seen.status == 200).map(json_of).collect()
 }
 
-/// Each body that was taken begins with the blocks of the one before.
+/// Asserts that each accepted body begins with the blocks of the one before.
 pub(crate) fn assert_stable(provider: &Provider, told: &str) {
     let taken = accepted(provider);
     for pair in taken.windows(2) {
@@ -97,14 +97,14 @@ pub(crate) fn assert_stable(provider: &Provider, told: &str) {
     }
 }
 
-/// Sequence 2b up to the request with the late result, which is not sent yet, and an app that has lost its ledger since.
+/// Plays sequence 2b up to the request with the late result, unsent. Returns the session and an app without the ledger.
 async fn late_and_forgotten(provider: &Provider) -> (Session, App) {
     let app = before(provider.address()).start().await;
     let session = late(provider, &app).await;
     (session, before(provider.address()).start().await)
 }
 
-/// Sequence 2 up to the request with the late result, which is not sent yet.
+/// Plays sequence 2 up to the request with the late result, unsent.
 async fn late(provider: &Provider, app: &App) -> Session {
     let mut session = Session::new();
     provider.reply(call("toolu_01Qw9eR7tY5u"));
@@ -115,9 +115,9 @@ async fn late(provider: &Provider, app: &App) -> Session {
     session
 }
 
-/// Sequence 2: the gap keeps its placeholder, at once, also behind a restart.
+/// Sequence 2: the gap keeps its placeholder in the first send, with and without a restart.
 #[tokio::test]
-async fn a_late_result_behind_thinking_is_quoted() {
+async fn a_late_result_after_thinking_is_quoted() {
     for restarts in [false, true] {
         let (provider, kept) = (Provider::binding().await, ledger());
         let start = || {
@@ -146,7 +146,7 @@ async fn a_late_result_behind_thinking_is_quoted() {
 
 /// Sequence 2b: the ledger is lost.
 #[tokio::test]
-async fn a_late_result_behind_thinking_is_quoted_once_the_provider_says_so() {
+async fn a_late_result_after_thinking_is_quoted_after_a_refusal() {
     let provider = Provider::binding().await;
     let (mut session, app) = late_and_forgotten(&provider).await;
     let answer = session.send(&app, KEY).await;
@@ -193,9 +193,9 @@ async fn a_late_result_behind_thinking_is_quoted_once_the_provider_says_so() {
     assert_stable(&provider, "2b");
 }
 
-/// What one credential's refusals taught is for nobody else.
+/// A fact learned from a refusal is valid only for the same credential.
 #[tokio::test]
-async fn another_credential_learns_nothing_from_it() {
+async fn learned_facts_are_per_credential() {
     let provider = Provider::binding().await;
     let (session, app) = late_and_forgotten(&provider).await;
     for (key, sends) in [(KEY, "2"), (KEY, "1"), (OTHER_KEY, "2"), (OTHER_KEY, "1"), (KEY, "1")] {
@@ -207,7 +207,7 @@ async fn another_credential_learns_nothing_from_it() {
 }
 
 #[tokio::test]
-async fn counts_and_streams_are_told_the_same() {
+async fn counts_and_streams_are_resent_too() {
     for (path, streams) in [
         ("/anthropic/v1/messages/count_tokens", false),
         ("/anthropic/v1/messages", true),
@@ -232,7 +232,7 @@ async fn counts_and_streams_are_told_the_same() {
     }
 }
 
-/// A history of thoughts whose first words the client changed.
+/// Returns a session with thinking whose first words the client changed.
 async fn rewritten(provider: &Provider, app: &App, with_late: bool) -> Session {
     let mut session = if with_late {
         late(provider, app).await
@@ -258,7 +258,7 @@ fn asks_to_drop(seen: &Seen) -> (bool, bool) {
 }
 
 #[tokio::test]
-async fn a_prefix_that_the_client_changed_costs_the_thinking_and_nothing_else() {
+async fn a_changed_prefix_drops_only_the_thinking() {
     for (with_late, sends, done) in [(false, "2", "unbound=1"), (true, "3", "moved=1, unbound=1")] {
         let provider = Provider::binding().await;
         let knows = before(provider.address()).start().await;
@@ -283,7 +283,7 @@ async fn a_prefix_that_the_client_changed_costs_the_thinking_and_nothing_else() 
             assert_eq!(session.ask(&app).await, 1);
             assert_eq!(asks_to_drop(&provider.last()), (true, true));
         }
-        // The conversation is told by its thinking: another one is sent as it came.
+        // The fact is learned per conversation, recognized by its thinking. Another conversation is sent unchanged.
         let mut other = Session::new();
         other.ask(&app).await;
         other.push("user", "fine");
@@ -293,7 +293,7 @@ async fn a_prefix_that_the_client_changed_costs_the_thinking_and_nothing_else() 
 }
 
 #[tokio::test]
-async fn who_wants_to_see_the_refusal_sees_it() {
+async fn the_surface_setting_returns_the_refusal() {
     for (with_late, sends) in [(false, "1"), (true, "2")] {
         let provider = Provider::binding().await;
         let app = before(provider.address())
@@ -310,7 +310,7 @@ async fn who_wants_to_see_the_refusal_sees_it() {
 }
 
 #[tokio::test]
-async fn a_body_that_says_itself_what_it_wants_is_left_alone() {
+async fn a_body_with_its_own_binding_setting_is_not_changed() {
     for setting in [json!({"prefix_mismatch_behavior": "error"}), Value::Null, json!({})] {
         let provider = Provider::binding().await;
         let app = before(provider.address()).start().await;
@@ -322,9 +322,9 @@ async fn a_body_that_says_itself_what_it_wants_is_left_alone() {
     }
 }
 
-/// Where nothing may be invented, no placeholder takes the place of a late result either.
+/// If the policy forbids inventions, no placeholder replaces a late result.
 #[tokio::test]
-async fn who_wants_nothing_invented_loses_the_thinking() {
+async fn without_inventions_the_thinking_is_dropped() {
     let provider = Provider::binding().await;
     let app = before(provider.address()).start().await;
     let session = late(&provider, &app).await;
@@ -337,7 +337,7 @@ async fn who_wants_nothing_invented_loses_the_thinking() {
     assert_eq!(asks_to_drop(&provider.last()), (true, true));
 }
 
-/// Calls of one turn, one settled at once, two late and in another order: sequence 6 where thinking is bound.
+/// Parallel calls of one turn, one answered at once, two late and in another order: sequence 6 with bound thinking.
 #[tokio::test]
 async fn late_results_of_one_turn_are_quoted_together() {
     let provider = Provider::binding().await;
@@ -359,7 +359,7 @@ async fn late_results_of_one_turn_are_quoted_together() {
     let gap = &json_of(&provider.last())["messages"][2]["content"];
     assert_eq!((&gap[0], &gap[3]), (&result("a"), &words("status?")));
     assert_stable(&provider, "sequence 6");
-    // The client takes the oldest thinking out of its log, as it may: the calls are known by themselves.
+    // A client may remove its oldest thinking. The calls must still be recognized.
     session.push("assistant", answer.json()["content"].clone());
     session.push("user", "more");
     session.body["messages"][1]["content"].as_array_mut().unwrap().remove(0);
@@ -369,10 +369,10 @@ async fn late_results_of_one_turn_are_quoted_together() {
     );
 }
 
-/// Sequence 3: the client fills the gap itself behind the model's thought. The placeholder goes back, what the client says
-/// follows at the end of the user's words, and both stay, in every later request.
+/// Sequence 3: the client fills the gap itself, after thinking. The placeholder returns to the gap, and the client's
+/// result follows at the end of the user's message. Both stay in every later request.
 #[tokio::test]
-async fn a_gap_that_the_client_fills_itself_keeps_its_placeholder_where_thinking_is_bound() {
+async fn a_gap_filled_by_the_client_keeps_its_placeholder_with_bound_thinking() {
     for restarts in [false, true] {
         let (provider, kept) = (Provider::binding().await, ledger());
         let start = || {

@@ -1,6 +1,6 @@
-//! Seeded sessions before a provider that binds thinking: what it once took is what it gets again (S2).
+//! Seeded sessions before a provider that binds thinking: every accepted body begins with the accepted one before (S2).
 //!
-//! `CASES=` sets how many sessions, `SEED=` replays one. A failure prints its seed.
+//! `CASES=` sets the number of sessions, `SEED=` replays one. A failure prints its seed.
 #![expect(
     clippy::disallowed_methods,
     reason = "the number of cases and the seed come from the environment"
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// What `CASES` and `SEED` say.
+/// Returns the seeds that `CASES` and `SEED` select.
 fn seeds(count: u64) -> std::ops::Range<u64> {
     let number = |name: &str| {
         std::env::var(name)
@@ -34,19 +34,19 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// A client whose tools run on while the user talks: calls and results of a growing session in any order.
+/// A client whose tools run on while the user talks. Calls and results of its growing session come in any order.
 struct Busy {
     rng: Rng,
     session: Session,
     calls: usize,
-    /// Cache markers in the log.
+    /// Number of cache markers in the history.
     markers: usize,
-    /// Calls without a result in the log, oldest first, and whether the model spoke since.
+    /// Calls without a result, oldest first, and whether the model has spoken since.
     open: Vec<(String, bool)>,
 }
 
 impl Busy {
-    /// What the user and the tools add to the log; whether a result comes behind a thought that never saw it.
+    /// Adds text and results to the history. Returns `true` if a result follows thinking that was generated without it.
     fn speak(&mut self) -> bool {
         let (mut blocks, mut crosses) = (Vec::new(), false);
         let mut left = Vec::new();
@@ -64,7 +64,7 @@ impl Busy {
             let said = format!("words {}", self.rng.below(1000));
             blocks.insert(at, words(&said));
         }
-        // A body holds four markers at most.
+        // A body may contain four markers at most.
         if self.markers < 4 && self.rng.chance(15) {
             self.markers += 1;
             blocks.last_mut().unwrap()["cache_control"] = json!({"type": "ephemeral"});
@@ -73,13 +73,13 @@ impl Busy {
         crosses
     }
 
-    /// What the model will say.
+    /// Chooses the model's next reply.
     fn reply(&mut self) -> Reply {
         if !self.rng.chance(60) {
             return Reply::Text("I see.".to_owned());
         }
         self.calls += 1;
-        // Now and then an id comes again.
+        // Some ids are used twice.
         let again = self.rng.chance(15);
         let number = if again {
             self.rng.within(1, self.calls)
@@ -92,10 +92,10 @@ impl Busy {
     }
 }
 
-/// S2 over a provider that binds: the bodies that were taken only grow, and each request is sent once, also where a
-/// result comes behind a thought that never saw it. Only a process that lost its ledger learns anew, from one refusal.
+/// S2 with bound thinking: accepted bodies only grow, and each request needs one send, even with a late result after
+/// thinking. Only a process that lost its ledger needs one refusal to learn again.
 #[tokio::test]
-async fn growing_sessions_are_taken_and_stay() {
+async fn growing_sessions_are_accepted_with_stable_prefixes() {
     for keeps in [true, false] {
         let (mut requests, mut turned, mut restarts, mut crossings) = (0, 0, 0, 0);
         for seed in seeds(30) {

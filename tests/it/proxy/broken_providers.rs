@@ -1,4 +1,4 @@
-//! Providers that are down, silent or rude: the right status, the right side, the provider's own error shape.
+//! Providers that are down, silent or not HTTP: status, blamed side, and the provider's own error shape.
 
 use std::{
     net::TcpListener,
@@ -177,7 +177,7 @@ async fn a_provider_that_stops_taking_the_request_is_a_504() {
         })
         .start()
         .await;
-    // More than the kernel holds for a reader that never reads.
+    // More than the kernel buffers for a reader that never reads.
     let body = format!("{{\"messages\":[],\"x\":\"{}\"}}", "x".repeat(48 * 1024 * 1024));
     let answer = app.ask(post("/anthropic/v1/messages", &body)).await;
     let stuck = (
@@ -190,7 +190,7 @@ async fn a_provider_that_stops_taking_the_request_is_a_504() {
 }
 
 #[tokio::test]
-async fn what_may_have_been_processed_is_never_sent_again() {
+async fn a_request_that_may_have_been_processed_is_not_resent() {
     let delivered = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&delivered);
     let upstream = Upstream::script(move |mut conn, _| {
@@ -239,7 +239,7 @@ async fn an_answer_that_is_not_http_is_a_502() {
 }
 
 #[tokio::test]
-async fn a_provider_that_answers_twice_poisons_nobody() {
+async fn a_second_answer_on_a_connection_is_discarded() {
     let one = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na";
     let upstream = Upstream::answering(format!("{one}HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison")).await;
     let app = before(upstream.address).start().await;
@@ -249,7 +249,7 @@ async fn a_provider_that_answers_twice_poisons_nobody() {
 }
 
 #[tokio::test]
-async fn a_stale_connection_is_replaced_unseen() {
+async fn a_stale_connection_is_replaced_silently() {
     let delivered = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&delivered);
     let (report, mut closed) = mpsc::unbounded_channel();
@@ -259,7 +259,7 @@ async fn a_stale_connection_is_replaced_unseen() {
             conn.request().await;
             count.fetch_add(1, Ordering::SeqCst);
             conn.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
-            // Closed without a word.
+            // The connection closes without an answer.
             drop(conn);
             report.send(()).unwrap();
         }
@@ -278,14 +278,14 @@ async fn a_stale_connection_is_replaced_unseen() {
         assert_eq!(delivered.load(Ordering::SeqCst), round);
         closed.recv().await.unwrap();
         if round % 3 == 0 {
-            // Sometimes the pool has noticed, sometimes it has not.
+            // Depending on timing, the pool may already have noticed the close.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 }
 
 #[tokio::test]
-async fn an_early_answer_reaches_a_client_that_still_sends() {
+async fn an_early_answer_reaches_a_client_that_is_still_sending() {
     let upstream = Upstream::script(|mut conn, _| async move {
         conn.head().await;
         conn.send("HTTP/1.1 413 Payload Too Large\r\ncontent-length: 3\r\nconnection: close\r\n\r\nbig")

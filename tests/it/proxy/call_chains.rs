@@ -1,4 +1,4 @@
-//! Chains of calls, and the forks that they tell: two loops on one history.
+//! Call chains of a lane, and the forks they show: two loops on one history.
 
 use antiphon::{
     auth::{Caller, Principal},
@@ -38,7 +38,7 @@ fn lane() -> LaneId {
     lane.id
 }
 
-/// How many forks each request of one lane proves.
+/// Returns the number of forks that each request of one lane adds.
 fn forks(requests: &[(&str, bool)]) -> Vec<usize> {
     let (table, lane) = (SessionTable::new(SessionSettings::default()), lane());
     let show = |(ids, goes_on): &(&str, bool)| {
@@ -52,7 +52,7 @@ fn forks(requests: &[(&str, bool)]) -> Vec<usize> {
 }
 
 #[test]
-fn a_fork_is_an_older_branch_that_grows_after_a_newer() {
+fn a_fork_is_an_older_branch_that_grows_after_a_newer_one() {
     type Story = (&'static str, &'static [&'static str], &'static [usize]);
     let stories: &[Story] = &[
         ("it grows", &["a", "a b", "a b c d", "a b c d e"], &[0, 0, 0, 0]),
@@ -93,14 +93,14 @@ fn a_fork_is_an_older_branch_that_grows_after_a_newer() {
         let requests: Vec<(&str, bool)> = requests.iter().map(|ids| (*ids, true)).collect();
         assert_eq!(forks(&requests), *wanted, "{name}");
     }
-    // Counts and compactions go on with nothing.
+    // Counts and compactions continue no branch.
     assert_eq!(forks(&[("a d", true), ("a e", true), ("a d d2", false)]), [0, 0, 0]);
     assert_eq!(forks(&[("a d", true), ("a e", false), ("a d d2", true)]), [0, 0, 0]);
 }
 
 #[test]
-fn two_processes_that_resume_one_session_are_one_fork() {
-    // Worked sequence 5: loop d got the placeholder, loop e holds the real result; then the log is merged.
+fn two_processes_on_one_session_are_one_fork() {
+    // Worked sequence 5: loop d got the placeholder, loop e contains the real result. Then the histories are merged.
     let call = |id: &str| {
         format!(r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"toolu_{id}","name":"f","input":{{}}}}]}}"#)
     };
@@ -128,7 +128,7 @@ fn two_processes_that_resume_one_session_are_one_fork() {
         (join(&[&real]), 0),
         (join(&[&real, &e]), 0),
         (join(&[&begun, &d, &d2]), 1),
-        // The merged log.
+        // The merged history.
         (join(&[&real, &d, &e, &d2]), 0),
         (join(&[&real, &d, &e, &d2, &[call("m"), result("m", "4")]]), 0),
     ];
@@ -143,7 +143,7 @@ fn two_processes_that_resume_one_session_are_one_fork() {
 }
 
 #[test]
-fn a_chain_is_what_its_calls_are() {
+fn a_chain_is_built_from_call_ids() {
     let of = |wire: Wire, body: &str| wire.read(body.as_bytes()).map(|read| CallChain::of(&read)).unwrap();
     let chat = of(
         Wire::OPENAI_CHAT,
@@ -166,7 +166,7 @@ fn a_chain_is_what_its_calls_are() {
     );
 }
 
-/// Ids with something between their letters, or nothing.
+/// Returns random ids, some with a separator between their letters.
 fn ids(rng: &mut Rng, count: usize) -> Vec<String> {
     (0..count)
         .map(|n| format!("t{}{}{}", ["", "_", "-"][rng.below(3)], rng.below(1_000_000), n))
@@ -174,7 +174,7 @@ fn ids(rng: &mut Rng, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn prefixes_are_known_as_long_as_the_tail_reaches() {
+fn prefixes_are_recognized_within_the_tail() {
     for seed in 0..200 {
         let mut rng = Rng::new(seed);
         let (shared, one, two) = (rng.below(150), rng.below(80), rng.below(80));
@@ -199,7 +199,7 @@ fn prefixes_are_known_as_long_as_the_tail_reaches() {
 }
 
 #[test]
-fn any_number_of_branches_takes_bounded_room() {
+fn branches_take_bounded_memory() {
     let settings = SessionSettings {
         entries_max: 1000,
         bytes_max: 64 * 1024,

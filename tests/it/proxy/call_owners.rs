@@ -1,4 +1,4 @@
-//! Who still waits for the result of a call, and how its end is counted.
+//! Attached and detached calls of a lane, and the metrics of their ends.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use antiphon::{
     telemetry::Telemetry,
     wire::{
         Format,
-        watch::{Calls, Framing, Watcher},
+        watch::{EmittedCalls, Framing, Watcher},
     },
 };
 use http::HeaderMap;
@@ -39,7 +39,7 @@ fn called(name: &str) -> Lane {
     find_lane(&asked, &NoKnownLanes).unwrap()
 }
 
-fn calls(list: &[(&str, &str)]) -> Calls {
+fn calls(list: &[(&str, &str)]) -> EmittedCalls {
     let mut watcher = Watcher::new(Some(Format::Anthropic), Framing::Events);
     for (id, name) in list {
         let block = format!(r#"{{"type":"tool_use","id":"{id}","name":"{name}"}}"#);
@@ -49,7 +49,8 @@ fn calls(list: &[(&str, &str)]) -> Calls {
     watcher.facts().calls.clone()
 }
 
-/// A request: its messages, the calls of its last turn, the results behind it; `!` in front of a lost one.
+/// Builds the outline of a request: message count, calls of its last turn, and the results after it. `!` marks a lost
+/// result.
 fn asked_call(id: &str) -> OutlineCall {
     OutlineCall {
         id: id.as_bytes().into(),
@@ -72,7 +73,7 @@ fn shows(messages: usize, asked: &[&str], answers: &[&str]) -> Outline {
     }
 }
 
-/// One lane of a table, and its time.
+/// A session table with one lane, and a start time.
 struct Scene {
     table: SessionTable,
     lane: Lane,
@@ -80,7 +81,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A lane of three messages that was answered with one call of `Bash`.
+    /// Creates a lane with three messages, answered with one call of `Bash`.
     fn new(came: AnswerEnd) -> Self {
         let limits = CallLimits {
             tools: [(Box::from("Bash"), second(90))].into(),
@@ -114,8 +115,8 @@ impl Scene {
         self.table.note_request(self.lane.id, outline, self.at(at))
     }
 
-    /// Whether the call is attached, and why not; none if it is not known.
-    fn stands(&self, at: u64, id: &str) -> Option<(bool, Option<DetachReason>)> {
+    /// Returns whether the call is attached and the reason if not. `None` for an unknown call.
+    fn attachment(&self, at: u64, id: &str) -> Option<(bool, Option<DetachReason>)> {
         let standing = self.table.call_state(self.lane.id, id, self.at(at))?;
         Some((standing.attached, standing.detach_reason))
     }
@@ -123,7 +124,7 @@ impl Scene {
 
 const ATTACHED: Option<(bool, Option<DetachReason>)> = Some((true, None));
 
-const fn gone(why: DetachReason) -> (bool, Option<DetachReason>) {
+const fn detached(why: DetachReason) -> (bool, Option<DetachReason>) {
     (false, Some(why))
 }
 
@@ -136,15 +137,15 @@ fn settled(open: u64, attached: bool) -> Vec<SettledCall> {
 }
 
 #[test]
-fn a_call_stands_until_it_is_settled() {
+fn a_call_is_attached_until_it_is_settled() {
     let scene = Scene::new(AnswerEnd::Complete);
     let standing = scene.table.call_state(scene.lane.id, "toolu_1", scene.at(7)).unwrap();
     assert_eq!((standing.age, &*standing.tool), (second(7), "Bash"));
     assert_eq!(standing.deadline, Some(scene.at(90)));
     assert!(standing.attached && !standing.tentative);
-    assert_eq!(scene.stands(7, "toolu1"), ATTACHED, "by letters and digits");
+    assert_eq!(scene.attachment(7, "toolu1"), ATTACHED, "by letters and digits");
     for unknown in ["", "toolu_2", "toolu"] {
-        assert_eq!(scene.stands(7, unknown), None, "{unknown:?}");
+        assert_eq!(scene.attachment(7, unknown), None, "{unknown:?}");
     }
     let other = called("t").id;
     assert_eq!(
@@ -154,8 +155,8 @@ fn a_call_stands_until_it_is_settled() {
     );
     let closed = scene.asked(8, &shows(5, &["toolu_1"], &["toolu_1"]));
     assert_eq!((closed.settled, closed.detached), (settled(8, true), vec![]));
-    assert_eq!(scene.stands(8, "toolu_1"), None);
-    // Sent again, it settles nothing.
+    assert_eq!(scene.attachment(8, "toolu_1"), None);
+    // A repeated request settles nothing.
     assert_eq!(
         scene.asked(9, &shows(5, &["toolu_1"], &["toolu_1"])),
         ClosedCalls::default()
@@ -163,59 +164,59 @@ fn a_call_stands_until_it_is_settled() {
 }
 
 #[test]
-fn letters_mean_one_call_or_none() {
+fn an_ambiguous_stripped_id_matches_no_call() {
     let scene = Scene::new(AnswerEnd::Complete);
     scene.answered(1, AnswerEnd::Complete, &[("toolu-1", "Read")]);
-    assert_eq!(scene.stands(2, "toolu1"), None);
+    assert_eq!(scene.attachment(2, "toolu1"), None);
     let read = scene.table.call_state(scene.lane.id, "toolu-1", scene.at(2)).unwrap();
     assert_eq!((&*read.tool, read.deadline), ("Read", None));
 }
 
 #[test]
-fn a_lane_that_goes_on_leaves_its_call_behind() {
+fn a_lane_that_continues_detaches_its_call() {
     let scene = Scene::new(AnswerEnd::Complete);
     let closed = scene.asked(5, &shows(5, &["toolu_1"], &[]));
     assert_eq!((closed.abandoned, closed.detached), (1, vec![DetachReason::WentOn]));
-    assert_eq!(scene.stands(6, "toolu_1"), Some(gone(DetachReason::WentOn)));
+    assert_eq!(scene.attachment(6, "toolu_1"), Some(detached(DetachReason::WentOn)));
     assert!(!scene.table.has_open_calls(scene.lane.id, scene.at(6)));
     // The result comes late.
     let late = scene.asked(30, &shows(5, &["toolu_1"], &["toolu_1"]));
     assert_eq!((late.settled, late.abandoned), (settled(30, false), 0));
-    assert_eq!(scene.stands(31, "toolu_1"), None);
+    assert_eq!(scene.attachment(31, "toolu_1"), None);
 }
 
 #[test]
-fn a_lost_text_settles_nothing_and_a_real_result_does_later() {
+fn a_lost_text_does_not_settle_a_call() {
     let scene = Scene::new(AnswerEnd::Complete);
     let request = shows(5, &["toolu_1"], &["!toolu_1"]);
     let closed = scene.asked(5, &request);
     assert_eq!((closed.placeholder, closed.abandoned, closed.settled.len()), (1, 0, 0));
     assert_eq!(closed.detached, [DetachReason::WentOn]);
     assert_eq!(scene.asked(6, &request), ClosedCalls::default(), "sent again");
-    assert_eq!(scene.stands(7, "toolu1"), Some(gone(DetachReason::WentOn)));
+    assert_eq!(scene.attachment(7, "toolu1"), Some(detached(DetachReason::WentOn)));
     let late = scene.asked(20, &shows(5, &["toolu_1"], &["toolu_1"]));
     assert_eq!(late.settled, settled(20, false));
-    // Both in one request: the real one counts.
+    // If one request contains both, the real result counts.
     let scene = Scene::new(AnswerEnd::Complete);
     let closed = scene.asked(5, &shows(5, &["toolu_1"], &["!toolu_1", "toolu_1"]));
     assert_eq!((closed.placeholder, closed.settled), (0, settled(5, true)));
 }
 
 #[test]
-fn a_lane_that_is_silent_for_too_long_waits_no_more() {
+fn a_silent_lane_detaches_its_calls() {
     let scene = Scene::new(AnswerEnd::Complete);
-    assert_eq!(scene.stands(299, "toolu_1"), ATTACHED);
-    assert_eq!(scene.stands(300, "toolu_1"), Some(gone(DetachReason::Silent)));
+    assert_eq!(scene.attachment(299, "toolu_1"), ATTACHED);
+    assert_eq!(scene.attachment(300, "toolu_1"), Some(detached(DetachReason::Silent)));
     let closed = scene.asked(301, &shows(5, &["toolu_1"], &["toolu_1"]));
     assert_eq!(
         (closed.settled, closed.detached),
         (settled(301, false), vec![DetachReason::Silent])
     );
-    // Any sign of the lane counts, be it a side request.
+    // Any request of the lane counts as activity, even a side request.
     let scene = Scene::new(AnswerEnd::Complete);
     assert_eq!(scene.asked(200, &shows(1, &[], &[])), ClosedCalls::default());
-    assert_eq!(scene.stands(400, "toolu_1"), ATTACHED);
-    assert_eq!(scene.stands(500, "toolu_1"), Some(gone(DetachReason::Silent)));
+    assert_eq!(scene.attachment(400, "toolu_1"), ATTACHED);
+    assert_eq!(scene.attachment(500, "toolu_1"), Some(detached(DetachReason::Silent)));
 }
 
 #[test]
@@ -223,7 +224,7 @@ fn a_lane_is_closed_once() {
     let scene = Scene::new(AnswerEnd::Complete);
     let close = |at| scene.table.close_lane(scene.lane.id, scene.at(at));
     assert_eq!((close(1), close(2)), (1, 0));
-    assert_eq!(scene.stands(3, "toolu_1"), Some(gone(DetachReason::Closed)));
+    assert_eq!(scene.attachment(3, "toolu_1"), Some(detached(DetachReason::Closed)));
     let closed = scene.asked(4, &shows(5, &["toolu_1"], &["toolu_1"]));
     assert_eq!((closed.settled, closed.detached), (settled(4, false), vec![]));
     let unknown = called("nobody").id;
@@ -236,13 +237,13 @@ fn a_lane_is_closed_once() {
 }
 
 #[test]
-fn a_call_of_a_stream_that_did_not_end_is_tentative() {
-    for (came, stands) in [
+fn a_call_of_an_unfinished_stream_is_tentative() {
+    for (came, attachment) in [
         (AnswerEnd::Broken, ATTACHED),
-        (AnswerEnd::ClientLeft, Some(gone(DetachReason::StreamDropped))),
+        (AnswerEnd::ClientLeft, Some(detached(DetachReason::StreamDropped))),
     ] {
         let scene = Scene::new(came);
-        assert_eq!(scene.stands(1, "toolu_1"), stands, "{came:?}");
+        assert_eq!(scene.attachment(1, "toolu_1"), attachment, "{came:?}");
         let tentative = |at| {
             scene
                 .table
@@ -250,28 +251,32 @@ fn a_call_of_a_stream_that_did_not_end_is_tentative() {
                 .map(|it| it.tentative)
         };
         assert_eq!(tentative(1), Some(true));
-        // The lane goes on and has never heard of it: outside all ratios.
+        // The lane continues without the call, so the client never saw it. It is left out of all ratios.
         let closed = scene.asked(2, &shows(3, &[], &[]));
         let abandoned = ClosedCalls {
             abandoned: 1,
             ..ClosedCalls::default()
         };
         assert_eq!(closed, abandoned, "{came:?}");
-        assert_eq!(scene.stands(2, "toolu_1"), None, "{came:?}");
-        // Its result shows that the client has it after all.
+        assert_eq!(scene.attachment(2, "toolu_1"), None, "{came:?}");
+        // A result shows that the client did receive the call.
         let scene = Scene::new(came);
         let closed = scene.asked(2, &shows(5, &["toolu_1"], &["toolu_1"]));
         assert_eq!(closed.settled, settled(2, true), "{came:?}");
-        // So does the call alone.
+        // The call in the history shows it too.
         let scene = Scene::new(came);
         let closed = scene.asked(2, &shows(5, &["toolu_1"], &[]));
         assert_eq!(closed.detached, [DetachReason::WentOn], "{came:?}");
-        assert_eq!(scene.stands(2, "toolu_1"), Some(gone(DetachReason::WentOn)), "{came:?}");
+        assert_eq!(
+            scene.attachment(2, "toolu_1"),
+            Some(detached(DetachReason::WentOn)),
+            "{came:?}"
+        );
     }
 }
 
 #[test]
-fn what_a_lane_left_behind_is_bounded_and_weighs() {
+fn detached_calls_are_bounded_and_counted() {
     let scene = Scene::new(AnswerEnd::Complete);
     let names: Vec<String> = (0..OPEN_CALLS_MAX).map(|n| format!("toolu_x{n}")).collect();
     let list: Vec<(&str, &str)> = names.iter().map(|id| (id.as_str(), "t")).collect();
@@ -279,9 +284,9 @@ fn what_a_lane_left_behind_is_bounded_and_weighs() {
         scene.answered(at, AnswerEnd::Complete, &list);
         scene.asked(at, &shows(9, &[], &[]));
     }
-    let known = names.iter().filter(|id| scene.stands(6, id).is_some()).count();
+    let known = names.iter().filter(|id| scene.attachment(6, id).is_some()).count();
     assert_eq!(known, LEFT_CALLS_MAX);
-    // Lanes whose calls have all left weigh what those take.
+    // Detached calls count towards a lane's size.
     let settings = SessionSettings {
         entries_max: 1000,
         bytes_max: 64 * 1024,
@@ -307,7 +312,7 @@ fn has(page: &str, line: &str) {
 }
 
 #[test]
-fn ends_of_calls_are_counted() {
+fn call_ends_are_counted() {
     let call = |tool: &str, open, attached| SettledCall {
         tool: tool.into(),
         open_for: second(open),
@@ -348,7 +353,7 @@ fn ends_of_calls_are_counted() {
 }
 
 #[test]
-fn few_names_of_tools_become_labels() {
+fn tool_names_in_labels_are_bounded() {
     let telemetry = Telemetry::default();
     let settle = |tool: String| {
         let settled = SettledCall {

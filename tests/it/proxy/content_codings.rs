@@ -1,4 +1,4 @@
-//! Coded, large and signed bodies: read where they can be, never changed without need.
+//! Coded, large and signed bodies: read where possible, never changed without need.
 
 use std::io::Write;
 
@@ -26,7 +26,7 @@ fn coded(coding: &str, body: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_coded_body_that_needs_nothing_goes_up_as_the_very_bytes_that_came() {
+async fn a_coded_healthy_body_is_sent_unchanged() {
     let deflate = {
         let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
         encoder.write_all(BODY.as_bytes()).unwrap();
@@ -63,7 +63,7 @@ async fn a_coded_body_that_needs_nothing_goes_up_as_the_very_bytes_that_came() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_streams_through_unread() {
+async fn a_body_over_the_limit_is_streamed_unread() {
     let body = format!("{{\"messages\":\"{}\"}}", "x".repeat(2 * 1024 * 1024));
     let chunked = [
         b"POST /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec(),
@@ -84,11 +84,11 @@ async fn a_body_over_the_limit_streams_through_unread() {
 }
 
 #[tokio::test]
-async fn a_strict_route_refuses_what_it_cannot_read_for_its_size() {
+async fn a_strict_route_refuses_too_large_bodies() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).mode(Mode::Strict).start().await;
     let mut client = app.client().await;
-    // The claim is enough: no byte of the body is waited for.
+    // The claimed length is enough: the proxy does not wait for the body.
     client
         .send("POST /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000000\r\n\r\n")
         .await;
@@ -98,7 +98,7 @@ async fn a_strict_route_refuses_what_it_cannot_read_for_its_size() {
     let bomb = app.ask(coded("gzip", &gzip(&vec![b' '; 8 * 1024 * 1024]))).await;
     assert_eq!(bomb.status(), 413);
     assert!(upstream.requests().is_empty());
-    // What is no JSON is forwarded in every mode.
+    // A body that is not a conversation is forwarded in every mode.
     let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
     assert_eq!(answer.status(), 200);
 }
@@ -147,7 +147,7 @@ async fn a_signed_body_is_only_observed() {
 }
 
 #[tokio::test]
-async fn a_refused_upload_gets_to_read_why() {
+async fn a_client_can_read_the_refusal_of_its_upload() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).mode(Mode::Strict).start().await;
     let mut client = app.client().await;

@@ -1,4 +1,5 @@
-//! The operator's credentials: who may use them, what takes the place of the client's, and that none goes astray.
+//! The operator's credentials: access to them, replacement of the client's credential, and no secret sent to another
+//! host.
 
 use std::{
     io,
@@ -46,7 +47,7 @@ fn profile(label: &str, credential: Credential) -> Profile {
     }
 }
 
-/// The keys of AWS' own signature tests.
+/// Keys of AWS' own signature tests.
 fn aws(session_token: Option<&str>, service: &str) -> Profile {
     let keys = AwsKeys {
         access_key_id: secret("AKIDEXAMPLE"),
@@ -70,7 +71,7 @@ fn head(method: &str, uri: &str, fields: &[(&str, &str)]) -> Parts {
     parts
 }
 
-/// Everything of a head that goes over the wire.
+/// Returns everything in a head that is sent over the wire.
 fn seen(head: &Parts) -> String {
     let fields = head
         .headers
@@ -139,7 +140,7 @@ fn a_signature_is_the_one_that_aws_computes() {
     }
 }
 
-/// A log that is kept.
+/// A captured log.
 struct Written(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Written {
@@ -153,7 +154,7 @@ impl io::Write for Written {
     }
 }
 
-/// `body` in pieces, as repair leaves it.
+/// Returns `body` in pieces, as repair produces it.
 fn spliced(body: &str) -> Segments {
     let whole = Bytes::copy_from_slice(body.as_bytes());
     let Some((at, _)) = body.char_indices().nth(3) else {
@@ -170,7 +171,7 @@ fn spliced(body: &str) -> Segments {
 }
 
 #[test]
-fn a_signature_is_told_to_no_log() {
+fn signing_writes_no_secret_to_the_log() {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let log = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
@@ -196,7 +197,7 @@ fn a_signature_is_told_to_no_log() {
 }
 
 #[test]
-fn a_body_on_its_way_cannot_be_signed() {
+fn a_streamed_body_cannot_be_signed() {
     let at = upstream(ProviderKind::Bedrock, "h.example");
     let mut head = head(
         "POST",
@@ -212,7 +213,7 @@ fn a_body_on_its_way_cannot_be_signed() {
 }
 
 #[test]
-fn each_kind_gets_its_key_where_it_looks_for_it() {
+fn each_kind_gets_its_key_in_its_own_header() {
     for kind in ProviderKind::ALL {
         let (name, value) = match kind {
             ProviderKind::Anthropic => ("x-api-key", "K"),
@@ -242,7 +243,7 @@ fn each_kind_gets_its_key_where_it_looks_for_it() {
     }
 }
 
-/// What a client may send that is, holds or looks like a credential, and what is none.
+/// Headers of a client that are, contain or resemble a credential, and one that is none.
 const SENT: &[(&str, &str)] = &[
     ("authorization", "Bearer client"),
     ("authorization", "AWS4-HMAC-SHA256 Credential=client"),
@@ -276,9 +277,9 @@ const QUERIES: &[(&str, &str)] = &[
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Attempts of many requests, in any order, over profiles of several upstreams: one secret goes to one place.
+    /// Applies credentials for attempts in any order over several upstreams: each secret goes to its own upstream only.
     #[test]
-    fn no_secret_goes_astray(
+    fn no_secret_goes_to_another_upstream(
         steps in vec((0..4_usize, 0..3_usize, 0..4_usize, vec(select(SENT), 0..6), select(QUERIES), 1..3_usize), 1..8),
     ) {
         let kinds = [ProviderKind::Anthropic, ProviderKind::Gemini, ProviderKind::OpenAi, ProviderKind::Bedrock];
@@ -315,7 +316,7 @@ proptest! {
                     prop_assert_eq!(head.headers.get(*name).unwrap(), value);
                 }
             }
-            // To another upstream nothing goes, the client's own credential included.
+            // Nothing is applied for another upstream, and the client's own credential is removed.
             let mut astray = head.clone();
             astray.uri = Uri::try_from(format!("https://h{other}.example/v1/x")).unwrap();
             let refused = apply_credential(&profiles[p], at, &mut astray, BodyToSign::Whole(&body), NOW);
@@ -331,7 +332,7 @@ proptest! {
 const TOKEN: &str = "x-antiphon-client-token";
 
 #[test]
-fn a_client_token_opens_profiles_and_a_wrong_one_opens_nothing() {
+fn a_client_token_gives_access_to_profiles() {
     let key = PrincipalKey::new([1; 32]);
     let entry = |name: &str, token: &[u8]| (name.to_owned(), TokenHash::hash_token(token));
     let tokens = ClientTokens::new(vec![entry("ci", b"antiphon_1"), entry("dev", b"antiphon_2")]);
@@ -348,7 +349,7 @@ fn a_client_token_opens_profiles_and_a_wrong_one_opens_nothing() {
         ))
     };
     let refused = Err(RequestRefusal::ClientToken);
-    // Where profiles are, the token stands in its own header or in the place of the credential, whichever that is.
+    // With profiles, the token may be in its own header or in any credential header.
     assert_eq!(of(&tokens, &[(TOKEN, "antiphon_2")], None, true), named("dev"));
     assert_eq!(
         of(&tokens, &[(TOKEN, "antiphon_2"), ("x-api-key", "dummy")], None, true),
@@ -380,7 +381,7 @@ fn a_client_token_opens_profiles_and_a_wrong_one_opens_nothing() {
         assert_eq!(of(&tokens, fields, None, true), refused, "{fields:?}");
     }
 
-    // Where the client's own credential passes through, a token is optional, but never wrong.
+    // With the client's own credential, a token is optional but must not be wrong.
     assert_eq!(of(&tokens, &[("x-api-key", "sk-1")], None, false), nameless("sk-1"));
     assert_eq!(
         of(&tokens, &[("x-api-key", "sk-1"), (TOKEN, "antiphon_1")], None, false),
@@ -395,7 +396,7 @@ fn a_client_token_opens_profiles_and_a_wrong_one_opens_nothing() {
         refused
     );
 
-    // Without any token configured the door is loopback: profiles are everybody's.
+    // Without configured tokens only loopback may call, and everyone may use the profiles.
     assert_eq!(of(&none, &[("x-api-key", "dummy")], None, true), nameless("dummy"));
     assert_eq!(of(&none, &[], None, true), Ok((None, Principal::NONE)));
     let caller: Account<'_> = authenticate_client(&none, &key, &map(&[("api-key", "canary")]), None, true).unwrap();
@@ -403,7 +404,7 @@ fn a_client_token_opens_profiles_and_a_wrong_one_opens_nothing() {
 }
 
 #[test]
-fn a_missing_client_token_is_told_in_the_providers_words() {
+fn a_missing_client_token_is_an_error_in_the_providers_shape() {
     let error = ProxyError::Refused(RequestRefusal::ClientToken);
     assert_eq!(
         (error.code(), error.side(), error.phase()),

@@ -1,4 +1,4 @@
-//! The drain: nothing new, nothing cut that ends in time.
+//! The drain: no new connections, and no cut for streams that end in time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ async fn streaming(gate: Arc<Notify>) -> Upstream {
 }
 
 #[tokio::test]
-async fn a_running_stream_comes_to_its_end() {
+async fn a_running_stream_may_finish() {
     let gate = Arc::new(Notify::new());
     let upstream = streaming(Arc::clone(&gate)).await;
     let app = before(upstream.address).start().await;
@@ -48,7 +48,7 @@ async fn a_running_stream_comes_to_its_end() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_in_time_is_cut() {
+async fn a_stream_beyond_the_drain_timeout_is_cut() {
     let upstream = streaming(Arc::default()).await;
     let app = before(upstream.address)
         .with(|builder| builder.server.drain_timeout = Duration::from_millis(50))

@@ -1,4 +1,4 @@
-//! What a client writes and a provider echoes costs no key: only the provider's own words do, and those of one kind alone.
+//! A client's text that a provider echoes never causes a cooldown. Only the provider's own known sentences do.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ const GEMINI: &str = "/gemini/v1beta/models/m:generateContent";
 const CREDIT: &str = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits.";
 const LIMIT: &str = "You have reached your specified API usage limits.";
 
-/// An error of Anthropic's.
+/// Returns an Anthropic error.
 fn refusal(kind: &str, message: &str) -> String {
     serde_json::json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}).to_string()
 }
@@ -37,13 +37,13 @@ fn googles(message: &str) -> String {
         .to_string()
 }
 
-/// A request whose body has `name` as one of its members.
+/// Returns a request body with `name` as an unknown member.
 fn with_member(name: &str) -> String {
     serde_json::json!({"model": "m", "max_tokens": 16, name: 1, "messages": [{"role": "user", "content": "hi"}]})
         .to_string()
 }
 
-/// A question in a session of its own, as an innocent client asks it.
+/// Sends a normal question in a session of its own and returns the status.
 async fn innocent(world: &World, path: &str) -> u16 {
     let body = r#"{"model":"m","max_tokens":16,"messages":[{"role":"user","content":"hello"}],"input":"hello"}"#;
     world
@@ -52,7 +52,7 @@ async fn innocent(world: &World, path: &str) -> u16 {
         .status()
 }
 
-/// Path, member of the request, status, and the body that echoes it.
+/// Path, unknown member of the request, status, and the body that echoes it.
 type Echo = (&'static str, &'static str, u16, String);
 
 fn echoes() -> Vec<Echo> {
@@ -101,10 +101,10 @@ fn echoes() -> Vec<Echo> {
         ),
         (MESSAGES, "x", 400, anthropics(&format!(" {CREDIT}"))),
         (MESSAGES, "x", 400, anthropics(&format!("{CREDIT}\n"))),
-        // Another type of error, another status.
+        // Another error type or status.
         (MESSAGES, "x", 400, refusal("not_found_error", CREDIT)),
         (MESSAGES, "x", 422, anthropics(CREDIT)),
-        // Another provider, which has no such sentence.
+        // A provider that has no such sentence.
         (
             CHAT,
             "credit balance is too low",
@@ -127,7 +127,7 @@ fn echoes() -> Vec<Echo> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn words_of_the_client_that_a_provider_echoes_cost_no_key() {
+async fn an_echoed_member_name_causes_no_cooldown() {
     for (path, name, status, body) in echoes() {
         let world = world(&strangers("abc"));
         world.script(error(status, &[], &body));
@@ -145,7 +145,7 @@ async fn words_of_the_client_that_a_provider_echoes_cost_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_header_of_the_client_that_a_provider_echoes_costs_no_key() {
+async fn an_echoed_header_causes_no_cooldown() {
     let beta = "credit balance is too low";
     let body = anthropics(&format!(
         "Unexpected value(s) `{beta}` for the `anthropic-beta` header. Please consult our documentation."
@@ -162,7 +162,7 @@ async fn a_header_of_the_client_that_a_provider_echoes_costs_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn echoed_words_in_an_error_event_cost_no_key() {
+async fn echoed_text_in_an_error_event_causes_no_cooldown() {
     let event = |message: &str| format!("event: error\ndata: {}\n\n", anthropics(message));
     let echo = "credit balance is too low: Extra inputs are not permitted";
     for begun in [false, true] {
@@ -181,7 +181,7 @@ async fn echoed_words_in_an_error_event_cost_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sentence_of_the_providers_own_moves_a_request_once() {
+async fn a_known_sentence_rotates_a_request_once() {
     let sentences = [
         (CREDIT.to_owned(), "billing"),
         ("Your credit balance is too low to access the Claude API.".to_owned(), "billing"),
@@ -210,7 +210,7 @@ async fn a_sentence_of_the_providers_own_moves_a_request_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sentence_that_stands_in_the_request_too_proves_nothing_against_a_key() {
+async fn a_sentence_that_is_also_in_the_request_causes_no_cooldown() {
     let quoted = with_member("x").replace("hi", &format!("what does this mean? {CREDIT}"));
     let plain = with_member("x");
     let coded: &[(&str, &str)] = &[("content-encoding", "gzip")];
@@ -233,14 +233,14 @@ async fn a_sentence_that_stands_in_the_request_too_proves_nothing_against_a_key(
             assert!(untouched(&world), "{path} {fields:?}");
         }
     }
-    // Any other request of the same key says what is true.
+    // Without the sentence in the request, the same answer counts.
     let world = world(&strangers("abc"));
     does(&world, &[("a", json(400, &anthropics(CREDIT)))]);
     assert_eq!(reached(&world, ask("s1", 0)).await, ("ab".into(), 200));
     assert_eq!(rests(&world, "anthropic", "a")[0].0, "billing");
 }
 
-/// Midnight UTC of a day so many days from now, as its date.
+/// Returns the date and the seconds until midnight UTC, `days` days from now.
 fn in_days(days: u64) -> (String, u64) {
     let now = unix_time().as_secs();
     let at = (now / 86_400 + days) * 86_400;
@@ -249,7 +249,7 @@ fn in_days(days: u64) -> (String, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_date_that_is_named_counts_up_to_the_end_of_the_next_month() {
+async fn a_named_date_is_capped_at_the_end_of_the_next_month() {
     let limited = |date: &str| {
         json(
             400,
@@ -267,7 +267,7 @@ async fn a_date_that_is_named_counts_up_to_the_end_of_the_next_month() {
     let rested = left(&date).await;
     assert!(secs(rested) + secs(2) >= secs(seconds), "{date}: {rested}");
     assert!(secs(rested) <= secs(seconds).mul_f64(1.2), "{date}: {rested}");
-    // No month is longer than 31 days.
+    // The cap is the end of the next month, and no month is longer than 31 days.
     for date in ["2099-01-01", "9999-12-31"] {
         let rested = left(date).await;
         assert!(rested > 28 * 86_400 && rested <= 62 * 86_400, "{date}: {rested}");
@@ -278,7 +278,7 @@ async fn a_date_that_is_named_counts_up_to_the_end_of_the_next_month() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_rest_is_longer_than_the_longest_that_is_believed() {
+async fn a_cooldown_is_capped() {
     let day = 86_400;
     let far = (unix_time().as_secs() + 400 * day).to_string();
     let unified = [
@@ -288,7 +288,7 @@ async fn no_rest_is_longer_than_the_longest_that_is_believed() {
     ];
     let limit = refusal("rate_limit_error", "Error");
     for (fields, most) in [(&[("retry-after", "999999999")][..], day), (&unified, 7 * day)] {
-        // What is added by chance differs from request to request.
+        // The jitter differs from request to request.
         for number in 0..8 {
             let world = world(&strangers("ab"));
             world.script(error(429, fields, &limit));
@@ -301,10 +301,10 @@ async fn no_rest_is_longer_than_the_longest_that_is_believed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn words_of_another_error_take_no_key_out_of_use_for_longer() {
+async fn dates_in_other_errors_do_not_extend_a_cooldown() {
     let words = "Too many. You will regain access on 2099-01-01 at 00:00 UTC.";
     for (status, kind, reason, seconds) in [
-        // A limit of one model lasts as long as its words ask for; a date in them does not count.
+        // A rate limit uses the named duration, but not the date.
         (429, "rate_limit_error", "rate_limit", 20 * 3600),
         (429, "insufficient_quota", "quota", 18_000),
         (402, "billing_error", "billing", 18_000),

@@ -1,5 +1,5 @@
-//! The error table of the design, rows e1 to e17, over the wire: as a status, as the same code inside a stream before
-//! anything was said, and behind it. Profile `a` is refused each time; `b` is of its organisation, `c` of another.
+//! The error table of the design, rows e1 to e17, over the wire: as a status, as the same error in a stream before any
+//! output, and after output. Profile `a` always gets the error. `b` is of the same organisation, `c` of another.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::support::{
     },
 };
 
-/// A dialect, and the request that is asked in it.
+/// A dialect and its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Api {
     Messages,
-    /// Messages that are answered in one piece.
+    /// Messages without streaming.
     Whole,
     Responses,
     Chat,
@@ -72,7 +72,7 @@ impl Api {
         of_session("s1", path, &[], &body.replace('N', &turn.to_string()))
     }
 
-    /// What comes before the first word, the first word, and the end.
+    /// Returns the events before the first output, the first output, and the end.
     fn words(self) -> [String; 3] {
         match self {
             Messages => [
@@ -91,7 +91,7 @@ impl Api {
         }
     }
 
-    /// A good answer.
+    /// Returns a successful answer.
     fn fine(self) -> Vec<Step> {
         match self {
             Whole | Bedrock => error(200, &[], r#"{"type":"message","content":[]}"#),
@@ -100,22 +100,22 @@ impl Api {
     }
 }
 
-/// Whom a rest is for.
+/// The scope of a cooldown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum For {
     /// The profile.
     Own,
-    /// The profile, and the model that was asked.
+    /// The profile, for the requested model.
     OwnModel,
     /// The organisation.
     Quota,
-    /// The organisation, and the model that was asked.
+    /// The organisation, for the requested model.
     QuotaModel,
 }
 
 use For::{Own, OwnModel, Quota, QuotaModel};
 
-/// Reason, scope, whether it disables, seconds.
+/// Reason, scope, whether it disables, and seconds. Zero seconds stand for `{DATE}`.
 type Rested = (&'static str, For, bool, u64);
 
 const AUTH: Rested = ("auth", Own, false, 30);
@@ -128,7 +128,7 @@ const fn quota(seconds: u64) -> Rested {
 }
 const PERMISSION: Rested = ("permission", OwnModel, false, 600);
 
-/// What follows: the profiles that were asked, seconds between the sends, what `a` rests for, breaker failures.
+/// The profiles used, seconds between the sends, the cooldown of `a`, and breaker failures.
 type Follows = (&'static str, &'static [f64], Option<Rested>, u32);
 
 const SURFACES: Follows = ("a", &[], None, 0);
@@ -142,10 +142,10 @@ const TWICE: Follows = ("aa", &[0.5], None, 1);
 const THRICE: Follows = ("aaa", &[0.5, 1.0], None, 1);
 
 type Fields = &'static [(&'static str, &'static str)];
-/// The row of the design, the dialect, the answer, and what follows.
+/// Row of the design, dialect, status, headers, body, and the expected outcome.
 type Row = (&'static str, Api, u16, Fields, &'static str, Follows);
 
-/// `{DATE}` is midnight UTC in three days, `{HOUR}` the second in which it will be an hour later.
+/// `{DATE}` is midnight UTC in three days, `{HOUR}` the Unix time in an hour.
 #[rustfmt::skip]
 const STATUSES: &[Row] = &[
     ("e1", Messages, 401, &[("request-id", "req_1"), ("x-should-retry", "false")], r#"{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"},"request_id":"req_1"}"#, moves(AUTH)),
@@ -201,7 +201,7 @@ const STATUSES: &[Row] = &[
     ("e12", Messages, 400, &[], r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.0.content: Input should be a valid list"}}"#, SURFACES),
     ("e12", Messages, 422, &[], r#"{"detail":[{"loc":["body","messages"],"msg":"field required","type":"value_error.missing"}]}"#, SURFACES),
     ("e12", Responses, 400, &[], r#"{"error":{"message":"No tool output found for function call call_1.","type":"invalid_request_error","param":"input","code":null}}"#, SURFACES),
-    // What the client wrote, echoed: words that would cost a key something are nobody's.
+    // The client's text, echoed: it must not cause a cooldown.
     ("e12", Messages, 400, &[], r#"{"type":"error","error":{"type":"invalid_request_error","message":"credit balance is too low: Extra inputs are not permitted"}}"#, SURFACES),
     ("e12", Messages, 400, &[], r#"{"type":"error","error":{"type":"invalid_request_error","message":"Unexpected value(s) `You have reached your specified API usage limits.` for the `anthropic-beta` header."}}"#, SURFACES),
     ("e12", Chat, 400, &[], r#"{"error":{"message":"Unknown parameter: 'credit balance is too low'.","type":"invalid_request_error","param":"credit balance is too low","code":"unknown_parameter"}}"#, SURFACES),
@@ -224,8 +224,8 @@ const STATUSES: &[Row] = &[
     ("e17", Chat, 400, &[], r#"{"error":{"message":"The response was filtered due to the prompt triggering content management policy.","type":null,"param":"prompt","code":"content_filter","status":400}}"#, SURFACES),
 ];
 
-/// As [`STATUSES`], as the data of an error event; the status is the one that the client gets where it surfaces before
-/// commit. The body that it then gets stands last, where it is not the data itself.
+/// As [`STATUSES`], with the error as data of a stream event. The status is what the client gets before commit. The
+/// last field is the body that it gets, if that is not the data itself.
 type EventRow = (&'static str, Api, &'static str, u16, Follows, Option<&'static str>);
 
 #[rustfmt::skip]
@@ -260,7 +260,7 @@ const EVENTS: &[EventRow] = &[
     ("e17", Chat, r#"{"error":{"message":"The response was filtered","type":null,"param":"prompt","code":"content_filter"}}"#, 400, SURFACES, None),
 ];
 
-/// Fills in the times; gives the seconds up to `{DATE}` too.
+/// Fills in the times. Returns the seconds until `{DATE}` too.
 fn filled(text: &str) -> (String, u64) {
     let now = unix_time().as_secs();
     let date = (now / 86_400 + 3) * 86_400;
@@ -271,14 +271,14 @@ fn filled(text: &str) -> (String, u64) {
     (text, date - now)
 }
 
-/// A world in which `a` does one thing, and all others answer well.
+/// Returns a world in which `a` plays these steps and every other profile succeeds.
 fn where_a_does(api: Api, steps: Vec<Step>) -> World {
     let world = world(&family());
     world.otherwise(move |request| if key(request) == "a" { steps.clone() } else { api.fine() });
     world
 }
 
-/// The data as an event of this dialect.
+/// Returns the data as an event of this dialect.
 fn event(api: Api, data: &str) -> String {
     let kind = serde_json::from_str::<serde_json::Value>(data).unwrap()["type"].clone();
     match (api, kind.as_str()) {
@@ -287,7 +287,7 @@ fn event(api: Api, data: &str) -> String {
     }
 }
 
-/// Who was asked, and when.
+/// Checks the profiles used and the pauses between them.
 fn check_attempts(name: &str, world: &World, (asked, pauses, ..): Follows) {
     let requests = world.requests();
     assert_eq!(keys(&requests), asked, "{name}: who was asked");
@@ -302,7 +302,7 @@ fn check_attempts(name: &str, world: &World, (asked, pauses, ..): Follows) {
     }
 }
 
-/// Who rests, why, for how long; what the breakers say. `dated` is how far away `{DATE}` is.
+/// Checks cooldowns and breakers. `dated` is the number of seconds until `{DATE}`.
 fn check_rests(name: &str, world: &World, api: Api, dated: u64, (_, _, wanted, broken): Follows) {
     let upstream = api.upstream();
     let check = |rest: &Rest, through_another: bool| {
@@ -346,7 +346,7 @@ fn check_rests(name: &str, world: &World, api: Api, dated: u64, (_, _, wanted, b
     }
 }
 
-/// What the notes on an answer say.
+/// Checks the attempt and profile headers of an answer.
 fn check_notes(name: &str, answer: &Answer, (asked, _, wanted, _): Follows) {
     let attempts = asked.len().to_string();
     assert_eq!(answer.header("x-antiphon-attempts"), Some(attempts.as_str()), "{name}");
@@ -360,7 +360,7 @@ fn check_notes(name: &str, answer: &Answer, (asked, _, wanted, _): Follows) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_is_what_its_status_and_words_say() {
+async fn an_error_status_has_the_outcome_of_its_row() {
     for (row, api, status, fields, body, follows) in STATUSES {
         let (body, dated) = filled(body);
         let name = format!("{row} {api:?} {status} {body:.60}");
@@ -388,7 +388,7 @@ async fn an_error_is_what_its_status_and_words_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_before_the_first_word_is_a_status_too() {
+async fn an_error_before_output_is_treated_as_a_status() {
     for (row, api, data, status, follows, body) in EVENTS {
         let (data, dated) = filled(data);
         let name = format!("{row} {api:?} {data:.90}");
@@ -400,7 +400,7 @@ async fn an_error_before_the_first_word_is_a_status_too() {
         check_rests(&name, &world, *api, dated, *follows);
         check_notes(&name, &answer, *follows);
         if follows.0 == "aaa" {
-            // No fourth attempt could be made of the third, so that it is not held (R15).
+            // No attempt could follow the third one, so its answer is not held (R15).
             assert_eq!((answer.status(), answer.complete), (200, true), "{name}");
             assert!(
                 answer.text().ends_with(&event(*api, &data)),
@@ -429,7 +429,7 @@ async fn an_error_before_the_first_word_is_a_status_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_behind_the_first_word_is_passed_on_and_only_the_next_request_moves() {
+async fn an_error_after_output_is_passed_on_and_affects_only_the_next_request() {
     for (row, api, data, _, follows, _) in EVENTS {
         let (data, dated) = filled(data);
         let name = format!("{row} {api:?} {data:.90}");
@@ -445,11 +445,11 @@ async fn an_error_behind_the_first_word_is_passed_on_and_only_the_next_request_m
         assert_eq!(keys(&world.requests()), "a", "{name}: sent again behind its first word");
         assert_eq!(answer.header("x-antiphon-profile"), Some("a"), "{name}");
         world.settle().await;
-        // A retry that never came cannot have brought a second profile in.
+        // Without a retry, no second profile can be affected.
         let (_, _, wanted, _) = follows;
         let broken = u32::from(matches!(*row, "e9" | "e10"));
         check_rests(&name, &world, *api, dated, ("a", &[], *wanted, broken));
-        // The lane stays with its profile unless that rests.
+        // The lane stays with its profile unless that profile cools down.
         world.ask(api.ask(1)).await;
         let next = if wanted.is_some() { &follows.0[1..] } else { "a" };
         assert_eq!(keys(&world.requests()), format!("a{next}"), "{name}: the next request");

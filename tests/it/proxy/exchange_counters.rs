@@ -1,4 +1,4 @@
-//! Every exchange is counted once, under the name of who ended it.
+//! Every exchange is counted once, under the side that ended it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::{
 
 const BODY: &str = "{\"messages\":[]}";
 
-/// The sum of all samples whose line begins with `name` and holds every one of `labels`.
+/// Returns the sum of all samples whose line starts with `name` and contains every one of `labels`.
 fn sum(app: &App, name: &str, labels: &[&str]) -> u64 {
     let text = app.telemetry.encode_metrics();
     let lines = text
@@ -39,7 +39,7 @@ async fn ended(app: &App, count: u64) {
 }
 
 #[tokio::test]
-async fn whoever_ends_an_exchange_is_named_once() {
+async fn each_exchange_is_counted_once_under_the_side_that_ended_it() {
     let upstream = Upstream::script(|mut conn, _| async move {
         while conn.is_open().await {
             let request = conn.request().await;
@@ -79,7 +79,7 @@ async fn whoever_ends_an_exchange_is_named_once() {
         ended(&app, count).await;
         assert_eq!(sum(&app, "antiphon_requests_total", &[outcome]), before + 1, "{script}");
     }
-    // A client that leaves: in the middle of a stream, and before the head.
+    // A client that leaves, during a stream and before the head.
     let mut client = app.client().await;
     client.send(scripted("hang")).await;
     client.until("data: 1\n\n").await;
@@ -91,7 +91,7 @@ async fn whoever_ends_an_exchange_is_named_once() {
     client.finish().await;
     ended(&app, 6).await;
     assert_eq!(sum(&app, "antiphon_requests_total", &["outcome=\"client\""]), 2);
-    // Refused at the door.
+    // Requests that the proxy refuses.
     app.ask("GET /x HTTP/1.1\r\nHost: evil.example\r\n\r\n").await;
     ended(&app, 7).await;
     assert_eq!(sum(&app, "antiphon_requests_total", &["outcome=\"client\""]), 3);

@@ -1,4 +1,4 @@
-//! Requests that two readers could read differently, and bodies that break: the client's fault, every time.
+//! Ambiguous requests and broken bodies: every one is the client's error.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::{
 
 const MESSAGES: &str = "POST /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\n";
 
-/// Header lines and body: refused with 400, the connection closed, nothing sent up.
+/// Header lines and body. Each is refused with 400, the connection closes, and nothing is sent upstream.
 pub(crate) const AMBIGUOUS: &[&str] = &[
     "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
@@ -69,7 +69,7 @@ async fn http_1_0_has_no_transfer_coding() {
 }
 
 #[tokio::test]
-async fn a_conflict_behind_a_good_request_is_found_in_its_own_place() {
+async fn a_conflict_after_a_good_request_refuses_only_the_second() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
     let good = post("/anthropic/v1/messages", "{\"messages\":[]}");
@@ -91,7 +91,7 @@ async fn a_conflict_behind_a_good_request_is_found_in_its_own_place() {
     assert_eq!(bodies, ["{\"messages\":[]}", "{\"a\":1}", "{\"messages\":[]}"]);
 }
 
-/// Chunked bodies that break, from the first byte behind the head.
+/// Broken chunked bodies, as they follow the head.
 pub(crate) const BROKEN: &[&str] = &[
     "zz\r\n{}\r\n0\r\n\r\n",
     "2\r\n{}0\r\n\r\n",
@@ -100,7 +100,7 @@ pub(crate) const BROKEN: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn a_broken_body_is_the_clients_fault_wherever_it_goes() {
+async fn a_broken_body_is_a_client_error_on_every_path() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
     for row in BROKEN {
@@ -115,7 +115,7 @@ async fn a_broken_body_is_the_clients_fault_wherever_it_goes() {
 }
 
 #[tokio::test]
-async fn a_body_cut_short_never_goes_up() {
+async fn a_truncated_body_is_never_sent_upstream() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
     for head in [
@@ -156,7 +156,7 @@ async fn a_silent_upload_gets_408() {
 }
 
 #[tokio::test]
-async fn an_expected_continue_is_answered_once_and_ends_here() {
+async fn expect_continue_is_answered_once_and_not_forwarded() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
     let mut client = app.client().await;
@@ -186,7 +186,7 @@ async fn a_silent_or_slow_head_is_cut() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_outlives_the_clock_of_heads() {
+async fn an_idle_connection_outlives_the_header_timeout() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address)
         .with(|builder| builder.server.header_timeout = Duration::from_millis(40))
@@ -203,7 +203,7 @@ async fn an_idle_connection_outlives_the_clock_of_heads() {
 }
 
 #[tokio::test]
-async fn a_slow_upload_is_not_a_slow_provider() {
+async fn a_slow_upload_is_not_blamed_on_the_provider() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address)
         .with(|builder| builder.proxy.timeouts.headers = Duration::from_millis(40))

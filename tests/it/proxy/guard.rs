@@ -1,11 +1,12 @@
-//! Who may call, and under which names: everything else ends at the door, before the provider hears of it.
+//! Admission of requests by host, origin, method and target. Everything else is refused before the provider is
+//! contacted.
 
 use crate::support::{
     app::before,
     wire::{Message, Upstream},
 };
 
-/// Request head without the end, and the status due.
+/// Request head without its end, and the expected status.
 const ROWS: &[(&str, u16)] = &[
     ("GET /openai/v1/models HTTP/1.1\r\nHost: localhost", 200),
     ("GET /openai/v1/models HTTP/1.1\r\nHost: LOCALHOST:4747", 200),
@@ -91,7 +92,7 @@ const ROWS: &[(&str, u16)] = &[
 ];
 
 #[tokio::test]
-async fn each_row_gets_its_status_and_only_the_good_ones_go_up() {
+async fn each_row_gets_its_status_and_only_accepted_rows_go_upstream() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
     for (head, status) in ROWS {
@@ -104,12 +105,12 @@ async fn each_row_gets_its_status_and_only_the_good_ones_go_up() {
             "{head:?}"
         );
         if *status >= 400 {
-            refused_as_the_clients_fault(&answer);
+            assert_client_error(&answer);
         }
     }
 }
 
-fn refused_as_the_clients_fault(answer: &Message) {
+fn assert_client_error(answer: &Message) {
     assert_eq!(answer.header("x-antiphon-fault"), Some("client"), "{answer:?}");
     assert_eq!(answer.header("x-antiphon-phase"), Some("request"));
     assert!(
@@ -123,7 +124,7 @@ fn refused_as_the_clients_fault(answer: &Message) {
 }
 
 #[tokio::test]
-async fn no_byte_behind_an_upgrade_goes_up() {
+async fn no_byte_after_an_upgrade_goes_upstream() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
     let mut client = app.client().await;
@@ -156,7 +157,7 @@ async fn an_unknown_path_names_the_right_base_urls() {
 }
 
 #[tokio::test]
-async fn preflights_of_allowed_pages_open_nothing_more() {
+async fn preflights_of_allowed_origins_get_no_more_access() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
     let answer = app

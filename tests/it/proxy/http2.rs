@@ -1,4 +1,4 @@
-//! HTTP/2 with prior knowledge on the way in: the same promises.
+//! HTTP/2 with prior knowledge towards the client: the same guarantees as over HTTP/1.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -51,7 +51,7 @@ async fn a_request_passes_as_over_http_1() {
 }
 
 #[tokio::test]
-async fn the_door_is_as_narrow_as_over_http_1() {
+async fn admission_is_as_strict_as_over_http_1() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
     let answer = ask(
@@ -117,7 +117,7 @@ async fn a_client_that_resets_its_stream_cancels_the_provider() {
         .unwrap();
     let mut body = answer.into_body();
     assert_eq!(body.frame().await.unwrap().unwrap().data_ref().unwrap(), "data: 1\n\n");
-    // The connection stays: only this stream is given up.
+    // The connection stays open. Only this stream is closed.
     drop(body);
     assert!(tokio::time::timeout(PATIENCE, closed.recv()).await.unwrap().unwrap());
     assert!(!sender.is_closed());

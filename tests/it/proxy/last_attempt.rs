@@ -1,4 +1,4 @@
-//! Answers of providers behind which nothing is sent again, and second sends that end in something else than an answer.
+//! Answers after which nothing is sent again, and resends that do not end in a success.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +22,7 @@ fn refusal(tail: &str) -> String {
     json!({"error": {"message": NAMES_CALL_9}, "tail": tail}).to_string()
 }
 
-/// A first answer behind which nothing may be sent, and the status that the client gets.
+/// Returns first answers that allow no resend, and the status for the client.
 fn final_answers() -> Vec<(&'static str, Vec<u8>, u16)> {
     let json = "application/json";
     let long = refusal(&"x".repeat(65 * 1024));
@@ -82,7 +82,7 @@ fn final_answers() -> Vec<(&'static str, Vec<u8>, u16)> {
     ]
 }
 
-/// An upstream that answers the requests in turn and closes after each.
+/// Starts an upstream that gives the answers in turn and closes after each.
 async fn closing_after_each(answers: Vec<Vec<u8>>) -> (Upstream, Arc<Mutex<usize>>) {
     let count = Arc::new(Mutex::new(0));
     let seen = Arc::clone(&count);
@@ -104,7 +104,7 @@ async fn closing_after_each(answers: Vec<Vec<u8>>) -> (Upstream, Arc<Mutex<usize
 }
 
 #[tokio::test]
-async fn behind_these_answers_nothing_is_sent() {
+async fn final_answers_cause_no_resend() {
     for (name, said, status) in final_answers() {
         let (upstream, count) = closing_after_each(vec![said.clone()]).await;
         let app = before(upstream.address).start().await;
@@ -132,9 +132,9 @@ async fn behind_these_answers_nothing_is_sent() {
     }
 }
 
-/// A second answer, and what of both the client gets.
+/// Second answers, and the answer that the client gets.
 #[tokio::test]
-async fn whatever_comes_of_the_second_send_the_client_gets_an_answer_of_the_providers() {
+async fn a_failed_resend_returns_a_provider_answer() {
     let json = "application/json";
     let first = refused(NAMES_CALL_9);
     let torn =
@@ -174,7 +174,7 @@ async fn whatever_comes_of_the_second_send_the_client_gets_an_answer_of_the_prov
 }
 
 #[tokio::test]
-async fn a_provider_that_is_gone_has_said_its_word() {
+async fn a_vanished_provider_leaves_its_first_answer() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let task = spawn(async move {
@@ -192,9 +192,9 @@ async fn a_provider_that_is_gone_has_said_its_word() {
     task.await.unwrap();
 }
 
-/// Words that name nothing we may touch.
+/// Refusals that name nothing repairable.
 #[tokio::test]
-async fn where_nothing_can_be_mended_the_word_is_final() {
+async fn refusals_without_a_repair_are_final() {
     let thinks = json!({"type": "thinking", "thinking": "hm", "signature": "EqQBCgIYAg=="});
     let half = json!({"type": "oracle_tool_use", "id": "srvtoolu_1", "name": "oracle", "input": {}});
     let under_thinking = json!([user("go"), {"role": "assistant", "content": [thinks, half, {"type": "text", "text": "b"}]}, user("on")]);

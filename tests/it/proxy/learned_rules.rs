@@ -1,4 +1,4 @@
-//! Servers that read a format more strictly than their kind tells: their own words teach it.
+//! Servers that are stricter than their kind: the proxy learns this from their refusals.
 
 use antiphon::{
     provider::ProviderKind,
@@ -22,8 +22,8 @@ const DEEPSEEK: &str = "anthropic-deepseek";
 const MINIMAX: &str = "anthropic-minimax";
 const IN_ORDER: &str = "openai-responses-deepseek";
 
-/// Histories that the format's author takes and a stricter server refuses in words of its own: name, the server's
-/// wire, history, what is done.
+/// Returns histories that the format's author accepts and a stricter server refuses: name, wire of the server, history,
+/// and the expected repair.
 fn strictly_read() -> Vec<(&'static str, &'static str, Value, &'static str)> {
     let (one, two, three) = ("toolu_1", "toolu_2", "toolu_3");
     let (zero, first) = ("functions.f:0", "functions.f:1");
@@ -67,7 +67,7 @@ fn path(format: Format) -> &'static str {
     }
 }
 
-/// The kind of upstream whose reading is the format's own.
+/// Returns the provider kind whose reading is the format's own.
 fn author(format: Format) -> ProviderKind {
     match format {
         Format::Anthropic => ProviderKind::Anthropic,
@@ -77,7 +77,7 @@ fn author(format: Format) -> ProviderKind {
 }
 
 #[tokio::test]
-async fn a_stricter_reading_is_learned_from_its_own_words() {
+async fn a_stricter_reading_is_learned_from_a_refusal() {
     for (name, wire, history, done) in strictly_read() {
         let Wire { format, dialect } = wire.parse().unwrap();
         let body = if format == Format::Anthropic {
@@ -103,9 +103,9 @@ async fn a_stricter_reading_is_learned_from_its_own_words() {
     }
 }
 
-/// MiniMax told by its kind: the first send is in its shape.
+/// MiniMax, configured by its kind: the first send already has its shape.
 #[tokio::test]
-async fn minimax_gets_results_and_words_in_two_messages_at_once() {
+async fn minimax_gets_results_and_text_in_two_messages_in_the_first_send() {
     let provider = Provider::reading(&[MINIMAX.parse().unwrap()]).await;
     let app = app_as(provider.address(), ProviderKind::MiniMax).await;
     let result = results(&["toolu_1"])["content"][0].clone();
@@ -130,10 +130,10 @@ async fn minimax_gets_results_and_words_in_two_messages_at_once() {
     }
 }
 
-/// Damaged bodies on servers that read more strictly than their kind tells: two sends at most, the last answer is the
-/// client's, and what goes up says everything that the client said.
+/// Damaged bodies on servers that are stricter than their kind: two sends at most, the client gets the last answer, and
+/// the last body contains everything that the client said.
 #[tokio::test]
-async fn nothing_is_lost_and_nothing_sent_a_third_time_on_a_server_of_other_rules() {
+async fn stricter_servers_get_two_sends_at_most_without_loss() {
     let (mut mended, mut refused) = (0, 0);
     for name in [BEDROCK, DEEPSEEK, MINIMAX, "openai-chat-deepseek", IN_ORDER] {
         let strict: Wire = name.parse().unwrap();
@@ -165,7 +165,7 @@ async fn nothing_is_lost_and_nothing_sent_a_third_time_on_a_server_of_other_rule
                 serde_json::from_slice(&body).unwrap(),
                 serde_json::from_slice(&last.body).unwrap(),
             );
-            // A result that no message may hold yet is left out.
+            // Results may be left out, if no message may contain them yet.
             let mut lost = judge::lost(&before, &after);
             lost.retain(|(kind, _)| *kind != judge::Kind::Result);
             assert!(lost.is_empty(), "{told}\n{lost:?}");
@@ -174,6 +174,6 @@ async fn nothing_is_lost_and_nothing_sent_a_third_time_on_a_server_of_other_rule
         }
     }
     println!("mended by the second send {mended}, refused {refused}");
-    // What is refused in the end: kinds of calls that the server does not know, or two faults at once.
+    // Refused in the end: kinds of calls that the server does not know, and bodies with two faults.
     assert!(mended > 15 && refused * 5 < 300, "mended {mended}, refused {refused}");
 }

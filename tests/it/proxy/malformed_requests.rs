@@ -1,4 +1,4 @@
-//! What a client gets wrong is no profile's affair: malformed requests in front of an upstream with profiles.
+//! A client's malformed requests change no profile, breaker or lane.
 
 use tokio::time::Instant;
 
@@ -15,7 +15,7 @@ const LINE: &str = "POST /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\n"
 const REFUSED: &str =
     r#"{"type":"error","error":{"type":"invalid_request_error","message":"The request body is not valid JSON"}}"#;
 
-/// Heads that are refused, beside those that could be read in two ways.
+/// Heads that are refused, besides the ambiguous ones.
 const HEADS: &[&str] = &[
     "POST /anthropic/v1/messages HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
     "POST /anthropic/v1/messages HTTP/1.1\r\nHost: a\r\nHost: b\r\nContent-Length: 2\r\n\r\n{}",
@@ -26,7 +26,7 @@ const HEADS: &[&str] = &[
     "POST /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\nNo colon here\r\n\r\n",
 ];
 
-/// Bodies that no provider takes.
+/// Bodies that no provider accepts.
 const BODIES: &[&str] = &[
     "",
     "{",
@@ -44,14 +44,14 @@ const BODIES: &[&str] = &[
     "messages=hi",
 ];
 
-/// Everything that is remembered of profiles and endpoints.
+/// Returns the state of all profiles and breakers.
 fn state(world: &World) -> String {
     let now = Instant::now().into_std();
     let views = world.shared.profiles.profile_statuses(now);
     format!("{views:?} {:?}", world.shared.profiles.breaker_statuses(now))
 }
 
-/// A world where one profile rests, and one failure of the endpoint was seen.
+/// Returns a world with one cooldown and one counted failure of the endpoint.
 async fn worn() -> World {
     let world = world(&strangers("abc"));
     let body = |number: u8| format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{number}"}}]}}"#);
@@ -89,7 +89,7 @@ async fn malformed_client_requests_leave_every_profile_untouched() {
         assert_eq!(world.requests().len(), 3, "{request:?} went up");
         assert_eq!(state(&world), before, "{request:?}");
     }
-    // Some never come to their end.
+    // Requests that never end.
     for cut in [
         "Content-Length: 10\r\n\r\n{}",
         "Transfer-Encoding: chunked\r\n\r\n5\r\n{}",
@@ -101,7 +101,7 @@ async fn malformed_client_requests_leave_every_profile_untouched() {
         world.settle().await;
         assert_eq!(state(&world), before, "{cut:?}");
     }
-    // A good one counts, so that this can fail.
+    // Guards against a vacuous test: a well-formed request does change the state.
     world.script(error(401, &[], "{}"));
     world.otherwise(|_| json(200, "{}"));
     world
@@ -111,7 +111,7 @@ async fn malformed_client_requests_leave_every_profile_untouched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_that_the_provider_cannot_read_cost_one_send_each_and_nothing_else() {
+async fn unreadable_bodies_cost_one_send_and_no_cooldown() {
     for body in BODIES {
         let world = world(&strangers("abc"));
         world.otherwise(|_| json(400, REFUSED));

@@ -1,4 +1,4 @@
-//! The way out through a company's proxy, and connection limits on the way in.
+//! Outbound connections through a company proxy, and connection limits of the listener.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{
 
 const BODY: &str = "{\"messages\":[]}";
 
-/// A proxy that opens the tunnel and then plays the provider itself.
+/// Starts a proxy that opens the tunnel and then plays the provider itself.
 async fn tunnel() -> (Upstream, mpsc::UnboundedReceiver<String>) {
     let (report, heads) = mpsc::unbounded_channel();
     let proxy = Upstream::script(move |mut conn, _| {
@@ -59,7 +59,7 @@ async fn a_provider_behind_a_proxy_is_reached_through_a_tunnel() {
 }
 
 #[tokio::test]
-async fn exceptions_and_loopback_go_straight() {
+async fn no_proxy_hosts_and_loopback_are_connected_directly() {
     let (proxy, mut heads) = tunnel().await;
     let upstream = Upstream::ok().await;
     let through = format!("http://{}", proxy.address);
@@ -101,7 +101,7 @@ async fn a_proxy_that_refuses_is_a_502_without_its_credential() {
 }
 
 #[tokio::test]
-async fn connections_over_the_limit_wait_for_their_turn() {
+async fn connections_over_the_limit_wait() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address)
         .with(|builder| builder.server.connections_max = 1)

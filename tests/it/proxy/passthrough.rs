@@ -1,4 +1,4 @@
-//! Healthy bodies go up byte for byte, and heads keep what belongs to both ends.
+//! Healthy bodies go upstream byte for byte, and heads keep their end-to-end headers.
 
 use crate::support::{
     app::{before, post},
@@ -27,7 +27,7 @@ async fn a_healthy_body_goes_up_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn hop_by_hop_headers_end_here_in_both_directions() {
+async fn hop_by_hop_headers_are_removed_in_both_directions() {
     let upstream = Upstream::answering(
         "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\n\
          Proxy-Authenticate: Basic\r\nX-Antiphon-Repair: forged\r\nX-Request-Id: theirs\r\nSet-Cookie: a=1\r\n\
@@ -77,7 +77,7 @@ async fn hop_by_hop_headers_end_here_in_both_directions() {
 }
 
 #[tokio::test]
-async fn a_length_is_ours_and_a_request_without_body_has_none() {
+async fn the_proxy_sets_the_length_and_a_request_without_body_has_none() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
     let mut client = app.client().await;
@@ -143,7 +143,7 @@ async fn head_and_bodiless_answers_keep_their_framing() {
 }
 
 #[tokio::test]
-async fn redirects_and_codings_of_answers_are_the_clients_business() {
+async fn redirects_and_answer_codings_are_passed_to_the_client() {
     let answer = b"HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-encoding: gzip\r\n\
         content-length: 4\r\n\r\n\x1f\x8b\x00\xff";
     let upstream = Upstream::answering(*answer).await;

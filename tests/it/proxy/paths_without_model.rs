@@ -1,4 +1,4 @@
-//! Only an answer about a model says anything of a key: lists, files, counts and administration keep to themselves.
+//! Only answers about a model change a profile's state. Lists, files, counts and administration requests do not.
 
 use antiphon::policy::Class;
 
@@ -24,7 +24,7 @@ fn counting(session: &str, number: usize) -> Vec<u8> {
     of_session(session, COUNT, &[], &body(number).replace("\"max_tokens\":16,", ""))
 }
 
-/// Requests that ask no model, and whether they may be sent again.
+/// Returns requests that call no model, and whether they may be resent.
 fn quiet() -> Vec<(&'static str, Vec<u8>, bool)> {
     let question = r#"{"model":"m","input":"hi"}"#;
     let contents = r#"{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}"#;
@@ -63,7 +63,7 @@ fn quiet() -> Vec<(&'static str, Vec<u8>, bool)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_of_a_path_that_asks_no_model_costs_no_key() {
+async fn a_refusal_without_a_model_causes_no_cooldown() {
     let refusals: [(Vec<Step>, u16); 6] = [
         (json(401, UNKNOWN), 401),
         (json(403, FORBIDDEN), 403),
@@ -77,7 +77,7 @@ async fn a_refusal_of_a_path_that_asks_no_model_costs_no_key() {
             let world = world(&strangers("abc"));
             let steps = refused.clone();
             world.otherwise(move |_| steps.clone());
-            // One other key may know better; no more are asked, and none is marked.
+            // One other key may succeed. No third key is tried, and no key cools down.
             let seen = if repeatable { "ab" } else { "a" };
             for turn in 0..6 {
                 assert_eq!(
@@ -99,7 +99,7 @@ async fn a_refusal_of_a_path_that_asks_no_model_costs_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_key_may_answer_a_path_that_asks_no_model() {
+async fn a_request_without_a_model_may_use_another_key() {
     for (name, request, repeatable) in quiet() {
         let world = world(&strangers("abc"));
         does(&world, &[("a", json(401, UNKNOWN))]);
@@ -120,13 +120,13 @@ async fn another_key_may_answer_a_path_that_asks_no_model() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_success_of_a_path_that_asks_no_model_ends_no_rest() {
+async fn a_success_without_a_model_ends_no_cooldown() {
     for (refused, reason) in [
         (json(401, UNKNOWN), "auth"),
         (limited("300"), "rate_limit"),
         (json(403, FORBIDDEN), "permission"),
     ] {
-        // A pool of one, so that it is asked while it rests.
+        // A pool of one profile, so that it is used during its cooldown.
         let world = world(&strangers("a"));
         world.script(refused);
         world.otherwise(|_| fine());
@@ -141,7 +141,7 @@ async fn a_success_of_a_path_that_asks_no_model_ends_no_rest() {
             );
             assert_eq!(rests(&world, "anthropic", "a")[0].0, reason, "{name}");
         }
-        // A success of the model does.
+        // A success of the model ends the cooldown.
         assert_eq!(reached(&world, ask("s1", 1)).await, ("a".into(), 200));
         world.settle().await;
         assert_eq!(rests(&world, "anthropic", "a"), []);
@@ -149,7 +149,7 @@ async fn a_success_of_a_path_that_asks_no_model_ends_no_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_success_of_a_list_between_refusals_does_not_begin_the_count_anew() {
+async fn a_list_between_refusals_does_not_reset_the_count() {
     let world = world(&strangers("a"));
     world.otherwise(|request| {
         if request.line().starts_with("GET") {
@@ -169,7 +169,7 @@ async fn a_success_of_a_list_between_refusals_does_not_begin_the_count_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_count_neither_opens_nor_closes_the_breaker_of_its_model() {
+async fn token_counts_do_not_affect_the_breaker() {
     let world = world(&strangers("ab"));
     world.otherwise(|_| json(500, BROKEN));
     for number in 0..6 {
@@ -191,7 +191,7 @@ async fn a_count_neither_opens_nor_closes_the_breaker_of_its_model() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_count_that_another_key_answers_moves_no_conversation() {
+async fn a_token_count_on_another_key_does_not_move_the_lane() {
     let world = world(&strangers("ab"));
     world.otherwise(|request| {
         let limits = request.line().contains("count_tokens") && key(request) == "a";
@@ -203,7 +203,7 @@ async fn a_count_that_another_key_answers_moves_no_conversation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scope_that_a_key_lacks_is_the_affair_of_that_path() {
+async fn a_missing_scope_rotates_without_a_cooldown() {
     let codeless = SCOPES.replace("\"missing_scope\"", "null");
     for (status, said) in [
         (401, SCOPES),
@@ -231,7 +231,7 @@ async fn a_scope_that_a_key_lacks_is_the_affair_of_that_path() {
             counts.contains("class=\"permission\"") && !counts.contains("class=\"auth\""),
             "{status}"
         );
-        // Where no key has it, one other is asked.
+        // If every key lacks the scope, only one other key is tried.
         let steps = json(status, said);
         world.otherwise(move |_| steps.clone());
         assert_eq!(reached(&world, responses(9)).await, ("ab".into(), status));
@@ -240,7 +240,7 @@ async fn a_scope_that_a_key_lacks_is_the_affair_of_that_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_path_that_asks_a_model_still_says_what_its_key_lacks() {
+async fn refusals_on_model_paths_cause_a_cooldown() {
     let question =
         r#"{"model":"m","input":"hi","prompt":"hi","max_tokens":16,"messages":[{"role":"user","content":"hi"}]}"#;
     for (upstream, path) in [
@@ -268,9 +268,9 @@ async fn every_path_that_asks_a_model_still_says_what_its_key_lacks() {
     }
 }
 
-/// A limit of a model that no one has named is a limit of requests that name none.
+/// A limit for an unknown model applies to all requests without a known model.
 #[tokio::test(start_paused = true)]
-async fn a_limit_of_a_model_that_is_not_known_leaves_the_known_ones_alone() {
+async fn a_limit_of_an_unknown_model_does_not_affect_known_models() {
     let embeds = |number: usize| {
         let body = format!(r#"{{"model":"e","input":"hi {number}"}}"#);
         of_session("s1", "/openai/v1/embeddings", &[], &body)
@@ -292,7 +292,7 @@ async fn a_limit_of_a_model_that_is_not_known_leaves_the_known_ones_alone() {
     let world = world(&strangers("ab"));
     does(&world, &[("a", limited("600"))]);
     world.ask(embeds(0)).await;
-    // The model that is known is asked where it always was; the next of those that name none goes elsewhere.
+    // The known model stays with its profile. The next request without a known model uses another.
     world.otherwise(|_| fine());
     let chat = of_session("s2", RESPONSES, &[], r#"{"model":"m","input":"hi"}"#);
     assert_eq!(reached(&world, chat).await, ("a".into(), 200));
@@ -302,7 +302,7 @@ async fn a_limit_of_a_model_that_is_not_known_leaves_the_known_ones_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_lists_and_counts_all_day_downs_no_pool() {
+async fn many_lists_and_counts_exhaust_no_pool() {
     let world: World = world(&strangers("abc"));
     world.otherwise(|request| match request.line() {
         line if line.contains("/models") => error(429, &[("retry-after", "600")], LIMITED),

@@ -1,4 +1,4 @@
-//! The provider has the last word: one more send where its 400 names what is missing, and none where none is due.
+//! Resends after a refusal: one more send if the 400 names something repairable, none otherwise.
 
 use antiphon::{proxy::OnBindingError, repair::Mode};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::support::{
     wire::{Message, Upstream},
 };
 
-/// What a client sends beside its body, credentials among it.
+/// Headers of the client, including a credential.
 const FIELDS: &[(&str, &str)] = &[
     ("Authorization", "Bearer sk-canary"),
     ("OpenAI-Organization", "org-1"),
@@ -18,12 +18,12 @@ const FIELDS: &[(&str, &str)] = &[
 const PLACEHOLDER: &str = "[antiphon: no result was recorded for this tool call; its outcome is unknown. The tool may \
                            have run: check before running it again.]";
 
-/// What the metrics page says of requests that were sent again.
+/// Returns the count of resends for this reason.
 pub(crate) fn second_repairs(app: &App, why: &str) -> String {
     counted(app, "second_repairs", why)
 }
 
-/// What it says of those that the provider refused all the same.
+/// Returns the count of resends that the provider refused again.
 pub(crate) fn refused_again(app: &App, why: &str) -> String {
     counted(app, "second_repairs_refused", why)
 }
@@ -35,13 +35,13 @@ fn counted(app: &App, name: &str, why: &str) -> String {
     found.expect("the counter").to_owned()
 }
 
-/// How often it was sent, and what we say was done.
+/// Returns status, number of sends, and the repair header.
 pub(crate) fn notes(answer: &Message) -> (u16, &str, &str) {
     let note = |name| answer.header(name).unwrap_or("-");
     (answer.status(), note("x-antiphon-attempts"), note("x-antiphon-repair"))
 }
 
-/// The fields of a head but for those that belong to the body.
+/// Returns the headers except those that describe the body.
 fn fields(seen: &Seen) -> Vec<(String, Vec<u8>)> {
     let fields = seen.headers.iter();
     let others = fields.filter(|(name, _)| !["content-length", "content-encoding"].contains(&name.as_str()));
@@ -50,7 +50,7 @@ fn fields(seen: &Seen) -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-/// A provider that holds an open call, and the body of the user who talks in place of its result.
+/// Starts a provider with an open call, and returns a body in which the user talks instead of answering it.
 async fn open_call(input: &Value, streams: bool) -> (Provider, String) {
     let provider = Provider::start().await;
     provider.reply(Reply::call("call_9", "f", json!({})));
@@ -64,7 +64,7 @@ async fn open_call(input: &Value, streams: bool) -> (Provider, String) {
 
 /// Sequence 11.
 #[tokio::test]
-async fn a_call_that_the_server_holds_is_answered_once_it_is_named() {
+async fn a_remote_call_is_answered_after_the_refusal_names_it() {
     let words = json!([{"role": "user", "content": "wait"}, {"role": "user", "content": "now"}]);
     for input in [json!("wait \"now\""), words, json!([])] {
         for (streams, coded) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -124,7 +124,7 @@ async fn a_call_that_the_server_holds_is_answered_once_it_is_named() {
 }
 
 #[tokio::test]
-async fn strict_observed_and_signed_requests_get_the_providers_word() {
+async fn strict_observed_and_signed_requests_are_not_resent() {
     let signed = ("Authorization", "AWS4-HMAC-SHA256 Credential=x");
     for (mode, field) in [
         (Mode::Strict, FIELDS[0]),
@@ -153,9 +153,9 @@ async fn strict_observed_and_signed_requests_get_the_providers_word() {
     }
 }
 
-/// A policy that invents nothing invents nothing on the provider's word either.
+/// A policy without inventions inserts no placeholder after a refusal either.
 #[tokio::test]
-async fn who_wants_nothing_invented_gets_the_providers_word() {
+async fn without_inventions_a_remote_call_is_not_resent() {
     let (provider, body) = open_call(&json!("wait"), false).await;
     let app = before(provider.address())
         .with(|builder| builder.proxy.policy.least_safe = antiphon::repair::Applicability::Salvage)
@@ -166,9 +166,9 @@ async fn who_wants_nothing_invented_gets_the_providers_word() {
     assert_eq!(provider.seen().len(), 2);
 }
 
-/// Sequence 10, and the refusals of threads that are not about pairing.
+/// Sequence 10, and refusals of threads that are not about pairing.
 #[tokio::test]
-async fn a_thread_that_goes_on_is_sent_as_it_came_and_once() {
+async fn a_continued_thread_is_sent_once_and_unchanged() {
     let body = r#"{"model":"m","max_tokens":9,"thread":{"type":"continue","previous_message_id":"msg_1"},
       "messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"r"}]}]}"#;
     let taken = answer(200, "application/json", r#"{"type":"message"}"#);
@@ -196,19 +196,19 @@ async fn a_thread_that_goes_on_is_sent_as_it_came_and_once() {
     }
 }
 
-/// An answer with a body.
+/// Returns an answer with a body.
 pub(crate) fn answer(status: u16, kind: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {status} Said\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
 }
 
-/// A 400 as OpenAI words it.
+/// Returns a 400 in OpenAI's words.
 pub(crate) fn refused(words: &str) -> Vec<u8> {
     let error = json!({"error": {"message": words, "type": "invalid_request_error", "param": "input", "code": null}});
     answer(400, "application/json", &error.to_string())
 }
 
-/// One id for the calls of two turns: the provider minds, or not.
+/// Returns a body with one id for the calls of two turns, which some providers refuse.
 fn twice(id: &str) -> String {
     let turn = |text: &str| {
         json!([{"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "f", "input": {}}]},
@@ -229,7 +229,7 @@ fn ids(request: &Message) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_upstream_that_wants_ids_used_once_gets_them_so_from_then_on() {
+async fn an_upstream_that_requires_unique_ids_is_remembered() {
     let minds = refused("messages.3.content.0: `tool_use` ids must be unique");
     let taken = answer(200, "application/json", "{}");
     let odd = refused("messages.3: toolu_1_2 is odd, toolu_1 is not");
@@ -267,9 +267,9 @@ async fn an_upstream_that_wants_ids_used_once_gets_them_so_from_then_on() {
     assert_eq!(easy.request().text(), twice("toolu_1"));
 }
 
-/// A provider names unknown members, so that a client may write the words of a refusal itself.
+/// Providers quote unknown member names, so a client could forge the words of a refusal.
 #[tokio::test]
-async fn words_that_a_client_wrote_change_nothing_for_others() {
+async fn a_forged_refusal_does_not_affect_other_requests() {
     let echo = refused("messages.0.x: tool_use ids must be unique: Extra inputs are not permitted");
     let taken = answer(200, "application/json", "{}");
     let upstream = Upstream::answering_each([echo.clone(), echo, taken]).await;

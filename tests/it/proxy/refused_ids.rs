@@ -1,4 +1,4 @@
-//! What each dialect's 400 names is mended in one more send, and only that.
+//! Ids that a 400 names, per dialect: one resend repairs these and nothing else.
 
 use antiphon::provider::ProviderKind;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// An app before an upstream of this kind, as `/x`.
+/// Starts an app before an upstream of this kind, under `/x`.
 pub(crate) async fn app_as(address: std::net::SocketAddr, kind: ProviderKind) -> App {
     let one = |builder: &mut crate::support::app::Builder| {
         builder.upstreams.truncate(1);
@@ -52,14 +52,14 @@ pub(crate) fn output_item(id: &str) -> Value {
     json!({"type": "function_call_output", "call_id": id, "output": format!("result of {id}")})
 }
 
-/// What a server says that nobody could know beforehand.
+/// A refusal with facts that only the server could know.
 struct Said {
     name: &'static str,
     path: &'static str,
     body: String,
     words: &'static str,
     done: &'static str,
-    /// Pointers into the second body, and what stands there.
+    /// JSON pointers into the second body, and the expected values.
     wanted: Vec<(&'static str, Value)>,
 }
 
@@ -210,7 +210,7 @@ fn of_chat() -> Vec<Said> {
     }]
 }
 
-/// In what bodies the words of one server reach us.
+/// Returns the wrappings in which a server's words may arrive.
 fn wrapped(words: &str) -> [String; 6] {
     let plain =
         json!({"type": "error", "error": {"type": "invalid_request_error", "message": words}, "request_id": "r"});
@@ -226,9 +226,9 @@ fn wrapped(words: &str) -> [String; 6] {
     ]
 }
 
-/// The second body is right, whatever the wrapping; coded requests too; and refused again it is not sent a third time.
+/// The second body is right for every wrapping and for coded requests. After a second refusal nothing is sent.
 #[tokio::test]
-async fn what_the_words_name_is_mended_and_nothing_else() {
+async fn only_the_named_fault_is_repaired() {
     for said in [of_messages(), of_responses(), of_chat()].concat_all() {
         for (number, wrapping) in wrapped(said.words).into_iter().enumerate() {
             for taken in [true, false] {
@@ -280,9 +280,10 @@ impl<T, const N: usize> ConcatAll<T> for [Vec<T>; N] {
     }
 }
 
-/// We edited something else, and the provider finds fault with what was right: it gets what the client wrote.
+/// The first send was edited elsewhere, and the provider refuses a balanced part: the resend is the client's original
+/// body.
 #[tokio::test]
-async fn what_was_balanced_goes_up_again_as_the_client_wrote_it() {
+async fn a_refused_balanced_part_is_resent_as_the_client_wrote_it() {
     let body = format!(
         "{{\"messages\" :  {},\r\n \"model\":\"m\"}}",
         json!([

@@ -1,4 +1,4 @@
-//! What the modes do about a broken history, seen from both ends of the wire.
+//! The modes on a broken history, seen from both ends of the wire.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use crate::support::{
     wire::{Message, Upstream},
 };
 
-/// A call without a result, then a user who goes on.
+/// A call without a result, followed by user text.
 const ANTHROPIC: &str = r#"{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"go"},
  {"role":"assistant","content":[{"type":"tool_use","id":"toolu_1","name":"ls","input":{}}]},
  {"role":"user","content":"are you there?"}]}"#;
@@ -19,7 +19,7 @@ const CHAT: &str = r#"{"model":"m","messages":[{"role":"user","content":"go"},
  {"role":"user","content":"are you there?"}]}"#;
 
 #[tokio::test]
-async fn a_call_without_result_gets_one_and_the_rest_stays() {
+async fn a_call_without_a_result_gets_a_placeholder() {
     for (path, body, id) in [
         ("/anthropic/v1/messages", ANTHROPIC, "toolu_1"),
         ("/openai/v1/chat/completions", CHAT, "call_1"),
@@ -44,7 +44,7 @@ async fn a_call_without_result_gets_one_and_the_rest_stays() {
 }
 
 #[tokio::test]
-async fn an_edited_body_goes_up_plain_even_if_it_came_coded() {
+async fn an_edited_body_is_sent_without_its_content_coding() {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(ANTHROPIC.as_bytes()).unwrap();
     let body = encoder.finish().unwrap();
@@ -62,7 +62,7 @@ async fn an_edited_body_goes_up_plain_even_if_it_came_coded() {
 }
 
 #[tokio::test]
-async fn a_strict_route_names_every_finding_in_the_providers_shape() {
+async fn a_strict_route_lists_every_finding_in_the_providers_shape() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).mode(Mode::Strict).start().await;
     let strict = |answer: &Message| {
@@ -91,7 +91,7 @@ async fn a_strict_route_names_every_finding_in_the_providers_shape() {
 }
 
 #[tokio::test]
-async fn observe_and_signatures_leave_a_broken_body_alone() {
+async fn observed_and_signed_bodies_are_not_changed() {
     let signed = "\r\nAuthorization: AWS4-HMAC-SHA256 Credential=x\r\n\r\n";
     for (mode, line, repair) in [
         (Mode::Observe, "\r\n\r\n", "observed"),
@@ -122,7 +122,7 @@ async fn a_rejection_of_ten_thousand_findings_stays_short() {
     assert_eq!(error["antiphon"]["findings"].as_array().unwrap().len(), 1000);
 }
 
-/// Two calls of one id, each with its result: the second id is replaced.
+/// Two calls of one id, each with its result. The second id gets replaced.
 const TWICE: &str = r#"{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"go"},
  {"role":"assistant","content":[{"type":"tool_use","id":"toolu_1","name":"a","input":{}},{"type":"tool_use","id":"toolu_1","name":"b","input":{}}]},
  {"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"x"},{"type":"tool_result","tool_use_id":"toolu_1","content":"y"}]}]}"#;
@@ -162,7 +162,7 @@ async fn a_400_about_a_replaced_id_names_the_clients_own() {
     }
 }
 
-/// One message names every finding by its place in the body as it came, in each format's own shape.
+/// One message lists every finding by its place in the original body, in each format's error shape.
 #[tokio::test]
 async fn a_strict_route_names_places_in_every_format() {
     let rows = [

@@ -1,4 +1,4 @@
-//! What follows a failed attempt over the wire, and what never does: retries, their price, breakers, the gate.
+//! Attempts after a failure over the wire: retries, their budget, breakers, and the first-event gate.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,11 +12,11 @@ use crate::support::{
     still::{Step, assert_at, error, events::anthropic, json, say, secs, sse, wait},
 };
 
-/// Fields of a head.
+/// Headers of a request or an answer.
 type Fields<'f> = &'f [(&'f str, &'f str)];
 
 #[tokio::test(start_paused = true)]
-async fn what_the_provider_holds_is_never_asked_for_twice() {
+async fn requests_with_provider_side_state_are_never_retried() {
     let held: &[(&str, Fields<'_>, &str, bool)] = &[
         (RESPONSES, &[], r#""previous_response_id":"resp_1","#, true),
         (RESPONSES, &[], r#""conversation":"conv_1","#, true),
@@ -59,7 +59,7 @@ async fn what_the_provider_holds_is_never_asked_for_twice() {
             let (seen, _) = reached(&world, &request).await;
             assert_eq!(seen, if *is_held { "a" } else { free }, "{body} {fields:?} {steps:?}");
         }
-        // What never left is sent.
+        // A request that was never written is sent again.
         let world = world(&strangers("ab"));
         world.script([Step::Refuse]);
         does(&world, &[]);
@@ -69,7 +69,7 @@ async fn what_the_provider_holds_is_never_asked_for_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_retries_himself_and_what_the_provider_says_of_retries_counts() {
+async fn client_retries_and_the_providers_retry_header_are_respected() {
     let rows: &[(Fields<'_>, u16, Fields<'_>, &str, &str)] = &[
         (&[], 529, &[], OVERLOADED, "aaa"),
         (&[("x-stainless-retry-count", "0")], 529, &[], OVERLOADED, "aaa"),
@@ -116,7 +116,7 @@ async fn who_retries_himself_and_what_the_provider_says_of_retries_counts() {
 
 #[expect(clippy::too_many_lines, reason = "a table")]
 #[tokio::test(start_paused = true)]
-async fn a_short_limit_is_waited_for_and_a_long_one_is_left() {
+async fn a_short_limit_is_awaited_and_a_long_one_rotates() {
     let in_seconds = |seconds: u64| {
         let date = UNIX_EPOCH + Duration::from_secs(unix_time().as_secs() + seconds);
         (
@@ -225,7 +225,7 @@ async fn there_are_three_attempts_and_one_rotation_for_a_limit() {
         (vec![("a", json(401, UNKNOWN)), ("b", json(401, UNKNOWN))], "abc", 200),
         (vec![("a", json(403, "{}")), ("b", json(403, "{}"))], "ab", 403),
         (vec![("a", limited("60")), ("b", limited("60"))], "ab", 429),
-        // A rotation for a key that is not taken is none for a limit.
+        // Rotations for a refused key and for a limit are counted separately.
         (vec![("a", json(401, UNKNOWN)), ("b", limited("60"))], "abc", 200),
         (vec![("a", limited("60")), ("b", json(401, UNKNOWN))], "abc", 200),
     ] {
@@ -240,7 +240,7 @@ async fn there_are_three_attempts_and_one_rotation_for_a_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_breaker_holds_our_retries_back_and_refuses_nobody() {
+async fn a_breaker_stops_retries_but_refuses_no_request() {
     let world = world(&strangers("ab"));
     does(&world, &[("a", json(500, BROKEN)), ("b", json(500, BROKEN))]);
     let mut seen = Vec::new();
@@ -252,7 +252,7 @@ async fn a_breaker_holds_our_retries_back_and_refuses_nobody() {
     assert_eq!(seen[5..], vec![open.clone(); 2], "open: asked, and not again");
     assert_eq!(failures(&world, "anthropic"), 5);
     assert!(untouched(&world), "no key is at fault");
-    // An endpoint that is down is not tried with all keys.
+    // An overloaded endpoint is not tried with every key.
     does(&world, &[("a", json(529, OVERLOADED))]);
     assert_eq!(reached(&world, ask("s1", 7)).await, ("a".into(), 529));
     let other = body(8).replace("\"m\"", "\"other\"");
@@ -275,7 +275,7 @@ async fn a_breaker_holds_our_retries_back_and_refuses_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_its_client_sends_again_counts_once() {
+async fn a_request_that_the_client_repeats_counts_once() {
     for (same, count) in [(true, 1), (false, 3)] {
         let world = world(&strangers("a"));
         does(&world, &[("a", json(500, BROKEN))]);
@@ -289,7 +289,7 @@ async fn a_request_that_its_client_sends_again_counts_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_are_paid_for_until_there_is_nothing_left() {
+async fn the_retry_budget_is_bounded() {
     let world = world(&strangers("a"));
     does(&world, &[("a", json(500, BROKEN))]);
     let asked = |number: usize| body(number).replace("\"m\"", &format!("\"m{number}\""));
@@ -301,7 +301,7 @@ async fn retries_are_paid_for_until_there_is_nothing_left() {
         retried += seen.len() - 1;
     }
     assert_eq!(retried, 100);
-    // Five good answers pay for one.
+    // Five successes pay for one retry.
     does(&world, &[]);
     for number in 0..5 {
         reached(&world, ask("s1", number)).await;
@@ -318,7 +318,7 @@ async fn retries_are_paid_for_until_there_is_nothing_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_a_clients_own_key_nothing_is_sent_twice_but_what_never_left() {
+async fn with_a_clients_own_key_only_unsent_requests_are_retried() {
     let failures = [
         limited("1"),
         json(529, OVERLOADED),
@@ -353,7 +353,7 @@ async fn with_a_clients_own_key_nothing_is_sent_twice_but_what_never_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_held_only_while_another_attempt_could_be_made() {
+async fn an_answer_is_held_only_while_another_attempt_is_possible() {
     let streamed = body(0).replace("{\"model\"", "{\"stream\":true,\"model\"");
     let retry: &[(&str, &str)] = &[("x-stainless-retry-count", "1")];
     let held = streamed.replace("{\"stream\"", "{\"container\":\"c_1\",\"stream\"");
@@ -376,7 +376,7 @@ async fn an_answer_is_held_only_while_another_attempt_could_be_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_silence_and_no_broken_line_costs_a_key() {
+async fn silence_and_broken_connections_cause_no_cooldown() {
     let stream = || vec![sse(), say(anthropic::start() + &anthropic::text_start(0))];
     let with = |last: Step| [stream(), vec![last]].concat();
     let ends: [(&str, Vec<Step>); 8] = [
@@ -396,7 +396,7 @@ async fn no_silence_and_no_broken_line_costs_a_key() {
     for (name, steps) in ends {
         let world = world(&strangers("ab"));
         for number in 0..3 {
-            // As often as it is tried.
+            // One script for each possible attempt.
             for _ in 0..2 {
                 world.script(steps.clone());
             }
@@ -414,7 +414,7 @@ async fn no_silence_and_no_broken_line_costs_a_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_costs_nobody_anything_unless_the_provider_was_slow() {
+async fn a_client_that_leaves_causes_no_cooldown() {
     for (stays, endpoint) in [(100, 0), (130, 0)] {
         let world = world(&strangers("ab"));
         world.otherwise(|_| vec![sse(), say(anthropic::start() + &anthropic::text_start(0)), Step::Hang]);
@@ -428,7 +428,7 @@ async fn a_client_that_leaves_costs_nobody_anything_unless_the_provider_was_slow
             world.settle().await;
         }
         assert!(untouched(&world));
-        // Two halves are one, once more than half of our patience of 240 s had passed.
+        // After half of the 240 s timeout, a leaving client counts as half a failure. Two halves make one.
         assert_eq!(
             failures(&world, "anthropic"),
             endpoint + u32::from(stays > 120),
@@ -438,7 +438,7 @@ async fn a_client_that_leaves_costs_nobody_anything_unless_the_provider_was_slow
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_not_streamed_is_not_asked_for_again_when_no_head_comes() {
+async fn an_unstreamed_request_without_a_head_is_not_retried() {
     let world = world(&strangers("ab"));
     world.otherwise(|_| vec![Step::Hang]);
     let answer = world.ask(ask("s1", 0)).await;

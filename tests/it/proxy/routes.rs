@@ -1,4 +1,4 @@
-//! From method, path and headers to upstream, target and format.
+//! Routing: method, path and headers select upstream, target and format.
 
 use antiphon::{
     config::{Flags, build_config},
@@ -36,7 +36,7 @@ fn everything() -> Routes {
     ])
 }
 
-/// `upstream target wire`, or the status of our refusal.
+/// Returns `upstream target wire`, or the status of the refusal.
 fn decide(routes: &Routes, request: &str, headers: &[&str]) -> String {
     let (method, target) = request.split_once(' ').unwrap_or(("POST", request));
     let method: Method = method.parse().unwrap();
@@ -77,7 +77,7 @@ fn check(rows: &[(&str, &[&str], &str)]) {
 }
 
 #[test]
-fn a_prefix_names_the_upstream_and_is_taken_away() {
+fn a_prefix_names_the_upstream_and_is_removed() {
     #[rustfmt::skip]
     check(&[
         ("/anthropic/v1/messages", &[], "anthropic /v1/messages anthropic"),
@@ -146,7 +146,7 @@ fn a_prefix_names_the_upstream_and_is_taken_away() {
 }
 
 #[test]
-fn the_base_path_is_said_once() {
+fn a_repeated_base_path_is_collapsed() {
     #[rustfmt::skip]
     check(&[
         ("/openrouter/v1/chat/completions", &[], "openrouter /api/v1/chat/completions openai-chat-compatible"),
@@ -165,7 +165,7 @@ fn the_base_path_is_said_once() {
 }
 
 #[test]
-fn without_a_prefix_the_shape_of_the_path_decides() {
+fn without_a_prefix_the_path_selects_the_upstream() {
     #[rustfmt::skip]
     check(&[
         ("/v1/messages", &[], "anthropic /v1/messages anthropic"),
@@ -261,7 +261,7 @@ fn a_path_with_two_readings_is_refused() {
 }
 
 #[test]
-fn harmless_escapes_and_dots_pass_as_they_came() {
+fn harmless_escapes_and_dots_pass_unchanged() {
     #[rustfmt::skip]
     check(&[
         ("/gemini/v1beta/models/gemini-2%2e5:generateContent", &[], "gemini /v1beta/models/gemini-2%2e5:generateContent gemini"),
@@ -306,7 +306,7 @@ fn kinds_come_from_the_name_then_from_the_host() {
 }
 
 #[test]
-fn base_urls_are_what_clients_set() {
+fn base_urls_match_the_client_settings() {
     let urls = routes(&["local=http://127.0.0.1:8000"]).base_urls("127.0.0.1:4747");
     let of = |name: &str| {
         urls.iter()

@@ -1,4 +1,4 @@
-//! Who speaks, as real clients say it, and what is remembered of a lane.
+//! Sessions and lanes from the headers and bodies of real clients, and the session table.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,7 +16,7 @@ use antiphon::{
     },
     wire::{
         Format, Wire,
-        watch::{Calls, Framing, Watcher},
+        watch::{EmittedCalls, Framing, Watcher},
     },
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -29,7 +29,7 @@ const TWO: Caller = Caller::of_account(Principal::from_bytes([2; 32]));
 
 type Headers<'h> = &'h [(&'static str, &'h str)];
 
-/// A request by its headers and its body.
+/// A request with its headers and body.
 struct Request {
     headers: HeaderMap,
     body: String,
@@ -79,7 +79,7 @@ fn messages(members: &str) -> String {
     format!(r#"{{"model":"claude-sonnet-4-5",{members}"messages":[{{"role":"user","content":"go"}}]}}"#)
 }
 
-/// A body with this `metadata.user_id`.
+/// Returns a body with this `metadata.user_id`.
 fn user_id(id: &str) -> String {
     let id = serde_json::to_string(id).unwrap();
     messages(&format!(r#""metadata":{{"user_id":{id}}},"#))
@@ -135,7 +135,7 @@ fn sessions_in_metadata_are_read_as_clients_write_them() {
 }
 
 #[test]
-fn the_first_source_that_says_something_counts() {
+fn the_first_source_with_a_value_counts() {
     let body = r#"{"model":"gpt-5","metadata":{"user_id":"u_session_aa"},"conversation":"conv_1","prompt_cache_key":"key","input":[{"role":"user","content":"go"}]}"#;
     let headers = [
         ("x-antiphon-session", "own"),
@@ -173,13 +173,13 @@ fn the_first_source_that_says_something_counts() {
     ] {
         assert_eq!(body_less(&[("x-antiphon-session", text)]).is_some(), usable, "{text:?}");
     }
-    // A blank header is passed over, not believed.
+    // A blank header is skipped.
     let blank = body_less(&[("x-antiphon-session", " "), ("session-id", "s")]).unwrap();
     assert!(blank.has_name("s"));
 }
 
-/// The lane of what a client sends, which `source` tells.
-fn told(name: &str, wire: Wire, headers: Headers<'_>, body: impl Into<String>, source: SessionSource) -> Lane {
+/// Returns the lane of a client's request, which must come from `source`.
+fn checked_lane(name: &str, wire: Wire, headers: Headers<'_>, body: impl Into<String>, source: SessionSource) -> Lane {
     let lane = Request::new(wire, headers, body).lane().unwrap();
     assert_eq!(lane.source, source, "{name}");
     assert_eq!(
@@ -191,7 +191,7 @@ fn told(name: &str, wire: Wire, headers: Headers<'_>, body: impl Into<String>, s
 }
 
 #[test]
-fn anthropics_clients_are_told_by_what_they_send() {
+fn anthropic_clients_are_recognized() {
     let claude = format!(
         r#"{{"device_id":"{}","account_uuid":"","session_id":"{UUID}"}}"#,
         "ab".repeat(32)
@@ -200,21 +200,21 @@ fn anthropics_clients_are_told_by_what_they_send() {
     let (wire, cli) = (Wire::ANTHROPIC, ("x-app", "cli"));
     let with_header = &[("x-claude-code-session-id", UUID), cli];
     let same = [
-        told(
+        checked_lane(
             "claude-code",
             wire,
             with_header,
             user_id(&claude),
             SessionSource::ClaudeCode,
         ),
-        told(
+        checked_lane(
             "claude-code, no header",
             wire,
             &[cli],
             user_id(&claude),
             SessionSource::UserId,
         ),
-        told(
+        checked_lane(
             "claude-code 2.1.42",
             wire,
             &[cli],
@@ -227,10 +227,10 @@ fn anthropics_clients_are_told_by_what_they_send() {
         "a session has one lane, whichever of its names is seen"
     );
     let opencode = &[("x-session-id", "ses_1"), ("x-session-affinity", "ses_1")];
-    told("opencode", wire, opencode, messages(""), SessionSource::Header);
+    checked_lane("opencode", wire, opencode, messages(""), SessionSource::Header);
     let sdk = &[("x-stainless-lang", "python")];
-    told("an SDK", wire, sdk, messages(""), SessionSource::History);
-    told(
+    checked_lane("an SDK", wire, sdk, messages(""), SessionSource::History);
+    checked_lane(
         "an SDK, with a user",
         wire,
         sdk,
@@ -241,7 +241,7 @@ fn anthropics_clients_are_told_by_what_they_send() {
 }
 
 #[test]
-fn other_clients_are_told_by_what_they_send() {
+fn other_clients_are_recognized() {
     let cached = |key: &str| {
         format!(r#"{{"model":"gpt-5","prompt_cache_key":"{key}","input":[{{"role":"user","content":"go"}}]}}"#)
     };
@@ -250,16 +250,16 @@ fn other_clients_are_told_by_what_they_send() {
     let old_codex = &[("conversation_id", UUID), ("session_id", UUID)];
     let pi = &[("session_id", UUID), ("x-client-request-id", UUID)];
     let same = [
-        told("codex", wire, codex, cached(UUID), SessionSource::Header),
-        told("codex 0.57", wire, old_codex, cached(UUID), SessionSource::Header),
-        told("pi", wire, pi, cached(UUID), SessionSource::Header),
-        told("by the key alone", wire, &[], cached(UUID), SessionSource::CacheKey),
+        checked_lane("codex", wire, codex, cached(UUID), SessionSource::Header),
+        checked_lane("codex 0.57", wire, old_codex, cached(UUID), SessionSource::Header),
+        checked_lane("pi", wire, pi, cached(UUID), SessionSource::Header),
+        checked_lane("by the key alone", wire, &[], cached(UUID), SessionSource::CacheKey),
     ];
     assert!(same.windows(2).all(|pair| pair[0].id == pair[1].id));
     let opencode = &[("x-session-affinity", "ses_1")];
-    told("opencode", wire, opencode, cached("ses_1"), SessionSource::Header);
+    checked_lane("opencode", wire, opencode, cached("ses_1"), SessionSource::Header);
     let copilot = &[("x-initiator", "agent")];
-    told(
+    checked_lane(
         "copilot",
         wire,
         copilot,
@@ -267,12 +267,12 @@ fn other_clients_are_told_by_what_they_send() {
         SessionSource::CacheKey,
     );
     let chat = r#"{"model":"gpt-5","messages":[{"role":"user","content":"go"}]}"#;
-    told("pi", Wire::OPENAI_CHAT, &[], chat, SessionSource::History);
+    checked_lane("pi", Wire::OPENAI_CHAT, &[], chat, SessionSource::History);
     let openclaw = &[("traceparent", "00-1-2-01")];
-    told("openclaw", Wire::OPENAI_CHAT, openclaw, chat, SessionSource::History);
+    checked_lane("openclaw", Wire::OPENAI_CHAT, openclaw, chat, SessionSource::History);
     let gemini = r#"{"contents":[{"role":"user","parts":[{"text":"go"}]}]}"#;
     let cli = &[("user-agent", "GeminiCLI-tui/0.61.0")];
-    told("gemini-cli", Wire::GEMINI, cli, gemini, SessionSource::History);
+    checked_lane("gemini-cli", Wire::GEMINI, cli, gemini, SessionSource::History);
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn agents_have_lanes_of_their_own() {
 }
 
 #[test]
-fn nothing_shows_what_a_session_is_called() {
+fn session_names_are_never_printed() {
     let request = Request::new(Wire::ANTHROPIC, &[("x-antiphon-session", "my-secret")], "");
     let shown = format!(
         "{:?} {:?} {}",
@@ -320,7 +320,7 @@ fn nothing_shows_what_a_session_is_called() {
 }
 
 #[test]
-fn a_guess_holds_while_a_conversation_grows() {
+fn a_guessed_lane_stays_while_a_conversation_grows() {
     let lane = |body: &str| Request::new(Wire::ANTHROPIC, &[], body).lane().unwrap().id;
     let first = lane(
         r#"{"model":"claude-sonnet-4-5","system":"s","tools":[],"messages":[{"role":"user","content":[{"type":"text","text":"go","cache_control":{"type":"ephemeral"}}]}]}"#,
@@ -338,14 +338,14 @@ fn a_guess_holds_while_a_conversation_grows() {
     ];
     assert!(same.iter().all(|body| lane(body) == first));
     assert!(other.iter().all(|body| lane(body) != first));
-    // Of each part the first bytes and the length are enough.
+    // The first bytes and the length of each part are enough.
     let long = |tail: &str| lane(&messages(&format!(r#""system":"{}{tail}","#, "x".repeat(2000))));
     assert_eq!(long("a"), long("b"));
     assert_ne!(long("a"), long("bc"));
 }
 
 #[test]
-fn a_request_goes_on_in_the_lane_of_the_answer_that_it_names() {
+fn a_request_continues_the_lane_of_the_answer_it_names() {
     let table = SessionTable::new(SessionSettings::default());
     let first = Request::new(
         Wire::OPENAI_RESPONSES,
@@ -356,7 +356,7 @@ fn a_request_goes_on_in_the_lane_of_the_answer_that_it_names() {
     table.note_answer(
         &ONE,
         began,
-        &Calls::default(),
+        &EmittedCalls::default(),
         AnswerEnd::Complete,
         Some("resp_1"),
         now(),
@@ -382,14 +382,14 @@ fn a_request_goes_on_in_the_lane_of_the_answer_that_it_names() {
         SessionSource::CacheKey,
         "another principal's answer"
     );
-    // A first request may be one text.
+    // A first request may be a single string.
     let text = Request::new(Wire::OPENAI_RESPONSES, &[], r#"{"model":"gpt-5","input":"go"}"#);
     assert_eq!(text.lane().unwrap().source, SessionSource::History);
     // Message threads name the message.
     table.note_answer(
         &ONE,
         began,
-        &Calls::default(),
+        &EmittedCalls::default(),
         AnswerEnd::Complete,
         Some("msg_1"),
         now(),
@@ -404,7 +404,7 @@ fn a_request_goes_on_in_the_lane_of_the_answer_that_it_names() {
     assert_eq!(table.lane_of_answer(&ONE, ""), None);
 }
 
-// ---- The table.
+// ---- The session table.
 
 fn now() -> Instant {
     antiphon::clock::now()
@@ -419,7 +419,7 @@ fn strong(principal: &Caller, session: &str) -> Lane {
     find_lane(&request.asked(principal), &NoKnownLanes).unwrap()
 }
 
-fn calls(list: &[(&str, &str)]) -> Calls {
+fn calls(list: &[(&str, &str)]) -> EmittedCalls {
     let mut watcher = Watcher::new(Some(Format::Anthropic), Framing::Events);
     for (id, name) in list {
         let block = format!(r#"{{"type":"tool_use","id":"{id}","name":"{name}"}}"#);
@@ -455,7 +455,7 @@ fn answer(id: &str, name: &str) -> OutlineResult {
     }
 }
 
-/// What a lane closes that waited for all of it.
+/// Returns the closed calls of a lane that was attached to all of them.
 fn settled(tools: &[(&str, u64)], abandoned: usize) -> ClosedCalls {
     let settled = |(tool, open): &(&str, u64)| SettledCall {
         tool: (*tool).into(),
@@ -473,8 +473,8 @@ fn settled(tools: &[(&str, u64)], abandoned: usize) -> ClosedCalls {
 const BASH: (&str, &str) = ("toolu_1", "Bash");
 const READ: (&str, &str) = ("toolu_2", "Read");
 
-/// A lane whose last request had three messages was answered by these calls: the request closes so much, and the rest
-/// stays open.
+/// Checks one request: its lane had three messages and was answered with the `emitted` calls. The request closes
+/// `closed`, and `left` calls stay open.
 fn closes(name: &str, emitted: &[(&str, &str)], request: &Outline, closed: &ClosedCalls, left: usize) {
     let table = SessionTable::new(SessionSettings::default());
     let (lane, began) = (strong(&ONE, "s"), now());
@@ -495,7 +495,7 @@ fn closes(name: &str, emitted: &[(&str, &str)], request: &Outline, closed: &Clos
 }
 
 #[test]
-fn a_request_closes_what_it_answers_and_what_it_went_on_without() {
+fn a_request_closes_answered_and_abandoned_calls() {
     let both = [BASH, READ];
     let request = shows(5, &["toolu_1", "toolu_2"], &["toolu_2", "toolu_1"]);
     closes(
@@ -523,7 +523,7 @@ fn a_request_closes_what_it_answers_and_what_it_went_on_without() {
 }
 
 #[test]
-fn a_result_settles_by_its_id_or_by_letters_that_can_mean_one_call_alone() {
+fn a_result_settles_by_exact_id_or_by_an_unambiguous_stripped_id() {
     let stripped = shows(5, &["toolu1"], &["toolu1"]);
     closes("stripped", &[BASH], &stripped, &settled(&[("Bash", 5)], 0), 0);
     let alike = [BASH, ("toolu-1", "Read")];
@@ -540,7 +540,7 @@ fn a_result_settles_by_its_id_or_by_letters_that_can_mean_one_call_alone() {
 }
 
 #[test]
-fn calls_without_ids_are_told_by_their_tools() {
+fn calls_without_ids_are_matched_by_tool() {
     let (table, lane, began) = (SessionTable::new(SessionSettings::default()), strong(&ONE, "s"), now());
     table.note_request(lane.id, &shows(1, &[], &[]), began);
     table.note_answer(
@@ -551,7 +551,7 @@ fn calls_without_ids_are_told_by_their_tools() {
         None,
         began,
     );
-    // gemini-cli makes ids of its own.
+    // gemini-cli makes its own ids.
     let mut outline = shows(3, &[], &[]);
     outline.last_results = vec![answer("ls_1", "ls"), answer("ls_2", "ls")];
     let closed = table.note_request(lane.id, &outline, began + second(1));
@@ -559,7 +559,7 @@ fn calls_without_ids_are_told_by_their_tools() {
 }
 
 #[test]
-fn calls_of_another_answer_stay_open_while_an_agent_goes_on_with_its_own() {
+fn calls_of_another_answer_stay_open() {
     let (table, lane, began) = (SessionTable::new(SessionSettings::default()), strong(&ONE, "s"), now());
     table.note_request(lane.id, &shows(20, &[], &[]), began);
     table.note_answer(
@@ -570,7 +570,7 @@ fn calls_of_another_answer_stay_open_while_an_agent_goes_on_with_its_own() {
         None,
         began,
     );
-    // A subagent that names no agent: shorter, with calls of its own.
+    // A subagent without an agent id: a shorter history with its own calls.
     table.note_request(lane.id, &shows(1, &[], &[]), began);
     table.note_answer(
         &ONE,
@@ -591,10 +591,10 @@ fn calls_of_another_answer_stay_open_while_an_agent_goes_on_with_its_own() {
 }
 
 #[test]
-fn a_history_that_was_cut_short_leaves_no_call_open() {
+fn a_shortened_history_leaves_no_call_open() {
     let (table, lane, began) = (SessionTable::new(SessionSettings::default()), strong(&ONE, "s"), now());
     table.note_request(lane.id, &shows(200, &[], &[]), began);
-    // The client has put a summary in place of the history.
+    // The client has replaced the history with a summary.
     table.note_request(lane.id, &shows(3, &[], &[]), began);
     table.note_answer(&ONE, lane, &calls(&[BASH]), AnswerEnd::Complete, None, began);
     let words = table.note_request(lane.id, &shows(4, &[], &[]), began);
@@ -606,7 +606,7 @@ fn a_history_that_was_cut_short_leaves_no_call_open() {
 }
 
 #[test]
-fn the_table_is_bounded_and_forgets_who_is_silent() {
+fn the_table_is_bounded_and_forgets_silent_lanes() {
     let idle = second(60);
     let settings = SessionSettings {
         entries_max: 8,
@@ -638,7 +638,7 @@ fn the_table_is_bounded_and_forgets_who_is_silent() {
         );
     }
     assert!(table.lane_totals(began).lanes <= 2);
-    // The silent are forgotten, their calls neither settled nor abandoned.
+    // Silent lanes are forgotten. Their calls count neither as settled nor as abandoned.
     let table = SessionTable::new(settings);
     let lane = strong(&ONE, "s");
     table.note_answer(
@@ -673,17 +673,17 @@ fn pin(profile: &str) -> ProfilePin {
     }
 }
 
-/// A lane as anybody would write it down.
+/// A plain model of a lane.
 #[derive(Default)]
-struct Noted {
+struct LaneModel {
     pin: Option<ProfilePin>,
-    /// Id, tool, opened at, answer, messages of the request before.
+    /// Id, tool, opening time, answer, and message count of the request before.
     open: Vec<(String, String, u64, u64, usize)>,
     messages: usize,
     latest: usize,
 }
 
-impl Noted {
+impl LaneModel {
     fn asked(&mut self, messages: usize, answers: &[String], at: u64) -> (Vec<(String, u64)>, usize) {
         self.latest = messages;
         let bare = |id: &str| id.replace('_', "");
@@ -714,11 +714,11 @@ impl Noted {
 }
 
 #[test]
-fn whatever_happens_a_lane_is_as_one_would_note_it_and_no_other_changes() {
+fn random_lanes_match_the_model() {
     for seed in 0..60 {
         let mut rng = Rng::new(seed);
         let table = SessionTable::new(SessionSettings::default());
-        let mut model: BTreeMap<(usize, usize), Noted> = BTreeMap::new();
+        let mut model: BTreeMap<(usize, usize), LaneModel> = BTreeMap::new();
         let mut emitted = 0;
         let mut owners: HashMap<String, (usize, usize)> = HashMap::new();
         let (began, mut at) = (now(), 0);
@@ -757,7 +757,7 @@ fn whatever_happens_a_lane_is_as_one_would_note_it_and_no_other_changes() {
                 }
                 _ => {
                     let messages = rng.within(1, 12);
-                    // Results of the lane's own calls, some without their underscore, and of nobody's.
+                    // Results of the lane's own calls, some without their underscore, and of unknown calls.
                     let mut answers: Vec<String> = noted.open.iter().map(|call| call.0.clone()).collect();
                     answers.retain(|_| rng.chance(60));
                     answers.push(format!("toolu_{}", rng.below(200) + 100_000));

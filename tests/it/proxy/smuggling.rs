@@ -1,11 +1,11 @@
-//! One request of a client is at most one request upstream, whatever stands between the lines.
+//! Request smuggling: one client request is at most one upstream request.
 
 use crate::support::{app::before, wire::Upstream};
 
-/// What must never become a request of its own.
+/// A request that must never be sent on its own.
 const HIDDEN: &str = "GET /anthropic/v1/smuggled HTTP/1.1\r\nHost: localhost\r\nX: y\r\n\r\n";
 
-/// Header lines that could end the body early or late; each is tried with the hidden request as (part of) the body.
+/// Header lines that could end the body early or late. Each is tried with the hidden request in the body.
 const LINES: &[&str] = &[
     "Content-Length: {n}",
     "Content-Length: 0",
@@ -59,7 +59,7 @@ const LINES: &[&str] = &[
     "Connection: transfer-encoding\r\nTransfer-Encoding: chunked",
 ];
 
-/// Ways to write the hidden request into a body; `{h}` is it, `{x}` its length in hexadecimal digits.
+/// Ways to write the hidden request into a body. `{h}` is the request, `{x}` its length in hexadecimal.
 const BODIES: &[&str] = &[
     "{h}",
     "0\r\n\r\n{h}",
@@ -97,7 +97,7 @@ async fn the_hidden_request_is_never_seen_on_its_own() {
             }
         }
     }
-    // Two requests in one write are two where the first one's body has really ended: those are honest.
+    // Two requests in one write are legitimate if the first one's body has really ended.
     let requests = upstream.requests();
     for request in &requests {
         assert!(

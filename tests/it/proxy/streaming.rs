@@ -1,4 +1,4 @@
-//! Streams come back untouched and at once, and a stream that broke never looks whole.
+//! Streams are relayed unchanged and at once, and a broken stream never looks complete.
 
 use std::{sync::Arc, time::Duration};
 
@@ -63,14 +63,14 @@ async fn each_event_arrives_before_the_next_is_sent() {
     client.until("0\r\n\r\n").await;
 }
 
-/// As many events in one write, each a chunk of its own.
+/// Returns this many events in one write, each as a chunk, and their text.
 fn burst(events: usize) -> (Vec<u8>, String) {
     let texts: Vec<String> = (0..events).map(|number| format!("data: {number}\n\n")).collect();
     (texts.iter().flat_map(chunk).collect(), texts.concat())
 }
 
 #[tokio::test]
-async fn events_that_are_ready_together_leave_together() {
+async fn events_that_are_ready_together_are_sent_together() {
     let (written, text) = burst(500);
     let upstream = Upstream::script(move |mut conn, _| {
         let written = written.clone();
@@ -91,13 +91,13 @@ async fn events_that_are_ready_together_leave_together() {
         chunks += 1;
     }
     assert_eq!(read, text.as_bytes());
-    // The first goes at once, and each read of ours brings a few hundred.
+    // The first event is sent at once, and each later read brings a few hundred.
     assert!(chunks <= 20, "{chunks} chunks");
     client.until("0\r\n\r\n").await;
 }
 
 #[tokio::test]
-async fn events_of_a_burst_come_before_the_end_that_broke_it() {
+async fn events_of_a_burst_precede_its_error() {
     let (written, text) = burst(100);
     let upstream = Upstream::script(move |mut conn, _| {
         let written = written.clone();
@@ -145,7 +145,7 @@ async fn large_and_small_frames_keep_their_order() {
 }
 
 #[tokio::test]
-async fn trailers_stay_behind_a_burst() {
+async fn trailers_follow_a_burst() {
     let (written, text) = burst(50);
     let upstream = Upstream::script(move |mut conn, _| {
         let written = written.clone();
@@ -184,7 +184,7 @@ async fn a_slow_reader_holds_the_provider_back() {
     client.narrow();
     client.send(ask()).await;
     let written = tokio::time::timeout(PATIENCE, taken.recv()).await.unwrap().unwrap();
-    // The test's own send buffer is not bounded by us: the kernel lets it grow to a few megabytes.
+    // The test's own send buffer is not bounded: the kernel lets it grow to a few megabytes.
     assert!(written < 12 * 1024 * 1024, "the provider got rid of {written} bytes");
 }
 
@@ -235,7 +235,7 @@ async fn a_client_that_leaves_before_the_head_cancels_the_provider() {
     assert_eq!(tokio::time::timeout(PATIENCE, events.recv()).await.unwrap(), Some(true));
 }
 
-/// Sends `sent` as a stream, then breaks off; gives what the client got and whether it looked whole.
+/// Sends `sent` as a stream and breaks off. Returns the client's bytes and whether they looked complete.
 async fn broken(path: &str, sent: &'static [u8], reset: bool) -> (String, bool) {
     let upstream = Upstream::script(move |mut conn, _| async move {
         conn.request().await;
@@ -255,7 +255,7 @@ async fn broken(path: &str, sent: &'static [u8], reset: bool) -> (String, bool) 
 }
 
 async fn break_off(conn: Conn, reset: bool) {
-    // The bytes before must arrive; a reset may overtake them.
+    // The earlier bytes must arrive first, since a reset may overtake them.
     tokio::time::sleep(Duration::from_millis(20)).await;
     if reset {
         conn.reset();
@@ -354,7 +354,7 @@ async fn a_broken_plain_answer_is_cut_too() {
 }
 
 #[tokio::test]
-async fn a_stream_that_promised_its_length_gets_no_event_of_ours() {
+async fn a_stream_with_a_content_length_gets_no_error_event() {
     let upstream = Upstream::script(|mut conn, _| async move {
         conn.request().await;
         conn.send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 50\r\n\r\ndata: 1\n\n")

@@ -1,4 +1,4 @@
-//! The strict provider keeps its word: refusals in the provider's shape, plausible answers, every byte recorded.
+//! Self-test of the strict provider: refusals in the provider's shape, plausible answers, and a record of every byte.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 
 use crate::support::provider::{Provider, Reply};
 
-/// Sends one request over a socket of its own; the status and what came behind the head.
+/// Sends one request over its own socket. Returns the status and the bytes after the head.
 pub(crate) async fn post(provider: &Provider, path: &str, body: &str) -> (u16, String) {
     let mut socket = TcpStream::connect(provider.address()).await.expect("a connection");
     let head = format!(
@@ -65,7 +65,7 @@ async fn messages_are_judged_answered_and_recorded() {
 }
 
 #[tokio::test]
-async fn streams_hold_every_event() {
+async fn streams_contain_every_event() {
     let provider = Provider::start().await;
     let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"go"}]}"#;
     provider.reply(Reply::call("toolu_9", "f", json!({"a": 1})));
@@ -115,7 +115,7 @@ async fn chat_is_judged_and_the_rest_is_not_found() {
 const RESPONSES: &str = r#"{"model":"m","input":[{"role":"user","content":"go"},{"type":"function_call","call_id":"call_1","name":"f","arguments":"{}"}OUTPUT]STREAM}"#;
 const GEMINI: &str = r#"{"contents":[{"role":"user","parts":[{"text":"go"}]},{"role":"model","parts":[{"functionCall":{"name":"f"}SIGNATURE}]},{"role":"user","parts":[ANSWER]}]}"#;
 
-/// A body of Responses, answered or not.
+/// Returns a Responses body whose call is answered or not.
 fn responses(answered: bool, streams: bool) -> String {
     let output = r#",{"type":"function_call_output","call_id":"call_1","output":"r"}"#;
     let stream = if streams { r#","stream":true"# } else { "" };
@@ -124,7 +124,7 @@ fn responses(answered: bool, streams: bool) -> String {
         .replace("STREAM", stream)
 }
 
-/// A body of Gemini, answered or not.
+/// Returns a Gemini body whose call is answered or not, and signed or not.
 fn gemini(answered: bool, signed: bool) -> String {
     let answer = r#"{"functionResponse":{"name":"f","response":{}}}"#;
     let signature = if signed { r#","thoughtSignature":"QUFB""# } else { "" };
@@ -229,7 +229,7 @@ async fn gemini_is_judged_at_every_path() {
 }
 
 #[tokio::test]
-async fn the_model_of_the_path_wants_signatures() {
+async fn the_model_in_the_path_requires_signatures() {
     let provider = Provider::start().await;
     let path = "/v1beta/models/gemini-3-pro-preview:streamGenerateContent?alt=sse";
     let (status, answer) = post(&provider, path, &gemini(true, false)).await;
@@ -258,9 +258,9 @@ async fn a_batch_is_judged_entry_by_entry() {
     assert!(answer.contains("immediately after: toolu_1."), "{answer}");
 }
 
-/// The call is in no request, only in the answer before: the refusal alone names it.
+/// The call is in no request, only in the earlier answer. Only the refusal names it.
 #[tokio::test]
-async fn a_call_that_the_server_holds_wants_its_output() {
+async fn a_remote_call_requires_its_output() {
     let provider = Provider::start().await;
     provider.reply(Reply::call("call_9", "f", json!({})));
     let (_, answer) = post(&provider, "/v1/responses", r#"{"model":"m","input":"go"}"#).await;

@@ -1,5 +1,5 @@
-//! The worked sequences of `repair.md`, 1 to 8, through the whole proxy: what goes up byte for byte, how often, and that
-//! it stays. The rest of the table stands in `worked_sequences_more`.
+//! The worked sequences of the repair design, 1 to 8, through the whole proxy: exact bytes upstream, number of sends,
+//! and stability. `worked_sequences_more` has the rest.
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn asks(id: &str) -> Reply {
     Reply::call(id, "f", json!({}))
 }
 
-/// What the model answers to a log that goes up once.
+/// Returns the model's answer to a history that needs one send.
 async fn answered(door: &Door, log: &[String], repair: &str) -> String {
     let sent = door.post(MESSAGES, &body(log)).await;
     assert_eq!(sent.notes(), (200, repair, 1), "{sent:#?}");
@@ -25,7 +25,7 @@ async fn answered(door: &Door, log: &[String], repair: &str) -> String {
 }
 
 #[tokio::test]
-async fn sequence_1_interrupted_and_the_user_talks() {
+async fn sequence_1_interrupted_call_and_user_text() {
     let mut door = Door::to(Provider::start().await).await;
     let (log, out) = hurry(calls(&[A]));
     door.provider.reply(Reply::Status(
@@ -41,7 +41,8 @@ async fn sequence_1_interrupted_and_the_user_talks() {
     door.again(&log, "placeholder=1", &out).await;
 }
 
-/// Up to the late result: the log with it, and what goes up while the gap keeps its placeholder.
+/// Plays up to the late result. Returns the history with it, and the messages upstream while the gap keeps its
+/// placeholder.
 async fn late_result(door: &Door) -> (Vec<String>, Vec<String>) {
     door.provider.reply(asks(A));
     let (mut log, mut out) = hurry(answered(door, &[go()], "none").await);
@@ -54,7 +55,7 @@ async fn late_result(door: &Door) -> (Vec<String>, Vec<String>) {
 }
 
 #[tokio::test]
-async fn sequence_2_late_behind_the_models_turn() {
+async fn sequence_2_late_result_after_the_models_turn() {
     for binds in [false, true] {
         let provider = if binds {
             Provider::binding().await
@@ -78,7 +79,7 @@ fn moved(log: &[String]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn sequence_2b_the_journal_is_lost_and_thinking_is_bound() {
+async fn sequence_2b_lost_ledger_with_bound_thinking() {
     let mut door = Door::to(Provider::binding().await).await;
     let (log, out) = late_result(&door).await;
     door.forgets().await;
@@ -88,9 +89,9 @@ async fn sequence_2b_the_journal_is_lost_and_thinking_is_bound() {
     assert_eq!(door.provider.seen().iter().filter(|seen| seen.status == 400).count(), 1);
 }
 
-/// The answer that was turned round is a frozen one as any other: it outlives the process.
+/// A placeholder that replaced a result after a refusal is pinned like any other, so it survives a restart.
 #[tokio::test]
-async fn sequence_2b_what_was_turned_round_is_frozen() {
+async fn sequence_2b_a_replacing_placeholder_is_pinned() {
     let mut door = Door::to(Provider::binding().await).await;
     let (log, out) = late_result(&door).await;
     door.forgets().await;
@@ -100,7 +101,7 @@ async fn sequence_2b_what_was_turned_round_is_frozen() {
 }
 
 #[tokio::test]
-async fn sequence_2b_the_journal_is_lost_and_nothing_is_bound() {
+async fn sequence_2b_lost_ledger_without_bound_thinking() {
     let mut door = Door::to(Provider::start().await).await;
     let (log, _) = late_result(&door).await;
     door.forgets().await;
@@ -109,7 +110,7 @@ async fn sequence_2b_the_journal_is_lost_and_nothing_is_bound() {
     door.again(&log, "moved=1", &moved(&log)).await;
 }
 
-/// The log in which the client has filled the gap behind our back.
+/// Returns the history in which the client itself has filled the gap.
 async fn filled(door: &Door) -> Vec<String> {
     let (mut log, _) = late_result(door).await;
     log[2] = blocks(&[result(A, "REAL"), text("hurry")]);
@@ -127,7 +128,7 @@ async fn sequence_3_the_client_fills_the_gap_itself() {
 }
 
 #[tokio::test]
-async fn sequence_3_where_thinking_is_bound_the_placeholder_goes_back() {
+async fn sequence_3_with_bound_thinking_the_placeholder_returns() {
     let door = Door::to(Provider::binding().await).await;
     let log = filled(&door).await;
     let sent = door.post(MESSAGES, &body(&log)).await;
@@ -146,7 +147,7 @@ async fn sequence_3_where_thinking_is_bound_the_placeholder_goes_back() {
         (out.matches("REAL").count(), sent.up[1].contains("block_binding")),
         (1, false)
     );
-    // It stays there, and is known at once.
+    // The text stays there, and later requests need one send.
     for tail in [vec![], vec![said("fine"), user(r#""more""#)]] {
         let again = door.post(MESSAGES, &body(&[&log[..], &tail].concat())).await;
         assert_eq!((again.status, again.up.len()), (200, 1), "{again:#?}");
@@ -156,14 +157,14 @@ async fn sequence_3_where_thinking_is_bound_the_placeholder_goes_back() {
 }
 
 #[tokio::test]
-async fn sequence_4_the_clients_own_synthetic_and_then_the_real_output() {
+async fn sequence_4_synthetic_text_then_the_real_output() {
     let synthetic = "[Tool execution was interrupted]";
     let log = |text: &str| vec![go(), calls(&[A]), blocks(&[result(A, text)])];
     let door = Door::to(Provider::start().await).await;
     for text in [synthetic, "REAL"] {
         door.leaves(&log(text)).await;
     }
-    // The synthetic text settles nothing.
+    // The synthetic text settles no call.
     let door = Door::to(Provider::start().await).await;
     door.leaves(&log(synthetic)).await;
     let (log, out) = hurry(calls(&[A]));
@@ -184,7 +185,7 @@ async fn sequence_5_killed_and_resumed_in_two_processes() {
     let asked = answered(&door, &[go()], "none").await;
     let (mut d, out) = hurry(asked.clone());
     let mut e = vec![go(), asked, blocks(&[result(A, "REAL"), text("hurry")])];
-    // Each loop goes on twice, one behind the other.
+    // Each loop continues twice, in turns.
     for (round, wanted) in ["0", "1"].into_iter().enumerate() {
         for (name, log, repair) in [("d", &mut d, "placeholder=1"), ("e", &mut e, "none")] {
             let id = format!("toolu_01{name}{round}QrStUvWxYz");
@@ -205,7 +206,7 @@ async fn sequence_5_killed_and_resumed_in_two_processes() {
         }
     }
     assert_eq!(forks(&door), "1");
-    // The merged log pairs; its thinking has two prefixes.
+    // The merged history is balanced, but its thinking has two prefixes.
     let merged = [&e[..], &d[3..]].concat();
     let sent = door.post(MESSAGES, &body(&merged)).await;
     assert_eq!(sent.status, 200, "{sent:#?}");
@@ -218,7 +219,7 @@ async fn sequence_5_killed_and_resumed_in_two_processes() {
 }
 
 #[tokio::test]
-async fn sequence_6_parallel_calls_of_which_one_is_settled() {
+async fn sequence_6_parallel_calls_with_one_result() {
     let mut door = Door::to(Provider::start().await).await;
     let mut log = vec![go(), calls(&[A, B, C]), blocks(&[result(A, "1"), text("status?")])];
     let mut out = log.clone();
@@ -237,7 +238,7 @@ async fn sequence_7_of_two_replicas_the_first_row_wins() {
     let (log, placed) = hurry(calls(&[A]));
     let mut restored = log.clone();
     restored[2] = blocks(&[result(A, "REAL"), text("hurry")]);
-    // One of the two has seen the result, and would restore it.
+    // One of the two replicas has seen the result and would restore it.
     for (knows_first, out, repair) in [(false, placed, "placeholder=1"), (true, restored, "restored=1")] {
         let door = Door::to(Provider::start().await).await;
         let other = door.replica().await;
@@ -254,7 +255,7 @@ async fn sequence_7_of_two_replicas_the_first_row_wins() {
             assert_eq!(sent.messages(), out.join(","));
         }
     }
-    // At once: whoever wins, they agree.
+    // With concurrent requests, either may win, but both send the same bytes.
     let door = Door::to(Provider::start().await).await;
     let other = door.replica().await;
     let seen = body(&[go(), calls(&[A]), blocks(&[result(A, "REAL")])]);
@@ -270,7 +271,7 @@ async fn sequence_7_of_two_replicas_the_first_row_wins() {
 }
 
 #[tokio::test]
-async fn sequence_8_one_id_twice_and_one_late_result() {
+async fn sequence_8_a_repeated_id_and_one_late_result() {
     let mut door = Door::to(Provider::start().await).await;
     let id = "call_0";
     let mut log = vec![go(), calls(&[id]), user(r#""hm""#)];
@@ -284,7 +285,7 @@ async fn sequence_8_one_id_twice_and_one_late_result() {
     door.gives(&log, "quoted=1, placeholder=2", 1, &out).await;
     door.restarts().await;
     door.again(&log, "quoted=1, placeholder=2", &out).await;
-    // At once, with nothing known of either.
+    // The same in a single request, with nothing known before.
     let door = Door::to(Provider::start().await).await;
     door.gives(&log, "quoted=1, placeholder=2", 1, &out).await;
 }

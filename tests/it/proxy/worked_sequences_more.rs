@@ -1,4 +1,4 @@
-//! The worked sequences of `repair.md`, 9 to 14, as `worked_sequences` has the first eight.
+//! The worked sequences of the repair design, 9 to 14. `worked_sequences` has the first eight.
 
 use antiphon::repair::Mode;
 use serde_json::{Value, json};
@@ -19,14 +19,14 @@ use crate::{
 const STRIPPED: &str = "toolu01AbC9dE3fG7hJ2kL";
 
 #[tokio::test]
-async fn sequence_9_ids_without_their_underscores_are_balanced() {
+async fn sequence_9_stripped_ids_are_balanced() {
     let door = Door::to(Provider::start().await).await;
     door.leaves(&[go(), calls(&[STRIPPED]), blocks(&[result(STRIPPED, "REAL")])])
         .await;
 }
 
 #[tokio::test]
-async fn sequence_9_a_frozen_answer_is_found_for_the_stripped_id() {
+async fn sequence_9_a_pinned_answer_is_found_for_the_stripped_id() {
     let mut door = Door::to(Provider::start().await).await;
     let (log, out) = hurry(calls(&[A]));
     door.gives(&log, "placeholder=1", 1, &out).await;
@@ -42,7 +42,7 @@ async fn sequence_9_a_frozen_answer_is_found_for_the_stripped_id() {
 }
 
 #[tokio::test]
-async fn sequence_9_a_result_known_by_the_emitted_id_is_restored_for_the_stripped_one() {
+async fn sequence_9_a_seen_result_is_restored_for_the_stripped_id() {
     let door = Door::to(Provider::start().await).await;
     door.leaves(&[go(), calls(&[A]), blocks(&[result(A, "REAL")])]).await;
     let log = [go(), calls(&[STRIPPED]), user(r#""hurry""#)];
@@ -54,7 +54,7 @@ async fn sequence_9_a_result_known_by_the_emitted_id_is_restored_for_the_strippe
 const EMITTED: &str = "toolu_01AaBb9dE3fG7hJ2";
 const BARE: &str = "toolu01AaBb9dE3fG7hJ2";
 
-/// The answers of a turn of these calls, of which `owner` alone has a result.
+/// Returns the answers of a turn with these calls. Only `owner` has a real result.
 fn answers(shown: &[&str], owner: Option<&str>) -> String {
     let answer = |id: &&str| {
         if Some(*id) == owner {
@@ -67,7 +67,7 @@ fn answers(shown: &[&str], owner: Option<&str>) -> String {
     blocks(&answers)
 }
 
-/// A service posts a result for the emitted id; the client shows these calls, and `owner` alone gets it.
+/// A service posts a result for the emitted id. The client shows these calls, and only `owner` gets the result.
 async fn posted(shown: &[&str], owner: Option<&str>) {
     let provider = Provider::start().await;
     let process = install(&provider).start().await;
@@ -83,7 +83,7 @@ async fn posted(shown: &[&str], owner: Option<&str>) {
     }
 }
 
-/// As [`posted`], where the client itself brought the result, once, for the emitted id.
+/// As [`posted`], but the client itself brought the result once, for the emitted id.
 async fn brought(shown: &[&str], owner: Option<&str>) {
     let door = Door::to(Provider::start().await).await;
     door.leaves(&[go(), calls(&[EMITTED]), blocks(&[result(EMITTED, "REAL")])])
@@ -107,24 +107,24 @@ async fn sequence_9_a_posted_result_goes_to_the_exact_id_first() {
 }
 
 #[tokio::test]
-async fn sequence_9_a_posted_result_goes_to_nobody_where_two_could_own_it() {
+async fn sequence_9_an_ambiguous_posted_result_is_not_restored() {
     posted(&[BARE, "toolu_01_AaBb9dE3fG7hJ2"], None).await;
 }
 
 #[tokio::test]
-async fn sequence_9_a_result_that_was_brought_goes_to_the_exact_id_first() {
+async fn sequence_9_a_brought_result_goes_to_the_exact_id_first() {
     brought(&[EMITTED, BARE], Some(EMITTED)).await;
     brought(&[BARE, EMITTED], Some(EMITTED)).await;
 }
 
 #[tokio::test]
-async fn sequence_9_a_result_that_was_brought_goes_to_nobody_where_two_could_own_it() {
+async fn sequence_9_an_ambiguous_brought_result_is_not_restored() {
     brought(&[BARE, "toolu_01_AaBb9dE3fG7hJ2"], None).await;
 }
 
 const ANN: &[(&str, &str)] = &[("x-api-key", "sk-ann"), ("x-antiphon-session", "one")];
 
-/// What is said of it, and what goes up.
+/// Returns the repair header and the body upstream.
 async fn send(provider: &Provider, process: &Process, messages: &[String]) -> (String, String) {
     let sent = process.ask(post_with(MESSAGES, ANN, body(messages).as_bytes())).await;
     assert_eq!(sent.status(), 200, "{}", sent.text());
@@ -132,18 +132,18 @@ async fn send(provider: &Provider, process: &Process, messages: &[String]) -> (S
     (sent.header("x-antiphon-repair").unwrap().to_owned(), up)
 }
 
-/// A call of a tool whose results outlive it.
+/// Returns a call of a durable tool.
 fn call(id: &str) -> Reply {
     Reply::call(id, "read", json!({}))
 }
 
-/// The same calls in a history.
+/// Returns a history entry with these calls.
 fn reads(ids: &[&str]) -> String {
     calls(ids).replace(r#""name":"f""#, r#""name":"read""#)
 }
 
 #[tokio::test]
-async fn sequence_10_a_thread_that_goes_on_with_a_lone_result() {
+async fn sequence_10_a_continued_thread_with_a_single_result() {
     let door = Door::to(Provider::start().await).await;
     let body = r#"{"model":"m","max_tokens":9,"thread":{"type":"continue","previous_message_id":"msg_1"},
       "messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"r"}]}]}"#;
@@ -165,7 +165,7 @@ fn goes_on(from: &Value, input: &str) -> String {
     format!(r#"{{"model":"m","previous_response_id":{from},"input":{input}}}"#)
 }
 
-/// A door whose server holds an open call, and the id of that response.
+/// Returns a door whose server has an open call, and the id of that response.
 async fn open_call() -> (Door, Value) {
     let door = Door::to(Provider::start().await).await;
     door.provider.reply(Reply::call("call_9Xk2LmQ7aB31", "f", json!({})));
@@ -185,7 +185,7 @@ async fn sequence_11_an_open_call_at_the_server() {
     let output = format!(r#"{{"type":"function_call_output","call_id":"call_9Xk2LmQ7aB31","output":"{PLACEHOLDER}"}}"#);
     let words = r#"{"type":"message","role":"user","content":"x"}"#;
     assert_eq!(sent.up[1], goes_on(&id, &format!("[{output},{words}]")));
-    // The call is answered: what goes on from there is sent once, as it came.
+    // The call is answered, so the next request is sent once and unchanged.
     let next = serde_json::from_str::<Value>(&sent.answer).unwrap()["id"].clone();
     let came = goes_on(&next, r#""y""#);
     let sent = door.post(RESPONSES, &came).await;
@@ -212,7 +212,7 @@ async fn sequence_11_the_same_request_again_gives_the_same_bytes() {
     }
 }
 
-/// What was learned holds: the second time nobody has to ask.
+/// The learned fact holds: the second request needs no refusal.
 #[tokio::test]
 async fn sequence_11_the_same_request_again_is_sent_once() {
     let (door, id) = open_call().await;
@@ -237,9 +237,9 @@ async fn sequence_11_a_result_that_comes_later_is_quoted() {
     );
 }
 
-/// Who goes on from where the call was left open may still answer it himself: that is another branch.
+/// The client may still answer the call itself from the response that left it open. That is another branch.
 #[tokio::test]
-async fn sequence_11_the_real_result_in_another_branch_goes_up_as_it_came() {
+async fn sequence_11_the_real_result_in_another_branch_is_sent_unchanged() {
     let (door, id) = open_call().await;
     door.post(RESPONSES, &goes_on(&id, r#""x""#)).await;
     let real = r#"[{"type":"function_call_output","call_id":"call_9Xk2LmQ7aB31","output":"REAL"}]"#;
@@ -249,9 +249,9 @@ async fn sequence_11_the_real_result_in_another_branch_goes_up_as_it_came() {
     assert_eq!(sent.up, [came]);
 }
 
-/// A conversation grows under one name: once the call is answered there, nothing is due any more.
+/// A conversation id continues to grow. Once the call is answered there, nothing is due.
 #[tokio::test]
-async fn sequence_11_nothing_is_due_in_a_conversation_that_has_its_answer() {
+async fn sequence_11_an_answered_conversation_needs_no_placeholder() {
     let door = Door::to(Provider::start().await).await;
     let missing = json!({"error": {"message": "No tool output found for function call call_9Xk2LmQ7aB31.",
         "type": "invalid_request_error", "param": "input", "code": null}});
@@ -266,9 +266,9 @@ async fn sequence_11_nothing_is_due_in_a_conversation_that_has_its_answer() {
     assert_eq!(sent.up, [came]);
 }
 
-/// A provider that will not have what we remember gets the request as it came.
+/// If the provider refuses the remembered answer, the request is resent as it came.
 #[tokio::test]
-async fn sequence_11_an_answer_that_is_refused_is_left_out() {
+async fn sequence_11_a_refused_answer_is_left_out() {
     let (door, id) = open_call().await;
     let came = goes_on(&id, r#""x""#);
     door.post(RESPONSES, &came).await;
@@ -289,7 +289,7 @@ async fn sequence_12_a_compaction_reads_rows_and_writes_none() {
     let mut door = Door::to(Provider::start().await).await;
     let (log, out) = hurry(calls(&[A]));
     door.gives(&log, "placeholder=1", 1, &out).await;
-    // The row of A is used, although its result has come; B gets a placeholder for this once.
+    // The row of A is used although its result has come. B gets a placeholder for this request only.
     let late = blocks(&[result(A, "REAL"), text("go on")]);
     let more = [said("waiting"), late, calls(&[B])];
     let quoted = blocks(&[quote(A, " (f)", "REAL"), text("go on")]);
@@ -304,7 +304,7 @@ async fn sequence_12_a_compaction_reads_rows_and_writes_none() {
         assert_eq!(sent.messages(), [&out[..], &[tail]].concat().join(","));
         door.restarts().await;
     }
-    // So the result of B, which comes late, is still its own.
+    // So the late result of B is still accepted as its own.
     let rest = [user(r#""again""#), said("hm"), blocks(&[result(B, "2"), text("so")])];
     let own = [
         blocks(&[result(B, "2"), text("again")]),

@@ -2,7 +2,7 @@
 
 use antiphon::wire::{
     Format,
-    watch::{Facts, Framing, Phase, Watcher},
+    watch::{Facts, Framing, OutputPhase, Watcher},
 };
 
 use crate::support::still::events::{anthropic, chat, comment, gemini, responses};
@@ -18,7 +18,7 @@ fn facts(format: Format, events: &[String]) -> Facts {
 }
 
 /// Events, heartbeats, calls, server tools in flight, reasoning, compaction, whether it ended.
-type Row = (u64, u64, u64, usize, Phase, Phase, bool);
+type Row = (u64, u64, u64, usize, OutputPhase, OutputPhase, bool);
 
 fn row(format: Format, events: &[String]) -> Row {
     let facts = facts(format, events);
@@ -33,7 +33,7 @@ fn row(format: Format, events: &[String]) -> Row {
     )
 }
 
-use Phase::{Open, Over, Unseen};
+use OutputPhase::{Open, Over, Unseen};
 
 #[test]
 fn messages() {

@@ -18,18 +18,18 @@ pub struct ValueFramer {
     /// Number of open brackets.
     depth: u64,
     /// Number of brackets around an event: 1 in an array, 0 otherwise.
-    base: u64,
+    outer_depth: u64,
     /// Offset at which the open event began.
-    begin: Option<u64>,
+    event_start: Option<u64>,
     /// Position in the string at the end of the bytes, if they end inside one.
-    string: Option<Inside>,
+    string: Option<StringPosition>,
     /// Set once a bracket was closed.
-    closed: bool,
+    has_closed: bool,
 }
 
 /// The position of the next byte in a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Inside {
+enum StringPosition {
     /// Not behind a backslash.
     Plain,
     /// Behind a backslash.
@@ -44,44 +44,44 @@ impl ValueFramer {
         let mut rest = bytes;
         while !rest.is_empty() {
             let passed = match self.string {
-                Some(inside) => self.pass_string(rest, inside),
-                None => self.pass_structure(rest, &mut each),
+                Some(inside) => self.skip_string(rest, inside),
+                None => self.skip_structure(rest, &mut each),
             };
             rest = rest.get(passed..).unwrap_or_default();
         }
     }
 
     /// Returns the number of bytes pushed so far.
-    pub const fn at(&self) -> u64 {
+    pub const fn pushed_bytes(&self) -> u64 {
         self.at
     }
 
     /// Returns the offset in the stream at which the open event began, or the current offset if none is open.
-    pub fn open_from(&self) -> u64 {
-        self.begin.unwrap_or(self.at)
+    pub fn event_start(&self) -> u64 {
+        self.event_start.unwrap_or(self.at)
     }
 
     /// Returns `true` if all brackets are closed and there was at least one.
     pub const fn is_closed(&self) -> bool {
-        self.closed && self.depth == 0
+        self.has_closed && self.depth == 0
     }
 
     /// Returns `true` if the answer is an array of events.
     pub const fn is_array(&self) -> bool {
-        self.base == 1
+        self.outer_depth == 1
     }
 
     /// Skips bytes of a string, and returns their number.
-    fn pass_string(&mut self, rest: &[u8], inside: Inside) -> usize {
+    fn skip_string(&mut self, rest: &[u8], inside: StringPosition) -> usize {
         let plain = match inside {
             // The escaped byte itself: it neither ends the string nor escapes the next.
-            Inside::Escaped => 0,
-            Inside::Plain => memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len()),
+            StringPosition::Escaped => 0,
+            StringPosition::Plain => memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len()),
         };
         self.string = match (inside, rest.get(plain)) {
-            (Inside::Escaped, _) | (_, None) => Some(Inside::Plain),
+            (StringPosition::Escaped, _) | (_, None) => Some(StringPosition::Plain),
             (_, Some(b'"')) => None,
-            (_, Some(_)) => Some(Inside::Escaped),
+            (_, Some(_)) => Some(StringPosition::Escaped),
         };
         let passed = plain.saturating_add(1).min(rest.len());
         self.at = self.at.saturating_add(passed as u64);
@@ -89,7 +89,7 @@ impl ValueFramer {
     }
 
     /// Skips bytes up to the next bracket or quote, including it, and returns their number.
-    fn pass_structure(&mut self, rest: &[u8], each: &mut impl FnMut(Range<u64>)) -> usize {
+    fn skip_structure(&mut self, rest: &[u8], each: &mut impl FnMut(Range<u64>)) -> usize {
         let plain = rest
             .iter()
             .position(|byte| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']'));
@@ -97,31 +97,31 @@ impl ValueFramer {
         let passed = plain.map_or(rest.len(), |plain| plain.saturating_add(1));
         self.at = self.at.saturating_add(passed as u64);
         match plain.and_then(|plain| rest.get(plain)) {
-            Some(b'"') => self.string = Some(Inside::Plain),
-            Some(open @ (b'{' | b'[')) => self.open(here, *open),
-            Some(_) => self.close(each),
+            Some(b'"') => self.string = Some(StringPosition::Plain),
+            Some(open @ (b'{' | b'[')) => self.open_bracket(here, *open),
+            Some(_) => self.close_bracket(each),
             None => {}
         }
         passed
     }
 
-    fn open(&mut self, here: u64, bracket: u8) {
+    fn open_bracket(&mut self, here: u64, bracket: u8) {
         // Each value at the top decides anew, since an answer may consist of several values.
         if self.depth == 0 {
-            self.base = u64::from(bracket == b'[');
+            self.outer_depth = u64::from(bracket == b'[');
         }
         self.depth = self.depth.saturating_add(1);
-        if self.depth == self.base.saturating_add(1) {
-            self.begin = Some(here);
+        if self.depth == self.outer_depth.saturating_add(1) {
+            self.event_start = Some(here);
         }
     }
 
-    fn close(&mut self, each: &mut impl FnMut(Range<u64>)) {
-        self.closed = true;
+    fn close_bracket(&mut self, each: &mut impl FnMut(Range<u64>)) {
+        self.has_closed = true;
         // A bracket too many must not fail: the answer is relayed whatever it contains.
         self.depth = self.depth.saturating_sub(1);
-        if self.depth == self.base
-            && let Some(begin) = self.begin.take()
+        if self.depth == self.outer_depth
+            && let Some(begin) = self.event_start.take()
         {
             each(begin..self.at);
         }
@@ -140,7 +140,7 @@ mod tests {
                 events.push(&stream[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()]);
             });
         }
-        assert_eq!(framer.at(), stream.len() as u64);
+        assert_eq!(framer.pushed_bytes(), stream.len() as u64);
         (events, framer.is_closed())
     }
 

@@ -11,26 +11,26 @@ const ID_BYTES_MAX: usize = 256;
 /// Bytes of the longest slot: an id and the quotes around it.
 const GAP_BYTES_MAX: usize = 264;
 /// Quotes of every kind, and the backslash before one.
-const MARKS: &[u8] = b"`'\"\\";
+const QUOTE_MARKS: &[u8] = b"`'\"\\";
 /// Number of marks in a row that are skipped.
-const MARKS_MAX: usize = 4;
+const QUOTE_MARKS_MAX: usize = 4;
 
 /// Matches `phrase` with the beginning of `text`. Returns the ids that the text names and the rest behind the phrase.
-pub(super) fn read<'t>(phrase: &str, text: &'t [u8]) -> Option<(Vec<String>, &'t [u8])> {
+pub(super) fn match_phrase<'t>(phrase: &str, text: &'t [u8]) -> Option<(Vec<String>, &'t [u8])> {
     let mut ids = Vec::new();
-    let (mut rest, mut slots) = behind(phrase, text)?;
+    let (mut rest, mut slots) = match_to_slot(phrase, text)?;
     while let Some((slot, next)) = slots.split_once('>') {
         // Nothing delimits a slot at the end of a phrase, so it takes a whole list.
         if slot == "ids" && next.is_empty() {
-            return Some((listed(rest), &[]));
+            return Some((read_id_list(rest), &[]));
         }
         let stops: fn(&u8) -> bool = match slot {
             "words" => |byte| *byte == b'\n',
             _ => u8::is_ascii_whitespace,
         };
-        let (gap, left) = up_to(next, rest, stops)?;
+        let (gap, left) = find_gap(next, rest, stops)?;
         if slot == "ids" {
-            ids.extend(id(gap));
+            ids.extend(parse_id(gap));
         }
         (rest, slots) = left;
     }
@@ -38,10 +38,10 @@ pub(super) fn read<'t>(phrase: &str, text: &'t [u8]) -> Option<(Vec<String>, &'t
 }
 
 /// The rest of a text, and the rest of its phrase from the name of the next slot on.
-type Left<'t, 'p> = (&'t [u8], &'p str);
+type PhraseRest<'t, 'p> = (&'t [u8], &'p str);
 
 /// Matches `phrase` with the beginning of `text`, up to the first slot. Returns the rests of both.
-fn behind<'t, 'p>(phrase: &'p str, text: &'t [u8]) -> Option<Left<'t, 'p>> {
+fn match_to_slot<'t, 'p>(phrase: &'p str, text: &'t [u8]) -> Option<PhraseRest<'t, 'p>> {
     let mut rest = text;
     for (at, wanted) in phrase.bytes().enumerate() {
         if wanted == b'<' {
@@ -50,8 +50,8 @@ fn behind<'t, 'p>(phrase: &'p str, text: &'t [u8]) -> Option<Left<'t, 'p>> {
         // Each gateway quotes and escapes in its own way.
         let marks = rest
             .iter()
-            .take(MARKS_MAX)
-            .take_while(|byte| MARKS.contains(byte))
+            .take(QUOTE_MARKS_MAX)
+            .take_while(|byte| QUOTE_MARKS.contains(byte))
             .count();
         let (byte, tail) = rest.get(marks..)?.split_first()?;
         if !byte.eq_ignore_ascii_case(&wanted) {
@@ -65,16 +65,16 @@ fn behind<'t, 'p>(phrase: &'p str, text: &'t [u8]) -> Option<Left<'t, 'p>> {
 /// Returns the gap before the first position at which `phrase` continues, and the rests behind that position.
 ///
 /// The gap ends at the first byte that `stops`, or after 264 bytes.
-fn up_to<'t, 'p>(phrase: &'p str, text: &'t [u8], stops: fn(&u8) -> bool) -> Option<(&'t [u8], Left<'t, 'p>)> {
+fn find_gap<'t, 'p>(phrase: &'p str, text: &'t [u8], stops: fn(&u8) -> bool) -> Option<(&'t [u8], PhraseRest<'t, 'p>)> {
     let width = text.iter().take(GAP_BYTES_MAX).take_while(|byte| !stops(byte)).count();
     (0..=width).find_map(|length| {
         let (gap, rest) = text.split_at_checked(length)?;
-        behind(phrase, rest).map(|left| (gap, left))
+        match_to_slot(phrase, rest).map(|left| (gap, left))
     })
 }
 
 /// Reads the ids of a list at the end of the text, or before other words.
-fn listed(text: &[u8]) -> Vec<String> {
+fn read_id_list(text: &[u8]) -> Vec<String> {
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let end = memmem::find(line, LITELLM_TAIL).unwrap_or(line.len());
     let line = line.get(..end).unwrap_or_default();
@@ -82,12 +82,12 @@ fn listed(text: &[u8]) -> Vec<String> {
     // The first word is an id, and so is any word behind a comma.
     let mut expected = true;
     for word in line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
-        let listed = Listed::new(word);
+        let listed = ListedId::new(word);
         if ids.len() == IDS_MAX || !(expected || listed.looks_like_id()) {
             break;
         }
-        ids.extend(id(listed.name).filter(|id| !ids.contains(id)));
-        if listed.ends {
+        ids.extend(parse_id(listed.name).filter(|id| !ids.contains(id)));
+        if listed.ends_list {
             break;
         }
         expected = word.ends_with(b",");
@@ -96,20 +96,20 @@ fn listed(text: &[u8]) -> Vec<String> {
 }
 
 /// One word of a list of ids.
-struct Listed<'t> {
+struct ListedId<'t> {
     /// The word without quotes and punctuation.
     name: &'t [u8],
     /// Set if the list ends with this word.
-    ends: bool,
+    ends_list: bool,
 }
 
-impl<'t> Listed<'t> {
+impl<'t> ListedId<'t> {
     fn new(word: &'t [u8]) -> Self {
-        let opening = word.iter().take_while(|byte| MARKS.contains(byte)).count();
+        let opening = word.iter().take_while(|byte| QUOTE_MARKS.contains(byte)).count();
         let inner = word.get(opening..).unwrap_or_default();
         let closing = inner
             .iter()
-            .position(|byte| MARKS.contains(byte))
+            .position(|byte| QUOTE_MARKS.contains(byte))
             .unwrap_or(inner.len());
         let (name, tail) = inner.split_at_checked(closing).unwrap_or_default();
         let stops = name.iter().rev().take_while(|byte| b".,)]}".contains(byte)).count();
@@ -119,9 +119,9 @@ impl<'t> Listed<'t> {
         Self {
             name,
             // A comma continues the list. Other punctuation ends it, and so does a quote that was opened before it.
-            ends: stops.iter().any(|byte| *byte != b',')
-                || tail.iter().any(|byte| *byte != b',' && !MARKS.contains(byte))
-                || tail.iter().filter(|byte| MARKS.contains(byte)).count() > opening,
+            ends_list: stops.iter().any(|byte| *byte != b',')
+                || tail.iter().any(|byte| *byte != b',' && !QUOTE_MARKS.contains(byte))
+                || tail.iter().filter(|byte| QUOTE_MARKS.contains(byte)).count() > opening,
         }
     }
 
@@ -132,11 +132,14 @@ impl<'t> Listed<'t> {
 }
 
 /// Reads an id. `None` if it is empty, too long, not UTF-8, or an index (`message[532].role`).
-fn id(name: &[u8]) -> Option<String> {
-    let begin = name.iter().take_while(|byte| MARKS.contains(byte)).count();
-    let end = name.iter().rposition(|byte| !MARKS.contains(byte))?.saturating_add(1);
+fn parse_id(name: &[u8]) -> Option<String> {
+    let begin = name.iter().take_while(|byte| QUOTE_MARKS.contains(byte)).count();
+    let end = name
+        .iter()
+        .rposition(|byte| !QUOTE_MARKS.contains(byte))?
+        .saturating_add(1);
     let id = std::str::from_utf8(name.get(begin..end)?).ok()?;
     let is_index = id.starts_with("message[") || id.starts_with("messages[");
-    let is_whole = id.len() <= ID_BYTES_MAX && !id.bytes().any(|byte| MARKS.contains(&byte));
+    let is_whole = id.len() <= ID_BYTES_MAX && !id.bytes().any(|byte| QUOTE_MARKS.contains(&byte));
     (is_whole && !is_index).then(|| id.to_owned())
 }

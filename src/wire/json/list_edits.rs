@@ -8,35 +8,35 @@ use crate::splice::{Edit, Piece, Span};
 
 /// One element of a list that is rebuilt.
 #[derive(Clone, Debug)]
-pub enum Slot {
+pub enum ListSlot {
     /// An element that stays, by its index, with edits inside it. The indices in one list must rise.
-    Old(usize, Vec<Edit>),
+    Kept(usize, Vec<Edit>),
     /// A new element.
     New(Vec<Piece>),
 }
 
 /// Returns the edits that turn the `elements` of the list at `list`, which includes the brackets, into `slots`.
-pub fn rebuild(list: Span, elements: &[Span], slots: Vec<Slot>) -> Vec<Edit> {
+pub fn rebuild_list(list: Span, elements: &[Span], slots: Vec<ListSlot>) -> Vec<Edit> {
     let mut edits = Vec::new();
     let mut fresh: Vec<Vec<Piece>> = Vec::new();
     let mut last: Option<usize> = None;
     for slot in slots {
         match slot {
             // New elements wait for the next one that stays: one edit then replaces everything between the two.
-            Slot::New(pieces) => fresh.push(pieces),
-            Slot::Old(index, inside) => {
-                edits.extend(between(elements, last, index, std::mem::take(&mut fresh)));
+            ListSlot::New(pieces) => fresh.push(pieces),
+            ListSlot::Kept(index, inside) => {
+                edits.extend(replace_between(elements, last, index, std::mem::take(&mut fresh)));
                 edits.extend(inside);
                 last = Some(index);
             }
         }
     }
-    edits.extend(behind(list, elements, last, fresh));
+    edits.extend(replace_behind(list, elements, last, fresh));
     edits
 }
 
 /// Replaces everything between the kept elements `last` and `next`.
-fn between(elements: &[Span], last: Option<usize>, next: usize, fresh: Vec<Vec<Piece>>) -> Option<Edit> {
+fn replace_between(elements: &[Span], last: Option<usize>, next: usize, fresh: Vec<Vec<Piece>>) -> Option<Edit> {
     let start = |index: usize| elements.get(index).map_or(0, |span| span.start);
     let end = |index: usize| elements.get(index).map_or(0, |span| span.end);
     let mut pieces = Vec::new();
@@ -63,7 +63,7 @@ fn between(elements: &[Span], last: Option<usize>, next: usize, fresh: Vec<Vec<P
 }
 
 /// Replaces everything behind the last kept element.
-fn behind(list: Span, elements: &[Span], last: Option<usize>, fresh: Vec<Vec<Piece>>) -> Option<Edit> {
+fn replace_behind(list: Span, elements: &[Span], last: Option<usize>, fresh: Vec<Vec<Piece>>) -> Option<Edit> {
     let tail = elements
         .last()
         .map_or_else(|| list.start.saturating_add(1), |span| span.end);
@@ -84,7 +84,7 @@ fn behind(list: Span, elements: &[Span], last: Option<usize>, fresh: Vec<Vec<Pie
 }
 
 /// Returns the bytes of a value that moves, with `edits` applied inside its `span`.
-pub fn moved(span: Span, mut edits: Vec<Edit>) -> Vec<Piece> {
+pub fn edited_value(span: Span, mut edits: Vec<Edit>) -> Vec<Piece> {
     edits.sort_by_key(|edit| edit.span);
     let mut pieces = Vec::new();
     let mut from = span.start;
@@ -99,12 +99,12 @@ pub fn moved(span: Span, mut edits: Vec<Edit>) -> Vec<Piece> {
 }
 
 /// Writes a constant text as a JSON string. The text must not need escapes.
-pub fn constant(text: &'static str) -> Vec<Piece> {
+pub fn constant_string(text: &'static str) -> Vec<Piece> {
     vec![Piece::Constant("\""), Piece::Constant(text), Piece::Constant("\"")]
 }
 
 /// Writes a list of `elements`.
-pub fn list(elements: Vec<Vec<Piece>>) -> Vec<Piece> {
+pub fn write_list(elements: Vec<Vec<Piece>>) -> Vec<Piece> {
     let mut pieces = vec![Piece::Constant("[")];
     for (index, element) in elements.into_iter().enumerate() {
         if index > 0 {

@@ -4,13 +4,13 @@ use crate::{
     splice::Span,
     wire::{
         Format, Unreadable,
-        json::{Json, Kind},
+        json::{Json, JsonKind},
     },
 };
 
 /// One request inside a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct NestedRequest {
     /// The object of the request.
     pub span: Span,
     /// The prefix for paths of findings inside it: `requests[3].params.`.
@@ -23,70 +23,75 @@ pub struct Entry {
 /// - Gemini countTokens: `generateContentRequest`.
 /// - Gemini Code Assist (`/v1internal:…`): `request`.
 /// - Gemini batchGenerateContent: `batch.inputConfig.requests.requests[].request`.
-pub(super) fn find(format: Format, body: &[u8]) -> Result<Vec<Entry>, Unreadable> {
+pub(super) fn find_requests(format: Format, body: &[u8]) -> Result<Vec<NestedRequest>, Unreadable> {
     let json = Json::new(body);
-    let mut found = Entries { json, done: Vec::new() };
-    let root = json.root()?;
+    let mut found = RequestFinder {
+        json,
+        found: Vec::new(),
+    };
+    let root = json.root_span()?;
     match format {
-        Format::Anthropic => found.list(root, &["requests"], "params")?,
+        Format::Anthropic => found.add_list(root, &["requests"], "params")?,
         Format::Gemini => {
             // Proto JSON accepts both spellings of a name.
             for key in ["generateContentRequest", "generate_content_request", "request"] {
-                found.object(root, key);
+                found.add_object(root, key);
             }
             for path in [
                 ["batch", "inputConfig", "requests", "requests"],
                 ["batch", "input_config", "requests", "requests"],
             ] {
-                found.list(root, &path, "request")?;
+                found.add_list(root, &path, "request")?;
             }
         }
         Format::OpenAiChat | Format::OpenAiResponses => {}
     }
-    Ok(found.done)
+    Ok(found.found)
 }
 
 /// The requests that were found so far.
-struct Entries<'a> {
+struct RequestFinder<'a> {
     json: Json<'a>,
-    done: Vec<Entry>,
+    found: Vec<NestedRequest>,
 }
 
-impl Entries<'_> {
-    fn member(&self, object: Span, key: &str) -> Option<Span> {
+impl RequestFinder<'_> {
+    fn object_member(&self, object: Span, key: &str) -> Option<Span> {
         // Bodies of any shape get here; a walk over anything but an object would be an error.
-        (self.json.kind(object) == Kind::Object)
+        (self.json.kind(object) == JsonKind::Object)
             .then(|| self.json.member(object, key))
             .flatten()
     }
 
-    fn object(&mut self, root: Span, key: &str) {
+    fn add_object(&mut self, root: Span, key: &str) {
         if let Some(span) = self
-            .member(root, key)
-            .filter(|span| self.json.kind(*span) == Kind::Object)
+            .object_member(root, key)
+            .filter(|span| self.json.kind(*span) == JsonKind::Object)
         {
             let path = format!("{key}.");
-            self.done.push(Entry { span, path });
+            self.found.push(NestedRequest { span, path });
         }
     }
 
     /// Adds the object under `inner` of each element of the list at `path`.
-    fn list(&mut self, root: Span, path: &[&str], inner: &str) -> Result<(), Unreadable> {
-        let list = path.iter().try_fold(root, |object, key| self.member(object, key));
-        let Some(list) = list.filter(|list| self.json.kind(*list) == Kind::Array) else {
+    fn add_list(&mut self, root: Span, path: &[&str], inner: &str) -> Result<(), Unreadable> {
+        let list = path
+            .iter()
+            .try_fold(root, |object, key| self.object_member(object, key));
+        let Some(list) = list.filter(|list| self.json.kind(*list) == JsonKind::Array) else {
             return Ok(());
         };
         // An entry without a request keeps its index, so paths count as the client does.
         let mut elements = Vec::new();
-        self.json.elements(list, |element| elements.push(element))?;
+        self.json.for_each_element(list, |element| elements.push(element))?;
         let path = path.join(".");
         for (index, element) in elements.into_iter().enumerate() {
             if let Some(span) = self
-                .member(element, inner)
-                .filter(|span| self.json.kind(*span) == Kind::Object)
+                .object_member(element, inner)
+                .filter(|span| self.json.kind(*span) == JsonKind::Object)
             {
                 let path = format!("{path}[{index}].{inner}.");
-                self.done.push(Entry { span, path });
+                self.found.push(NestedRequest { span, path });
             }
         }
         Ok(())

@@ -7,19 +7,19 @@ use crate::{
 };
 
 /// Skips the value of `key` at the top of the body, and notes its span if the key is a [`BodyField`].
-pub(crate) fn note<'a>(
+pub(crate) fn note_field<'a>(
     conversation: &mut Conversation<'a>,
     key: &[u8],
     cursor: &mut Cursor<'a>,
 ) -> Result<Span, Unreadable> {
-    let value = cursor.value()?;
-    if let Some(field) = field(key) {
+    let value = cursor.skip_value()?;
+    if let Some(field) = body_field(key) {
         conversation.notes.fields.set(field, value);
     }
     Ok(value)
 }
 
-fn field(key: &[u8]) -> Option<BodyField> {
+fn body_field(key: &[u8]) -> Option<BodyField> {
     // The formats share one table, since no key means different things in two of them.
     Some(match key {
         b"model" => BodyField::Model,

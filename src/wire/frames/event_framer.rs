@@ -13,22 +13,22 @@ pub struct EventFramer {
     /// Bytes pushed so far.
     at: u64,
     /// Offset at which the open event began.
-    begin: u64,
-    line: Line,
+    event_start: u64,
+    line: LinePosition,
 }
 
 /// The position in the current line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Line {
+enum LinePosition {
     /// Before the first byte of a line.
     #[default]
     Begin,
     /// Inside a line.
     Inside,
     /// Behind a CR that ended a line with content. An LF would belong to that line end.
-    Return,
+    AfterReturn,
     /// Behind a CR that ended an empty line, and so the event. An LF would belong to that line end.
-    LastReturn,
+    AfterLastReturn,
 }
 
 impl EventFramer {
@@ -39,24 +39,26 @@ impl EventFramer {
         let mut rest = bytes;
         while let Some(first) = rest.first().copied() {
             match (self.line, first) {
-                (Line::Return | Line::Inside, b'\n') => self.step(&mut rest, Line::Begin),
-                (Line::LastReturn | Line::Begin, b'\n') => {
-                    self.step(&mut rest, Line::Begin);
-                    self.end(&mut each);
+                (LinePosition::AfterReturn | LinePosition::Inside, b'\n') => {
+                    self.pass_byte(&mut rest, LinePosition::Begin)
+                }
+                (LinePosition::AfterLastReturn | LinePosition::Begin, b'\n') => {
+                    self.pass_byte(&mut rest, LinePosition::Begin);
+                    self.end_event(&mut each);
                 }
                 // The CR was the whole line end; the byte here is read again as the first of a line.
-                (Line::Return, _) => self.line = Line::Begin,
-                (Line::LastReturn, _) => {
-                    self.line = Line::Begin;
-                    self.end(&mut each);
+                (LinePosition::AfterReturn, _) => self.line = LinePosition::Begin,
+                (LinePosition::AfterLastReturn, _) => {
+                    self.line = LinePosition::Begin;
+                    self.end_event(&mut each);
                 }
-                (Line::Begin, b'\r') => self.step(&mut rest, Line::LastReturn),
-                (Line::Inside, b'\r') => self.step(&mut rest, Line::Return),
+                (LinePosition::Begin, b'\r') => self.pass_byte(&mut rest, LinePosition::AfterLastReturn),
+                (LinePosition::Inside, b'\r') => self.pass_byte(&mut rest, LinePosition::AfterReturn),
                 // The hot path: the content of a line is skipped in one search.
-                (Line::Begin | Line::Inside, _) => {
+                (LinePosition::Begin | LinePosition::Inside, _) => {
                     let length = memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
                     self.at = self.at.saturating_add(length as u64);
-                    self.line = Line::Inside;
+                    self.line = LinePosition::Inside;
                     rest = rest.get(length..).unwrap_or_default();
                 }
             }
@@ -66,28 +68,28 @@ impl EventFramer {
     /// Returns `true` if an event may be inserted here, because no event is incomplete.
     pub fn is_between_events(&self) -> bool {
         // The event is complete behind the last CR, even if an LF may follow.
-        self.begin == self.at || self.line == Line::LastReturn
+        self.event_start == self.at || self.line == LinePosition::AfterLastReturn
     }
 
     /// Returns the number of bytes pushed so far.
-    pub const fn at(&self) -> u64 {
+    pub const fn pushed_bytes(&self) -> u64 {
         self.at
     }
 
     /// Returns the offset in the stream at which the open event began.
-    pub const fn open_from(&self) -> u64 {
-        self.begin
+    pub const fn event_start(&self) -> u64 {
+        self.event_start
     }
 
-    fn step(&mut self, rest: &mut &[u8], line: Line) {
+    fn pass_byte(&mut self, rest: &mut &[u8], line: LinePosition) {
         self.at = self.at.saturating_add(1);
         self.line = line;
         *rest = rest.get(1..).unwrap_or_default();
     }
 
-    fn end(&mut self, each: &mut impl FnMut(Range<u64>)) {
-        each(self.begin..self.at);
-        self.begin = self.at;
+    fn end_event(&mut self, each: &mut impl FnMut(Range<u64>)) {
+        each(self.event_start..self.at);
+        self.event_start = self.at;
     }
 }
 

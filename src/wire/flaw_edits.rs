@@ -10,7 +10,13 @@ use crate::{
 ///
 /// `call` is the call that the part answers, if the part is a result. `error` is the text for an error result without
 /// content.
-pub(crate) fn mended(json: Json<'_>, part: Span, flaw: FlawKind, call: Option<Span>, error: &'static str) -> Vec<Edit> {
+pub(crate) fn flaw_edits(
+    json: Json<'_>,
+    part: Span,
+    flaw: FlawKind,
+    call: Option<Span>,
+    error: &'static str,
+) -> Vec<Edit> {
     // Each kind that is repaired here exists in one format only, so the kind selects the writer.
     match flaw {
         FlawKind::InputEmpty => vec![anthropic::write::set_empty_input(json, part)],
