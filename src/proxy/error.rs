@@ -9,13 +9,11 @@ use http::{
 };
 use serde_json::Value;
 
-use super::{
-    client_body::ClientFault, credential::ApplyError, error_shape::ErrorShape, guard::RequestRefusal, headers,
-    rejection::Rejection,
-};
+use super::{client_body::ClientFault, credential::ApplyError, guard::RequestRefusal, headers, rejection::Rejection};
 use crate::{
     policy::{Class, Observation, Reason, Side, Verdict, classify},
     upstream::{Phase, SendError, SendErrorKind},
+    wire::ErrorShape,
 };
 
 /// Longest `retry-after`, in seconds, for which clients wait. They ignore longer ones (anthropic-python, 2026-10).
@@ -246,7 +244,7 @@ impl ProxyError {
     /// Returns the answer in the shape that the client's SDK reads.
     pub fn to_response(&self, shape: ErrorShape, request_id: &str) -> Response<Bytes> {
         let status = self.status();
-        let mut body = shape.error_body(status, self.code(), &self.public_message(), request_id);
+        let mut body = shape.error_body(status.as_u16(), self.code(), &self.public_message(), request_id);
         if let (Self::Rejected(rejection), Value::Object(body)) = (self, &mut body) {
             body.insert("antiphon".to_owned(), rejection.findings_json());
         }
@@ -259,7 +257,7 @@ impl ProxyError {
         if let Ok(value) = format!("antiphon; error={}", self.proxy_status()).try_into() {
             fields.insert(headers::PROXY_STATUS, value);
         }
-        if let Some(kind) = shape.error_type_header(status) {
+        if let Some(kind) = shape.error_type_header(status.as_u16()) {
             fields.insert("x-amzn-errortype", HeaderValue::from_static(kind));
         }
         if let Self::Exhausted { wait: Some(wait), .. } = self {

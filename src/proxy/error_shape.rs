@@ -1,154 +1,35 @@
-//! Shapes of the proxy's error answers: each client gets the one that its SDK reads. They contain no internal detail.
+//! Selection of the shape in which the proxy's own errors are returned: each client gets the one that its SDK reads.
 
-use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
-use serde_json::{Value, json};
+use http::HeaderMap;
 
 use crate::{
     provider::{ProviderKind, Route, is_gemini},
-    wire::Format,
+    wire::ErrorShape,
 };
 
-/// Error shape of a client's API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorShape {
-    /// Anthropic Messages.
-    Anthropic,
-    /// OpenAI and compatible APIs.
-    OpenAi,
-    /// OpenAI Responses: like `OpenAi`, but its streams consist of typed events.
-    Responses,
-    /// Google Gemini and Vertex.
-    Gemini,
-    /// Amazon Bedrock.
-    Bedrock,
-}
-
-impl ErrorShape {
-    /// Returns the shape for a route.
-    pub fn for_route(route: &Route<'_>) -> Self {
-        let path = route.target.path();
-        match (route.upstream.kind, route.wire.map(|wire| wire.format)) {
-            // Bedrock's SDKs read Amazon's errors, whatever the format of the model.
-            (ProviderKind::Bedrock, _) => Self::Bedrock,
-            (_, Some(Format::Anthropic)) | (ProviderKind::Anthropic, None) => Self::Anthropic,
-            (_, Some(Format::Gemini)) | (ProviderKind::Gemini | ProviderKind::Vertex, None) => Self::Gemini,
-            // Only this path of the format streams.
-            (_, Some(Format::OpenAiResponses)) if path.ends_with("/responses") => Self::Responses,
-            _ => Self::OpenAi,
-        }
-    }
-
-    /// Guesses the shape before a route is known.
-    pub fn guess_from_head(path: &str, headers: &HeaderMap) -> Self {
-        // Each of these headers and paths belongs to one provider's SDKs. OpenAI's are the most widely imitated.
-        if headers.contains_key("anthropic-version") || headers.contains_key("x-api-key") || path.contains("/messages")
-        {
-            Self::Anthropic
-        } else if headers.contains_key("x-goog-api-key") || path.contains("/v1beta/") || is_gemini(path) {
-            Self::Gemini
-        } else if path.starts_with("/model/") {
-            Self::Bedrock
-        } else {
-            Self::OpenAi
-        }
-    }
-
-    /// Returns the body of an error.
-    pub fn error_body(self, status: StatusCode, code: &str, message: &str, request_id: &str) -> Value {
-        match self {
-            Self::Anthropic => json!({
-                "type": "error",
-                "error": { "type": anthropic_type(status), "message": message },
-                "request_id": request_id,
-            }),
-            Self::OpenAi | Self::Responses => json!({
-                "error": {
-                    "message": message,
-                    "type": openai_type(status),
-                    "param": null,
-                    "code": openai_code(status, code),
-                },
-            }),
-            Self::Gemini => json!({
-                "error": { "code": status.as_u16(), "message": message, "status": gemini_status(status) },
-            }),
-            Self::Bedrock => json!({ "message": message }),
-        }
-    }
-
-    /// Returns the value of `x-amzn-errortype`, which Bedrock's SDKs read instead of the body.
-    pub fn error_type_header(self, status: StatusCode) -> Option<&'static str> {
-        (self == Self::Bedrock).then(|| match status.as_u16() {
-            401 | 403 => "AccessDeniedException",
-            404 => "ResourceNotFoundException",
-            408 | 504 => "ModelTimeoutException",
-            429 => "ThrottlingException",
-            500.. => "ServiceUnavailableException",
-            _ => "ValidationException",
-        })
-    }
-
-    /// Returns an error as an event of a stream that has begun. `None` if the shape has no text events.
-    pub fn error_event(self, status: StatusCode, code: &str, message: &str, request_id: &str) -> Option<Bytes> {
-        let text = match self {
-            Self::Anthropic => {
-                format!(
-                    "event: error\ndata: {}\n\n",
-                    self.error_body(status, code, message, request_id)
-                )
-            }
-            // The SDK reads the fields of an `error` event at its top level.
-            Self::Responses => {
-                let data = json!({ "type": "error", "code": code, "message": message, "param": null });
-                format!("event: error\ndata: {data}\n\n")
-            }
-            Self::OpenAi | Self::Gemini => format!("data: {}\n\n", self.error_body(status, code, message, request_id)),
-            // Its streams are binary frames with checksums.
-            Self::Bedrock => return None,
-        };
-        Some(Bytes::from(text))
+/// Returns the shape for a route.
+pub(super) fn shape_for_route(route: &Route<'_>) -> ErrorShape {
+    let (kind, format) = (route.upstream.kind, route.wire.map(|wire| wire.format));
+    match (kind, format) {
+        // Bedrock's SDKs read Amazon's errors, whatever the format of the model.
+        (ProviderKind::Bedrock, _) => ErrorShape::Bedrock,
+        (_, Some(format)) => format.error_shape(route.target.path()),
+        (ProviderKind::Anthropic, None) => ErrorShape::Anthropic,
+        (ProviderKind::Gemini | ProviderKind::Vertex, None) => ErrorShape::Gemini,
+        _ => ErrorShape::OpenAi,
     }
 }
 
-const fn anthropic_type(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        401 => "authentication_error",
-        403 => "permission_error",
-        404 => "not_found_error",
-        408 | 504 => "timeout_error",
-        413 => "request_too_large",
-        429 => "rate_limit_error",
-        500.. => "api_error",
-        _ => "invalid_request_error",
-    }
-}
-
-pub(super) const fn openai_type(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        429 => "rate_limit_error",
-        500.. => "server_error",
-        _ => "invalid_request_error",
-    }
-}
-
-/// Returns OpenAI's code for a wrong key, which clients recognise. Other errors have the proxy's own code.
-fn openai_code(status: StatusCode, code: &str) -> &str {
-    if status == StatusCode::UNAUTHORIZED {
-        "invalid_api_key"
+/// Guesses the shape before a route is known.
+pub fn guess_shape(path: &str, headers: &HeaderMap) -> ErrorShape {
+    // Each of these headers and paths belongs to one provider's SDKs. OpenAI's are the most widely imitated.
+    if headers.contains_key("anthropic-version") || headers.contains_key("x-api-key") || path.contains("/messages") {
+        ErrorShape::Anthropic
+    } else if headers.contains_key("x-goog-api-key") || path.contains("/v1beta/") || is_gemini(path) {
+        ErrorShape::Gemini
+    } else if path.starts_with("/model/") {
+        ErrorShape::Bedrock
     } else {
-        code
-    }
-}
-
-const fn gemini_status(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        401 => "UNAUTHENTICATED",
-        403 => "PERMISSION_DENIED",
-        404 => "NOT_FOUND",
-        408 | 504 => "DEADLINE_EXCEEDED",
-        429 => "RESOURCE_EXHAUSTED",
-        500.. => "UNAVAILABLE",
-        _ => "INVALID_ARGUMENT",
+        ErrorShape::OpenAi
     }
 }

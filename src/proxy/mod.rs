@@ -28,7 +28,7 @@ use http::{HeaderValue, Request, Response, StatusCode, header::ALLOW};
 pub use client_body::ClientFault;
 pub use data_path::{OnBindingError, ProxySettings};
 pub use error::ProxyError;
-pub use error_shape::ErrorShape;
+pub use error_shape::guess_shape;
 pub use guard::RequestRefusal;
 pub use rejection::Rejection;
 pub use response::{AnswerBody, RelayError};
@@ -38,6 +38,7 @@ use crate::{
     ledger_api,
     policy::{Class, Verdict},
     upstream::BoxedBody,
+    wire::ErrorShape,
 };
 use data_path::DataPath;
 use exchange_log::ExchangeLog;
@@ -48,7 +49,7 @@ use response::ProviderAnswer;
 async fn run_exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<AnswerBody> {
     let mut log = ExchangeLog::for_request(&path.telemetry, &path.request_ids, &request);
     // Even an error before routing should have a form that the client's SDK can read.
-    let mut shape = ErrorShape::guess_from_head(request.uri().path(), request.headers());
+    let mut shape = error_shape::guess_shape(request.uri().path(), request.headers());
     tracing::trace!(headers = ?headers::RedactedHeaders(request.headers()), "request");
     // The ledger API shares the port: tool services reach it under the clients' address.
     let forwarded = if ledger_api::is_ledger_path(request.uri().path()) {
@@ -81,7 +82,7 @@ async fn forward_request(
         return Ok(None);
     }
     let route = routing::find_route(path, &request)?;
-    *shape = ErrorShape::for_route(&route);
+    *shape = error_shape::shape_for_route(&route);
     log.record_upstream(&route);
     // Before the body is read: an unknown client must not cost memory.
     let caller = caller::identify_caller(path, &route, &request)?;

@@ -1,4 +1,4 @@
-//! Chooses the answer of each call: pinned, elsewhere in the body, copied, known, or a placeholder.
+//! Chooses the answer of each call: a pinned one, a result elsewhere in the body, a copy, a known one, or a placeholder.
 
 use std::collections::HashMap;
 
@@ -30,11 +30,13 @@ pub(super) fn assign_answers(planner: &mut Planner<'_>) {
             && row.in_place
         {
             match overrides.get(&index) {
+                // Only a refusal about bound thinking outranks the client's result in its place.
                 Some(placeholder) => override_result(planner, call, row.part, *placeholder),
                 None => keep_answer_in_place(planner, call.turn, row.unit),
             }
             continue;
         }
+        // A screenshot cannot be invented, so an open call for one is the only call that repair removes.
         if call.answer.is_none() && call.without_result == WithoutResult::Unanswerable {
             turn_call_into_text(planner, call.part);
             continue;
@@ -47,7 +49,7 @@ pub(super) fn assign_answers(planner: &mut Planner<'_>) {
             call: call.part,
             source,
         });
-        // The answers must directly follow the calls, so instructions move behind them.
+        // Anthropic accepts no system message between calls and their results.
         plan.moves_systems = true;
     }
 }
@@ -63,10 +65,10 @@ fn overrides_by_call(planner: &Planner<'_>) -> HashMap<CallRowId, Placeholder> {
         .collect()
 }
 
-/// Puts a placeholder back into its place, where the client has put a result since.
+/// Replaces a result that the client has put in its place by the placeholder of earlier requests.
 fn override_result(planner: &mut Planner<'_>, call: &CallRow, result: PartId, placeholder: Placeholder) {
     planner.count(Action::Placeholder);
-    // Thinking is bound to the placeholder, so the result must leave its place.
+    // Thinking is bound to the placeholder. The caller keeps the result as text at the end of the body.
     planner.plan.part_changes.insert(result, PartChange::Removed);
     planner
         .plan
@@ -80,26 +82,31 @@ fn override_result(planner: &mut Planner<'_>, call: &CallRow, result: PartId, pl
         });
 }
 
-/// Returns the answer of a call without a result in its place: pinned, elsewhere in the body, copied, known, invented.
+/// Returns the answer of a call without a result in its place. `None` if the policy permits none.
+///
+/// The order is that of the module. A pin comes first, so that every later request contains the same bytes.
 fn find_source(planner: &mut Planner<'_>, call: &CallRow, described: &BodyCall) -> Option<AnswerSource> {
     let pinned = planner.known.pinned.get(&described.key);
     // With `late = "move"` a real result in the body replaces an earlier placeholder.
     let overtaken = |pinned: &PinnedAnswer| {
         planner.policy.late == OnLate::Move && call.answer.is_some() && matches!(pinned, PinnedAnswer::Placeholder(_))
     };
+    // Earlier requests contained the pinned answer, and prompt caches and thinking cover it.
     if let Some(pinned) = pinned.filter(|pinned| !overtaken(pinned)) {
         return Some(apply_pin(planner, pinned.clone(), call));
     }
     if let Some(row) = call.answer {
+        // Only this call can own the result, otherwise pairing would have called it an orphan.
         let moved = move_result(planner, call, row);
         let part = planner.pairing.results[row].part;
         let block = result_block::cut_block(planner.conversation.body, planner.conversation.parts[part].span);
+        // With `late = "move"` the pinned placeholder stays on record, and each request moves the result anew.
         if let Some(block) = block.filter(|_| pinned.is_none()) {
             assign_answer(planner, described, PinnedAnswer::Result(RealResult::Block(block)));
         }
         return Some(moved);
     }
-    // Of two equal calls with one result the second gets a copy. Its new id is already counted.
+    // Of two equal calls with one result the second gets a copy. Its new id is counted as an action already.
     if let Some((first, _)) = call.repeats.filter(|_| call.equals_first)
         && let Some(row) = planner.pairing.calls[first].answer
         && let Some(left) = planner.copies_left.checked_sub(result_len(planner, row))
@@ -112,6 +119,7 @@ fn find_source(planner: &mut Planner<'_>, call: &CallRow, described: &BodyCall) 
         assign_answer(planner, described, PinnedAnswer::Result(real.clone()));
         return Some(AnswerSource::Real(real.clone()));
     }
+    // The body then stays broken in this place, and the provider judges it.
     if !planner.allows(Applicability::Inventive) {
         return None;
     }
@@ -152,6 +160,7 @@ fn turn_call_into_text(planner: &mut Planner<'_>, call: PartId) {
         return;
     }
     planner.plan.part_changes.insert(call, PartChange::AsText);
+    // The provider refuses reasoning "without its required following item".
     for part in planner.conversation.reasoning_before(call) {
         planner.plan.part_changes.insert(part, PartChange::Removed);
     }
@@ -164,13 +173,15 @@ fn keep_answer_in_place(planner: &mut Planner<'_>, turn: TurnId, unit: usize) {
     if behind_system {
         planner.plan.turns.entry(turn).or_default().moves_systems = true;
     }
+    // Both moves follow from the layout. No answer is planned, and only the action is counted.
     if behind_system || planner.pairing.units[unit].inner {
         planner.count(Action::Move);
     }
 }
 
-/// Gives a call its pinned answer. The same result elsewhere in the body moves to the call. Any other is quoted.
+/// Gives a call its pinned answer. An equal result elsewhere in the body moves to the call. Any other is quoted.
 fn apply_pin(planner: &mut Planner<'_>, pinned: PinnedAnswer, call: &CallRow) -> AnswerSource {
+    // The client has only put the pinned result elsewhere, so its own bytes serve as the answer.
     if let (PinnedAnswer::Result(real), Some(row)) = (&pinned, call.answer)
         && same_result::is_same_result(planner.conversation, planner.pairing.results[row].part, real)
     {

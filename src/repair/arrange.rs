@@ -1,12 +1,15 @@
-//! Plans the moves of text out of places where the provider accepts none.
+//! Plans which text moves out of places where the provider accepts none.
 
 use crate::{
     conversation::{PartId, PartKind, Role, pairing::MisplacedWords, rules::WordsPlace},
     repair::{Action, planner::Planner},
 };
 
-/// Marks the messages whose text moves. Runs after all other planning, because that may remove the text's neighbours.
+/// Marks the messages whose text moves.
+///
+/// It runs after all other moves are planned, because they may remove the text or its neighbours.
 pub(super) fn arrange_words(planner: &mut Planner<'_>) {
+    // Inserted results must not join text either, even if the client's own messages are healthy.
     planner.plan.results_apart = planner.rules.words == WordsPlace::ApartFromResults;
     for words in &planner.pairing.misplaced_words {
         if !words.movable {
@@ -26,6 +29,7 @@ fn is_still_misplaced(planner: &Planner<'_>, words: &MisplacedWords) -> bool {
     let kind = |part: PartId| &planner.conversation.parts[part].kind;
     let mut parts = PartId::all(unit.parts.clone()).filter(stay);
     if unit.role == Role::Assistant {
+        // Both searches share one iterator, so only text behind a remaining call counts.
         return parts.any(|part| matches!(kind(part), PartKind::Call(_)))
             && parts.any(|part| matches!(kind(part), PartKind::Other));
     }

@@ -24,6 +24,7 @@ pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<ListSlot> {
         open: None,
         before: LastSpeaker::default(),
     };
+    // These system messages are written behind the answering user message, not in their own place.
     let behind: HashSet<usize> = layout
         .plan
         .turns
@@ -36,6 +37,7 @@ pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<ListSlot> {
             builder.add_unit(unit);
         }
         builder.push_answers_of(unit);
+        // After the answering message, since Anthropic accepts them only behind a complete user turn.
         builder.push_systems_behind(unit);
     }
     builder.close_message();
@@ -94,7 +96,7 @@ impl BlockLayout<'_, '_> {
         let (message, role) = (found.message, found.role);
         if !self.layout.is_changed(message) {
             self.close_message();
-            // Instructions do not count as a speaker, so the state must see every message.
+            // An emptied unit further on depends on the last speaker, so unchanged messages count too.
             self.before = self.before.after_message(role);
             self.done.push(ListSlot::Kept(message, Vec::new()));
             return;
@@ -125,8 +127,9 @@ impl BlockLayout<'_, '_> {
         let over = self.is_first_of_message(unit);
         let joins = over && self.layout.message_fixes.get(&message) == Some(&FlawKind::SplitTurn);
         match self.open.as_mut() {
+            // The results between two pieces of one message have moved away, so the pieces join again.
             Some(open) if open.message == message => open.items.extend(items),
-            // { => The blocks leave their message, so their edits must travel with them.
+            // The blocks leave their message for the one before it, so their edits must travel with them.
             Some(open) if joins => {
                 let parts = &self.layout.conversation.parts;
                 open.items.extend(items.into_iter().map(|item| item.into_new(parts)));
@@ -142,7 +145,7 @@ impl BlockLayout<'_, '_> {
         }
     }
 
-    /// Adds a message for quotes.
+    /// Adds a user message with quotes, if there are any.
     fn push_own_message(&mut self, apart: Vec<Vec<Piece>>) {
         if !apart.is_empty() {
             self.close_message();
@@ -170,12 +173,13 @@ impl BlockLayout<'_, '_> {
         let anchor = turn.and_then(|turn| layout.pairing.turns[turn].insert_at);
         let behind = anchor.and_then(|anchor| anchor.behind);
         let mut laid = UnitBlocks::default();
-        // Without a result that stays, inserted results come first.
+        // Without a result that stays, inserted results come first, because text must follow results.
         if behind.is_none() {
             self.insert_planned(unit, turn, &mut laid);
         }
         let found = &layout.pairing.units[unit];
         let says_nothing = layout.message_fixes.get(&found.message) == Some(&FlawKind::EmptyMessage);
+        // Blank blocks vanish, but answers may still go into their message.
         for part in PartId::all(found.parts.clone()).filter(|_| !says_nothing) {
             match layout.plan.part_changes.get(&part) {
                 None => laid.items.push(MessageBlock::Unmoved(part, layout.edits_inside(part))),
@@ -189,6 +193,7 @@ impl BlockLayout<'_, '_> {
         laid
     }
 
+    /// Adds the answers and quotes of a turn, and the quotes that were deferred to this unit.
     fn insert_planned(&self, unit: usize, turn: Option<TurnId>, laid: &mut UnitBlocks) {
         if let Some(plan) = turn.and_then(|turn| self.layout.plan.turns.get(&turn)) {
             let answers = plan
@@ -196,6 +201,7 @@ impl BlockLayout<'_, '_> {
                 .iter()
                 .map(|answer| MessageBlock::Answer(self.layout.write_answer(answer)));
             laid.items.extend(answers);
+            // Behind the answers: text between results would end their place.
             for part in &plan.quotes {
                 self.push_quote(*part, laid);
             }
@@ -205,8 +211,7 @@ impl BlockLayout<'_, '_> {
         }
     }
 
-    /// Adds a quote to the other blocks. Gemini counts the parts beside results, so its quotes get a message of their
-    /// own.
+    /// Adds a quote to the other blocks, or to a message of its own (Gemini, which counts the parts beside results).
     fn push_quote(&self, part: PartId, laid: &mut UnitBlocks) {
         let (id, name) = self.layout.quoted_label(part);
         let span = self.layout.conversation.parts[part.index()].span;
@@ -219,13 +224,15 @@ impl BlockLayout<'_, '_> {
         }
     }
 
-    /// Replaces a unit without remaining blocks. A user turn may vanish behind another one, or before results.
-    /// Otherwise an
+    /// Replaces a unit without remaining blocks.
+    ///
+    /// A user turn may vanish behind another one, or before results. Elsewhere a note stays in its place. Without it an
     /// assistant turn would come first, come last (Claude 4.6 and later refuse prefill), or merge with the one before.
     fn replace_emptied(&mut self, unit: usize, role: Role) {
         let found = &self.layout.pairing.units[unit];
         let had_parts = !found.parts.is_empty();
         let mended = self.layout.message_fixes.get(&found.message) == Some(&FlawKind::EmptyMessage);
+        // The client sent it empty, and nothing asks for a change.
         if !had_parts && !mended {
             self.close_message();
             self.before = self.before.after_message(role);
@@ -242,12 +249,13 @@ impl BlockLayout<'_, '_> {
         }
     }
 
-    /// Adds a message with the answers of a turn without a user message behind it.
+    /// Adds a message with the answers of a turn that has no insert point.
     fn push_answers_of(&mut self, unit: usize) {
         let Some(turn) = self.layout.turn_ending_at(unit) else {
             return;
         };
         let mut laid = UnitBlocks::default();
+        // No unit has this number, so no deferred quote joins the answers.
         self.insert_planned(usize::MAX, Some(turn), &mut laid);
         if !laid.items.is_empty() {
             self.close_message();
@@ -288,6 +296,7 @@ impl BlockLayout<'_, '_> {
             return;
         };
         if self.layout.conversation.messages[message].role == Role::User {
+            // User messages are never split into pieces, so the open one always replaces its original.
             return self.push_user_message(message, items);
         }
         let items = self.order_blocks(message, items);
@@ -319,6 +328,7 @@ impl BlockLayout<'_, '_> {
                 });
                 json::rebuild_list(list, &spans, slots.collect())
             }
+            // A string that stays alone stays a string, so that its bytes do not change.
             Content::Text(_) if unchanged => Vec::new(),
             Content::Text(_) | Content::Opaque => {
                 let blocks = self.write_blocks(items);
@@ -350,12 +360,13 @@ impl BlockLayout<'_, '_> {
         items.into_iter().filter_map(block).collect()
     }
 
-    /// Adds a user's message. If results must be apart, adds two: the original keeps the results that the client sent,
-    /// else the
-    /// text.
+    /// Adds a user's message, or two if results must be apart.
+    ///
+    /// The original message then contains the results that the client sent, or else the text.
     fn push_user_message(&mut self, message: usize, items: Vec<MessageBlock>) {
         let stays = |item: &MessageBlock| matches!(item, MessageBlock::Unmoved(..));
         let (results, words) = self.split_results(items);
+        // Reusing the original message leaves its other members and most of its bytes as they are.
         if words.is_empty() {
             self.done
                 .push(ListSlot::Kept(message, self.rewrite_message(message, results)));
@@ -388,7 +399,7 @@ impl BlockLayout<'_, '_> {
             MessageBlock::Unmoved(part, _) => Some(&self.layout.conversation.parts[part.index()].kind),
             MessageBlock::Answer(_) | MessageBlock::New(_) => None,
         };
-        // Nothing may move before a compaction.
+        // The provider ignores blocks before a compaction, so none may change sides.
         let compacts = |item: &MessageBlock| matches!(kind(item), Some(PartKind::Compaction));
         if !self.layout.plan.results_apart || items.iter().any(compacts) {
             return (items, Vec::new());
@@ -399,7 +410,7 @@ impl BlockLayout<'_, '_> {
         items.into_iter().partition(is_result)
     }
 
-    /// Returns the blocks of an assistant's message, with text before calls if it must not follow them.
+    /// Returns the blocks of an assistant's message, with text moved before calls if the plan says so.
     fn order_blocks(&self, message: usize, items: Vec<MessageBlock>) -> Vec<MessageBlock> {
         if !self.layout.plan.arranged.contains(&message) {
             return items;
@@ -414,6 +425,7 @@ impl BlockLayout<'_, '_> {
             },
             MessageBlock::Answer(_) | MessageBlock::New(_) => BlockRank::Words,
         };
+        // Blocks that stay must keep rising indices, so text that moves is written as new.
         words_in_front(items, rank, |item| item.into_new(parts))
     }
 }
@@ -437,6 +449,7 @@ fn words_in_front<T>(items: Vec<T>, rank: impl Fn(&T) -> BlockRank, lift: impl F
     let mut calls = Vec::new();
     for item in items {
         match rank(&item) {
+            // No call precedes it in this stretch, so it stays.
             BlockRank::Words | BlockRank::Server if calls.is_empty() => ordered.push(item),
             BlockRank::Words => ordered.push(lift(item)),
             BlockRank::Call | BlockRank::Server => calls.push(item),

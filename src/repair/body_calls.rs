@@ -23,8 +23,7 @@ use crate::{
 pub struct BodyCall {
     /// Its row in the pairing of its history.
     pub(super) row: CallRowId,
-    /// Its name among the caller's calls. Only among those of its conversation if its id is reusable and the
-    /// conversation is known.
+    /// Its name among the caller's calls. If its id is reusable, the name includes the conversation once that is known.
     pub key: CallKey,
     /// The decoded id.
     pub id: Vec<u8>,
@@ -32,7 +31,7 @@ pub struct BodyCall {
     pub tool: Vec<u8>,
     /// Hash of its canonical input.
     pub input_hash: [u8; 32],
-    /// Hash of its input and of the message before it. `None` unless its id is reusable.
+    /// Hash of its input and of the message before its own. `None` unless its id is reusable.
     pub context_hash: Option<[u8; 32]>,
     /// Number of calls of this id before it.
     pub occurrence: usize,
@@ -142,6 +141,7 @@ impl<'c> CallIndex<'c> {
         for call in &pairing.calls {
             let id = id_of(conversation, call.part);
             let (first, twin) = spelled.entry(id_letters(id)).or_insert((id, false));
+            // `X_1` and `X1` have the same letters and digits, and both may be calls of this body.
             *twin |= *first != id;
         }
         Self {
@@ -160,7 +160,7 @@ impl<'c> CallIndex<'c> {
         let place = self.place_hash(row);
         let identity = self.call_identity(row, place);
         let key = CallKey::of(&identity);
-        // Another conversation of the caller may contain a call with the same key.
+        // Even with its context the call may occur in another conversation of the caller, under the same key.
         let is_reusable = identity.before.is_some() || identity.place.is_some();
         let CallIdentity {
             id,
@@ -224,6 +224,7 @@ impl<'c> CallIndex<'c> {
             input: input.map_or(b"", |span| json.bytes(span)),
             occurrence: self.occurrences[row.index()],
             spelling: match self.spelled.get(&id_letters(id)) {
+                // The first spelling must keep its key whatever follows, or a longer body would rename its calls.
                 Some((first, _)) if *first != id => IdSpelling::Again,
                 Some((_, true)) => IdSpelling::First,
                 _ => IdSpelling::Alone,
@@ -235,6 +236,7 @@ impl<'c> CallIndex<'c> {
     fn result_content(&self, part: PartId) -> Option<ResultContent> {
         let json = Json::new(self.conversation.body);
         let inside = same_result::result_object(json, self.conversation.part(part)?.span);
+        // The formats differ in the name of the member: Anthropic and chat, Responses, Gemini.
         let mut contents = ["content", "output", "response"].into_iter();
         let content = contents.find_map(|key| json.member(inside, key))?;
         let failed = json.member(inside, "is_error");
@@ -250,6 +252,7 @@ impl<'c> CallIndex<'c> {
         let Some(before) = conversation.parts[part].message.checked_sub(1) else {
             return [0; 32];
         };
+        // Parallel calls share the message before them, which is hashed once.
         let hash = || message_hash(conversation.messages[before].span.of(conversation.body));
         *self.messages.entry(before).or_insert_with(hash)
     }
@@ -266,6 +269,7 @@ impl<'c> CallIndex<'c> {
         }
         let own = &self.pairing.turns[call.turn].calls;
         let mut hash = blake3::Hasher::new();
+        // Parallel calls of Gemini may be equal in name and input, so only the ordinal tells them apart.
         hash.add_text(&(row.index().saturating_sub(own.start) as u64).to_le_bytes());
         hash.add_text(&self.previous_calls_hash(call.turn));
         Some(hash.finalize().into())
@@ -280,6 +284,7 @@ impl<'c> CallIndex<'c> {
         let turns = self.pairing.turns.get(..turn.index()).unwrap_or_default();
         if let Some(before) = turns.iter().rev().find(|turn| !turn.calls.is_empty()) {
             for earlier in CallRowId::all(before.calls.clone()) {
+                // Without their places, since those would need the calls before them, and so the whole history.
                 let identity = self.call_identity(earlier, None);
                 hash.add_text(CallKey::of(&identity).as_bytes());
             }

@@ -4,18 +4,20 @@ use super::{Applicability, BodyCall, CallKey, KnownAnswers, PinnedAnswer, Placeh
 
 /// Replaces results by placeholders if signed thinking behind them was generated without them.
 ///
-/// Returns the calls whose answers changed. Existing placeholders stay.
+/// Returns the calls whose answers have changed. Pinned placeholders stay as they are.
 pub fn replace_unseen_results<'c>(
     calls: impl IntoIterator<Item = &'c BodyCall>,
     known: &mut KnownAnswers,
     policy: &RepairPolicy,
 ) -> Vec<(CallKey, Placeholder)> {
     let mut replaced = Vec::new();
+    // A placeholder is an invented result, which this policy does not permit.
     if policy.least_safe > Applicability::Inventive {
         return replaced;
     }
     for call in calls {
         let pinned = known.pinned.get(&call.key);
+        // An unknown call gets a placeholder anyway. Only a real result would be new to the thinking.
         let is_real = match pinned {
             Some(pinned) => matches!(pinned, PinnedAnswer::Result(_)),
             None => known.results.contains_key(&call.key),

@@ -1,4 +1,4 @@
-//! Names of calls across requests, made from what clients preserve of a call.
+//! Names of calls across requests, made from the parts of a call that clients preserve.
 
 use memchr::memmem;
 
@@ -25,7 +25,7 @@ pub struct CallIdentity<'a> {
     pub spelling: IdSpelling,
     /// Hash of the message before the call's own. `None` unless the id is reusable.
     pub before: Option<[u8; 32]>,
-    /// Hash of the call's place in its turn and of the previous calls. `None` if the call has an id.
+    /// Hash of the call's ordinal in its turn and of the previous turn's calls. `None` if the call has an id.
     pub place: Option<[u8; 32]>,
 }
 
@@ -44,10 +44,8 @@ pub enum IdSpelling {
 /// The name of a call among the calls of its caller, as a hash.
 ///
 /// It covers the letters and digits of the id, the tool, the canonical input, and the number of calls of the id before
-/// it. A
-/// call without an id adds its place, a reusable id adds the message before it. An id adds itself if an earlier id of
-/// the body
-/// has the same letters and digits.
+/// it. A call without an id adds its place, and a reusable id adds the message before it. An id adds itself if an
+/// earlier id of the body has the same letters and digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallKey([u8; 32]);
 
@@ -63,10 +61,11 @@ impl CallKey {
         if let Some(place) = &call.place {
             hash.add_text(place);
         }
+        // Counters such as `call_0` restart with each run, so the message before tells the runs apart.
         if let Some(before) = &call.before {
             hash.add_text(before);
         }
-        // The first of them has the same key whatever follows it.
+        // Only later spellings add themselves, so the first has the same key whatever follows it.
         if call.spelling == IdSpelling::Again {
             hash.add_text(call.id);
         }
@@ -93,10 +92,9 @@ pub fn id_letters(id: &[u8]) -> Vec<u8> {
 /// Returns `true` if an id names one call among all calls of a caller, because part of it looks random.
 ///
 /// `call_0`, `functions.read:3` and `read_1763800000000_2` are reused. The ids of the providers, of vLLM and of Mistral
-/// are
-/// not. Random text mixes letters and digits; counters and tool names do not.
+/// are not. Random text mixes letters and digits, which counters and tool names rarely do.
 pub fn is_strong(id: &[u8], tool: &[u8]) -> bool {
-    // No provider accepts such a name, and each piece of the id is searched in it.
+    // Each piece of the id is searched in the name, so its length bounds the work. No provider accepts longer names.
     if tool.len() > TOOL_BYTES_MAX {
         return false;
     }

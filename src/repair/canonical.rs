@@ -6,21 +6,22 @@ use serde_json::{Map, Value};
 
 use crate::{conversation::Conversation, digest::HashTexts as _, wire::json::Json};
 
-/// Members that clients and providers add and remove without changing the message.
+/// Members that clients and providers add or remove without changing the message.
 const LABELS: [&str; 3] = ["cache_control", "id", "status"];
 
-/// Returns the hash of an input: of its value if it is JSON, or JSON in a string, and else of its text.
+/// Returns the hash of an input. It covers the value if the input is JSON or a string of JSON, and else the text.
 pub fn input_hash(raw: &[u8]) -> [u8; 32] {
     let json = Json::new(raw);
     let text = json
         .root_span()
         .map(|root| json.decode_string(root))
         .unwrap_or_default();
+    // Chat and Responses carry arguments as JSON in a string, so both forms must give one hash.
     let text = if raw.first() == Some(&b'"') { &text[..] } else { raw };
     let mut hash = blake3::Hasher::new();
     match serde_json::from_slice::<Value>(text) {
         Ok(value) => hash_value(&value, &mut hash),
-        // drop(hash.update(message)) => Bytes that are no JSON still identify themselves.
+        // Models and clients also produce broken arguments, which still distinguish their call.
         Err(_) => hash.add_text(text),
     }
     hash.finalize().into()
@@ -32,6 +33,7 @@ pub(super) fn hash_value(value: &Value, hash: &mut blake3::Hasher) {
         Value::Null => hash.add_text(b"null"),
         Value::Bool(said) => hash.add_text(if *said { b"true" } else { b"false" }),
         Value::Number(number) => {
+            // Some clients write 1 as 1.0. Floats above 2^53 round, so large numbers count by their digits.
             let whole = number
                 .as_f64()
                 .filter(|value| value.fract() == 0.0 && value.abs() < 1e15);
@@ -42,6 +44,7 @@ pub(super) fn hash_value(value: &Value, hash: &mut blake3::Hasher) {
             }
         }
         Value::String(text) => {
+            // The quote distinguishes the text "1" from the number.
             hash.update(b"\"");
             hash.add_text(text.as_bytes());
         }
@@ -56,6 +59,7 @@ pub(super) fn hash_value(value: &Value, hash: &mut blake3::Hasher) {
             hash.update(b"{");
             hash.add_text(&(members.len() as u64).to_le_bytes());
             let mut members: Vec<_> = members.iter().collect();
+            // Clients that parse and write a body may reorder its members.
             members.sort_unstable_by_key(|(key, _)| *key);
             for (key, value) in members {
                 hash.add_text(key.as_bytes());
@@ -84,11 +88,12 @@ pub(super) fn message_hash(message: &[u8]) -> [u8; 32] {
 fn hash_message(message: &[u8], hash: &mut blake3::Hasher) {
     match serde_json::from_slice(message) {
         Ok(value) => hash_value(&without_labels(value), hash),
+        // Lone surrogates and deep nesting fail this parser, so the bytes identify the message.
         Err(_) => drop(hash.update(message)),
     }
 }
 
-/// Removes labels and reasoning, which clients strip from older turns, and turns a text into a list of one text block.
+/// Removes labels and reasoning, and turns a string into a list of one text block.
 fn without_labels(value: Value) -> Value {
     let Value::Object(members) = value else { return value };
     let keep = |(key, value): (String, Value)| {
@@ -102,6 +107,7 @@ fn without_labels(value: Value) -> Value {
             ),
             (_, value) => value,
         };
+        // Some clients write null for a member that others leave out.
         (!LABELS.contains(&key.as_str()) && !value.is_null()).then_some((key, value))
     };
     Value::Object(members.into_iter().filter_map(keep).collect())
@@ -115,6 +121,7 @@ fn text_value(text: String) -> Value {
 }
 
 fn is_reasoning(block: &Value) -> bool {
+    // Clients strip reasoning from older turns, so a hash over it would change between requests.
     let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
     matches!(kind, "thinking" | "redacted_thinking") || block.get("thought") == Some(&Value::Bool(true))
 }

@@ -15,7 +15,7 @@ use crate::{
     wire::{Format, json::Json},
 };
 
-/// Largest result in bytes that is stored. The client has to keep longer ones.
+/// Largest result in bytes that is stored. The proxy cannot restore longer ones.
 const BROUGHT_BYTES_MAX: usize = 256 * 1024;
 
 /// A result that a client sent behind the last turn.
@@ -39,9 +39,9 @@ impl fmt::Debug for ClientResult {
     }
 }
 
-/// Returns the real results behind the last turn whose calls are in the body. Results with reusable ids are included
-/// only if
-/// the lane distinguishes their calls (`in_lane`).
+/// Returns the real results behind the last turn whose calls are in the body.
+///
+/// Results with reusable ids are included only if the lane distinguishes their calls (`in_lane`).
 pub fn client_results(body: &[u8], format: Format, outline: &Outline, in_lane: bool) -> Vec<ClientResult> {
     let json = Json::new(body);
     // Calls of one turn mostly share the message before them.
@@ -51,7 +51,7 @@ pub fn client_results(body: &[u8], format: Format, outline: &Outline, in_lane: b
         _ if call.before.is_empty() => [0; 32],
         _ => said.insert((call.before, message_hash(call.before.of(body)))).1,
     };
-    // Of calls with one name the first is answered first.
+    // Pairing matches repeated ids first in, first out, and a stored result must belong to the same call.
     let mut open: HashMap<&[u8], VecDeque<&OutlineCall>> = HashMap::new();
     for call in &outline.last_calls {
         open.entry(&call.id).or_default().push_back(call);
@@ -61,6 +61,7 @@ pub fn client_results(body: &[u8], format: Format, outline: &Outline, in_lane: b
         (answer, call)
     });
     let real = paired.filter(|(answer, _)| {
+        // A text that reports a lost result must never be restored as the result.
         let fits = answer.at.len() <= BROUGHT_BYTES_MAX;
         fits && !answer.lost && !answer.id.is_empty()
     });
@@ -69,6 +70,7 @@ pub fn client_results(body: &[u8], format: Format, outline: &Outline, in_lane: b
         let CallDetails { name, input, .. } = format.call_details(body, call.at);
         let tool = json.decode_string(name?).into_owned();
         let again = !is_strong(&answer.id, &tool);
+        // Another conversation of the caller may use the same id for another call.
         if again && !in_lane {
             return None;
         }

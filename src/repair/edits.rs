@@ -17,6 +17,7 @@ pub(super) fn plan_edits(plan: &HistoryPlan, history: &PairedHistory<'_>, wire: 
         .remote_calls
         .iter()
         .map(|id| wire.format.write_remote_answer(id, texts::REMOTE_CALL_ANSWER));
+    // A Responses `input` that is a string has no calls, so only remote calls can need an answer.
     let Some(array) = conversation.array else {
         let edit = wire.format.insert_before_text(json, held.collect());
         return EditList::new(edit.into_iter().collect(), conversation.body.len());
@@ -27,7 +28,7 @@ pub(super) fn plan_edits(plan: &HistoryPlan, history: &PairedHistory<'_>, wire: 
     } else {
         message_layout::layout_messages(&layout)
     };
-    // Results of remote calls must precede everything else.
+    // The provider appends the body to its own history, which ends with the remote calls.
     slots.splice(0..0, held.map(ListSlot::New));
     if plan.adds_opening {
         slots.insert(0, ListSlot::New(wire.format.write_text_message(texts::OPENING)));

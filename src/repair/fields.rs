@@ -1,10 +1,12 @@
-//! Plans repairs that concern no single call: server halves, rejected fields, and a missing first user turn.
+//! Plans repairs other than of client calls: server halves, rejected fields, and a missing first user turn.
 
 use super::{Action, Applicability, history_plan::PartChange, planner::Planner};
 use crate::conversation::{FlawKind, PartId, Role, pairing::begins_with_calls, rules::ResultPlace, turns::TurnUnit};
 
+/// Plans the removal of server halves, as far as they may be dropped.
 pub(super) fn drop_server_halves(planner: &mut Planner<'_>) {
     for half in &planner.pairing.server_halves {
+        // The provider refuses a half without its partner, and only the provider can write the other half.
         if half.droppable && planner.allows(Applicability::Lossy) {
             planner.plan.part_changes.insert(half.part, PartChange::Removed);
             planner.count(Action::Drop);
@@ -14,6 +16,7 @@ pub(super) fn drop_server_halves(planner: &mut Planner<'_>) {
     }
 }
 
+/// Plans the fixes of rejected fields.
 pub(super) fn fix_fields(planner: &mut Planner<'_>) {
     if !planner.policy.hygiene {
         return;
@@ -31,11 +34,11 @@ pub(super) fn fix_fields(planner: &mut Planner<'_>) {
         if flaw.kind == FlawKind::RepeatedItemId
             && first.is_some_and(|part| planner.plan.part_changes.contains_key(&PartId::new(part)))
         {
-            // A part that leaves its place takes its id along.
+            // A dropped or quoted item loses its id anyway.
             continue;
         }
         if let (FlawKind::BlankText, Some(part)) = (flaw.kind, flaw.part) {
-            // A blank block has nothing to fix, so it goes.
+            // No value of a blank block would be accepted, so the block is removed.
             planner.plan.part_changes.insert(part, PartChange::Removed);
         }
         planner.plan.fixes.push(*flaw);
@@ -44,6 +47,7 @@ pub(super) fn fix_fields(planner: &mut Planner<'_>) {
     }
 }
 
+/// Plans a user turn at the beginning, if the history would otherwise begin with the assistant.
 pub(super) fn add_opening(planner: &mut Planner<'_>) {
     if (planner.pairing.headless || loses_first_user_turn(planner)) && planner.allows(Applicability::Inventive) {
         planner.plan.adds_opening = true;
@@ -55,6 +59,7 @@ pub(super) fn add_opening(planner: &mut Planner<'_>) {
 /// instructions. A user's message leaves a note behind.
 fn loses_first_user_turn(planner: &Planner<'_>) -> bool {
     let gone = |part: PartId| planner.plan.part_changes.get(&part) == Some(&PartChange::Removed);
+    // A deferred quote goes into its message, which then does not vanish.
     let mut rest = planner.pairing.units.iter().enumerate().skip_while(|(index, unit)| {
         (unit.inner || unit.role != Role::User)
             && !unit.parts.is_empty()
@@ -63,6 +68,7 @@ fn loses_first_user_turn(planner: &Planner<'_>) -> bool {
     });
     let head = rest.next().filter(|(_, unit)| unit.role == Role::Assistant);
     let whole = !planner.conversation.may_have_remote_calls && planner.conversation.compaction.is_none();
+    // Gemini refuses only a leading turn with calls.
     let minded = |(head, _): (usize, &TurnUnit)| {
         planner.rules.place != ResultPlace::NextContent
             || begins_with_calls(planner.conversation, &planner.pairing.units[head..])

@@ -34,7 +34,9 @@ pub(super) struct HistoryPlan {
     pub(super) remote_calls: Vec<String>,
     /// Findings and actions.
     pub(super) report: RepairReport,
+    /// Answers given to calls for the first time.
     pub(super) assigned: Vec<Assignment>,
+    /// Remote calls that are answered because the provider's refusal named them.
     pub(super) remote_answers: Option<RemoteAnswers>,
 }
 
@@ -72,7 +74,7 @@ pub(super) enum AnswerSource {
 /// The change of a part that does not stay as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartChange {
-    /// Leaves its place: moved, dropped, or quoted elsewhere.
+    /// Leaves its place because it is moved, dropped, or quoted elsewhere.
     Removed,
     /// Becomes a quote in its place.
     Quoted,

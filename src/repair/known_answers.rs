@@ -58,7 +58,7 @@ pub struct KnownAnswers {
     pub pinned: HashMap<CallKey, PinnedAnswer>,
     /// Real results of open calls that no request has answered yet.
     pub results: HashMap<CallKey, RealResult>,
-    /// Placeholders that replace a result which the client has inserted since. Thinking is bound to them.
+    /// Placeholders that replace a result which the client has put in its place since. Thinking is bound to them.
     pub overrides: HashMap<CallKey, Placeholder>,
 }
 

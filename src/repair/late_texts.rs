@@ -1,8 +1,7 @@
 //! Late results at the end of a user message: finds the places, recognises them later, and appends the text.
 //!
-//! A place is identified by the assistant turn before it, the message itself, and the number of equal pairs before.
-//! Once
-//! appended, a text is appended again wherever the two occur, so that the provider sees the same history.
+//! A place is identified by the assistant turn before it, the message itself, and the number of equal pairs before it.
+//! A text that was appended once is appended to the same place in every later request, so that the prefix stays the same.
 
 use std::collections::HashMap;
 
@@ -25,7 +24,7 @@ use crate::{
 /// Hash that identifies a place.
 pub type Anchor = [u8; 32];
 
-/// A user's message with text behind an assistant turn. Each place of a body has a different anchor.
+/// A user's message with text behind an assistant turn. Each place in a body has an anchor of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatePlace {
     /// Its identity.
@@ -45,6 +44,7 @@ pub fn late_places(paired: &Paired<'_>) -> Vec<LatePlace> {
 ///
 /// `texts` contains indices of messages. `body` is the handle of the bytes that were parsed.
 pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, String)]) -> Result<Bytes, Unreadable> {
+    // The scan skips bytes that may be no JSON, and an edit must never be spliced into such a body.
     validate(body)?;
     let json = Json::new(body);
     let is_apart = paired.wire.pairing_rules().words == WordsPlace::ApartFromResults;
@@ -66,6 +66,7 @@ pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, String)]
 /// Returns the places of a history, in document order.
 fn find_places(conversation: &Conversation<'_>) -> Vec<LatePlace> {
     let messages = &conversation.messages;
+    // The model has seen a message only if an assistant turn follows it.
     let last_turn = messages.iter().rposition(|message| message.role == Role::Assistant);
     let (mut places, mut turn, mut turn_told) = (Vec::new(), 0..0, None);
     let mut seen: HashMap<Anchor, u64> = HashMap::new();
@@ -86,7 +87,7 @@ fn find_places(conversation: &Conversation<'_>) -> Vec<LatePlace> {
                     message: index,
                     is_answered: last_turn > Some(index),
                 });
-                // Equal messages behind equal turns are told apart by their count.
+                // Users repeat short messages such as "is it done?", so the count distinguishes equal places.
                 *before += 1;
             }
             Role::User | Role::Tool | Role::System => {}
@@ -122,6 +123,7 @@ fn content_span(json: Json<'_>, message: &Message) -> Option<Span> {
 
 fn insert_text(json: Json<'_>, format: Format, message: &Message, text: &str) -> Option<Edit> {
     let content = content_span(json, message)?;
+    // The string stays a string, so that the message changes only at its end.
     if json.kind(content) == JsonKind::String {
         let pieces = vec![Piece::Constant("\\n\\n"), Piece::Made(json::escape_string(text))];
         let span = Span::at(json.string_inside(content).end);
@@ -157,6 +159,7 @@ pub fn late_text(id: &str, tool: &str, content: &str, failed: bool) -> String {
         Ok(root) if json.kind(root) == JsonKind::String => {
             String::from_utf8_lossy(&json.decode_string(root)).into_owned()
         }
+        // Blocks of text read like text. Anything else is shown as JSON, independent of its spacing.
         Ok(root) => joined_texts(json, root).unwrap_or_else(|| json::compact_json(content.as_bytes())),
         Err(_) => content.to_owned(),
     };

@@ -1,4 +1,4 @@
-//! Lookups that both layouts of results need: changed messages and places of answers.
+//! Look-ups that both layouts of results need: changed messages and places of answers.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// A plan with its history, and the lookups that both layouts need.
+/// A plan with its history, and the look-ups that both layouts need.
 pub(super) struct Layout<'c> {
     pub(super) plan: &'c HistoryPlan,
     pub(super) pairing: &'c Pairing,
@@ -41,6 +41,7 @@ pub(super) struct Layout<'c> {
 }
 
 impl<'c> Layout<'c> {
+    /// Returns the look-ups for `plan`.
     pub(super) fn new(
         plan: &'c HistoryPlan,
         pairing: &'c Pairing,
@@ -70,6 +71,7 @@ impl<'c> Layout<'c> {
             let index = TurnId::new(index);
             match turn.insert_at {
                 Some(anchor) => layout.anchors[anchor.unit] = Some(index),
+                // No result stays there, so the answers follow the turn's last unit.
                 None if plan.turns.contains_key(&index) => layout.ends[turn.units.end - 1] = Some(index),
                 None => {}
             }
@@ -91,13 +93,14 @@ impl<'c> Layout<'c> {
         let units = anchored
             .map(|anchor| anchor.unit)
             .chain(plan.deferred_quotes.keys().copied());
-        // A merge changes both messages.
+        // A merge changes the message before as well, because the blocks move into it.
         let merged = self
             .message_fixes
             .iter()
             .filter(|(_, flaw)| **flaw == FlawKind::SplitTurn);
         let merged = merged.map(|(message, _)| message.saturating_sub(1));
         let by_unit = units.map(|unit| pairing.units[unit].message);
+        // An assistant message with results is split, whatever else the plan says.
         let inner = pairing.units.iter().filter(|unit| unit.inner).map(|unit| unit.message);
         let messages: Vec<usize> = by_part
             .chain(by_unit)
@@ -156,6 +159,7 @@ impl<'c> Layout<'c> {
 
     fn set_id(&self, part: PartId, id: Piece) -> Option<Edit> {
         let found = &self.conversation.parts[part];
+        // Calls and results name the id in different members.
         match found.kind {
             PartKind::Call(_) => self.wire.format.set_call_id(self.json, found.span, id),
             _ => self.wire.format.set_result_id(self.json, found.span, id),
@@ -166,6 +170,7 @@ impl<'c> Layout<'c> {
     pub(super) fn write_answer(&self, answer: &PlannedAnswer) -> Vec<Piece> {
         let (id, format) = (self.call_id(answer.call), self.wire.format);
         let call = self.conversation.parts[answer.call].span;
+        // Anthropic rejects a result that does not repeat the toolset of its call.
         let toolset = || self.conversation.call_details(answer.call).toolset;
         match &answer.source {
             AnswerSource::Part(part) => self.write_moved(*part, answer.call),
@@ -191,6 +196,7 @@ impl<'c> Layout<'c> {
             .filter(|id| self.plan.new_ids.get(&part) != Some(id))
         {
             let set = self.set_id(part, Piece::Made(json::quote_string(id)));
+            // Both ids would be written to one span, and overlapping edits are refused.
             edits.retain(|edit| set.as_ref().is_none_or(|set| edit.span != set.span));
             edits.extend(set);
         }
@@ -203,6 +209,7 @@ impl<'c> Layout<'c> {
             return Some(Piece::Made(json::quote_string(id)));
         }
         let span = self.conversation.parts[call].span;
+        // The client's own bytes, since an id may be escaped in a way that a new string would not repeat.
         self.wire.format.call_id(self.json, span).map(Piece::Original)
     }
 
@@ -224,6 +231,7 @@ impl<'c> Layout<'c> {
     /// Returns `true` if this unit follows a turn with calls, so that results lie or are inserted beside it.
     pub(super) fn is_in_gap_of_calls(&self, unit: usize) -> bool {
         let turns = &self.pairing.turns;
+        // Turns and their gaps are in document order and do not overlap.
         let turn = turns.get(turns.partition_point(|turn| turn.gap.end <= unit));
         turn.is_some_and(|turn| turn.gap.contains(&unit) && !turn.calls.is_empty())
     }

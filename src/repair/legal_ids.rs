@@ -1,8 +1,8 @@
-//! New ids for ids that the provider rejects: a pure function of the old id and, within one turn, of its ordinal.
+//! New ids for ids that the provider rejects. They depend only on the old id and, for a repeated id, on its ordinal.
 
 use crate::conversation::rules::{IdRule, is_word};
 
-/// Returns the id that replaces `old` under `rule`. `ordinal` is 1, or higher for an id that repeats in one turn.
+/// Returns the id that replaces `old` under `rule`. `ordinal` is 1, or higher for an id that repeats.
 pub(super) fn legal_id(old: &[u8], rule: IdRule, ordinal: usize) -> String {
     if rule == IdRule::Nine {
         return nine_characters(old, ordinal);
@@ -16,7 +16,7 @@ pub(super) fn legal_id(old: &[u8], rule: IdRule, ordinal: usize) -> String {
         return kept;
     }
     let numbered = format!("{kept}_{ordinal}");
-    // The ordinal can only exceed a length limit.
+    // The ordinal adds legal characters only, so it can break no rule but a length limit.
     if rule.accepts(numbered.as_bytes()) {
         numbered
     } else {
@@ -26,6 +26,7 @@ pub(super) fn legal_id(old: &[u8], rule: IdRule, ordinal: usize) -> String {
 
 /// Replaces illegal characters by `_`, then adds `_` and six characters of the hash of the old id.
 fn replace_illegal(old: &[u8], rule: IdRule) -> String {
+    // Two ids that differ only in illegal characters must stay different, which the hash ensures.
     let legal = |letter: char| u8::try_from(letter).is_ok_and(is_word);
     let text = String::from_utf8_lossy(old);
     let kept = text.chars().map(|letter| if legal(letter) { letter } else { '_' });
@@ -38,7 +39,7 @@ fn replace_illegal(old: &[u8], rule: IdRule) -> String {
     format!("{kept}_{}", &hash_hex(old)[..6])
 }
 
-/// Returns nine letters and digits, for Mistral.
+/// Returns nine letters and digits, as Mistral requires.
 fn nine_characters(old: &[u8], ordinal: usize) -> String {
     if ordinal < 2 {
         return hash_hex(old)[..9].to_owned();

@@ -39,9 +39,11 @@ struct MessageLayout<'l, 'c> {
 }
 
 impl MessageLayout<'_, '_> {
+    /// Adds a unit with its changes.
     fn add_unit(&mut self, unit: usize) {
         let layout = self.layout;
         let found = &layout.pairing.units[unit];
+        // A part with a change is the only one of its message in these formats, so the first one decides.
         let part = PartId::new(found.parts.start);
         match layout.plan.part_changes.get(&part).filter(|_| !found.parts.is_empty()) {
             Some(PartChange::Removed) if found.role == Role::Tool => return self.replace_vacated(unit),
@@ -70,7 +72,7 @@ impl MessageLayout<'_, '_> {
         }
         let thinks = |part: PartId| matches!(layout.conversation.parts[part].kind, PartKind::Thinking);
         if layout.is_items() && PartId::all(found.parts.clone()).any(thinks) {
-            // Nothing may come between reasoning and its item, so it waits for that item.
+            // OpenAI refuses reasoning "without its required following item", so nothing may come between the two.
             self.reasoning.push(ListSlot::Kept(found.message, edits));
         } else {
             self.push(found.role, ListSlot::Kept(found.message, edits));
@@ -79,6 +81,7 @@ impl MessageLayout<'_, '_> {
 
     /// Adds a user's message before pending reasoning.
     fn push_user_message(&mut self, pieces: Vec<Piece>) {
+        // Reasoning stays pending, because the next item is still the one that it belongs to.
         self.before = LastSpeaker::User;
         self.done.push(ListSlot::New(pieces));
     }
@@ -95,15 +98,16 @@ impl MessageLayout<'_, '_> {
         }
     }
 
+    /// Adds a message behind the pending reasoning, which belongs to it.
     fn push(&mut self, role: Role, slot: ListSlot) {
         self.release_reasoning();
         self.before = self.before.after_message(role);
         self.done.push(slot);
     }
 
-    /// Replaces a tool message that left its place. If only assistant messages precede it, a user turn stays. Otherwise
-    /// the history
-    /// could end with the assistant, which providers read as a prefill.
+    /// Replaces a tool message that left its place, by a note if an assistant message precedes it.
+    ///
+    /// Without the note the history could end with the assistant, which providers read as a prefill.
     fn replace_vacated(&mut self, unit: usize) {
         // In a flat list of items a final assistant text is no prefill.
         let items = self.layout.is_items();
@@ -115,7 +119,7 @@ impl MessageLayout<'_, '_> {
         }
     }
 
-    /// Adds answers behind the results that stay, then the quotes.
+    /// Adds a turn's answers behind the results that stay, then its quotes.
     fn insert_planned(&mut self, turn: TurnId) {
         let Some(plan) = self.layout.plan.turns.get(&turn) else {
             return;
@@ -123,11 +127,13 @@ impl MessageLayout<'_, '_> {
         for answer in &plan.answers {
             self.push(Role::Tool, ListSlot::New(self.layout.write_answer(answer)));
         }
+        // Text between tool messages would end their run, so quotes come last.
         for part in &plan.quotes {
             self.push_user_message(self.write_quote(*part));
         }
     }
 
+    /// Writes a result as a user's message.
     fn write_quote(&self, part: PartId) -> Vec<Piece> {
         let (id, name) = self.layout.quoted_label(part);
         let span = self.layout.conversation.parts[part].span;
@@ -142,12 +148,14 @@ impl MessageLayout<'_, '_> {
             .reasoning_before(part)
             .map(|part| conversation.parts[part].span)
             .collect();
+        // The reasoning was collected backwards from the call.
         reasoning.reverse();
         let (id, name) = self.layout.quoted_label(part);
         let call = conversation.parts[part].span;
         openai_responses::write::write_call_as_text(self.layout.json, call, &reasoning, &id, name.as_deref())
     }
 
+    /// Writes results as content parts for the beginning of a user's message.
     fn write_quoted_parts(&self, parts: &[PartId]) -> Vec<Piece> {
         let mut pieces = Vec::new();
         for (index, part) in parts.iter().enumerate() {

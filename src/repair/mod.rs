@@ -78,7 +78,7 @@ pub enum Action {
     Rearrange,
     /// Inserted a constant user turn at the beginning.
     Open,
-    /// Told the provider to drop thinking that is bound to another prefix.
+    /// Let the provider drop thinking that is bound to another prefix.
     Unbind,
     /// Appended a late result to a message of the user.
     Append,
@@ -148,7 +148,7 @@ impl Action {
 pub struct RepairReport {
     /// Every breach, in document order.
     pub findings: Vec<Finding>,
-    /// Number of times each action was taken. Only actions that were.
+    /// Number of times that each action was taken. Other actions are absent.
     pub actions: BTreeMap<Action, usize>,
     /// Results left out of this body, because no message may contain them yet.
     pub deferred: usize,
@@ -156,12 +156,12 @@ pub struct RepairReport {
     pub unrepairable: usize,
     /// Ids that were replaced: (new, old).
     pub renamed: Vec<(String, String)>,
-    /// Reason that an entry of a batch was left as it came. `None` if all could be read.
+    /// Reason that an entry of a batch was left unchanged. `None` if all entries could be read.
     pub unread: Option<Unreadable>,
 }
 
 impl RepairReport {
-    /// Returns the report of a body that is sent as it came, or not at all.
+    /// Returns the report of a body that is sent unchanged, or not at all.
     #[must_use]
     pub fn without_actions(self) -> Self {
         Self {
@@ -201,8 +201,9 @@ pub fn repair_with(
     })
 }
 
-/// Reads and checks one body. A body without findings need not be JSON in bytes that the scan skips: see
-/// [`Wire::read`].
+/// Reads and checks one body.
+///
+/// A body without findings need not be JSON in bytes that the scan skips, as [`Wire::read`] explains.
 pub fn check(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
     let parsed = parse(body, wire)?;
     parsed.pair(PairingContext::new(policy)).findings()

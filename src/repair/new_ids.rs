@@ -12,10 +12,11 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
         if !calls().any(|call| call.bad_id || call.repeats.is_some()) {
             continue;
         }
+        // A new id must not repeat the id of another call of the turn, which would be a new finding.
         let mut taken: HashSet<Vec<u8>> = calls()
             .map(|call| id_of(planner.conversation, call.part).to_vec())
             .collect();
-        // The next free ordinal of a name. Ordinals that were taken are not tried again, which keeps this linear.
+        // The next free ordinal of each new id. No ordinal is tried twice, which keeps this linear.
         let mut free: HashMap<String, usize> = HashMap::new();
         for call in calls().filter(|call| call.bad_id || call.repeats.is_some()) {
             let old = id_of(planner.conversation, call.part);
@@ -33,6 +34,7 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
                 .report
                 .renamed
                 .push((new.clone(), String::from_utf8_lossy(old).into_owned()));
+            // A call and its result pair by id, so both get the new one.
             if let Some(row) = call.answer {
                 planner
                     .plan
@@ -49,7 +51,7 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
             let id = String::from_utf8_lossy(old).into_owned();
             let id = planner.plan.new_ids.get(&call).cloned().unwrap_or(id);
             if id.as_bytes() != old {
-                // A lone surrogate cannot be written as text, so both get the new id.
+                // A lone surrogate cannot be written as text, so the call takes the result's new id too.
                 planner.plan.new_ids.insert(call, id.clone());
             }
             planner.plan.new_ids.insert(row.part, id);

@@ -31,6 +31,7 @@ pub fn parse(body: &[u8], wire: Wire) -> Result<Parsed<'_>, Unreadable> {
         unread: None,
     };
     let entries = match conversation.array {
+        // A body with a history of its own is no batch, whatever else it contains.
         Some(_) => Vec::new(),
         None => wire.format.nested_requests(body)?,
     };
@@ -135,8 +136,8 @@ impl<'b> Parsed<'b> {
         self.pair_as_refused(context, Some(reading.constraints(refusal)))
     }
 
-    /// Returns `true` if our own edits caused the refusal: the original has a pair for each named id, or does not
-    /// contain it.
+    /// Returns `true` if the proxy's own edits caused the refusal. The original then has a pair for each named id, or
+    /// contains none of them.
     pub fn is_blameless(&self, refusal: &Refusal) -> bool {
         let insistence = RefusalReading::StrictestRules.constraints(refusal);
         self.only_conversation()
@@ -144,6 +145,7 @@ impl<'b> Parsed<'b> {
     }
 
     fn pair_as_refused(self, context: PairingContext<'_>, insistence: Option<RefusalConstraints<'b>>) -> Paired<'b> {
+        // One entry for each history, as long as the list lasts: without known remote calls it is empty.
         let mut remote = context.remote.iter().cloned();
         let pair = |history| {
             PairedHistory::new(
@@ -186,7 +188,7 @@ pub(super) struct PairedHistory<'b> {
     pub(super) constraints: Option<RefusalConstraints<'b>>,
     /// Breaches of the rules, in document order, by their place in this history.
     pub(super) findings: Vec<Finding>,
-    /// `Err` if the bytes are no JSON. Checked only if there are findings, which such bytes may have caused.
+    /// `Err` if the bytes are no JSON. Checked only if there are findings, which invalid JSON may have caused.
     pub(super) json: Result<(), Unreadable>,
     pub(super) path: String,
     pub(super) offset: usize,
@@ -218,6 +220,7 @@ impl<'b> PairedHistory<'b> {
         if let Some(insistence) = insistence {
             insistence.add_findings(&conversation, &mut pairing);
         }
+        // Only open calls are hashed here. Answered ones are described on demand.
         let open = describe_rows(&conversation, &pairing, |row| is_open(&pairing.calls[row], &pairing));
         let findings = findings(&pairing, &conversation, context.policy.hygiene);
         let json = check_json(&findings, conversation.body);
@@ -315,7 +318,7 @@ impl<'b> Paired<'b> {
         Some(conversation.first_thinking()?.of(conversation.body))
     }
 
-    /// Fails if the body has findings and is no JSON: the findings are then worthless.
+    /// Fails if the body has findings and is no JSON. Such findings may be wrong.
     pub fn check_json(&self) -> Result<(), Unreadable> {
         self.findings().map(drop)
     }
@@ -352,7 +355,7 @@ impl<'b> Paired<'b> {
     pub fn findings(&self) -> Result<Vec<Finding>, Unreadable> {
         let mut all = Vec::new();
         for history in &self.histories {
-            // A history that is no JSON is not judged.
+            // Findings in invalid JSON may be wrong.
             match history.json {
                 Ok(()) => all.extend(history.place_findings(history.findings.clone())),
                 Err(_) if self.is_batch => {}
@@ -360,12 +363,14 @@ impl<'b> Paired<'b> {
             }
         }
         if self.is_batch {
+            // Each entry is JSON, but the bytes between entries are not checked yet.
             check_json(&all, self.body)?;
         }
         Ok(all)
     }
 }
 
+/// Validates `body` if there are findings.
 fn check_json(findings: &[Finding], body: &[u8]) -> Result<(), Unreadable> {
     if findings.is_empty() { Ok(()) } else { validate(body) }
 }
@@ -373,6 +378,7 @@ fn check_json(findings: &[Finding], body: &[u8]) -> Result<(), Unreadable> {
 /// Returns the format's rules, tightened by facts learned about this upstream.
 fn effective_rules(wire: Wire, policy: &RepairPolicy) -> PairingRules {
     let rules = wire.pairing_rules();
+    // Where ids are optional (Gemini), a repeated id is never a fault.
     let learned = policy.unique_ids && rules.id_scope != IdScope::Nowhere;
     PairingRules {
         id_scope: if learned { IdScope::Body } else { rules.id_scope },

@@ -30,7 +30,7 @@ use crate::{
 /// The repair of one body, decided but not yet written.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// One plan for each history. `None` for a history that stays as it came.
+    /// One plan for each history. `None` for a history that stays unchanged.
     histories: Vec<Option<HistoryPlan>>,
     /// Edit that lets the provider drop thinking which it has bound to another prefix.
     unbinding: Option<Edit>,
@@ -44,9 +44,8 @@ pub struct Plan {
 
 /// Plans the repair of one body.
 ///
-/// Fails if the body has findings and is no JSON: such a body is never edited nor judged. In a batch only that entry
-/// stays as
-/// it came.
+/// Fails if the body has findings and is no JSON, because such a body is never edited or judged. In a batch only the
+/// entry that fails stays unchanged.
 pub fn plan(paired: &Paired<'_>, known: &KnownAnswers, policy: &RepairPolicy) -> Result<Plan, Unreadable> {
     let mut all = Plan::default();
     all.report.unread = paired.unread;
@@ -55,6 +54,7 @@ pub fn plan(paired: &Paired<'_>, known: &KnownAnswers, policy: &RepairPolicy) ->
             Ok(plan) => all.add_history(plan, history),
             Err(reason) if paired.is_batch => {
                 all.report.unread.get_or_insert(reason);
+                // The position must stay, because plans and histories are matched by it.
                 all.histories.push(None);
             }
             Err(reason) => return Err(reason),
@@ -88,6 +88,7 @@ fn plan_history(
         add_opening(&mut planner);
     }
     let mut plan = planner.plan;
+    // Nothing is known of a remote call but its id, so its answer is always a placeholder.
     if policy.least_safe <= Applicability::Inventive {
         let insistence = history.constraints.as_ref();
         let due = due_calls(&history.conversation, &history.remote, insistence, paired.wire.format);
@@ -105,6 +106,7 @@ fn plan_history(
 /// Plans placeholders for remote calls, before everything else.
 fn answer_remote_calls(plan: &mut HistoryPlan, calls: Vec<String>) {
     let found = calls.iter().map(|id| Finding::unanswered_remote_call(id.clone()));
+    // Their answers come first in the body, so their findings come first too.
     plan.report.findings.splice(0..0, found);
     if !calls.is_empty() {
         *plan.report.actions.entry(Action::Placeholder).or_default() += calls.len();
@@ -115,6 +117,7 @@ fn answer_remote_calls(plan: &mut HistoryPlan, calls: Vec<String>) {
 impl Plan {
     fn add_history(&mut self, mut plan: HistoryPlan, history: &PairedHistory<'_>) {
         let report = std::mem::take(&mut plan.report);
+        // A deferred quote counts as no action, but its result leaves the body.
         let changes = !report.actions.is_empty() || report.deferred > 0;
         self.report.findings.extend(history.place_findings(report.findings));
         for (action, count) in report.actions {
@@ -155,7 +158,7 @@ impl Plan {
         if all.is_empty() {
             return Ok(Segments::whole(body.clone()));
         }
-        // Overlapping edits are a bug of ours. The original is then sent, and the provider judges it.
+        // Overlapping edits are a bug of the proxy. The original is then sent, and the provider judges it.
         let list = EditList::new(all, body.len()).map_err(|_| Unreadable::Overlap)?;
         Ok(list.apply(body))
     }

@@ -3,9 +3,9 @@
 use super::{Action, Applicability, KnownAnswers, RepairPolicy, history_plan::HistoryPlan, parsed::PairedHistory};
 use crate::conversation::{Conversation, pairing::Pairing, rules::PairingRules};
 
-/// Bytes of results that may be copied for equal calls. Calls beyond them count as unanswered: a body must not grow by
-/// its
-/// length times its calls.
+/// Bytes of results that may be copied for equal calls.
+///
+/// Calls beyond them count as unanswered. Otherwise a body could grow by its length times its calls.
 const COPIED_BYTES_MAX: usize = 1024 * 1024;
 
 /// The planning of one history: constant inputs and the growing plan.

@@ -27,7 +27,7 @@ impl Mode {
     }
 }
 
-/// The safety of an action, from the least safe. A policy is one comparison.
+/// The safety class of an action, from the least to the most safe. A policy allows all classes from one on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Applicability {
     /// Removes bytes without content of their own.
@@ -83,6 +83,7 @@ pub struct RepairPolicy {
 impl RepairPolicy {
     /// Returns the placeholder for a call of this tool.
     pub fn placeholder(&self, tool: &[u8]) -> Placeholder {
+        // A tool that is not configured counts as irreversible: the model must not be told to run it again.
         let tier = self.tiers.get(String::from_utf8_lossy(tool).as_ref()).copied();
         Placeholder::for_tier(tier.unwrap_or_default())
     }

@@ -1,4 +1,4 @@
-//! Labels of quotes: the call's id, and the tool's name if it is certain.
+//! Labels of quotes: the call's id, and the name of its tool if that is certain.
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -20,7 +20,7 @@ const NAME_BYTES_MAX: usize = 512;
 pub(super) struct QuoteLabels<'c> {
     conversation: &'c Conversation<'c>,
     pairing: &'c Pairing,
-    /// Tools of calls, filled on demand. One call may have very many results.
+    /// Tools of calls, filled on demand, because one call may have very many results.
     names: RefCell<HashMap<PartId, Option<Text<'c>>>>,
     /// Calls by id, filled on demand.
     calls_by_id: OnceCell<HashMap<&'c [u8], CallsOfId<'c>>>,
@@ -56,12 +56,14 @@ impl<'c> QuoteLabels<'c> {
         let name = match (&self.conversation.parts[part].kind, call) {
             (PartKind::Call(_), _) => self.tool_name(part),
             (_, Some(call)) => self.tool_name(call),
+            // An orphan of Gemini names its tool itself.
             (PartKind::Result(result), None) if !result.name.is_empty() => return (id, non_empty_text(&result.name)),
             (_, None) => return (id, self.tool_of_id(part)),
         };
         (id, name.as_deref().and_then(non_empty_text))
     }
 
+    /// Returns the tool of the call at a part, read once.
     fn tool_name(&self, call: PartId) -> Option<Text<'c>> {
         let mut names = self.names.borrow_mut();
         names.entry(call).or_insert_with(|| self.read_tool_name(call)).clone()
@@ -70,6 +72,7 @@ impl<'c> QuoteLabels<'c> {
     fn read_tool_name(&self, call: PartId) -> Option<Text<'c>> {
         let json = Json::new(self.conversation.body);
         let name = json.decode_string(self.conversation.call_details(call).name?);
+        // The name is the client's and may be as long as the body.
         let length = name.len().min(NAME_BYTES_MAX);
         Some(match name {
             Text::Borrowed(name) => name.get(..length).unwrap_or_default().into(),
@@ -80,15 +83,16 @@ impl<'c> QuoteLabels<'c> {
         })
     }
 
-    /// Returns the tool of the calls with the id of the result at `part`, if all calls before it have one tool. Later
-    /// calls
-    /// are ignored, so that a quote never changes.
+    /// Returns the tool of the calls with the id of the result at `part`, if all such calls before it have one tool.
+    ///
+    /// Later calls are ignored, so that a quote never changes when the history grows.
     fn tool_of_id(&self, part: PartId) -> Option<String> {
         let id = Some(id_of(self.conversation, part)).filter(|id| !id.is_empty())?;
         let CallsOfId { first, name, other } = self.calls_by_id.get_or_init(|| self.calls_by_id()).get(id)?;
         let one = *first < part && other.is_none_or(|other| other > part);
         let name = name
             .as_deref()
+            // A shell's output never belongs to a function's call, even under one id.
             .filter(|_| one && self.family_group(*first) == self.family_group(part))?;
         non_empty_text(name)
     }

@@ -1,6 +1,6 @@
 //! Constraints from a provider's refusal: stricter rules, and other roles for the calls and results that it names.
 //!
-//! The refusal reveals a rule that was unknown. Only its ids are trusted, never the position that a text names.
+//! A refusal reveals an unknown rule. Only its ids are trusted, never an index in its text.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ use crate::{
     wire::{Format, Refusal, RefusalKind, json::Json},
 };
 
-/// The interpretation of a refusal. Readings are tried in order.
+/// The interpretation of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalReading {
     /// The format's rules in their strictest form.
@@ -30,6 +30,7 @@ impl RefusalReading {
     /// Both readings, in the order in which they are tried.
     pub const ALL: [Self; 2] = [Self::StrictestRules, Self::NamedIds];
 
+    /// Returns the constraints of `refusal` under this reading.
     pub(super) const fn constraints(self, refusal: &Refusal) -> RefusalConstraints<'_> {
         RefusalConstraints { refusal, reading: self }
     }
@@ -51,6 +52,7 @@ impl RefusalConstraints<'_> {
     /// Returns the rules in their strictest form.
     pub(super) fn strictest_rules(&self, rules: PairingRules) -> PairingRules {
         let place = match rules.place {
+            // A result directly behind its call satisfies both servers that match by id and those that match by order.
             ResultPlace::Anywhere => ResultPlace::ItemRun,
             place => place,
         };
@@ -65,18 +67,21 @@ impl RefusalConstraints<'_> {
             place,
             words,
             merged_roles: match place {
+                // Bedrock and strict clones combine no messages, so results split over two are refused.
                 ResultPlace::UserTurn => MergedRoles::None,
                 _ => rules.merged_roles,
             },
             id_scope: if repeated { IdScope::Body } else { rules.id_scope },
+            // The provider saw the open calls at the end, and may have refused exactly these.
             open_end: false,
             ..rules
         }
     }
 
-    /// Marks parts as the refusal demands: calls behind a compaction are judged. With [`RefusalReading::NamedIds`] the
-    /// named calls
-    /// count as open, and the named results as orphans.
+    /// Changes parts as the refusal demands, before they are paired.
+    ///
+    /// Parts before a compaction are judged too, and named calls need a result. With [`RefusalReading::NamedIds`] the
+    /// named results count as orphans.
     pub(super) fn reclassify_parts(&self, conversation: &mut Conversation<'_>) {
         // The provider judged the whole body, so nothing may be hidden from the rules.
         conversation.compaction = None;
@@ -99,6 +104,7 @@ impl RefusalConstraints<'_> {
             }
         }
         if self.reading == RefusalReading::NamedIds && self.refusal.kind == RefusalKind::Duplicate {
+            // One result of the call is right, and the refusal is about the others.
             readmit_first_results(conversation);
         }
     }
@@ -111,6 +117,7 @@ impl RefusalConstraints<'_> {
         match self.refusal.kind {
             RefusalKind::ServerHalf => self.add_server_halves(conversation, pairing),
             RefusalKind::RepeatedItem => self.add_repeated_items(conversation, pairing, 1),
+            // An item without an id needs no reasoning item (continuedev/continue#11785).
             RefusalKind::WithoutReasoning => self.add_repeated_items(conversation, pairing, 0),
             _ => {}
         }
@@ -138,7 +145,8 @@ impl RefusalConstraints<'_> {
         pairing.server_halves.sort_by_key(|half| half.part);
     }
 
-    /// Adds items whose item id the refusal names, except the first `keep` of each id. They lose their item id.
+    /// Adds a flaw for each item whose item id the refusal names, except the first `keep` of each id. The fix removes the
+    /// item id.
     fn add_repeated_items(&self, conversation: &Conversation<'_>, pairing: &mut Pairing, keep: usize) {
         let json = Json::new(conversation.body);
         let mut seen: HashMap<&[u8], usize> = self.refusal.ids.iter().map(|id| (id.as_bytes(), 0)).collect();
@@ -151,6 +159,7 @@ impl RefusalConstraints<'_> {
             };
             let Some(count) = seen.get_mut(&*id) else { continue };
             *count += 1;
+            // Reasoning items are never edited.
             if *count <= keep || PartId::all(found.parts.clone()).any(thinks) {
                 continue;
             }
@@ -170,6 +179,7 @@ impl RefusalConstraints<'_> {
 
     /// Returns the remote calls whose results the provider misses. Neither they nor their results are in the body.
     fn remote_calls(&self, conversation: &Conversation<'_>, format: Format) -> Vec<String> {
+        // The first reading may already explain the refusal by calls of the body.
         let is_unanswered = self.reading == RefusalReading::NamedIds && self.refusal.kind == RefusalKind::Unanswered;
         if !is_unanswered || !format.names_remote_calls() || !conversation.may_have_remote_calls {
             return Vec::new();
@@ -192,6 +202,7 @@ impl RefusalConstraints<'_> {
             RefusalKind::RepeatedItem | RefusalKind::WithoutReasoning
         );
         let named = |finding: &Finding| self.refusal.ids.contains(&finding.id);
+        // Such a refusal names item ids, but findings contain call ids.
         let items = |finding: &Finding| finding.kind == FindingKind::Field;
         match self.refusal.ids.as_slice() {
             [] => !findings.is_empty(),
@@ -216,12 +227,13 @@ impl RefusalConstraints<'_> {
         !self.refusal.ids.is_empty() && self.refusal.ids.iter().all(|id| count(id) == (1, 1))
     }
 
+    /// Returns `true` if the refusal names this id.
     pub(super) fn names_id(&self, id: &[u8]) -> bool {
         self.refusal.ids.iter().any(|named| named.as_bytes() == id)
     }
 }
 
-/// Restores the first of several results for a remote call.
+/// Lets the first result of each named id answer its call again.
 fn readmit_first_results(conversation: &mut Conversation<'_>) {
     let mut seen = HashSet::new();
     for part in &mut conversation.parts {
@@ -266,6 +278,7 @@ pub(super) fn due_calls(
         });
     }
     DueCalls {
+        // The client may have sent a result for a due call by now.
         calls: remote_calls::not_in_body(conversation, calls),
         learned: news,
     }

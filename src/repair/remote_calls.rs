@@ -1,6 +1,5 @@
-//! Calls that exist only in provider-side state to which the body refers. Some must be answered first, others are
-//! already
-//! answered.
+//! Calls that exist only in provider-side state to which the body refers. Some must be answered first, others have been
+//! answered already.
 
 use std::collections::HashSet;
 
@@ -29,6 +28,7 @@ pub(super) fn mark_answered_results(conversation: &mut Conversation<'_>, remote:
     }
     for part in &mut conversation.parts {
         if let PartKind::Result(result) = &mut part.kind
+            // A refusal's word on this result is newer than the memory of an earlier request.
             && result.owner == ResultOwner::Unknown
             && remote.answered.contains(&*result.id)
         {
@@ -37,20 +37,22 @@ pub(super) fn mark_answered_results(conversation: &mut Conversation<'_>, remote:
     }
 }
 
-/// Filters the ids that belong to no call and no result of the body.
+/// Returns those of the ids that belong to no call and no result of the body.
 pub(super) fn not_in_body(conversation: &Conversation<'_>, mut ids: Vec<String>) -> Vec<String> {
     let parts = PartId::all(0..conversation.parts.len());
+    // One set, because a refusal may name many ids and a body may have many parts.
     let in_body: HashSet<&[u8]> = parts.map(|part| id_of(conversation, part)).collect();
     ids.retain(|id| !in_body.contains(id.as_bytes()));
     ids
 }
 
-/// Returns the id of the response that the body continues from. Provider-side state up to there never changes. `None`
-/// for a
-/// conversation that grows under one name.
+/// Returns the id of the response that the body continues from, up to which provider-side state never changes.
+///
+/// `None` for a conversation that grows under one name.
 pub(super) fn origin_id<'a>(conversation: &Conversation<'a>) -> Option<Text<'a>> {
     let json = Json::new(conversation.body);
     let fields = &conversation.notes.fields;
+    // Anthropic's message threads name the origin here, Responses in a field of its own.
     let thread = |thread| json.member(thread, "previous_message_id");
     let previous = fields.get(BodyField::PreviousResponse);
     let is_text = |span: &Span| json.kind(*span) == JsonKind::String;

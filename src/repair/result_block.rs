@@ -16,11 +16,12 @@ pub fn cut_block(body: &[u8], result: Span) -> Option<String> {
     if json.kind(result) != JsonKind::Object {
         return None;
     }
-    // Mostly there is no `cache_control`. A key may be written with escapes, so `\u` needs the full search.
+    // Most results have no `cache_control`. A key may be written with escapes, so `\u` needs the full search.
     let bytes = result.of(body);
     if memmem::find(bytes, b"cache_control").is_none() && memmem::find(bytes, b"\\u").is_none() {
         return std::str::from_utf8(bytes).ok().map(ToOwned::to_owned);
     }
+    // A provider accepts four breakpoints in a body, and a restored one could be the fifth.
     let mut edits = json.remove_member(result, "cache_control");
     for content in ["content", "output"] {
         let Some(list) = json
@@ -37,6 +38,7 @@ pub fn cut_block(body: &[u8], result: Span) -> Option<String> {
         .ok()?;
     }
     let list = EditList::new(edits, body.len()).ok()?;
+    // Only removals, so the rest of the block stays byte for byte.
     let bytes = apply_removals(body, result, list.as_slice());
     String::from_utf8(bytes).ok()
 }
@@ -45,6 +47,7 @@ pub fn cut_block(body: &[u8], result: Span) -> Option<String> {
 pub fn names_call(block: &str, id: &[u8]) -> bool {
     let json = Json::new(block.as_bytes());
     let Ok(root) = json.root_span() else { return false };
+    // The formats differ in the member, and a stored block does not record its format.
     ["tool_use_id", "tool_call_id", "call_id", "id"].into_iter().any(|key| {
         json.member(root, key)
             .is_some_and(|value| *json.decode_string(value) == *id)
@@ -66,6 +69,7 @@ pub fn without_cache_control(content: &str) -> String {
     let edits = walked.ok().and_then(|()| EditList::new(edits, content.len()).ok());
     let bare =
         edits.and_then(|edits| String::from_utf8(apply_removals(content.as_bytes(), list, edits.as_slice())).ok());
+    // Content that cannot be edited is still the result.
     bare.unwrap_or_else(|| content.to_owned())
 }
 
@@ -92,6 +96,7 @@ pub(super) fn block_with_id(format: Format, block: &str, id: Option<Piece>) -> V
     let Some(Edit { span, pieces }) = edit else {
         return vec![Piece::Made(block.to_owned())];
     };
+    // The block is not part of the body, so its bytes are copied and not referred to by span.
     let text = |range: std::ops::Range<usize>| Piece::Made(block.get(range).unwrap_or_default().to_owned());
     let mut all = vec![text(0..span.start)];
     all.extend(pieces);

@@ -1,4 +1,4 @@
-//! Plans the treatment of results that answer no call: equal duplicates are dropped, all others become marked text.
+//! Plans the treatment of results that answer no call. Equal duplicates are dropped, and all others become marked text.
 
 use std::collections::HashSet;
 
@@ -34,6 +34,7 @@ pub(super) fn salvage_results(planner: &mut Planner<'_>) {
                     quote_result(planner, index);
                 }
             }
+            // The first result of a remote call is not in the body, so equality is unknown.
             ResultRole::RepeatsRemote | ResultRole::Orphan => quote_result(planner, index),
         }
     }
@@ -57,7 +58,7 @@ pub(super) fn quote_result(planner: &mut Planner<'_>, row: ResultRowId) {
                 planner.plan.deferred_quotes.entry(unit).or_default().push(part);
                 planner.count(Action::Quote);
             }
-            // The quote waits for a later request, in which the user speaks again.
+            // A later request of the client contains the result again, and then perhaps text of the user.
             None => planner.plan.report.deferred += 1,
         }
         return;
@@ -81,12 +82,13 @@ pub(super) fn quote_result(planner: &mut Planner<'_>, row: ResultRowId) {
     }
 }
 
-/// Turns a result item into a message of its own: in its place or, if that would separate a call from its result,
-/// behind
-/// that result.
+/// Turns a result item into a message of its own.
+///
+/// The message takes the item's place. If that would separate a call from its result, it follows that result.
 fn quote_item(planner: &mut Planner<'_>, part: PartId, unit: usize) {
     planner.count(Action::Quote);
     let place = match planner.rules.place {
+        // DeepSeek requires results before the next item that is neither call nor result.
         ResultPlace::ItemRun => first_clear_unit(planner, unit),
         _ => unit,
     };
@@ -127,6 +129,7 @@ fn first_clear_unit(planner: &mut Planner<'_>, unit: usize) -> usize {
     clear.get(unit).copied().unwrap_or(unit)
 }
 
+/// Returns `true` if no text may follow the results of a turn.
 fn allows_no_text(planner: &Planner<'_>, turn: &Turn, leading: bool) -> bool {
     turn.only_results || (planner.rules.words == WordsPlace::NotBehindResults && leading && !turn.calls.is_empty())
 }

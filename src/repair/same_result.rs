@@ -1,4 +1,4 @@
-//! Comparison of results, byte for byte except `cache_control`, item ids and the order of members.
+//! Comparison of results by their bytes, without `cache_control`, item ids and the order of members.
 
 use std::collections::HashMap;
 
@@ -47,6 +47,7 @@ impl<'c> RepeatedResults<'c> {
             }
         });
         let said = original.saying.as_ref();
+        // Most duplicates are equal in every byte, which spares reading their members.
         original.bytes == json.bytes(other)
             || said.is_some_and(|said| Some(said) == result_members(json, other).as_ref())
     }
@@ -71,6 +72,7 @@ pub(super) fn is_same_result(conversation: &Conversation<'_>, part: PartId, real
         }
         RealResult::Content { content, failed } => {
             let other = Json::new(content.as_bytes());
+            // The formats differ in the name of the member: Anthropic and chat, Responses, Gemini.
             let content = ["content", "output", "response"]
                 .into_iter()
                 .find_map(|key| json.member(span, key));
@@ -94,10 +96,11 @@ pub(super) fn result_object(json: Json<'_>, result: Span) -> Span {
         .unwrap_or(result)
 }
 
+/// Returns the members of a result, sorted and without labels. `None` if it is no object.
 fn result_members(json: Json<'_>, object: Span) -> Option<ResultMembers<'_>> {
     let mut members: ResultMembers<'_> = Vec::new();
     json.for_each_member(object, |key, value| {
-        // An item's own id is a label: another member names the call.
+        // An item's own id is only a label. In Gemini `id` names the call, which pairing has compared already.
         if key != b"cache_control" && key != b"id" {
             let value = if key == b"content" || key == b"output" {
                 content_values(json, value)
@@ -128,9 +131,11 @@ fn content_values(json: Json<'_>, content: Span) -> Vec<&[u8]> {
                 said.push(json.bytes(member.value));
             }
         });
+        // A block that is no object, such as a bare string in a list.
         if plain.is_err() {
             said.push(json.bytes(block));
         }
+        // Separates blocks, so that members of two blocks are not taken for those of one.
         said.push(b"|");
     });
     if walked.is_ok() {

@@ -75,7 +75,7 @@ pub(super) fn late_result(id: &str, tool: &str, said: &str, failed: bool) -> Str
     let what = if failed { "error" } else { "result" };
     let mut guarded = String::with_capacity(said.len());
     for line in said.split_inclusive(['\n', '\r']) {
-        // Content must not forge a mark, so a leading space disarms it.
+        // Content of a tool must not pass for a mark of the proxy, so a space breaks it.
         guarded.push_str(if line.starts_with(MARK) { " " } else { "" });
         guarded.push_str(line);
     }

@@ -4,7 +4,7 @@ use crate::{
     conversation::{CallDetails, Finding},
     splice::{Edit, Piece, Span},
     wire::{
-        Unreadable, anthropic, gemini,
+        ErrorShape, Unreadable, anthropic, gemini,
         json::{self, Json},
         nested_requests::{self, NestedRequest},
         openai_chat, openai_responses,
@@ -62,6 +62,16 @@ impl Format {
             Self::Gemini => r#"{"text":"#,
             Self::OpenAiResponses => r#"{"type":"input_text","text":"#,
             Self::Anthropic | Self::OpenAiChat => r#"{"type":"text","text":"#,
+        }
+    }
+
+    /// Returns the shape of errors on `path`. Only the path `/responses` of its format streams typed events.
+    pub fn error_shape(self, path: &str) -> ErrorShape {
+        match self {
+            Self::Anthropic => ErrorShape::Anthropic,
+            Self::OpenAiResponses if path.ends_with("/responses") => ErrorShape::Responses,
+            Self::OpenAiChat | Self::OpenAiResponses => ErrorShape::OpenAi,
+            Self::Gemini => ErrorShape::Gemini,
         }
     }
 

@@ -6,6 +6,7 @@
 mod body_fields;
 mod content;
 mod detect;
+mod error_shape;
 mod facts;
 mod flaw_edits;
 mod format;
@@ -26,6 +27,7 @@ pub mod watch;
 
 pub use content::CONTENT_DEPTH_MAX;
 pub use detect::{Undetected, detect_wire};
+pub use error_shape::{ErrorShape, openai_error_type};
 pub(crate) use flaw_edits::flaw_edits;
 pub use format::Format;
 pub use names::UnknownWire;

@@ -1,4 +1,4 @@
-//! Matching of results outside the gap of their call. A match needs exactly one open call of the id.
+//! Matching of results outside the gap of their call. A match requires that exactly one call of the id is open.
 
 use std::collections::{HashMap, hash_map::Entry};
 
@@ -41,6 +41,7 @@ pub(super) fn match_across_turns<'c>(walk: &mut PairingWalk<'c, '_>) {
     {
         return;
     }
+    // Counted before any match: two open calls of one id must stay ambiguous for every result.
     let mut calls = index_calls(walk);
     let mut held: HashMap<PairingKey<'c>, ResultRowId> = HashMap::new();
     for row in ResultRowId::all(0..walk.pairing.results.len()) {
@@ -64,6 +65,7 @@ pub(super) fn match_across_turns<'c>(walk: &mut PairingWalk<'c, '_>) {
     }
 }
 
+/// Indexes the calls once, so that a result costs a look-up and no pass over the history.
 fn index_calls<'c>(walk: &PairingWalk<'c, '_>) -> CallsOfHistory<'c> {
     let mut calls = CallsOfHistory {
         open: HashMap::new(),
@@ -86,14 +88,14 @@ fn index_calls<'c>(walk: &PairingWalk<'c, '_>) -> CallsOfHistory<'c> {
     calls
 }
 
-/// Returns `true` if a call of the turn before the result still waits for its own result there.
+/// Returns `true` if the result comes between the preceding turn and a result that the turn still needs.
 fn comes_between<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &CallsOfHistory<'c>) -> bool {
     let found = &walk.pairing.results[row];
     let waiting = found.turn.map(|turn| calls.waiting[turn.index()]).unwrap_or_default();
     found.is_leading() && (waiting.open > 0 || waiting.last > Some(row))
 }
 
-/// Returns the role of a result for a remote call. A remote call has one result too: the first.
+/// Returns the role of a result for a remote call. Like any call it has one result, the first.
 fn remote_role<'c>(
     walk: &PairingWalk<'c, '_>,
     row: ResultRowId,
@@ -105,11 +107,13 @@ fn remote_role<'c>(
             free.insert(row);
             ResultRole::NotJudged
         }
+        // Without an id, or with a call before the compaction, a second result proves nothing.
         Entry::Occupied(_) if key.0.is_empty() || walk.hidden.contains(key.0) => ResultRole::NotJudged,
         Entry::Occupied(first) => ResultRole::RepeatsResult(*first.get()),
     }
 }
 
+/// Returns the role of a result that no call of its own gap has claimed.
 fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &mut CallsOfHistory<'c>) -> ResultRole {
     let found = &walk.pairing.results[row];
     let key = key_of(walk.conversation, found.part);
@@ -117,6 +121,7 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
     let part = &walk.conversation.parts[found.part];
     if id.is_empty() {
         let free = matches!(&part.kind, PartKind::Result(result) if result.free);
+        // DeepSeek accepts such a result, but not between a call and its own result.
         return if free && !comes_between(walk, row, calls) {
             ResultRole::NotJudged
         } else {
@@ -130,6 +135,7 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
             ResultOwner::AnsweredCall => return ResultRole::RepeatsRemote,
         }
     }
+    // Its call precedes the compaction, where the provider ignores blocks.
     if walk.hidden.contains(id) {
         return ResultRole::NotJudged;
     }
@@ -143,10 +149,11 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
         if *count > 1 || (ahead && is_counter(id)) {
             return ResultRole::Orphan;
         }
+        // The call is taken. The next result of this id is a duplicate.
         *count = 0;
         return ResultRole::Answers(*call);
     }
-    // Of several calls with this id: the last before the result, else the last of all.
+    // No call waits, so the result repeats one. The nearest call before it is the likeliest, else the last of all.
     let named = calls.all.get(&key).map(Vec::as_slice).unwrap_or_default();
     let before = named.partition_point(|call| walk.pairing.calls[*call].part < found.part);
     match before
@@ -155,6 +162,7 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
         .copied()
     {
         Some(call) if walk.pairing.calls[call].answer.is_some() => ResultRole::Repeats(call),
+        // The call may exist only at the provider, and the provider decides.
         None if walk.conversation.may_have_remote_calls => ResultRole::NotJudged,
         Some(_) | None => ResultRole::Orphan,
     }

@@ -37,7 +37,7 @@ pub(super) struct OpenServerCall {
 pub(super) struct PairingWalk<'c, 'a> {
     pub(super) conversation: &'c Conversation<'a>,
     pub(super) rules: PairingRules,
-    /// Parts before this one lie behind a compaction and are not judged.
+    /// Parts before this one precede the last compaction and are not judged.
     pub(super) begin: PartId,
     pub(super) pairing: Pairing,
     /// Row of the first call of the current turn.
@@ -52,20 +52,23 @@ pub(super) struct PairingWalk<'c, 'a> {
     server_ids: HashMap<&'c [u8], usize>,
 }
 
-/// State of the current gap.
+/// State of the gap that is being walked.
 #[derive(Default)]
 struct GapState {
+    /// Number of messages so far that may contain results.
     users: usize,
     /// `true` if it contains a result.
     answers: bool,
+    /// `true` once the place of results has ended.
     closed: bool,
+    /// `true` if only a message border has ended it.
     split: bool,
-    /// Results that no id assigned to a call.
+    /// Results whose id has matched no call.
     unnamed: Vec<ResultRowId>,
 }
 
 impl<'c, 'a> PairingWalk<'c, 'a> {
-    /// Returns a walk at the beginning. Parts before `begin` lie behind a compaction.
+    /// Returns a walk at the beginning. Parts before `begin` precede the last compaction.
     pub(super) fn new(
         conversation: &'c Conversation<'a>,
         rules: PairingRules,
@@ -118,6 +121,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         match &conversation.parts[part].kind {
             PartKind::Thinking => self.pairing.turns[turn].thinking = true,
             PartKind::Call(call) if part < self.begin => {
+                // A result after the compaction may still answer it, so its name must be known.
                 self.hidden.insert(call.call_name());
             }
             PartKind::ServerCall(call) if part < self.begin => {
@@ -152,6 +156,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         };
         // Where ids are optional, a repeated id is no fault.
         let repeats = repeats.filter(|_| self.rules.id_scope != IdScope::Nowhere);
+        // An equal repeat may share the result of the first call. A different one needs its own.
         let equal = repeats.is_some_and(|(first, _)| self.same_call(self.pairing.calls[first].part, part));
         let bad_id = !self.rules.ids.accepts(&call.id);
         self.pairing.calls.push(CallRow {
@@ -168,12 +173,14 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
     /// Returns the first call of the current turn with this id, and the ordinal of the next one.
     fn count_repeats(&self, key: PairingKey<'_>) -> Option<(CallRowId, usize)> {
         let mut same = CallRowId::all(self.first..self.pairing.calls.len()).filter(|row| self.call_key(*row) == key);
+        // The call itself is not in the list yet, and the first one is already taken from the iterator.
         same.next().map(|first| (first, same.count() + 2))
     }
 
-    /// Returns the same for turns with many calls. Each call waits in the queue of its id.
+    /// Does the same for turns with many calls. Each call waits in the queue of its id.
     fn queue_call(&mut self, row: CallRowId, key: PairingKey<'c>) -> Option<(CallRowId, usize)> {
         if self.queues.is_empty() {
+            // The turn has just grown too large to search, so its earlier calls enter the queues too.
             for earlier in CallRowId::all(self.first..row.index()) {
                 self.push_queue(earlier, self.call_key(earlier));
             }
@@ -221,8 +228,10 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
     fn resolve_server_call(&mut self, turn: TurnId, part: PartId, id: &'c Text<'_>) {
         let id: &[u8] = id;
         if let Some(server) = self.server_ids.get(id) {
+            // The first result counts. In a mixed turn it comes in the next assistant message.
             self.servers[*server].resolved.get_or_insert(turn);
         } else if !self.hidden.contains(id) && !self.conversation.may_have_remote_calls {
+            // Thinking in its message is checked after the walk.
             self.pairing.server_halves.push(ServerHalf { part, droppable: true });
         }
     }
@@ -239,7 +248,8 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
                 role == Role::Tool
             };
             if !bears_results {
-                // Instructions before the answering message move behind it. Anything else ends the place of results.
+                // Anthropic accepts no system message between a call and its results, so such messages move behind them.
+                // Anything else ends the place of results.
                 let ahead = self.rules.place == ResultPlace::UserTurn && gap.users == 0;
                 if let (true, Some(turn)) = (ahead, turn) {
                     self.pairing.turns[turn].systems = first..unit + 1;
@@ -260,7 +270,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         if gap.users == 0
             && let Some(turn) = turn
         {
-            // Without an answering message nothing moves.
+            // Without an answering message the results are inserted before the system messages, which then stay.
             self.pairing.turns[turn].systems = first..first;
         }
         if let Some(turn) = turn {
@@ -278,6 +288,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         }
         let conversation = self.conversation;
         let PartKind::Result(result) = &conversation.parts[part].kind else {
+            // Text ends the place of results. Only Gemini accepts other parts before and between them.
             if self.rules.place != ResultPlace::NextContent {
                 gap.closed = true;
                 gap.split = false;
@@ -286,6 +297,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         };
         gap.answers = true;
         let row = ResultRowId::new(self.pairing.results.len());
+        // A result is an orphan until a call claims it, here or across turns.
         let mut fate = ResultRole::Orphan;
         if turn.is_some()
             && result.owner == ResultOwner::Unknown
@@ -295,6 +307,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             fate = ResultRole::Answers(call);
         }
         let by_name = self.rules.place == ResultPlace::NextContent;
+        // Gemini's ids are optional, so a result without one is matched by name and is no fault.
         let nameless = result.id.is_empty() && fate == ResultRole::Orphan && !by_name;
         if nameless || (by_name && fate == ResultRole::Orphan) {
             gap.unnamed.push(row);
@@ -315,7 +328,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         });
     }
 
-    /// Matches calls and results by tool name and order, if only one of the two has an id.
+    /// Matches calls and results by tool name and order, unless both have an id.
     fn match_by_name(&mut self, turn: TurnId, rows: &[ResultRowId]) {
         if rows.is_empty() {
             return;
@@ -333,6 +346,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             let Some(waiting) = open.get_mut(&*result.name) else {
                 continue;
             };
+            // Two ids that differ name two calls, even if the tool is the same.
             let one_sided = |call: &CallRowId| result.id.is_empty() || key_has_no_id(self.call_kind(*call));
             if waiting.front().is_some_and(one_sided)
                 && let Some(call) = waiting.pop_front()
@@ -356,16 +370,19 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         let open: Vec<CallRowId> = calls
             .filter(|call| self.pairing.calls[*call].answer.is_none())
             .collect();
+        // With several open calls a guess could give one the result of another.
         if open.len() != 1 && self.rules.ids != IdRule::Position {
             return;
         }
         for (row, call) in rows.iter().zip(open) {
             let group = |part: PartId| key_of(self.conversation, part).1;
+            // A result of another kind (shell, patch) has the wrong form for this call.
             if group(self.pairing.results[*row].part) != group(self.pairing.calls[call].part) {
                 continue;
             }
             self.pairing.calls[call].answer = Some(*row);
             self.pairing.results[*row].role = ResultRole::Answers(call);
+            // xAI pairs by position itself, so there the missing id is no fault.
             self.pairing.results[*row].nameless = self.rules.ids != IdRule::Position;
         }
     }

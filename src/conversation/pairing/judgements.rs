@@ -1,4 +1,4 @@
-//! Judgements that need the whole walk: open server calls, places of results, mendable fields.
+//! Judgements that need the whole walk: places of results, open server calls, and fields that may be fixed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -46,7 +46,7 @@ fn item_runs(walk: &PairingWalk<'_, '_>) -> Vec<usize> {
         .collect()
 }
 
-/// Numbers calls whose id repeats, if an id must be unique in the whole body.
+/// Numbers the calls whose id repeats, if an id must be unique in the whole body.
 pub(super) fn number_repeats(walk: &mut PairingWalk<'_, '_>) {
     if walk.rules.id_scope != IdScope::Body {
         return;
@@ -62,13 +62,14 @@ pub(super) fn number_repeats(walk: &mut PairingWalk<'_, '_>) {
     }
 }
 
-/// Lets calls at the end of a history stay open if none of them is answered: one result requires all others.
+/// Lets the calls at the end of a history stay open if the format permits that and none of them is answered.
 pub(super) fn judge_open_end(walk: &mut PairingWalk<'_, '_>) {
     let last = walk.pairing.turns.last();
     let Some(turn) = last.filter(|turn| walk.rules.open_end && turn.gap.is_empty()) else {
         return;
     };
     let calls = walk.pairing.calls.get_mut(turn.calls.clone()).unwrap_or_default();
+    // Gemini requires as many results as calls, so one result requires all others.
     if calls.iter().all(|call| call.answer.is_none()) {
         for call in calls {
             call.without_result = WithoutResult::Legal;
@@ -76,7 +77,9 @@ pub(super) fn judge_open_end(walk: &mut PairingWalk<'_, '_>) {
     }
 }
 
-/// Judges open server calls. They are legal in a pause, in a mixed turn and under running code, and else server halves.
+/// Judges open server calls. They are legal in a pause, in a mixed turn and under running code.
+///
+/// Elsewhere they are server halves.
 pub(super) fn judge_servers(walk: &mut PairingWalk<'_, '_>) {
     let last = TurnId::new(walk.pairing.turns.len().saturating_sub(1));
     // Computed once, because the gap behind the last turn may be as long as the history.
@@ -88,15 +91,18 @@ pub(super) fn judge_servers(walk: &mut PairingWalk<'_, '_>) {
             known,
             resolved,
         } = walk.servers[index];
+        // Kinds without documented rules may have no result at all.
         if !known || resolved == Some(turn) {
             continue;
         }
+        // The provider resumes only its last turn, and only if the user has not spoken since.
         let closed = turn != last || *spoke.get_or_insert_with(|| user_spoke(walk, last));
         let found = &mut walk.pairing.turns[turn];
+        // Thinking covers the whole turn, and running code needs its server call.
         let droppable = !found.thinking && !found.programmatic;
         if resolved.is_none() && closed {
             walk.pairing.server_halves.push(ServerHalf { part, droppable });
-            // A half that must stay still blocks user text in the gap.
+            // Text behind an open server call is refused, so a half that stays forbids it.
             found.only_results |= !droppable;
         } else {
             // The provider still works on this call: it accepts nothing but results.
@@ -107,7 +113,7 @@ pub(super) fn judge_servers(walk: &mut PairingWalk<'_, '_>) {
     keep_beside_thinking(walk);
 }
 
-/// Keeps halves in units with thinking.
+/// Marks the halves in units with thinking as not droppable.
 fn keep_beside_thinking(walk: &mut PairingWalk<'_, '_>) {
     let thinks = |part: &Part<'_>| matches!(part.kind, PartKind::Thinking);
     // Halves of one unit follow each other, so each unit is searched once.
@@ -121,7 +127,9 @@ fn keep_beside_thinking(walk: &mut PairingWalk<'_, '_>) {
     }
 }
 
-/// Returns the unit that contains a part. A piece of a split message becomes a message of its own.
+/// Returns the unit that contains a part.
+///
+/// Thinking is looked up by unit, not by message, because a split message is sent as several.
 fn unit_of<'w>(walk: &'w PairingWalk<'_, '_>, part: PartId) -> &'w TurnUnit {
     let behind = walk
         .pairing
@@ -130,7 +138,7 @@ fn unit_of<'w>(walk: &'w PairingWalk<'_, '_>, part: PartId) -> &'w TurnUnit {
     &walk.pairing.units[behind - 1]
 }
 
-/// Returns `true` if the gap contains user text, or anything at all if the turn has no client call to answer.
+/// Returns `true` if the gap contains user text. In a turn without client calls any user message counts.
 fn user_spoke(walk: &PairingWalk<'_, '_>, turn: TurnId) -> bool {
     let found = &walk.pairing.turns[turn];
     let says = |part: PartId| !matches!(walk.conversation.parts[part].kind, PartKind::Result(_));
@@ -140,10 +148,13 @@ fn user_spoke(walk: &PairingWalk<'_, '_>, turn: TurnId) -> bool {
         .any(|unit| found.calls.is_empty() || PartId::all(unit.parts.clone()).any(says))
 }
 
-/// Finds the place for inserted results: behind the last result that stays, else before the answering user message.
+/// Finds the place for inserted results.
+///
+/// It is behind the last result that stays, or at the beginning of the answering user message.
 pub(super) fn place_anchors(walk: &mut PairingWalk<'_, '_>) {
     for row in &walk.pairing.results {
         let Some(turn) = row.turn else { continue };
+        // A result that leaves takes the place with it, so only one that stays may mark it.
         let stays = match row.role {
             ResultRole::Answers(call) => walk.pairing.calls[call].turn == turn,
             ResultRole::NotJudged => true,
@@ -158,6 +169,7 @@ pub(super) fn place_anchors(walk: &mut PairingWalk<'_, '_>) {
             });
         }
     }
+    // Elsewhere results without a neighbour form a message of their own, and need no such place.
     if walk.rules.place == ResultPlace::UserTurn {
         for turn in walk.pairing.turns.iter_mut().filter(|turn| turn.insert_at.is_none()) {
             let user = turn
@@ -169,8 +181,7 @@ pub(super) fn place_anchors(walk: &mut PairingWalk<'_, '_>) {
     }
 }
 
-/// Selects the flaws that may be fixed. Turns with thinking keep blank text, which is the model's own. Flaws behind a
-/// compaction are ignored.
+/// Selects the flaws that may be fixed. Flaws before a compaction are ignored.
 pub(super) fn select_flaws(walk: &mut PairingWalk<'_, '_>) {
     find_wrong_kinds(walk);
     find_split_turns(walk);
@@ -192,7 +203,7 @@ pub(super) fn select_flaws(walk: &mut PairingWalk<'_, '_>) {
         };
         let hidden =
             walk.begin > PartId::default() && flaw.message <= begin && flaw.part.is_none_or(|part| part < walk.begin);
-        // Signed thinking covers the text of its turn.
+        // The model wrote the blank text of a turn with thinking, and the signature covers it.
         let models_own = thinks && flaw.kind == FlawKind::BlankText;
         if !hidden && !models_own {
             walk.pairing.flaws.push((*flaw, !thinks));
@@ -202,6 +213,7 @@ pub(super) fn select_flaws(walk: &mut PairingWalk<'_, '_>) {
 
 /// Finds results that answer their calls in the form of another kind of call.
 fn find_wrong_kinds(walk: &mut PairingWalk<'_, '_>) {
+    // Only OpenAI is known to require that the kinds of call and result match (codex).
     if walk.rules.place != ResultPlace::Anywhere {
         return;
     }
@@ -235,12 +247,14 @@ fn find_split_turns(walk: &mut PairingWalk<'_, '_>) {
         kind => matches!(kind, PartKind::Thinking),
     };
     for turn in walk.pairing.turns.iter().filter(|turn| !turn.calls.is_empty()) {
+        // The first content stays, and the others merge into it.
         for unit in &walk.pairing.units[turn.units.clone()][1..] {
             let flaw = Flaw {
                 message: unit.message,
                 part: None,
                 kind: FlawKind::SplitTurn,
             };
+            // A signature holds only in the content in which Gemini sent it.
             let moves = !walk.conversation.parts[unit.parts.clone()].iter().any(signed);
             walk.pairing.flaws.push((flaw, moves));
         }

@@ -13,7 +13,7 @@ pub struct MisplacedWords {
     pub part: PartId,
     /// The call before which the text belongs, or the first result of its message.
     pub beside: PartId,
-    /// `true` if the text can move. Nothing moves over thinking, which may be signed.
+    /// `true` if the text can move. Nothing moves over signed thinking or a compaction.
     pub movable: bool,
 }
 
@@ -48,10 +48,12 @@ fn behind_call(conversation: &Conversation<'_>, index: usize, unit: &TurnUnit) -
     }
     let parts = conversation.parts.get(unit.parts.clone())?;
     let call = parts.iter().position(|part| matches!(part.kind, PartKind::Call(_)))?;
+    // Text before the first call is in its place.
     let behind = parts.get(call..)?;
     let is_word = |part: &Part<'_>| matches!(part.kind, PartKind::Other);
     let first = behind.iter().position(is_word)?;
     let last = behind.iter().rposition(is_word)?;
+    // Thinking is bound to its prefix. The blocks before a compaction are ignored.
     let is_barrier = |part: &Part<'_>| matches!(part.kind, PartKind::Thinking | PartKind::Compaction);
     Some(MisplacedWords {
         unit: index,
@@ -74,6 +76,7 @@ fn beside_result(conversation: &Conversation<'_>, index: usize, unit: &TurnUnit)
         unit: index,
         part: PartId::new(unit.parts.start + word),
         beside: PartId::new(unit.parts.start + result),
+        // The provider ignores blocks before a compaction, so none may change sides.
         movable: !parts.iter().any(|part| matches!(part.kind, PartKind::Compaction)),
     })
 }

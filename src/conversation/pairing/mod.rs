@@ -1,6 +1,6 @@
 //! The pairing algorithm, one for all formats: it matches results to calls and finds breaches of the rules.
 //!
-//! Walks the history once in document order. Every step is linear, whatever ids a client sends. Never edits.
+//! It walks the history once in document order and never edits. Each step is linear, whatever ids a client sends.
 
 mod across_turns;
 mod in_turn;
@@ -23,13 +23,13 @@ pub struct Pairing {
     pub units: Vec<TurnUnit>,
     /// Assistant turns in document order.
     pub turns: Vec<Turn>,
-    /// Client calls behind the last compaction, in document order.
+    /// Client calls after the last compaction, in document order.
     pub calls: Vec<CallRow>,
-    /// Client results behind the last compaction, in document order.
+    /// Client results after the last compaction, in document order.
     pub results: Vec<ResultRow>,
     /// Server calls and server results without their other half.
     pub server_halves: Vec<ServerHalf>,
-    /// Rejected fields, and `true` for those that may be fixed: not in a turn with thinking.
+    /// Rejected fields, each with `true` if it may be fixed. A turn with thinking is not edited.
     pub flaws: Vec<(Flaw, bool)>,
     /// Text in places where the provider accepts none, in document order.
     pub misplaced_words: Vec<MisplacedWords>,
@@ -57,7 +57,7 @@ pub struct CallRow {
     pub answer: Option<ResultRowId>,
     /// Consequence if it has no answer.
     pub without_result: WithoutResult,
-    /// The first call of the turn, or of the body, with the same id, and the ordinal of this one.
+    /// The first call of the turn, or of the body, with the same id, and the ordinal of this one. `None` for the first.
     pub repeats: Option<(CallRowId, usize)>,
     /// `true` if its name and input equal those of the call that it repeats.
     pub equals_first: bool,
@@ -72,13 +72,13 @@ pub struct ResultRow {
     pub part: PartId,
     /// Index of the unit.
     pub unit: usize,
-    /// The turn in whose gap it lies.
+    /// The turn in whose gap it lies. `None` before the first turn.
     pub turn: Option<TurnId>,
     /// Its position relative to the place of that turn's results.
     pub position: ResultPosition,
     /// `true` if it lies where the result of its call belongs.
     pub in_place: bool,
-    /// `true` if it names no call.
+    /// `true` if it has no id and the format requires one.
     pub nameless: bool,
     /// Its role.
     pub role: ResultRole,
@@ -94,11 +94,11 @@ impl ResultRow {
 /// The position of a result relative to the place of a turn's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultPosition {
-    /// Inside.
+    /// Inside that place.
     Leading,
-    /// Outside only because of a message border.
+    /// Outside it, but only because a message border separates it from the other results.
     Split,
-    /// Outside.
+    /// Outside it.
     Outside,
 }
 
@@ -115,7 +115,7 @@ pub enum ResultRole {
     RepeatsRemote,
     /// An orphan: no call of this history owns it for certain.
     Orphan,
-    /// Not judged, because its call lies outside the body or behind a compaction.
+    /// Not judged, because its call may lie outside the body or before a compaction.
     NotJudged,
 }
 
@@ -141,7 +141,7 @@ pub fn pair_history(conversation: &Conversation<'_>, rules: PairingRules) -> Pai
     let mut walk = PairingWalk::new(conversation, rules, compaction.unwrap_or_default(), pairing);
     walk.walk_history();
     across_turns::match_across_turns(&mut walk);
-    // The order matters: anchors depend on the roles of results, and flaws on the judged server calls.
+    // Last, because only now are the roles of all results final.
     judgements::find_results_in_place(&mut walk);
     judgements::number_repeats(&mut walk);
     judgements::judge_open_end(&mut walk);
@@ -150,10 +150,11 @@ pub fn pair_history(conversation: &Conversation<'_>, rules: PairingRules) -> Pai
     judgements::select_flaws(&mut walk);
     misplaced_words::find_misplaced_words(&mut walk);
     let pairing = &mut walk.pairing;
+    // After a compaction, or with a history at the provider, the body does not show the true beginning.
     let assistant_first = pairing.units.first().is_some_and(|unit| unit.role == Role::Assistant);
     let whole = compaction.is_none() && !conversation.may_have_remote_calls;
     pairing.headless = rules.user_first && whole && assistant_first && {
-        // Gemini refuses only a leading turn with calls: "function call turn comes immediately after a user turn".
+        // Gemini refuses only a leading turn with calls ("function call turn comes immediately after a user turn").
         rules.place != ResultPlace::NextContent || begins_with_calls(conversation, &pairing.units)
     };
     walk.pairing
@@ -161,12 +162,13 @@ pub fn pair_history(conversation: &Conversation<'_>, rules: PairingRules) -> Pai
 
 /// Returns `true` if the assistant messages at the beginning contain a call.
 pub(crate) fn begins_with_calls(conversation: &Conversation<'_>, units: &[TurnUnit]) -> bool {
+    // Gemini reads consecutive model contents as one turn, so the call may be in any of them.
     let run = units.iter().take_while(|unit| unit.role == Role::Assistant);
     let mut parts = run.flat_map(|unit| &conversation.parts[unit.parts.clone()]);
     parts.any(|part| matches!(part.kind, PartKind::Call(_)))
 }
 
-/// Returns the name in the call or result at `part`, and its group.
+/// Returns the name by which the call or result at `part` pairs, and its group.
 fn key_of<'c>(conversation: &'c Conversation<'_>, part: PartId) -> (&'c [u8], u8) {
     match conversation.part(part).map(|found| &found.kind) {
         Some(PartKind::Call(call)) => (call.call_name(), call.family.group),

@@ -9,7 +9,7 @@ use super::{
     content_coding::ContentCoding,
     context::{ContextBuilder, RequestContext},
     outgoing::{OutgoingBody, Payload, SentBody, boxed_client_body},
-    pending_pins::{CallAnswers, PendingPins},
+    pending_pins::{CallAnswers, PendingPins, call_answers},
 };
 use crate::{
     auth::Caller,
@@ -30,8 +30,7 @@ use crate::{
     },
     recall::LedgerBudget,
     repair::{
-        Action, Assignment, KnownAnswers, Mode, Paired, PairingContext, Parsed, PinnedAnswer, Plan, RepairPolicy,
-        RepairReport, parse, plan,
+        Action, KnownAnswers, Mode, Paired, PairingContext, Parsed, Plan, RepairPolicy, RepairReport, parse, plan,
     },
     session::body_user,
     splice::Segments,
@@ -469,31 +468,6 @@ impl BodyRepair<'_> {
         log.repair_header = Some(HeaderValue::from_static("unreadable"));
         let context = self.context_builder(caller).enter(&[], &Outline::default());
         OutgoingBody::from_payload(payload, context)
-    }
-}
-
-/// Returns the answers in a plan's body: those that it assigns and that are to be pinned, and those pinned before.
-pub(in crate::proxy) fn call_answers(
-    paired: &Paired<'_>,
-    plan: &Plan,
-    lookup: &CallLookup,
-    caller: Caller,
-) -> CallAnswers {
-    // A result under a key that may name another call too is not pinned, but derived again from each body.
-    let is_pinned = |assigned: &&Assignment| {
-        let is_own = caller.is_authenticated() && assigned.is_unique;
-        is_own || matches!(assigned.answer, PinnedAnswer::Placeholder(_))
-    };
-    let assigned = plan.assigned.iter().filter(is_pinned);
-    let pinned = |key| lookup.known.pinned.get(key);
-    let used = paired
-        .open_calls()
-        .filter_map(|call| Some((call.key, pinned(&call.key)?.clone())));
-    CallAnswers {
-        pinned_before: used.collect(),
-        assigned: assigned
-            .map(|assigned| (assigned.call, assigned.answer.clone()))
-            .collect(),
     }
 }
 

@@ -17,11 +17,11 @@ use http::{
 };
 use http_body::Body as _;
 
-pub(super) use body_repair::call_answers;
 pub(super) use call_lookup::{CallLookup, CallMemory};
 pub(super) use context::RequestContext;
 pub(super) use outgoing::{OutgoingRequest, SentBody};
 pub(super) use pending_pins::CallAnswers;
+pub(super) use pending_pins::call_answers;
 
 use super::{
     client_body::{ClientBody, CollectedBody},

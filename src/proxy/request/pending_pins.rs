@@ -4,12 +4,14 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use crate::proxy::{catch_core_panic::catch_core_panic, late_results::LateResults};
+use super::call_lookup::CallLookup;
 use crate::{
+    auth::Caller,
     conversation::Outline,
     ledger::RecordName,
+    proxy::{catch_core_panic::catch_core_panic, late_results::LateResults},
     recall::{AppendedText, AssignedAnswer, LedgerBudget},
-    repair::{Anchor, CallKey, PinnedAnswer, client_results},
+    repair::{Anchor, Assignment, CallKey, Paired, PinnedAnswer, Plan, client_results},
 };
 
 /// Answers that one request contains for calls to which its client sends no result in place.
@@ -110,5 +112,30 @@ impl Drop for PendingPins {
             .recall
             .roll_back_answers(self.late_results.pin_scope(), &self.answers.assigned);
         self.remove_placed_text();
+    }
+}
+
+/// Returns the answers in a plan's body: those that it assigns and that are to be pinned, and those pinned before.
+pub(in crate::proxy) fn call_answers(
+    paired: &Paired<'_>,
+    plan: &Plan,
+    lookup: &CallLookup,
+    caller: Caller,
+) -> CallAnswers {
+    // A result under a key that may name another call too is not pinned, but derived again from each body.
+    let is_pinned = |assigned: &&Assignment| {
+        let is_own = caller.is_authenticated() && assigned.is_unique;
+        is_own || matches!(assigned.answer, PinnedAnswer::Placeholder(_))
+    };
+    let assigned = plan.assigned.iter().filter(is_pinned);
+    let pinned = |key| lookup.known.pinned.get(key);
+    let used = paired
+        .open_calls()
+        .filter_map(|call| Some((call.key, pinned(&call.key)?.clone())));
+    CallAnswers {
+        pinned_before: used.collect(),
+        assigned: assigned
+            .map(|assigned| (assigned.call, assigned.answer.clone()))
+            .collect(),
     }
 }

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use crate::{
     clock,
     policy::{Observation, ProviderErrorInfo, Verdict, classify, status_of_error, stream_timeouts::StreamTimeouts},
-    proxy::error_shape::openai_type,
     upstream::BoxedBody,
+    wire::openai_error_type,
     wire::watch::Watcher,
 };
 
@@ -130,7 +130,7 @@ fn error_response(data: &[u8], error_info: &ProviderErrorInfo) -> Response<Bytes
         // Responses sends the members of the error without an object around them.
         _ => json!({ "error": {
             "message": value.get("message"),
-            "type": openai_type(status),
+            "type": openai_error_type(status.as_u16()),
             "param": value.get("param"),
             "code": value.get("code"),
         } })

@@ -15,13 +15,13 @@ use http_body_util::BodyExt;
 
 pub use relay::{AnswerBody, RelayError};
 
-use super::{error_shape::ErrorShape, exchange_log::ExchangeLog, headers, old_ids};
+use super::{exchange_log::ExchangeLog, headers, old_ids};
 use crate::{
     policy::{Class, LimitHints, ProviderErrorInfo, Verdict, stream_timeouts::StreamTimeouts},
     provider::{self, Route},
     upstream::{BoxedBody, Phase, ReadIdle, SendError, SendErrorKind},
     wire::{
-        Format, REFUSAL_BYTES_MAX, Refusal, read_refusal,
+        ErrorShape, Format, REFUSAL_BYTES_MAX, Refusal, read_refusal,
         watch::{Framing, Watcher},
     },
 };

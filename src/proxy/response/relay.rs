@@ -22,10 +22,10 @@ use crate::{
         stream_timeouts::{RunningTool, StreamTimeouts},
     },
     provider::ProviderKind,
-    proxy::{error_shape::ErrorShape, exchange_log::ExchangeLog, headers},
+    proxy::{exchange_log::ExchangeLog, headers},
     telemetry::events::AnswerSummary,
     wire::{
-        Format,
+        ErrorShape, Format,
         watch::{Facts, Watcher},
     },
 };
@@ -375,7 +375,7 @@ impl Relay {
         let id = &self.log.event.request_id;
         let event = self
             .shape
-            .and_then(|shape| shape.error_event(error.status(), verdict.code, &message, id));
+            .and_then(|shape| shape.error_event(error.status().as_u16(), verdict.code, &message, id));
         let Some(event) = event else {
             return Poll::Ready(Some(Err(error)));
         };

@@ -1,4 +1,4 @@
-//! Pins what programs ask of the admin listener and of `/ledger/v1`, and what they are answered. Never texts for people.
+//! Pins the requests and answers of the admin API and of `/ledger/v1`, without texts for people.
 
 use antiphon::admin::{Readiness, admin_router};
 use axum::http::StatusCode;
@@ -13,18 +13,18 @@ use crate::{
 };
 
 #[tokio::test]
-async fn the_admin_api_is_described_like_this() {
+async fn the_admin_api_document_is_pinned() {
     let router = admin_router(admin(Readiness::new()));
     let (status, _, text) = answer(&router, get("/admin/v1/openapi.json", &[])).await;
     assert_eq!(status, StatusCode::OK);
     let mut document: Value = serde_json::from_str(&text).unwrap();
-    // A release changes it.
+    // The version changes with each release.
     document["info"]["version"] = json!("*");
     same("openapi.json", &without_prose(document));
 }
 
 #[tokio::test]
-async fn health_is_told_like_this() {
+async fn health_answers_are_pinned() {
     let readiness = Readiness::new();
     let router = admin_router(admin(readiness.clone()));
     let mut facts = Vec::new();
@@ -73,7 +73,7 @@ fn told(answer: &Message) -> String {
 }
 
 #[tokio::test]
-async fn the_ledger_api_is_asked_and_answers_like_this() {
+async fn the_ledger_api_is_pinned() {
     let (_upstream, app) = ledger::world().await;
     ledger::record(&app, "ann", STRONG).await;
     ledger::record(&app, "ann", WEAK).await;
@@ -127,7 +127,7 @@ async fn the_ledger_api_is_asked_and_answers_like_this() {
     ));
     let empty = ledger::get(&app, "outstanding", ANN).await;
     facts.push_str(&format!("nothing outstanding: GET outstanding -> {}\n", told(&empty)));
-    // In front of the event stands the size of its chunk.
+    // The chunk size precedes the event.
     feed.until("\r\n").await;
     feed.until("\r\n").await;
     let event = String::from_utf8(feed.until("}\n\n").await).unwrap();
@@ -135,9 +135,9 @@ async fn the_ledger_api_is_asked_and_answers_like_this() {
     same("ledger-api.txt", &facts);
 }
 
-/// Pages of the admin API as they are, beside the document that describes them.
+/// Checks the keys of real admin pages against the document that describes them.
 #[tokio::test]
-async fn pages_of_the_admin_api_hold_the_keys_of_the_document() {
+async fn admin_pages_have_the_documented_keys() {
     let router = admin_router(admin(Readiness::new()));
     let (_, _, text) = answer(&router, get("/admin/v1/openapi.json", &[])).await;
     let document: Value = serde_json::from_str(&text).unwrap();

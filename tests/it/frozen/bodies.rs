@@ -1,6 +1,6 @@
-//! Small bodies in every format, each with one thing for repair to write. The bytes that come out are frozen.
+//! Small bodies in every format, each with one thing for repair to write. The output bytes are frozen.
 
-/// A call of each tier, and of a tool that nobody has described, all without results.
+/// Calls of each tier, and of a tool without a tier, all without results.
 #[rustfmt::skip]
 pub(crate) const TIERS: &[(&str, &str)] = &[
     ("anthropic", r#"{"messages":[{"role":"user","content":"go"},{"role":"assistant","content":[{"type":"tool_use","id":"toolu_reads","name":"reads","input":{}},{"type":"tool_use","id":"toolu_reverts","name":"reverts","input":{}},{"type":"tool_use","id":"toolu_keeps","name":"keeps","input":{}},{"type":"tool_use","id":"toolu_sends","name":"sends","input":{}},{"type":"tool_use","id":"toolu_unknown","name":"unknown","input":{}}]},{"role":"user","content":"on"}]}"#),
@@ -20,7 +20,7 @@ pub(crate) const CALLS: &[(&str, &str)] = &[
     ("gemini", r#"{"contents":[{"role":"user","parts":[{"text":"go"}]},{"role":"model","parts":[{"functionCall":{"name":"reads","args":{},"id":"c1"}}]},{"role":"user","parts":[{"text":"on"}]}]}"#),
 ];
 
-/// Histories that end with words of the user.
+/// Histories that end with user text.
 #[rustfmt::skip]
 pub(crate) const LATE: &[(&str, &str)] = &[
     ("anthropic", r#"{"messages":[{"role":"user","content":"go"},{"role":"assistant","content":"a"},{"role":"user","content":"b"}]}"#),
@@ -39,7 +39,7 @@ pub(crate) const UNBOUND: &[&str] = &[
     r#"{"model":"m","thinking":{"type":"adaptive"},"messages":[{"role":"user","content":"go"}]}"#,
 ];
 
-/// What is written, the wire, and the body.
+/// Name of the written text, wire, and body.
 #[rustfmt::skip]
 pub(crate) const ROWS: &[(&str, &str, &str)] = &[
     ("placeholder behind a call at the end", "anthropic", r#"{"messages":[{"role":"user","content":"go"},{"role":"assistant","content":[{"type":"tool_use","id":"toolu_1","name":"run","input":{}}]}]}"#),

@@ -1,4 +1,4 @@
-//! Pins the command line: subcommands, flags, values, defaults, variables, exit codes, and what programs read.
+//! Pins the command line: subcommands, flags, values, defaults, variables, exit codes, and machine-readable output.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ use crate::{
 const BROKEN: &str = "tests/cases/anthropic/unanswered_user_talks/request.json";
 const HEALTHY: &str = "tests/cases/openai-chat/healthy_run_in_any_order/request.json";
 
-/// Returns what is known of an argument but its help.
+/// Returns everything about an argument except its help.
 fn argument(arg: &Arg) -> String {
     let mut facts = vec![match (arg.get_long(), arg.get_short()) {
         (Some(long), Some(short)) => format!("--{long} -{short}"),
@@ -83,7 +83,7 @@ fn commands(at: &str, command: &clap::Command, facts: &mut Vec<String>) {
 }
 
 #[test]
-fn the_command_line_takes_these_arguments_and_variables() {
+fn command_line_arguments_and_variables_are_pinned() {
     let mut command = cli::command();
     command.build();
     let mut facts = Vec::new();
@@ -92,7 +92,7 @@ fn the_command_line_takes_these_arguments_and_variables() {
     same_lines("cli.txt", facts);
 }
 
-/// Runs the binary with a state directory and an environment of its own.
+/// Runs the binary with its own state directory and environment.
 fn antiphon(arguments: &[&str], stdin: &[u8]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
     for (name, _) in VARIABLES {
@@ -105,7 +105,7 @@ fn antiphon(arguments: &[&str], stdin: &[u8]) -> Output {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // A child that reads nothing has closed the pipe.
+    // A child that reads no input closes the pipe.
     drop(child.stdin.take().unwrap().write_all(stdin));
     child.wait_with_output().unwrap()
 }
@@ -153,7 +153,7 @@ impl Files {
     }
 }
 
-/// Command lines that end by themselves. `+` stands for a blank inside a word.
+/// Command lines that end by themselves. `+` stands for a space inside a word.
 const COMMAND_LINES: &[&str] = &[
     "--version",
     "--help",
@@ -210,7 +210,7 @@ const COMMAND_LINES: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn subcommands_exit_with_these_codes() {
+async fn exit_codes_of_subcommands_are_pinned() {
     let files = Files::new().await;
     let facts = COMMAND_LINES.iter().map(|line| {
         let output = files.run(line, b"");
@@ -236,7 +236,7 @@ fn output_keys(name: &str, bytes: &[u8]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn programs_read_these_keys_and_lines() {
+async fn machine_readable_output_is_pinned() {
     let files = Files::new().await;
     let mut facts = Vec::new();
     for line in [
@@ -282,7 +282,7 @@ fn variables_of_run(files: &Files) -> Vec<String> {
 }
 
 #[test]
-fn the_configuration_file_has_these_keys_and_defaults() {
+fn configuration_keys_and_defaults_are_pinned() {
     let schema = antiphon(&["config", "schema"], b"").stdout;
     same(
         "config-schema.json",

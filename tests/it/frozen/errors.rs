@@ -1,13 +1,14 @@
-//! Pins the errors that the proxy itself answers: status, fields of the head, and the body in each provider's shape.
-//! The message is for people and is not pinned.
+//! Pins the errors that the proxy itself returns: status, headers, and the body in each provider's shape. The message
+//! is for people and is not pinned.
 
 use std::{io, time::Duration};
 
 use antiphon::{
     conversation::{Finding, FindingKind},
     policy::{Class, Reason, Verdict},
-    proxy::{ClientFault, ErrorShape, ProxyError, Rejection, credential::ApplyError},
+    proxy::{ClientFault, ProxyError, Rejection, credential::ApplyError},
     upstream::{Phase, SendError, SendErrorKind},
+    wire::ErrorShape,
     wire::Format,
 };
 use http::StatusCode;
@@ -44,7 +45,7 @@ const KINDS: [(&str, SendErrorKind); 4] = [
     ("own body", SendErrorKind::Request),
 ];
 
-/// Every error, under a name that only this file uses.
+/// Returns every error, under a name that only this file uses.
 fn errors() -> Vec<(String, ProxyError)> {
     let mut errors: Vec<(String, ProxyError)> = Vec::new();
     for refusal in REFUSALS {
@@ -105,7 +106,7 @@ fn exhausted(add: &mut impl FnMut(&str, ProxyError)) {
     }
 }
 
-/// Adds sends without an answer: each place, and each way to fail there.
+/// Adds failed sends: each phase and each way to fail in it.
 fn unanswered(add: &mut impl FnMut(&str, ProxyError)) {
     let mut failed = |name: &str, phase, kind, cause: Option<io::ErrorKind>| {
         let source = cause.map(|cause| io::Error::from(cause).into());
@@ -127,7 +128,7 @@ fn unanswered(add: &mut impl FnMut(&str, ProxyError)) {
     );
 }
 
-/// Replaces the texts for people. Finding lists stay.
+/// Removes the texts for people. Finding lists stay.
 fn without_messages(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -145,7 +146,7 @@ fn without_messages(value: &mut Value) {
 }
 
 #[test]
-fn errors_of_the_proxy_have_these_codes_and_shapes() {
+fn codes_and_shapes_of_proxy_errors_are_pinned() {
     let mut facts = String::new();
     for (name, error) in errors() {
         let (side, phase, code) = (error.side(), error.phase(), error.code());
@@ -174,21 +175,21 @@ fn errors_of_the_proxy_have_these_codes_and_shapes() {
 }
 
 #[test]
-fn statuses_and_stream_errors_have_these_types() {
+fn types_of_statuses_and_stream_errors_are_pinned() {
     let mut facts = Vec::new();
     let statuses = [400, 401, 403, 404, 405, 408, 413, 417, 426, 429, 500, 502, 503, 504];
     for (name, shape) in SHAPES {
         for status in statuses.map(|status| StatusCode::from_u16(status).unwrap()) {
-            let body = shape.error_body(status, "CODE", "*", "ID");
+            let body = shape.error_body(status.as_u16(), "CODE", "*", "ID");
             facts.push(format!("body {name} {} {body}", status.as_u16()));
-            let event = shape.error_event(status, "CODE", "*", "ID");
+            let event = shape.error_event(status.as_u16(), "CODE", "*", "ID");
             let event = event.map(|event| format!("{:?}", String::from_utf8(event.to_vec()).unwrap()));
             facts.push(format!(
                 "event {name} {} {}",
                 status.as_u16(),
                 event.as_deref().unwrap_or("-")
             ));
-            if let Some(kind) = shape.error_type_header(status) {
+            if let Some(kind) = shape.error_type_header(status.as_u16()) {
                 facts.push(format!("x-amzn-errortype {name} {} {kind}", status.as_u16()));
             }
         }
@@ -197,7 +198,7 @@ fn statuses_and_stream_errors_have_these_types() {
 }
 
 #[tokio::test]
-async fn the_admin_listener_refuses_with_these_codes() {
+async fn refusal_codes_of_the_admin_listener_are_pinned() {
     let open = antiphon::admin::admin_router(admin(antiphon::admin::Readiness::new()));
     let guarded = antiphon::admin::admin_router(api::with_token());
     let mut facts = Vec::new();

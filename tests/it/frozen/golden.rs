@@ -1,7 +1,7 @@
-//! Golden files of the outside contracts: names, codes, keys and bytes that clients, operators and stored data rely on.
+//! Golden files of outside contracts: names, codes, keys and bytes that clients, operators and stored data rely on.
 //!
-//! Each test computes its facts from the running code and compares them with one file under `tests/frozen/`.
-//! `FREEZE=write cargo test --test it frozen` writes the files anew. Read the difference before you commit it.
+//! Each test computes facts from the running code and compares them with one file under `tests/frozen/`.
+//! `FREEZE=write cargo test --test it frozen` rewrites the files. Read the difference before you commit it.
 
 use std::{collections::BTreeSet, env, fs, path::PathBuf};
 
@@ -79,20 +79,20 @@ pub(crate) fn same(name: &str, actual: &str) {
     );
 }
 
-/// Compares lines, sorted and each once, with a golden file.
+/// Compares lines, sorted and without duplicates, with a golden file.
 pub(crate) fn same_lines(name: &str, lines: impl IntoIterator<Item = String>) {
     let lines: BTreeSet<String> = lines.into_iter().collect();
     let lines: Vec<String> = lines.into_iter().map(|line| line + "\n").collect();
     same(name, &lines.concat());
 }
 
-/// Returns a document without the texts that are written for people, indented.
+/// Returns an indented document without texts for people.
 pub(crate) fn without_prose(mut document: Value) -> String {
     strip(&mut document);
     format!("{document:#}\n")
 }
 
-/// Removes texts for people. A property that is called `description` is an object, and stays.
+/// Removes texts for people. A property named `description` is an object, and stays.
 fn strip(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -106,7 +106,7 @@ fn strip(value: &mut Value) {
     }
 }
 
-/// Returns each path of a document with the type of its value, one a line. List elements share the path `[]`.
+/// Returns each path of a document with the type of its value, one per line. List elements share the path `[]`.
 pub(crate) fn keys(at: &str, value: &Value) -> Vec<String> {
     match value {
         Value::Object(members) => {
@@ -129,7 +129,7 @@ pub(crate) fn keys(at: &str, value: &Value) -> Vec<String> {
 #[test]
 fn every_golden_file_is_compared_by_a_test() {
     if !freeze().is_empty() {
-        // Other tests are writing the files.
+        // With `FREEZE=write`, other tests are writing the files.
         return;
     }
     let folder = fs::read_dir(path(FILES[0]).parent().unwrap()).unwrap();
@@ -141,7 +141,7 @@ fn every_golden_file_is_compared_by_a_test() {
 }
 
 #[test]
-fn prose_is_removed_and_properties_are_not() {
+fn texts_are_removed_but_properties_are_not() {
     let document = serde_json::json!({
         "title": "prose",
         "properties": {"title": {"type": "string", "description": "prose"}, "a": {"enum": ["description"]}},

@@ -1,4 +1,4 @@
-//! Pins header names and values: which are read, which go to the provider, which go to the client, which are ours.
+//! Pins header names and values: those that are read, sent to the provider, sent to the client, and added by the proxy.
 
 use std::time::Duration;
 
@@ -6,9 +6,10 @@ use antiphon::{
     auth::{Caller, Principal},
     auth::{Credential, PrincipalKey, Profile, Secret},
     policy::{Class, LimitHints, ProviderErrorInfo, billed_organisation},
-    proxy::ErrorShape,
+    proxy::guess_shape,
     repair::{Mode, parse},
     session::{NoKnownLanes, SessionRequest, find_lane, read_client_hints},
+    wire::ErrorShape,
     wire::{Format, Wire},
 };
 use http::{HeaderMap, HeaderName};
@@ -28,7 +29,7 @@ fn map(fields: &[(&str, &str)]) -> HeaderMap {
 
 const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"go"}]}"#;
 
-/// Returns what tells the lane of a request with these fields: the source, and whether an agent has one of its own.
+/// Returns the source of the lane of a request with these headers, and whether an agent has its own lane.
 fn lane_facts(fields: &[(&str, &str)]) -> String {
     let outline = parse(ASK.as_bytes(), Wire::ANTHROPIC).unwrap().outline();
     let headers = map(fields);
@@ -44,9 +45,9 @@ fn lane_facts(fields: &[(&str, &str)]) -> String {
     format!("session={source} agent={}", asked.agent_label().is_some())
 }
 
-/// Returns the error shape of a request whose path says nothing.
+/// Returns the error shape of a request whose path names no format.
 fn shape_fact(headers: &HeaderMap) -> &'static str {
-    match ErrorShape::guess_from_head("/", headers) {
+    match guess_shape("/", headers) {
         ErrorShape::Anthropic => "anthropic",
         ErrorShape::OpenAi => "openai",
         ErrorShape::Responses => "responses",
@@ -55,7 +56,7 @@ fn shape_fact(headers: &HeaderMap) -> &'static str {
     }
 }
 
-/// Returns what the head says of the request beside who sends it.
+/// Returns the facts in the headers that do not identify the client.
 fn marks_facts(headers: &HeaderMap) -> String {
     let marks = read_client_hints(headers, "/v1/messages");
     let mut facts = String::new();
@@ -71,7 +72,7 @@ fn marks_facts(headers: &HeaderMap) -> String {
     facts
 }
 
-/// Fields that a client may send, each by itself.
+/// Request headers, each sent by itself.
 const ASKED_WITH: &[(&str, &str)] = &[
     ("anthropic-version", "2023-06-01"),
     ("api-key", "k"),
@@ -100,11 +101,11 @@ const ASKED_WITH: &[(&str, &str)] = &[
     ("x-stainless-timeout", "600"),
 ];
 
-/// Nine seconds behind `NOW`.
+/// Nine seconds after `NOW`.
 const LATER: &str = "2026-12-01T00:00:09Z";
 const REJECTED: (&str, &str) = ("anthropic-ratelimit-unified-status", "rejected");
 
-/// Fields that a provider may answer with, each beside those that it is read with.
+/// Answer headers, each with the headers it is read together with.
 #[rustfmt::skip]
 const ANSWERED_WITH: &[&[(&str, &str)]] = &[
     &[("retry-after", "7")],
@@ -132,7 +133,7 @@ const ANSWERED_WITH: &[&[(&str, &str)]] = &[
 const NOW: Duration = Duration::from_secs(1_796_083_200);
 
 #[test]
-fn headers_with_these_names_are_read() {
+fn headers_that_are_read_are_pinned() {
     let mut facts = Vec::new();
     for field in ASKED_WITH {
         let headers = map(&[*field]);
@@ -171,7 +172,7 @@ fn headers_with_these_names_are_read() {
     same_lines("headers-read.txt", facts);
 }
 
-/// Fields of a request beside those that every request has.
+/// Headers of a request beside those that every request has.
 const CARRIED: &[(&str, &str)] = &[
     ("Accept-Encoding", "gzip"),
     ("Anthropic-Beta", "one"),
@@ -205,7 +206,7 @@ const CARRIED: &[(&str, &str)] = &[
     ("transfer_encoding", "x"),
 ];
 
-/// Returns each field of a head, without the parts that differ from run to run.
+/// Returns each header of a head, without the parts that differ from run to run.
 fn fields(message: &Message) -> Vec<String> {
     let stable = |line: &str| {
         let (name, value) = line.split_once(':').unwrap();
@@ -227,7 +228,7 @@ const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConte
     Proxy-Authenticate: Basic\r\nX-Request-Id: q\r\nAnthropic-Ratelimit-Requests-Remaining: 9\r\nUpgrade: h2c\r\n\r\n{}";
 
 #[tokio::test]
-async fn these_headers_are_relayed_removed_and_added() {
+async fn relayed_removed_and_added_headers_are_pinned() {
     let mut facts = String::new();
     for (name, path, has_profile) in [
         ("inspected", "/anthropic/v1/messages", false),
@@ -276,9 +277,9 @@ async fn these_headers_are_relayed_removed_and_added() {
     same("headers-relayed.txt", &facts);
 }
 
-/// A history with one call that has no result.
+/// A history with one call without a result.
 const OPEN: &str = r#"{"model":"m","messages":[{"role":"user","content":"go"},{"role":"assistant","content":[{"type":"tool_use","id":"toolu_1","name":"f","input":{}}]},{"role":"user","content":"on"}]}"#;
-/// The key of the history stands twice.
+/// A body with two keys of the history.
 const TWICE: &str = r#"{"messages":[],"messages":[]}"#;
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
 const NO_KEY: &[u8] = b"HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
@@ -286,7 +287,7 @@ const REFUSED: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/j
     {\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"messages.1: `tool_use` ids must be unique\"}}   ";
 
 #[tokio::test]
-async fn answers_carry_these_notes() {
+async fn repair_headers_of_answers_are_pinned() {
     let mut facts = String::new();
     let message = "/anthropic/v1/messages";
     #[rustfmt::skip]

@@ -1,7 +1,7 @@
-//! Pins the ledger: today's proxy writes the records of `ledger-v1.db`, and goes on with the conversations in that file.
+//! Pins the ledger: the proxy writes the records of `ledger-v1.db`, and continues the conversations in that file.
 //!
-//! `ledger-v1.db` was written by version 0.1 and stays as it is: operators keep files like it. `FREEZE=ledger` writes a
-//! new one. Do that only together with a new layout, under a new name, and keep a test that reads the old file.
+//! Version 0.1 wrote `ledger-v1.db`, and the file must not change: operators have files like it. `FREEZE=ledger` writes
+//! a new one. Do that only together with a new layout, under a new name, and keep a test that reads the old file.
 
 use std::{
     fs,
@@ -24,11 +24,11 @@ use crate::{
     support::{app::post_with, state},
 };
 
-/// The secret of the file. Names in it are hashes under this key.
+/// The secret of the file, which is the key of the hashes that name records.
 const SECRET: [u8; 32] = *b"the secret of a frozen ledger v1";
 
-/// Leaves every kind of record in the ledger.
-async fn writes(stage: &mut Stage) {
+/// Writes every kind of record into the ledger.
+async fn write_every_record(stage: &mut Stage) {
     let secret = SECRET;
     drop(SqliteLedger::open(&stage.install.ledger(), LedgerSettings::default(), secret).unwrap());
     stage.configure(&each(), TIERS);
@@ -42,7 +42,7 @@ async fn writes(stage: &mut Stage) {
     of_frank(stage).await;
 }
 
-/// Results that were posted in time and late, one that failed, and placeholders of both numbers.
+/// Results that were posted in time and late, a failed one, and placeholders of both numbers.
 async fn of_ann(stage: &mut Stage) {
     let (who, log) = (&scene::ANN, scene::ANN_LOG);
     stage.asks("ann 1", who, &log[..1], words()).await;
@@ -79,7 +79,7 @@ async fn of_ann(stage: &mut Stage) {
     process.stop().await;
 }
 
-/// Calls of an agent, one of whose ids comes again; a result that was moved; an answer that nobody confirmed.
+/// Calls of an agent with a repeated id, a moved result, and an unconfirmed answer.
 async fn of_other_sessions(stage: &mut Stage) {
     let calls = [(scene::AGENT_ID, "keeps"), ("call_0", "keeps")];
     stage
@@ -100,7 +100,7 @@ async fn of_other_sessions(stage: &mut Stage) {
     stage.dies(&scene::SILENT, scene::SILENT_LOG).await;
 }
 
-/// Results that a client brought, of a unique id and of one that comes again, and what is restored of them.
+/// Results that a client brought, with a unique and a repeated id, and their restored copies.
 async fn of_ben(stage: &mut Stage) {
     let (who, log) = (&scene::BEN, scene::BEN_LOG);
     stage.asks("ben 1", who, &log[..1], words()).await;
@@ -113,7 +113,8 @@ async fn of_ben(stage: &mut Stage) {
     stage.asks("ben 8", who, &without(&log[..15], &[4]), words()).await;
 }
 
-/// Calls of a client token and of a user within it: a signed result that its owner has acknowledged, and one by owner.
+/// Calls of a client token and of a user within it: a signed result that its owner has acknowledged, and one posted by
+/// owner.
 async fn of_tokens(stage: &mut Stage) {
     let (who, log) = (&scene::CAROL, scene::CAROL_LOG);
     stage.asks("carol 1", who, &log[..1], words()).await;
@@ -153,7 +154,7 @@ async fn of_tokens(stage: &mut Stage) {
     process.stop().await;
 }
 
-/// Calls without ids: a result that was brought, and a placeholder.
+/// Calls without ids: a brought result, and a placeholder.
 async fn of_gem(stage: &mut Stage) {
     let (who, log) = (&scene::GEM, scene::GEM_LOG);
     stage.asks("gem 1", who, &log[..1], words()).await;
@@ -163,7 +164,7 @@ async fn of_gem(stage: &mut Stage) {
     stage.asks("gem 5", who, &log[..9], words()).await;
 }
 
-/// A call of a session that nobody names, and results that came before their calls.
+/// A call of an unnamed session, and results that came before their calls.
 async fn of_erin(stage: &mut Stage) {
     let (who, log) = (&scene::ERIN, scene::ERIN_LOG);
     stage.asks("erin 1", who, &log[..1], words()).await;
@@ -178,7 +179,7 @@ async fn of_erin(stage: &mut Stage) {
     process.stop().await;
 }
 
-/// A call of the only caller.
+/// A call in single-principal mode.
 async fn of_frank(stage: &mut Stage) {
     let (who, log) = (&scene::FRANK, scene::FRANK_LOG);
     stage.asks("frank 1", who, &log[..1], words()).await;
@@ -193,7 +194,7 @@ async fn of_frank(stage: &mut Stage) {
     process.stop().await;
 }
 
-/// Writes the records of a file into a new one, in which nothing expires. Everything else stays.
+/// Copies the records of a file into a new one in which nothing expires.
 async fn preserve(from: &Path, to: &Path) {
     let folder = state::directory();
     let rough = folder.join("ledger-v1.db");
@@ -221,15 +222,15 @@ async fn preserve(from: &Path, to: &Path) {
         steps.extend((1..row.version).map(replace));
         assert_eq!(ledger.commit(steps, now).await.unwrap(), CommitOutcome::Done);
     }
-    // Its log is moved into the file.
+    // SQLite merges the write-ahead log into the file.
     drop(ledger);
     fs::copy(rough, to).unwrap();
 }
 
 #[tokio::test]
-async fn the_proxy_writes_these_records() {
+async fn written_records_are_pinned() {
     let mut stage = Stage::new().await;
-    writes(&mut stage).await;
+    write_every_record(&mut stage).await;
     let written: PathBuf = stage.install.ledger();
     if freeze() == "ledger" {
         preserve(&written, &path("ledger-v1.db")).await;

@@ -1,4 +1,4 @@
-//! Pins the fields of log lines for operators: level, target and keys, one line an event. Never the messages.
+//! Pins the fields of log lines: level, target and keys of each event. Messages are not pinned.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ use crate::{
     telemetry::metrics::{Lines, ended},
 };
 
-/// Keeps the level, the target and the keys of each event.
+/// A log layer that collects the level, the target and the keys of each event.
 #[derive(Clone, Default)]
 struct Keys(Arc<Mutex<Vec<String>>>);
 
@@ -41,7 +41,7 @@ impl<S: Subscriber> Layer<S> for Keys {
     }
 }
 
-/// Returns the fields of the events that telemetry writes under targets of their own.
+/// Returns the fields of the events that telemetry writes under its own targets.
 fn of_telemetry() -> Vec<String> {
     let telemetry = Telemetry::default();
     let tell = || {
@@ -49,7 +49,8 @@ fn of_telemetry() -> Vec<String> {
         let (service, answer, bytes) = ("s", "settled", 1);
         telemetry.record_post(&ResultPosted { service, answer, bytes });
     };
-    // Once before: a line that a thread without a listener meets first may stay silent.
+    // A log call site that is first met by a thread without a listener may stay disabled, so each event is written once
+    // before.
     tell();
     let keys = Keys::default();
     let _listening = listen(tracing_subscriber::registry().with(keys.clone()));
@@ -72,7 +73,7 @@ fn sources(folder: &Path, code: &mut Vec<String>) {
     }
 }
 
-/// Returns the arguments of a macro that begins with its opening parenthesis.
+/// Returns the arguments of a macro whose opening parenthesis starts the text.
 fn arguments(code: &str) -> Vec<String> {
     let (mut depth, mut is_text, mut is_escaped) = (0, false, false);
     let mut arguments = vec![String::new()];
@@ -110,7 +111,7 @@ fn arguments(code: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the key of an argument; none of a target, and none of a message.
+/// Returns the key of an argument. `None` for a target or a message.
 fn key(argument: &str) -> Option<String> {
     let is_field = !argument.is_empty() && !argument.starts_with('"') && !argument.starts_with("target:");
     let name = argument
@@ -122,7 +123,7 @@ fn key(argument: &str) -> Option<String> {
     is_field.then(|| name.to_owned())
 }
 
-/// Returns the keys of every event at `level` that names no target, as the code writes them.
+/// Returns the keys of every event at `level` without a target, as they are in the code.
 fn of_the_code(level: &str) -> Vec<String> {
     let mut code = Vec::new();
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut code);
@@ -141,7 +142,7 @@ fn of_the_code(level: &str) -> Vec<String> {
     lines
 }
 
-/// Returns what `repair` says in the line of an exchange: for bodies that were not read, and for those that were.
+/// Returns the values of `repair` in the log line of an exchange, for unread and for read bodies.
 fn words_for_repair() -> Vec<String> {
     let telemetry = Telemetry::default();
     let report = RepairReport {
@@ -169,7 +170,7 @@ fn words_for_repair() -> Vec<String> {
 }
 
 #[test]
-fn log_lines_have_these_keys() {
+fn keys_of_log_lines_are_pinned() {
     let mut lines = of_telemetry();
     lines.extend(words_for_repair());
     for level in ["error", "warn", "info"] {
@@ -182,7 +183,7 @@ fn log_lines_have_these_keys() {
 }
 
 #[test]
-fn arguments_of_a_macro_are_told_apart() {
+fn macro_arguments_are_split_correctly() {
     let code = r#"(target: "a::b", one, %two.three, four = five(6, "7, )"), "said, \" )")) more(x)"#;
     let keys: Vec<String> = arguments(code).iter().filter_map(|argument| key(argument)).collect();
     assert_eq!(keys, ["one", "two.three", "four"]);

@@ -1,4 +1,4 @@
-//! Pins the metrics page: names, types, labels, the values of closed labels, and the bounds of buckets. Never help texts.
+//! Pins the metrics page: names, types, labels, values of closed labels, and bucket bounds. Help texts are not pinned.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{frozen::golden::same_lines, frozen::words::CLASSES, telemetry::metri
 /// Labels whose values come from the configuration, from clients or from the build.
 const OPEN_LABELS: [&str; 4] = ["upstream", "profile", "tool", "version"];
 
-/// Returns telemetry that has counted one of everything.
+/// Returns telemetry with one event of every kind.
 fn exercised() -> Telemetry {
     let telemetry = Telemetry::new(["u"]);
     telemetry.set_ledger_usage_source(Box::new(|| Some((1, 2))));
@@ -58,7 +58,7 @@ fn exercised() -> Telemetry {
     telemetry
 }
 
-/// Counts exchanges that end with this status, in every format and by every side.
+/// Records exchanges with this status, in every format and with every side.
 fn exchanges(telemetry: &Telemetry, status: u16) {
     let finding = |kind| Finding {
         kind,
@@ -115,7 +115,7 @@ fn watched(format: Format, stop: &'static str) -> AnswerSummary {
     }
 }
 
-/// Counts tool calls that closed in every way.
+/// Records tool calls that ended in every way.
 fn calls(telemetry: &Telemetry) {
     let settled = |attached| SettledCall {
         tool: "t".into(),
@@ -166,7 +166,7 @@ fn sample(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_metrics_page_has_these_names_types_and_labels() {
+fn metric_names_types_and_labels_are_pinned() {
     let page = exercised().encode_metrics();
     let mut facts = BTreeSet::new();
     for line in page.lines() {
@@ -178,7 +178,7 @@ fn the_metrics_page_has_these_names_types_and_labels() {
             facts.extend(sample(line));
         }
     }
-    // The system reports a process on Linux alone.
+    // Process metrics exist only on Linux.
     facts.retain(|fact| !fact.contains(" process_"));
     same_lines("metrics.txt", facts);
 }

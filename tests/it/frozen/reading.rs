@@ -1,5 +1,5 @@
-//! Pins what the proxy makes of a ledger that version 0.1 wrote: the bodies that go up, what owners read, and which
-//! profile a conversation stays with.
+//! Pins how the proxy reads a ledger of version 0.1: the bodies sent upstream, the answers to owners, and the profile
+//! that a conversation stays with.
 
 use std::fs;
 
@@ -18,14 +18,14 @@ use crate::{
     },
 };
 
-/// Puts a copy of the frozen file where the proxy looks for its ledger.
+/// Copies the frozen file to the place of the ledger.
 fn restored(stage: &Stage) {
     let ledger = stage.install.ledger();
     fs::create_dir_all(ledger.parent().unwrap()).unwrap();
     fs::copy(path("ledger-v1.db"), ledger).unwrap();
 }
 
-/// Compares what was done with a history. The file of golden bodies is written anew more easily than this.
+/// Compares the repair header. Unlike the golden bodies, it cannot be rewritten by mistake.
 fn repaired(answer: &Message, wanted: &str) {
     assert_eq!(answer.header("x-antiphon-repair"), Some(wanted), "{}", answer.head);
 }
@@ -35,7 +35,7 @@ async fn looks_up(stage: &mut Stage, process: &Process, who: &Asker, ids: &[&str
     drop(stage.posts(process, "lookup", who.fields, &asked).await);
 }
 
-/// What owners read, and what becomes of results that are posted once more.
+/// Owners read their results, and results are posted a second time.
 async fn owners_read(stage: &mut Stage) {
     let process = stage.install.start().await;
     for (name, who) in [
@@ -77,7 +77,7 @@ async fn owners_read(stage: &mut Stage) {
     process.stop().await;
 }
 
-/// Histories go on: each goes through a process that knows nothing but the file.
+/// Histories continue, each in a process that knows nothing except the file.
 async fn conversations_go_on(stage: &mut Stage) {
     let (who, log) = (&scene::ANN, scene::ANN_LOG);
     let answer = stage.asks("ann", who, &log[..13], words()).await;
@@ -115,7 +115,7 @@ async fn conversations_go_on(stage: &mut Stage) {
     );
 }
 
-/// A result for a call in the file, and results in the file for calls that come now.
+/// A result for a call in the file, and a new call for results in the file.
 async fn parked_results_meet_their_calls(stage: &mut Stage) {
     let (who, log) = (&scene::ERIN, scene::ERIN_LOG);
     let calls = [(scene::PARKED_ID, "keeps"), (scene::OWNED_ID, "keeps")];
@@ -124,7 +124,7 @@ async fn parked_results_meet_their_calls(stage: &mut Stage) {
 }
 
 #[tokio::test]
-async fn a_ledger_of_the_first_version_is_read() {
+async fn a_ledger_of_version_0_1_is_readable() {
     let mut stage = Stage::new().await;
     restored(&stage);
     stage.configure(&each(), OTHER_TIERS);
@@ -137,9 +137,9 @@ async fn a_ledger_of_the_first_version_is_read() {
     same("ledger-v1-bodies.txt", &stage.facts);
 }
 
-/// A conversation comes back to the profile whose cache knows it, behind a restart too.
+/// A conversation returns to the profile whose cache it uses, even after a restart.
 #[tokio::test]
-async fn conversations_stay_with_these_profiles() {
+async fn conversations_keep_their_profiles() {
     let upstream = Upstream::ok().await;
     let profile = |label: &str, weight| Profile {
         label: label.to_owned(),

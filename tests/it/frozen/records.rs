@@ -1,4 +1,4 @@
-//! Reads the rows of a ledger's file without the code under test: layout 1, byte for byte, as lines of text.
+//! Reads the rows of a ledger file without the code under test: layout 1, byte for byte, as lines of text.
 
 use std::{fs, path::Path};
 
@@ -27,7 +27,7 @@ fn open(path: &Path) -> Connection {
     Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
 }
 
-/// Returns every row, in the order in which they were put in.
+/// Returns every row in insertion order.
 pub(crate) fn rows(path: &Path) -> Vec<Row> {
     let connection = open(path);
     let columns = "kind, principal, name, idx, value, version, made_at, expires_at";
@@ -49,7 +49,7 @@ pub(crate) fn rows(path: &Path) -> Vec<Row> {
     rows.unwrap().map(Result::unwrap).collect()
 }
 
-/// Returns what the file says of itself: its numbers, and its tables and indexes.
+/// Returns the file's own numbers, tables and indexes.
 fn schema(path: &Path) -> Vec<String> {
     let connection = open(path);
     let number = |name: &str| {
@@ -68,7 +68,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of a value that are not read yet.
+/// The unread bytes of a value.
 struct Value<'v>(&'v [u8]);
 
 impl<'v> Value<'v> {
@@ -102,7 +102,7 @@ impl<'v> Value<'v> {
         )
     }
 
-    /// Returns a moment as whole hours since the row was made.
+    /// Returns a moment as whole hours after the creation of the row.
     fn hours(&mut self, made_at: u64) -> String {
         let seconds = u64::from_le_bytes(self.take(8).try_into().unwrap());
         let nanos = u32::from_le_bytes(self.take(4).try_into().unwrap());
@@ -121,7 +121,7 @@ impl<'v> Value<'v> {
     }
 }
 
-/// Returns seconds since 1970 as whole hours since the row was made, rounded.
+/// Returns seconds since 1970 as whole hours after the creation of the row, rounded.
 fn hours(seconds: u64, made_at: u64) -> String {
     let since = seconds.cast_signed() - (made_at / NANOS).cast_signed();
     format!("{}h", (since + 1800).div_euclid(3600))
@@ -168,7 +168,7 @@ fn anchor(value: &mut Value<'_>) -> String {
     format!("calls={} {text:?}", calls.join(","))
 }
 
-/// Returns what a value says. Panics if it has another layout.
+/// Returns the fields of a value. Panics if it has another layout.
 fn said(row: &Row) -> String {
     let mut value = Value(&row.value);
     let head = |value: &mut Value<'_>, form: &[u8]| {
@@ -209,7 +209,7 @@ fn said(row: &Row) -> String {
     said
 }
 
-/// Returns each record as one line, sorted. `lives` adds how long it is kept.
+/// Returns each record as one line, sorted. `lives` adds its lifetime.
 fn lines(path: &Path, lives: bool) -> Vec<String> {
     let line = |row: &Row| {
         let (principal, name) = (hex(&row.principal), hex(&row.name));
@@ -232,13 +232,13 @@ fn lines(path: &Path, lives: bool) -> Vec<String> {
     lines
 }
 
-/// Returns everything that a file holds, one fact a line.
+/// Returns everything in a file, one fact per line.
 pub(crate) fn facts(path: &Path, lives: bool) -> String {
     let facts = schema(path).into_iter().chain(lines(path, lives));
     facts.map(|line| line + "\n").collect()
 }
 
-/// Returns what tells a record from others, without how long it is kept and without what it holds.
+/// Returns the identity of a record: everything except its lifetime and content.
 fn identity(line: &str) -> String {
     let without_content = line.split(" content=").next().unwrap().split(" \"").next().unwrap();
     let words = without_content.split(' ').filter(|word| !word.starts_with("lives="));
@@ -246,13 +246,13 @@ fn identity(line: &str) -> String {
 }
 
 #[test]
-fn the_frozen_file_holds_the_records_that_are_written() {
+fn the_frozen_file_contains_the_written_records() {
     if !freeze().is_empty() {
-        // Another test is writing what is compared here.
+        // With `FREEZE`, another test is writing the compared files.
         return;
     }
     let written = fs::read_to_string(golden::path("ledger-v1-records.txt")).unwrap();
-    // A copy: SQLite writes files beside the one that it opens.
+    // A copy, because SQLite writes files beside the one that it opens.
     let copy = state::directory().join("ledger.db");
     fs::copy(golden::path("ledger-v1.db"), &copy).unwrap();
     let kept = facts(&copy, false);

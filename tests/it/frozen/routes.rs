@@ -1,4 +1,4 @@
-//! Pins which paths carry a history, in which format each kind of upstream reads it, and where requests go by default.
+//! Pins the paths with a history, their format for each kind of upstream, and the default upstreams.
 
 use antiphon::{
     provider::{ProviderKind, RouteError, Routes, Upstream},
@@ -33,7 +33,7 @@ const PATHS: &[&str] = &[
     "/model/anthropic.m/converse",
 ];
 
-/// Fields of a head by which a path without a prefix finds its upstream.
+/// Headers that select the upstream of a path without a prefix.
 const FIELDS: &[Option<&str>] = &[
     None,
     Some("anthropic-version"),
@@ -42,7 +42,7 @@ const FIELDS: &[Option<&str>] = &[
     Some("api-key"),
 ];
 
-/// Hosts whose kind nobody names.
+/// Hosts of upstreams without a configured kind.
 const HOSTS: &[&str] = &[
     "api.anthropic.com",
     "api.openai.com",
@@ -63,7 +63,7 @@ const HOSTS: &[&str] = &[
     "llm.example.com",
 ];
 
-/// Returns where a request goes: the upstream, the path there, and the wire.
+/// Returns the upstream of a request, its path there, and the wire.
 fn route(routes: &Routes, method: &Method, path: &str, field: Option<&str>) -> String {
     let target: PathAndQuery = path.parse().unwrap();
     let mut headers = HeaderMap::new();
@@ -81,7 +81,7 @@ fn route(routes: &Routes, method: &Method, path: &str, field: Option<&str>) -> S
 }
 
 #[test]
-fn paths_lead_to_these_upstreams_and_formats() {
+fn upstreams_and_formats_of_paths_are_pinned() {
     let upstream = |kind: ProviderKind| Upstream {
         name: kind.label().to_owned(),
         kind,

@@ -1,10 +1,10 @@
-//! Conversations that leave every kind of record in a ledger: who asks, what they say, and what the model calls.
+//! Conversations that leave every kind of record in a ledger: callers, histories and the model's calls.
 
 use serde_json::json;
 
 use crate::support::provider::{Reply, ToolCall};
 
-/// Who asks, and where.
+/// A caller and its path.
 pub(crate) struct Asker {
     pub(crate) path: &'static str,
     pub(crate) fields: &'static [(&'static str, &'static str)],
@@ -15,7 +15,7 @@ const CHAT: &str = "/openai/v1/chat/completions";
 const RESPONSES: &str = "/openai/v1/responses";
 const GEMINI: &str = "/gemini/v1beta/models/m:generateContent";
 
-/// A caller told by its key, in a session that it names.
+/// A caller with an API key, in a named session.
 pub(crate) const ANN: Asker = Asker {
     path: MESSAGES,
     fields: &[("x-api-key", "sk-ann"), ("x-antiphon-session", "one")],
@@ -39,17 +39,17 @@ pub(crate) const SILENT: Asker = Asker {
     path: "/silent/v1/messages",
     fields: &[("x-api-key", "sk-ann"), ("x-antiphon-session", "five")],
 };
-/// The same session, at a provider that answers.
+/// The same session at a provider that answers.
 pub(crate) const ANSWERED: Asker = Asker {
     path: MESSAGES,
     ..SILENT
 };
-/// A caller of Chat Completions who loses results that it has brought.
+/// A Chat Completions caller that loses results which it has brought.
 pub(crate) const BEN: Asker = Asker {
     path: CHAT,
     fields: &[("authorization", "Bearer sk-ben"), ("x-antiphon-session", "two")],
 };
-/// A holder of a client token.
+/// A caller with a client token.
 pub(crate) const CAROL: Asker = Asker {
     path: RESPONSES,
     fields: &[
@@ -73,12 +73,12 @@ pub(crate) const GEM: Asker = Asker {
     path: GEMINI,
     fields: &[("x-goog-api-key", "sk-gem"), ("x-antiphon-session", "nine")],
 };
-/// A caller who names no session.
+/// A caller without a session name.
 pub(crate) const ERIN: Asker = Asker {
     path: MESSAGES,
     fields: &[("x-api-key", "sk-erin")],
 };
-/// Callers of a proxy that takes everybody for one.
+/// Callers of a proxy in single-principal mode.
 pub(crate) const FRANK: Asker = Asker {
     path: MESSAGES,
     fields: &[("x-api-key", "sk-frank"), ("x-antiphon-session", "ten")],
@@ -139,7 +139,7 @@ pub(crate) const MOVED_LOG: &[&str] = &[
     r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_01Mo9vE2bC3dE4h","content":"moved result"},{"type":"text","text":"on"}]}"#,
 ];
 
-/// What the caller says in place of the message with the result, which it has lost.
+/// The user message in place of the lost message with the result.
 pub(crate) const MOVED_LOST: &str = r#"{"role":"user","content":"on"}"#;
 
 #[rustfmt::skip]
@@ -205,7 +205,7 @@ pub(crate) const GEM_LOG: &[&str] = &[
     r#"{"role":"user","parts":[{"text":"so?"}]}"#,
 ];
 
-/// What the caller says in place of the response that it has lost.
+/// The content in place of the lost response.
 pub(crate) const GEM_LOST: &str = r#"{"role":"user","parts":[{"text":"hm"}]}"#;
 
 #[rustfmt::skip]
@@ -230,7 +230,7 @@ pub(crate) const FRANK_LOG: &[&str] = &[
     r#"{"role":"user","content":"so?"}"#,
 ];
 
-/// Returns the body of a history, in the format of its asker.
+/// Returns the body of a history in the format of its caller.
 pub(crate) fn body(asker: &Asker, log: &[&str]) -> String {
     let log = log.join(",");
     match asker.path {
@@ -241,23 +241,23 @@ pub(crate) fn body(asker: &Asker, log: &[&str]) -> String {
     }
 }
 
-/// Returns a log without some of its entries.
+/// Returns a history without some of its entries.
 pub(crate) fn without(log: &[&'static str], gone: &[usize]) -> Vec<&'static str> {
     let kept = log.iter().enumerate().filter(|(at, _)| !gone.contains(at));
     kept.map(|(_, entry)| *entry).collect()
 }
 
-/// A reply in words.
+/// A reply with text.
 pub(crate) fn words() -> Reply {
     Reply::Text("fine".to_owned())
 }
 
-/// A reply that calls one tool.
+/// A reply with one tool call.
 pub(crate) fn one(id: &str, name: &str) -> Reply {
     Reply::call(id, name, json!({"n": 1}))
 }
 
-/// A reply that calls several tools.
+/// A reply with several tool calls.
 pub(crate) fn several(calls: &[(&str, &str)]) -> Reply {
     let call = |(id, name): &(&str, &str)| ToolCall::new(id, name, json!({"n": 1}));
     Reply::Calls(calls.iter().map(call).collect())

@@ -1,4 +1,4 @@
-//! The binary before a strict provider, started anew for each exchange: what it knows is in the file of its ledger.
+//! The binary before a strict provider, restarted for each exchange, so that it knows only its ledger file.
 
 use std::{
     fs,
@@ -24,13 +24,13 @@ pub(crate) const TOOLS: (&str, &str) = ("authorization", "Bearer token of tools"
 pub(crate) const SINGLE: &str = "[principals]\nmode = \"single\"\n";
 pub(crate) const TIERS: &str =
     "[tools.reads]\ntier = \"read\"\n[tools.reverts]\ntier = \"revertible\"\n[tools.keeps]\ntier = \"durable\"\n";
-/// With these a placeholder that is made anew has another text than one that is remembered.
+/// Other tiers, so that a newly created placeholder differs from a pinned one.
 pub(crate) const OTHER_TIERS: &str = "[tools.keeps]\ntier = \"read\"\n[tools.sends]\ntier = \"read\"\n";
 
-/// Times that an exchange is played where the machine is too busy for the ledger to answer within its 250 ms.
+/// Largest number of repeats of an exchange if the machine is too busy for the ledger's 250 ms.
 const PLAYS: usize = 20;
 
-/// Returns the part of the configuration that says who asks.
+/// Returns the configuration of the callers.
 pub(crate) fn each() -> String {
     let (token, secret) = (TokenHash::hash_token(b"token of ci"), base64(KEY));
     format!(
@@ -39,7 +39,7 @@ pub(crate) fn each() -> String {
     )
 }
 
-/// The proxy, a strict provider and one that never answers, and what was noted.
+/// The proxy, a strict provider and one that never answers, and the collected notes.
 pub(crate) struct Stage {
     provider: Provider,
     silent: Upstream,
@@ -57,7 +57,7 @@ impl Stage {
         }
     }
 
-    /// Sets what the next process is configured by.
+    /// Sets the configuration of the next process.
     pub(crate) fn configure(&self, callers: &str, tiers: &str) {
         let (url, silent) = (self.provider.url(), self.silent.address);
         let upstreams = ["anthropic", "openai", "gemini"].map(|name| format!("[upstreams.{name}]\nurl = \"{url}\"\n"));
@@ -75,7 +75,7 @@ impl Stage {
         self.facts.push_str(&format!("{name}: {fact}\n"));
     }
 
-    /// Sends a history through a process of its own. Notes what the provider got.
+    /// Sends a history through its own process and notes the body at the provider.
     pub(crate) async fn asks(&mut self, name: &str, who: &Asker, log: &[&str], reply: Reply) -> Message {
         let request = post_with(who.path, who.fields, body(who, log).as_bytes());
         let answer = self.played(&request, reply).await;
@@ -88,7 +88,7 @@ impl Stage {
         answer
     }
 
-    /// Plays an exchange, and plays it again from the same file if the ledger was too slow for it.
+    /// Plays an exchange. Repeats it from the same file if the ledger was too slow.
     async fn played(&self, request: &[u8], reply: Reply) -> Message {
         let before = Files::of(&self.install.ledger());
         for reply in std::iter::repeat_n(reply, PLAYS) {
@@ -97,7 +97,7 @@ impl Stage {
             let answer = process.ask(request).await;
             let is_known = answer.header("x-antiphon-owner").is_some();
             let is_whole = is_known && !is_slow(&process).await;
-            // What nobody waits for is written before the process ends.
+            // Background writes must be finished before the process ends.
             process.stop().await;
             if is_whole {
                 return answer;
@@ -107,7 +107,7 @@ impl Stage {
         panic!("the ledger did not answer within 250 ms in {PLAYS} plays");
     }
 
-    /// Posts something to `/ledger/v1`. Notes what was answered, without its text for people.
+    /// Posts to `/ledger/v1` and notes the answer, without its text for people.
     pub(crate) async fn posts(
         &mut self,
         process: &Process,
@@ -156,7 +156,7 @@ impl Stage {
     }
 }
 
-/// Reads what waits for an owner.
+/// Reads the outstanding results of an owner.
 pub(crate) async fn outstanding(process: &Process, who: &Asker) -> Message {
     let fields: Vec<String> = who
         .fields
@@ -168,7 +168,7 @@ pub(crate) async fn outstanding(process: &Process, who: &Asker) -> Message {
     found(process, request.as_bytes()).await
 }
 
-/// Asks until something is found: a ledger that does not answer in time knows nobody.
+/// Asks until something is found, because a late ledger looks like an unknown caller.
 async fn found(process: &Process, request: &[u8]) -> Message {
     let mut answer = process.ask(request).await;
     for _ in 0..PLAYS {
@@ -180,7 +180,7 @@ async fn found(process: &Process, request: &[u8]) -> Message {
     answer
 }
 
-/// Returns whether an exchange of this process went on without the ledger.
+/// Reports whether an exchange of this process went on without the ledger.
 async fn is_slow(process: &Process) -> bool {
     let page = process
         .ask_admin("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")

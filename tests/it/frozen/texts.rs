@@ -1,7 +1,7 @@
 //! Pins every byte that repair writes into bodies, and every text that it compares bodies and refusals with.
 //!
-//! Providers have cached prompts that hold these bytes, and thinking is bound to them: no text may ever be reworded.
-//! A new wording is a new number for new rows. See `tests/frozen/texts.txt`.
+//! Providers have cached prompts with these bytes, and thinking is bound to them, so no text may ever be reworded. A
+//! new wording needs a new number for new rows. See `tests/frozen/texts.txt`.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn policy() -> RepairPolicy {
     }
 }
 
-/// Adds one fact; a body must be one line.
+/// Adds one fact. A body must be one line.
 fn line(facts: &mut String, name: &str, text: &str) {
     assert!(!text.contains('\n'), "{name}: {text}");
     facts.push_str(&format!("{name}: {text}\n"));
@@ -56,7 +56,7 @@ fn paired(wire: Wire, body: &Bytes) -> Paired<'_> {
     parse(body, wire).unwrap().pair(PairingContext::new(&policy()))
 }
 
-/// Repairs a body in which every open call has this pinned answer, if there is one.
+/// Repairs a body in which every open call has this pinned answer, if any.
 fn repaired(name: &str, wire: Wire, body: &str, pinned: Option<&PinnedAnswer>) -> String {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let paired = paired(wire, &body);
@@ -71,7 +71,7 @@ fn repaired(name: &str, wire: Wire, body: &str, pinned: Option<&PinnedAnswer>) -
     text(&repaired.to_vec())
 }
 
-/// Answers that a call may keep, under the names of their kinds.
+/// Returns pinned answers, under the names of their kinds.
 fn kept() -> Vec<(String, PinnedAnswer)> {
     let mut kept: Vec<(String, PinnedAnswer)> = [1, 2]
         .map(|number| {
@@ -95,7 +95,7 @@ fn kept() -> Vec<(String, PinnedAnswer)> {
     kept
 }
 
-/// A block as each format keeps it, with the id that it had then.
+/// A result block as each format pins it, with the id it had.
 const BLOCKS: [(&str, &str); 4] = [
     (
         "anthropic",
@@ -128,7 +128,7 @@ fn remembered(facts: &mut String) {
     }
 }
 
-/// Results that come late: their text, and their place at the end of a message.
+/// Adds late results: their text, and their place at the end of a message.
 fn late(facts: &mut String) {
     for (kind, content, failed) in [
         ("text", r#""one\ntwo""#, false),
@@ -164,7 +164,7 @@ fn late(facts: &mut String) {
     }
 }
 
-/// What goes up after a refusal: answers for calls that the provider holds, and the setting for bound thinking.
+/// Adds the bodies after a refusal: answers for remote calls, and the setting for bound thinking.
 fn after_refusals(facts: &mut String) {
     for (name, body) in [
         (
@@ -205,7 +205,7 @@ fn after_refusals(facts: &mut String) {
 }
 
 #[test]
-fn repair_writes_these_bytes() {
+fn written_bytes_are_pinned() {
     let mut facts = String::new();
     for number in [1, 2] {
         let placeholder = Placeholder::from_number(number).unwrap();
@@ -228,7 +228,7 @@ fn repair_writes_these_bytes() {
 }
 
 #[test]
-fn results_with_these_texts_are_lost() {
+fn lost_result_texts_are_pinned() {
     let mut facts = format!("longest: {LOST_BYTES_MAX} bytes\n");
     for row in LOST_RESULTS {
         let (how, texts) = match row.text {
@@ -262,7 +262,7 @@ fn told(body: &str) -> String {
     format!("{kind} {ids:?}")
 }
 
-/// The words of errors, behind everything that may stand in front of them.
+/// Prefixes that may precede the words of an error.
 const LEADS: &[&str] = &[
     "",
     "messages.7: ",
@@ -285,7 +285,7 @@ const LEADS: &[&str] = &[
 ];
 
 #[test]
-fn refusals_with_these_texts_are_understood() {
+fn refusal_texts_are_pinned() {
     let mut facts = String::new();
     for (text, ..) in REFUSALS {
         line(&mut facts, &format!("{text:?}"), &told(text));

@@ -1,4 +1,4 @@
-//! Pins traces: the names of spans, their attributes, and the words for operations and providers.
+//! Pins traces: span names, attributes, and the values for operations and providers.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// What one path of each template is, as an upstream of its kind is asked.
+/// A request path for each path template of its kind of upstream.
 const PATHS: &[&str] = &[
     "v1/messages",
     "v1/messages/count_tokens",
@@ -42,7 +42,7 @@ const PATHS: &[&str] = &[
 const ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 153\r\n\r\n\
     {\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"m-1\",\"content\":[],\"stop_reason\":\"end_turn\",\"usage\":{\"input_tokens\":5,\"output_tokens\":7}}        ";
 
-/// One upstream of each kind, under the name of its kind.
+/// Adds one upstream of each kind, under the name of its kind.
 fn of_every_kind(builder: &mut Builder) {
     let template = builder.upstreams[0].clone();
     builder.upstreams = ProviderKind::ALL
@@ -65,7 +65,7 @@ fn facts(asked: &str, span: &Span) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn spans_have_these_names_and_attributes() {
+async fn span_names_and_attributes_are_pinned() {
     let (upstream, collector) = (Upstream::answering(ANSWER).await, Collector::start().await);
     let mut settings = antiphon::telemetry::TraceSettings::for_endpoint(collector.endpoint());
     settings.batch_delay = std::time::Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! Pins the closed lists of words that stand in headers, log lines, metrics, error codes and JSON answers.
+//! Pins the closed word lists of headers, log lines, metrics, error codes and JSON answers.
 
 use antiphon::{
     auth::rotation::ProfileState,
@@ -109,7 +109,7 @@ const SOURCES: [SessionSource; 9] = [
     SessionSource::History,
 ];
 
-/// The words, in the order of their list.
+/// The words, in list order.
 #[derive(Default)]
 struct Words(String);
 
@@ -121,7 +121,7 @@ impl Words {
     }
 }
 
-/// Codes of failures that are closer than their class.
+/// Returns codes of failures that are more specific than their class.
 fn codes() -> Vec<String> {
     let mut evidence: Vec<Observation<'_>> = FAILURES.map(Observation::SendFailed).into();
     for (whole, broken) in [(false, true), (false, false), (true, false)] {
@@ -206,7 +206,7 @@ fn of_routes(words: &mut Words) {
 
 fn of_the_ledger(words: &mut Words) {
     words.list("detached", DetachReason::ALL.map(DetachReason::label));
-    // The number of a list is a byte in ledger files.
+    // The position in a list is a byte in ledger files.
     for kind in RecordKind::ALL {
         words.list("record kind", [format!("{} {}", kind as u8, kind.label()).as_str()]);
     }
@@ -236,7 +236,7 @@ fn of_the_ledger(words: &mut Words) {
 }
 
 #[test]
-fn closed_lists_hold_these_words() {
+fn closed_word_lists_are_pinned() {
     let mut words = Words::default();
     of_repair(&mut words);
     of_attempts(&mut words);

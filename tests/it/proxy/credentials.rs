@@ -11,12 +11,13 @@ use antiphon::{
     auth::{AwsKeys, ClientTokens, Credential, Principal, PrincipalKey, Profile, Secret, TokenHash},
     provider::{ProviderKind, Upstream},
     proxy::{
-        ErrorShape, ProxyError, RequestRefusal,
+        ProxyError, RequestRefusal,
         credential::{Account, ApplyError, BodyToSign, apply_credential, authenticate_client},
         headers::for_upstream,
     },
     repair::Mode,
     splice::{Edit, EditList, Piece, Segments, Span},
+    wire::ErrorShape,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Request, Uri, request::Parts};

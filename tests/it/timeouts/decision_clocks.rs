@@ -1,4 +1,5 @@
-//! The clocks of an answer: what runs, what feeds it, what replaces it, and who may shorten it (R21 to R24).
+//! Timeouts of an answer: the one in force in each state, the events that reset it, and the clients that may shorten it
+//! (R21 to R24).
 
 use crate::support::{
     still::{
@@ -9,7 +10,7 @@ use crate::support::{
     table::{Ask, Footing, Row, Seen, got, play, profiled, with_profiles},
 };
 
-/// `event` every ten seconds, for more than an hour.
+/// Returns `event` every ten seconds, for more than an hour.
 fn alive(event: &str) -> Vec<Step> {
     alive_for(event, 4000)
 }
@@ -22,7 +23,7 @@ fn script(parts: &[Vec<Step>]) -> Vec<Step> {
     [vec![sse()], parts.concat()].concat()
 }
 
-/// A row that ends with a silence of this kind, cut in the shape of Messages.
+/// Returns a row that ends with a stall of this kind, cut in the shape of Messages.
 fn silent(name: &'static str, parts: &[Vec<Step>], kind: Kind, second: u64) -> Row {
     let (log, counts, endpoint) = kind.words();
     let answer = format!("200 cut timeout_error n1 @{second}").leak();
@@ -60,7 +61,7 @@ impl Kind {
 use Kind::{Compaction, Parked, Stalled, Tool};
 
 #[tokio::test(start_paused = true)]
-async fn signs_of_life_feed_the_socket_and_not_the_answer() {
+async fn heartbeats_reset_the_socket_timeout_but_not_the_answer_timeout() {
     let begun = || vec![say(start()), say(text_start(0)), say(text(0, "a"))];
     play(vec![
         silent("R21: pings, and no content", &[begun(), alive(&ping())], Stalled, 240),
@@ -99,7 +100,7 @@ async fn signs_of_life_feed_the_socket_and_not_the_answer() {
             "a first sign of life that comes late is not what ends it",
             &[vec![say(start()), wait(150)], alive(&ping())],
             Parked,
-            // At 160, and as long as the socket may be silent.
+            // After 160 s, the socket may be silent for another 90 s.
             250,
         ),
         silent(
@@ -116,7 +117,7 @@ async fn signs_of_life_feed_the_socket_and_not_the_answer() {
 
 #[tokio::test(start_paused = true)]
 #[expect(clippy::too_many_lines, reason = "a table")]
-async fn each_state_has_its_clock_and_leaving_it_brings_the_usual_one_back() {
+async fn each_state_has_its_own_timeout() {
     let thought = || vec![say(reasoning_start(0)), say(reasoning(0, "hm"))];
     let search = || vec![say(server_tool(0, "s"))];
     let summary = || vec![say(compaction_start(0))];
@@ -210,7 +211,7 @@ fn block(index: u64, fields: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 #[expect(clippy::too_many_lines, reason = "a table")]
-async fn tools_of_the_provider_are_counted_by_their_ids() {
+async fn server_tools_are_counted_by_id() {
     let result = |index, kind: &str, id: &str| {
         block(
             index,
@@ -315,9 +316,9 @@ async fn tools_of_the_provider_are_counted_by_their_ids() {
     .await;
 }
 
-/// R24: two lanes of one session at once, one of them with a tool in flight.
+/// R24: two lanes of one session at once, one of them with a server tool in flight.
 #[tokio::test(start_paused = true)]
-async fn a_tool_in_one_lane_leaves_the_clocks_of_the_other_alone() {
+async fn a_server_tool_in_one_lane_does_not_affect_another() {
     for (other, wanted) in [
         (
             script(&[vec![say(start()), say(text_start(0))], alive(&ping())]),
@@ -348,7 +349,7 @@ async fn a_tool_in_one_lane_leaves_the_clocks_of_the_other_alone() {
 
 #[tokio::test(start_paused = true)]
 #[expect(clippy::too_many_lines, reason = "a table")]
-async fn without_signs_of_life_the_clock_of_the_state_takes_the_place_of_the_sockets() {
+async fn without_heartbeats_the_state_timeout_replaces_the_socket_timeout() {
     const GEMINI: &str = "/gemini/v1beta/models/m:streamGenerateContent?alt=sse";
     const CHAT: &str = "/openai/v1/chat/completions";
     const RESPONSES: &str = "/openai/v1/responses";
@@ -447,7 +448,7 @@ async fn without_signs_of_life_the_clock_of_the_state_takes_the_place_of_the_soc
 
 #[tokio::test(start_paused = true)]
 #[expect(clippy::too_many_lines, reason = "a table")]
-async fn a_request_for_a_compaction_gets_the_time_of_one() {
+async fn a_compaction_request_gets_the_compaction_timeout() {
     let summary = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools. Your task is to create a detailed summary: \
         an <analysis> block followed by a <summary> block.";
     let of = |words: &str| {
@@ -497,7 +498,7 @@ async fn a_request_for_a_compaction_gets_the_time_of_one() {
         let answer: &str = format!("200 cut {code} n1 @{second}").leak();
         row.want.iter_mut().for_each(|want| want[0] = answer);
         rows.push(row);
-        // The head may take as long.
+        // The head may take as long as the compaction.
         let second = if compacts { 900 } else { 60 };
         let code = if is_messages {
             "timeout_error"
@@ -529,7 +530,7 @@ async fn a_request_for_a_compaction_gets_the_time_of_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_with_less_patience_is_told_in_time() {
+async fn a_client_with_a_shorter_timeout_is_answered_before_it() {
     let headless = |name, budget: [&'static str; 2], second: u64| {
         let answer = format!("504 timeout_error ours:provider/headers n1 @{second}").leak();
         let want = [
@@ -579,7 +580,7 @@ async fn a_client_with_less_patience_is_told_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exchange_takes_an_hour_at_most_whatever_its_state() {
+async fn an_exchange_ends_after_an_hour_in_any_state() {
     let deadline = |name, parts: &[Vec<Step>]| {
         let want = [
             "200 cut timeout_error n1 @3600",
@@ -634,7 +635,7 @@ async fn an_exchange_takes_an_hour_at_most_whatever_its_state() {
     .await;
 }
 
-/// R15: the gate holds while another attempt could be made, for ten seconds at most.
+/// R15: the gate holds while another attempt is possible, for ten seconds at most.
 #[tokio::test(start_paused = true)]
 async fn the_gate_opens_with_the_first_event_or_after_ten_seconds() {
     let late = |seconds| {
@@ -666,7 +667,7 @@ async fn the_gate_opens_with_the_first_event_or_after_ten_seconds() {
             "what was held is whole"
         );
     }
-    // A body that names state at the provider is never sent again, so that there is nothing to hold for.
+    // A body that names provider-side state is never resent, so its answer is not held.
     let world = profiled(|_| ());
     world.script(vec![
         sse(),

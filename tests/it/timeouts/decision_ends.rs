@@ -1,4 +1,4 @@
-//! What lies behind an end, comes twice, or belongs to another exchange changes nothing.
+//! Events after an end, repeated events, and events of other exchanges change nothing.
 
 use crate::support::{
     still::{
@@ -15,7 +15,7 @@ fn alive(seconds: u64) -> Vec<Step> {
     (0..seconds / 10).flat_map(|_| [wait(10), say(ping())]).collect()
 }
 
-/// A whole answer and what comes behind its end, at once or later.
+/// Returns rows with a whole answer and further events after its end, in one write and with pauses.
 fn behind(name: &'static str, ask: &Ask, words: &[String], late: &[String], answer: &'static str) -> [Row; 2] {
     let [log, counts, profiles, endpoint] = SUCCESS;
     let row = |script: Vec<Step>, answer| {
@@ -87,7 +87,7 @@ async fn an_event_after_the_end_changes_nothing() {
         &[gemini::error(429, "RESOURCE_EXHAUSTED")],
         "200 passed RESOURCE_EXHAUSTED n1 @0",
     ));
-    // In front of the end, each of the errors counts.
+    // Before the end, each of these errors counts.
     rows.push(
         Row::new(
             "a limit in front of the end",
@@ -120,7 +120,7 @@ async fn an_event_after_the_end_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silence_a_cut_and_a_client_that_leaves_behind_the_end_change_nothing() {
+async fn failures_after_the_end_change_nothing() {
     let [log, counts, profiles, endpoint] = SUCCESS;
     let over = |last: Vec<Step>| {
         let words = [start(), text_start(0), stop(0), end("end_turn")].map(say);
@@ -137,7 +137,7 @@ async fn a_silence_a_cut_and_a_client_that_leaves_behind_the_end_change_nothing(
             vec![say(server_tool(1, "s")), Step::Hang],
             "200 whole n1 @240",
         ),
-        // In front of the end all of it counts.
+        // Before the end, each of these failures counts.
         Row::new(
             "without the end",
             [vec![sse(), say(text_start(0)), wait(5), Step::Reset]],
@@ -154,9 +154,9 @@ async fn a_silence_a_cut_and_a_client_that_leaves_behind_the_end_change_nothing(
     .await;
 }
 
-/// As many results as there may be: the count of tools in flight ends at zero, and a later tool has its time.
+/// Surplus results: the count of tools in flight stops at zero, and a later tool gets its timeout.
 #[tokio::test(start_paused = true)]
-async fn a_second_end_never_goes_below_zero() {
+async fn repeated_tool_results_never_count_below_zero() {
     let tool = [
         "A@0",
         "provider_tool body server_tool",
@@ -207,7 +207,7 @@ async fn a_second_end_never_goes_below_zero() {
     play(rows).await;
 }
 
-/// One exchange behind the other on one connection, and beside it: of a tool, compaction or signs of life nothing is left.
+/// Consecutive exchanges on one connection: tools, compaction and heartbeats of the first do not affect the second.
 #[tokio::test(start_paused = true)]
 async fn state_never_crosses_exchanges() {
     let lane = || Ask::messages().field("x-claude-code-session-id", "d2e70091-3007-41a3-a916-cb8b0d3098de");
@@ -231,7 +231,7 @@ async fn state_never_crosses_exchanges() {
         client.send(ask.bytes()).await;
         assert_eq!(got(&client.answer().await), "200 whole n1 @0", "{name}");
         client.send(lane().bytes()).await;
-        // Neither 900 nor 600 nor 90 seconds.
+        // The default timeout, not 900, 600 or 90 s.
         assert_eq!(got(&client.answer().await), "200 cut timeout_error n1 @240", "{name}");
         assert_eq!(world.connections().len(), 1, "{name}: the same connection");
         assert_eq!((rests(&world).as_str(), failures(&world)), ("-", 1), "{name}");
@@ -239,7 +239,7 @@ async fn state_never_crosses_exchanges() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stall_behind_a_stall_with_a_tool_in_flight_is_judged_by_itself() {
+async fn consecutive_stalls_are_judged_separately() {
     let world = profiled(|_| ());
     let lane = || Ask::messages().field("x-claude-code-session-id", "d2e70091-3007-41a3-a916-cb8b0d3098de");
     world.script([vec![sse(), say(server_tool(0, "s"))], alive(4000)].concat());
@@ -253,7 +253,7 @@ async fn a_stall_behind_a_stall_with_a_tool_in_flight_is_judged_by_itself() {
     world.script([vec![sse(), say(text_start(0))], alive(4000)].concat());
     assert_eq!(got(&world.ask(lane().bytes()).await), "200 cut timeout_error n1 @1240");
     assert_eq!((rests(&world).as_str(), failures(&world)), ("-", 1));
-    // And the other way round.
+    // The reverse order.
     world.until(secs(2000)).await;
     let before = standing(&world);
     world.script([vec![sse(), say(server_tool(0, "s"))], alive(4000)].concat());
@@ -261,9 +261,9 @@ async fn a_stall_behind_a_stall_with_a_tool_in_flight_is_judged_by_itself() {
     assert_eq!(standing(&world), before);
 }
 
-/// R30: the same session id in other hands is another session.
+/// R30: the same session id under another credential is another session.
 #[tokio::test(start_paused = true)]
-async fn a_session_of_the_same_name_in_other_hands_has_no_part_in_the_first() {
+async fn sessions_of_the_same_name_are_separate_per_caller() {
     let ask = |own: &'static str| {
         let body = Ask::messages().body;
         let session = ("x-claude-code-session-id", "d2e70091-3007-41a3-a916-cb8b0d3098de");
@@ -293,7 +293,7 @@ async fn a_session_of_the_same_name_in_other_hands_has_no_part_in_the_first() {
         world.otherwise(|_| vec![sse(), say(text_start(0)), say(end("end_turn")), Step::End]);
         world.ask(ask(stranger)).await;
         let natural = key(&world);
-        // The first one's lane is moved by a limit, and stays where it went.
+        // A limit moves the first caller's lane, which then stays on its new profile.
         world.script(limited());
         world.ask(ask("first")).await;
         let pinned = key(&world);

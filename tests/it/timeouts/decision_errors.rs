@@ -1,4 +1,4 @@
-//! Rows 8, 9 and 26 of the decision table: what providers say, as a status, before an answer has begun, and behind that.
+//! Rows 8, 9 and 26 of the decision table: provider errors as a status, before an answer has begun, and after that.
 
 use crate::support::{
     still::{
@@ -12,7 +12,7 @@ use crate::support::{
     table::{Ask, Row, Seen, play},
 };
 
-/// An error of Messages.
+/// Returns a Messages error.
 fn says(status: u16, kind: &str) -> Vec<Step> {
     told(status, &[], kind, "words")
 }
@@ -22,7 +22,7 @@ fn told(status: u16, fields: &[(&str, &str)], kind: &str, message: &str) -> Vec<
     error(status, fields, &body)
 }
 
-/// An error of OpenAI's.
+/// Returns an OpenAI error.
 fn coded(status: u16, code: &str, more: &str) -> Vec<Step> {
     let body =
         format!("{{\"error\":{{\"message\":\"words\",\"type\":\"x\",\"param\":null,\"code\":\"{code}\"{more}}}}}");
@@ -33,23 +33,23 @@ fn whole() -> Vec<Step> {
     vec![sse(), say(start()), say(text_start(0)), say(end("end_turn")), Step::End]
 }
 
-/// As [`whole`], of Responses.
+/// As [`whole`], for Responses.
 fn response() -> Vec<Step> {
     vec![sse(), say(responses::text_start(0)), say(responses::end()), Step::End]
 }
 
-/// What the client's own credential brings: the provider's words as they came.
+/// Returns the outcome with the client's own credential: the provider's error unchanged.
 fn passes(answer: &'static str, log: &'static str, counts: &'static str, endpoint: &'static str) -> Seen {
     [answer, "A@0", log, counts, "-", endpoint]
 }
 
-/// A refusal that concerns the key: another serves, and the first rests.
+/// Returns a row for an error of the key: another profile succeeds, and the first cools down.
 fn moves(name: &'static str, script: Vec<Step>, counts: &'static str, rests: &'static str, own: Seen) -> Row {
     let want = ["200 whole n2 @0", "A@0 B@0", "- done ok", counts, rests, "works"];
     Row::new(name, [script, whole()], want).own(own)
 }
 
-/// A refusal that every key would meet: nobody else is asked, nobody rests.
+/// Returns a row for an error that every key would get: no other profile is tried and none cools down.
 fn stays(name: &'static str, script: Vec<Step>, answer: &'static str, class: [&'static str; 3]) -> Row {
     let [log, counts, endpoint] = class;
     Row::new(name, [script, whole()], passes(answer, log, counts, endpoint))
@@ -57,7 +57,7 @@ fn stays(name: &'static str, script: Vec<Step>, answer: &'static str, class: [&'
 
 #[tokio::test(start_paused = true)]
 #[expect(clippy::too_many_lines, reason = "a table")]
-async fn a_status_that_concerns_the_key_moves_the_request_and_rests_the_key() {
+async fn a_status_about_the_key_rotates_and_cools_down_the_key() {
     let own = |answer, class: &'static str, counts| {
         let log = format!("provider headers {class}").leak();
         passes(answer, log, counts, "works")
@@ -219,7 +219,7 @@ async fn a_status_that_concerns_the_key_moves_the_request_and_rests_the_key() {
 
 #[tokio::test(start_paused = true)]
 #[expect(clippy::too_many_lines, reason = "a table")]
-async fn a_status_that_concerns_the_request_or_the_endpoint_leaves_every_key_alone() {
+async fn a_status_about_the_request_or_endpoint_causes_no_cooldown() {
     let client = |class: &'static str, counts: &'static str| -> [&'static str; 3] {
         [format!("client headers {class}").leak(), counts, "works"]
     };
@@ -413,14 +413,14 @@ async fn a_status_that_concerns_the_request_or_the_endpoint_leaves_every_key_alo
     .await;
 }
 
-/// A stream that opens with an error, as the only event or behind the provider's greeting.
+/// Returns a stream that starts with an error, alone or after the provider's greeting.
 fn opens(greeting: &str, event: String) -> Vec<Step> {
     vec![sse(), say(greeting), wait(3), say(event), Step::End]
 }
 
 #[tokio::test(start_paused = true)]
 #[expect(clippy::too_many_lines, reason = "a table")]
-async fn an_error_before_the_answer_has_begun_is_a_status() {
+async fn an_error_before_the_answer_begins_is_treated_as_a_status() {
     let own = |code: &str, class: &str, endpoint| {
         let [answer, log, counts] = [
             format!("200 passed {code} n1 @3"),
@@ -471,7 +471,7 @@ async fn an_error_before_the_answer_has_begun_is_a_status() {
         )
         .own(own("overloaded_error", "overloaded", "+1")),
         Row::new(
-            // R15: nothing could follow the third, so that it is not held.
+            // R15: no attempt could follow the third one, so its answer is not held.
             "8: overloaded, to the end",
             (0..3).map(|_| opens(&start(), error_of("overloaded_error"))),
             [
@@ -575,13 +575,13 @@ async fn an_error_before_the_answer_has_begun_is_a_status() {
     .await;
 }
 
-/// An error event of Messages.
+/// Returns an error event of Messages.
 fn error_of(code: &str) -> String {
     crate::support::still::events::anthropic::error(code)
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_behind_the_beginning_passes_unchanged_and_counts_as_its_status() {
+async fn an_error_after_the_beginning_is_relayed_and_counts_as_its_status() {
     let passed = |name, code: &'static str, class: &'static str, profiles, endpoint| {
         let answer = format!("200 passed {code} n1 @20").leak();
         let log = format!("provider body {class}").leak();

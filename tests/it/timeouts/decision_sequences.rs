@@ -1,4 +1,4 @@
-//! Rows 2 and 21 to 24 of the decision table: what lies between exchanges, and costs nobody anything.
+//! Rows 2 and 21 to 24 of the decision table: events between exchanges, which change no profile.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn failing(status: u16) -> Vec<Step> {
     )
 }
 
-/// A request of a session with this history, comma in front of each message behind the first.
+/// Returns a request of a session with this history. Each further message is preceded by a comma.
 fn turn(history: &str) -> Ask {
     let first = "{\"role\":\"user\",\"content\":\"go\"}";
     Ask::messages()
@@ -51,8 +51,8 @@ async fn ask(world: &World, ask: &Ask) -> Answer {
     world.ask(ask.bytes()).await
 }
 
-/// Lets a profile rest, as an exchange elsewhere would.
-fn rest(world: &World, profile: usize, class: Class, seconds: u64) {
+/// Starts a cooldown of a profile, as another exchange would.
+fn start_cooldown(world: &World, profile: usize, class: Class, seconds: u64) {
     let now = Instant::now().into_std();
     let hints = LimitHints {
         cooldown: Some(secs(seconds)).filter(|rest| !rest.is_zero()),
@@ -73,7 +73,7 @@ fn rest(world: &World, profile: usize, class: Class, seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_every_profile_at_rest_the_answer_says_why_and_until_when() {
+async fn with_every_profile_cooling_down_the_answer_has_reason_and_retry_after() {
     use Class::{Auth, Billing, Quota, RateLimit, SpendLimit};
     for (rested, wanted) in [
         (
@@ -104,29 +104,29 @@ async fn with_every_profile_at_rest_the_answer_says_why_and_until_when() {
     ] {
         let world = profiled(|_| ());
         for (profile, (class, seconds)) in rested.into_iter().enumerate() {
-            rest(&world, profile, class, seconds);
+            start_cooldown(&world, profile, class, seconds);
         }
         let before = standing(&world);
         let answer = ask(&world, &Ask::messages()).await;
         assert_eq!(got(&answer), format!("{wanted} @0"));
         assert_eq!((sends(&world), standing(&world)), (String::new(), before), "{wanted}");
     }
-    // One that is well is enough.
+    // One available profile is enough.
     let world = profiled(|_| ());
-    rest(&world, 0, RateLimit, 45);
-    rest(&world, 1, RateLimit, 45);
+    start_cooldown(&world, 0, RateLimit, 45);
+    start_cooldown(&world, 1, RateLimit, 45);
     world.script(answers(&text_start(0), "end_turn"));
     assert_eq!(got(&ask(&world, &Ask::messages()).await), "200 whole n1 @0");
     assert_eq!(world.request().message.header("x-api-key"), Some("key-c"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lane_waits_for_its_own_profile_only_where_that_is_short_and_the_client_has_the_time() {
+async fn a_lane_waits_for_its_profile_only_if_the_wait_is_short() {
     for (seconds, budget, wanted, last) in [
         ("8", "NOT_GIVEN", "200 whole n1 @8", "A@8"),
         ("12", "NOT_GIVEN", "200 whole n1 @0", "B@0"),
         ("8", "600", "200 whole n1 @8", "A@8"),
-        // A quarter of the client's patience is less than that: it gets another at once.
+        // The wait would exceed a quarter of the client's timeout, so the request rotates at once.
         ("8", "20", "200 whole n1 @0", "B@0"),
     ] {
         let world = profiled(|_| ());
@@ -137,7 +137,7 @@ async fn a_lane_waits_for_its_own_profile_only_where_that_is_short_and_the_clien
             .iter()
             .position(|key| *key == label)
             .unwrap();
-        rest(&world, place, Class::RateLimit, seconds.parse().unwrap());
+        start_cooldown(&world, place, Class::RateLimit, seconds.parse().unwrap());
         let answer = ask(&world, &turn("").field("x-stainless-timeout", budget)).await;
         assert_eq!(got(&answer), wanted, "{seconds} s with {budget}");
         assert_eq!(
@@ -150,9 +150,9 @@ async fn a_lane_waits_for_its_own_profile_only_where_that_is_short_and_the_clien
 
 /// Row 21, and the test of R1.
 #[tokio::test(start_paused = true)]
-async fn a_tool_call_that_is_answered_an_hour_later_or_never_changes_nothing() {
+async fn a_late_or_missing_tool_result_changes_no_state() {
     let world = profiled(|_| ());
-    // Something stands in the books that a sign of any kind would change.
+    // A counted failure, so that any further event would be visible.
     world.script(failing(504));
     world.script(failing(504));
     ask(&world, &turn(WORDS)).await;
@@ -169,7 +169,7 @@ async fn a_tool_call_that_is_answered_an_hour_later_or_never_changes_nothing() {
     assert_eq!(got(&answer), format!("200 whole n1 @{}", HOUR + 10));
     assert_eq!(answer.header("x-antiphon-repair"), Some("none"));
     assert_eq!(standing(&world), after);
-    // Another one is never answered.
+    // A second call is never answered.
     world.script(answers(&call(0, "toolu_2"), "tool_use"));
     ask(&world, &turn(&format!("{CALL}{RESULT}{WORDS}"))).await;
     world.until(secs(23 * HOUR)).await;
@@ -180,16 +180,16 @@ async fn a_tool_call_that_is_answered_an_hour_later_or_never_changes_nothing() {
         .map(|request| request.message.header("x-api-key").unwrap().to_owned())
         .collect();
     assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
-    // What does change it: a word of the provider's about the key.
+    // Guards against a vacuous test: a provider error about the key does change the state.
     world.otherwise(|_| failing(401));
     ask(&world, &turn(WORDS)).await;
     assert_ne!(standing(&world), after);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_the_agent_gave_up_is_mended_and_goes_on_with_the_same_profile() {
+async fn an_abandoned_call_is_repaired_and_stays_on_its_profile() {
     let world = profiled(|_| ());
-    // The lane moves to B, so that only its pin tells where it is.
+    // The lane moves to B, so that only its pin can bring it back there.
     world.script(limited("45"));
     world.script(answers(&call(0, "toolu_1"), "tool_use"));
     assert_eq!(got(&ask(&world, &turn("")).await), "200 whole n2 @0");
@@ -201,12 +201,12 @@ async fn a_call_that_the_agent_gave_up_is_mended_and_goes_on_with_the_same_profi
     assert_eq!(got(&answer), "200 whole n1 @100");
     assert_eq!(answer.header("x-antiphon-repair"), Some("placeholder=1"));
     assert_eq!((sends(&world).as_str(), standing(&world)), ("A@0 B@0 B@100", before));
-    // With a result it is the same, and nothing is mended.
+    // With a result, nothing is repaired and the profile is the same.
     world.script(answers(&text_start(0), "end_turn"));
     let answer = ask(&world, &turn(&format!("{CALL}{RESULT}"))).await;
     assert_eq!(answer.header("x-antiphon-repair"), Some("none"));
     assert_eq!(sends(&world), "A@0 B@0 B@100 B@100");
-    // A lane leaves its profile for what that one lacks.
+    // The lane leaves its profile only for a fault of the key.
     world.script(failing(402));
     world.script(answers(&text_start(0), "end_turn"));
     assert_eq!(got(&ask(&world, &turn(WORDS)).await), "200 whole n2 @100");
@@ -214,7 +214,7 @@ async fn a_call_that_the_agent_gave_up_is_mended_and_goes_on_with_the_same_profi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_the_client_sends_again_counts_once() {
+async fn a_request_that_the_client_repeats_counts_once() {
     let world = profiled(|_| ());
     world.otherwise(|_| failing(500));
     ask(&world, &turn("")).await;
@@ -229,9 +229,9 @@ async fn a_request_that_the_client_sends_again_counts_once() {
     assert_eq!(rests(&world), "-");
 }
 
-/// As Claude Code does where a stream dies before it has begun.
+/// As Claude Code does when a stream dies before its first event.
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_is_sent_again_as_no_stream_counts_once() {
+async fn a_stream_repeated_without_streaming_counts_once() {
     let world = profiled(|_| ());
     world.otherwise(|_| failing(500));
     let plain = |body: &str| {
@@ -248,7 +248,7 @@ async fn a_stream_that_is_sent_again_as_no_stream_counts_once() {
     let body = turn(WORDS).body.replace("\"stream\":true,", "");
     ask(&world, &turn("").body(&body)).await;
     assert_eq!(failures(&world), 2, "another request");
-    // The same words in another session are another request too.
+    // The same body in another session is another request.
     ask(
         &world,
         &Ask {
@@ -261,7 +261,7 @@ async fn a_stream_that_is_sent_again_as_no_stream_counts_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_the_provider_paused_goes_on_with_the_same_profile() {
+async fn a_paused_turn_stays_on_its_profile() {
     let paused = ",{\"role\":\"assistant\",\"content\":[{\"type\":\"server_tool_use\",\"id\":\"srvtoolu_1\",\"name\":\"web_search\",\"input\":{}}]}";
     for (history, wanted, sent, rested) in [
         (
@@ -299,9 +299,9 @@ async fn an_answer_that_ends_early_on_purpose_is_a_success() {
     }
 }
 
-/// R14: the breaker keeps back our own retries and moves, never a request, and has nothing to say about keys.
+/// R14: an open breaker stops retries and rotations, but refuses no request, and does not affect keys.
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_is_down_gets_no_retries_of_ours_and_every_request() {
+async fn a_failing_endpoint_gets_every_request_but_no_retries() {
     let world = profiled(|_| ());
     world.otherwise(|_| failing(500));
     let another = |number: u64| turn(&format!(",{{\"role\":\"user\",\"content\":\"{number}\"}}"));
@@ -320,7 +320,7 @@ async fn an_endpoint_that_is_down_gets_no_retries_of_ours_and_every_request() {
             "after {seconds} s"
         );
     }
-    // A word about a key moves the request all the same; one about the endpoint does not.
+    // An error about the key still rotates. One about the endpoint does not.
     world.script(failing(529));
     assert_eq!(sends_of(&ask(&world, &another(9)).await), "1");
     assert_eq!(rests(&world), "-");
@@ -336,9 +336,9 @@ async fn an_endpoint_that_is_down_gets_no_retries_of_ours_and_every_request() {
     );
 }
 
-/// R17: five of five hundred for each retry, and one back for each success at the first attempt.
+/// R17: a retry costs five of five hundred tokens, and each success at the first attempt returns one.
 #[tokio::test(start_paused = true)]
-async fn retries_of_ours_are_paid_from_a_purse_that_only_successes_fill() {
+async fn retries_are_paid_from_a_budget_that_successes_refill() {
     let world = profiled(|_| ());
     world.otherwise(|_| failing(409));
     let sends_of = |answer: &Answer| answer.header("x-antiphon-attempts").unwrap().to_owned();
@@ -351,7 +351,7 @@ async fn retries_of_ours_are_paid_from_a_purse_that_only_successes_fill() {
             world.script(answers(&text_start(0), "end_turn"));
             ask(&world, &turn("")).await;
         }
-        // Nine in all: one retry and a rest of four; the second time as much is there again.
+        // Nine successes pay for one retry and leave four. Five more pay for the next.
         let sent = if successes == 4 { "1" } else { "2" };
         assert_eq!(
             sends_of(&ask(&world, &turn("")).await),

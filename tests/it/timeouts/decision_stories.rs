@@ -1,4 +1,4 @@
-//! What openclaw's users ran into, as promises: numbers are those of openclaw/openclaw's issues.
+//! Failures that users of openclaw reported, each with its issue.
 
 use crate::support::{
     app::Builder,
@@ -20,16 +20,18 @@ async fn ask(world: &World, ask: Ask) -> Answer {
     world.ask(ask.bytes()).await
 }
 
-/// One of many sessions.
+/// Returns a request of this session.
 fn session(number: u64) -> Ask {
     let history = format!("[{{\"role\":\"user\",\"content\":\"go {number}\"}}]");
     Ask::messages().body(&format!("{{\"model\":\"m\",\"stream\":true,\"messages\":{history}}}"))
 }
 
-/// #86019: an idle limit of 300 s in between killed compaction at 301 s. #116122: 18 of 28 compactions died at 60.0 s.
-/// #92043: a limit of 180 s made long compaction fail for ever.
+/// Compactions died at fixed limits: at 301 s, at 60.0 s, and at 180 s.
+///
+/// <https://github.com/openclaw/openclaw/issues/86019>, <https://github.com/openclaw/openclaw/issues/116122>,
+/// <https://github.com/openclaw/openclaw/issues/92043>
 #[tokio::test(start_paused = true)]
-async fn a_compaction_of_many_minutes_comes_to_its_end() {
+async fn a_compaction_of_many_minutes_succeeds() {
     let summary = || {
         [
             say(compaction_start(0)),
@@ -85,7 +87,7 @@ async fn a_compaction_of_many_minutes_comes_to_its_end() {
             assert_eq!((rests(&world).as_str(), failures(&world)), ("-", 0), "{name}");
         }
     }
-    // As JSON, on the endpoint that is for nothing else; other answers have ten minutes.
+    // On the compaction endpoint a plain answer may take as long. Other endpoints have ten minutes.
     for (path, wanted) in [
         ("/openai/v1/responses/compact", "200 n1 @890"),
         (
@@ -100,9 +102,11 @@ async fn a_compaction_of_many_minutes_comes_to_its_end() {
     }
 }
 
-/// #92043: and where it does not, neither the key nor the endpoint is to blame, however often it is tried.
+/// A compaction that never ends is blamed neither on the key nor on the endpoint, however often it is repeated.
+///
+/// <https://github.com/openclaw/openclaw/issues/92043>
 #[tokio::test(start_paused = true)]
-async fn a_compaction_that_never_ends_costs_nobody_anything_however_often_it_is_tried() {
+async fn an_endless_compaction_changes_no_state() {
     let world = profiled(|_| ());
     world.otherwise(|_| [vec![sse(), say(compaction_start(0))], alive(4000)].concat());
     let before = standing(&world);
@@ -117,9 +121,11 @@ async fn a_compaction_that_never_ends_costs_nobody_anything_however_often_it_is_
     }
 }
 
-/// #23317: one slow request led to "no available profile". No timeout of any kind lets a key rest, however many there are.
+/// One slow request led to "no available profile". No number of timeouts starts a cooldown.
+///
+/// <https://github.com/openclaw/openclaw/issues/23317>
 #[tokio::test(start_paused = true)]
-async fn slow_requests_never_end_in_no_profile_being_left() {
+async fn slow_requests_never_exhaust_the_profiles() {
     let slow: [(&str, Script); 5] = [
         ("no head", || vec![Step::Hang]),
         ("parked", || [vec![sse()], alive(4000)].concat()),
@@ -141,7 +147,7 @@ async fn slow_requests_never_end_in_no_profile_being_left() {
             assert_eq!(rests(&world), "-", "{name}");
         }
         assert_eq!(world.requests().len(), 8, "{name}: each was sent, once");
-        // The breaker may be open by now: it keeps back our own retries, never a request.
+        // The breaker may be open by now. It stops retries, but never a request.
         world.otherwise(|_| served());
         let at = world.now();
         let answer = ask(&world, session(9)).await;
@@ -149,7 +155,7 @@ async fn slow_requests_never_end_in_no_profile_being_left() {
         crate::support::still::assert_at(answer.ended_at, at);
         assert_eq!(failures(&world), 0, "{name}: it works again");
     }
-    // What a refusal does instead.
+    // In contrast, a refused key does start a cooldown.
     let world = profiled(|_| ());
     let body = "{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":\"words\"}}";
     world.otherwise(move |_| json(401, body));
@@ -163,14 +169,16 @@ async fn slow_requests_never_end_in_no_profile_being_left() {
     );
 }
 
-/// #60388: a run's own budget fired, and the provider was blamed. The client's clock costs nobody anything before half of
-/// ours is used up, and never a key.
+/// A run's own timeout fired, and the provider was blamed. A client that leaves counts only after half of the proxy's
+/// timeout, and never against a key.
+///
+/// <https://github.com/openclaw/openclaw/issues/60388>
 #[tokio::test(start_paused = true)]
-async fn an_agents_own_budget_costs_no_key() {
+async fn a_clients_own_timeout_causes_no_cooldown() {
     let leave = |seconds: u64| async move {
         let world = profiled(|_| ());
         world.otherwise(|_| vec![Step::Hang]);
-        // Two of them: a half failure shows only with another half.
+        // Two requests, since half a failure shows only together with another half.
         for number in 0..2 {
             let begin = world.now();
             let mut client = world.client();
@@ -187,9 +195,11 @@ async fn an_agents_own_budget_costs_no_key() {
     }
 }
 
-/// #60388 again: the client says how long it waits, and the answer comes before that, as what it is.
+/// The client sends its timeout in a header, and the answer with the right blame arrives before it expires.
+///
+/// <https://github.com/openclaw/openclaw/issues/60388>
 #[tokio::test(start_paused = true)]
-async fn an_agents_own_budget_that_it_tells_is_answered_in_time_by_the_side_that_can_see() {
+async fn a_timeout_in_a_header_is_answered_in_time() {
     for (budget, wanted) in [
         ("30", "504 timeout_error ours:provider/headers n1 @25"),
         ("NOT_GIVEN", "504 timeout_error ours:provider/headers n1 @60"),
@@ -202,9 +212,11 @@ async fn an_agents_own_budget_that_it_tells_is_answered_in_time_by_the_side_that
     }
 }
 
-/// #14824, #20946: a hang was taken for a limit. Here it needs a limit that was said.
+/// A stalled request was treated as a rate limit. Here only a reported limit is one.
+///
+/// <https://github.com/openclaw/openclaw/issues/14824>, <https://github.com/openclaw/openclaw/issues/20946>
 #[tokio::test(start_paused = true)]
-async fn a_hang_is_no_limit_and_a_limit_is_no_hang() {
+async fn a_stall_is_not_a_rate_limit() {
     let world = profiled(|builder: &mut Builder| builder.proxy.timeouts.gate = secs(0));
     world.script(vec![sse(), say(text_start(0)), Step::Hang]);
     assert_eq!(got(&ask(&world, session(0)).await), "200 cut timeout_error n1 @240");

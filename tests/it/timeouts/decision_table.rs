@@ -1,7 +1,8 @@
-//! The decision table, row by row: what can happen to an exchange, and what that costs whom. Numbers are the design's.
+//! The decision table of the design, row by row: the outcomes of an exchange and their effects on profiles and
+//! breakers.
 //!
-//! Rows 8, 9 and 26 are in [`crate::timeouts::decision_errors`]; 2 and 21 to 24, which need more than one exchange, in
-//! [`crate::timeouts::decision_sequences`].
+//! Rows 8, 9 and 26 are in [`crate::timeouts::decision_errors`]. Rows 2 and 21 to 24, which need several exchanges, are
+//! in [`crate::timeouts::decision_sequences`].
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::support::{
     table::{Ask, Client, Row, play},
 };
 
-/// `event` every ten seconds, for so long.
+/// Returns `event` every ten seconds, for this long.
 fn every_ten(event: &str, seconds: u64) -> Vec<Step> {
     (0..seconds / 10).flat_map(|_| [wait(10), say(event)]).collect()
 }
@@ -23,7 +24,7 @@ fn stream(steps: impl IntoIterator<Item = Step>) -> Vec<Step> {
     [sse(), say(start())].into_iter().chain(steps).collect()
 }
 
-/// A stream whose text has begun, and goes on with `steps`.
+/// Returns a stream whose text has begun, followed by `steps`.
 fn text_and(steps: impl IntoIterator<Item = Step>) -> Vec<Step> {
     stream([say(text_start(0)), say(text(0, "a"))].into_iter().chain(steps))
 }
@@ -35,7 +36,7 @@ fn whole() -> Vec<Step> {
 const SERVED: [&str; 6] = ["200 whole n1 @0", "A@0", "- done ok", "ok=1", "-", "works"];
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_does_not_arrive_is_the_clients_affair() {
+async fn an_incomplete_request_is_blamed_on_the_client() {
     play(vec![
         Row::new("0: nothing happens", [whole()], SERVED),
         Row::new(
@@ -63,7 +64,7 @@ async fn a_request_that_does_not_arrive_is_the_clients_affair() {
 
 #[tokio::test(start_paused = true)]
 #[expect(clippy::too_many_lines, reason = "a table")]
-async fn a_connection_that_fails_costs_no_key() {
+async fn a_failed_connection_causes_no_cooldown() {
     let large = || {
         Ask::messages().body(&format!(
             "{{\"model\":\"m\",\"stream\":true,\"messages\":[],\"x\":\"{}\"}}",
@@ -156,7 +157,7 @@ async fn a_connection_that_fails_costs_no_key() {
             ],
         )
         .ask(large())
-        // It may have arrived: the client's own request is not sent twice.
+        // The request may have arrived, so with the client's own credential it is not resent.
         .own([
             "504 timeout_error ours:network/send n1 @30",
             "",
@@ -215,7 +216,7 @@ async fn a_connection_that_fails_costs_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_parked_moves_on_once_where_that_is_possible() {
+async fn a_parked_request_is_resent_once_if_possible() {
     let parked = || [vec![sse()], every_ten(&ping(), 1000)].concat();
     let queued = || {
         [
@@ -293,7 +294,7 @@ fn stalled(name: &'static str, script: Vec<Step>, answer: &'static str) -> Row {
 
 #[tokio::test(start_paused = true)]
 #[expect(clippy::too_many_lines, reason = "a table")]
-async fn a_stream_that_falls_silent_costs_no_key_and_its_clock_is_that_of_its_state() {
+async fn a_stalled_stream_causes_no_cooldown_and_uses_the_timeout_of_its_state() {
     let tool = [
         "A@0",
         "provider_tool body server_tool",
@@ -389,7 +390,7 @@ async fn a_stream_that_falls_silent_costs_no_key_and_its_clock_is_that_of_its_st
 
 #[tokio::test(start_paused = true)]
 #[expect(clippy::too_many_lines, reason = "a table")]
-async fn a_stream_that_breaks_is_sent_again_only_before_it_has_begun() {
+async fn a_broken_stream_is_resent_only_before_it_has_begun() {
     let broken = |name, last: Step| {
         Row::new(
             name,
@@ -469,7 +470,7 @@ async fn a_stream_that_breaks_is_sent_again_only_before_it_has_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_or_stops_reading_costs_no_key() {
+async fn a_client_that_leaves_or_stops_reading_causes_no_cooldown() {
     let gone = |name, script, second, endpoint, code| {
         let answer = leaked(format!("left, cancelled @{second}"));
         let class = if code == "client_gone" {
@@ -515,7 +516,7 @@ async fn a_client_that_leaves_or_stops_reading_costs_no_key() {
         ),
         headers("17: soon, without a head", 29, "client_gone", "+0"),
         headers("18: late, without a head", 31, "client_gave_up", "+0.5"),
-        // The provider has had its say: nobody waits for it.
+        // The provider has already failed, so its failure counts although the client leaves.
         Row::new(
             "17: before the same key is tried again",
             [vec![Step::Wait(Duration::from_millis(39_800)), Step::Reset]],
@@ -547,7 +548,7 @@ fn leaked(text: String) -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exchange_ends_after_an_hour_on_nobodys_account() {
+async fn an_exchange_ends_after_an_hour_without_blame() {
     play(vec![Row::new(
         "25: words without end",
         [text_and((0..100).flat_map(|_| [wait(200), say(text(0, "b"))]))],

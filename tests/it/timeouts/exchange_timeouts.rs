@@ -1,4 +1,4 @@
-//! The clocks of an exchange, to the tick: still worlds, paused time.
+//! The timeouts of an exchange, exact to the timer tick, on paused time.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use crate::support::{
     still::{Answer, Step, World, assert_at, events::anthropic, json, say, secs, sse, wait},
 };
 
-/// How long an error event of ours is left alone before the cut.
+/// Pause between the proxy's error event and the cut.
 const FAREWELL: Duration = Duration::from_millis(10);
 
 fn ask() -> String {
     post("/anthropic/v1/messages", "{\"messages\":[],\"stream\":true}")
 }
 
-/// The code of the error event that an answer ended with.
+/// Returns the type and the message of the error event that ends an answer.
 fn error_code(answer: &Answer) -> (String, String) {
     let last = answer.pieces.last().unwrap();
     let data = last.text.trim_start().strip_prefix("event: error\ndata: ").unwrap();
@@ -24,7 +24,7 @@ fn error_code(answer: &Answer) -> (String, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_takes_no_time_but_the_providers() {
+async fn the_proxy_adds_no_delay_to_a_stream() {
     let world = World::new();
     world.script([
         wait(3),
@@ -116,7 +116,7 @@ async fn a_client_that_stops_reading_is_cut_after_two_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_reads_again_in_time_gets_everything() {
+async fn a_client_that_resumes_reading_in_time_gets_everything() {
     let world = World::new();
     let flood = (0..100).map(|_| say(anthropic::text(0, &"a".repeat(1000))));
     let end = [say(anthropic::end("end_turn")), Step::End];
@@ -131,7 +131,7 @@ async fn a_client_that_reads_again_in_time_gets_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connections_fail_in_their_own_way_and_time() {
+async fn each_connection_failure_has_its_own_code_and_timeout() {
     for (step, time, code) in [
         (Step::Refuse, 0, "connection_refused"),
         (Step::Dns, 0, "dns_error"),
@@ -139,7 +139,7 @@ async fn connections_fail_in_their_own_way_and_time() {
         (Step::ConnectHang, 5, "connection_timeout"),
     ] {
         let world = World::new();
-        // What was never written is tried once more, but for a certificate.
+        // A request that was never written is retried once, except after a certificate error.
         let tries = if code == "tls_protocol_error" { 1 } else { 2 };
         world.script([step.clone()]);
         world.script([step]);
@@ -157,7 +157,7 @@ async fn connections_fail_in_their_own_way_and_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_takes_its_time_is_used() {
+async fn a_slow_connection_is_used() {
     let world = World::new();
     world.script([Step::ConnectAfter(secs(4))].into_iter().chain(json(200, "{}")));
     let answer = world.ask(ask()).await;
@@ -167,14 +167,14 @@ async fn a_connection_that_takes_its_time_is_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_does_not_take_the_request_is_a_504() {
+async fn a_provider_that_does_not_read_the_request_is_a_504() {
     let world = World::new();
     world.script([Step::StopReading]);
     let body = format!("{{\"messages\":[],\"x\":\"{}\"}}", "x".repeat(100_000));
     let answer = world.ask(post("/anthropic/v1/messages", &body)).await;
     assert_eq!(answer.status(), 504);
     assert_at(answer.ended_at, secs(30));
-    // hyper alone would hold the connection for ever: it flushes before it closes.
+    // Without the write timeout, hyper would keep the connection open: it flushes before it closes.
     world.settle().await;
     assert_at(world.connections()[0].closed.unwrap(), secs(30));
     assert!(world.requests().is_empty());
@@ -195,7 +195,7 @@ async fn a_stream_that_breaks_gets_an_error_event_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_was_kept_is_used_again_until_it_is_too_old() {
+async fn a_pooled_connection_is_reused_until_it_is_too_old() {
     let world = World::new();
     world.otherwise(|request| {
         let mut steps = json(200, "{}");

@@ -1,4 +1,4 @@
-//! Which profile a request goes up with: lanes, organisations, what binds, and what is left when many rest.
+//! Selection of a profile: lanes, organisations, bindings, and pools with many cooldowns.
 
 use antiphon::policy::OnOrganisationChange;
 
@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_lane_stays_with_its_profile_however_it_is_named() {
+async fn a_lane_stays_with_its_profile_under_every_kind_of_name() {
     type Name = fn(usize) -> (&'static str, Vec<(&'static str, String)>, String);
     let plain = |rest: &str| format!(r#"{{"model":"m",{rest}"messages":[{{"role":"user","content":"hi"}}]}}"#);
     let names: [(&str, Name); 7] = [
@@ -76,7 +76,7 @@ async fn a_lane_stays_with_its_profile_however_it_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lane_that_had_to_move_stays_where_it_is_and_others_do_not_follow() {
+async fn a_moved_lane_stays_and_other_lanes_do_not_follow() {
     let world = world(&strangers("ab"));
     world.script(json(401, UNKNOWN));
     does(&world, &[]);
@@ -93,7 +93,7 @@ async fn a_lane_that_had_to_move_stays_where_it_is_and_others_do_not_follow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_gone_on_from_names_the_lane_of_its_request() {
+async fn a_continued_response_selects_the_lane_of_its_request() {
     let world = world(&strangers("ab"));
     world.script(error(401, &[], UNKNOWN));
     world.script([sse(), say(responses::start() + &responses::end()), Step::End]);
@@ -121,7 +121,7 @@ async fn an_answer_that_is_gone_on_from_names_the_lane_of_its_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn profiles_that_answers_say_are_of_one_organisation_share_their_limits() {
+async fn profiles_of_a_learned_organisation_share_their_limits() {
     for (learned, wanted) in [(true, "ac"), (false, "ab")] {
         let world = world(&strangers("abc"));
         let named = move |request: &crate::support::wire::Message, status: u16, body: &str| {
@@ -129,7 +129,7 @@ async fn profiles_that_answers_say_are_of_one_organisation_share_their_limits() 
             let fields: &[(&str, &str)] = &[("anthropic-organization-id", organisation)];
             error(status, if learned { fields } else { &[] }, body)
         };
-        // Everybody answers once.
+        // Each profile answers once.
         world.otherwise(move |request| match key(request).as_str() {
             "c" => named(request, 200, "{}"),
             _ => named(request, 401, UNKNOWN),
@@ -154,7 +154,7 @@ const REASONED: &str = r#"{"model":"m","max_tokens":16,"messages":[{"role":"user
  {"role":"user","content":"on"}]}"#;
 
 #[tokio::test(start_paused = true)]
-async fn reasoning_leaves_its_organisation_only_where_the_operator_says_so() {
+async fn reasoning_leaves_its_organisation_only_if_configured() {
     let [a, _, c] = family().try_into().unwrap();
     for (change, history, first, next) in [
         (
@@ -202,13 +202,13 @@ async fn reasoning_leaves_its_organisation_only_where_the_operator_says_so() {
             let seconds: u64 = answer.header("retry-after").unwrap().parse().unwrap();
             assert!((30..=36).contains(&seconds), "{seconds}");
         }
-        // A profile of the same organisation is no change.
+        // The other profile never cools down.
         assert_eq!(rests(&world, "anthropic", "c"), []);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_the_former_profile_reads_goes_back_to_it_once() {
+async fn refused_state_is_resent_once_to_the_former_profile() {
     let request = |number| of_session("s1", MESSAGES, &[], &body(number));
     for (a, seen, status) in [
         (fine(), "ba", 200),
@@ -218,7 +218,7 @@ async fn what_only_the_former_profile_reads_goes_back_to_it_once() {
         let world = world(&strangers("ab"));
         does(&world, &[]);
         assert_eq!(reached(&world, request(0)).await, ("a".into(), 200));
-        // Another lane's limit makes it rest.
+        // The limit of another lane starts a cooldown.
         world.script(limited("30"));
         assert_eq!(reached(&world, ask("s2", 1)).await.0, "ab");
         does(&world, &[("a", a), ("b", json(400, FOREIGN))]);
@@ -235,14 +235,14 @@ async fn what_only_the_former_profile_reads_goes_back_to_it_once() {
             "a refusal of state is no fault of a key"
         );
     }
-    // Where nobody was left, there is no way back.
+    // Without an earlier profile there is nothing to return to.
     let world = world(&strangers("ab"));
     does(&world, &[("a", json(400, FOREIGN))]);
     assert_eq!(reached(&world, request(0)).await, ("a".into(), 400));
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_all_rest_the_client_is_told_how_long() {
+async fn with_all_profiles_cooling_down_the_answer_has_retry_after() {
     for (first, second, status, seconds, retry) in [
         (limited("90"), limited("120"), 429, 90..=108, Some("false")),
         (limited("40"), limited("50"), 429, 40..=48, None),
@@ -272,7 +272,7 @@ async fn where_all_rest_the_client_is_told_how_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pool_of_one_is_never_emptied_by_a_rest_but_by_what_disables() {
+async fn a_single_profile_is_unavailable_only_if_disabled() {
     for (steps, status) in [(limited("600"), 429), (json(401, UNKNOWN), 401), (json(403, "{}"), 403)] {
         let world = world(&strangers("a"));
         does(&world, &[("a", steps)]);
@@ -284,7 +284,7 @@ async fn a_pool_of_one_is_never_emptied_by_a_rest_but_by_what_disables() {
     does(&world, &[("a", json(402, "{}"))]);
     assert_eq!(reached(&world, ask("s1", 0)).await, ("a".into(), 402));
     assert_eq!(reached(&world, ask("s1", 1)).await, (String::new(), 503));
-    // Three refusals in a row, each behind the rest of the one before.
+    // Three refusals in a row, each after the cooldown of the one before.
     let world = self::world(&strangers("a"));
     does(&world, &[("a", json(401, UNKNOWN))]);
     for (number, at) in [0, 40, 120].into_iter().enumerate() {
@@ -297,7 +297,7 @@ async fn a_pool_of_one_is_never_emptied_by_a_rest_but_by_what_disables() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_who_call_their_session_alike_share_nothing() {
+async fn equal_session_names_of_two_callers_share_nothing() {
     let world = world(&strangers("ab"));
     does(&world, &[]);
     let of = |who: &'static str, number| of_session("same", MESSAGES, &[("x-api-key", who)], &body(number));
@@ -317,12 +317,12 @@ async fn two_who_call_their_session_alike_share_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_without_time_to_wait_is_not_made_to() {
+async fn a_client_with_a_short_timeout_does_not_wait() {
     for (patience, seen, at) in [("600", "a", 8), ("NOT_GIVEN", "a", 8), ("20", "b", 0)] {
         let world = world(&strangers("ab"));
         world.otherwise(|_| fine());
         assert_eq!(reached(&world, ask("s1", 0)).await.0, "a");
-        // Another lane meets a short limit, and does not wait for it itself.
+        // Another lane gets a short limit and does not wait for it.
         world.script(limited("8"));
         let retries = [("x-stainless-retry-count", "1")];
         assert_eq!(
@@ -342,7 +342,7 @@ async fn a_client_without_time_to_wait_is_not_made_to() {
         };
         assert_eq!(answer.header("x-antiphon-profile"), Some(moved));
     }
-    // Where nobody is left, the recorded reason is told.
+    // If no profile is available, the answer contains the recorded reason.
     let world = world(&strangers("ab"));
     world.otherwise(|_| fine());
     assert_eq!(reached(&world, ask("s1", 0)).await.0, "a");
@@ -357,7 +357,7 @@ async fn a_client_without_time_to_wait_is_not_made_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_of_one_model_leaves_the_others_alone() {
+async fn a_limit_of_one_model_does_not_affect_others() {
     for (fields, seen) in [
         (vec![("retry-after", "100")], "a"),
         (
@@ -383,7 +383,7 @@ async fn a_limit_of_one_model_leaves_the_others_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_binds_a_lane_keeps_it_where_it_is_for_as_long_as_that_lasts() {
+async fn a_bound_lane_waits_for_its_profile() {
     let paused = r#"{"model":"m","max_tokens":16,"messages":[{"role":"user","content":"go"},
  {"role":"assistant","content":[{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}]}]}"#;
     let container = body(1).replace("{\"model\"", "{\"container\":\"c_1\",\"model\"");

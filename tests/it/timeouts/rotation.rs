@@ -1,4 +1,4 @@
-//! Which profile serves and which rests, on instants made up for the purpose: every row of the design that concerns it.
+//! Profile selection and cooldowns on a manual clock: every row of the design about them.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 const MODEL: Option<&str> = Some("claude-opus");
 
-/// A pool on a clock of its own.
+/// A pool with its own clock.
 struct Pool {
     rotation: Rotation,
     start: Instant,
@@ -33,7 +33,7 @@ impl Pool {
         }
     }
 
-    /// Profiles a, b, c … of organisations that are known or not.
+    /// Creates profiles a, b, c … with these organisations, if known.
     fn with(organisations: &[Option<&str>]) -> Self {
         let member = |(at, organisation): (usize, Option<&str>)| PoolMember {
             label: ["a", "b", "c", "d"][at].into(),
@@ -74,7 +74,7 @@ impl Pool {
         self.rotation.record_attempt(id, &report, self.now)
     }
 
-    /// A failure that begins now.
+    /// Returns a report of an attempt that begins now.
     fn report(&self, class: Class) -> AttemptReport<'static> {
         AttemptReport {
             verdict: Verdict::from_class(class),
@@ -91,7 +91,7 @@ impl Pool {
         self.rotation.profile_statuses(self.now)[id].state
     }
 
-    /// Seconds that a profile still rests for.
+    /// Returns the seconds left of a profile's longest cooldown.
     fn rests(&self, id: ProfileId) -> Option<u64> {
         let view = self.rotation.profile_statuses(self.now);
         let until = view[id].cooldowns.iter().map(|rest| rest.until).max()?;
@@ -103,7 +103,7 @@ impl Pool {
     }
 }
 
-/// A lane that is pinned to the first profile.
+/// Returns a query of a lane that is pinned to the first profile.
 fn pinned() -> ProfileQuery<'static> {
     ProfileQuery {
         model: MODEL,
@@ -120,7 +120,7 @@ fn used(pick: &Selection) -> Option<ProfileId> {
 }
 
 #[test]
-fn only_the_classes_of_a_credential_change_a_profile() {
+fn only_credential_classes_change_a_profile() {
     let classes = [
         Class::Success,
         Class::Overloaded,
@@ -163,10 +163,10 @@ fn only_the_classes_of_a_credential_change_a_profile() {
 }
 
 #[test]
-fn rests_grow_with_failures_in_a_row_and_never_within_one() {
+fn cooldowns_grow_with_consecutive_failures_only() {
     for (class, expected) in [
         (Class::RateLimit, [30, 60, 300, 300, 300]),
-        // The third refusal in a row disables: 10 min, doubled, an hour at most.
+        // The third refusal in a row disables the profile: 10 min, doubled each time, an hour at most.
         (Class::Auth, [30, 60, 600, 1200, 2400]),
         (Class::Billing, [18_000, 36_000, 72_000, 86_400, 86_400]),
         (Class::Quota, [18_000, 36_000, 72_000, 86_400, 86_400]),
@@ -177,7 +177,8 @@ fn rests_grow_with_failures_in_a_row_and_never_within_one() {
         for seconds in expected {
             assert_eq!(pool.fails(0, class), class.cooldown_reason(), "{class:?}");
             assert_eq!(pool.rests(0), Some(seconds), "{class:?}");
-            // Within a rest nothing changes (openclaw#84457's twin: a retry must not lengthen it).
+            // Within a cooldown nothing changes: a retry must not lengthen it (the counterpart of
+            // <https://github.com/openclaw/openclaw/issues/84457>).
             pool.pass(seconds / 2);
             assert_eq!(pool.fails(0, class), None, "{class:?}");
             assert_eq!(pool.rests(0), Some(seconds - seconds / 2), "{class:?}");
@@ -189,7 +190,7 @@ fn rests_grow_with_failures_in_a_row_and_never_within_one() {
 }
 
 #[test]
-fn chance_adds_nothing_to_the_longest_rest() {
+fn jitter_never_exceeds_the_longest_cooldown() {
     for (class, longest) in [
         (Class::Auth, 3600),
         (Class::Billing, 86_400),
@@ -210,10 +211,10 @@ fn chance_adds_nothing_to_the_longest_rest() {
             })
             .collect();
         assert_eq!(rested.iter().max(), Some(&longest), "{class:?}: {rested:?}");
-        // A short one is stretched.
+        // Jitter lengthens a shorter cooldown.
         assert!([36, 21_600].contains(&rested[0]), "{class:?}: {rested:?}");
     }
-    // The same of a time that the provider names.
+    // The cap applies to a duration that the provider names too.
     for (most, wanted) in [(None, 120), (Some(110), 110), (Some(500), 120)] {
         let mut pool = Pool::with(&[None, None]);
         let report = AttemptReport {
@@ -228,7 +229,7 @@ fn chance_adds_nothing_to_the_longest_rest() {
 }
 
 #[test]
-fn a_verdict_that_keeps_to_its_exchange_costs_a_profile_nothing() {
+fn a_verdict_of_exchange_scope_causes_no_cooldown() {
     for class in [
         Class::Auth,
         Class::Billing,
@@ -258,7 +259,7 @@ fn a_verdict_that_keeps_to_its_exchange_costs_a_profile_nothing() {
 }
 
 #[test]
-fn only_limits_last_as_long_as_a_provider_says() {
+fn only_limits_use_the_providers_duration() {
     for (class, first, second) in [
         (Class::Auth, 30, 30),
         (Class::Permission, 600, 600),
@@ -274,7 +275,7 @@ fn only_limits_last_as_long_as_a_provider_says() {
 }
 
 #[test]
-fn a_model_that_is_not_known_rests_apart_from_the_known_ones() {
+fn unknown_models_have_their_own_cooldowns() {
     let long = "m".repeat(300);
     for (failed, asked, used_first) in [
         (None, MODEL, true),
@@ -298,7 +299,7 @@ fn a_model_that_is_not_known_rests_apart_from_the_known_ones() {
                 used_first,
                 "{class:?} {failed:?} {asked:?}"
             );
-            // A success ends the rests of its own model.
+            // A success ends the cooldowns of its own model.
             pool.pass(1);
             let began = pool.now;
             pool.reports(0, Class::Success, None, asked, began);
@@ -308,7 +309,7 @@ fn a_model_that_is_not_known_rests_apart_from_the_known_ones() {
                 "{class:?} {failed:?} {asked:?}"
             );
         }
-        // What concerns the key itself concerns all of them.
+        // A cooldown of the key itself applies to every model.
         let mut pool = Pool::with(&[None, None]);
         let began = pool.now;
         pool.reports(0, Class::Quota, None, failed, began);
@@ -322,7 +323,7 @@ fn a_model_that_is_not_known_rests_apart_from_the_known_ones() {
 }
 
 #[test]
-fn a_disabled_profile_says_so_and_a_cooling_one_does_not() {
+fn disabling_classes_have_the_state_disabled() {
     for (class, state) in [
         (Class::RateLimit, ProfileState::Cooling),
         (Class::Auth, ProfileState::Cooling),
@@ -338,7 +339,7 @@ fn a_disabled_profile_says_so_and_a_cooling_one_does_not() {
 }
 
 #[test]
-fn a_time_that_the_provider_names_wins_and_may_only_lengthen() {
+fn a_named_duration_can_only_lengthen_a_cooldown() {
     let mut pool = Pool::with(&[None, None]);
     pool.fails_for(0, Class::RateLimit, Some(45));
     assert_eq!(pool.rests(0), Some(45));
@@ -351,8 +352,9 @@ fn a_time_that_the_provider_names_wins_and_may_only_lengthen() {
 }
 
 #[test]
-fn a_success_clears_only_what_is_older_than_its_exchange() {
-    // openclaw#84457: success bookkeeping wiped a cooldown that had been set milliseconds before.
+fn a_success_ends_only_older_cooldowns() {
+    // Bookkeeping of a success removed a cooldown that was set milliseconds before:
+    // <https://github.com/openclaw/openclaw/issues/84457>.
     let mut pool = Pool::with(&[None, None]);
     let before = pool.now;
     pool.pass(1);
@@ -365,13 +367,13 @@ fn a_success_clears_only_what_is_older_than_its_exchange() {
     assert_eq!(pool.rests(0), Some(29));
     pool.reports(0, Class::Success, None, MODEL, after);
     assert_eq!(pool.state(0), ProfileState::Ready);
-    // And the counter with it.
+    // The failure counter is reset too.
     pool.fails(0, Class::RateLimit);
     assert_eq!(pool.rests(0), Some(30));
 }
 
 #[test]
-fn counters_are_forgotten_after_a_day() {
+fn failure_counters_expire_after_a_day() {
     let mut pool = Pool::with(&[None, None]);
     for seconds in [30, 60] {
         pool.fails(0, Class::Auth);
@@ -383,7 +385,7 @@ fn counters_are_forgotten_after_a_day() {
 }
 
 #[test]
-fn a_rate_limit_is_for_one_model_and_for_the_whole_organisation() {
+fn a_rate_limit_applies_to_one_model_of_the_organisation() {
     let mut pool = Pool::with(&[Some("one"), Some("one"), Some("two")]);
     pool.fails(0, Class::RateLimit);
     let of = |model| ProfileQuery {
@@ -411,7 +413,7 @@ fn a_rate_limit_is_for_one_model_and_for_the_whole_organisation() {
 }
 
 #[test]
-fn a_rotation_for_a_rate_limit_leaves_the_quota_that_is_used_up() {
+fn a_rotation_for_a_rate_limit_changes_the_organisation() {
     let mut pool = Pool::with(&[Some("one"), Some("one")]);
     pool.fails(0, Class::RateLimit);
     let ask = ProfileQuery {
@@ -420,7 +422,7 @@ fn a_rotation_for_a_rate_limit_leaves_the_quota_that_is_used_up() {
         ..pinned()
     };
     assert!(matches!(pool.pick(&ask), Selection::NoneAvailable(_)));
-    // Learned from answers, the same.
+    // The same with organisations learned from answers.
     let mut pool = Pool::with(&[None, None, None]);
     for (id, organisation) in [(0, "one"), (1, "one"), (2, "two")] {
         pool.rotation.learn_organisation(id, organisation);
@@ -430,7 +432,7 @@ fn a_rotation_for_a_rate_limit_leaves_the_quota_that_is_used_up() {
 }
 
 #[test]
-fn a_lane_stays_where_it_is_waits_a_little_and_then_moves() {
+fn a_pinned_lane_waits_shortly_and_then_moves() {
     let mut pool = Pool::with(&[None, None, None]);
     assert_eq!(used(&pool.pick(&pinned())), Some(0));
     pool.fails_for(0, Class::RateLimit, Some(10));
@@ -451,7 +453,7 @@ fn a_lane_stays_where_it_is_waits_a_little_and_then_moves() {
 }
 
 #[test]
-fn a_forced_move_stays_in_the_organisation_if_it_can() {
+fn a_forced_move_prefers_the_same_organisation() {
     let mut pool = Pool::with(&[Some("one"), Some("two"), None, Some("one")]);
     pool.fails(0, Class::Auth);
     assert_eq!(used(&pool.pick(&pinned())), Some(3));
@@ -462,7 +464,7 @@ fn a_forced_move_stays_in_the_organisation_if_it_can() {
 }
 
 #[test]
-fn what_binds_a_lane_holds_it() {
+fn bindings_keep_a_lane_on_its_profile() {
     let bound = |bound| ProfileQuery { bound, ..pinned() };
     let reasoning = bound(LaneBindings {
         reasoning: true,
@@ -486,18 +488,18 @@ fn what_binds_a_lane_holds_it() {
         }
         _ => false,
     };
-    // Other organisation: reasoning is not taken there. The same one, or one that nobody knows: it may be.
+    // Another organisation cannot read the reasoning. The same or an unknown organisation may.
     for (other, holds) in [(Some("two"), true), (Some("one"), false), (None, false)] {
         let mut pool = Pool::with(&[Some("one"), other]);
         pool.fails(0, Class::Auth);
         assert_eq!(held(&pool, &reasoning), holds, "{other:?}");
         assert!(held(&pool, &state) && held(&pool, &calls));
     }
-    // openclaw#29324: calls in flight hold a lane, but not on a profile that is disabled.
+    // Open calls bind a lane, but not to a disabled profile: <https://github.com/openclaw/openclaw/issues/29324>.
     let mut pool = Pool::with(&[None, None]);
     pool.fails(0, Class::Billing);
     assert!(!held(&pool, &calls) && held(&pool, &state));
-    // The operator may decide otherwise about reasoning.
+    // The operator may allow reasoning to change its organisation.
     let mut pool = Pool::with(&[Some("one"), Some("two")]);
     pool.rotation = Rotation::new(pool.rotation.members().to_vec(), Duration::ZERO, true);
     pool.fails(0, Class::Auth);
@@ -506,7 +508,7 @@ fn what_binds_a_lane_holds_it() {
 }
 
 #[test]
-fn the_last_profile_that_is_not_disabled_never_rests() {
+fn the_last_enabled_profile_is_always_available() {
     let mut pool = Pool::with(&[None]);
     pool.fails(0, Class::RateLimit);
     assert_eq!(used(&pool.pick(&pinned())), Some(0));
@@ -525,8 +527,8 @@ fn the_last_profile_that_is_not_disabled_never_rests() {
 }
 
 #[test]
-fn where_all_rest_the_recorded_reasons_and_the_soonest_end_are_told() {
-    // openclaw#5240: the reason that was shown was not the recorded one.
+fn with_all_cooling_down_the_reasons_and_the_earliest_end_are_reported() {
+    // The reported reason was not the recorded one: <https://github.com/openclaw/openclaw/issues/5240>.
     let mut pool = Pool::with(&[None, None]);
     pool.fails_for(0, Class::RateLimit, Some(100));
     pool.fails(1, Class::Auth);
@@ -541,8 +543,9 @@ fn where_all_rest_the_recorded_reasons_and_the_soonest_end_are_told() {
 }
 
 #[test]
-fn an_operator_can_say_that_a_profile_is_well() {
-    // openclaw#70903, #107671: a disable of hours survived the top-up.
+fn an_operator_can_clear_a_profile() {
+    // A disabled state of hours survived the top-up: <https://github.com/openclaw/openclaw/issues/70903>,
+    // <https://github.com/openclaw/openclaw/issues/107671>.
     let mut pool = Pool::with(&[None, None]);
     pool.fails(0, Class::Billing);
     assert!(pool.rotation.clear_cooldowns(0) && !pool.rotation.clear_cooldowns(7));
@@ -551,7 +554,7 @@ fn an_operator_can_say_that_a_profile_is_well() {
 }
 
 #[test]
-fn models_that_a_profile_does_not_serve_are_not_asked_of_it() {
+fn a_profile_gets_only_the_models_it_serves() {
     let member = |label: &str, models: &[&str]| PoolMember {
         label: label.into(),
         weight: 1,
@@ -575,7 +578,7 @@ fn models_that_a_profile_does_not_serve_are_not_asked_of_it() {
 }
 
 #[test]
-fn lanes_fall_on_profiles_by_weight_and_always_on_the_same() {
+fn lanes_are_assigned_by_weight_and_consistently() {
     let mut pool = Pool::with(&[None, None, None]);
     let mut members = pool.rotation.members().to_vec();
     members[2].weight = 2;
@@ -598,7 +601,7 @@ fn lanes_fall_on_profiles_by_weight_and_always_on_the_same() {
 }
 
 #[test]
-fn what_only_the_former_profile_takes_goes_back_there_unless_it_is_disabled() {
+fn the_former_profile_is_offered_unless_it_is_disabled() {
     let mut pool = Pool::with(&[Some("one"), Some("two")]);
     pool.fails(0, Class::RateLimit);
     let ask = ProfileQuery {
@@ -618,10 +621,10 @@ fn what_only_the_former_profile_takes_goes_back_there_unless_it_is_disabled() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Whatever happens in whatever order: no window gets shorter but by a success or by hand, no more is remembered
-    /// than the limits allow, and as long as somebody is not disabled and alone, somebody serves.
+    /// In any sequence of events, a cooldown is shortened only by a success or by hand, the memory stays within its
+    /// limits, and a profile is available unless all are disabled or cool down.
     #[test]
-    fn no_window_is_ever_shortened(
+    fn no_cooldown_is_shortened(
         steps in proptest::collection::vec((0_usize..3, 0_u8..8, 0_u64..4000, 0_u64..700), 1..200),
     ) {
         let classes = [

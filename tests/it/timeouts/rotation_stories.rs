@@ -1,5 +1,4 @@
-//! Complaints that made the rules of rotation, each as the story it was (openclaw's numbers), and what the admin page
-//! says meanwhile.
+//! Reported failures behind the rotation rules, each replayed with its openclaw issue, and the matching admin pages.
 
 use antiphon::{
     admin::{self, Readiness},
@@ -29,7 +28,7 @@ fn ask(session: &str, words: &str) -> Vec<u8> {
     of_session(session, MESSAGES, &[], &body(words))
 }
 
-/// What the admin listener answers.
+/// Returns the admin listener's answer.
 async fn admin(world: &World, method: Method, path: &str) -> (StatusCode, String) {
     let mut router = admin::admin_router(admin_of(&world.shared, Readiness::new()));
     let request = Request::builder()
@@ -52,10 +51,11 @@ async fn page(world: &World, path: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
+/// Reported in <https://github.com/openclaw/openclaw/issues/84457>.
 #[tokio::test(start_paused = true)]
-async fn n84457_a_success_that_began_before_a_rest_does_not_end_it() {
+async fn a_success_that_began_before_a_cooldown_does_not_end_it() {
     for (starts_before, ended) in [(true, false), (false, true)] {
-        // A pool of one, so that it is asked while it rests.
+        // A pool of one profile, so that it is used during its cooldown.
         let world = world(&strangers("a"));
         let streamed = body("long").replace("{\"max", "{\"stream\":true,\"max");
         let long = of_session("s1", MESSAGES, &[], &streamed);
@@ -80,7 +80,7 @@ async fn n84457_a_success_that_began_before_a_rest_does_not_end_it() {
             client.send(&long).await;
             client.head().await;
         }
-        // Until then nothing was proven.
+        // The exchange has not succeeded yet.
         assert_eq!(rests(&world, "anthropic", "a").len(), 1);
         let whole = loop {
             if let Err(whole) = client.piece().await {
@@ -93,8 +93,9 @@ async fn n84457_a_success_that_began_before_a_rest_does_not_end_it() {
     }
 }
 
+/// Reported in <https://github.com/openclaw/openclaw/issues/29324>.
 #[tokio::test(start_paused = true)]
-async fn n29324_no_lane_moves_between_a_call_and_its_result() {
+async fn no_lane_moves_between_a_call_and_its_result() {
     let history = |result: bool| {
         let call = json!({"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}});
         let mut messages = vec![
@@ -107,7 +108,7 @@ async fn n29324_no_lane_moves_between_a_call_and_its_result() {
         }
         json!({"model": "m", "max_tokens": 16, "messages": messages}).to_string()
     };
-    // A long rest, a short one, and a key that is no good at all; with a call in flight and without one.
+    // A long limit, a short limit and a refused key, with and without a call in flight.
     for (in_flight, steps, between, with_result) in [
         (true, limited("300"), ("", 429), ("b", 200)),
         (false, limited("300"), ("b", 200), ("b", 200)),
@@ -131,7 +132,7 @@ async fn n29324_no_lane_moves_between_a_call_and_its_result() {
             reached(&world, of_session("s1", MESSAGES, &[], &streamed)).await,
             ("a".into(), 200)
         );
-        // The tool runs for an hour: nobody's fault.
+        // The tool runs for an hour, which is no failure of anything.
         world.until(secs(3600)).await;
         assert!(untouched(&world) && failures(&world, "anthropic") == 0);
         let sessions = page(&world, "/admin/v1/sessions").await;
@@ -142,12 +143,12 @@ async fn n29324_no_lane_moves_between_a_call_and_its_result() {
                 json!([{"tool": "ls", "seconds": 3600, "max_duration_seconds": null, "attached": true, "tentative": false}])
             );
         }
-        // Meanwhile another lane meets the limit.
+        // Meanwhile another lane gets the limit.
         world.script(steps.clone());
         world.script(whole(404, "{}"));
         reached(&world, ask("s2", "other")).await;
         world.clear();
-        // A compaction, in the middle of the turn: no result, and a history of its own.
+        // A compaction during the turn: without the result, and with a history of its own.
         let marks = [("x-claude-code-compaction", "auto")];
         let empty = json!({"model": "m", "max_tokens": 16, "messages": []}).to_string();
         assert_eq!(
@@ -163,8 +164,9 @@ async fn n29324_no_lane_moves_between_a_call_and_its_result() {
     }
 }
 
+/// Reported in <https://github.com/openclaw/openclaw/issues/36119>.
 #[tokio::test(start_paused = true)]
-async fn n36119_a_long_limit_is_left_at_once_and_not_asked_for_two_minutes() {
+async fn a_long_limit_rotates_at_once() {
     let world = world(&strangers("ab"));
     world.otherwise(|request| if key(request) == "a" { limited("120") } else { fine() });
     let answer = world.ask(ask("s1", "go")).await;
@@ -183,19 +185,21 @@ async fn n36119_a_long_limit_is_left_at_once_and_not_asked_for_two_minutes() {
             "at {at} s"
         );
     }
-    // A new lane finds it again once it is over.
+    // A new lane uses the profile again after the cooldown.
     world.until(secs(145)).await;
     world.otherwise(|_| fine());
     assert_eq!(reached(&world, ask("s3", "later")).await.0, "a");
 }
 
+/// Reported in <https://github.com/openclaw/openclaw/issues/70903>,
+/// <https://github.com/openclaw/openclaw/issues/107671>
 #[tokio::test(start_paused = true)]
-async fn n70903_n107671_an_operator_ends_a_rest_of_hours() {
+async fn an_operator_ends_a_long_cooldown() {
     let world = world(&strangers("ab"));
     world.otherwise(|request| if key(request) == "a" { whole(402, "{}") } else { fine() });
     assert_eq!(reached(&world, ask("s1", "go")).await, ("ab".into(), 200));
     world.otherwise(|_| fine());
-    // The bill was paid; nobody has told us.
+    // The bill was paid, which the proxy cannot know.
     assert_eq!(reached(&world, ask("s2", "go")).await.0, "b");
     for (path, status) in [
         ("/admin/v1/profiles/anthropic/x/clear", StatusCode::NOT_FOUND),
@@ -210,15 +214,16 @@ async fn n70903_n107671_an_operator_ends_a_rest_of_hours() {
     assert_eq!(admin(&world, Method::POST, path).await.0, StatusCode::NO_CONTENT);
     assert!(untouched(&world));
     assert_eq!(reached(&world, ask("s3", "go")).await.0, "a");
-    // And its counter with it: the next is a first one.
+    // The failure counter was cleared too: the next cooldown has the initial length.
     world.otherwise(|request| if key(request) == "a" { whole(402, "{}") } else { fine() });
     assert_eq!(reached(&world, ask("s4", "go")).await.0, "ab");
     let left = rests(&world, "anthropic", "a")[0].4;
     assert!((17_990..=21_600).contains(&left), "{left}");
 }
 
+/// Reported in <https://github.com/openclaw/openclaw/issues/5240>.
 #[tokio::test(start_paused = true)]
-async fn n5240_the_reason_that_is_told_is_the_one_that_was_recorded() {
+async fn the_reported_reason_is_the_recorded_one() {
     let world = world(&strangers("abc"));
     world.otherwise(|request| {
         if key(request) == "a" {
@@ -326,9 +331,12 @@ async fn the_admin_page_shows_breakers_and_models_and_no_secret() {
     );
 }
 
-/// #8434, #8671, #14368, #18902: each profile got the same broken body, and rested for it.
+/// Each profile got the same broken body, and each cooled down for it.
+///
+/// <https://github.com/openclaw/openclaw/issues/8434>, <https://github.com/openclaw/openclaw/issues/8671>,
+/// <https://github.com/openclaw/openclaw/issues/14368>, <https://github.com/openclaw/openclaw/issues/18902>
 #[tokio::test(start_paused = true)]
-async fn n8434_a_call_without_result_costs_one_send_and_no_key() {
+async fn a_call_without_a_result_causes_no_cooldown() {
     let history = json!({"model": "m", "max_tokens": 16, "messages": [
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}}]},
@@ -347,13 +355,13 @@ async fn n8434_a_call_without_result_costs_one_send_and_no_key() {
         if takes { fine() } else { whole(400, words) }
     };
     for (mode, path, sent, obstinate, sends, status) in [
-        // Mended before it is sent.
+        // Repaired before the first send.
         (Mode::Repair, MESSAGES, history.as_str(), false, 1, 200),
-        // Mended, and refused all the same: nothing more is known to be wrong.
+        // Repaired, but the provider refuses all the same, and nothing more can be repaired.
         (Mode::Repair, MESSAGES, history.as_str(), true, 1, 400),
-        // As it stands.
+        // Sent unchanged.
         (Mode::Observe, MESSAGES, history.as_str(), false, 1, 400),
-        // Only the provider knows the call: once, and once more when it has named it.
+        // Only the provider knows the call: one send, and one more once it has named the call.
         (Mode::Repair, "/openai/v1/responses", server_held, false, 2, 200),
         (Mode::Repair, "/openai/v1/responses", server_held, true, 2, 400),
     ] {

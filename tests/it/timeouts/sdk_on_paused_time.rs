@@ -1,6 +1,6 @@
-//! The official Python SDK through a proxy on paused time: minutes of silence, in no time.
+//! The official Python SDK through a proxy on paused time, so that minutes of silence take no time.
 //!
-//! Runs where `ANTIPHON_SDK_PYTHON` names a Python that has `anthropic`; `tests/sdk/run.py` sets it.
+//! Runs if `ANTIPHON_SDK_PYTHON` names a Python with `anthropic`. `tests/sdk/run.py` sets it.
 
 use std::{env, ffi::OsString, process::Command};
 
@@ -12,7 +12,7 @@ use crate::support::{
     still::{Step, World, advance, assert_at, error, events::anthropic, say, secs, sse},
 };
 
-/// What the SDK makes of what the provider does; none, aloud, where there is no SDK.
+/// Runs the SDK against these provider steps. `None`, with a printed note, without an SDK.
 async fn sdk(world: &World, steps: impl IntoIterator<Item = Step>) -> Option<Value> {
     let Some(python) = env::var_os("ANTIPHON_SDK_PYTHON") else {
         println!("skipped: ANTIPHON_SDK_PYTHON names no Python with the SDK");
@@ -22,11 +22,11 @@ async fn sdk(world: &World, steps: impl IntoIterator<Item = Step>) -> Option<Val
     run(world, python).await
 }
 
-/// One call of the SDK.
+/// Runs one call of the SDK.
 async fn run(world: &World, python: OsString) -> Option<Value> {
     let base = format!("http://{}/anthropic", world.listen().await);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdk/still.py");
-    // A task that blocks holds time: it goes where the provider moves it.
+    // A blocking task stops paused time, so only the provider's script advances it.
     let run = tokio::task::spawn_blocking(move || {
         let mut command = Command::new(python);
         for proxy in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
@@ -40,9 +40,9 @@ async fn run(world: &World, python: OsString) -> Option<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sdk_hears_the_end_of_a_long_silence() {
+async fn the_sdk_survives_a_long_silence() {
     let world = World::new();
-    // Long thinking, with nothing but signs of life.
+    // Long thinking, with heartbeats only.
     let pings = vec![[advance(80), say(anthropic::ping())]; 5].concat();
     let words = [
         say(anthropic::stop(0)),
@@ -60,7 +60,7 @@ async fn the_sdk_hears_the_end_of_a_long_silence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sdk_is_told_when_the_provider_falls_silent() {
+async fn the_sdk_gets_an_error_for_a_stalled_provider() {
     let world = World::new();
     let steps = [
         sse(),
@@ -76,7 +76,7 @@ async fn the_sdk_is_told_when_the_provider_falls_silent() {
     assert_at(world.request().cancelled.unwrap(), secs(240));
 }
 
-/// A world with profiles for holders of the token that the SDK takes for its key.
+/// Returns a world with profiles for holders of the client token that the SDK uses as its key.
 fn with_profiles() -> World {
     World::with(|builder| {
         pooled(builder, &strangers("ab"));
@@ -85,7 +85,7 @@ fn with_profiles() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sdk_waits_five_minutes_for_a_server_tool_and_no_key_pays() {
+async fn the_sdk_waits_five_minutes_for_a_server_tool_without_a_cooldown() {
     let world = with_profiles();
     let steps = [
         sse(),
@@ -107,7 +107,7 @@ async fn the_sdk_waits_five_minutes_for_a_server_tool_and_no_key_pays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sdk_never_hears_of_a_limit_that_another_key_has_not() {
+async fn the_sdk_never_sees_a_limit_that_another_key_avoids() {
     let world = with_profiles();
     let limited = r#"{"type":"error","error":{"type":"rate_limit_error","message":"Error"}}"#;
     let fine = || {
@@ -134,7 +134,7 @@ async fn the_sdk_never_hears_of_a_limit_that_another_key_has_not() {
     );
     assert!((118..=144).contains(left), "{left}");
     assert_eq!(rests(&world, "anthropic", "b"), []);
-    // The next call goes where the last one was well.
+    // The next call uses the profile that succeeded last.
     let python = env::var_os("ANTIPHON_SDK_PYTHON").unwrap();
     assert_eq!(run(&world, python).await, Some(json!({"said": "hello"})));
     assert_eq!(keys(&world.requests()), "abb");

@@ -1,6 +1,7 @@
-//! A day of a busy team on paused time, seeded: whatever a profile ever rested for, the provider did to that very key.
+//! A simulated day of a busy team on paused time, seeded: every cooldown of a profile has a cause in what the provider
+//! did to that key.
 //!
-//! `SEED=7` runs that day again, `SEED=random` a new one.
+//! `SEED=7` repeats that day, `SEED=random` plays a new one.
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +20,13 @@ use crate::support::{
 };
 
 const MESSAGES: &str = "/anthropic/v1/messages";
-/// Of each lane.
+/// Number of turns of each lane.
 const TURNS: u32 = 250;
 const DAY: Duration = secs(24 * 3600);
 const LANES: usize = 12;
 const LABELS: [&str; 3] = ["a", "b", "c"];
 
-/// What the provider did.
+/// The provider's behaviour for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Deed {
     Reset,
@@ -41,10 +42,10 @@ enum Deed {
     Fine,
 }
 
-/// The provider's own ledger: what it did, when, to which key, for which model.
+/// The provider's record: behaviour, time, key and model of each request.
 type Ledger = Arc<Mutex<Vec<(Deed, Duration, String, String)>>>;
 
-/// The organisation of a key.
+/// Returns the organisation of a key.
 fn organisation(label: &str) -> &'static str {
     if label == "c" { "org-y" } else { "org-x" }
 }
@@ -61,7 +62,7 @@ fn ends(stop: &str) -> Vec<Step> {
     vec![say(anthropic::stop(0) + &anthropic::end(stop)), Step::End]
 }
 
-/// How a deed looks on the wire.
+/// Returns the wire form of a behaviour.
 fn steps(deed: Deed, rng: &mut Rng, number: usize) -> Vec<Step> {
     let limited = r#"{"type":"error","error":{"type":"rate_limit_error","message":"Error"}}"#;
     let limit = |seconds: &str| error(429, &[("retry-after", seconds)], limited);
@@ -104,9 +105,9 @@ fn steps(deed: Deed, rng: &mut Rng, number: usize) -> Vec<Step> {
     }
 }
 
-/// What happens to an exchange on its first send; what follows it is fine, but for a limit and a refused key.
+/// Chooses the behaviour for one request.
 fn choose(rng: &mut Rng, label: &str, now: Duration) -> Deed {
-    // For half an hour of the day nobody takes the key of `b`.
+    // For half an hour of the day, the key of `b` is refused.
     if label == "b" && (secs(30_000)..secs(31_800)).contains(&now) {
         return Deed::Refused;
     }
@@ -143,10 +144,10 @@ fn provide(world: &World, ledger: &Ledger, mut rng: Rng) {
     });
 }
 
-/// A rest that was seen: whose, its reason, its model, since when, and whether it came through another.
+/// An observed cooldown: upstream and profile, reason, model and start, and whether another profile caused it.
 type Seen = BTreeMap<(String, &'static str, Option<String>, Duration), bool>;
 
-/// Notes every rest that is in force now.
+/// Records every current cooldown.
 fn poll(world: &World, start: Instant, seen: &mut Seen) {
     for label in LABELS {
         for rest in view(world, "anthropic", label).cooldowns {
@@ -157,7 +158,7 @@ fn poll(world: &World, start: Instant, seen: &mut Seen) {
     }
 }
 
-/// Whether the ledger holds what a rest is for, at its very beginning.
+/// Reports whether the record contains the cause of a cooldown at its start.
 fn has_cause(
     ledger: &[(Deed, Duration, String, String)],
     rest: (&(String, &'static str, Option<String>, Duration), &bool),
@@ -178,7 +179,7 @@ fn has_cause(
     })
 }
 
-/// One lane's turns through the day; how many answers there were, by status, with 0 for a client that left.
+/// Plays one lane through the day. Returns the number of answers by status, with 0 for a client that left.
 async fn live(
     world: &World,
     lane: usize,
@@ -196,13 +197,13 @@ async fn live(
         let request = of_session(&format!("s{lane}"), MESSAGES, &[], &body.to_string());
         let mut client = world.client();
         client.send(request).await;
-        // One in a hundred is too impatient to hear the end.
+        // One client in a hundred leaves before the end.
         let answer = if rng.below(100) == 0 {
             tokio::time::timeout(secs(rng.below(30) as u64), client.answer())
                 .await
                 .ok()
         } else {
-            // A thing that was said once and never ended is cut by the clocks.
+            // A behaviour that never ends is cut by the proxy's timeouts.
             Some(client.answer().await)
         };
         drop(client);
@@ -227,7 +228,7 @@ async fn live(
             .and_then(|rest| rest.split('"').next())
             .map(ToOwned::to_owned);
         history = match called {
-            // Most tools answer, minutes later; some never do, and the client goes on.
+            // Most tools answer minutes later. Some never do, and the client continues.
             Some(id) => {
                 let id = format!("toolu_{id}");
                 let call = serde_json::json!({"type": "tool_use", "id": id, "name": "ls", "input": {}});
@@ -250,7 +251,7 @@ async fn live(
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_a_day_no_key_rests_but_for_what_was_done_to_it() {
+async fn every_cooldown_of_a_day_has_a_cause() {
     let seed = seed();
     println!("SEED={seed}");
     let began = std::time::Instant::now();
@@ -265,7 +266,7 @@ async fn over_a_day_no_key_rests_but_for_what_was_done_to_it() {
             *told.entry(kind).or_default() += count;
         }
     }
-    // Whoever was left behind has left by now.
+    // After the longest exchange timeout, every exchange has ended.
     world.until(world.now() + secs(3700)).await;
     poll(&world, start, &mut seen.lock().unwrap());
     let (ledger, seen) = (ledger.lock().unwrap(), seen.into_inner().unwrap());

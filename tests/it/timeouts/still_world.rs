@@ -1,4 +1,4 @@
-//! The ready-made events of the still world say to the watchers what they are meant to say.
+//! Self-test of the ready-made stream events: the watchers read the intended facts from them.
 
 use antiphon::wire::{
     Format,
@@ -7,7 +7,7 @@ use antiphon::wire::{
 
 use crate::support::still::events::{anthropic, chat, comment, gemini, responses};
 
-/// The facts behind these events.
+/// Returns the facts of these events.
 fn facts(format: Format, events: &[String]) -> Facts {
     let mut watcher = Watcher::new(Some(format), Framing::Events);
     for event in events {
@@ -17,7 +17,7 @@ fn facts(format: Format, events: &[String]) -> Facts {
     watcher.facts().clone()
 }
 
-/// Events, heartbeats, calls, server tools in flight, reasoning, compaction, whether it ended.
+/// Events, heartbeats, calls, server tools in flight, reasoning, compaction, and whether the answer has ended.
 type Row = (u64, u64, u64, usize, OutputPhase, OutputPhase, bool);
 
 fn row(format: Format, events: &[String]) -> Row {

@@ -1,0 +1,116 @@
+//! Shapes of errors that clients read. They contain no internal detail.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// Error shape of a client's API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorShape {
+    /// Anthropic Messages.
+    Anthropic,
+    /// OpenAI and compatible APIs.
+    OpenAi,
+    /// OpenAI Responses: like `OpenAi`, but its streams consist of typed events.
+    Responses,
+    /// Google Gemini and Vertex.
+    Gemini,
+    /// Amazon Bedrock.
+    Bedrock,
+}
+
+impl ErrorShape {
+    /// Returns the body of an error.
+    pub fn error_body(self, status: u16, code: &str, message: &str, request_id: &str) -> Value {
+        match self {
+            Self::Anthropic => json!({
+                "type": "error",
+                "error": { "type": anthropic_type(status), "message": message },
+                "request_id": request_id,
+            }),
+            Self::OpenAi | Self::Responses => json!({
+                "error": {
+                    "message": message,
+                    "type": openai_error_type(status),
+                    "param": null,
+                    "code": openai_code(status, code),
+                },
+            }),
+            Self::Gemini => json!({
+                "error": { "code": status, "message": message, "status": gemini_status(status) },
+            }),
+            Self::Bedrock => json!({ "message": message }),
+        }
+    }
+
+    /// Returns the value of `x-amzn-errortype`, which Bedrock's SDKs read instead of the body.
+    pub fn error_type_header(self, status: u16) -> Option<&'static str> {
+        (self == Self::Bedrock).then(|| match status {
+            401 | 403 => "AccessDeniedException",
+            404 => "ResourceNotFoundException",
+            408 | 504 => "ModelTimeoutException",
+            429 => "ThrottlingException",
+            500.. => "ServiceUnavailableException",
+            _ => "ValidationException",
+        })
+    }
+
+    /// Returns an error as an event of a stream that has begun. `None` if the shape has no text events.
+    pub fn error_event(self, status: u16, code: &str, message: &str, request_id: &str) -> Option<Bytes> {
+        let text = match self {
+            Self::Anthropic => {
+                format!(
+                    "event: error\ndata: {}\n\n",
+                    self.error_body(status, code, message, request_id)
+                )
+            }
+            // The SDK reads the fields of an `error` event at its top level.
+            Self::Responses => {
+                let data = json!({ "type": "error", "code": code, "message": message, "param": null });
+                format!("event: error\ndata: {data}\n\n")
+            }
+            Self::OpenAi | Self::Gemini => format!("data: {}\n\n", self.error_body(status, code, message, request_id)),
+            // Its streams are binary frames with checksums.
+            Self::Bedrock => return None,
+        };
+        Some(Bytes::from(text))
+    }
+}
+
+const fn anthropic_type(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        408 | 504 => "timeout_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        500.. => "api_error",
+        _ => "invalid_request_error",
+    }
+}
+
+/// Returns the `type` of an OpenAI error with this status.
+pub const fn openai_error_type(status: u16) -> &'static str {
+    match status {
+        429 => "rate_limit_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
+    }
+}
+
+/// Returns OpenAI's code for a wrong key, which clients recognise. Other errors have the proxy's own code.
+fn openai_code(status: u16, code: &str) -> &str {
+    if status == 401 { "invalid_api_key" } else { code }
+}
+
+const fn gemini_status(status: u16) -> &'static str {
+    match status {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        408 | 504 => "DEADLINE_EXCEEDED",
+        429 => "RESOURCE_EXHAUSTED",
+        500.. => "UNAVAILABLE",
+        _ => "INVALID_ARGUMENT",
+    }
+}
