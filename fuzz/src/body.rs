@@ -40,7 +40,7 @@ fn agreed(body: &[u8], format: Format) {
             // What is no JSON may be read all the same: the full parse before an edit refuses it.
             return;
         }
-        let told = wire.read(body).ok().map(|read| oracle::told(&read));
+        let told = wire.read(body).ok().map(|read| oracle::from_conversation(&read));
         assert_eq!(told, wanted, "{wire}: {}", shown(body));
     }
 }

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeSet, fmt, sync::LazyLock};
 
 use http::{HeaderMap, HeaderName};
 
-use crate::{digest::keyed_digest_of, provider::BUILT_IN};
+use crate::{digest::keyed_digest_of, provider::ProviderKind};
 
 /// The query parameter in which Google's clients may send their key.
 const KEY_PARAMETER: &str = "key";
@@ -182,7 +182,7 @@ impl fmt::Debug for Principal {
 /// The headers in which clients send their credentials.
 // Taken from the table of providers, so that a new provider's header is never forgotten.
 static CREDENTIAL_HEADERS: LazyLock<BTreeSet<&str>> =
-    LazyLock::new(|| BUILT_IN.iter().map(|row| row.credential).collect());
+    LazyLock::new(|| ProviderKind::ALL.map(ProviderKind::credential_header).into());
 
 /// Returns every bare secret of a request: the values of credential headers, without `Bearer`, and of the query
 /// parameter `key`.

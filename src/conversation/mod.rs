@@ -95,7 +95,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Removes the parts and flaws added since `mark`. Readers call it if a key is repeated, because the last one counts.
+    /// Removes the parts and flaws added since `mark`. Of a repeated key the last one counts.
     pub fn rewind_to(&mut self, mark: ReadMark) {
         self.parts.truncate(mark.parts);
         self.flaws.truncate(mark.flaws);
@@ -109,8 +109,9 @@ impl<'a> Conversation<'a> {
             .unwrap_or_default()
     }
 
-    /// Returns the decoded text of the result at `part`. `None` unless it is one plain text, such as a string or a list of
-    /// one text block.
+    /// Returns the decoded text of the result at `part`.
+    ///
+    /// `None` unless it is one plain text, such as a string or a list of one text block.
     pub fn plain_text(&self, part: PartId) -> Option<Text<'a>> {
         let part = self.part(part)?;
         matches!(part.kind, PartKind::Result(_)).then(|| (self.plain_text)(self.body, part.span))?

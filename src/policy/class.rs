@@ -178,6 +178,15 @@ pub enum RotationLimit {
     Freely,
 }
 
+/// Half failures of a well-formed answer, even an error: it proves that the endpoint is reachable and works.
+const WORKS: Option<u32> = Some(0);
+/// Half failures if the endpoint or the way to it failed: another request would probably fail too.
+const FAILS: Option<u32> = Some(2);
+/// Half failures of weak evidence: the client's own timeout may have been too short.
+const DOUBTFUL: Option<u32> = Some(1);
+/// No evidence: the duration depended on this request, its tool or its client, not on the endpoint.
+const UNRELATED: Option<u32> = None;
+
 impl Class {
     /// Returns the reason for which the profile cools down; `None` if the profile is not at fault.
     pub const fn cooldown_reason(self) -> Option<Reason> {
@@ -196,46 +205,7 @@ impl Class {
     ///
     /// Zero is a sign that the endpoint works. `None` if the class proves nothing about the endpoint.
     pub const fn endpoint_half_failures(self) -> Option<u32> {
-        match self {
-            // A well-formed answer, even an error, proves that the endpoint is reachable and works.
-            Self::Success
-            | Self::Auth
-            | Self::Billing
-            | Self::SpendLimit
-            | Self::Quota
-            | Self::Permission
-            | Self::RateLimit
-            | Self::Request
-            | Self::Affinity
-            | Self::NotFound
-            | Self::Conflict
-            | Self::TooLarge
-            | Self::Filtered => Some(0),
-            // The endpoint or the way to it failed: another request would probably fail too.
-            Self::Overloaded
-            | Self::ProviderFault
-            | Self::Unreachable
-            | Self::Handshake
-            | Self::Certificate
-            | Self::Interrupted
-            | Self::Headless
-            | Self::Malformed
-            | Self::Parked { .. }
-            | Self::Stalled
-            | Self::Broken => Some(2),
-            // Weak evidence: the client's own timeout may have been too short.
-            Self::ClientGaveUp => Some(1),
-            // The duration depended on this request, its tool or its client, not on the endpoint.
-            Self::ProviderTimeout
-            | Self::ServerTool
-            | Self::Compaction
-            | Self::Upload
-            | Self::ClientGone
-            | Self::ClientStalled
-            | Self::Exhausted
-            | Self::Deadline
-            | Self::Refused => None,
-        }
+        self.row().2
     }
 
     /// Returns the number of resends allowed on the same credential, before anything was relayed to the client.
@@ -295,82 +265,53 @@ impl Class {
 
     /// Returns the side that caused the outcome; `None` for a success.
     pub const fn fault_side(self) -> Option<Side> {
-        match self {
-            Self::Success => None,
-            Self::Request
-            | Self::NotFound
-            | Self::Conflict
-            | Self::TooLarge
-            | Self::Upload
-            | Self::ClientGone
-            | Self::ClientGaveUp
-            | Self::ClientStalled
-            | Self::Affinity
-            | Self::Refused => Some(Side::Client),
-            // The proxy itself ended these exchanges, not a fault of the last attempt.
-            Self::Exhausted | Self::Deadline => Some(Side::Proxy),
-            Self::Unreachable
-            | Self::Handshake
-            | Self::Certificate
-            | Self::Interrupted
-            | Self::Malformed
-            | Self::Broken => Some(Side::Network),
-            // Silence on an established connection counts as the provider's.
-            Self::Auth
-            | Self::Billing
-            | Self::SpendLimit
-            | Self::Quota
-            | Self::Permission
-            | Self::RateLimit
-            | Self::Overloaded
-            | Self::ProviderFault
-            | Self::ProviderTimeout
-            | Self::Filtered
-            | Self::Headless
-            | Self::Parked { .. }
-            | Self::Stalled => Some(Side::Provider),
-            Self::ServerTool => Some(Side::ProviderTool),
-            Self::Compaction => Some(Side::ProviderCompaction),
-        }
+        self.row().1
     }
 
     /// Returns the stable name, for log lines and metrics.
     pub const fn label(self) -> &'static str {
+        self.row().0
+    }
+
+    /// Returns the stable name, the side that caused the outcome, and the half failures of the endpoint.
+    const fn row(self) -> (&'static str, Option<Side>, Option<u32>) {
         match self {
-            Self::Success => "ok",
-            Self::Auth => "auth",
-            Self::Billing => "billing",
-            Self::SpendLimit => "spend_limit",
-            Self::Quota => "quota",
-            Self::Permission => "permission",
-            Self::RateLimit => "rate_limit",
-            Self::Overloaded => "overloaded",
-            Self::ProviderFault => "provider_fault",
-            Self::ProviderTimeout => "provider_timeout",
-            Self::Request => "request",
-            Self::Affinity => "affinity",
-            Self::NotFound => "not_found",
-            Self::Conflict => "conflict",
-            Self::TooLarge => "too_large",
-            Self::Filtered => "filtered",
-            Self::Unreachable => "unreachable",
-            Self::Handshake => "handshake",
-            Self::Certificate => "certificate",
-            Self::Interrupted => "interrupted",
-            Self::Headless => "headless",
-            Self::Malformed => "malformed",
-            Self::Parked { .. } => "parked",
-            Self::Stalled => "stalled",
-            Self::ServerTool => "server_tool",
-            Self::Compaction => "compaction",
-            Self::Broken => "broken",
-            Self::Upload => "upload",
-            Self::ClientGone => "client_gone",
-            Self::ClientGaveUp => "client_gave_up",
-            Self::ClientStalled => "client_stalled",
-            Self::Exhausted => "exhausted",
-            Self::Deadline => "deadline",
-            Self::Refused => "refused",
+            Self::Success => ("ok", None, WORKS),
+            Self::Auth => ("auth", Some(Side::Provider), WORKS),
+            Self::Billing => ("billing", Some(Side::Provider), WORKS),
+            Self::SpendLimit => ("spend_limit", Some(Side::Provider), WORKS),
+            Self::Quota => ("quota", Some(Side::Provider), WORKS),
+            Self::Permission => ("permission", Some(Side::Provider), WORKS),
+            Self::RateLimit => ("rate_limit", Some(Side::Provider), WORKS),
+            Self::Overloaded => ("overloaded", Some(Side::Provider), FAILS),
+            Self::ProviderFault => ("provider_fault", Some(Side::Provider), FAILS),
+            Self::ProviderTimeout => ("provider_timeout", Some(Side::Provider), UNRELATED),
+            Self::Request => ("request", Some(Side::Client), WORKS),
+            Self::Affinity => ("affinity", Some(Side::Client), WORKS),
+            Self::NotFound => ("not_found", Some(Side::Client), WORKS),
+            Self::Conflict => ("conflict", Some(Side::Client), WORKS),
+            Self::TooLarge => ("too_large", Some(Side::Client), WORKS),
+            Self::Filtered => ("filtered", Some(Side::Provider), WORKS),
+            Self::Unreachable => ("unreachable", Some(Side::Network), FAILS),
+            Self::Handshake => ("handshake", Some(Side::Network), FAILS),
+            Self::Certificate => ("certificate", Some(Side::Network), FAILS),
+            Self::Interrupted => ("interrupted", Some(Side::Network), FAILS),
+            // Silence on an established connection counts as the provider's.
+            Self::Headless => ("headless", Some(Side::Provider), FAILS),
+            Self::Malformed => ("malformed", Some(Side::Network), FAILS),
+            Self::Parked { .. } => ("parked", Some(Side::Provider), FAILS),
+            Self::Stalled => ("stalled", Some(Side::Provider), FAILS),
+            Self::ServerTool => ("server_tool", Some(Side::ProviderTool), UNRELATED),
+            Self::Compaction => ("compaction", Some(Side::ProviderCompaction), UNRELATED),
+            Self::Broken => ("broken", Some(Side::Network), FAILS),
+            Self::Upload => ("upload", Some(Side::Client), UNRELATED),
+            Self::ClientGone => ("client_gone", Some(Side::Client), UNRELATED),
+            Self::ClientGaveUp => ("client_gave_up", Some(Side::Client), DOUBTFUL),
+            Self::ClientStalled => ("client_stalled", Some(Side::Client), UNRELATED),
+            // The proxy itself ended these exchanges, not a fault of the last attempt.
+            Self::Exhausted => ("exhausted", Some(Side::Proxy), UNRELATED),
+            Self::Deadline => ("deadline", Some(Side::Proxy), UNRELATED),
+            Self::Refused => ("refused", Some(Side::Client), UNRELATED),
         }
     }
 }

@@ -54,14 +54,6 @@ pub enum Observation<'e> {
         /// `true` if the provider had been silent for more than half of the timeout.
         is_late: bool,
     },
-    /// The client stopped reading.
-    ClientStalled,
-    /// The client's own request broke off or stalled.
-    UploadFailed,
-    /// No profile could serve the request.
-    Exhausted,
-    /// The proxy's time limit for the whole exchange expired.
-    Deadline,
 }
 
 /// The way in which a send failed.
@@ -119,10 +111,6 @@ pub fn classify(evidence: Observation<'_>) -> Verdict {
             let blames = late && !matches!(state.in_flight, InFlight::ServerTool | InFlight::Compaction);
             Verdict::from_class(if blames { Class::ClientGaveUp } else { Class::ClientGone })
         }
-        Observation::ClientStalled => Verdict::from_class(Class::ClientStalled),
-        Observation::UploadFailed => Verdict::from_class(Class::Upload),
-        Observation::Exhausted => Verdict::from_class(Class::Exhausted),
-        Observation::Deadline => Verdict::from_class(Class::Deadline),
     }
 }
 

@@ -38,78 +38,34 @@ pub struct BuiltInProvider {
     pub kind: ProviderKind,
     /// The base URL; `None` if each customer has another host, so that the configuration must name it.
     pub url: Option<&'static str>,
-    /// The header in which clients send their credential.
-    pub credential: &'static str,
 }
 
 /// The upstreams that need no configuration, and the names that imply a kind.
 pub const BUILT_IN: &[BuiltInProvider] = &[
-    built_in_row(
-        "anthropic",
-        ProviderKind::Anthropic,
-        Some("https://api.anthropic.com"),
-        "x-api-key",
-    ),
-    built_in_row(
-        "openai",
-        ProviderKind::OpenAi,
-        Some("https://api.openai.com"),
-        "authorization",
-    ),
+    built_in_row("anthropic", ProviderKind::Anthropic, Some("https://api.anthropic.com")),
+    built_in_row("openai", ProviderKind::OpenAi, Some("https://api.openai.com")),
     built_in_row(
         "gemini",
         ProviderKind::Gemini,
         Some("https://generativelanguage.googleapis.com"),
-        "x-goog-api-key",
     ),
-    built_in_row(
-        "deepseek",
-        ProviderKind::DeepSeek,
-        Some("https://api.deepseek.com"),
-        "authorization",
-    ),
-    built_in_row(
-        "mistral",
-        ProviderKind::Mistral,
-        Some("https://api.mistral.ai"),
-        "authorization",
-    ),
-    built_in_row("xai", ProviderKind::Xai, Some("https://api.x.ai"), "authorization"),
-    built_in_row(
-        "groq",
-        ProviderKind::Compatible,
-        Some("https://api.groq.com"),
-        "authorization",
-    ),
+    built_in_row("deepseek", ProviderKind::DeepSeek, Some("https://api.deepseek.com")),
+    built_in_row("mistral", ProviderKind::Mistral, Some("https://api.mistral.ai")),
+    built_in_row("xai", ProviderKind::Xai, Some("https://api.x.ai")),
+    built_in_row("groq", ProviderKind::Compatible, Some("https://api.groq.com")),
     built_in_row(
         "openrouter",
         ProviderKind::Compatible,
         Some("https://openrouter.ai/api"),
-        "authorization",
     ),
-    built_in_row(
-        "moonshot",
-        ProviderKind::Compatible,
-        Some("https://api.moonshot.ai"),
-        "authorization",
-    ),
-    built_in_row("bedrock", ProviderKind::Bedrock, None, "authorization"),
-    built_in_row("azure", ProviderKind::Azure, None, "api-key"),
-    built_in_row("vertex", ProviderKind::Vertex, None, "authorization"),
+    built_in_row("moonshot", ProviderKind::Compatible, Some("https://api.moonshot.ai")),
+    built_in_row("bedrock", ProviderKind::Bedrock, None),
+    built_in_row("azure", ProviderKind::Azure, None),
+    built_in_row("vertex", ProviderKind::Vertex, None),
 ];
 
-const fn built_in_row(
-    name: &'static str,
-    kind: ProviderKind,
-    url: Option<&'static str>,
-    credential: &'static str,
-) -> BuiltInProvider {
-    BuiltInProvider {
-        name,
-        kind,
-        url,
-        credential,
-    }
+const fn built_in_row(name: &'static str, kind: ProviderKind, url: Option<&'static str>) -> BuiltInProvider {
+    BuiltInProvider { name, kind, url }
 }
 
 /// Host patterns that imply a kind, beyond [`BUILT_IN`]: prefix, suffix, kind.
@@ -158,6 +114,17 @@ impl ProviderKind {
             Self::Xai => "xai",
             Self::MiniMax => "minimax",
             Self::Compatible => "compatible",
+        }
+    }
+
+    /// Returns the header in which clients send their credential.
+    pub const fn credential_header(self) -> &'static str {
+        match self {
+            Self::Anthropic => "x-api-key",
+            Self::Gemini => "x-goog-api-key",
+            Self::Azure => "api-key",
+            // OpenAI and compatible APIs, and Bedrock and Vertex with a bearer token.
+            _ => "authorization",
         }
     }
 

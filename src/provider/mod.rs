@@ -145,19 +145,18 @@ impl Routes {
 
     /// Returns the upstream of a path without prefix, for clients whose base URL is only the host.
     fn by_shape(&self, path: &str, headers: &HeaderMap) -> Option<&Upstream> {
-        let bears = |row: &BuiltInProvider, name: &str| row.name == name && headers.contains_key(row.credential);
         // The header of the credential reveals the provider that the client means.
-        let sent = |name: &str| BUILT_IN.iter().any(|row| bears(row, name));
+        let sent = |kind: ProviderKind| headers.contains_key(kind.credential_header());
         let v1 = path.starts_with("/v1/");
         // Credentials of Google Cloud allow far more than models, so its paths require the upstream's prefix.
         let cloud = path.starts_with("/v1/projects/");
         let messages = path == "/v1/messages" || path.starts_with("/v1/messages/") || path.starts_with("/api/");
         // Anthropic first: `/v1/` alone would select OpenAI below.
-        if messages || (v1 && (headers.contains_key("anthropic-version") || sent("anthropic"))) {
+        if messages || (v1 && (headers.contains_key("anthropic-version") || sent(ProviderKind::Anthropic))) {
             self.find_upstream("anthropic")
         } else if path.starts_with("/v1beta/")
             || path.starts_with("/upload/")
-            || sent("gemini")
+            || sent(ProviderKind::Gemini)
             || (v1 && is_gemini(path) && !cloud)
         {
             self.find_upstream("gemini")

@@ -149,14 +149,11 @@ pub fn apply_credential(
 }
 
 fn set_key(headers: &mut HeaderMap, kind: ProviderKind, key: &Secret) -> Result<(), ApplyError> {
-    let name = match kind {
-        ProviderKind::Anthropic => "x-api-key",
-        ProviderKind::Gemini => "x-goog-api-key",
-        ProviderKind::Azure => "api-key",
-        // OpenAI and compatible APIs.
-        _ => return set_bearer(headers, key),
-    };
-    headers.insert(HeaderName::from_static(name), sensitive_value(key.reveal())?);
+    let name = HeaderName::from_static(kind.credential_header());
+    if name == AUTHORIZATION {
+        return set_bearer(headers, key);
+    }
+    headers.insert(name, sensitive_value(key.reveal())?);
     Ok(())
 }
 

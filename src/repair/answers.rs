@@ -1,4 +1,4 @@
-//! Chooses the answer of each call: a pinned one, a result elsewhere in the body, a copy, a known one, or a placeholder.
+//! Chooses the answer of each call: a pinned one, a result elsewhere in the body, a copy, a known one, a placeholder.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Answers of a body's calls that come from outside the body: plain data that a plan takes and returns.
+//! Answers of a body's calls that come from outside the body. A plan reads and returns them as plain data.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,7 +16,7 @@ pub enum PinnedAnswer {
     Result(RealResult),
 }
 
-/// A real result that is not in the body, without `cache_control`.
+/// A real result in the form in which it is stored, without `cache_control`.
 #[derive(Clone, PartialEq, Eq)]
 pub enum RealResult {
     /// Content of any shape that a tool service posted. It is adapted to each body. Invariant: one valid JSON value.
@@ -51,7 +51,7 @@ impl fmt::Debug for RealResult {
 
 /// Everything known about the calls of one body beyond the body itself, for one caller.
 ///
-/// A plan depends on nothing else: the same body with the same known answers gives the same bytes.
+/// Under one policy, the same body with the same known answers gives the same bytes.
 #[derive(Clone, Debug, Default)]
 pub struct KnownAnswers {
     /// Answers that earlier requests gave to open calls.

@@ -1,7 +1,7 @@
 //! Late results at the end of a user message: finds the places, recognises them later, and appends the text.
 //!
 //! A place is identified by the assistant turn before it, the message itself, and the number of equal pairs before it.
-//! A text that was appended once is appended to the same place in every later request, so that the prefix stays the same.
+//! A text that was appended once is appended there in every later request too, so that the prefix stays the same.
 
 use std::collections::HashMap;
 

@@ -105,7 +105,7 @@ impl MessageLayout<'_, '_> {
         self.done.push(slot);
     }
 
-    /// Replaces a tool message that left its place, by a note if an assistant message precedes it.
+    /// Replaces a tool message that left its place, by a note unless a user or tool message is beside it.
     ///
     /// Without the note the history could end with the assistant, which providers read as a prefill.
     fn replace_vacated(&mut self, unit: usize) {

@@ -62,7 +62,7 @@ pub enum Action {
     Move,
     /// Merged results that were split over messages.
     Merge,
-    /// Inserted a real result from the ledger.
+    /// Inserted a real result that was remembered, or posted by a tool service.
     Restore,
     /// Replaced an id, for call and result alike, or gave a result the id that it lacked.
     Rename,

@@ -145,7 +145,7 @@ impl<'b> Parsed<'b> {
     }
 
     fn pair_as_refused(self, context: PairingContext<'_>, insistence: Option<RefusalConstraints<'b>>) -> Paired<'b> {
-        // One entry for each history, as long as the list lasts: without known remote calls it is empty.
+        // The list is empty if no remote call is known, so a missing entry counts as none.
         let mut remote = context.remote.iter().cloned();
         let pair = |history| {
             PairedHistory::new(

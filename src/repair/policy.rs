@@ -27,7 +27,9 @@ impl Mode {
     }
 }
 
-/// The safety class of an action, from the least to the most safe. A policy allows all classes from one on.
+/// The safety class of an action, from the least to the most safe.
+///
+/// A policy allows every class from its least safe one upwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Applicability {
     /// Removes bytes without content of their own.
@@ -83,7 +85,7 @@ pub struct RepairPolicy {
 impl RepairPolicy {
     /// Returns the placeholder for a call of this tool.
     pub fn placeholder(&self, tool: &[u8]) -> Placeholder {
-        // A tool that is not configured counts as irreversible: the model must not be told to run it again.
+        // A tool that is not configured may be irreversible, so the model must not be told to run it again.
         let tier = self.tiers.get(String::from_utf8_lossy(tool).as_ref()).copied();
         Placeholder::for_tier(tier.unwrap_or_default())
     }

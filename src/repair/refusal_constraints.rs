@@ -80,8 +80,8 @@ impl RefusalConstraints<'_> {
 
     /// Changes parts as the refusal demands, before they are paired.
     ///
-    /// Parts before a compaction are judged too, and named calls need a result. With [`RefusalReading::NamedIds`] the
-    /// named results count as orphans.
+    /// Parts before a compaction are judged too, and calls named as unanswered need a result. With
+    /// [`RefusalReading::NamedIds`] the named results count as orphans.
     pub(super) fn reclassify_parts(&self, conversation: &mut Conversation<'_>) {
         // The provider judged the whole body, so nothing may be hidden from the rules.
         conversation.compaction = None;
@@ -145,8 +145,9 @@ impl RefusalConstraints<'_> {
         pairing.server_halves.sort_by_key(|half| half.part);
     }
 
-    /// Adds a flaw for each item whose item id the refusal names, except the first `keep` of each id. The fix removes the
-    /// item id.
+    /// Adds a flaw for each item whose item id the refusal names, except the first `keep` of each id.
+    ///
+    /// The fix removes the item id.
     fn add_repeated_items(&self, conversation: &Conversation<'_>, pairing: &mut Pairing, keep: usize) {
         let json = Json::new(conversation.body);
         let mut seen: HashMap<&[u8], usize> = self.refusal.ids.iter().map(|id| (id.as_bytes(), 0)).collect();

@@ -28,7 +28,7 @@ pub(super) fn mark_answered_results(conversation: &mut Conversation<'_>, remote:
     }
     for part in &mut conversation.parts {
         if let PartKind::Result(result) = &mut part.kind
-            // A refusal's word on this result is newer than the memory of an earlier request.
+            // The refusal of this request outweighs the memory of an earlier one.
             && result.owner == ResultOwner::Unknown
             && remote.answered.contains(&*result.id)
         {

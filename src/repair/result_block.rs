@@ -21,7 +21,7 @@ pub fn cut_block(body: &[u8], result: Span) -> Option<String> {
     if memmem::find(bytes, b"cache_control").is_none() && memmem::find(bytes, b"\\u").is_none() {
         return std::str::from_utf8(bytes).ok().map(ToOwned::to_owned);
     }
-    // A provider accepts four breakpoints in a body, and a restored one could be the fifth.
+    // Anthropic accepts four breakpoints in a body, and a restored one could be the fifth.
     let mut edits = json.remove_member(result, "cache_control");
     for content in ["content", "output"] {
         let Some(list) = json

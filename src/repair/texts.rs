@@ -7,9 +7,9 @@ use crate::{repair::Tier, wire::quote};
 /// The number of a placeholder text, as the ledger records it with a pinned answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placeholder {
-    /// 1: for tools that only read.
+    /// Number 1, for tools that only read.
     ReadInterrupted,
-    /// 2: for every other tool.
+    /// Number 2, for every other tool.
     OutcomeUnknown,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn late_result(id: &str, tool: &str, said: &str, failed: bool) -> Str
     let what = if failed { "error" } else { "result" };
     let mut guarded = String::with_capacity(said.len());
     for line in said.split_inclusive(['\n', '\r']) {
-        // Content of a tool must not pass for a mark of the proxy, so a space breaks it.
+        // A tool's text must not pass for a mark of the proxy, so a line that begins like one gets a space.
         guarded.push_str(if line.starts_with(MARK) { " " } else { "" });
         guarded.push_str(line);
     }

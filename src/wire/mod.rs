@@ -2,6 +2,10 @@
 //!
 //! Each format has a folder with the same files in the same order. The choice among the formats is made in [`Format`]
 //! and [`Wire`] alone.
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
+)]
 
 mod body_fields;
 mod content;

@@ -1,10 +1,6 @@
 //! The text of a quoted result, for every format: header, the result's own bytes, footer.
 //!
 //! The result's text stays in its escaped bytes. Only a line that looks like a mark of the proxy is changed.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 use crate::{
     splice::{Piece, Span},

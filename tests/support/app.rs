@@ -1,4 +1,4 @@
-//! The app on free ports, in front of one scripted upstream.
+//! The app on free ports, in front of a scripted upstream.
 
 use std::{collections::BTreeMap, io::Write as _, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -24,28 +24,28 @@ use antiphon::{
 
 use super::wire::Client;
 
-/// The app's settings, open to a test.
+/// Settings of an app, all public for tests.
 pub struct Builder {
     pub upstreams: Vec<Upstream>,
     pub proxy: ProxySettings,
     pub upstream: UpstreamSettings,
     pub server: ServerSettings,
-    /// By upstream; the others pass their clients' credentials through.
+    /// Profiles by upstream. Other upstreams pass the client's credential through.
     pub profiles: BTreeMap<String, Vec<Profile>>,
     pub late: LateSettings,
-    /// Whether results in requests go into the ledger.
+    /// `true` if results in requests are stored in the ledger.
     pub keeps_seen: bool,
     pub ledger: Arc<dyn Ledger>,
-    /// Where spans go.
+    /// Destination of spans.
     pub traces: Option<TraceSettings>,
 }
 
-/// An app in front of `upstream`, as `/anthropic`, `/openai` and `/gemini`.
+/// Returns the settings of an app in front of `upstream`, as `/anthropic`, `/openai` and `/gemini`.
 pub fn before(upstream: SocketAddr) -> Builder {
     towards(&upstream.to_string())
 }
 
-/// As [`before`], in front of a name.
+/// As [`before`], for a host name.
 pub fn towards(authority: &str) -> Builder {
     let named = |name: &str, kind| Upstream {
         name: name.to_owned(),
@@ -110,12 +110,12 @@ impl Builder {
         self
     }
 
-    /// Puts every upstream into one mode.
+    /// Sets the mode of every upstream.
     pub fn mode(self, mode: Mode) -> Self {
         self.with(|builder| builder.upstreams.iter_mut().for_each(|upstream| upstream.mode = mode))
     }
 
-    /// What the app is made of.
+    /// Returns the parts of the app.
     pub fn parts(self) -> AppParts {
         let names = || self.upstreams.iter().map(|upstream| upstream.name.as_str());
         let telemetry = Telemetry::new(names());
@@ -138,12 +138,12 @@ impl Builder {
         }
     }
 
-    /// Starts it.
+    /// Starts the app.
     pub async fn start(self) -> App {
         self.start_shared().await.1
     }
 
-    /// Starts it, and gives what the data path shares with those who look at it.
+    /// Starts the app and returns its shared services too.
     pub async fn start_shared(self) -> (ProxyServices, App) {
         let parts = self.parts();
         let shared = parts.shared.clone();
@@ -156,7 +156,7 @@ impl Builder {
     }
 }
 
-/// What the data path shares with those who look at it.
+/// Returns the services of the data path.
 pub fn shared<'u>(
     upstreams: impl Iterator<Item = &'u str>,
     profiles: BTreeMap<String, Vec<Profile>>,
@@ -174,7 +174,7 @@ pub fn shared<'u>(
     (shared, lasting.background_work)
 }
 
-/// What the admin listener of an app without anything looks at.
+/// Returns the admin state of an empty app.
 pub fn admin(readiness: Readiness) -> admin::AdminState {
     let telemetry = Telemetry::new(["anthropic"]);
     let lasting = LedgerServices::over_ledger(&super::late::memory(), LateSettings::default(), false, &telemetry);
@@ -183,7 +183,7 @@ pub fn admin(readiness: Readiness) -> admin::AdminState {
     admin_of(&shared, readiness)
 }
 
-/// What the admin listener looks at.
+/// Returns the admin state of an app.
 pub fn admin_of(shared: &ProxyServices, readiness: Readiness) -> admin::AdminState {
     let routes = Routes::new(Vec::new());
     let in_force = ActiveConfig::new(
@@ -213,12 +213,12 @@ pub struct App {
 }
 
 impl App {
-    /// A new connection to the data listener.
+    /// Opens a connection to the data listener.
     pub async fn client(&self) -> Client {
         Client::connect(self.running.data).await
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request over its own connection.
     pub async fn ask(&self, request: impl AsRef<[u8]>) -> super::wire::Message {
         let mut client = self.client().await;
         client.send(request).await;
@@ -226,12 +226,12 @@ impl App {
     }
 }
 
-/// A POST with a JSON body.
+/// Returns a POST with a JSON body.
 pub fn post(path: &str, body: &str) -> String {
     String::from_utf8(post_with(path, &[], body.as_bytes())).unwrap()
 }
 
-/// A POST with more fields in its head.
+/// Returns a POST with these headers.
 pub fn post_with(path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let fields: Vec<String> = fields
@@ -245,7 +245,7 @@ pub fn post_with(path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// A body in the coding `gzip`.
+/// Returns a body in the coding `gzip`.
 pub fn gzipped(body: &str) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(body.as_bytes()).unwrap();

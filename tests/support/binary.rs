@@ -1,4 +1,4 @@
-//! The binary as a process of its own, with a configuration and a state directory that outlive it.
+//! The real binary as a child process, with a configuration and a state directory that outlive it.
 
 use std::{
     net::SocketAddr,
@@ -14,14 +14,14 @@ use super::{
     wire::{Client, Message, spawn},
 };
 
-/// What a process is started with, again and again.
+/// The configuration and state of successive processes.
 pub struct Install {
     config: PathBuf,
     state: PathBuf,
 }
 
 impl Install {
-    /// With this configuration, and an empty state directory.
+    /// Writes this configuration, with an empty state directory.
     pub fn new(config: &str) -> Self {
         let state = state::directory();
         let path = state.join("antiphon.toml");
@@ -29,27 +29,27 @@ impl Install {
         Self { config: path, state }
     }
 
-    /// From now on the file says this.
+    /// Replaces the configuration file.
     pub fn write(&self, config: &str) {
         std::fs::write(&self.config, config).unwrap();
     }
 
-    /// Where the ledger is.
+    /// Returns the path of the ledger.
     pub fn ledger(&self) -> PathBuf {
         self.state.join("antiphon").join("ledger.db")
     }
 
-    /// The state directory.
+    /// Returns the state directory.
     pub fn state(&self) -> &Path {
         &self.state
     }
 
-    /// Starts the binary on free ports, and waits until it serves.
+    /// Starts the binary on free ports and waits until it serves.
     pub async fn start(&self) -> Process {
         self.start_with(&[]).await
     }
 
-    /// The same with these variables.
+    /// As [`Self::start`], with these environment variables.
     pub async fn start_with(&self, variables: &[(&str, &str)]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
         for (name, _) in VARIABLES {
@@ -78,52 +78,52 @@ impl Install {
             }
             said.push_str(&line.to_string());
         }
-        // What it says later is read by nobody: its pipe must not close.
+        // Later output is ignored, but the pipe must stay open.
         drop(spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} }));
         let (data, admin) = bound.unwrap_or_else(|| panic!("it ended before it served: {said}"));
         Process { child, data, admin }
     }
 }
 
-/// A running process; killed when dropped.
+/// A running process. It is killed on drop.
 pub struct Process {
     child: Child,
-    /// The data listener.
+    /// Address of the data listener.
     pub data: SocketAddr,
-    /// The admin listener.
+    /// Address of the admin listener.
     pub admin: SocketAddr,
 }
 
 impl Process {
-    /// One request on a connection of its own.
+    /// Sends one request over its own connection.
     pub async fn ask(&self, request: impl AsRef<[u8]>) -> Message {
         let mut client = Client::connect(self.data).await;
         client.send(request).await;
         client.response().await
     }
 
-    /// The same, of the admin listener.
+    /// Sends one request to the admin listener.
     pub async fn ask_admin(&self, request: impl AsRef<[u8]>) -> Message {
         let mut client = Client::connect(self.admin).await;
         client.send(request).await;
         client.response().await
     }
 
-    /// Sends it a signal, by its name.
+    /// Sends a signal by its name.
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args([&format!("-{name}"), &pid]).status();
         assert!(sent.unwrap().success());
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Requests a stop and waits for the end.
     pub async fn stop(mut self) {
         self.signal("TERM");
         let waited = tokio::task::spawn_blocking(move || self.child.wait().map(|status| status.success()));
         assert!(waited.await.unwrap().unwrap());
     }
 
-    /// Kills it, as nothing can prepare for.
+    /// Kills the process without any preparation.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -1,6 +1,6 @@
-//! Agent conversations by seed, as bytes with every freedom that JSON leaves: spacing, key order, escapes.
+//! Agent conversations by seed, as bytes with every freedom of JSON: spacing, key order, escapes.
 //!
-//! The same seed gives the same bytes for ever. Nothing is printed by a JSON library.
+//! One seed always gives the same bytes. No JSON library prints them.
 
 mod gemini;
 mod grow;
@@ -16,20 +16,20 @@ pub use json::{Json, Style, object, text};
 pub use mangle::{Break, mangle};
 pub use sized::{Shape, sized};
 
-/// What every agent is told.
+/// System prompt of every conversation.
 const SYSTEM: &str = "You are an agent. \"messages\": [] is not yours.";
 
-/// A small generator of numbers (splitmix64).
+/// A small random number generator (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The generator of `seed`.
+    /// Returns the generator of `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed ^ 0x5851_F42D_4C95_7F2D)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -38,27 +38,27 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % bound as u64).unwrap()
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn within(&mut self, low: usize, high: usize) -> usize {
         low + self.below(high - low + 1)
     }
 
-    /// True in `percent` of a hundred.
+    /// Returns `true` with a probability of `percent`.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `items`.
+    /// Returns one of `items`.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }
 
-    /// Puts `items` into another order.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
@@ -66,7 +66,7 @@ impl Rng {
     }
 }
 
-/// Whose message.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     User,
@@ -75,18 +75,18 @@ pub enum Role {
     Tool,
 }
 
-/// What a result says.
+/// The content of a result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
-    /// No `content` at all.
+    /// No `content` member.
     Nothing,
     /// One string.
     Text(String),
-    /// Text blocks, and an image where there is one.
+    /// Text blocks, and an optional image.
     Blocks(Vec<String>, Option<String>),
 }
 
-/// In which way a tool is called. Only Responses has the last three, only Chat Completions and Responses the second.
+/// The kind of a tool call. Only Responses has the last three. Only Chat Completions and Responses have the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallKind {
     #[default]
@@ -97,14 +97,14 @@ pub enum CallKind {
     LocalShell,
 }
 
-/// One block of a message, of any format.
+/// A block of a message, in any format.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
-    /// Words; the flag is a cache marker.
+    /// Text. The flag is a cache marker.
     Text(String, bool),
     /// Signed thinking.
     Thinking(String),
-    /// Thinking that nobody can read.
+    /// Redacted thinking.
     Redacted(String),
     /// An image by its base64 data.
     Image(String),
@@ -115,7 +115,7 @@ pub enum Block {
         input: Json,
         kind: CallKind,
     },
-    /// The result of a client call; no id where it was stripped.
+    /// The result of a client call. The id is `None` if it was stripped.
     Result {
         id: Option<String>,
         name: &'static str,
@@ -129,33 +129,33 @@ pub enum Block {
     ServerResult { id: String, query: String },
 }
 
-/// One message; in Responses the items that came at once. Chat and Responses: a tool message holds one result.
+/// A message. In Responses, the items of one output. In Chat Completions and Responses, a tool message has one result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     pub role: Role,
     pub blocks: Vec<Block>,
-    /// A single text is written as a string.
+    /// `true` if a single text is written as a string.
     pub plain: bool,
-    /// Chat: an assistant without calls carries an empty list of them.
+    /// Chat: `true` if an assistant message without calls has an empty list of them.
     pub empty_calls: bool,
 }
 
-/// A conversation that can be written down.
+/// A conversation that can be written as a body.
 #[derive(Clone, Debug)]
 pub struct Conversation {
     pub wire: Wire,
     pub model: &'static str,
     pub messages: Vec<Message>,
     pub style: Style,
-    /// How many tagged texts there are: new ones count on.
+    /// Number of tagged texts so far. New tags continue from it.
     pub tags: usize,
     pub seed: u64,
-    /// Responses: what came before is on the server.
+    /// Responses: `true` if earlier messages are at the server.
     pub held: bool,
 }
 
 impl Message {
-    /// A message of `blocks`.
+    /// Returns a message of `blocks`.
     pub fn new(role: Role, blocks: Vec<Block>) -> Self {
         Self {
             role,
@@ -165,7 +165,7 @@ impl Message {
         }
     }
 
-    /// A message of one text.
+    /// Returns a message of one text.
     pub fn say(role: Role, words: impl Into<String>) -> Self {
         Self {
             plain: true,
@@ -173,7 +173,7 @@ impl Message {
         }
     }
 
-    /// The ids of its client calls.
+    /// Returns the ids of its client calls.
     pub fn calls(&self) -> impl Iterator<Item = &str> {
         self.blocks.iter().filter_map(|block| match block {
             Block::Call { id, .. } => Some(id.as_str()),
@@ -181,12 +181,12 @@ impl Message {
         })
     }
 
-    /// Whether it holds a result of a client call.
+    /// Reports whether it contains a result of a client call.
     pub fn answers(&self) -> bool {
         self.blocks.iter().any(Block::is_result)
     }
 
-    /// Whether it holds thinking.
+    /// Reports whether it contains thinking.
     pub fn thinks(&self) -> bool {
         self.blocks
             .iter()
@@ -195,25 +195,25 @@ impl Message {
 }
 
 impl Block {
-    /// Whether it is the result of a client call.
+    /// Reports whether it is the result of a client call.
     pub fn is_result(&self) -> bool {
         matches!(self, Self::Result { .. })
     }
 }
 
 impl Conversation {
-    /// Whether the format is Anthropic's.
+    /// Reports whether the format is Anthropic's.
     pub fn anthropic(&self) -> bool {
         self.wire.format == Format::Anthropic
     }
 
-    /// A text that stands nowhere else.
+    /// Returns a text that occurs nowhere else.
     pub fn tag(&mut self, kind: &str) -> String {
         self.tags += 1;
         format!("{kind}-{:x}-{}", self.seed, self.tags)
     }
 
-    /// Whether any of it belongs to a server tool.
+    /// Reports whether any block belongs to a server tool.
     pub fn has_server_tools(&self) -> bool {
         self.messages
             .iter()
@@ -221,22 +221,22 @@ impl Conversation {
             .any(|block| matches!(block, Block::ServerCall { .. } | Block::ServerResult { .. }))
     }
 
-    /// Whether results are parts of a user's message, not messages of their own.
+    /// Reports whether results are parts of a user message instead of messages of their own.
     pub fn joins(&self) -> bool {
         matches!(self.wire.format, Format::Anthropic | Format::Gemini)
     }
 
-    /// Whether the model signs the first call of each of its messages.
+    /// Reports whether the model signs the first call of each of its messages.
     pub fn signs(&self) -> bool {
         self.model.contains("gemini-3")
     }
 
-    /// The role that carries results.
+    /// Returns the role that carries results.
     pub fn answering(&self) -> Role {
         if self.joins() { Role::User } else { Role::Tool }
     }
 
-    /// The body as bytes.
+    /// Returns the body as bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut members = match self.wire.format {
             Format::OpenAiResponses => responses::members(self),
@@ -266,13 +266,13 @@ impl Conversation {
         members
     }
 
-    /// The messages as JSON; in Responses, the items.
+    /// Returns the messages as JSON. In Responses, the items.
     pub fn written(&self) -> Vec<Json> {
         let messages = self.messages.iter().enumerate();
         messages.flat_map(|(at, message)| self.one(at, message)).collect()
     }
 
-    /// One message as it stands at `at`.
+    /// Returns one message as it is written at `at`.
     fn one(&self, at: usize, message: &Message) -> Vec<Json> {
         match self.wire.format {
             Format::Anthropic => vec![anthropic(message)],
@@ -435,7 +435,7 @@ fn chat(message: &Message) -> Json {
     Json::Object(members)
 }
 
-/// An input as the string that carries it.
+/// Returns an input as the string that carries it.
 fn raw(input: &Json) -> String {
     match input {
         Json::Text(raw) => raw.clone(),

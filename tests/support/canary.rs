@@ -1,4 +1,4 @@
-//! Calls whose results say whose they are, and the search for results that are where they should not be.
+//! Calls whose results name their owner, and the search for results at wrong places.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::judge::{self, Verdict};
 const TOOLS: [&str; 2] = ["bash", "render"];
 const CANARY: &str = "canary-";
 
-/// A tool call, as the provider made it.
+/// A tool call as the provider made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub who: usize,
@@ -16,12 +16,12 @@ pub struct Call {
     pub id: String,
     pub tool: &'static str,
     pub strong: bool,
-    /// Whether it asks for what others of its tool ask for.
+    /// `true` if the input equals that of other calls of its tool.
     pub same_input: bool,
 }
 
 impl Call {
-    /// Of two callers that share their labels the calls are the same in everything but whose they are.
+    /// Returns a call. Calls of two callers with equal labels differ only in their owner.
     pub fn new(who: usize, labels: usize, talk: usize, serial: usize, place: usize) -> Self {
         let strong = serial % 3 != 2;
         let id = if strong {
@@ -41,7 +41,7 @@ impl Call {
         }
     }
 
-    /// What its tool says: by the service (`p`), or to the client (`s`).
+    /// Returns the content of its result: from the service (`p`) or for the client (`s`).
     pub fn canary(&self, kind: char) -> String {
         format!("{CANARY}{}-{}-{}-{kind}.", self.who, self.talk, self.serial)
     }
@@ -52,7 +52,7 @@ impl Call {
     }
 }
 
-/// Whose a result is: caller, conversation, call, and from where.
+/// The owner of a result: caller, conversation, call and source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Canary {
     pub who: usize,
@@ -61,7 +61,7 @@ pub struct Canary {
     pub kind: char,
 }
 
-/// Every canary in a text, in order.
+/// Returns every canary in a text, in order.
 pub fn canaries(text: &str) -> Vec<Canary> {
     let read = |rest: &str| {
         let (name, _) = rest.split_once('.')?;
@@ -77,7 +77,7 @@ pub fn canaries(text: &str) -> Vec<Canary> {
     text.split(CANARY).skip(1).map(cut).collect()
 }
 
-/// What the provider of a path says to a body.
+/// Returns the verdict of the judge for a path.
 pub fn judged(path: &str, body: &Value) -> Verdict {
     if path.contains("/chat/completions") {
         judge::openai_chat(body)
@@ -86,7 +86,8 @@ pub fn judged(path: &str, body: &Value) -> Verdict {
     }
 }
 
-/// Results that stand with another call than their own: of a body that the judge accepts, with its calls in order.
+/// Returns results that answer another call than their own. The judge must accept the body, and `calls` are its calls
+/// in order.
 pub fn misplaced(body: &Value, calls: &[Call]) -> Vec<String> {
     let (mut asked, mut wrong, mut calls) = (Vec::new(), Vec::new(), calls.iter());
     for message in body["messages"].as_array().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! A collector of traces over a real socket: it keeps what it was sent, and reads it as OpenTelemetry's own types say.
+//! A trace collector over a real socket. It decodes exports with OpenTelemetry's own types.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,15 +18,15 @@ use super::{
 
 const TAKEN: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
 
-/// A running collector; it ends when dropped.
+/// A running collector. It ends on drop.
 pub struct Collector(Upstream);
 
-/// One span, with everything as text.
+/// A span with every value as text.
 #[derive(Clone, Debug, Default)]
 pub struct Span {
     pub trace: String,
     pub id: String,
-    /// Empty where it has none.
+    /// Parent id, empty if the span has none.
     pub parent: String,
     pub state: String,
     pub name: String,
@@ -34,22 +34,22 @@ pub struct Span {
     pub kind: &'static str,
     pub attributes: BTreeMap<String, String>,
     pub is_error: bool,
-    /// Nanoseconds since 1970.
+    /// Start and end in nanoseconds since 1970.
     pub times: (u64, u64),
 }
 
 impl Collector {
-    /// Takes everything.
+    /// Starts a collector that accepts everything.
     pub async fn start() -> Self {
         Self(Upstream::answering(TAKEN).await)
     }
 
-    /// Reads, and never answers.
+    /// Starts a collector that reads and never answers.
     pub async fn stalled() -> Self {
         Self(Upstream::script(|mut conn, _| async move { drop(conn.rest().await) }).await)
     }
 
-    /// Answers everything with this.
+    /// Starts a collector that gives this answer to everything.
     pub async fn answering(answer: &str) -> Self {
         Self(Upstream::answering(answer).await)
     }
@@ -58,18 +58,18 @@ impl Collector {
         format!("http://{}/v1/traces", self.0.address).parse().unwrap()
     }
 
-    /// Every export as it came.
+    /// Returns every export as it came.
     pub fn exports(&self) -> Vec<Message> {
         self.0.requests()
     }
 
-    /// What was said of who sends, by name.
+    /// Returns the resource attributes of the sender.
     pub fn resource(&self) -> BTreeMap<String, String> {
         let request = decoded(&self.exports()[0]);
         texts(&request.resource_spans[0].resource.as_ref().unwrap().attributes)
     }
 
-    /// All spans so far, in the order in which they came.
+    /// Returns all spans so far, in order of arrival.
     pub fn spans(&self) -> Vec<Span> {
         let scopes = self.exports().iter().map(decoded).collect::<Vec<_>>();
         let scopes = scopes.iter().flat_map(|request| &request.resource_spans);
@@ -77,7 +77,7 @@ impl Collector {
         spans.map(span).collect()
     }
 
-    /// The spans of the only exchange so far: the server's, and the client's if there is one.
+    /// Returns the spans of the only exchange so far: the server span, and the client span if there is one.
     pub fn pair(&self) -> (Span, Option<Span>) {
         let spans = self.spans();
         let of = |kind: &str| {
@@ -149,17 +149,17 @@ fn text(value: &AnyValue) -> String {
     }
 }
 
-/// An app in front of `upstream` whose spans wait until they are asked for.
+/// Starts an app in front of `upstream` whose spans are queued until they are flushed.
 pub async fn tracing(upstream: &Upstream, collector: &Collector, change: impl FnOnce(&mut TraceSettings)) -> App {
     let mut settings = TraceSettings::for_endpoint(collector.endpoint());
-    // Long enough that nothing goes before it is asked for.
+    // Long enough that no span is sent without a flush.
     settings.batch_delay = Duration::from_secs(3600);
     change(&mut settings);
     let builder = before(upstream.address).with(|builder| builder.traces = Some(settings));
     builder.start().await
 }
 
-/// What the page of metrics says of `name`.
+/// Returns the value of a metric.
 pub fn counted(app: &App, name: &str) -> u64 {
     let page = app.telemetry.encode_metrics();
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

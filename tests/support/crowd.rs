@@ -1,5 +1,5 @@
-//! Four callers, two of which share every label, before one proxy: what they and their tool services do by chance, and
-//! everything that is wrong with what they and the provider are given.
+//! Four callers, two of them with equal labels, before one proxy: random actions of clients and tool services, and a
+//! list of everything wrong in what clients and providers received.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use super::{
     talker::{Talker, Turn},
 };
 
-/// What the provider does with the next exchange, and what it was sent.
+/// The provider's next behaviour, and the requests it received.
 #[derive(Default)]
 struct Desk {
     fails: Option<Vec<still::Step>>,
@@ -32,10 +32,10 @@ struct Desk {
     heard: Vec<(Value, Option<Refusal>)>,
 }
 
-/// How often what happened.
+/// Event counts by name.
 pub type Counts = BTreeMap<&'static str, u64>;
 
-/// A run.
+/// A run of the crowd.
 pub struct Run {
     rng: Rng,
     habits: Habits,
@@ -77,7 +77,7 @@ fn world(ledger: &Arc<dyn Ledger>, desk: &Arc<Mutex<Desk>>) -> World {
     world
 }
 
-/// What goes wrong at a provider.
+/// Returns failures of a provider.
 fn failures() -> [Vec<still::Step>; 3] {
     let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     let invalid = r#"{"type":"error","error":{"type":"invalid_request_error","message":"max_tokens: too large"}}"#;
@@ -89,7 +89,7 @@ fn failures() -> [Vec<still::Step>; 3] {
 }
 
 impl Run {
-    /// Everybody has been answered once.
+    /// Starts a run in which each caller has had one successful answer.
     pub async fn new(ledger: Arc<dyn Ledger>, seed: u64, habits: Habits) -> Self {
         let desk = Arc::<Mutex<Desk>>::default();
         let mut run = Self {
@@ -124,7 +124,7 @@ impl Run {
         self.wrong.push((wrong, told.into()));
     }
 
-    /// One thing that happens.
+    /// Plays one random event.
     pub async fn step(&mut self) {
         let who = self.rng.below(self.talkers.len());
         match self.rng.below(100) {
@@ -157,7 +157,7 @@ impl Run {
         }
     }
 
-    /// The client sends its log.
+    /// Sends the history of a client.
     async fn exchange(&mut self, who: usize, fails: bool) {
         let talker = &mut self.talkers[who];
         let reply = talker.reply(&mut self.rng);
@@ -226,7 +226,7 @@ impl Run {
         }
     }
 
-    /// Looks for what must not be in what was sent.
+    /// Searches a sent body for faults.
     fn searched(&mut self, who: usize, body: &str, sent: &Value, refused: Option<&Refusal>, answer: &Answer) {
         let (wrong, counts) = search::searched(&self.talkers[who], body, sent, refused);
         for what in counts {
@@ -239,7 +239,7 @@ impl Run {
         }
     }
 
-    /// A tool service posts a result, or one that it has posted before.
+    /// Posts a result of a tool service, or repeats an earlier post.
     async fn posts(&mut self, who: usize) {
         let early = self.rng.chance(10);
         let call = if early {
@@ -256,7 +256,7 @@ impl Run {
             .filter(|other| other.labels == self.talkers[who].labels)
             .count()
             > 1;
-        // Whose a result is must be said where the id may be another's that is known already.
+        // The owner must be given if another caller with the same id may already be known.
         let names = (early && shared) || self.rng.chance(55);
         self.post(who, &call, names).await;
     }
@@ -268,7 +268,7 @@ impl Run {
         } else {
             json!([{"type": "text", "text": said}])
         };
-        // One call has one content, or the second is refused.
+        // A second post with other content for the same call is refused.
         let content = if self.rng.chance(90) { json!(said) } else { content };
         let mut body = json!({"content": content});
         if names && (call.strong || self.habits.weak_owners) {
@@ -305,7 +305,7 @@ impl Run {
         }
     }
 
-    /// An owner asks; gives what is answered.
+    /// Sends a request of an owner to the ledger API.
     async fn api(&mut self, who: usize, path: &str, body: Option<&str>) -> Answer {
         let fields = self.talkers[who].fields();
         let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -329,7 +329,7 @@ impl Run {
         answer
     }
 
-    /// By the ids of anybody's calls.
+    /// Looks up ids of any caller's calls.
     async fn looks_up(&mut self, who: usize) {
         let all: Vec<Call> = self
             .talkers
@@ -358,7 +358,7 @@ impl Run {
         }
     }
 
-    /// What waits, as far as it is told: the names of deliveries.
+    /// Returns the names of outstanding deliveries.
     async fn outstanding(&mut self, who: usize) -> Vec<String> {
         let answer = self.api(who, "outstanding", None).await;
         let json = answer.json();
@@ -376,7 +376,7 @@ impl Run {
         names
     }
 
-    /// Acknowledges what another waits for too: the other goes on waiting.
+    /// Acknowledges a delivery that another caller also has. The other one must stay outstanding.
     async fn acks(&mut self, who: usize) {
         let other = (who + 1) % self.talkers.len();
         let before = self.outstanding(other).await;

@@ -1,8 +1,8 @@
-//! Random JSON documents for the scanner: any type in any place, keys twice, escapes everywhere, seeded.
+//! Random JSON documents for the scanner, seeded: any type at any place, repeated keys, escapes everywhere.
 
 use std::fmt::Write as _;
 
-/// Random JSON around the keys that the readers look for: any type in any place, keys twice, escapes everywhere.
+/// A random JSON document around the keys that the readers look for.
 pub struct Document {
     state: u64,
     text: String,
@@ -58,7 +58,7 @@ const WORDS: &[&str] = &[
 ];
 
 impl Document {
-    /// The document of a seed, not written yet.
+    /// Returns the generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self {
             state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x1234_5678,
@@ -66,7 +66,7 @@ impl Document {
         }
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn next(&mut self, bound: usize) -> usize {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
@@ -81,7 +81,7 @@ impl Document {
         self.text.push_str(chosen);
     }
 
-    /// The text.
+    /// Returns the document.
     pub fn body(mut self) -> String {
         self.space();
         self.open("{");

@@ -1,5 +1,5 @@
-//! One door to a proxy before a strict provider, for sequences of requests whose bytes are told to the letter: what goes
-//! up, how often, and that it stays when it comes again, and when it grows.
+//! A proxy before a strict provider, for sequences with exact bytes: the bodies upstream, the number of sends, and the
+//! stability of repeated and grown requests.
 
 use std::sync::Arc;
 
@@ -15,38 +15,38 @@ pub const MESSAGES: &str = "/anthropic/v1/messages";
 pub const A: &str = "toolu_01AbC9dE3fG7hJ2kL";
 pub const PLACEHOLDER: &str = "[antiphon: no result was recorded for this tool call; its outcome is unknown. The \
                                       tool may have run: check before running it again.]";
-/// Who asks, in which session.
+/// Credential and session of the caller.
 const FIELDS: &[(&str, &str)] = &[
     ("x-api-key", "sk-one"),
     ("authorization", "Bearer sk-one"),
     ("x-antiphon-session", "one"),
 ];
 
-/// What one request led to.
+/// The outcome of one request.
 #[derive(Debug)]
 pub struct Sent {
     pub status: u16,
     pub repair: String,
-    /// The bodies that went up.
+    /// The bodies sent upstream.
     pub up: Vec<String>,
-    /// The content of the answer, of Messages.
+    /// The content of a Messages answer.
     pub content: String,
     pub answer: String,
 }
 
 impl Sent {
-    /// Status, what we say was done, and how often it was sent.
+    /// Returns status, repair header and number of sends.
     pub fn notes(&self) -> (u16, &str, usize) {
         (self.status, &self.repair, self.up.len())
     }
 
-    /// The messages that went up last.
+    /// Returns the messages of the last send.
     pub fn messages(&self) -> &str {
         list(self.up.last().unwrap())
     }
 }
 
-/// The messages of a body of ours, without the brackets.
+/// Returns the messages of a body, without the brackets.
 pub fn list(body: &str) -> &str {
     let rest = body.split_once(r#""messages":["#).unwrap().1;
     rest.strip_suffix("]}").unwrap()
@@ -60,7 +60,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// The caller is known from the beginning.
+    /// Starts a proxy with a verified caller.
     pub async fn to(provider: Provider) -> Self {
         let kept = late::memory();
         let app = start(&provider, &kept).await;
@@ -69,21 +69,21 @@ impl Door {
         door
     }
 
-    /// Another replica, on the same ledger, that knows the caller.
+    /// Starts another replica on the same ledger, with the caller verified.
     pub async fn replica(&self) -> App {
         let app = start(&self.provider, &self.kept).await;
         self.greets(&app).await;
         app
     }
 
-    /// The process ends in order; another begins on the same ledger.
-    pub async fn restarts(&mut self) {
+    /// Stops the process in order and starts another on the same ledger.
+    pub async fn restart(&mut self) {
         let next = start(&self.provider, &self.kept).await;
         std::mem::replace(&mut self.app, next).running.drain().await;
     }
 
-    /// The process and the ledger are lost.
-    pub async fn forgets(&mut self) {
+    /// Replaces the process and loses the ledger.
+    pub async fn lose_ledger(&mut self) {
         self.kept = late::memory();
         self.app = self.replica().await;
     }
@@ -111,17 +111,17 @@ impl Door {
         self.via(&self.app, path, body).await
     }
 
-    /// These messages go up as `out`, in `sends`, with `repair`; and again at once.
-    pub async fn gives(&self, log: &[String], repair: &str, sends: usize, out: &[String]) -> Sent {
+    /// Sends a history, asserts the messages, sends and repair header, and sends it once more.
+    pub async fn assert_sent(&self, log: &[String], repair: &str, sends: usize, out: &[String]) -> Sent {
         let sent = self.post(MESSAGES, &body(log)).await;
         assert_eq!(sent.notes(), (200, repair, sends), "{sent:#?}");
         assert_eq!(sent.messages(), out.join(","));
-        self.again(log, repair, out).await;
+        self.assert_repeats(log, repair, out).await;
         sent
     }
 
-    /// The same request gives the same bytes in one send, and grown it begins with them.
-    pub async fn again(&self, log: &[String], repair: &str, out: &[String]) {
+    /// Asserts that the same request gives the same bytes in one send, and that a grown one begins with them.
+    pub async fn assert_repeats(&self, log: &[String], repair: &str, out: &[String]) {
         let more = [said("fine"), user(r#""more""#)];
         for tail in [&[][..], &more] {
             let sent = self.post(MESSAGES, &body(&[log, tail].concat())).await;
@@ -130,9 +130,9 @@ impl Door {
         }
     }
 
-    /// As [`Door::gives`] for what came as it goes.
-    pub async fn leaves(&self, log: &[String]) -> Sent {
-        self.gives(log, "none", 1, log).await
+    /// As [`Door::assert_sent`], for a history that needs no change.
+    pub async fn assert_unchanged(&self, log: &[String]) -> Sent {
+        self.assert_sent(log, "none", 1, log).await
     }
 }
 
@@ -194,7 +194,7 @@ pub fn go() -> String {
     user(r#""go""#)
 }
 
-/// `P A[use a] U["hurry"]`, and what goes up of it.
+/// Returns `P A[use a] U["hurry"]`, and the messages upstream for it.
 pub fn hurry(asked: String) -> (Vec<String>, Vec<String>) {
     let log = vec![go(), asked, user(r#""hurry""#)];
     let mut out = log.clone();

@@ -1,29 +1,29 @@
-//! How the work of one thread grows with what it is given.
+//! Growth of the work of one thread with the size of its input.
 //!
-//! A time must not fail a test on a slow or busy machine. What is compared here is no such time:
+//! A test must not fail on a slow or busy machine, so this does not measure absolute time:
 //!
-//! - It is CPU time of the own thread: what other threads and processes do in the meantime does not count.
-//! - Two inputs are compared with each other on one machine, so that its speed does not matter.
-//! - The second is 32 times the first. Linear work takes 32 times as long for it, quadratic work up to 1024 times. The
-//!   bound lies at four times the linear ratio, and far below what quadratic work reaches at these sizes.
-//! - What a busy machine adds, by cold caches or a slow clock, is added to single runs. A ratio above the bound is measured
-//!   anew, and the fastest run of each input counts.
+//! - It measures the CPU time of its own thread, which excludes other threads and processes.
+//! - It compares two inputs on one machine, so the machine's speed does not matter.
+//! - The second input is 32 times the first. Linear work takes 32 times as long, quadratic work up to 1024 times.
+//! The bound is four times the linear ratio, far below quadratic work at these sizes.
+//! - A busy machine slows single runs by cold caches or a low clock. A ratio above the bound is measured again, and the
+//! fastest run of each input counts.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// How many times larger the second input is.
+/// Size of the second input, in multiples of the first.
 pub const TIMES: usize = 32;
 
-/// The most that the second input may take, in times of the first.
+/// Largest allowed time of the second input, in multiples of the first.
 const RATIO_MAX: u32 = 128;
-/// The least that counts as the time of the first input: shorter ones are too small to be compared.
+/// Shortest time of the first input. Shorter times are too imprecise to compare.
 const SHORTEST: Duration = Duration::from_micros(50);
-/// How often a ratio above the bound is measured.
+/// Number of measurements of a ratio above the bound.
 const ROUNDS: usize = 8;
 
-/// Does `work` with the inputs of `size` and of 32 times that, and fails if it grows faster than they do.
+/// Runs `work` on inputs of `size` and of 32 times `size`. Fails if the time grows faster than the size.
 pub fn is_linear<I>(name: &str, size: usize, input: impl Fn(usize) -> I, work: impl Fn(&I)) {
     let (small, large) = (input(size), input(size * TIMES));
     let (mut quick, mut slow) = (Duration::MAX, Duration::MAX);
@@ -38,14 +38,14 @@ pub fn is_linear<I>(name: &str, size: usize, input: impl Fn(usize) -> I, work: i
     panic!("{name}: {TIMES} times the input takes {ratio:.0} times the CPU time ({quick:.1?} and {slow:.1?})");
 }
 
-/// CPU time of this thread that `work` takes.
+/// Returns the CPU time of this thread for `work`.
 fn spent(work: impl FnOnce()) -> Duration {
     let begin = now();
     work();
     now().saturating_sub(begin)
 }
 
-/// CPU time of this thread so far.
+/// Returns the CPU time of this thread so far.
 fn now() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.try_into().unwrap(), now.tv_nsec.try_into().unwrap())

@@ -5,13 +5,13 @@ use serde_json::Value;
 
 pub use strict_provider::judge::*;
 
-/// The judge of a wire.
+/// Returns the judge of a wire.
 pub fn of(wire: Wire) -> fn(&Value) -> Verdict {
     let (format, dialect) = reading(wire);
     judge_of(format, dialect)
 }
 
-/// A wire in the words of the provider.
+/// Translates a wire into the types of `strict_provider`.
 pub fn reading(wire: Wire) -> (strict_provider::Format, strict_provider::Dialect) {
     use strict_provider::{Dialect as D, Format as F};
     let format = match wire.format {

@@ -1,4 +1,4 @@
-//! A ledger in memory that says it outlives the process, since a test keeps it, and that may not tell callers apart.
+//! A ledger in memory that counts as durable, since a test carries it over restarts. It can ignore principals.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use antiphon::{
     },
 };
 
-/// A ledger that goes from one world to the next.
+/// A ledger that is carried from one world to the next.
 #[derive(Debug)]
 struct Kept {
     inner: MemoryLedger,
@@ -19,13 +19,13 @@ struct Kept {
 
 const NOBODY: PrincipalHash = [0; 32];
 
-/// An empty one.
-pub fn lasting() -> Arc<dyn Ledger> {
+/// Returns an empty ledger.
+pub fn durable() -> Arc<dyn Ledger> {
     over(false)
 }
 
-/// An empty one, in which everything is nobody's.
-pub fn blind() -> Arc<dyn Ledger> {
+/// Returns an empty ledger that ignores principals.
+pub fn without_principals() -> Arc<dyn Ledger> {
     over(true)
 }
 

@@ -10,12 +10,12 @@ use antiphon::{
     telemetry::Telemetry,
 };
 
-/// An empty ledger in memory.
+/// Returns an empty ledger in memory.
 pub fn memory() -> Arc<dyn Ledger> {
     Arc::new(MemoryLedger::new(LedgerSettings::default(), [9; 32]))
 }
 
-/// Late results over a ledger, and who does what nobody waits for.
+/// Returns the late-result store over a ledger, and its background workers.
 pub fn over(
     ledger: &Arc<dyn Ledger>,
     settings: LateSettings,
@@ -27,7 +27,7 @@ pub fn over(
     (late, writer, keeper)
 }
 
-/// As [`over`], with both of them at work.
+/// As [`over`], with both workers running.
 pub fn running(ledger: &Arc<dyn Ledger>, settings: LateSettings) -> LateStore {
     let (late, writer, keeper) = over(ledger, settings, Telemetry::default());
     drop(super::wire::spawn(writer.run()));
@@ -35,7 +35,7 @@ pub fn running(ledger: &Arc<dyn Ledger>, settings: LateSettings) -> LateStore {
     late
 }
 
-/// A service with the token `token of NAME`.
+/// Returns a service with the token `token of NAME`.
 pub fn service(name: &str, principals: Option<&[&str]>, tools: Option<&[&str]>) -> ServiceSettings {
     let set = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<String>>();
     ServiceSettings {

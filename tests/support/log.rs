@@ -1,4 +1,4 @@
-//! Log lines of one thread, for as long as a test wants them.
+//! Captured log lines of one thread.
 
 use std::sync::LazyLock;
 
@@ -6,9 +6,9 @@ use tracing::{Dispatch, Subscriber, subscriber::DefaultGuard};
 
 static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
 
-/// Lines of this thread go to `subscriber` while the guard lives.
+/// Sends log lines of this thread to `subscriber` while the guard lives.
 pub fn listen(subscriber: impl Subscriber + Send + Sync) -> DefaultGuard {
-    // With one dispatcher alone, the thread that comes first to a line decides for all whether it is written.
+    // With a single dispatcher, the first thread at a call site decides for all threads whether it is logged.
     LazyLock::force(&ANOTHER);
     tracing::subscriber::set_default(subscriber)
 }

@@ -1,4 +1,4 @@
-//! What tests and benches share. Each includes it by path and uses a part of it.
+//! Helpers of tests and benches. Each includes this file by path and uses a part of it.
 #![allow(
     dead_code,
     unused_imports,

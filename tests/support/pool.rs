@@ -1,4 +1,4 @@
-//! Pools of profiles for still worlds: who was asked, who rests, and how the breakers stand.
+//! Pools of profiles for still worlds: the profiles used, their cooldowns, and the breakers.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use super::{
     wire::Message,
 };
 
-/// What every key begins with: nothing that we write may hold it.
+/// Prefix of every key. Nothing that the proxy writes may contain it.
 pub const CANARY: &str = "sk-canary-";
 
-/// A profile whose key ends with its label. Heavy ones are chosen first.
+/// Returns a profile whose key ends with its label. Higher weights are preferred.
 pub fn profile(label: &str, organisation: Option<&str>, weight: u32) -> Profile {
     Profile {
         label: label.to_owned(),
@@ -29,14 +29,14 @@ pub fn profile(label: &str, organisation: Option<&str>, weight: u32) -> Profile 
     }
 }
 
-/// `a` before `b` before `c`, of organisations nobody has named.
+/// Returns `a` before `b` before `c`, of unknown organisations.
 pub fn strangers(labels: &str) -> Vec<Profile> {
     let weights = [1_000_000_000, 10_000, 1];
     let labels = labels.split_inclusive(|_| true).zip(weights);
     labels.map(|(label, weight)| profile(label, None, weight)).collect()
 }
 
-/// `a`, asked first, and `b` of one organisation, `c` of another.
+/// Returns `a`, which is preferred, and `b` of one organisation, and `c` of another.
 pub fn family() -> Vec<Profile> {
     let mut profiles = strangers("abc");
     for (profile, organisation) in profiles.iter_mut().zip(["org-x", "org-x", "org-y"]) {
@@ -45,7 +45,7 @@ pub fn family() -> Vec<Profile> {
     profiles
 }
 
-/// Gives every upstream these profiles, and adds one of Amazon's kind.
+/// Sets the profiles of every upstream, and adds a Bedrock upstream.
 pub fn pooled(builder: &mut Builder, profiles: &[Profile]) {
     let authority = builder.upstreams[0].authority.clone();
     builder.upstreams.push(Upstream {
@@ -61,12 +61,12 @@ pub fn pooled(builder: &mut Builder, profiles: &[Profile]) {
     }
 }
 
-/// A still world in which every upstream has these profiles.
+/// Returns a still world in which every upstream has these profiles.
 pub fn world(profiles: &[Profile]) -> World {
     World::with(|builder| pooled(builder, profiles))
 }
 
-/// The label of the profile that a request went up with; empty for the client's own credential.
+/// Returns the label of the profile of a request. Empty for the client's own credential.
 pub fn key(message: &Message) -> String {
     let sent = ["x-api-key", "authorization", "x-goog-api-key"];
     let value = sent.iter().find_map(|name| message.header(name)).unwrap_or_default();
@@ -74,23 +74,23 @@ pub fn key(message: &Message) -> String {
     label.unwrap_or_default().to_owned()
 }
 
-/// The labels of requests, one letter each, in order.
+/// Returns the labels of requests in order, one letter each.
 pub fn keys(requests: &[Request]) -> String {
     requests.iter().map(|request| key(&request.message)).collect()
 }
 
-/// A profile of an upstream as it stands.
+/// Returns the status of a profile of an upstream.
 pub fn view(world: &World, upstream: &str, label: &str) -> ProfileStatus {
     let all = world.shared.profiles.profile_statuses(Instant::now().into_std());
     let (_, views) = all.into_iter().find(|(name, _)| *name == upstream).unwrap();
     views.into_iter().find(|view| &*view.label == label).unwrap()
 }
 
-/// One rest: its recorded reason, its model, whether it disables, whether it came through another; seconds left.
+/// A cooldown: recorded reason, model, whether it disables, whether another profile caused it, and the seconds left.
 pub type Rest = (&'static str, Option<String>, bool, bool, u64);
 
-/// Why a profile rests.
-pub fn rests(world: &World, upstream: &str, label: &str) -> Vec<Rest> {
+/// Returns the cooldowns of a profile.
+pub fn cooldowns(world: &World, upstream: &str, label: &str) -> Vec<Rest> {
     let now = Instant::now().into_std();
     let rests = view(world, upstream, label).cooldowns.into_iter();
     rests
@@ -102,7 +102,7 @@ pub fn rests(world: &World, upstream: &str, label: &str) -> Vec<Rest> {
         .collect()
 }
 
-/// Whether nobody rests, anywhere.
+/// Reports whether no profile of any upstream cools down.
 pub fn untouched(world: &World) -> bool {
     let all = world.shared.profiles.profile_statuses(Instant::now().into_std());
     all.iter()
@@ -110,14 +110,14 @@ pub fn untouched(world: &World) -> bool {
         .all(|view| view.cooldowns.is_empty())
 }
 
-/// Failures in a row that the breakers of an upstream have counted, all models together.
+/// Returns the consecutive failures in the breakers of an upstream, over all models.
 pub fn failures(world: &World, upstream: &str) -> u32 {
     let all = world.shared.profiles.breaker_statuses(Instant::now().into_std());
     let (_, views) = all.into_iter().find(|(name, _)| *name == upstream).unwrap();
     views.iter().map(|view| view.failures).sum()
 }
 
-/// A POST of a session.
+/// Returns a POST of a session.
 pub fn of_session(session: &str, path: &str, fields: &[(&str, &str)], body: &str) -> Vec<u8> {
     let session = [("x-antiphon-session", session)];
     let session = session.iter().filter(|(_, name)| !name.is_empty()).copied();
@@ -125,43 +125,43 @@ pub fn of_session(session: &str, path: &str, fields: &[(&str, &str)], body: &str
     post_with(path, &fields, body.as_bytes())
 }
 
-/// Whether a time lies in what a jitter of a fifth makes of another, give or take a tick.
+/// Reports whether `time` is `wanted` plus or minus a jitter of a fifth, within a timer tick.
 pub fn is_about(time: Duration, wanted: Duration) -> bool {
     let tick = Duration::from_millis(3);
     time + tick >= wanted && time <= wanted.mul_f64(1.2) + tick
 }
 
-/// Messages of Anthropic.
+/// Path of Anthropic Messages.
 pub const MESSAGES: &str = "/anthropic/v1/messages";
-/// Responses of `OpenAI`.
+/// Path of `OpenAI` Responses.
 pub const RESPONSES: &str = "/openai/v1/responses";
-/// A limit.
+/// Error of a rate limit.
 pub const LIMITED: &str = r#"{"type":"error","error":{"type":"rate_limit_error","message":"Error"}}"#;
-/// A key that is not taken.
+/// Error of a refused key.
 pub const UNKNOWN: &str = r#"{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}"#;
-/// A failure of the provider.
+/// Error of a failing provider.
 pub const BROKEN: &str = r#"{"type":"error","error":{"type":"api_error","message":"Internal server error"}}"#;
-/// Too much for everybody.
+/// Error of an overloaded provider.
 pub const OVERLOADED: &str = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-/// Reasoning of another organisation's.
+/// Error for reasoning of another organisation.
 pub const FOREIGN: &str = r#"{"error":{"message":"Encrypted content organization_id did not match the target organization.","type":"invalid_request_error","param":null,"code":"invalid_encrypted_content"}}"#;
 
-/// A question; no two numbers make one logical request.
+/// Returns a body. Different numbers are different logical requests.
 pub fn body(number: usize) -> String {
     format!(r#"{{"model":"m","max_tokens":16,"messages":[{{"role":"user","content":"question {number}"}}]}}"#)
 }
 
-/// It, asked by a session.
+/// Returns this body as a request of a session.
 pub fn ask(session: &str, number: usize) -> Vec<u8> {
     of_session(session, MESSAGES, &[], &body(number))
 }
 
-/// A limit for so many seconds.
+/// Returns a rate limit with `retry-after`.
 pub fn limited(seconds: &str) -> Vec<Step> {
     error(429, &[("retry-after", seconds)], LIMITED)
 }
 
-/// A good answer.
+/// Returns a successful answer.
 pub fn fine() -> Vec<Step> {
     json(
         200,
@@ -169,7 +169,7 @@ pub fn fine() -> Vec<Step> {
     )
 }
 
-/// What each of these profiles does, whenever it is asked; the others answer well.
+/// Sets the answers of these profiles. All others succeed.
 pub fn does(world: &World, table: &[(&'static str, Vec<Step>)]) {
     let table = table.to_vec();
     world.otherwise(move |request| {
@@ -179,7 +179,7 @@ pub fn does(world: &World, table: &[(&'static str, Vec<Step>)]) {
     });
 }
 
-/// Asks, and gives the profiles that this has reached.
+/// Sends a request. Returns the profiles used for it, and the status.
 pub async fn reached(world: &World, request: impl AsRef<[u8]>) -> (String, u16) {
     let before = world.requests().len();
     let answer = world.ask(request).await;

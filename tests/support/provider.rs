@@ -1,4 +1,4 @@
-//! The strict provider on a real socket, as tests use it: it records every request.
+//! The strict provider on a real socket. It records every request.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ pub use strict_provider::{ReceivedRequest as Seen, Reply, ToolCall, binding};
 
 use super::judge;
 
-/// A running provider; it ends when dropped.
+/// A running provider. It ends on drop.
 pub struct Provider {
     address: SocketAddr,
     inner: strict_provider::Provider,
@@ -23,12 +23,12 @@ impl Provider {
         Self::reading(&[]).await
     }
 
-    /// Starts a provider that reads the formats of `wires` as these do, and the others as their authors do.
+    /// Starts a provider that reads the formats of `wires` in their dialects, and all others as their authors do.
     pub async fn reading(wires: &[Wire]) -> Self {
         Self::serving(wires, false).await
     }
 
-    /// Starts a provider whose models think before each message, and bind that to what stands before it.
+    /// Starts a provider whose models think before each message and bind the thinking to its prefix.
     pub async fn binding() -> Self {
         Self::serving(&[], true).await
     }
@@ -45,27 +45,27 @@ impl Provider {
         Self { address, inner, task }
     }
 
-    /// `http://127.0.0.1:PORT`, without a slash at the end.
+    /// Returns `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Where it listens.
+    /// Returns the address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What the model does at the next request that is accepted and has no reply yet; without any it says a few words.
+    /// Queues the reply to the next accepted request without one. With an empty queue the model returns a short text.
     pub fn reply(&self, reply: Reply) {
         self.inner.reply(reply);
     }
 
-    /// Every request so far, in order of their answers.
+    /// Returns every request so far, in order of their answers.
     pub fn seen(&self) -> Vec<Seen> {
         self.inner.received()
     }
 
-    /// The last request.
+    /// Returns the last request.
     pub fn last(&self) -> Seen {
         self.seen().pop().expect("a request")
     }

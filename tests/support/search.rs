@@ -1,4 +1,4 @@
-//! What must not be in what went upstream: results of others, of other calls, twice, or where they were not before.
+//! The search of requests upstream for results of other callers or calls, duplicates, and changed prefixes.
 
 use std::collections::BTreeMap;
 
@@ -10,42 +10,42 @@ use super::{
     talker::Talker,
 };
 
-/// What is wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wrong {
-    /// Somebody was given what is another's.
+    /// A caller received another caller's result.
     Crossing,
-    /// A result of a call that is not in the conversation.
+    /// A result of a call outside the conversation.
     Stray,
-    /// A result that stands with another call.
+    /// A result at another call.
     Misplaced,
     /// A result twice in one request.
     Twice,
-    /// The provider refuses what was sent.
+    /// A request that the provider refuses.
     Refused,
-    /// What the provider was sent before is not the beginning of what it is sent now.
+    /// A request that does not begin with the earlier one.
     Prefix,
     /// A posted result that was not restored.
     Lost,
-    /// Not the answer that the model expects.
+    /// An answer of the ledger API that the model does not expect.
     Answer,
 }
 
-/// What they do besides.
+/// Optional behaviour of clients and services.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Habits {
-    /// Services post under ids that come again, and say whose they are.
+    /// `true` if services post under weak ids and name the owner.
     pub weak_owners: bool,
-    /// Users and models say the same again.
+    /// `true` if users and models repeat their words.
     pub repeats: bool,
-    /// Calls of one tool ask for the same.
+    /// `true` if calls of one tool have equal inputs.
     pub same_inputs: bool,
 }
 
-/// What is wrong, and what happened.
+/// Faults, and counted events.
 pub type Found = (Vec<(Wrong, String)>, Vec<&'static str>);
 
-/// Searches what went upstream for a body that this caller sent.
+/// Searches the body upstream for this caller's `body`.
 pub fn searched(talker: &Talker, body: &str, sent: &Value, refused: Option<&Refusal>) -> Found {
     let brought: Vec<Canary> = canaries(body);
     let (mut wrong, mut counts) = (Vec::new(), Vec::new());

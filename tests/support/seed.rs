@@ -1,6 +1,6 @@
-//! The seed of a walk by chance: the same one for the same commit, so that a failure is of the change at hand.
+//! The seed of random tests. The default is fixed, so that a failure comes from the change under test.
 //!
-//! `SEED=<n>` replays another walk, `SEED=random` takes a new one by the clock. Whoever walks prints it.
+//! `SEED=<n>` replays another walk, `SEED=random` takes a new one from the clock. Each random test prints its seed.
 #![expect(
     clippy::disallowed_methods,
     reason = "the environment names the seed, or the clock does where it is asked to"
@@ -8,10 +8,10 @@
 
 use std::{env, time::SystemTime};
 
-/// Where nobody names one.
+/// The seed without `SEED`.
 const SEED: u64 = 24;
 
-/// The seed that `SEED` names. Panics where it names none.
+/// Returns the seed. Panics if `SEED` is not a number or `random`.
 pub fn seed() -> u64 {
     match env::var("SEED").as_deref() {
         Err(_) => SEED,

@@ -1,4 +1,4 @@
-//! Histories that say one thing many times over, in every wire: where work grows faster than the body, it shows here.
+//! Histories with one element many times, in every wire. They reveal work that grows faster than the body.
 
 mod anthropic;
 mod gemini;
@@ -7,10 +7,10 @@ mod openai_responses;
 
 use antiphon::wire::{Format, Wire};
 
-/// One thing that a history says.
+/// An element of a history.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
-    /// The name in a failure's message.
+    /// Name in a failure message.
     pub name: &'static str,
     kind: Kind,
 }
@@ -22,16 +22,16 @@ enum Kind {
     Message(fn(usize) -> String),
     /// A block of a message of this role, by its ordinal.
     Block(&'static str, fn(usize) -> String),
-    /// One message of about as many bytes as so many messages have.
+    /// One message of about as many bytes as this many messages.
     Large(fn(usize) -> String),
 }
 
-/// How the pieces of a history stand.
+/// The arrangement of the pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// All of the first in a message each, then all of the second.
+    /// All of the first, one message each, then all of the second.
     Apart,
-    /// The first and the second by turns, in a message each.
+    /// The first and the second alternating, one message each.
     Mixed,
     /// All of the first in one message, then all of the second in another.
     Together,
@@ -42,16 +42,16 @@ impl Layout {
     pub const ALL: [Self; 3] = [Self::Apart, Self::Mixed, Self::Together];
 }
 
-/// Two pieces of a history, many times over.
+/// Two pieces of a history, many times each.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Whose history it is.
+    /// Wire of the history.
     pub wire: Wire,
-    /// The piece that comes first.
+    /// First piece.
     pub first: Piece,
-    /// The piece that follows.
+    /// Second piece.
     pub second: Piece,
-    /// How they stand.
+    /// Arrangement of the pieces.
     pub layout: Layout,
 }
 
@@ -77,17 +77,17 @@ impl Piece {
         }
     }
 
-    /// Whether it is one long message, however often it is asked for.
+    /// Reports whether it is one long message instead of many.
     pub const fn is_large(&self) -> bool {
         matches!(self.kind, Kind::Large(_))
     }
 
-    /// Whether many of it fit into one message.
+    /// Reports whether many fit into one message.
     pub const fn is_block(&self) -> bool {
         matches!(self.kind, Kind::Block(..))
     }
 
-    /// The message of this ordinal.
+    /// Returns the message of this ordinal.
     fn one(&self, format: Format, index: usize) -> String {
         match self.kind {
             Kind::Message(write) => write(index),
@@ -96,7 +96,7 @@ impl Piece {
         }
     }
 
-    /// So many of it, each in a message of its own.
+    /// Returns `size` pieces, each in its own message.
     fn apart(&self, format: Format, size: usize) -> Vec<String> {
         match self.kind {
             Kind::Large(write) => vec![write(size)],
@@ -104,7 +104,7 @@ impl Piece {
         }
     }
 
-    /// So many of it in as few messages as may be.
+    /// Returns `size` pieces in as few messages as possible.
     fn together(&self, format: Format, size: usize) -> Vec<String> {
         match self.kind {
             Kind::Block(role, write) => {
@@ -116,7 +116,7 @@ impl Piece {
     }
 }
 
-/// A message of these blocks.
+/// Returns a message of these blocks.
 fn message(format: Format, role: &str, blocks: &str) -> String {
     match format {
         Format::Anthropic => format!(r#"{{"role":"{role}","content":[{blocks}]}}"#),
@@ -127,7 +127,7 @@ fn message(format: Format, role: &str, blocks: &str) -> String {
 }
 
 impl Shape {
-    /// The body with so many of each piece.
+    /// Returns the body with `size` of each piece.
     pub fn body(&self, size: usize) -> String {
         let format = self.wire.format;
         let mut messages = vec![opening(format).to_owned()];
@@ -159,7 +159,7 @@ impl Shape {
         format!(r#"{{"{key}":[{}]}}"#, messages.join(","))
     }
 
-    /// Its name in a failure's message.
+    /// Returns its name for a failure message.
     pub fn name(&self) -> String {
         let Self {
             wire,
@@ -171,7 +171,7 @@ impl Shape {
     }
 }
 
-/// Words of the user's.
+/// Returns a user message.
 const fn opening(format: Format) -> &'static str {
     match format {
         Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses => r#"{"role":"user","content":"go"}"#,
@@ -179,7 +179,7 @@ const fn opening(format: Format) -> &'static str {
     }
 }
 
-/// Everything that a history of this format may say.
+/// Returns every piece of a format's histories.
 pub fn pieces(format: Format) -> Vec<Piece> {
     match format {
         Format::Anthropic => anthropic::pieces(),
@@ -189,7 +189,7 @@ pub fn pieces(format: Format) -> Vec<Piece> {
     }
 }
 
-/// A text of about as many bytes as so many messages have.
+/// Returns a text of about as many bytes as `size` messages.
 fn long(size: usize) -> String {
     "x".repeat(size * 60)
 }

@@ -1,4 +1,4 @@
-//! State directories: each process of the binary has one of its own, so that none meets another's ledger.
+//! State directories: each process has its own, so that no two share a ledger.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// An empty directory that no other test uses.
+/// Returns an empty directory that no other test uses.
 pub fn directory() -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -16,7 +16,7 @@ pub fn directory() -> PathBuf {
     path
 }
 
-/// Gives a command a state directory of its own.
+/// Gives a command its own state directory.
 pub fn apart(command: &mut Command) -> &mut Command {
     command.env("XDG_STATE_HOME", directory()).env_remove("HOME")
 }

@@ -1,7 +1,7 @@
-//! The still world: provider, proxy and clients in one process, on paused time, so that every wait is exact.
+//! The still world: provider, proxy and clients in one process on paused time, so that every wait is exact.
 //!
-//! Use it under `#[tokio::test(start_paused = true)]`: time stands while anybody can run, and then jumps to the next
-//! clock. A test that waits for what never comes panics after a day, at once.
+//! Use it under `#[tokio::test(start_paused = true)]`. Time advances only when no task can run, and then jumps to the
+//! next timer. A test that waits for something that never comes panics after a simulated day, at once.
 
 mod client;
 pub mod events;
@@ -30,15 +30,15 @@ use provider::Provider;
 
 /// The longest wait of a test, on paused time.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Bytes that a connection holds in each direction.
+/// Buffer size of a connection in each direction.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// Seconds.
+/// Returns a duration in seconds.
 pub const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Fails unless `time` is as `wanted`, to the tick of tokio's timers.
+/// Asserts that `time` is `wanted`, within one timer tick of tokio.
 #[track_caller]
 pub fn assert_at(time: Duration, wanted: Duration) {
     let off = time.abs_diff(wanted);
@@ -55,11 +55,11 @@ impl Clock {
     }
 }
 
-/// A proxy with the clocks of production, its scripted provider, its clients. All times are since its beginning.
+/// A proxy with production timeouts, its scripted provider, and its clients. All times are relative to its start.
 ///
-/// `/anthropic`, `/openai` and `/gemini` lead to the one provider.
+/// `/anthropic`, `/openai` and `/gemini` lead to the same provider.
 pub struct World {
-    /// What the data path shares with those who look at it.
+    /// The services of the data path.
     pub shared: ProxyServices,
     provider: Provider,
     proxy: InProcessProxy,
@@ -67,12 +67,12 @@ pub struct World {
 }
 
 impl World {
-    /// With the default settings.
+    /// Returns a world with the default settings.
     pub fn new() -> Self {
         Self::with(|_| ())
     }
 
-    /// With other settings.
+    /// Returns a world with changed settings.
     pub fn with(change: impl FnOnce(&mut Builder)) -> Self {
         let clock = Clock(Instant::now());
         let provider = Provider::new(clock);
@@ -85,28 +85,28 @@ impl World {
         }
     }
 
-    /// What the provider does next: with the next connection where the first step is one of dialling, else with the
-    /// next request. Scripts are used up in order.
+    /// Queues a script of the provider. It is for the next connection if its first step is about dialling, otherwise
+    /// for the next request.
     pub fn script(&self, steps: impl IntoIterator<Item = Step>) {
         self.provider.push(steps.into_iter().collect());
     }
 
-    /// What the provider does with a request for which no script is left. Without this it says 500.
+    /// Sets the behaviour for requests without a script. The default is a 500.
     pub fn otherwise(&self, choose: impl FnMut(&Message) -> Vec<Step> + Send + 'static) {
         self.provider.otherwise(Box::new(choose));
     }
 
-    /// A new connection to the proxy.
+    /// Opens a connection to the proxy.
     pub fn client(&self) -> Client {
         let (near, far) = tokio::io::duplex(BUFFER_BYTES);
         self.proxy.serve_connection(far);
         Client::new(near, self.clock)
     }
 
-    /// A port on loopback that leads to the proxy, for clients that are programs of their own.
+    /// Opens a loopback port of the proxy, for clients that are separate programs.
     ///
-    /// Sockets do not hold time: run such a client in `spawn_blocking`, which does, and let the provider move it with
-    /// [`Step::Advance`], for no other clock goes by then.
+    /// Sockets do not hold paused time. Run such a client in `spawn_blocking`, which does, and let the provider advance
+    /// time with [`Step::Advance`]: nothing else can.
     pub async fn listen(&self) -> SocketAddr {
         let listener = server::bind_listener(([127, 0, 0, 1], 0).into()).await.unwrap();
         let (address, proxy) = (listener.local_addr().unwrap(), self.proxy.clone());
@@ -118,34 +118,34 @@ impl World {
         address
     }
 
-    /// One request on a connection of its own, and all of its answer.
+    /// Sends one request over its own connection and returns the whole answer.
     pub async fn ask(&self, request: impl AsRef<[u8]>) -> Answer {
         let mut client = self.client();
         client.send(request).await;
         client.answer().await
     }
 
-    /// The present.
+    /// Returns the current time.
     pub fn now(&self) -> Duration {
         self.clock.now()
     }
 
-    /// Waits for a time.
+    /// Waits until this time.
     pub async fn until(&self, time: Duration) {
         tokio::time::sleep_until(self.clock.0 + time).await;
     }
 
-    /// Waits until everybody waits: what happens at once has happened. Costs a millisecond.
+    /// Waits until every task is idle, which takes one millisecond.
     pub async fn settle(&self) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 
-    /// Every request that the provider has read whole.
+    /// Returns every request that the provider has read completely.
     pub fn requests(&self) -> Vec<Request> {
         self.provider.requests()
     }
 
-    /// The only one.
+    /// Returns the only request.
     #[track_caller]
     pub fn request(&self) -> Request {
         let mut requests = self.requests();
@@ -153,24 +153,24 @@ impl World {
         requests.remove(0)
     }
 
-    /// The message of one request.
+    /// Returns the message of one request.
     #[track_caller]
     pub fn request_at(&self, place: usize) -> Message {
         self.requests().swap_remove(place).message
     }
 
-    /// Forgets every script that is left.
+    /// Removes all queued scripts.
     pub fn clear(&self) {
         self.provider.clear();
     }
 
-    /// Every connection that the proxy has dialled.
+    /// Returns every connection that the proxy has dialled.
     pub fn connections(&self) -> Vec<Connection> {
         self.provider.connections()
     }
 }
 
-/// The defaults of production.
+/// Sets the production defaults.
 fn settle(builder: &mut Builder) {
     let clocks = ExchangeTimeouts::default();
     builder.upstream.connect_timeout = clocks.connect;

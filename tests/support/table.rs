@@ -1,4 +1,4 @@
-//! One row of the decision table: a still world, one exchange in it, and all that can be seen of it, in words.
+//! A row of the decision table: a still world with one exchange, and its observable facts as short texts.
 
 mod seen;
 
@@ -9,7 +9,7 @@ use antiphon::{
     policy::Class,
 };
 
-pub use seen::{at, failures, got, rests, sends, standing};
+pub use seen::{at, cooldowns, failures, got, pool_state, sends};
 
 use self::seen::{Log, counted, credited, diff, keys, note};
 use super::{
@@ -17,26 +17,26 @@ use super::{
     still::{Step, World, secs},
 };
 
-/// The model that every request names.
+/// Model of every request.
 pub const MODEL: &str = "m";
 
-/// Whose credential goes up.
+/// Source of the credential upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Footing {
     /// One of three profiles: a, b, c.
     Profiles,
-    /// The client's own.
+    /// The client's own credential.
     Passthrough,
 }
 
-/// What the client does.
+/// Behaviour of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
-    /// Sends all, reads all.
+    /// Sends everything, reads everything.
     Stays,
     /// Leaves at this second.
     Leaves(u64),
-    /// Takes nothing of the answer behind its head.
+    /// Reads nothing after the head.
     StopsReading,
     /// Stops in the middle of its request.
     StopsSending,
@@ -53,12 +53,12 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// A stream of Messages.
+    /// Returns a Messages stream request.
     pub fn messages() -> Self {
         Self::of("/anthropic/v1/messages")
     }
 
-    /// A stream of this path.
+    /// Returns a stream request for this path.
     pub fn of(path: &'static str) -> Self {
         let history = if path.contains("/messages") || path.contains("/chat/") {
             "\"messages\":[{\"role\":\"user\",\"content\":\"go\"}]"
@@ -74,19 +74,19 @@ impl Ask {
         }
     }
 
-    /// With one more field in the head.
+    /// Adds a header.
     pub fn field(mut self, name: &'static str, value: &'static str) -> Self {
         self.fields.push((name, value));
         self
     }
 
-    /// With this body.
+    /// Replaces the body.
     pub fn body(mut self, body: &str) -> Self {
         body.clone_into(&mut self.body);
         self
     }
 
-    /// As bytes, with the client's own credential.
+    /// Returns the request's bytes, with the client's own credential.
     pub fn bytes(&self) -> Vec<u8> {
         let credential = match self.upstream() {
             "anthropic" => ("x-api-key", "own"),
@@ -109,16 +109,16 @@ pub struct Row {
     pub scripts: Vec<Vec<Step>>,
     pub client: Client,
     pub settings: fn(&mut Builder),
-    /// What is to be seen with profiles, and with the client's own credential.
+    /// Expected facts with profiles, and with the client's own credential.
     pub want: [Seen; 2],
 }
 
-/// What is seen of an exchange: the answer; the sends; side, phase and code of the log line; what was counted; the
-/// profiles that changed; what the endpoint was credited with.
+/// Facts of an exchange: the answer, the sends, side/phase/code of the log line, counters, changed profiles, and the
+/// change of the endpoint.
 pub type Seen = [&'static str; 6];
 
 impl Row {
-    /// A row in which both credentials fare alike.
+    /// Returns a row with equal facts for both credentials.
     pub fn new(name: &'static str, scripts: impl IntoIterator<Item = Vec<Step>>, want: Seen) -> Self {
         Self {
             name,
@@ -130,7 +130,7 @@ impl Row {
         }
     }
 
-    /// What is to be seen with the client's own credential instead.
+    /// Sets other facts for the client's own credential.
     pub fn own(mut self, want: Seen) -> Self {
         self.want[1] = want;
         self
@@ -149,7 +149,7 @@ impl Row {
     }
 }
 
-/// Plays every row with both credentials, and fails with all that differ.
+/// Plays every row with both credentials, and lists all differences.
 pub async fn play(rows: Vec<Row>) {
     let mut wrong = String::new();
     for row in rows {
@@ -193,7 +193,7 @@ async fn see(row: &Row, footing: Footing) -> [String; 6] {
         world.script(script.clone());
     }
     let upstream = row.ask.upstream();
-    // One failure stands in the books, so that what says nothing of the endpoint differs from a sign that it works.
+    // One counted failure in advance: a success resets it, and a neutral event does not.
     note(&world, upstream, Class::Overloaded, 0);
     let before = counted(&world);
     let answer = meet(&world, row).await;
@@ -215,7 +215,7 @@ async fn see(row: &Row, footing: Footing) -> [String; 6] {
     );
     let counts = counts.split(' ').filter(|count| !count.starts_with("outcome:"));
     let counts = counts.collect::<Vec<_>>().join(" ");
-    let profiles = rests(&world);
+    let profiles = cooldowns(&world);
     let endpoint = credited(&world, upstream);
     [
         answer,
@@ -227,7 +227,7 @@ async fn see(row: &Row, footing: Footing) -> [String; 6] {
     ]
 }
 
-/// What the client got.
+/// Plays the client and returns its view of the answer.
 async fn meet(world: &World, row: &Row) -> String {
     let bytes = row.ask.bytes();
     let half = &bytes[..bytes.len() - 5];
@@ -268,7 +268,7 @@ async fn meet(world: &World, row: &Row) -> String {
     }
 }
 
-/// A world with profiles a, b and c.
+/// Returns a world with profiles a, b and c.
 pub fn profiled(settings: impl FnOnce(&mut Builder)) -> World {
     World::with(|builder| {
         with_profiles(builder);

@@ -1,4 +1,4 @@
-//! A client with a log of its own that it grows, loses and mends by chance.
+//! A client whose history it randomly grows, loses and repairs.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use super::{
     canary::{Call, Canary},
 };
 
-/// What a client writes for a result that it has lost.
+/// A client's text for a lost result.
 const LOST: &str = "[Tool execution was interrupted]";
 
-/// One turn of a log.
+/// A turn of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
     User {
@@ -25,27 +25,27 @@ pub enum Turn {
     },
 }
 
-/// What was answered with success: the log that was sent, and the blocks that went upstream.
+/// A successful exchange: the history sent, and the blocks upstream.
 pub type Accepted = (Vec<Turn>, Vec<(String, Value)>);
 
 /// A caller.
 pub struct Talker {
     pub who: usize,
-    /// Callers of the same number share every label.
+    /// Number of its label set. Callers with equal numbers share every label.
     pub labels: usize,
     pub key: String,
     pub chat: bool,
     pub owner: Option<String>,
     pub talk: usize,
     pub log: Vec<Turn>,
-    /// Every call that it was given, in all conversations.
+    /// Every call it received, in all conversations.
     pub calls: Vec<Call>,
     pub accepted: Option<Accepted>,
-    /// Whether words and answers come again.
+    /// `true` if words and answers repeat.
     pub repeats: bool,
-    /// Whether calls of one tool ask for the same.
+    /// `true` if calls of one tool have equal inputs.
     pub same_inputs: bool,
-    /// Calls whose results a service has posted, and calls that a request has shown.
+    /// Calls with a result posted by a service. `shown`: calls that a request has contained.
     pub settled: BTreeSet<(usize, usize)>,
     pub shown: BTreeSet<(usize, usize)>,
     serial: usize,
@@ -81,7 +81,7 @@ impl Talker {
         }
     }
 
-    /// The credential, and the session that others have too.
+    /// Returns the headers with the credential, and a session name that other callers use too.
     pub fn fields(&self) -> [(&'static str, String); 2] {
         let credential = if self.chat {
             ("authorization", format!("Bearer {}", self.key))
@@ -91,7 +91,7 @@ impl Talker {
         [credential, ("x-antiphon-session", format!("s{}", self.talk))]
     }
 
-    /// Begins anew.
+    /// Starts a new conversation.
     pub fn starts(&mut self) {
         self.talk += 1;
         self.log.clear();
@@ -112,7 +112,7 @@ impl Talker {
         self.log.push(Turn::User { results, words });
     }
 
-    /// The calls of the log that nothing in it answers, with the place of their turn.
+    /// Returns the calls without a result in the history, with the index of their turn.
     fn unanswered(&self) -> Vec<(usize, Call)> {
         let answered = |call: &Call| {
             let holds = |turn: &Turn| matches!(turn, Turn::User { results, .. } if results.iter().any(|(known, _)| known == call));
@@ -126,7 +126,8 @@ impl Talker {
         asked.filter(|(_, call)| !answered(call)).collect()
     }
 
-    /// What the next request must bring: posted results of calls that it shows for the first time, unanswered.
+    /// Returns the results that the next request must contain: posted results of unanswered calls in their first
+    /// request.
     pub fn due(&mut self) -> Vec<String> {
         let name = |call: &Call| (call.talk, call.serial);
         let open = self.unanswered().into_iter().map(|(_, call)| call);
@@ -138,7 +139,7 @@ impl Talker {
         due
     }
 
-    /// The calls of the log.
+    /// Returns the calls in the history.
     pub fn asked(&self) -> Vec<Call> {
         let calls = self.log.iter().filter_map(|turn| match turn {
             Turn::Model { calls, .. } => Some(calls),
@@ -147,7 +148,7 @@ impl Talker {
         calls.flatten().cloned().collect()
     }
 
-    /// What the client does before it asks again.
+    /// Changes the history before the next request.
     pub fn moves(&mut self, rng: &mut Rng) {
         match rng.below(100) {
             0..8 => self.resumes(rng),
@@ -160,7 +161,7 @@ impl Talker {
                 let calls = calls.clone();
                 self.answers(&calls, rng);
             }
-            // Nobody answered: the user asks again, or says more.
+            // After an error, the user repeats the request or adds text.
             _ if rng.chance(30) => {
                 let words = self.words(rng);
                 self.says(Vec::new(), Some(words));
@@ -194,7 +195,7 @@ impl Talker {
         self.says(results, words);
     }
 
-    /// Goes back to a log that ends with an earlier turn of the model: results behind it are lost.
+    /// Returns to an earlier end of a model turn. The later results are lost.
     fn resumes(&mut self, rng: &mut Rng) {
         let ends: Vec<usize> = (1..self.log.len())
             .filter(|end| matches!(self.log[end - 1], Turn::Model { .. }))
@@ -208,7 +209,7 @@ impl Talker {
         }
     }
 
-    /// Loses one result, but no text that stands for one: that is a test of its own.
+    /// Loses one real result. Texts for lost results stay, since another test covers them.
     fn forgets(&mut self, rng: &mut Rng) {
         let has =
             |turn: &Turn| matches!(turn, Turn::User { results, .. } if results.iter().any(|(_, said)| said != LOST));
@@ -225,7 +226,7 @@ impl Talker {
         }
     }
 
-    /// Finds a result that it had not: it stands where it belongs from now on.
+    /// Finds a missing result and puts it in its place.
     fn fills(&mut self, rng: &mut Rng) {
         let open = self.unanswered();
         let open: Vec<&(usize, Call)> = open.iter().filter(|(place, _)| place + 1 < self.log.len()).collect();
@@ -239,12 +240,12 @@ impl Talker {
         }
     }
 
-    /// The call that the provider makes next, as its service may know before anybody.
+    /// Returns the call that the provider makes next, since its service may know it first.
     pub fn coming(&self) -> Call {
         Call::new(self.who, self.labels, self.talk, self.serial, 0)
     }
 
-    /// What the provider says next.
+    /// Returns the provider's next turn.
     pub fn reply(&mut self, rng: &mut Rng) -> Turn {
         let count = *rng.pick(&[0, 1, 1, 2, 3]);
         let mut calls = Vec::new();
@@ -265,7 +266,7 @@ impl Talker {
         Turn::Model { words, calls }
     }
 
-    /// The provider has answered, and the client has it.
+    /// Records a successful answer.
     pub fn heard(&mut self, reply: Turn, blocks: Vec<(String, Value)>) {
         self.accepted = Some((self.log.clone(), blocks));
         if let Turn::Model { calls, .. } = &reply {
@@ -274,8 +275,8 @@ impl Talker {
         self.log.push(reply);
     }
 
-    /// The blocks that must come first now, since the log only grew. Where it is the same again, since the user went back
-    /// and said the same, a result that came meanwhile may stand at the end of what he says.
+    /// Returns the blocks that must come first now, if the history only grew. For an equal history (the user went back
+    /// and repeated the words), a new result may be appended to the last block.
     pub fn prefix(&self) -> Option<&[(String, Value)]> {
         let (log, blocks) = self.accepted.as_ref()?;
         let grew = self.log.len() > log.len();
@@ -311,7 +312,7 @@ impl Talker {
         }
     }
 
-    /// A message of the model's.
+    /// Returns a model message.
     pub fn answer(&self, words: &str, calls: &[Call]) -> Value {
         if self.chat {
             let call = |call: &Call| json!({"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": call.input().to_string()}});

@@ -1,4 +1,4 @@
-//! The wire kit: raw TCP on both sides of the proxy, byte by byte, with every wait bounded.
+//! Raw TCP on both sides of the proxy, byte by byte, with a bound on every wait.
 
 use std::{
     future::Future,
@@ -17,7 +17,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Longest wait for anything in a test.
+/// Longest wait of a test.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 async fn soon<T>(patience: Duration, what: &str, future: impl Future<Output = T>) -> T {
@@ -26,24 +26,24 @@ async fn soon<T>(patience: Duration, what: &str, future: impl Future<Output = T>
         .unwrap_or_else(|_| panic!("waited too long: {what}"))
 }
 
-/// A request or an answer as it stood on the wire, chunked coding taken off.
+/// A request or answer from the wire, with chunked coding removed.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
     /// First line and headers, without the empty line.
     pub head: String,
     /// The body.
     pub body: Vec<u8>,
-    /// Whether the body came to its end.
+    /// `true` if the body came to its end.
     pub complete: bool,
 }
 
 impl Message {
-    /// The first line.
+    /// Returns the first line.
     pub fn line(&self) -> &str {
         self.head.lines().next().unwrap_or_default()
     }
 
-    /// The status of an answer.
+    /// Returns the status of an answer.
     pub fn status(&self) -> u16 {
         self.line()
             .split(' ')
@@ -52,7 +52,7 @@ impl Message {
             .unwrap_or(0)
     }
 
-    /// Every value of a header, in order.
+    /// Returns every value of a header, in order.
     pub fn all(&self, name: &str) -> Vec<&str> {
         let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
         lines
@@ -61,17 +61,17 @@ impl Message {
             .collect()
     }
 
-    /// The first value of a header.
+    /// Returns the first value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.all(name).first().copied()
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.text()))
     }
@@ -95,7 +95,7 @@ impl Conn {
         Self::over(stream)
     }
 
-    /// Over a connection that is there.
+    /// Uses an open connection.
     pub fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         Self {
@@ -112,7 +112,7 @@ impl Conn {
             .unwrap();
     }
 
-    /// Keeps the kernel's buffers of this side small.
+    /// Sets small kernel buffers for this side.
     pub fn narrow(&self) {
         let socket = socket2::SockRef::from(&self.stream);
         socket.set_recv_buffer_size(8 * 1024).unwrap();
@@ -121,7 +121,7 @@ impl Conn {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conn<S> {
-    /// Over any stream, with no wait longer than `patience`.
+    /// Uses any stream, with no wait longer than `patience`.
     pub fn within(stream: S, patience: Duration) -> Self {
         Self {
             stream,
@@ -130,18 +130,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conn<S> {
         }
     }
 
-    /// Writes bytes; a connection that is gone is no failure.
+    /// Writes bytes. A closed connection is not an error.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         drop(soon(self.patience, "send", self.stream.write_all(bytes.as_ref())).await);
     }
 
-    /// Reads more; false at the end or a reset.
+    /// Reads more bytes. Returns `false` at the end or a reset.
     pub async fn more(&mut self) -> bool {
         let read = soon(self.patience, "more bytes", self.stream.read_buf(&mut self.buffer)).await;
         read.is_ok_and(|read| read > 0)
     }
 
-    /// Reads until the buffer holds `text`, and takes everything up to its end.
+    /// Reads until the buffer contains `text`, and returns everything up to its end.
     pub async fn until(&mut self, text: &str) -> Vec<u8> {
         loop {
             let found = self
@@ -159,28 +159,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conn<S> {
         }
     }
 
-    /// Everything up to the end of the connection.
+    /// Returns everything up to the end of the connection.
     pub async fn rest(&mut self) -> Vec<u8> {
         while self.more().await {}
         std::mem::take(&mut self.buffer)
     }
 
-    /// Whether the other side has closed, with nothing more to read.
+    /// Reports whether the other side has closed without further bytes.
     pub async fn is_closed(&mut self) -> bool {
         self.rest().await.is_empty()
     }
 
-    /// Whether there is a byte to read; waits for one or the end.
+    /// Waits for a byte or the end, and reports whether there is a byte.
     pub async fn is_open(&mut self) -> bool {
         !self.buffer.is_empty() || self.more().await
     }
 
-    /// Half-closes: no more bytes from us.
+    /// Closes the sending half.
     pub async fn finish(&mut self) {
         drop(self.stream.shutdown().await);
     }
 
-    /// Writes as much as the other side takes, and gives up when nothing moved for `pause`.
+    /// Writes as much as the other side accepts, and stops after `pause` without progress.
     pub async fn flood(&mut self, chunk: &[u8], pause: Duration, limit: usize) -> usize {
         let mut written = 0;
         while written < limit {
@@ -192,13 +192,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conn<S> {
         written
     }
 
-    /// The next head.
+    /// Returns the next head.
     pub async fn head(&mut self) -> String {
         let head = self.until("\r\n\r\n").await;
         String::from_utf8(head).unwrap().trim_end().to_owned()
     }
 
-    /// The next request, whole.
+    /// Returns the next whole request.
     pub async fn request(&mut self) -> Message {
         let message = Message {
             head: self.head().await,
@@ -207,7 +207,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conn<S> {
         self.body(message, false).await
     }
 
-    /// The next answer that is not informational, whole, or as far as it came.
+    /// Returns the next answer that is not informational, whole or as far as it came.
     pub async fn response(&mut self) -> Message {
         loop {
             let message = Message {
@@ -245,7 +245,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conn<S> {
         message
     }
 
-    /// Reads chunks; false if they break off.
+    /// Reads chunks. Returns `false` if they break off.
     async fn chunks(&mut self, body: &mut Vec<u8>) -> bool {
         loop {
             match self.next_chunk().await {
@@ -259,7 +259,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conn<S> {
         }
     }
 
-    /// The data of the next chunk, empty at the end; or as much of it as came before it broke off.
+    /// Returns the data of the next chunk, empty at the end. `Err` contains the data before a break.
     pub async fn next_chunk(&mut self) -> Result<Vec<u8>, Vec<u8>> {
         let line = self.line().await.ok_or_else(Vec::new)?;
         let digits = line.split(';').next().unwrap_or_default().trim();
@@ -275,12 +275,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conn<S> {
         Ok(data)
     }
 
-    /// The data of the next chunk.
+    /// Returns the data of the next chunk.
     pub async fn chunk(&mut self) -> Vec<u8> {
         self.next_chunk().await.expect("a chunk broke off")
     }
 
-    /// What is there to read, at most `most`; waits for a byte or the end.
+    /// Returns at most `most` available bytes. Waits for a byte or the end.
     pub async fn some(&mut self, most: usize) -> Vec<u8> {
         if most > 0 && self.is_open().await {
             let taken = most.min(self.buffer.len());
@@ -305,7 +305,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conn<S> {
 /// A scripted upstream. Dropping it stops it.
 #[derive(Debug)]
 pub struct Upstream {
-    /// Where it listens.
+    /// Address of the listener.
     pub address: SocketAddr,
     connections: Arc<AtomicUsize>,
     requests: Arc<Mutex<Vec<Message>>>,
@@ -319,8 +319,8 @@ impl Drop for Upstream {
 }
 
 impl Upstream {
-    /// Answers each request with `head` and the chunked `body`, which comes in two pieces: cut where the sender says.
-    pub async fn cut_where_told(head: &'static str, body: &'static str) -> (UnboundedSender<usize>, Self) {
+    /// Answers each request with `head` and the chunked `body` in two pieces, cut where the returned sender says.
+    pub async fn cut_where_requested(head: &'static str, body: &'static str) -> (UnboundedSender<usize>, Self) {
         let (cuts, receive) = mpsc::unbounded_channel::<usize>();
         let receive = Arc::new(tokio::sync::Mutex::new(receive));
         let upstream = Self::script(move |mut conn, _| {
@@ -368,12 +368,12 @@ impl Upstream {
         }
     }
 
-    /// Answers every whole request with the same bytes, and keeps it.
+    /// Gives every whole request the same answer, and records the request.
     pub async fn answering(answer: impl Into<Vec<u8>>) -> Self {
         Self::answering_each([answer.into()]).await
     }
 
-    /// Answers the whole requests in turn, the last answer again and again, and keeps them.
+    /// Gives whole requests these answers in turn, repeats the last one, and records the requests.
     pub async fn answering_each(answers: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let answers: Arc<[Vec<u8>]> = answers.into_iter().collect();
         let requests: Arc<Mutex<Vec<Message>>> = Arc::default();
@@ -405,17 +405,17 @@ impl Upstream {
         Self::answering("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}").await
     }
 
-    /// Connections accepted so far.
+    /// Returns the number of accepted connections so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Requests that [`Self::answering`] has kept.
+    /// Returns the requests that [`Self::answering`] has recorded.
     pub fn requests(&self) -> Vec<Message> {
         self.requests.lock().unwrap().clone()
     }
 
-    /// The only request.
+    /// Returns the only request.
     pub fn request(&self) -> Message {
         let mut requests = self.requests();
         assert_eq!(requests.len(), 1, "requests upstream: {requests:?}");
@@ -423,7 +423,7 @@ impl Upstream {
     }
 }
 
-/// Runs a task of a test.
+/// Spawns a task of a test.
 #[expect(clippy::disallowed_methods, reason = "a test's tasks are not drained")]
 pub fn spawn<F>(task: F) -> tokio::task::JoinHandle<F::Output>
 where
@@ -433,7 +433,7 @@ where
     tokio::spawn(task)
 }
 
-/// One HTTP/1.1 chunk.
+/// Returns an HTTP/1.1 chunk.
 pub fn chunk(data: impl AsRef<[u8]>) -> Vec<u8> {
     let data = data.as_ref();
     [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat()

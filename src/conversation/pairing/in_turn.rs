@@ -248,8 +248,8 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
                 role == Role::Tool
             };
             if !bears_results {
-                // Anthropic accepts no system message between a call and its results, so such messages move behind them.
-                // Anything else ends the place of results.
+                // Anthropic accepts no system message between a call and its results, so such messages move.
+                // Any other message ends the place of results.
                 let ahead = self.rules.place == ResultPlace::UserTurn && gap.users == 0;
                 if let (true, Some(turn)) = (ahead, turn) {
                     self.pairing.turns[turn].systems = first..unit + 1;

@@ -29,7 +29,7 @@ pub struct Pairing {
     pub results: Vec<ResultRow>,
     /// Server calls and server results without their other half.
     pub server_halves: Vec<ServerHalf>,
-    /// Rejected fields, each with `true` if it may be fixed. A turn with thinking is not edited.
+    /// Rejected fields, each with `true` if it may be fixed. In a turn with thinking it may not.
     pub flaws: Vec<(Flaw, bool)>,
     /// Text in places where the provider accepts none, in document order.
     pub misplaced_words: Vec<MisplacedWords>,

@@ -1,10 +1,6 @@
 //! The reader of the events of a Messages stream, and of an answer that is one message.
 //!
 //! Types: anthropic-sdk-python, 2026-08-07. The start event of a block contains everything but its content.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 use crate::{
     conversation::Text,

@@ -3,10 +3,6 @@
 //! A tool service does not know the format of the conversation in which its result is used. Content that the format
 //! takes stays as it was posted, byte for byte, since providers cache it and bind thinking to it. Blocks that the
 //! format writes differently are translated, and everything else becomes text.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 mod blocks;
 mod members;

@@ -1,10 +1,6 @@
 //! The pattern of events that change no fact. An event that matches the pattern needs no reading.
 //!
 //! Most of a stream is such events, which differ by a word of text. Comparing them costs a fraction of reading them.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 use std::ops::Range;
 

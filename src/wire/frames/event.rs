@@ -1,8 +1,4 @@
 //! The name and the data of one server-sent event (WHATWG HTML, "Interpreting an event stream").
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 use std::borrow::Cow;
 

@@ -1,9 +1,5 @@
 //! The framer of server-sent events (WHATWG HTML, "Parsing an event stream"): a line ends with LF, CR or CRLF, an event
 //! with an empty line.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 use std::ops::Range;
 

@@ -3,10 +3,6 @@
 //! `streamGenerateContent` without `alt=sse` answers with one array whose elements arrive piece by piece (Gemini API
 //! reference, 2026-11). Only objects and arrays are events. Brackets outside strings are counted, and both kinds count
 //! alike: text that mixes them is not JSON, which the reader of the event detects.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 use std::ops::Range;
 

@@ -1,8 +1,4 @@
 //! The reader of generateContent bodies. It reads both spellings of a field, as proto JSON allows.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 use crate::{
     conversation::{Call, CallDetails, CallResult, Content, Conversation, Message, Part, PartKind, Role, Text},

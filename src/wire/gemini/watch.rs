@@ -2,10 +2,6 @@
 //!
 //! Shapes: Gemini API reference, 2026-11. Names are read in both spellings. A search at the provider becomes visible
 //! only after its end, and there is no heartbeat.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 use crate::{
     conversation::Text,

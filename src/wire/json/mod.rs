@@ -2,10 +2,6 @@
 //!
 //! Request bodies are read and edited through this module. A walk reads only the values that its caller needs. Callers
 //! run the full parse ([`validate`]) before an edit.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 mod blocks;
 mod cursor;

@@ -1,8 +1,4 @@
 //! JSON strings: decoding, checking and writing.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 use std::{
     borrow::Cow,

@@ -2,10 +2,6 @@
 //!
 //! Shapes: OpenAI API reference and openai-python, 2026-08. Comments beside the code name what compatible servers do
 //! differently. The format has no heartbeat, no server tools and no compaction.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 use crate::{
     conversation::Text,

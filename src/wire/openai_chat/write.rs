@@ -93,7 +93,7 @@ pub(crate) fn insert_parts_before(json: Json<'_>, span: Span, front: Vec<Piece>)
                 pieces.push(Piece::Constant(","));
             }
             Edit {
-                span: Span::at(content.start + 1),
+                span: Span::at(content.start.saturating_add(1)),
                 pieces,
             }
         }

@@ -1,8 +1,4 @@
 //! The reader of Responses bodies. Each item becomes a message with at most one part.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 use std::collections::{HashMap, HashSet};
 

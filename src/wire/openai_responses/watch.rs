@@ -2,10 +2,6 @@
 //!
 //! Types: openai-python, 2026-08-21. A tool is in flight from `response.output_item.added` to its end: `.done`, the
 //! `.completed` or `.failed` of its own kind, or the item with its output, if the output is an item of its own.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 use crate::{
     conversation::Text,

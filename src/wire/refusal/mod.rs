@@ -3,10 +3,6 @@
 //! One table of phrases serves all formats. Indices such as `messages.7` are ignored, since providers count after their
 //! own normalization; only ids are read. A phrase must begin the text, apart from known [`LEADS`], since an error may
 //! quote the user further on.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 mod phrase_match;
 mod phrases;

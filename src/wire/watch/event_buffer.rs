@@ -1,8 +1,4 @@
 //! A bounded buffer for an event that comes in several chunks. An event inside one chunk is read without a copy.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 use std::ops::Range;
 

@@ -2,10 +2,6 @@
 //!
 //! A watcher never delays or changes a byte and never fails: it ignores whatever it cannot read. The facts do not
 //! depend on how the answer is cut into chunks.
-#![cfg_attr(
-    not(test),
-    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
-)]
 
 mod event_buffer;
 mod reader;

@@ -25,7 +25,7 @@ fn compare(body: &[u8], format: Format, name: &str) -> Option<usize> {
     let read = wire.read(body);
     match (wanted, read) {
         (Some(wanted), Ok(read)) => {
-            let told = oracle::told(&read);
+            let told = oracle::from_conversation(&read);
             assert_eq!(told, wanted, "{name}: {}", String::from_utf8_lossy(body));
             Some(told.iter().map(|(.., parts)| parts.len()).sum())
         }

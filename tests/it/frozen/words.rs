@@ -198,7 +198,7 @@ fn of_routes(words: &mut Words) {
     words.list("upstream kind", ProviderKind::ALL.map(ProviderKind::label));
     for row in BUILT_IN {
         let (name, url) = (row.name, row.url.unwrap_or("-"));
-        let row = format!("{name} {} {url} credential={}", row.kind.label(), row.credential);
+        let row = format!("{name} {} {url} credential={}", row.kind.label(), row.kind.credential_header());
         words.list("built-in upstream", [row.as_str()]);
     }
     words.list("reserved name", RESERVED_NAMES.iter().copied());

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{
     app::post_with,
     judge,
-    kept::lasting,
+    kept::durable,
     late,
     still::{self, Answer, Step, World},
 };
@@ -28,7 +28,7 @@ fn strict(body: &[u8]) -> Vec<Step> {
 }
 
 async fn world() -> World {
-    let ledger = lasting();
+    let ledger = durable();
     let world = World::with(|builder| {
         builder.ledger = Arc::clone(&ledger);
         builder.late = LateSettings {

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Instant};
 
 use crate::support::{
     crowd::{Counts, Run},
-    kept::{blind, lasting},
+    kept::{durable, without_principals},
     search::{Habits, Wrong},
     seed::seed,
 };
@@ -29,7 +29,7 @@ async fn runs(seed: u64, steps: u64, habits: Habits) -> (Counts, Found) {
     let (mut counts, mut wrong) = (Counts::new(), Found::new());
     for round in 0..steps.div_ceil(ROUND) {
         let seed = seed + round;
-        let mut run = Run::new(lasting(), seed, habits).await;
+        let mut run = Run::new(durable(), seed, habits).await;
         for step in 0..ROUND {
             let before = run.wrong.len();
             run.step().await;
@@ -109,7 +109,7 @@ async fn repeated_calls_with_equal_input_are_separate_calls() {
 /// The same walk detects a ledger that ignores principals.
 #[tokio::test(start_paused = true)]
 async fn a_ledger_without_principals_is_detected() {
-    let mut run = Run::new(blind(), 1, Habits::default()).await;
+    let mut run = Run::new(without_principals(), 1, Habits::default()).await;
     for step in 0..2_000 {
         run.step().await;
         if let Some((_, told)) = run.wrong.iter().find(|(kind, _)| *kind == Wrong::Crossing) {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     app::post_with,
-    kept::lasting,
+    kept::durable,
     late,
     still::{self, Answer, Step, World},
     wire::Message,
@@ -19,7 +19,7 @@ const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content
 
 /// Starts a proxy whose caller is verified.
 async fn world() -> World {
-    let ledger = lasting();
+    let ledger = durable();
     let world = World::with(|builder| {
         builder.ledger = Arc::clone(&ledger);
         builder.late = LateSettings {

@@ -103,7 +103,7 @@ async fn counts(app: &App, name: &str, labels: &str, wanted: usize) {
 async fn streams_cut_at_every_byte_are_unchanged_and_counted() {
     for answer in ANSWERS {
         let body = answer.body;
-        let (cuts, upstream) = Upstream::cut_where_told(answer.head, body).await;
+        let (cuts, upstream) = Upstream::cut_where_requested(answer.head, body).await;
         let app = before(upstream.address).start().await;
         let mut client = app.client().await;
         for cut in 0..=body.len() {

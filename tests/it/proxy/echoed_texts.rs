@@ -6,7 +6,7 @@ use antiphon::clock::unix_time;
 
 use crate::support::{
     app::{gzipped, post_with},
-    pool::{MESSAGES, RESPONSES, ask, does, fine, keys, reached, rests, strangers, untouched, world},
+    pool::{MESSAGES, RESPONSES, ask, cooldowns, does, fine, keys, reached, strangers, untouched, world},
     still::{Step, World, error, events::anthropic, json, say, secs, sse},
 };
 
@@ -137,7 +137,7 @@ async fn an_echoed_member_name_causes_no_cooldown() {
         assert!(
             untouched(&world),
             "{path} {body}: {:?}",
-            rests(&world, "anthropic", "a")
+            cooldowns(&world, "anthropic", "a")
         );
         assert_eq!(innocent(&world, path).await, 200, "{path} {body}");
         assert_eq!(keys(&world.requests()), "aa", "{path} {body}");
@@ -199,13 +199,13 @@ async fn a_known_sentence_rotates_a_request_once() {
         world.otherwise(move |_| refused.clone());
         assert_eq!(reached(&world, ask("s1", 0)).await, ("ab".into(), 400), "{sentence}");
         for label in ["a", "b"] {
-            let reasons: Vec<_> = rests(&world, "anthropic", label)
+            let reasons: Vec<_> = cooldowns(&world, "anthropic", label)
                 .iter()
                 .map(|rest| (rest.0, rest.2))
                 .collect();
             assert_eq!(reasons, [(reason, true)], "{sentence} {label}");
         }
-        assert_eq!(rests(&world, "anthropic", "c"), [], "{sentence}");
+        assert_eq!(cooldowns(&world, "anthropic", "c"), [], "{sentence}");
     }
 }
 
@@ -237,7 +237,7 @@ async fn a_sentence_that_is_also_in_the_request_causes_no_cooldown() {
     let world = world(&strangers("abc"));
     does(&world, &[("a", json(400, &anthropics(CREDIT)))]);
     assert_eq!(reached(&world, ask("s1", 0)).await, ("ab".into(), 200));
-    assert_eq!(rests(&world, "anthropic", "a")[0].0, "billing");
+    assert_eq!(cooldowns(&world, "anthropic", "a")[0].0, "billing");
 }
 
 /// Returns the date and the seconds until midnight UTC, `days` days from now.
@@ -261,7 +261,7 @@ async fn a_named_date_is_capped_at_the_end_of_the_next_month() {
         world.script(limited(date));
         world.otherwise(|_| fine());
         reached(&world, ask("s1", 0)).await;
-        rests(&world, "anthropic", "a")[0].4
+        cooldowns(&world, "anthropic", "a")[0].4
     };
     let (date, seconds) = in_days(20);
     let rested = left(&date).await;
@@ -294,7 +294,7 @@ async fn a_cooldown_is_capped() {
             world.script(error(429, fields, &limit));
             world.otherwise(|_| fine());
             assert_eq!(reached(&world, ask("s1", number)).await, ("ab".into(), 200));
-            let rested = rests(&world, "anthropic", "a")[0].4;
+            let rested = cooldowns(&world, "anthropic", "a")[0].4;
             assert!(rested <= most && rested + 2 >= most, "{fields:?}: {rested}");
         }
     }
@@ -321,7 +321,7 @@ async fn dates_in_other_errors_do_not_extend_a_cooldown() {
         for number in 0..2 {
             world.ask(ask("s1", number)).await;
         }
-        let rest = rests(&world, "anthropic", "a")[0].clone();
+        let rest = cooldowns(&world, "anthropic", "a")[0].clone();
         assert_eq!(rest.0, reason);
         assert!(secs(rest.4) + secs(2) >= secs(seconds), "{rest:?}");
         assert!(secs(rest.4) <= secs(seconds).mul_f64(1.2), "{rest:?}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use antiphon::clock::unix_time;
 
 use crate::support::{
-    pool::{Rest, failures, family, is_about, key, keys, of_session, rests, world},
+    pool::{Rest, cooldowns, failures, family, is_about, key, keys, of_session, world},
     still::{
         Answer, Step, World, error,
         events::{anthropic, chat, gemini, responses},
@@ -321,9 +321,9 @@ fn check_rests(name: &str, world: &World, api: Api, dated: u64, (_, _, wanted, b
         );
     };
     let (a, b, c) = (
-        rests(world, upstream, "a"),
-        rests(world, upstream, "b"),
-        rests(world, upstream, "c"),
+        cooldowns(world, upstream, "a"),
+        cooldowns(world, upstream, "b"),
+        cooldowns(world, upstream, "c"),
     );
     assert_eq!(a.len(), usize::from(wanted.is_some()), "{name}: {a:?}");
     for rest in &a {
@@ -341,7 +341,7 @@ fn check_rests(name: &str, world: &World, api: Api, dated: u64, (_, _, wanted, b
         .filter(|name| **name != upstream)
     {
         for label in ["a", "b", "c"] {
-            assert_eq!(rests(world, other, label), [], "{name}: {other} {label}");
+            assert_eq!(cooldowns(world, other, label), [], "{name}: {other} {label}");
         }
     }
 }

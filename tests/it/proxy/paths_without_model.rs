@@ -6,7 +6,7 @@ use crate::support::{
     app::post_with,
     pool::{
         BROKEN, LIMITED, MESSAGES, OVERLOADED, RESPONSES, UNKNOWN, ask, body, does, failures, fine, key, keys, limited,
-        of_session, reached, rests, strangers, untouched, view, world,
+        of_session, reached, cooldowns, strangers, untouched, view, world,
     },
     still::{Step, World, error, json, secs},
 };
@@ -135,16 +135,16 @@ async fn a_success_without_a_model_ends_no_cooldown() {
         for (name, request, _) in quiet() {
             assert_eq!(reached(&world, request).await, ("a".into(), 200), "{name}");
             assert_eq!(
-                rests(&world, "anthropic", "a").len(),
+                cooldowns(&world, "anthropic", "a").len(),
                 usize::from(!name.is_empty()),
                 "{name}"
             );
-            assert_eq!(rests(&world, "anthropic", "a")[0].0, reason, "{name}");
+            assert_eq!(cooldowns(&world, "anthropic", "a")[0].0, reason, "{name}");
         }
         // A success of the model ends the cooldown.
         assert_eq!(reached(&world, ask("s1", 1)).await, ("a".into(), 200));
         world.settle().await;
-        assert_eq!(rests(&world, "anthropic", "a"), []);
+        assert_eq!(cooldowns(&world, "anthropic", "a"), []);
     }
 }
 
@@ -164,7 +164,7 @@ async fn a_list_between_refusals_does_not_reset_the_count() {
         world.until(secs(at + 1)).await;
         assert_eq!(reached(&world, ask("s1", number)).await, ("a".into(), 401));
     }
-    let (reason, _, disables, ..) = rests(&world, "anthropic", "a")[0].clone();
+    let (reason, _, disables, ..) = cooldowns(&world, "anthropic", "a")[0].clone();
     assert!(reason == "auth" && disables);
 }
 
@@ -263,8 +263,8 @@ async fn refusals_on_model_paths_cause_a_cooldown() {
         world
             .ask(post_with(&format!("/{upstream}{path}"), &[], question.as_bytes()))
             .await;
-        assert_eq!(rests(&world, upstream, "a").len(), 1, "{path}");
-        assert_eq!(rests(&world, upstream, "a")[0].0, "auth", "{path}");
+        assert_eq!(cooldowns(&world, upstream, "a").len(), 1, "{path}");
+        assert_eq!(cooldowns(&world, upstream, "a")[0].0, "auth", "{path}");
     }
 }
 
@@ -286,8 +286,8 @@ async fn a_limit_of_an_unknown_model_does_not_affect_known_models() {
         world.script(refused);
         world.otherwise(|_| fine());
         world.ask(&request).await;
-        assert_eq!(rests(&world, upstream, "a").len(), 1);
-        assert_eq!(rests(&world, upstream, "a")[0].1.as_deref(), Some(""), "{upstream}");
+        assert_eq!(cooldowns(&world, upstream, "a").len(), 1);
+        assert_eq!(cooldowns(&world, upstream, "a")[0].1.as_deref(), Some(""), "{upstream}");
     }
     let world = world(&strangers("ab"));
     does(&world, &[("a", limited("600"))]);

@@ -7,7 +7,7 @@ use antiphon::clock::unix_time;
 use crate::support::{
     pool::{
         BROKEN, FOREIGN, LIMITED, MESSAGES, OVERLOADED, RESPONSES, UNKNOWN, ask, body, does, failures, fine, keys,
-        limited, of_session, profile, reached, rests, strangers, untouched, world,
+        limited, of_session, profile, reached, cooldowns, strangers, untouched, world,
     },
     still::{Step, assert_at, error, events::anthropic, json, say, secs, sse, wait},
 };
@@ -197,7 +197,7 @@ async fn a_short_limit_is_awaited_and_a_long_one_rotates() {
         assert!(pause <= wanted + secs(1), "{fields:?}: {pause:?}");
         assert!(pause + secs(1) >= wanted, "{fields:?}: {pause:?}");
         assert_eq!(
-            rests(&world, "anthropic", "a").is_empty(),
+            cooldowns(&world, "anthropic", "a").is_empty(),
             waited.is_some(),
             "a success ends the rest"
         );

@@ -18,7 +18,7 @@ fn ask() -> String {
 
 #[tokio::test]
 async fn a_stream_cut_at_every_byte_comes_out_the_same() {
-    let (cuts, upstream) = Upstream::cut_where_told(SSE, STREAM).await;
+    let (cuts, upstream) = Upstream::cut_where_requested(SSE, STREAM).await;
     let app = before(upstream.address).start().await;
     let mut client = app.client().await;
     for cut in 0..=STREAM.len() {

@@ -35,10 +35,10 @@ async fn sequence_1_interrupted_call_and_user_text() {
     let refused = door.post(MESSAGES, &body(&log)).await;
     assert_eq!(refused.notes(), (529, "placeholder=1", 1));
     assert_eq!(refused.messages(), out.join(","));
-    let taken = door.gives(&log, "placeholder=1", 1, &out).await;
+    let taken = door.assert_sent(&log, "placeholder=1", 1, &out).await;
     assert_eq!(taken.up, refused.up, "behind 529 the same bytes");
-    door.restarts().await;
-    door.again(&log, "placeholder=1", &out).await;
+    door.restart().await;
+    door.assert_repeats(&log, "placeholder=1", &out).await;
 }
 
 /// Plays up to the late result. Returns the history with it, and the messages upstream while the gap keeps its
@@ -65,9 +65,9 @@ async fn sequence_2_late_result_after_the_models_turn() {
         let mut door = Door::to(provider).await;
         let (log, out) = late_result(&door).await;
         assert_eq!(log[3].contains("thinking"), binds);
-        door.gives(&log, "quoted=1, placeholder=1", 1, &out).await;
-        door.restarts().await;
-        door.again(&log, "quoted=1, placeholder=1", &out).await;
+        door.assert_sent(&log, "quoted=1, placeholder=1", 1, &out).await;
+        door.restart().await;
+        door.assert_repeats(&log, "quoted=1, placeholder=1", &out).await;
     }
 }
 
@@ -82,8 +82,8 @@ fn moved(log: &[String]) -> Vec<String> {
 async fn sequence_2b_lost_ledger_with_bound_thinking() {
     let mut door = Door::to(Provider::binding().await).await;
     let (log, out) = late_result(&door).await;
-    door.forgets().await;
-    let sent = door.gives(&log, "quoted=1, placeholder=1", 2, &out).await;
+    door.lose_ledger().await;
+    let sent = door.assert_sent(&log, "quoted=1, placeholder=1", 2, &out).await;
     assert_eq!(list(&sent.up[0]), moved(&log).join(","), "first it is moved");
     assert!(!sent.up[1].contains("block_binding"), "no setting");
     assert_eq!(door.provider.seen().iter().filter(|seen| seen.status == 400).count(), 1);
@@ -94,20 +94,20 @@ async fn sequence_2b_lost_ledger_with_bound_thinking() {
 async fn sequence_2b_a_replacing_placeholder_is_pinned() {
     let mut door = Door::to(Provider::binding().await).await;
     let (log, out) = late_result(&door).await;
-    door.forgets().await;
-    door.gives(&log, "quoted=1, placeholder=1", 2, &out).await;
-    door.restarts().await;
-    door.again(&log, "quoted=1, placeholder=1", &out).await;
+    door.lose_ledger().await;
+    door.assert_sent(&log, "quoted=1, placeholder=1", 2, &out).await;
+    door.restart().await;
+    door.assert_repeats(&log, "quoted=1, placeholder=1", &out).await;
 }
 
 #[tokio::test]
 async fn sequence_2b_lost_ledger_without_bound_thinking() {
     let mut door = Door::to(Provider::start().await).await;
     let (log, _) = late_result(&door).await;
-    door.forgets().await;
-    door.gives(&log, "moved=1", 1, &moved(&log)).await;
-    door.restarts().await;
-    door.again(&log, "moved=1", &moved(&log)).await;
+    door.lose_ledger().await;
+    door.assert_sent(&log, "moved=1", 1, &moved(&log)).await;
+    door.restart().await;
+    door.assert_repeats(&log, "moved=1", &moved(&log)).await;
 }
 
 /// Returns the history in which the client itself has filled the gap.
@@ -122,9 +122,9 @@ async fn filled(door: &Door) -> Vec<String> {
 async fn sequence_3_the_client_fills_the_gap_itself() {
     let mut door = Door::to(Provider::start().await).await;
     let log = filled(&door).await;
-    door.leaves(&log).await;
-    door.restarts().await;
-    door.leaves(&log).await;
+    door.assert_unchanged(&log).await;
+    door.restart().await;
+    door.assert_unchanged(&log).await;
 }
 
 #[tokio::test]
@@ -162,13 +162,13 @@ async fn sequence_4_synthetic_text_then_the_real_output() {
     let log = |text: &str| vec![go(), calls(&[A]), blocks(&[result(A, text)])];
     let door = Door::to(Provider::start().await).await;
     for text in [synthetic, "REAL"] {
-        door.leaves(&log(text)).await;
+        door.assert_unchanged(&log(text)).await;
     }
     // The synthetic text settles no call.
     let door = Door::to(Provider::start().await).await;
-    door.leaves(&log(synthetic)).await;
+    door.assert_unchanged(&log(synthetic)).await;
     let (log, out) = hurry(calls(&[A]));
-    door.gives(&log, "placeholder=1", 1, &out).await;
+    door.assert_sent(&log, "placeholder=1", 1, &out).await;
 }
 
 fn forks(door: &Door) -> String {
@@ -224,13 +224,13 @@ async fn sequence_6_parallel_calls_with_one_result() {
     let mut log = vec![go(), calls(&[A, B, C]), blocks(&[result(A, "1"), text("status?")])];
     let mut out = log.clone();
     out[2] = blocks(&[result(A, "1"), placeholder(B), placeholder(C), text("status?")]);
-    door.gives(&log, "placeholder=2", 1, &out).await;
+    door.assert_sent(&log, "placeholder=2", 1, &out).await;
     log.extend([said("two run"), blocks(&[result(B, "2"), result(C, "3"), text("ok")])]);
     let quotes = [quote(B, " (f)", "2"), quote(C, " (f)", "3"), text("ok")];
     out.extend([said("two run"), blocks(&quotes)]);
-    door.gives(&log, "quoted=2, placeholder=2", 1, &out).await;
-    door.restarts().await;
-    door.again(&log, "quoted=2, placeholder=2", &out).await;
+    door.assert_sent(&log, "quoted=2, placeholder=2", 1, &out).await;
+    door.restart().await;
+    door.assert_repeats(&log, "quoted=2, placeholder=2", &out).await;
 }
 
 #[tokio::test]
@@ -276,16 +276,16 @@ async fn sequence_8_a_repeated_id_and_one_late_result() {
     let id = "call_0";
     let mut log = vec![go(), calls(&[id]), user(r#""hm""#)];
     let mut out = vec![go(), calls(&[id]), blocks(&[placeholder(id), text("hm")])];
-    door.gives(&log, "placeholder=1", 1, &out).await;
+    door.assert_sent(&log, "placeholder=1", 1, &out).await;
     log.extend([calls(&[id]), user(r#""well""#)]);
     out.extend([calls(&[id]), blocks(&[placeholder(id), text("well")])]);
-    door.gives(&log, "placeholder=2", 1, &out).await;
+    door.assert_sent(&log, "placeholder=2", 1, &out).await;
     log.extend([said("waiting"), blocks(&[result(id, "REAL"), text("go on")])]);
     out.extend([said("waiting"), blocks(&[quote(id, " (f)", "REAL"), text("go on")])]);
-    door.gives(&log, "quoted=1, placeholder=2", 1, &out).await;
-    door.restarts().await;
-    door.again(&log, "quoted=1, placeholder=2", &out).await;
+    door.assert_sent(&log, "quoted=1, placeholder=2", 1, &out).await;
+    door.restart().await;
+    door.assert_repeats(&log, "quoted=1, placeholder=2", &out).await;
     // The same in a single request, with nothing known before.
     let door = Door::to(Provider::start().await).await;
-    door.gives(&log, "quoted=1, placeholder=2", 1, &out).await;
+    door.assert_sent(&log, "quoted=1, placeholder=2", 1, &out).await;
 }

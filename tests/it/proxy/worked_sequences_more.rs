@@ -21,7 +21,7 @@ const STRIPPED: &str = "toolu01AbC9dE3fG7hJ2kL";
 #[tokio::test]
 async fn sequence_9_stripped_ids_are_balanced() {
     let door = Door::to(Provider::start().await).await;
-    door.leaves(&[go(), calls(&[STRIPPED]), blocks(&[result(STRIPPED, "REAL")])])
+    door.assert_unchanged(&[go(), calls(&[STRIPPED]), blocks(&[result(STRIPPED, "REAL")])])
         .await;
 }
 
@@ -29,26 +29,26 @@ async fn sequence_9_stripped_ids_are_balanced() {
 async fn sequence_9_a_pinned_answer_is_found_for_the_stripped_id() {
     let mut door = Door::to(Provider::start().await).await;
     let (log, out) = hurry(calls(&[A]));
-    door.gives(&log, "placeholder=1", 1, &out).await;
+    door.assert_sent(&log, "placeholder=1", 1, &out).await;
     let late = [said("waiting"), blocks(&[result(STRIPPED, "REAL"), text("go on")])];
     let log = [vec![go(), calls(&[STRIPPED]), user(r#""hurry""#)], late.to_vec()].concat();
     let mut out = log.clone();
     out[2] = blocks(&[placeholder(STRIPPED), text("hurry")]);
     out[4] = blocks(&[quote(STRIPPED, " (f)", "REAL"), text("go on")]);
     for _ in 0..2 {
-        door.again(&log, "quoted=1, placeholder=1", &out).await;
-        door.restarts().await;
+        door.assert_repeats(&log, "quoted=1, placeholder=1", &out).await;
+        door.restart().await;
     }
 }
 
 #[tokio::test]
 async fn sequence_9_a_seen_result_is_restored_for_the_stripped_id() {
     let door = Door::to(Provider::start().await).await;
-    door.leaves(&[go(), calls(&[A]), blocks(&[result(A, "REAL")])]).await;
+    door.assert_unchanged(&[go(), calls(&[A]), blocks(&[result(A, "REAL")])]).await;
     let log = [go(), calls(&[STRIPPED]), user(r#""hurry""#)];
     let mut out = log.clone();
     out[2] = blocks(&[result(STRIPPED, "REAL"), text("hurry")]);
-    door.gives(&log, "restored=1", 1, &out).await;
+    door.assert_sent(&log, "restored=1", 1, &out).await;
 }
 
 const EMITTED: &str = "toolu_01AaBb9dE3fG7hJ2";
@@ -86,7 +86,7 @@ async fn posted(shown: &[&str], owner: Option<&str>) {
 /// As [`posted`], but the client itself brought the result once, for the emitted id.
 async fn brought(shown: &[&str], owner: Option<&str>) {
     let door = Door::to(Provider::start().await).await;
-    door.leaves(&[go(), calls(&[EMITTED]), blocks(&[result(EMITTED, "REAL")])])
+    door.assert_unchanged(&[go(), calls(&[EMITTED]), blocks(&[result(EMITTED, "REAL")])])
         .await;
     let log = [go(), calls(shown), user(r#""hurry""#)];
     let sent = door.post(MESSAGES, &body(&log)).await;
@@ -200,7 +200,7 @@ async fn sequence_11_the_same_request_again_gives_the_same_bytes() {
     let first = door.post(RESPONSES, &came).await;
     for restarts in [false, true] {
         if restarts {
-            door.restarts().await;
+            door.restart().await;
         }
         let again = door.post(RESPONSES, &came).await;
         assert_eq!(
@@ -288,7 +288,7 @@ async fn sequence_12_a_compaction_reads_rows_and_writes_none() {
     const B: &str = "toolu_01BcD8eF4gH6jK3lM";
     let mut door = Door::to(Provider::start().await).await;
     let (log, out) = hurry(calls(&[A]));
-    door.gives(&log, "placeholder=1", 1, &out).await;
+    door.assert_sent(&log, "placeholder=1", 1, &out).await;
     // The row of A is used although its result has come. B gets a placeholder for this request only.
     let late = blocks(&[result(A, "REAL"), text("go on")]);
     let more = [said("waiting"), late, calls(&[B])];
@@ -302,7 +302,7 @@ async fn sequence_12_a_compaction_reads_rows_and_writes_none() {
         assert_eq!(sent.notes(), (200, "quoted=1, placeholder=2", 1), "{sent:#?}");
         let tail = blocks(&[placeholder(B), text(summary)]);
         assert_eq!(sent.messages(), [&out[..], &[tail]].concat().join(","));
-        door.restarts().await;
+        door.restart().await;
     }
     // So the late result of B is still accepted as its own.
     let rest = [user(r#""again""#), said("hm"), blocks(&[result(B, "2"), text("so")])];
@@ -312,7 +312,7 @@ async fn sequence_12_a_compaction_reads_rows_and_writes_none() {
         blocks(&[text("so")]),
     ];
     let (log, out) = ([&log[..], &rest].concat(), [&out[..], &own].concat());
-    door.gives(&log, "moved=1, quoted=1, placeholder=1", 1, &out).await;
+    door.assert_sent(&log, "moved=1, quoted=1, placeholder=1", 1, &out).await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use crate::support::{
         events::{anthropic::*, chat, gemini, responses},
         say, secs, sse, wait,
     },
-    table::{Ask, Client, Row, failures, got, play, profiled, rests, standing},
+    table::{Ask, Client, Row, cooldowns, failures, got, play, pool_state, profiled},
 };
 
 const SUCCESS: [&str; 4] = ["- done ok", "ok=1", "-", "works"];
@@ -234,7 +234,7 @@ async fn state_never_crosses_exchanges() {
         // The default timeout, not 900, 600 or 90 s.
         assert_eq!(got(&client.answer().await), "200 cut timeout_error n1 @240", "{name}");
         assert_eq!(world.connections().len(), 1, "{name}: the same connection");
-        assert_eq!((rests(&world).as_str(), failures(&world)), ("-", 1), "{name}");
+        assert_eq!((cooldowns(&world).as_str(), failures(&world)), ("-", 1), "{name}");
     }
 }
 
@@ -245,20 +245,20 @@ async fn consecutive_stalls_are_judged_separately() {
     world.script([vec![sse(), say(server_tool(0, "s"))], alive(4000)].concat());
     assert_eq!(got(&world.ask(lane().bytes()).await), "200 cut timeout_error n1 @900");
     assert_eq!(
-        (rests(&world).as_str(), failures(&world)),
+        (cooldowns(&world).as_str(), failures(&world)),
         ("-", 0),
         "a tool is nobody's fault"
     );
     world.until(secs(1000)).await;
     world.script([vec![sse(), say(text_start(0))], alive(4000)].concat());
     assert_eq!(got(&world.ask(lane().bytes()).await), "200 cut timeout_error n1 @1240");
-    assert_eq!((rests(&world).as_str(), failures(&world)), ("-", 1));
+    assert_eq!((cooldowns(&world).as_str(), failures(&world)), ("-", 1));
     // The reverse order.
     world.until(secs(2000)).await;
-    let before = standing(&world);
+    let before = pool_state(&world);
     world.script([vec![sse(), say(server_tool(0, "s"))], alive(4000)].concat());
     assert_eq!(got(&world.ask(lane().bytes()).await), "200 cut timeout_error n1 @2900");
-    assert_eq!(standing(&world), before);
+    assert_eq!(pool_state(&world), before);
 }
 
 /// R30: the same session id under another credential is another session.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::support::{
     still::{Answer, Step, World, error, events::anthropic::*, json, say, secs, sse},
-    table::{Ask, MODEL, failures, got, profiled, rests, sends, standing},
+    table::{Ask, MODEL, cooldowns, failures, got, pool_state, profiled, sends},
 };
 
 const HOUR: u64 = 3600;
@@ -106,10 +106,10 @@ async fn with_every_profile_cooling_down_the_answer_has_reason_and_retry_after()
         for (profile, (class, seconds)) in rested.into_iter().enumerate() {
             start_cooldown(&world, profile, class, seconds);
         }
-        let before = standing(&world);
+        let before = pool_state(&world);
         let answer = ask(&world, &Ask::messages()).await;
         assert_eq!(got(&answer), format!("{wanted} @0"));
-        assert_eq!((sends(&world), standing(&world)), (String::new(), before), "{wanted}");
+        assert_eq!((sends(&world), pool_state(&world)), (String::new(), before), "{wanted}");
     }
     // One available profile is enough.
     let world = profiled(|_| ());
@@ -159,21 +159,21 @@ async fn a_late_or_missing_tool_result_changes_no_state() {
     world.until(secs(10)).await;
     world.script(answers(&call(0, "toolu_1"), "tool_use"));
     assert_eq!(got(&ask(&world, &turn("")).await), "200 whole n1 @10");
-    let after = standing(&world);
+    let after = pool_state(&world);
     for seconds in [60, HOUR - 10, HOUR + 10] {
         world.until(secs(seconds)).await;
-        assert_eq!(standing(&world), after, "after {seconds} s");
+        assert_eq!(pool_state(&world), after, "after {seconds} s");
     }
     world.script(answers(&text_start(0), "end_turn"));
     let answer = ask(&world, &turn(&format!("{CALL}{RESULT}"))).await;
     assert_eq!(got(&answer), format!("200 whole n1 @{}", HOUR + 10));
     assert_eq!(answer.header("x-antiphon-repair"), Some("none"));
-    assert_eq!(standing(&world), after);
+    assert_eq!(pool_state(&world), after);
     // A second call is never answered.
     world.script(answers(&call(0, "toolu_2"), "tool_use"));
     ask(&world, &turn(&format!("{CALL}{RESULT}{WORDS}"))).await;
     world.until(secs(23 * HOUR)).await;
-    assert_eq!(standing(&world), after);
+    assert_eq!(pool_state(&world), after);
     let keys: Vec<_> = world
         .requests()
         .iter()
@@ -183,7 +183,7 @@ async fn a_late_or_missing_tool_result_changes_no_state() {
     // Guards against a vacuous test: a provider error about the key does change the state.
     world.otherwise(|_| failing(401));
     ask(&world, &turn(WORDS)).await;
-    assert_ne!(standing(&world), after);
+    assert_ne!(pool_state(&world), after);
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,13 +194,13 @@ async fn an_abandoned_call_is_repaired_and_stays_on_its_profile() {
     world.script(answers(&call(0, "toolu_1"), "tool_use"));
     assert_eq!(got(&ask(&world, &turn("")).await), "200 whole n2 @0");
     world.until(secs(100)).await;
-    assert_eq!(rests(&world), "-");
-    let before = standing(&world);
+    assert_eq!(cooldowns(&world), "-");
+    let before = pool_state(&world);
     world.script(answers(&text_start(0), "end_turn"));
     let answer = ask(&world, &turn(&format!("{CALL}{WORDS}"))).await;
     assert_eq!(got(&answer), "200 whole n1 @100");
     assert_eq!(answer.header("x-antiphon-repair"), Some("placeholder=1"));
-    assert_eq!((sends(&world).as_str(), standing(&world)), ("A@0 B@0 B@100", before));
+    assert_eq!((sends(&world).as_str(), pool_state(&world)), ("A@0 B@0 B@100", before));
     // With a result, nothing is repaired and the profile is the same.
     world.script(answers(&text_start(0), "end_turn"));
     let answer = ask(&world, &turn(&format!("{CALL}{RESULT}"))).await;
@@ -210,7 +210,7 @@ async fn an_abandoned_call_is_repaired_and_stays_on_its_profile() {
     world.script(failing(402));
     world.script(answers(&text_start(0), "end_turn"));
     assert_eq!(got(&ask(&world, &turn(WORDS)).await), "200 whole n2 @100");
-    assert_eq!(rests(&world), "B:billing 18000");
+    assert_eq!(cooldowns(&world), "B:billing 18000");
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,7 +226,7 @@ async fn a_request_that_the_client_repeats_counts_once() {
     }
     ask(&world, &turn(WORDS)).await;
     assert_eq!((world.requests().len(), failures(&world)), (7, 2), "another request");
-    assert_eq!(rests(&world), "-");
+    assert_eq!(cooldowns(&world), "-");
 }
 
 /// As Claude Code does when a stream dies before its first event.
@@ -275,13 +275,13 @@ async fn a_paused_turn_stays_on_its_profile() {
         let world = profiled(|_| ());
         world.script(answers(&server_tool(0, "srvtoolu_1"), "pause_turn"));
         assert_eq!(got(&ask(&world, &turn("")).await), "200 whole n1 @0");
-        let before = standing(&world);
+        let before = pool_state(&world);
         world.until(Duration::from_micros(1)).await;
-        assert_eq!(standing(&world), before, "a pause is nobody's fault");
+        assert_eq!(pool_state(&world), before, "a pause is nobody's fault");
         world.script(limited("45"));
         world.script(answers(&text_start(0), "end_turn"));
         assert_eq!(got(&ask(&world, &turn(history)).await), wanted);
-        assert_eq!((sends(&world).as_str(), rests(&world).as_str()), (sent, rested));
+        assert_eq!((sends(&world).as_str(), cooldowns(&world).as_str()), (sent, rested));
     }
 }
 
@@ -295,7 +295,7 @@ async fn an_answer_that_ends_early_on_purpose_is_a_success() {
         assert_eq!(failures(&world), 1);
         world.script(answers(&text_start(0), stop));
         ask(&world, &turn("")).await;
-        assert_eq!((failures(&world), rests(&world).as_str()), (0, "-"), "{stop}");
+        assert_eq!((failures(&world), cooldowns(&world).as_str()), (0, "-"), "{stop}");
     }
 }
 
@@ -323,7 +323,7 @@ async fn a_failing_endpoint_gets_every_request_but_no_retries() {
     // An error about the key still rotates. One about the endpoint does not.
     world.script(failing(529));
     assert_eq!(sends_of(&ask(&world, &another(9)).await), "1");
-    assert_eq!(rests(&world), "-");
+    assert_eq!(cooldowns(&world), "-");
     world.script(failing(401));
     world.script(answers(&text_start(0), "end_turn"));
     let answer = ask(&world, &another(10)).await;
@@ -359,5 +359,5 @@ async fn retries_are_paid_from_a_budget_that_successes_refill() {
             "behind {successes} successes"
         );
     }
-    assert_eq!(rests(&world), "-");
+    assert_eq!(cooldowns(&world), "-");
 }

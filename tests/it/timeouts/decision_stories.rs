@@ -3,7 +3,7 @@
 use crate::support::{
     app::Builder,
     still::{Answer, Step, World, events::anthropic::*, json, say, secs, sse, wait},
-    table::{Ask, failures, got, profiled, rests, sends, standing},
+    table::{Ask, cooldowns, failures, got, pool_state, profiled, sends},
 };
 
 type Script = fn() -> Vec<Step>;
@@ -84,7 +84,7 @@ async fn a_compaction_of_many_minutes_succeeds() {
             world.script(script);
             let answer = ask(&world, Ask::messages().field("x-claude-code-compaction", "auto")).await;
             assert_eq!(got(&answer), format!("200 whole n1 @{seconds}"), "{name}");
-            assert_eq!((rests(&world).as_str(), failures(&world)), ("-", 0), "{name}");
+            assert_eq!((cooldowns(&world).as_str(), failures(&world)), ("-", 0), "{name}");
         }
     }
     // On the compaction endpoint a plain answer may take as long. Other endpoints have ten minutes.
@@ -109,7 +109,7 @@ async fn a_compaction_of_many_minutes_succeeds() {
 async fn an_endless_compaction_changes_no_state() {
     let world = profiled(|_| ());
     world.otherwise(|_| [vec![sse(), say(compaction_start(0))], alive(4000)].concat());
-    let before = standing(&world);
+    let before = pool_state(&world);
     for number in 0..6 {
         world.until(secs(1000 * number)).await;
         let answer = ask(&world, session(number)).await;
@@ -117,7 +117,7 @@ async fn an_endless_compaction_changes_no_state() {
             got(&answer),
             format!("200 cut timeout_error n1 @{}", 1000 * number + 900)
         );
-        assert_eq!(standing(&world), before);
+        assert_eq!(pool_state(&world), before);
     }
 }
 
@@ -144,7 +144,7 @@ async fn slow_requests_never_exhaust_the_profiles() {
             let answer = ask(&world, session(number)).await;
             let ours = answer.header("x-antiphon-fault");
             assert!(ours.is_none_or(|fault| fault == "provider"), "{name}: {ours:?}");
-            assert_eq!(rests(&world), "-", "{name}");
+            assert_eq!(cooldowns(&world), "-", "{name}");
         }
         assert_eq!(world.requests().len(), 8, "{name}: each was sent, once");
         // The breaker may be open by now. It stops retries, but never a request.
@@ -187,7 +187,7 @@ async fn a_clients_own_timeout_causes_no_cooldown() {
             drop(client);
             world.settle().await;
         }
-        assert_eq!((rests(&world).as_str(), world.requests().len()), ("-", 2));
+        assert_eq!((cooldowns(&world).as_str(), world.requests().len()), ("-", 2));
         failures(&world)
     };
     for (seconds, failures) in [(5, 0), (29, 0), (31, 1), (59, 1)] {
@@ -208,7 +208,7 @@ async fn a_timeout_in_a_header_is_answered_in_time() {
         world.script([Step::Hang]);
         let answer = ask(&world, Ask::messages().field("x-stainless-timeout", budget)).await;
         assert_eq!(got(&answer), wanted);
-        assert_eq!((rests(&world).as_str(), failures(&world)), ("-", 1));
+        assert_eq!((cooldowns(&world).as_str(), failures(&world)), ("-", 1));
     }
 }
 
@@ -220,7 +220,7 @@ async fn a_stall_is_not_a_rate_limit() {
     let world = profiled(|builder: &mut Builder| builder.proxy.timeouts.gate = secs(0));
     world.script(vec![sse(), say(text_start(0)), Step::Hang]);
     assert_eq!(got(&ask(&world, session(0)).await), "200 cut timeout_error n1 @240");
-    assert_eq!(rests(&world), "-");
+    assert_eq!(cooldowns(&world), "-");
     world.until(secs(300)).await;
     world.script(vec![
         sse(),
@@ -232,6 +232,6 @@ async fn a_stall_is_not_a_rate_limit() {
         got(&ask(&world, session(0)).await),
         "200 passed rate_limit_error n1 @300"
     );
-    assert_eq!(rests(&world), "A:rate_limit 30");
+    assert_eq!(cooldowns(&world), "A:rate_limit 30");
     assert_eq!(sends(&world).split(' ').count(), 2);
 }

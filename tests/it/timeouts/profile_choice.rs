@@ -6,7 +6,7 @@ use crate::support::{
     app::post_with,
     pool::{
         FOREIGN, LIMITED, MESSAGES, RESPONSES, UNKNOWN, ask, body, does, family, fine, is_about, key, keys, limited,
-        of_session, pooled, profile, reached, rests, strangers, untouched, view, world,
+        of_session, pooled, profile, reached, cooldowns, strangers, untouched, view, world,
     },
     still::{Step, World, error, events::responses, json, say, secs, sse},
 };
@@ -141,7 +141,7 @@ async fn profiles_of_a_learned_organisation_share_their_limits() {
             reached(&world, ask("s2", 1)).await.0.as_bytes()[..2],
             *wanted.as_bytes()
         );
-        let shared: Vec<bool> = rests(&world, "anthropic", "b").iter().map(|rest| rest.3).collect();
+        let shared: Vec<bool> = cooldowns(&world, "anthropic", "b").iter().map(|rest| rest.3).collect();
         assert_eq!(shared, if learned { [true] } else { [false] });
         let name = view(&world, "anthropic", "b").organisation;
         assert_eq!(name.as_deref(), learned.then_some("org-1"));
@@ -203,7 +203,7 @@ async fn reasoning_leaves_its_organisation_only_if_configured() {
             assert!((30..=36).contains(&seconds), "{seconds}");
         }
         // The other profile never cools down.
-        assert_eq!(rests(&world, "anthropic", "c"), []);
+        assert_eq!(cooldowns(&world, "anthropic", "c"), []);
     }
 }
 
@@ -230,7 +230,7 @@ async fn refused_state_is_resent_once_to_the_former_profile() {
         );
         assert_eq!(answer.header("x-antiphon-profile"), Some("a"), "it is where it was");
         assert_eq!(
-            rests(&world, "anthropic", "b"),
+            cooldowns(&world, "anthropic", "b"),
             [],
             "a refusal of state is no fault of a key"
         );
@@ -292,7 +292,7 @@ async fn a_single_profile_is_unavailable_only_if_disabled() {
         assert_eq!(reached(&world, ask("s1", number)).await, ("a".into(), 401));
     }
     assert_eq!(reached(&world, ask("s1", 3)).await, (String::new(), 503));
-    let (reason, _, disables, _, left) = rests(&world, "anthropic", "a")[0].clone();
+    let (reason, _, disables, _, left) = cooldowns(&world, "anthropic", "a")[0].clone();
     assert!(reason == "auth" && disables && (599..=720).contains(&left), "{left}");
 }
 

@@ -12,7 +12,7 @@ use tower_service::Service as _;
 use crate::support::{
     app::admin_of,
     pool::{
-        CANARY, MESSAGES, failures, fine, key, keys, limited, of_session, pooled, profile, reached, rests, strangers,
+        CANARY, MESSAGES, failures, fine, key, keys, limited, of_session, pooled, profile, reached, cooldowns, strangers,
         untouched, view, world,
     },
     still::{Step, World, assert_at, events::anthropic, json as whole, say, secs, sse, wait},
@@ -81,7 +81,7 @@ async fn a_success_that_began_before_a_cooldown_does_not_end_it() {
             client.head().await;
         }
         // The exchange has not succeeded yet.
-        assert_eq!(rests(&world, "anthropic", "a").len(), 1);
+        assert_eq!(cooldowns(&world, "anthropic", "a").len(), 1);
         let whole = loop {
             if let Err(whole) = client.piece().await {
                 break whole;
@@ -89,7 +89,7 @@ async fn a_success_that_began_before_a_cooldown_does_not_end_it() {
         };
         assert!(whole);
         world.settle().await;
-        assert_eq!(rests(&world, "anthropic", "a").is_empty(), ended);
+        assert_eq!(cooldowns(&world, "anthropic", "a").is_empty(), ended);
     }
 }
 
@@ -207,7 +207,7 @@ async fn an_operator_ends_a_long_cooldown() {
         ("/admin/v1/profiles/openai/a/clear", StatusCode::NO_CONTENT),
     ] {
         assert_eq!(admin(&world, Method::POST, path).await.0, status);
-        assert_eq!(rests(&world, "anthropic", "a").len(), 1, "{path}");
+        assert_eq!(cooldowns(&world, "anthropic", "a").len(), 1, "{path}");
     }
     let path = "/admin/v1/profiles/anthropic/a/clear";
     assert_eq!(admin(&world, Method::GET, path).await.0, StatusCode::METHOD_NOT_ALLOWED);
@@ -217,7 +217,7 @@ async fn an_operator_ends_a_long_cooldown() {
     // The failure counter was cleared too: the next cooldown has the initial length.
     world.otherwise(|request| if key(request) == "a" { whole(402, "{}") } else { fine() });
     assert_eq!(reached(&world, ask("s4", "go")).await.0, "ab");
-    let left = rests(&world, "anthropic", "a")[0].4;
+    let left = cooldowns(&world, "anthropic", "a")[0].4;
     assert!((17_990..=21_600).contains(&left), "{left}");
 }
 

@@ -8,7 +8,7 @@ use antiphon::auth::{ClientTokens, TokenHash};
 use serde_json::{Value, json};
 
 use crate::support::{
-    pool::{failures, keys, pooled, rests, strangers, untouched},
+    pool::{cooldowns, failures, keys, pooled, strangers, untouched},
     still::{Step, World, advance, assert_at, error, events::anthropic, say, secs, sse},
 };
 
@@ -124,7 +124,7 @@ async fn the_sdk_never_sees_a_limit_that_another_key_avoids() {
     };
     assert_eq!(told, json!({"said": "hello"}));
     assert_eq!(keys(&world.requests()), "ab");
-    let of_a = rests(&world, "anthropic", "a");
+    let of_a = cooldowns(&world, "anthropic", "a");
     let [(reason, model, disables, shared, left)] = of_a.as_slice() else {
         panic!("{of_a:?}")
     };
@@ -133,7 +133,7 @@ async fn the_sdk_never_sees_a_limit_that_another_key_avoids() {
         ("rate_limit", Some("claude"), false, false)
     );
     assert!((118..=144).contains(left), "{left}");
-    assert_eq!(rests(&world, "anthropic", "b"), []);
+    assert_eq!(cooldowns(&world, "anthropic", "b"), []);
     // The next call uses the profile that succeeded last.
     let python = env::var_os("ANTIPHON_SDK_PYTHON").unwrap();
     assert_eq!(run(&world, python).await, Some(json!({"said": "hello"})));

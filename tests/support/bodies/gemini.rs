@@ -1,8 +1,8 @@
-//! Conversations as bodies of Gemini, in the spelling of JSON or of the proto.
+//! Conversations as Gemini bodies, in JSON or proto spelling.
 
 use super::{Block, Conversation, Json, Message, Role, SYSTEM, Said, grow, object, text};
 
-/// The members of the body; of a wrapped one, those around the request.
+/// Returns the members of the body. For a wrapped body, the members around the request.
 pub(super) fn members(talk: &Conversation) -> Vec<(String, Json)> {
     let limits = object([(
         key(talk, "maxOutputTokens", "max_output_tokens"),
@@ -43,7 +43,7 @@ fn tools(talk: &Conversation) -> Json {
     Json::List(tools)
 }
 
-/// One content; the first of all may come without a role.
+/// Writes one content. The first may lack a role.
 pub(super) fn content(talk: &Conversation, at: usize, message: &Message) -> Json {
     let role = match message.role {
         Role::Assistant => "model",

@@ -1,13 +1,13 @@
-//! Healthy conversations by seed, and how they grow by a turn.
+//! Healthy conversations by seed, and their growth by a turn.
 
 use antiphon::wire::{Dialect, Format, Wire};
 
 use super::{Block, CallKind, Conversation, Json, Message, Rng, Role, Said, Style, object, text};
 
-/// The tools of every generated body.
+/// Tools of every generated body.
 pub const TOOLS: [&str; 3] = ["read_file", "bash", "send_mail"];
 
-/// What could be taken for something else by a reader that does not parse.
+/// Texts that a reader without a real parser could misread.
 const NOISE: [&str; 9] = [
     "",
     " \"tool_use_id\":\"toolu_01AAAA\" ",
@@ -20,14 +20,14 @@ const NOISE: [&str; 9] = [
     " \u{1} \u{7f} nul-ish",
 ];
 
-/// Writes conversations for one wire.
+/// A writer of conversations for one wire.
 struct Author {
     rng: Rng,
     talk: Conversation,
     ids: usize,
 }
 
-/// A conversation that the wire's provider accepts.
+/// Returns a conversation that the wire's provider accepts.
 pub fn healthy(seed: u64, wire: Wire) -> Conversation {
     let mut rng = Rng::new(seed);
     let model = match (wire.format, wire.dialect) {
@@ -61,7 +61,7 @@ pub fn healthy(seed: u64, wire: Wire) -> Conversation {
     };
     let mut author = Author { rng, talk, ids: 0 };
     if held {
-        // The answer to a call that is on the server.
+        // The history begins with the result of a remote call.
         let (_, result) = author.pair();
         author.push(Message::new(Role::Tool, vec![result]));
     } else if !author.talk.joins() {
@@ -90,7 +90,7 @@ pub fn healthy(seed: u64, wire: Wire) -> Conversation {
     author.talk
 }
 
-/// The conversation one exchange later: an assistant turn and a user turn more, and nothing that was open answered.
+/// Grows the conversation by an assistant turn and a user turn. Open calls stay unanswered.
 pub fn grow(talk: &Conversation, seed: u64) -> Conversation {
     let ids = 10_000 + talk.messages.len();
     let mut author = Author {
@@ -98,7 +98,7 @@ pub fn grow(talk: &Conversation, seed: u64) -> Conversation {
         talk: talk.clone(),
         ids,
     };
-    // Gemini knows no call behind another message of the model.
+    // Gemini accepts no call after another model message.
     let last = author.talk.messages.last().map(|message| message.role);
     let able = author.talk.wire.format != Format::Gemini || last != Some(Role::Assistant);
     if able && author.rng.chance(40) {
@@ -119,7 +119,7 @@ impl Author {
         format!("{}{noise}", self.talk.tag(kind))
     }
 
-    /// Base64 that stands nowhere else.
+    /// Returns base64 data that occurs nowhere else.
     fn picture(&mut self) -> String {
         self.talk.tags += 1;
         let digits = format!("{:016x}{:08x}", self.talk.seed, self.talk.tags);
@@ -148,7 +148,7 @@ impl Author {
         self.push(message);
     }
 
-    /// A system message in mid-history, where the wire has them.
+    /// Adds a system message inside the history, if the wire has them.
     fn system(&mut self) {
         let able = match (self.talk.wire.format, self.talk.wire.dialect) {
             (Format::Anthropic, dialect) => matches!(dialect, Dialect::Standard | Dialect::DeepSeek),
@@ -174,7 +174,7 @@ impl Author {
         }
     }
 
-    /// A call and its result.
+    /// Returns a call and its result.
     fn pair(&mut self) -> (Block, Block) {
         let id = self.id();
         let (path, look) = (self.words("input"), self.rng.pick(&NOISE).to_owned());
@@ -211,7 +211,7 @@ impl Author {
             }
         };
         let fails = said != Said::Nothing && self.rng.chance(15);
-        // An error holds no image.
+        // An error result contains no image.
         let is_error = fails && !matches!(said, Said::Blocks(_, Some(_)));
         (
             Block::Call {
@@ -230,14 +230,14 @@ impl Author {
         )
     }
 
-    /// In which way the next tool is called.
+    /// Chooses the kind of the next call.
     fn kind(&mut self) -> CallKind {
         let kinds: &[CallKind] = match (self.talk.wire.format, self.talk.wire.dialect) {
             (Format::OpenAiChat, Dialect::Standard) => {
                 let custom = self.rng.chance(8);
                 return if custom { CallKind::Custom } else { CallKind::Function };
             }
-            // It knows no others.
+            // DeepSeek knows no other kinds.
             (Format::OpenAiResponses, Dialect::DeepSeek) => &[CallKind::Custom],
             (Format::OpenAiResponses, _) => &[CallKind::Custom, CallKind::Patch, CallKind::Shell, CallKind::LocalShell],
             _ => return CallKind::Function,
@@ -249,7 +249,7 @@ impl Author {
         }
     }
 
-    /// Calls and their results.
+    /// Adds calls and their results.
     fn round(&mut self) {
         let mut blocks = Vec::new();
         self.thinking(&mut blocks);
@@ -292,13 +292,13 @@ impl Author {
         self.push(Message::new(Role::User, results));
     }
 
-    /// Whether a text may carry a cache marker: at most two do, so that two more can be mangled in.
+    /// Reports whether a text may have a cache marker: at most two, so that mangling can add two more.
     fn marker(&mut self) -> bool {
         let marked = self.talk.messages.iter().flat_map(|message| &message.blocks);
         marked.filter(|block| matches!(block, Block::Text(_, true))).count() < 2 && self.rng.chance(50)
     }
 
-    /// A server tool's call and result.
+    /// Adds a server tool's call and result.
     fn search(&mut self, blocks: &mut Vec<Block>) {
         let able = matches!(self.talk.wire.dialect, Dialect::Standard | Dialect::Compatible);
         if self.talk.wire.format != Format::OpenAiChat && able {
@@ -313,7 +313,7 @@ impl Author {
         }
     }
 
-    /// The model's last words of a turn.
+    /// Adds the model's final message of a turn.
     fn answer(&mut self) {
         let mut blocks = Vec::new();
         self.thinking(&mut blocks);

@@ -1,25 +1,25 @@
-//! A JSON value that keeps the order of its keys, and a writer that uses every freedom of the syntax.
+//! A JSON value with ordered keys, and a writer that uses every freedom of the syntax.
 
 use super::Rng;
 
-/// A JSON value to be written.
+/// A JSON value to write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
     Null,
     Bool(bool),
-    /// The digits as they are to stand.
+    /// A number with exactly these digits.
     Number(String),
     Text(String),
     List(Vec<Self>),
     Object(Vec<(String, Self)>),
 }
 
-/// A string.
+/// Returns a string.
 pub fn text(words: &str) -> Json {
     Json::Text(words.to_owned())
 }
 
-/// An object with its keys in this order.
+/// Returns an object with its keys in this order.
 pub fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
     Json::Object(
         members
@@ -29,44 +29,44 @@ pub fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
     )
 }
 
-/// How the spacing is chosen.
+/// Whitespace between tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spacing {
-    /// None at all.
+    /// No whitespace.
     #[default]
     Tight,
-    /// A blank behind `,` and `:`.
+    /// A space after `,` and `:`.
     Blanks,
-    /// Two blanks a level, line feeds.
+    /// Two spaces per level, with line feeds.
     Pretty,
     /// Tabs and CRLF.
     Windows,
-    /// Any blank anywhere.
+    /// Any whitespace anywhere.
     Wild,
 }
 
-/// How a body is written. The same style writes the same value the same way.
+/// The style of a body. One style always writes a value in the same way.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "a table of independent habits")]
 pub struct Style {
     pub spacing: Spacing,
-    /// Everything outside ASCII as `\u`.
+    /// `\u` escapes for everything outside ASCII.
     pub ascii: bool,
-    /// Now and then a letter as `\u`, in keys and ids too.
+    /// `\u` escapes for some letters, even in keys and ids.
     pub odd_escapes: bool,
-    /// Keys in any order.
+    /// Keys in random order.
     pub shuffled: bool,
     pub seed: u64,
-    /// Responses: items carry ids of their own. Gemini: calls and responses carry ids.
+    /// Responses: item ids. Gemini: ids of calls and responses.
     pub ids: bool,
-    /// Gemini: keys in the spelling of the proto, role `function`.
+    /// Gemini: proto spelling of keys, and the role `function`.
     pub snake: bool,
-    /// Gemini: the key of the object around the request.
+    /// Gemini: key of the object around the request.
     pub wrap: Option<&'static str>,
 }
 
 impl Style {
-    /// A style by chance.
+    /// Returns a random style.
     pub fn random(rng: &mut Rng) -> Self {
         let all = [
             Spacing::Tight,
@@ -119,7 +119,7 @@ impl Writer<'_> {
             Json::Text(words) => self.string(words),
             Json::List(items) => self.list(b'[', b']', items, Self::value),
             Json::Object(members) => {
-                // Chance comes from the object itself, so that what stands elsewhere in the body changes nothing here.
+                // The randomness comes from the object itself, so changes elsewhere in the body do not affect it.
                 let own = Rng::new(self.style.seed ^ fingerprint(members));
                 let outer = std::mem::replace(&mut self.rng, own);
                 let mut members: Vec<&(String, Json)> = members.iter().collect();
@@ -156,7 +156,7 @@ impl Writer<'_> {
         self.out.push(close);
     }
 
-    /// The space in front of an item or a closing bracket.
+    /// Writes the whitespace before an item or a closing bracket.
     fn between(&mut self, behind_comma: bool) {
         match self.style.spacing {
             Spacing::Blanks if behind_comma => self.out.push(b' '),
@@ -180,7 +180,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The space beside a colon (`after`) or in front of a colon or comma.
+    /// Writes the whitespace after a colon (`after`), or before a colon or comma.
     fn blank(&mut self, after: bool) {
         match self.style.spacing {
             Spacing::Tight => {}
@@ -217,7 +217,7 @@ impl Writer<'_> {
     }
 }
 
-/// A number that tells objects apart by their keys and their own texts (FNV-1a).
+/// Returns a hash of an object's keys and own texts (FNV-1a).
 fn fingerprint(members: &[(String, Json)]) -> u64 {
     let own = members.iter().flat_map(|(key, value)| match value {
         Json::Text(words) => [key.as_str(), words.as_str()],

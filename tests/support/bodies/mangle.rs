@@ -1,10 +1,10 @@
-//! What crashes, cuts and careless clients do to a history.
+//! Damage to histories, as crashes, cuts and careless clients cause it.
 
 use antiphon::wire::{Dialect, Format, Wire};
 
 use super::{Block, CallKind, Conversation, Json, Message, Rng, Role, Said, healthy, text};
 
-/// One kind of damage.
+/// A kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Break {
     DropResult,
@@ -33,16 +33,16 @@ pub enum Break {
     ServerHalf,
     /// Responses: an output of another kind than its call.
     WrongKind,
-    /// Gemini: the model's words and its calls in two contents.
+    /// Gemini: the model's text and its calls in two contents.
     SplitCall,
-    /// Anthropic: the model's words behind one of its calls.
+    /// Anthropic: model text after one of its calls.
     WordsBehindCall,
-    /// Anthropic: the user's words in a message of results.
+    /// Anthropic: user text in a message with results.
     WordsBesideResults,
 }
 
 impl Break {
-    /// Every kind.
+    /// Every kind of damage.
     pub const ALL: [Self; 28] = [
         Self::DropResult,
         Self::DropCall,
@@ -74,7 +74,7 @@ impl Break {
         Self::WordsBesideResults,
     ];
 
-    /// Does the damage; false where there is nothing to damage in this way.
+    /// Applies the damage. Returns `false` if the conversation has nothing to damage in this way.
     fn apply(self, talk: &mut Conversation, rng: &mut Rng) -> bool {
         match self {
             Self::DropResult => results(talk, rng).is_some_and(|at| take(talk, at).is_result()),
@@ -109,7 +109,7 @@ impl Break {
     }
 }
 
-/// A healthy conversation with one to three breaks in it, and which.
+/// Returns a healthy conversation with one to three kinds of damage, and the kinds.
 pub fn mangle(seed: u64, wire: Wire) -> (Conversation, Vec<Break>) {
     let mut talk = healthy(seed, wire);
     let mut rng = Rng::new(seed.rotate_left(17) ^ 0xB4EA);
@@ -130,7 +130,7 @@ pub fn mangle(seed: u64, wire: Wire) -> (Conversation, Vec<Break>) {
     (talk, done)
 }
 
-/// The place of a block: message, block.
+/// Indexes of a message and of a block in it.
 type Place = (usize, usize);
 
 fn find(talk: &Conversation, rng: &mut Rng, wanted: impl Fn(&Message, &Block) -> bool) -> Option<Place> {
@@ -150,12 +150,12 @@ fn results(talk: &Conversation, rng: &mut Rng) -> Option<Place> {
     find(talk, rng, |_, block| block.is_result())
 }
 
-/// A message with calls.
+/// Returns a message with calls.
 fn callers(talk: &Conversation, rng: &mut Rng) -> Option<usize> {
     find(talk, rng, |_, block| matches!(block, Block::Call { .. })).map(|(message, _)| message)
 }
 
-/// Takes a block out, and its message where that was all.
+/// Removes a block, and its message if nothing else is left.
 fn take(talk: &mut Conversation, (m, b): Place) -> Block {
     let block = talk.messages[m].blocks.remove(b);
     if talk.messages[m].blocks.is_empty() {
@@ -164,7 +164,7 @@ fn take(talk: &mut Conversation, (m, b): Place) -> Block {
     block
 }
 
-/// Puts a result in front of message `at`, or at the end of the user message there.
+/// Inserts a result before message `at`, or appends it to the user message there.
 fn put(talk: &mut Conversation, rng: &mut Rng, at: usize, result: Block) {
     let at = at.min(talk.messages.len());
     let joins = talk.joins() && rng.chance(50);
@@ -264,7 +264,7 @@ fn reuse(talk: &mut Conversation, rng: &mut Rng) -> bool {
     first != second
 }
 
-/// Gives a call and its results another id.
+/// Replaces the id of a call and its results.
 fn rename(talk: &mut Conversation, old: &str, new: &str) {
     for block in talk.messages.iter_mut().flat_map(|message| &mut message.blocks) {
         match block {
@@ -323,7 +323,7 @@ fn bad_id(talk: &mut Conversation, rng: &mut Rng) -> bool {
 }
 
 fn misfile(talk: &mut Conversation, rng: &mut Rng) -> bool {
-    // What a signature is on is nobody's to edit.
+    // Signed content must not be edited.
     let able = talk.joins() && !talk.signs();
     let Some(from) = results(talk, rng).filter(|_| able) else {
         return false;
@@ -402,7 +402,7 @@ fn double_call(talk: &mut Conversation, rng: &mut Rng) -> bool {
     true
 }
 
-/// Two loops that follow each other become two loops that write one log at once.
+/// Merges two consecutive loops into two loops that write one log at the same time.
 fn interleave(talk: &mut Conversation, rng: &mut Rng) -> bool {
     let first: Vec<usize> = (0..talk.messages.len())
         .filter(|at| talk.messages[*at].calls().next().is_some())

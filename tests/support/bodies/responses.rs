@@ -1,4 +1,4 @@
-//! Conversations as bodies of Responses: a message is one item or several.
+//! Conversations as Responses bodies. A message is one item or several.
 
 use antiphon::wire::Dialect;
 
@@ -6,7 +6,7 @@ use super::{Block, CallKind, Conversation, Json, Message, Role, SYSTEM, Said, gr
 
 type Members = Vec<(String, Json)>;
 
-/// The members of the body.
+/// Returns the members of the body.
 pub(super) fn members(talk: &Conversation) -> Members {
     let mut members = vec![
         ("model".to_owned(), text(talk.model)),
@@ -45,7 +45,7 @@ fn tools(talk: &Conversation) -> Json {
     Json::List(tools)
 }
 
-/// The items of one message.
+/// Returns the items of one message.
 pub(super) fn items(talk: &Conversation, at: usize, message: &Message) -> Vec<Json> {
     if message.role == Role::User || message.role == Role::System {
         return vec![said(message)];
@@ -62,7 +62,7 @@ pub(super) fn items(talk: &Conversation, at: usize, message: &Message) -> Vec<Js
                 Block::ServerCall { query, .. } => searched(query),
                 Block::Image(_) | Block::ServerResult { .. } => return None,
             };
-            // A message without a type has no id either; a local shell's call always has one.
+            // A message without a type has no id either. A local shell call always has one.
             let typed = members.first().and_then(|(key, kind)| (key == "type").then_some(kind));
             if let Some(mark) = typed.and_then(mark)
                 && (talk.style.ids || mark == "lsh")
@@ -74,7 +74,7 @@ pub(super) fn items(talk: &Conversation, at: usize, message: &Message) -> Vec<Js
         .collect()
 }
 
-/// How the ids of items of a kind begin.
+/// Returns the id prefix of a kind of item.
 fn mark(kind: &Json) -> Option<&'static str> {
     let Json::Text(kind) = kind else { return None };
     let marks = [
@@ -96,7 +96,7 @@ fn object_of(kind: &str, rest: Vec<(&str, Json)>) -> Members {
     members
 }
 
-/// A message of the user or of the developer; in its short form without a type.
+/// Writes a user or developer message. The short form has no type.
 fn said(message: &Message) -> Json {
     let role = text(if message.role == Role::User {
         "user"
@@ -126,7 +126,7 @@ fn image(data: &str) -> Json {
     ])
 }
 
-/// A message of the model.
+/// Writes a model message.
 fn spoken(words: &str, plain: bool) -> Members {
     let role = ("role".to_owned(), text("assistant"));
     if plain {
@@ -185,7 +185,7 @@ fn call(id: &str, name: &str, input: &Json, kind: CallKind) -> Members {
     }
 }
 
-/// The web was searched; the result stays with the provider.
+/// Writes a web search. Its result stays with the provider.
 fn searched(query: &str) -> Members {
     let action = object([("type", text("search")), ("query", text(query))]);
     object_of(
@@ -205,7 +205,7 @@ fn output(talk: &Conversation, block: &Block) -> Option<Members> {
     else {
         return None;
     };
-    // As the specification has it, or as codex does it.
+    // `true` for the specification's form, `false` for codex's form.
     let local = *kind == CallKind::LocalShell && talk.style.ids;
     let (word, key) = match kind {
         CallKind::LocalShell if local => ("local_shell_call_output", "id"),
@@ -238,7 +238,7 @@ fn output(talk: &Conversation, block: &Block) -> Option<Members> {
     Some(object_of(word, rest))
 }
 
-/// What was said as one text.
+/// Returns a result as one text.
 fn plainly(said: &Said) -> String {
     match said {
         Said::Nothing => String::new(),
@@ -247,7 +247,7 @@ fn plainly(said: &Said) -> String {
     }
 }
 
-/// What was said as the output of a function: a string, or a list of parts.
+/// Returns a result as the output of a function: a string, or a list of parts.
 fn content(said: &Said) -> Json {
     let Said::Blocks(texts, picture) = said else {
         return text(&plainly(said));

@@ -1,6 +1,6 @@
 //! Agent histories of a given size, for timing: rounds of calls and results as a coding agent writes them.
 //!
-//! Text only, since a long image is one string that any scanner jumps over. The same arguments give the same bytes.
+//! They contain only text, since a long image is one string that any scanner skips. Equal arguments give equal bytes.
 
 use std::fmt::Write as _;
 
@@ -8,14 +8,14 @@ use antiphon::wire::{Format, Wire};
 
 use super::{Block, CallKind, Conversation, Message, Rng, Role, Said, Style, object, text};
 
-/// What is wrong with a sized history.
+/// The fault of a sized history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Nothing.
+    /// No fault.
     Balanced,
-    /// One result in the middle is missing.
+    /// One missing result in the middle.
     Orphan,
-    /// One result of the middle stands at the end.
+    /// One result of the middle at the end.
     Displaced,
 }
 
@@ -58,7 +58,7 @@ const NAMES: [&str; 10] = [
     "block",
 ];
 
-/// A history of `bytes` bytes, or of some two kilobytes where that is less than a history takes.
+/// Returns a history of `bytes` bytes, or the smallest possible one of about two kilobytes.
 pub fn sized(format: Format, shape: Shape, bytes: usize) -> Vec<u8> {
     let wire = match format {
         Format::Anthropic => Wire::ANTHROPIC,
@@ -114,13 +114,13 @@ pub fn sized(format: Format, shape: Shape, bytes: usize) -> Vec<u8> {
     talk.bytes()
 }
 
-/// What a message adds to the body, its commas included. It stands behind others.
+/// Returns the bytes that a message adds after others, with its commas.
 fn length(talk: &Conversation, message: &Message) -> usize {
     let written = talk.one(1, message);
     written.iter().map(|item| talk.style.write(item).len() + 1).sum()
 }
 
-/// One call and its result.
+/// Returns one call and its result.
 fn round(rng: &mut Rng, talk: &Conversation, number: usize, usual: usize) -> [Message; 2] {
     let id = format!("toolu_01{:08x}{:06}", rng.next() & 0xFFFF_FFFF, number);
     let name = *rng.pick(&["read_file", "bash"]);
@@ -157,7 +157,7 @@ fn round(rng: &mut Rng, talk: &Conversation, number: usize, usual: usize) -> [Me
     [asks, Message::new(talk.answering(), vec![result])]
 }
 
-/// What a tool printed: of one kind, from a quarter of the `usual` length to nearly twice as much.
+/// Returns a tool's output of one kind, from a quarter of the `usual` length to nearly twice as much.
 fn output(rng: &mut Rng, usual: usize) -> String {
     let line = *rng.pick(&[code, code, log, listing, rows, prose]);
     let length = rng.within(usual / 4, 2 * usual - usual / 4);
@@ -202,7 +202,7 @@ fn listing(rng: &mut Rng, out: &mut String, number: usize) {
     writeln!(out, "./src/{one}/{two}_{number}.rs:{}:  {one}({two})", rng.below(900)).unwrap();
 }
 
-/// JSON inside the string: the most escapes that a text has.
+/// Writes JSON inside the string, which has the most escapes of all texts.
 fn rows(rng: &mut Rng, out: &mut String, number: usize) {
     let (one, two) = (*rng.pick(&NAMES), *rng.pick(&WORDS));
     let row = format!(

@@ -1,4 +1,4 @@
-//! The oracle of Gemini: what one content of `contents` is.
+//! The oracle for one content of a Gemini body.
 
 use super::{Base, PartSeen, Seen, elements, last, members, string, text};
 
@@ -9,7 +9,7 @@ pub(super) fn content<'a>(base: &Base<'a>, content: &'a [u8]) -> Option<Seen> {
     let model = string(last(&fields, "role")) == b"model";
     let mut parts = Vec::new();
     for (_, list) in fields.iter().filter(|(key, _)| key == b"parts") {
-        // Every list under the key is walked, so that its shape counts; the last is the one that is told.
+        // Every list under the key is read, so that its shape counts. The last one wins.
         parts.clear();
         if list.first() == Some(&b'[') {
             for element in elements(list)? {
@@ -43,10 +43,10 @@ fn part<'a>(base: &Base<'a>, part: &'a [u8], model: bool) -> Option<PartSeen> {
     Some((base.span(part), kind, id))
 }
 
-/// An object that cannot be walked.
+/// The error for an object that cannot be read.
 struct Broken;
 
-/// The id of a call or response, if there is one.
+/// Returns the id of a call or response, if there is one.
 fn named(fields: &Fields<'_>, names: [&str; 2]) -> Result<Option<Vec<u8>>, Broken> {
     let mut found = None;
     for (key, value) in fields {
@@ -60,7 +60,7 @@ fn named(fields: &Fields<'_>, names: [&str; 2]) -> Result<Option<Vec<u8>>, Broke
     Ok(found)
 }
 
-/// The last value under either spelling.
+/// Returns the last value under either spelling.
 fn either<'a>(fields: &Fields<'a>, names: [&str; 2]) -> Option<&'a [u8]> {
     let is = |key: &[u8]| names.iter().any(|name| key == name.as_bytes());
     fields.iter().rev().find(|(key, _)| is(key)).map(|(_, value)| *value)

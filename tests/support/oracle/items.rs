@@ -1,4 +1,4 @@
-//! The oracle of Responses: what one item of `input` is.
+//! The oracle for one item of a Responses `input`.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use antiphon::wire::Dialect;
 
 use super::{Base, Seen, last, members, string, text};
 
-/// Local shell calls by item id: the id by which each is called.
+/// Local shell calls: item id to call id.
 pub(super) type Shells = HashMap<Vec<u8>, Vec<u8>>;
 
-/// Types of calls that the client answers.
+/// Types of client calls.
 const CALLS: [&str; 8] = [
     "function_call",
     "custom_tool_call",
@@ -20,7 +20,7 @@ const CALLS: [&str; 8] = [
     "tool_search_call",
     "program",
 ];
-/// Types of answers.
+/// Types of outputs.
 const OUTPUTS: [&str; 7] = [
     "function_call_output",
     "custom_tool_call_output",
@@ -31,7 +31,7 @@ const OUTPUTS: [&str; 7] = [
     "program_output",
 ];
 
-/// What deepseek-recipe 0.2.0 has a variant for.
+/// Types with a variant in deepseek-recipe 0.2.0.
 const READ_BY_DEEPSEEK: [&str; 8] = [
     "reasoning",
     "web_search_call",

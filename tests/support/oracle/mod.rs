@@ -1,6 +1,6 @@
-//! The oracle of the scanner: reads a body by `serde_json` raw values, level by level, and says what stands where.
+//! The oracle of the scanner: an independent reader that uses `serde_json` raw values, level by level.
 //!
-//! Slow and plain on purpose: every level is parsed in full, spans come from the addresses of sub-slices.
+//! It is slow and simple on purpose: every level is parsed in full, and spans come from the addresses of sub-slices.
 
 mod contents;
 mod items;
@@ -17,13 +17,13 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// What one message is: its span, who speaks, the shape of its content, and its parts.
+/// A message: span, role, shape of its content, and parts.
 pub type Seen = ((usize, usize), &'static str, &'static str, Vec<PartSeen>);
-/// What one part is: its span, its kind, and its id, lossily decoded.
+/// A part: span, kind, and its id, lossily decoded.
 pub type PartSeen = ((usize, usize), &'static str, String);
 
-/// What the product has read, in the oracle's words.
-pub fn told(conversation: &Conversation<'_>) -> Vec<Seen> {
+/// Converts the scanner's reading into the oracle's form.
+pub fn from_conversation(conversation: &Conversation<'_>) -> Vec<Seen> {
     let message = |message: &antiphon::conversation::Message| {
         let role = match message.role {
             Role::User => "user",
@@ -53,7 +53,7 @@ pub fn told(conversation: &Conversation<'_>) -> Vec<Seen> {
     conversation.messages.iter().map(message).collect()
 }
 
-/// What stands in `body`; none where it is no JSON or not of the format's shape.
+/// Reads `body`. `None` if it is not JSON or not in the shape of the format.
 pub fn read(body: &[u8], wire: Wire) -> Option<Vec<Seen>> {
     let format = wire.format;
     let whole: &RawValue = serde_json::from_slice(body).ok()?;
@@ -119,7 +119,7 @@ impl<'a> Base<'a> {
     }
 
     fn blocks(&self, fields: &[(Vec<u8>, &'a [u8])], role: &str) -> Option<Vec<PartSeen>> {
-        // Every list under the key is walked, so that its shape counts; the last is the one that is told.
+        // Every list under the key is read, so that its shape counts. The last one wins.
         let mut parts = Vec::new();
         for (_, content) in fields.iter().filter(|(key, _)| key == b"content") {
             parts = match content.first() {
@@ -191,7 +191,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The decoded bytes of a string; empty for anything else.
+/// Returns the decoded bytes of a string. Empty for any other value.
 fn string(value: Option<&[u8]>) -> Vec<u8> {
     struct Bytes(Vec<u8>);
     impl<'de> Deserialize<'de> for Bytes {
@@ -263,7 +263,7 @@ impl<'de> Visitor<'de> for Elements {
     }
 }
 
-/// A value's own bytes, without the white space around it.
+/// A value's own bytes, without the whitespace around it.
 struct Raw;
 
 impl<'de> DeserializeSeed<'de> for Raw {

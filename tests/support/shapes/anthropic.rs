@@ -1,4 +1,4 @@
-//! What a history of Anthropic Messages may say.
+//! Pieces of Anthropic Messages histories.
 
 use super::{Piece, long};
 

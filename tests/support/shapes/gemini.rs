@@ -1,4 +1,4 @@
-//! What a history of generateContent may say.
+//! Pieces of Gemini histories.
 
 use super::{Piece, long};
 

@@ -1,4 +1,4 @@
-//! What a history of Chat Completions may say.
+//! Pieces of Chat Completions histories.
 
 use super::{Piece, long};
 

@@ -1,4 +1,4 @@
-//! What a history of Responses may say.
+//! Pieces of Responses histories.
 
 use super::{Piece, long};
 
@@ -87,7 +87,7 @@ fn large() -> Vec<Piece> {
             format!("{},{}", call("a", ""), output("a", &long(size)))
         }),
         Piece::large("a shell of a long id", |size| {
-            // The escape makes every copy of the id one of its bytes too.
+            // With an escape, each copy of the id has to copy its bytes, not only its span.
             let id = format!(r"\u0078{}", long(size));
             format!(r#"{{"type":"local_shell_call","id":"a","call_id":"{id}","action":{{}}}}"#)
         }),

@@ -1,4 +1,4 @@
-//! The client: it knows when each piece of its answer came, and whether the end was one.
+//! The client of a still world. It records the time of each piece, and whether the answer ended properly.
 
 use std::{ops::Deref, time::Duration};
 
@@ -7,14 +7,14 @@ use tokio::io::DuplexStream;
 use super::super::wire::{Conn, Message};
 use super::{Clock, PATIENCE};
 
-/// One connection to the proxy. Dropping it is leaving.
+/// A connection to the proxy. Dropping it means that the client leaves.
 pub struct Client {
     conn: Conn<DuplexStream>,
     clock: Clock,
     rest: Rest,
 }
 
-/// What is to come of the answer at hand.
+/// The rest of the current answer.
 #[derive(Clone, Copy)]
 enum Rest {
     Chunks,
@@ -23,25 +23,25 @@ enum Rest {
     ToEnd,
 }
 
-/// A piece of a body: a chunk, or what could be read of another body at once.
+/// A piece of a body: a chunk, or one read of another body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// When it came.
+    /// Time of arrival.
     pub at: Duration,
-    /// Its bytes, as text.
+    /// Bytes, as text.
     pub text: String,
 }
 
 /// An answer, as far as it came.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Head and body; complete if the body came to its end.
+    /// Head and body. It is complete if the body came to its end.
     pub message: Message,
-    /// When the head came.
+    /// Time of the head.
     pub head_at: Duration,
-    /// The body.
+    /// Pieces of the body.
     pub pieces: Vec<Piece>,
-    /// When the body ended, or was cut.
+    /// Time of the end or cut of the body.
     pub ended_at: Duration,
 }
 
@@ -62,12 +62,12 @@ impl Client {
         }
     }
 
-    /// Sends bytes of a request; a connection that is gone is no failure.
+    /// Sends bytes of a request. A closed connection is not an error.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.conn.send(bytes).await;
     }
 
-    /// The next head that is not informational.
+    /// Returns the next head that is not informational.
     pub async fn head(&mut self) -> Message {
         loop {
             let head = self.conn.head().await;
@@ -89,7 +89,7 @@ impl Client {
         }
     }
 
-    /// The next piece of the body; at its end, whether it was whole.
+    /// Returns the next piece of the body. `Err` at its end, with `true` if the body was whole.
     pub async fn piece(&mut self) -> Result<Piece, bool> {
         let (bytes, ended) = match &mut self.rest {
             Rest::Chunks => match self.conn.next_chunk().await {
@@ -112,7 +112,7 @@ impl Client {
         })
     }
 
-    /// All of the next answer, or as much as comes.
+    /// Returns the next answer, as far as it comes.
     pub async fn answer(&mut self) -> Answer {
         let mut message = self.head().await;
         let head_at = self.clock.now();
@@ -134,7 +134,7 @@ impl Client {
         }
     }
 
-    /// Reads until the proxy closes, and says when that was.
+    /// Reads until the proxy closes, and returns the time of the close.
     pub async fn closed(&mut self) -> Duration {
         self.conn.rest().await;
         self.clock.now()

@@ -1,16 +1,16 @@
-//! Events of streams as providers write them, ready to be said. Words and ids must need no escape in JSON.
+//! Stream events as providers write them. Texts and ids must need no JSON escape.
 
-/// An event that has a name: `rest` are its members behind `type`, each with a comma in front.
+/// Returns an event with a name. `rest` are its members after `type`, each with a leading comma.
 fn named(kind: &str, rest: &str) -> String {
     format!("event: {kind}\ndata: {{\"type\":\"{kind}\"{rest}}}\n\n")
 }
 
-/// An event without a name.
+/// Returns an event without a name.
 fn data(value: &str) -> String {
     format!("data: {value}\n\n")
 }
 
-/// A comment: a sign of life in any format.
+/// Returns a comment, which is a heartbeat in any format.
 pub fn comment() -> String {
     ": still here\n\n".to_owned()
 }
@@ -70,7 +70,7 @@ pub mod anthropic {
         delta(index, &format!("\"type\":\"thinking_delta\",\"thinking\":\"{words}\""))
     }
 
-    /// The whole block: from here the tool runs.
+    /// Returns the whole call block. The tool is in flight from here.
     pub fn server_tool(index: u64, id: &str) -> String {
         let start = block(
             index,
@@ -79,7 +79,7 @@ pub mod anthropic {
         start + &stop(index)
     }
 
-    /// The whole block.
+    /// Returns the whole result block.
     pub fn server_result(index: u64, id: &str) -> String {
         let start = block(
             index,
@@ -96,7 +96,7 @@ pub mod anthropic {
         delta(index, &format!("\"type\":\"compaction_delta\",\"content\":\"{words}\""))
     }
 
-    /// The whole block: a call of a tool of the client's.
+    /// Returns the whole block of a client call.
     pub fn call(index: u64, id: &str) -> String {
         let start = block(
             index,
@@ -113,7 +113,7 @@ pub mod anthropic {
         )
     }
 
-    /// Why, and the end.
+    /// Returns the stop reason and the end.
     pub fn end(stop: &str) -> String {
         let why = format!(
             ",\"delta\":{{\"stop_reason\":\"{stop}\",\"stop_sequence\":null}},\"usage\":{{\"output_tokens\":9}}"
@@ -213,7 +213,7 @@ pub mod responses {
         )
     }
 
-    /// The whole item: a call of a tool of the client's.
+    /// Returns the whole item of a client call.
     pub fn call(index: u64, id: &str) -> String {
         let fields = format!("\"id\":\"fc_1\",\"type\":\"function_call\",\"call_id\":\"{id}\",\"name\":\"ls\"");
         added(index, &format!("{fields},\"arguments\":\"\""))
@@ -243,7 +243,7 @@ pub mod responses {
     }
 }
 
-/// `OpenAI` Chat Completions: no heartbeat but comments, no server tools, no compaction.
+/// `OpenAI` Chat Completions: comments are its only heartbeats, and it has no server tools and no compaction.
 pub mod chat {
     use super::data;
 
@@ -262,7 +262,7 @@ pub mod chat {
         chunk(&format!("\"content\":\"{words}\""), "null")
     }
 
-    /// Open until words or a call.
+    /// Opens reasoning, until text or a call follows.
     pub fn reasoning(words: &str) -> String {
         chunk(&format!("\"reasoning_content\":\"{words}\""), "null")
     }
@@ -281,13 +281,13 @@ pub mod chat {
         ))
     }
 
-    /// Why, and the end.
+    /// Returns the finish reason and the end.
     pub fn end(finish: &str) -> String {
         chunk("", &format!("\"{finish}\"")) + &data("[DONE]")
     }
 }
 
-/// Gemini `generateContent`: no heartbeat, no compaction; the last chunk says why.
+/// Gemini `generateContent`: no heartbeats and no compaction. The last chunk has the finish reason.
 pub mod gemini {
     use super::data;
 
@@ -302,7 +302,7 @@ pub mod gemini {
         part(&format!("\"text\":\"{words}\""))
     }
 
-    /// Open until another part.
+    /// Opens reasoning, until another part follows.
     pub fn reasoning(words: &str) -> String {
         part(&format!("\"text\":\"{words}\",\"thought\":true"))
     }

@@ -1,4 +1,4 @@
-//! The provider: dialled within the process, it plays its scripts and takes note of everything.
+//! The provider of a still world. It is dialled inside the process, plays its scripts and records everything.
 
 use std::{
     collections::VecDeque,
@@ -17,32 +17,32 @@ use tokio_util::sync::CancellationToken;
 use super::super::wire::{Conn, Message, chunk, spawn};
 use super::{BUFFER_BYTES, Clock, PATIENCE, script::Step};
 
-/// The proxy's patience with a handshake, less a moment in which its clock of connecting has not run out.
+/// The proxy's handshake timeout, less one millisecond, so that the connect timeout has not expired yet.
 const TLS: Duration = Duration::from_millis(4999);
-/// How often everybody may run before time is moved by hand.
+/// Number of yields before time advances by hand.
 const ROUNDS: usize = 20;
 
-/// A request that the provider has read whole.
+/// A request that the provider has read completely.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// When its last byte came.
+    /// Arrival of its last byte.
     pub at: Duration,
     /// Head and body.
     pub message: Message,
-    /// Its connection, as a place in the list of them.
+    /// Index of its connection.
     pub connection: usize,
-    /// When the proxy dropped the connection in the middle of the answer.
+    /// Time at which the proxy dropped the connection during the answer.
     pub cancelled: Option<Duration>,
 }
 
-/// A connection that the proxy has dialled, whatever came of it.
+/// A connection that the proxy has dialled, successful or not.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// Where to.
+    /// Destination.
     pub to: Uri,
-    /// When.
+    /// Time of dialling.
     pub at: Duration,
-    /// When the proxy dropped it.
+    /// Time at which the proxy dropped it.
     pub closed: Option<Duration>,
 }
 
@@ -56,7 +56,7 @@ struct State {
     connections: Vec<Connection>,
 }
 
-/// The provider. Cheap to clone.
+/// The provider. Clones share their state.
 #[derive(Clone)]
 pub(super) struct Provider {
     state: Arc<Mutex<State>>,
@@ -91,7 +91,7 @@ impl Provider {
         self.lock().connections.clone()
     }
 
-    /// The way to this provider.
+    /// Returns a dialer for this provider.
     pub(super) fn dial(&self) -> InProcessDialer {
         let provider = self.clone();
         InProcessDialer::new(move |to| {
@@ -121,7 +121,7 @@ impl Provider {
             Some(Step::Dns) => return failed(Phase::Resolve, io::ErrorKind::NotFound),
             Some(Step::TlsFail) => return failed(Phase::Tls, io::ErrorKind::InvalidData),
             Some(Step::TlsHang) => {
-                // The proxy's clock of handshakes belongs to its own dialling; ours says what that would.
+                // The handshake timeout belongs to the real dialler, so this one reports what that would.
                 tokio::time::sleep(TLS).await;
                 return failed(Phase::Tls, io::ErrorKind::TimedOut);
             }
@@ -207,7 +207,7 @@ impl State {
     }
 }
 
-/// What becomes of the connection behind a script.
+/// The state of the connection after a script.
 enum Last {
     Keep,
     Close,
@@ -234,7 +234,7 @@ async fn play(conn: &mut Conn<DuplexStream>, steps: Vec<Step>) -> Last {
             Step::Chunk(text) => conn.send(chunk(text)).await,
             Step::Event(data) => conn.send(chunk(format!("data: {data}\n\n"))).await,
             Step::Wait(pause) => tokio::time::sleep(pause).await,
-            // A task of its own: time goes on where the proxy gives up meanwhile.
+            // In its own task, time continues even if the proxy gives up meanwhile.
             Step::Advance(seconds) => spawn(move_time(seconds)).await.unwrap(),
             Step::Hang => std::future::pending().await,
             Step::End | Step::Keep => {
@@ -251,10 +251,10 @@ async fn play(conn: &mut Conn<DuplexStream>, steps: Vec<Step>) -> Last {
     Last::Close
 }
 
-/// Moves time by hand, so slowly that no clock is passed over.
+/// Advances time by hand, slowly enough that no timer is skipped.
 async fn move_time(seconds: u32) {
     for _ in 0..seconds {
-        // Everybody takes what was said, and sets the clocks for it.
+        // Every task must read what was sent and set its timers.
         for _ in 0..ROUNDS {
             tokio::task::yield_now().await;
         }
@@ -262,7 +262,7 @@ async fn move_time(seconds: u32) {
     }
 }
 
-/// What the two ends of a connection tell each other besides bytes. Cheap to clone.
+/// State shared by the two ends of a connection, besides the bytes. Clones share it.
 #[derive(Clone, Default)]
 struct End {
     dropped: CancellationToken,
@@ -270,7 +270,7 @@ struct End {
 }
 
 impl End {
-    /// Runs `task`; none if the proxy drops its end first.
+    /// Runs `task`. `None` if the proxy drops its end first.
     async fn unless_dropped<T>(&self, task: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -309,7 +309,7 @@ impl AsyncRead for Near {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(cx, buf);
-        // What was written before the reset is read first.
+        // Bytes that were written before the reset are read first.
         if buf.filled().len() > before {
             return read;
         }

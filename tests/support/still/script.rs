@@ -1,52 +1,52 @@
-//! What the provider does, step by step.
+//! The provider's script, step by step.
 
 use std::time::Duration;
 
 use super::secs;
 
-/// One step. A script that runs out closes the connection, as [`Step::Break`] does.
+/// A step. A script without further steps closes the connection, as [`Step::Break`] does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Dialling, as the only step: the connection is refused.
+    /// Dialling, only step: the connection is refused.
     Refuse,
-    /// Dialling, as the only step: the name does not resolve.
+    /// Dialling, only step: the name does not resolve.
     Dns,
-    /// Dialling, as the only step: nobody answers.
+    /// Dialling, only step: the connection is never accepted.
     ConnectHang,
-    /// Dialling, as the only step: the handshake fails.
+    /// Dialling, only step: the handshake fails.
     TlsFail,
-    /// Dialling, as the only step: the handshake does not end.
+    /// Dialling, only step: the handshake never ends.
     TlsHang,
-    /// Dialling, as the first step: connects after a while, and goes on with the script.
+    /// Dialling, first step: connects after a pause and continues with the script.
     ConnectAfter(Duration),
-    /// Dialling, as the only step: connects, and takes nothing of any request.
+    /// Dialling, only step: connects but reads nothing of any request.
     StopReading,
-    /// A head; chunked, unless it says a `content-length`.
+    /// A head, chunked unless it has a `content-length`.
     Head(u16, Vec<(String, String)>),
-    /// Bytes as they stand.
+    /// Raw bytes.
     Bytes(Vec<u8>),
     /// One chunk.
     Chunk(String),
     /// One event with this data, as one chunk.
     Event(String),
-    /// Does nothing for a while.
+    /// A pause.
     Wait(Duration),
-    /// As `Wait`, where a blocking task holds time: moves it, second by second.
+    /// A pause while a blocking task holds time: advances time second by second.
     Advance(u32),
-    /// Does nothing for ever.
+    /// An endless pause.
     Hang,
-    /// Ends the answer as it should, then closes.
+    /// Ends the answer properly, then closes.
     End,
-    /// Ends the answer as it should; the connection may bring another request.
+    /// Ends the answer properly and keeps the connection open for another request.
     Keep,
-    /// Closes in the middle.
+    /// Closes in the middle of the answer.
     Break,
     /// Resets the connection.
     Reset,
 }
 
 impl Step {
-    /// Whether this is for the next connection, not for a request.
+    /// Reports whether the step belongs to the next connection instead of a request.
     pub(super) const fn is_dialling(&self) -> bool {
         matches!(
             self,
@@ -61,38 +61,38 @@ impl Step {
     }
 }
 
-/// A head with these fields.
+/// Returns a head with these headers.
 pub fn head(status: u16, fields: &[(&str, &str)]) -> Step {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     Step::Head(status, fields.iter().map(owned).collect())
 }
 
-/// The head of a stream of events.
+/// Returns the head of an event stream.
 pub fn sse() -> Step {
     head(200, &[("content-type", "text/event-stream")])
 }
 
-/// One chunk.
+/// Returns one chunk.
 pub fn say(text: impl Into<String>) -> Step {
     Step::Chunk(text.into())
 }
 
-/// Some seconds without a byte.
+/// Returns a pause in seconds.
 pub const fn wait(seconds: u64) -> Step {
     Step::Wait(secs(seconds))
 }
 
-/// Some seconds without a byte, while a blocking task holds time.
+/// Returns a pause in seconds while a blocking task holds time.
 pub const fn advance(seconds: u32) -> Step {
     Step::Advance(seconds)
 }
 
-/// A whole answer in JSON.
+/// Returns a whole JSON answer.
 pub fn json(status: u16, body: &str) -> Vec<Step> {
     error(status, &[], body)
 }
 
-/// A whole answer in JSON, with more fields.
+/// Returns a whole JSON answer with these headers.
 pub fn error(status: u16, fields: &[(&str, &str)], body: &str) -> Vec<Step> {
     let length = body.len().to_string();
     let own = [

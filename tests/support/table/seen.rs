@@ -1,4 +1,4 @@
-//! What can be seen of an exchange, in words.
+//! Observable facts of an exchange, as short texts.
 
 use std::{
     collections::BTreeMap,
@@ -22,10 +22,10 @@ use super::{
     MODEL,
 };
 
-/// How long an error event of ours is left alone before the cut.
+/// Pause between the proxy's error event and the cut.
 const FAREWELL: Duration = Duration::from_millis(10);
 
-/// An answer in words: status, how it ended, whose words those are, sends, and when.
+/// Returns an answer as text: status, end, author of the error, sends, and time.
 pub fn got(answer: &Answer) -> String {
     let status = answer.status();
     let stream = answer.header("content-type") == Some("text/event-stream");
@@ -75,9 +75,9 @@ pub fn got(answer: &Answer) -> String {
     format!("{status} cut {code}{sends} {}", at(cut))
 }
 
-/// What an error calls itself, in each provider's shape.
+/// Returns the error code in any provider's shape.
 fn code(error: &Value) -> String {
-    // Responses say it inside the response that failed.
+    // Responses puts the error inside the failed response.
     let failed = &error["response"];
     let error = if failed["error"].is_object() { failed } else { error };
     let inner = &error["error"];
@@ -93,7 +93,7 @@ fn code(error: &Value) -> String {
     named.as_str().unwrap_or_default().to_owned()
 }
 
-/// A time: `@3` for seconds, `~0.5` for half a second and the jitter of a retry behind it.
+/// Returns a time as text: `@3` for seconds, `~0.5` for half a second plus the jitter of a retry.
 pub fn at(time: Duration) -> String {
     let (seconds, behind) = (time.as_secs(), time.subsec_millis());
     match behind {
@@ -104,13 +104,13 @@ pub fn at(time: Duration) -> String {
     }
 }
 
-/// Profiles as A, B and C in the order of their first use: the choice of the first is a matter of chance.
+/// Names profiles A, B and C in the order of their first use, since the first choice is random.
 fn letter(keys: &[String], key: &str) -> char {
     let place = keys.iter().position(|known| known == key);
     place.map_or('?', |place| ['A', 'B', 'C'][place])
 }
 
-/// The credentials that the provider has seen, in the order of their first use.
+/// Returns the credentials that the provider has seen, in the order of their first use.
 pub(super) fn keys(world: &World) -> Vec<String> {
     let mut keys = Vec::new();
     for request in world.requests() {
@@ -122,7 +122,7 @@ pub(super) fn keys(world: &World) -> Vec<String> {
     keys
 }
 
-/// The only credential of a request.
+/// Returns the only credential of a request.
 fn key(request: &Request) -> String {
     let fields = ["x-api-key", "x-goog-api-key", "authorization"];
     let mut keys = fields.iter().filter_map(|name| request.message.header(name));
@@ -132,15 +132,15 @@ fn key(request: &Request) -> String {
     key
 }
 
-/// The credential and the time of each request that the provider has read.
+/// Returns the credential and the time of each request that the provider has read.
 pub fn sends(world: &World) -> String {
     let keys = keys(world);
     let send = |request: Request| format!("{}{}", letter(&keys, &key(&request)), at(request.at));
     world.requests().into_iter().map(send).collect::<Vec<_>>().join(" ")
 }
 
-/// The profiles that rest, why, and for how long.
-pub fn rests(world: &World) -> String {
+/// Returns the cooldowns with reason and length.
+pub fn cooldowns(world: &World) -> String {
     let keys = keys(world);
     let view = world.shared.profiles.profile_statuses(Instant::now().into_std());
     let mut rests = Vec::new();
@@ -159,8 +159,8 @@ pub fn rests(world: &World) -> String {
     }
 }
 
-/// Profiles and breakers to the last bit.
-pub fn standing(world: &World) -> String {
+/// Returns the complete state of profiles and breakers.
+pub fn pool_state(world: &World) -> String {
     let (profiles, now) = (&world.shared.profiles, Instant::now().into_std());
     format!(
         "{:?} {:?}",
@@ -169,7 +169,7 @@ pub fn standing(world: &World) -> String {
     )
 }
 
-/// Failures in a row of all endpoints.
+/// Returns the consecutive failures of all endpoints.
 pub fn failures(world: &World) -> u32 {
     let all = world.shared.profiles.breaker_statuses(Instant::now().into_std());
     all.iter()
@@ -178,7 +178,7 @@ pub fn failures(world: &World) -> u32 {
         .sum()
 }
 
-/// Seconds without the jitter, which adds up to a fifth.
+/// Returns the seconds without the jitter, which adds up to a fifth.
 fn stretched(length: Duration) -> u64 {
     const KNOWN: [u64; 9] = [8, 12, 30, 45, 60, 300, 600, 1800, 18_000];
     let fits = |known: &&u64| (secs(**known)..=secs(**known).mul_f64(1.2)).contains(&length);
@@ -201,7 +201,8 @@ pub(super) fn note(world: &World, upstream: &str, class: Class, number: u8) {
     world.shared.profiles.record_attempt(&shown, 0.0, now);
 }
 
-/// What the endpoint was credited with beyond the one failure: `works`, or failures, a half one told by another half.
+/// Returns the endpoint's change after the one initial failure: `works`, or added failures.
+/// A second half failure reveals the first.
 pub(super) fn credited(world: &World, upstream: &str) -> String {
     let whole = failures(world);
     note(world, upstream, Class::ClientGaveUp, 1);
@@ -213,7 +214,8 @@ pub(super) fn credited(world: &World, upstream: &str) -> String {
     }
 }
 
-/// Counters that a row may move: attempts by class, rotations by reason, stalls by side, exchanges by outcome.
+/// Returns the counters that a row may change: attempts by class, rotations by reason, stalls by side, exchanges by
+/// outcome.
 pub(super) fn counted(world: &World) -> BTreeMap<String, u64> {
     let text = world.shared.telemetry.encode_metrics();
     let known = [
@@ -245,7 +247,7 @@ pub(super) fn diff(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>
     after.iter().filter_map(more).collect::<Vec<_>>().join(" ")
 }
 
-/// The log of this thread.
+/// The captured log of this thread.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -271,7 +273,7 @@ impl Log {
         log::listen(subscriber)
     }
 
-    /// Side, phase and code of the one exchange.
+    /// Returns side, phase and code of the only exchange.
     pub(super) fn words(&self) -> [String; 3] {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
