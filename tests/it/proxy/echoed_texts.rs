@@ -44,7 +44,7 @@ fn with_member(name: &str) -> String {
 }
 
 /// Sends a normal question in a session of its own and returns the status.
-async fn innocent(world: &World, path: &str) -> u16 {
+async fn ask_unrelated(world: &World, path: &str) -> u16 {
     let body = r#"{"model":"m","max_tokens":16,"messages":[{"role":"user","content":"hello"}],"input":"hello"}"#;
     world
         .ask(post_with(path, &[("x-antiphon-session", "s9")], body.as_bytes()))
@@ -139,7 +139,7 @@ async fn an_echoed_member_name_causes_no_cooldown() {
             "{path} {body}: {:?}",
             cooldowns(&world, "anthropic", "a")
         );
-        assert_eq!(innocent(&world, path).await, 200, "{path} {body}");
+        assert_eq!(ask_unrelated(&world, path).await, 200, "{path} {body}");
         assert_eq!(keys(&world.requests()), "aa", "{path} {body}");
     }
 }
@@ -158,7 +158,7 @@ async fn an_echoed_header_causes_no_cooldown() {
     let sent = post_with(MESSAGES, &[("anthropic-beta", beta)], with_member("x").as_bytes());
     assert_eq!(reached(&world, sent).await, ("a".into(), 400));
     assert!(untouched(&world));
-    assert_eq!(innocent(&world, MESSAGES).await, 200);
+    assert_eq!(ask_unrelated(&world, MESSAGES).await, 200);
 }
 
 #[tokio::test(start_paused = true)]

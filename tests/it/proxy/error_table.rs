@@ -261,7 +261,7 @@ const EVENTS: &[EventRow] = &[
 ];
 
 /// Fills in the times. Returns the seconds until `{DATE}` too.
-fn filled(text: &str) -> (String, u64) {
+fn fill_times(text: &str) -> (String, u64) {
     let now = unix_time().as_secs();
     let date = (now / 86_400 + 3) * 86_400;
     let day = humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + secs(date)).to_string();
@@ -272,7 +272,7 @@ fn filled(text: &str) -> (String, u64) {
 }
 
 /// Returns a world in which `a` plays these steps and every other profile succeeds.
-fn where_a_does(api: Api, steps: Vec<Step>) -> World {
+fn world_where_a_plays(api: Api, steps: Vec<Step>) -> World {
     let world = world(&family());
     world.otherwise(move |request| if key(request) == "a" { steps.clone() } else { api.fine() });
     world
@@ -303,7 +303,7 @@ fn check_attempts(name: &str, world: &World, (asked, pauses, ..): Follows) {
 }
 
 /// Checks cooldowns and breakers. `dated` is the number of seconds until `{DATE}`.
-fn check_rests(name: &str, world: &World, api: Api, dated: u64, (_, _, wanted, broken): Follows) {
+fn check_cooldowns(name: &str, world: &World, api: Api, dated: u64, (_, _, wanted, broken): Follows) {
     let upstream = api.upstream();
     let check = |rest: &Rest, through_another: bool| {
         let (reason, scope, disables, seconds) = wanted.unwrap();
@@ -362,19 +362,19 @@ fn check_notes(name: &str, answer: &Answer, (asked, _, wanted, _): Follows) {
 #[tokio::test(start_paused = true)]
 async fn an_error_status_has_the_outcome_of_its_row() {
     for (row, api, status, fields, body, follows) in STATUSES {
-        let (body, dated) = filled(body);
+        let (body, dated) = fill_times(body);
         let name = format!("{row} {api:?} {status} {body:.60}");
-        let fields: Vec<(&str, String)> = fields.iter().map(|(name, value)| (*name, filled(value).0)).collect();
+        let fields: Vec<(&str, String)> = fields.iter().map(|(name, value)| (*name, fill_times(value).0)).collect();
         let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let html = body.starts_with('<') || body.starts_with("error");
         let mut steps = error(*status, &fields, &body);
         if let (Step::Head(_, fields), true) = (&mut steps[0], html) {
             fields[0].1 = "text/html".to_owned();
         }
-        let world = where_a_does(*api, steps);
+        let world = world_where_a_plays(*api, steps);
         let answer = world.ask(api.ask(0)).await;
         check_attempts(&name, &world, *follows);
-        check_rests(&name, &world, *api, dated, *follows);
+        check_cooldowns(&name, &world, *api, dated, *follows);
         check_notes(&name, &answer, *follows);
         if follows.0.ends_with('a') {
             assert_eq!((answer.status(), answer.text()), (*status, body.as_str()), "{name}");
@@ -390,14 +390,14 @@ async fn an_error_status_has_the_outcome_of_its_row() {
 #[tokio::test(start_paused = true)]
 async fn an_error_before_output_is_treated_as_a_status() {
     for (row, api, data, status, follows, body) in EVENTS {
-        let (data, dated) = filled(data);
+        let (data, dated) = fill_times(data);
         let name = format!("{row} {api:?} {data:.90}");
         let [before, ..] = api.words();
         let steps = vec![sse(), say(before + &event(*api, &data)), Step::End];
-        let world = where_a_does(*api, steps);
+        let world = world_where_a_plays(*api, steps);
         let answer = world.ask(api.ask(0)).await;
         check_attempts(&name, &world, *follows);
-        check_rests(&name, &world, *api, dated, *follows);
+        check_cooldowns(&name, &world, *api, dated, *follows);
         check_notes(&name, &answer, *follows);
         if follows.0 == "aaa" {
             // No attempt could follow the third one, so its answer is not held (R15).
@@ -431,11 +431,11 @@ async fn an_error_before_output_is_treated_as_a_status() {
 #[tokio::test(start_paused = true)]
 async fn an_error_after_output_is_passed_on_and_affects_only_the_next_request() {
     for (row, api, data, _, follows, _) in EVENTS {
-        let (data, dated) = filled(data);
+        let (data, dated) = fill_times(data);
         let name = format!("{row} {api:?} {data:.90}");
         let [before, word, _] = api.words();
         let said = before + &word + &event(*api, &data);
-        let world = where_a_does(*api, vec![sse(), say(said.clone()), Step::End]);
+        let world = world_where_a_plays(*api, vec![sse(), say(said.clone()), Step::End]);
         let answer = world.ask(api.ask(0)).await;
         assert_eq!(
             (answer.status(), answer.text(), answer.complete),
@@ -448,7 +448,7 @@ async fn an_error_after_output_is_passed_on_and_affects_only_the_next_request() 
         // Without a retry, no second profile can be affected.
         let (_, _, wanted, _) = follows;
         let broken = u32::from(matches!(*row, "e9" | "e10"));
-        check_rests(&name, &world, *api, dated, ("a", &[], *wanted, broken));
+        check_cooldowns(&name, &world, *api, dated, ("a", &[], *wanted, broken));
         // The lane stays with its profile unless that profile cools down.
         world.ask(api.ask(1)).await;
         let next = if wanted.is_some() { &follows.0[1..] } else { "a" };

@@ -4,8 +4,12 @@ use std::time::Duration;
 
 use crate::support::{
     app::{before, post},
+    still::{World, assert_at, json},
     wire::Upstream,
 };
+
+/// The timeout of each test that waits, on paused time.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 const MESSAGES: &str = "POST /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\n";
 
@@ -131,28 +135,18 @@ async fn a_truncated_body_is_never_sent_upstream() {
     assert_eq!(upstream.connections(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_silent_upload_gets_408() {
-    let upstream = Upstream::ok().await;
-    let app = before(upstream.address)
-        .with(|builder| builder.proxy.upload_idle_timeout = Duration::from_millis(50))
-        .start()
-        .await;
     for path in ["/anthropic/v1/messages", "/anthropic/v1/files"] {
-        let mut client = app.client().await;
-        client
-            .send(format!(
-                "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{{"
-            ))
-            .await;
-        let answer = client.response().await;
-        assert_eq!(
-            (answer.status(), answer.header("x-antiphon-fault")),
-            (408, Some("client")),
-            "{answer:?}"
-        );
+        let world = World::with(|builder| builder.proxy.upload_idle_timeout = TIMEOUT);
+        let mut client = world.client();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n");
+        client.send(format!("{head}{{")).await;
+        let answer = client.answer().await;
+        assert_eq!((answer.status(), answer.header("x-antiphon-fault")), (408, Some("client")));
+        assert_at(world.now(), TIMEOUT);
+        assert!(world.requests().is_empty());
     }
-    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]
@@ -170,53 +164,44 @@ async fn expect_continue_is_answered_once_and_not_forwarded() {
     assert_eq!(upstream.request().header("expect"), None);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_silent_or_slow_head_is_cut() {
-    let upstream = Upstream::ok().await;
-    let app = before(upstream.address)
-        .with(|builder| builder.server.header_timeout = Duration::from_millis(60))
-        .start()
-        .await;
     for start in ["", "P", "PRI * HT", "GET / HTTP/1.1\r\nHost: loc"] {
-        let mut client = app.client().await;
+        let world = World::with(|builder| builder.server.header_timeout = TIMEOUT);
+        let mut client = world.client();
         client.send(start).await;
-        let rest = client.rest().await;
-        assert!(!rest.starts_with(b"HTTP/1.1 200"), "{start:?}");
+        assert_at(client.closed().await, TIMEOUT);
+        assert!(world.requests().is_empty(), "{start:?}");
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_idle_connection_outlives_the_header_timeout() {
-    let upstream = Upstream::ok().await;
-    let app = before(upstream.address)
-        .with(|builder| builder.server.header_timeout = Duration::from_millis(40))
-        .start()
-        .await;
-    let mut client = app.client().await;
-    for _ in 0..2 {
+    let world = World::with(|builder| builder.server.header_timeout = TIMEOUT);
+    let mut client = world.client();
+    for round in 1..=2 {
+        world.script(json(200, "{}"));
         client.send(post("/anthropic/v1/messages", "{}")).await;
-        assert_eq!(client.response().await.status(), 200);
-        tokio::time::sleep(Duration::from_millis(80)).await;
+        assert_eq!(client.answer().await.status(), 200);
+        world.until(2 * round * TIMEOUT).await;
     }
     client.send("GET /openai/v1/mo").await;
-    assert!(client.is_closed().await, "a head that never ends");
+    // The timeout of a head begins with its first byte.
+    assert_at(client.closed().await, 5 * TIMEOUT);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_slow_upload_is_not_blamed_on_the_provider() {
-    let upstream = Upstream::ok().await;
-    let app = before(upstream.address)
-        .with(|builder| builder.proxy.timeouts.headers = Duration::from_millis(40))
-        .start()
-        .await;
-    let mut client = app.client().await;
+    let world = World::with(|builder| builder.proxy.timeouts.headers = TIMEOUT);
+    world.script(json(200, "{}"));
+    let mut client = world.client();
     client
         .send("POST /anthropic/v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\na")
         .await;
-    for byte in ["b", "c"] {
-        tokio::time::sleep(Duration::from_millis(80)).await;
+    for (round, byte) in [(1, "b"), (2, "c")] {
+        world.until(2 * round * TIMEOUT).await;
         client.send(byte).await;
     }
-    assert_eq!(client.response().await.status(), 200);
-    assert_eq!(upstream.request().text(), "abc");
+    assert_eq!(client.answer().await.status(), 200);
+    assert_eq!(world.request().message.body, b"abc");
 }

@@ -5,8 +5,8 @@ use antiphon::policy::Class;
 use crate::support::{
     app::post_with,
     pool::{
-        BROKEN, LIMITED, MESSAGES, OVERLOADED, RESPONSES, UNKNOWN, ask, body, does, failures, fine, key, keys, limited,
-        of_session, reached, cooldowns, strangers, untouched, view, world,
+        BROKEN, LIMITED, MESSAGES, OVERLOADED, RESPONSES, UNKNOWN, ask, body, cooldowns, does, failures, fine, key,
+        keys, limited, of_session, reached, strangers, untouched, view, world,
     },
     still::{Step, World, error, json, secs},
 };

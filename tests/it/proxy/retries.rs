@@ -6,8 +6,8 @@ use antiphon::clock::unix_time;
 
 use crate::support::{
     pool::{
-        BROKEN, FOREIGN, LIMITED, MESSAGES, OVERLOADED, RESPONSES, UNKNOWN, ask, body, does, failures, fine, keys,
-        limited, of_session, profile, reached, cooldowns, strangers, untouched, world,
+        BROKEN, FOREIGN, LIMITED, MESSAGES, OVERLOADED, RESPONSES, UNKNOWN, ask, body, cooldowns, does, failures, fine,
+        keys, limited, of_session, profile, reached, strangers, untouched, world,
     },
     still::{Step, assert_at, error, events::anthropic, json, say, secs, sse, wait},
 };
